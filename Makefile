@@ -59,7 +59,7 @@ help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
 
 install: $(STAMP)
-dev: .venv/.installed-dev build/chat-templates/.fetched
+dev: .venv/.installed-dev build/chat-templates/.fetched build/json-schema-suite/.fetched
 
 $(BIN)/python:
 	@$(PYTHON) -m venv .venv
@@ -78,6 +78,10 @@ $(STAMP): setup.cfg pyproject.toml $(wildcard native/*.* native/patches/*) | $(B
 # The templates of real models, of which the tests know that they are read back; without a network those are skipped.
 build/chat-templates/.fetched: setup.cfg tools/chat_templates.py | .venv/.installed-dev
 	@$(BIN)/python -m tools.chat_templates && touch $@ || test -z "$$CI"
+
+# What schemas mean, of which the tests know that grammars hold it; without a network those tests are skipped.
+build/json-schema-suite/.fetched: tools/json_schema_suite.py | .venv/.installed-dev
+	@$(BIN)/python -m tools.json_schema_suite && touch $@ || test -z "$$CI"
 
 # Real models, of which the tests know that SRB writes what llama.cpp writes; without a network those are skipped.
 real-models: build/real-models/.fetched

@@ -9,6 +9,7 @@ import llama_cpp as lib
 from gguf import TokenType
 
 from srb.engine.cuts import BYTE_LETTERS
+from srb.engine.grammar.matcher import Grammars, Vocabulary
 from srb.engine.llama.model import LlamaModel
 
 WORDS = ("the", "old", "king", "said", "of", "a", "small", "boat", "café", "земля", "naïve", "x", "y", "half", "end")
@@ -26,6 +27,9 @@ def load(path: Path) -> LlamaModel:
     assert model._model, f"llama.cpp does not load {path}"
     model._vocab = lib.llama_model_get_vocab(model._model)
     model.bos_id = lib.llama_vocab_bos(model._vocab)
+    model.n_vocab = lib.llama_vocab_n_tokens(model._vocab)
+    model._pieces = {}
+    model.grammars = Grammars(Vocabulary(model))
     return model
 
 

@@ -1,4 +1,4 @@
-"""Generated files: config/default.toml, and the tables of sampling parameters, options and profiles in docs/.
+"""Generated files: config/default.toml, and the tables of sampling parameters, options, profiles and JSON schemas in docs/.
 
 `python -m tools.generated` writes them; tests compare them with the code.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 
 from srb.sampling_params import PARAMETERS, Outside, Parameter
-from tools import coming_from, compatibility, default_config
+from tools import coming_from, compatibility, default_config, schema_table
 
 ROOT = Path(__file__).parents[1]
 CONFIG, API, COMPATIBILITY = (ROOT / "config/default.toml", ROOT / "docs/api.md", ROOT / "docs/compatibility.md")
@@ -24,8 +24,8 @@ _INT32 = "2³¹−1"
 
 
 def api_page(text: str) -> str:
-    """Return docs/api.md with a row for each sampling parameter's request field."""
-    return _with_rows(text, REQUEST_FIELDS, [_request_row(each) for each in _FIELDS])
+    """Return docs/api.md with a row for each sampling parameter's request field, and the table of what no schema holds."""
+    return schema_table.page(_with_rows(text, REQUEST_FIELDS, [_request_row(each) for each in _FIELDS]))
 
 
 def compatibility_page(text: str) -> str:

@@ -39,7 +39,7 @@ def test_ordinary_schemas_pass(schema: dict[str, Any]) -> None:
         ("{", "not valid JSON"),
         ("[" * 100_000, "bytes|nested"),
         ("[" * 30_000, "not valid JSON"),
-        ("true", "should be an object"),
+        ("false", "should be an object, or true"),
         ('{"a": "' + "x" * 70_000 + '"}', "at most 65536"),
         (json.dumps(nested(65)), "nested deeper than 64"),
     ],
@@ -84,6 +84,11 @@ CLOSED: dict[str, Any] = {**OPEN, "additionalProperties": False}
         ({"type": "array", "items": OPEN}, {"type": "array", "items": CLOSED}),
         ({"anyOf": [OPEN, {"type": "null"}]}, {"anyOf": [CLOSED, {"type": "null"}]}),
         ({"$defs": {"A": OPEN}, "$ref": "#/$defs/A"}, {"$defs": {"A": CLOSED}, "$ref": "#/$defs/A"}),
+        ({"$defs": {"A": OPEN}, "allOf": [{"$ref": "#/$defs/A"}], "default": {}},
+         {"$defs": {"A": CLOSED}, "allOf": [{"$ref": "#/$defs/A"}], "default": {}}),
+        ({"properties": {"a": OPEN, "b": {"allOf": [{"$ref": "#/properties/a"}, {"minProperties": 1}]}}},
+         {"type": "object", "additionalProperties": False,
+          "properties": {"a": OPEN, "b": {"allOf": [{"$ref": "#/properties/a"}, {"minProperties": 1}]}}}),
         ({"$defs": {"A": OPEN}, "items": {"$ref": "#/$defs/A"}, "type": "array"},
          {"$defs": {"A": CLOSED}, "items": {"$ref": "#/$defs/A"}, "type": "array"}),
         *(
@@ -93,6 +98,9 @@ CLOSED: dict[str, Any] = {**OPEN, "additionalProperties": False}
                 {"allOf": [OPEN, {"type": "object", "properties": {"b": {}}}]}, {**OPEN, "anyOf": [{"required": ["a"]}, {}]},
                 {"$defs": {"A": OPEN}, "allOf": [{"$ref": "#/$defs/A"}, {"type": "object", "properties": {"b": {}}}]},
                 {"$defs": {"A": OPEN}, "$ref": "#/$defs/A", "required": ["b"]}, {"type": "object"},
+                {"$defs": {"A": OPEN, "B": {"$ref": "#/$defs/A"}}, "$ref": "#/$defs/B", "required": ["b"]},
+                {"$defs": {"A": OPEN, "B": {"anyOf": [{"$ref": "#/$defs/A"}, {}]}}, "allOf": [{"$ref": "#/$defs/B"}, {}]},
+                {"$defs": {"A": OPEN}, "anyOf": [{"$ref": "#/$defs/A"}], "required": ["b"]},
             )
         ),
     ],
@@ -126,8 +134,32 @@ LOOSE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"type": "string", "pattern": r"\bfoo\b"}, {"type": "string"}, "lookarounds"),
     ({"type": "integer", "minimum": 1, "not": {"const": 3}}, {"type": "integer", "minimum": 1}, "box.not"),
     ({"type": "array", "uniqueItems": True}, {"type": "array"}, "box.uniqueItems"),
-    ({"type": "string", "format": "regex"}, {"type": "string"}, "box.format: 'regex'"),
+    (
+        {"type": "string", "format": "regex"},
+        {"type": "string"},
+        "box.format is not supported and does not hold: 'regex'",
+    ),
     ({"type": "string", "enum": []}, {"type": "string"}, "box.enum"),
+    ({"format": "iri"}, {}, "box.format"),
+    ({"type": "string", "required": True}, {"type": "string"}, "box.required"),
+    (
+        {"type": "number", "minimum": 0, "maximum": 1.7976931348623157e308},
+        {"type": "number", "minimum": 0},
+        "box.maximum",
+    ),
+    ({"type": "integer", "minimum": -1e308, "maximum": 3}, {"type": "integer", "maximum": 3}, "box.minimum"),
+    ({"type": "number", "multipleOf": 1e-12}, {"type": "number"}, "box.multipleOf"),
+    ({"type": "null", "$schema": "http://json-schema.org/schema#"}, {"type": "null"}, "box.$schema"),
+    (
+        {"type": "object", "patternProperties": {"^a": {"type": "null"}, "a$": {}}, "additionalProperties": False},
+        {"type": "object", "additionalProperties": True},
+        "are not disjoint",
+    ),
+    (
+        {"type": "object", "patternProperties": {"^(?!a)": {}}},
+        {"type": "object", "additionalProperties": True},
+        "look-around",
+    ),
 ]
 
 
@@ -143,6 +175,28 @@ def test_what_cannot_hold_is_loosened_at_its_place_alone(
     assert remark in found.remarks[0]
 
 
+# A part of a schema as clients write it, and as llguidance takes it, without a remark.
+MEANT: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"type": "number", "minimum": 3, "exclusiveMinimum": True}, {"type": "number", "exclusiveMinimum": 3}),
+    ({"type": "number", "maximum": 3, "exclusiveMaximum": False}, {"type": "number", "maximum": 3}),
+    ({"type": "array", "prefixItems": [{}], "unevaluatedItems": False},
+     {"items": False, "type": "array", "prefixItems": [{}]}),
+    ({"properties": {"a": {}}, "unevaluatedProperties": {"type": "null"}},
+     {"additionalProperties": {"type": "null"}, "properties": {"a": {}}, "type": "object"}),
+    ({"$dynamicAnchor": "a", "type": "null"}, {"$anchor": "a", "type": "null"}),
+    ({"type": "number", "maximum": 1234567890}, {"type": "number", "maximum": 1234567890}),
+    ({"type": "integer", "minimum": -(2**53) + 1}, {"type": "integer", "minimum": -(2**53) + 1}),
+    ({"type": "integer", "format": "int32", "x-note": {"pattern": "("}}, {"type": "integer", "x-note": {"pattern": "("}}),
+    ({"type": "object", "patternProperties": {r"^[\w-]\/": {}}}, {"type": "object", "patternProperties": {r"^[\w-]/": {}}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "right"), MEANT, ids=[str(each[0]) for each in MEANT])
+def test_other_words_for_the_same_hold(part: dict[str, Any], right: dict[str, Any]) -> None:
+    found = prepared(json.dumps({"type": "array", "items": part}), "json_schema")
+    assert (json.loads(found.text)["items"], found.remarks) == (right, ())
+
+
 def test_a_remark_is_one_line_whatever_names_it_quotes() -> None:
     schema = {"type": "object", "properties": {"a\n2026 ERROR srb: forged\x1b[31m": {"not": {}}}}
     [remark] = prepared(json.dumps(schema), "json_schema").remarks
@@ -155,8 +209,18 @@ def test_a_remark_is_one_line_whatever_names_it_quotes() -> None:
         ({"type": "string", "pattern": "("}, "pattern: is no regular expression"),
         ({"items": {"pattern": "a" * 9000}}, r"items\.pattern: has 9000 characters; at most 8192"),
         ({"properties": {"a": {"allOf": [{"pattern": f".*{i}"} for i in range(9)]}}}, "properties.a: has 9 patterns"),
+        ({"anyOf": [{}, {"items": {"type": "text"}}]}, r"anyOf\[1\]\.items\.type: should be of null, boolean"),
+        ({"properties": {"a": {"maxLength": "3"}}}, "properties.a.maxLength: should be a whole number, 0 or more"),
+        ({"properties": {"a": {"minItems": -1}}}, "properties.a.minItems: should be a whole number"),
+        ({"items": {"maximum": "3"}}, "items.maximum: should be a number"),
+        ({"multipleOf": 0}, "multipleOf: should be a number above 0"),
+        ({"properties": []}, "properties: should be an object"), ({"enum": "a"}, "enum: should be a list"),
+        ({"required": "a"}, "required: should be a list of names"), ({"items": 3}, "items: should be a schema"),
+        ({"properties": {"a": "string"}}, r"properties\.a: should be a schema"),
+        ({"items": {"$ref": "#/$defs/Missing"}}, r"items\.\$ref: #/\$defs/Missing is not in the schema"),
+        ({"items": {"$ref": "https://example.com/a"}}, r"items\.\$ref: names a schema elsewhere"),
     ],
-    ids=["broken", "long", "many"],
+    ids=str,
 )  # fmt: skip
 def test_what_is_refused_is_named_with_its_place(schema: dict[str, Any], place: str) -> None:
     with pytest.raises(InvalidRequest, match=place) as caught:
@@ -176,7 +240,7 @@ def test_property_names_are_properties_or_patterns() -> None:
     ("pattern", "rust"),
     [
         ("[[a&&b~~+--d]", r"[\[a\&\&b\~\~+-\-d]"), (r"^\$\{x\}{$", r"^\$\{x\}\{$"), ("a{2}b{3,}c{,3}", r"a{2}b{3,}c\{,3\}"),
-        (r"^https:\/\/a\.b\_\-\@$", r"^https://a\.b_-@$"), (r"[\w-]\cJ", r"[\w-]\x0a"), (r"[^\]\s]", r"[^\]\s]"),
+        (r"^https:\/\/a\.b\_\-\@$", r"^https://a\.b_-@$"), (r"[\w-]\cJ", r"[\w-]\x0a"), (r"[^\]\d]", r"[^\]\d]"),
         (r"^\p{L}[\p{Nd}_]{2}$", r"^\p{L}[\p{Nd}_]{2}$"),
     ],
 )  # fmt: skip
@@ -187,4 +251,42 @@ def test_patterns_are_ecmascripts(pattern: str, rust: str) -> None:
 
 def test_references_are_uris() -> None:
     for written, right in (("#/$defs/a b", "#/$defs/a%20b"), ("#/$defs/Bar%3Cstring%3E", "#/$defs/Bar%3Cstring%3E")):
-        assert made({"$ref": written, "$defs": {"a b": {}}})["$ref"] == right
+        assert made({"$ref": written, "$defs": {"a b": {}, "Bar<string>": {}}})["$ref"] == right
+
+
+SPACES = r"\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "rust"),
+    [(r"\s", f"[{SPACES}]"), (r"\S", f"[^{SPACES}]"), (r"[\s\d]", rf"[{SPACES}\d]"), (r"[^\S,]", f"[^[^{SPACES}],]")],
+)
+def test_white_space_is_ecmascripts(pattern: str, rust: str) -> None:
+    assert in_rust(pattern) == rust
+    assert made({"type": "string", "pattern": pattern})["pattern"] == rust
+
+
+TAGGED = [{"type": "object", "properties": {"kind": {"const": name}}, "required": ["kind"]} for name in "ab"]
+CAT, DOG = ({"$ref": f"#/$defs/{name}"} for name in ("Cat", "Dog"))
+DEFINED = {"$defs": dict(zip(("Cat", "Dog"), TAGGED, strict=True))}
+
+
+@pytest.mark.parametrize(
+    ("schemas", "is_exact"),
+    [
+        (TAGGED, True), ([CAT, DOG, {"type": "null"}], True), ([{"const": 1}, {"enum": ["1", None]}], True),
+        ([{"const": 1}, {"const": 1.0}], False), ([CAT, CAT], False), ([{"type": "integer"}, {"type": "number"}], False),
+        ([{"type": "string"}, {"type": ["number", "boolean"]}], True), ([{}, {"type": "null"}], False), ([{}], True),
+        ([{"properties": {name: {}}, "required": [name]} for name in "ab"], True),  # since they have no further properties
+        ([{"type": "object", "properties": {name: {}}} for name in "ab"], False),
+        ([{"minLength": 2}, {"maxLength": 4}], False),
+        ([{"const": number} for number in range(65)], False),  # more than are compared
+        ([{"$ref": "#/$defs/Loop"}, {"type": "null"}], False),
+    ],
+)  # fmt: skip
+def test_one_of_is_told_where_its_schemas_may_have_values_in_common(schemas: list[Any], is_exact: bool) -> None:
+    loop = {"Loop": {"$ref": "#/$defs/Loop"}}
+    schema = {"type": "array", "items": {"oneOf": schemas}, "$defs": DEFINED["$defs"] | loop}
+    remarks = prepared(json.dumps(schema), "json_schema").remarks
+    assert len(remarks) == (0 if is_exact else 1)
+    assert all(remark.startswith("json_schema.items.oneOf holds as anyOf") for remark in remarks)

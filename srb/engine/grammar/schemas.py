@@ -1,7 +1,7 @@
 """JSON schemas before llguidance reads them: what clients write and it does not take, and llama-server's habits.
 
 A keyword that cannot hold, as `not` or a pattern that looks around, is left out where it stands, with a remark; all else
-of the schema holds.
+of the schema holds. A value that is no schema is refused where it stands.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 from llguidance import LLMatcher
 
+from srb.engine.grammar.apart import are_apart
 from srb.engine.grammar.limits import LIMITS, MAX_DEPTH_OF_SCHEMAS, MAX_PATTERN, MAX_TOGETHER
 from srb.engine.grammar.patterns import in_rust
+from srb.engine.grammar.references import IN_PLACE, OF_OBJECTS, OF_PARTS, UNIONS, References, has_parts
 from srb.errors import bad_field
 from srb.sampling_params import MAX_GRAMMAR
 
@@ -31,22 +33,31 @@ MAX_REMARK = 500  # characters
 OPTIONS = {"whitespace_pattern": SPACE, "coerce_one_of": True}
 
 # Keywords, by what their values are.
-_OF_DATA = ("const", "default", "examples", "example")
-_OF_NAMES = ("properties", "patternProperties", "dependentSchemas")
+_OF_DATA = ("const", "default", "examples", "example", "discriminator", "enumNames", "xml", "externalDocs")
+_OF_NAMES = ("properties", "patternProperties", "$defs", "definitions")
 _OF_VALUES = ("items", "prefixItems", "additionalItems", "additionalProperties", "contains")
+_OF_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _OF_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
-_OF_OBJECTS = ("properties", "required", "patternProperties")
 _OF_FURTHER = ("additionalProperties", "patternProperties", "unevaluatedProperties", "propertyNames", "minProperties")
-_OF_PARTS = ("allOf", "if", "not", "dependentSchemas")
-_IN_PLACE = ("anyOf", "oneOf", "allOf", "if", "then", "else", "not")  # schemas of the same value
-_BESIDE = frozenset({"$ref", "$defs", "definitions", "$schema", "$id", "title", "description", "default", "examples"})
 # That llguidance does not know; what they mean is not held.
 LOOSENED = (
     "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains",
     "maxContains", "unevaluatedProperties", "unevaluatedItems", "propertyNames", "uniqueItems", "$dynamicRef",
-    "$recursiveRef",
+    "$recursiveRef", "$recursiveAnchor",
 )  # fmt: skip
+# Numbers within this and its inverse, and without more digits, never make an expression that is too large.
+PLAIN_NUMBER, PLAIN_DIGITS = 10**8, 8
+_DRAFTS = re.compile(
+    r"http://json-schema\.org/draft-0[3467]/schema#?|https://json-schema\.org/draft/20(19-09|20-12)/schema#?"
+)
 _DEFINITIONS = ("$defs", "definitions")
+_TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+_FORMS: tuple[tuple[tuple[str, ...], Any, str], ...] = (
+    (_OF_NAMES, dict, "an object"),
+    (("enum", "anyOf", "oneOf", "allOf", "prefixItems"), list, "a list"),
+    (("required",), list | bool, "a list of names"),
+    (("pattern", "format", "$ref", "$schema", "$id", "$anchor", "$dynamicAnchor"), str, "a string"),
+)
 _ABOUT_VALUE = frozenset({"type", "title", "description", "default", "examples", "example", *_DEFINITIONS})
 _IN_REFERENCES = "#/%~!$&'()*+,;=:@?-._"
 
@@ -71,12 +82,14 @@ def prepared(text: str, field: str, place: str = "") -> Prepared:
         schema = json.loads(text)
     except (ValueError, RecursionError):
         raise bad_field(field, _at(field, place, "is not valid JSON, or nested too deeply")) from None
+    if schema is True:
+        schema = {}
     if not isinstance(schema, dict):
-        raise bad_field(field, _at(field, place, "should be an object"))
+        raise bad_field(field, _at(field, place, "should be an object, or true"))
     if _depth(schema) > MAX_DEPTH_OF_SCHEMAS:
         raise bad_field(field, _at(field, place, f"is nested deeper than {MAX_DEPTH_OF_SCHEMAS}"))
 
-    def refuse(where: str, problem: str) -> None:
+    def refuse(where: str, problem: str) -> NoReturn:
         raise bad_field(field, _at(field, where, problem))
 
     preparation = _Preparation(schema, refuse)
@@ -133,83 +146,97 @@ def _depth(value: Any) -> int:
 class _Preparation:
     """One schema on its way. An object that is the whole of a value has no more properties than the schema names."""
 
-    def __init__(self, schema: dict[str, Any], refuse: Callable[[str, str], None]) -> None:
-        self._whole = schema
+    def __init__(self, schema: dict[str, Any], refuse: Callable[[str, str], NoReturn]) -> None:
         self._refuse = refuse
-        self._shared: set[str] = set()  # references to schemas that are only a part of what holds for a value
-        self._find_shared(schema, is_shared=False)
+        self._references = References(schema)
         self.remarks: list[str] = []
         self.has_integers = False
-
-    def _find_shared(self, schema: Any, is_shared: bool) -> None:
-        if isinstance(schema, list):
-            for each in schema:
-                self._find_shared(each, is_shared)
-        if not isinstance(schema, dict):
-            return
-        is_shared = is_shared or any(key in schema for key in _OF_PARTS)
-        if isinstance(reference := schema.get("$ref"), str) and (is_shared or schema.keys() - _BESIDE):
-            self._shared.add(reference)
-        for key, value in schema.items():
-            self._find_shared(value, is_shared and key in _IN_PLACE)
 
     def schema(self, schema: Any, place: str, is_whole: bool) -> Any:
         """Return the schema that stands at a place; `is_whole`: no other one says anything of the same value."""
         if isinstance(schema, list):
             return [self.schema(each, f"{place}[{number}]", is_whole) for number, each in enumerate(schema)]
         if not isinstance(schema, dict):
+            if not isinstance(schema, bool):
+                self._refuse(place, "should be a schema: an object, true or false")
             return schema
+        is_whole = is_whole and not self._references.is_shared(schema)
         made: dict[str, Any] = {}
-        is_union = is_whole and schema.keys().isdisjoint((*_OF_OBJECTS, *_OF_PARTS))
-        for key, value in self._with_names(schema).items():
+        is_union = is_whole and not has_parts(schema)
+        for key, value in self._rewritten(schema, place).items():
             where = f"{place}.{key}"
-            if key in _OF_DATA:
+            if key in _OF_DATA or key.startswith("x-"):
                 made[key] = value
             elif value is None:  # as if it were not there
                 continue
-            elif key in LOOSENED or (value == [] and key in ("enum", "type")):
-                self.remarks.append(f"{where} is not supported and does not hold")
-            elif key == "enum":
-                made[key] = value
-            elif key == "pattern" and isinstance(value, str):
+            elif problem := _misuse(key, value):
+                self._refuse(where, problem)
+            elif (loosened := _loosened(key, value, schema)) is not None:
+                self._remark(where, loosened)
+            elif key == "pattern":
                 made |= self._pattern(value, where)
-            elif key == "format" and isinstance(value, str) and _problem({"type": "string", "format": value}):
-                if schema.get("type") == "string":
-                    self.remarks.append(f"{where}: {value!r} is not supported and does not hold")
-            elif key in _DEFINITIONS and isinstance(value, dict):
-                made[key] = {
-                    name: self.schema(inner, f"{where}.{name}", f"#/{key}/{name}" not in self._shared)
-                    for name, inner in value.items()
-                }
-            elif key in _OF_NAMES and isinstance(value, dict):
+            elif key == "$ref":
+                made[key] = self._reference(value, where)
+            elif key in _OF_NAMES:
                 made[key] = {name: self.schema(inner, f"{where}.{name}", True) for name, inner in value.items()}
-            elif key == "$ref" and isinstance(value, str):
-                made[key] = quote(value, safe=_IN_REFERENCES)
-            elif key in _OF_COUNTS and isinstance(value, float) and value.is_integer():
+            elif key in _OF_COUNTS:
                 made[key] = int(value)
-            elif isinstance(value, dict | list):
-                made[key] = self.schema(value, where, is_union if key in ("anyOf", "oneOf") else key in _OF_VALUES)
-            else:
+            elif key in _OF_VALUES or key in IN_PLACE or (isinstance(value, dict) and key in self._references.heads):
+                made[key] = self.schema(value, where, is_union if key in UNIONS else key in _OF_VALUES)
+            elif key not in ("format", "$schema") or not _is_unknown(key, value):
                 made[key] = value
         self._check_together(made, place)
+        if "oneOf" in made and not are_apart([self._resolved(each, is_union) for each in schema["oneOf"]]):
+            self.remarks.append(f"{place}.oneOf holds as anyOf: its schemas may have values in common")
         if is_whole and made.get("type") == "integer" and made.keys() <= _ABOUT_VALUE:
             self.has_integers = True
             definitions = {key: made[key] for key in _DEFINITIONS if key in made}
             return {"$ref": f"#/$defs/{quote(INTEGER)}", **definitions}
-        return self._closed(made) if is_whole else made
+        return _closed(made) if is_whole else made
 
-    def _with_names(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return a schema whose `propertyNames` are properties or patterns of their own, if they can be."""
-        names = schema.get("propertyNames")
-        if not isinstance(names, dict) or not schema.keys().isdisjoint(_OF_OBJECTS):
+    def _remark(self, where: str, problem: str = "") -> None:
+        self.remarks.append(f"{where} is not supported and does not hold{problem and ': '}{problem}")
+
+    def _rewritten(self, schema: dict[str, Any], place: str) -> dict[str, Any]:
+        """Return a schema in the keywords that llguidance knows, where others mean the same."""
+        made = _with_names(_with_rest(schema))
+        for bound in ("minimum", "maximum"):  # as draft 4 has it
+            exclusive = f"exclusive{bound.title()}"
+            if isinstance(is_exclusive := made.get(exclusive), bool):
+                made = {key: value for key, value in made.items() if key != exclusive}
+                if is_exclusive and bound in made:
+                    made[exclusive] = made.pop(bound)
+        if "$dynamicAnchor" in made:
+            made = {"$anchor" if key == "$dynamicAnchor" else key: value for key, value in made.items()}
+        patterns = made.get("patternProperties")
+        if isinstance(patterns, dict):
+            written: dict[str, Any] = {in_rust(pattern): value for pattern, value in patterns.items()}
+            if problem := _problem({"type": "object", "patternProperties": dict.fromkeys(written, True)}):
+                self._remark(f"{place}.patternProperties", problem)
+                rest = {key: value for key, value in made.items() if key != "patternProperties"}
+                return rest | {"additionalProperties": True}
+            return made | {"patternProperties": written}
+        return made
+
+    def _reference(self, reference: str, place: str) -> str:
+        """Return a reference as an address. Raise InvalidRequest for one that leads nowhere."""
+        if not self._references.has_ids and not _DRAFTS.fullmatch(reference):
+            if not reference.startswith("#"):
+                self._refuse(place, "names a schema elsewhere; only those within the schema are read")
+            if self._references.target(reference) is None:
+                self._refuse(place, f"{reference} is not in the schema")
+        return quote(reference, safe=_IN_REFERENCES)
+
+    def _resolved(self, schema: Any, is_whole: bool) -> Any:
+        """Return what a schema refers to, if it does so and says nothing else, as it is made."""
+        while isinstance(schema, dict) and schema.keys() == {"$ref"}:
+            target = self._references.target(str(schema["$ref"]))
+            if not isinstance(target, dict) or target is schema:
+                return {}
+            schema = target
+        if not isinstance(schema, dict) or not is_whole or self._references.is_shared(schema):
             return schema
-        value = schema.get("additionalProperties", {})
-        rest = {key: each for key, each in schema.items() if key != "propertyNames"} | {"additionalProperties": False}
-        if names.keys() == {"enum"} and all(isinstance(name, str) for name in names["enum"]):
-            return rest | {"type": "object", "properties": dict.fromkeys(names["enum"], value)}
-        if names.keys() <= {"type", "pattern"} and isinstance(names.get("pattern"), str):
-            return rest | {"type": "object", "patternProperties": {names["pattern"]: value}}
-        return schema
+        return _closed(dict(schema))
 
     def _pattern(self, pattern: str, place: str) -> dict[str, str]:
         if len(pattern) > MAX_PATTERN:
@@ -221,7 +248,7 @@ class _Preparation:
             re.compile(written)
         except (re.error, OverflowError, RecursionError):
             self._refuse(place, f"is no regular expression: {problem}")
-        self.remarks.append(f"{place} is not supported and does not hold: {problem}")
+        self._remark(place, problem)
         return {}
 
     def _check_together(self, schema: dict[str, Any], place: str) -> None:
@@ -238,31 +265,96 @@ class _Preparation:
         target = schema.get("$ref")
         if isinstance(target, str) and target not in seen:
             seen.add(target)
-            where, _, name = target.removeprefix("#/").rpartition("/")
-            found = self._whole.get(where)
-            count += self._patterns(found.get(name), seen) if isinstance(found, dict) else 0
-        return count + sum(self._patterns(schema.get(key), seen) for key in _IN_PLACE)
+            count += self._patterns(self._references.target(target), seen)
+        return count + sum(self._patterns(schema.get(key), seen) for key in IN_PLACE)
 
-    @staticmethod
-    def _closed(schema: dict[str, Any]) -> dict[str, Any]:
-        """Return the schema of a whole value, of the type that its keywords speak of and without further properties."""
-        if schema.keys().isdisjoint(("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const")):
-            if isinstance(schema.get("properties"), dict):
-                schema["type"] = "object"
-            elif "items" in schema:
-                schema["type"] = "array"
-        if schema.get("properties") and schema.keys().isdisjoint((*_OF_FURTHER, *_OF_PARTS, *_IN_PLACE, "$ref")):
-            schema["additionalProperties"] = False
+
+def _with_names(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema whose `propertyNames` are properties or patterns of their own, if they can be."""
+    names = schema.get("propertyNames")
+    if not isinstance(names, dict) or not schema.keys().isdisjoint(OF_OBJECTS):
         return schema
+    value = schema.get("additionalProperties", {})
+    rest = {key: each for key, each in schema.items() if key != "propertyNames"} | {"additionalProperties": False}
+    if names.keys() == {"enum"} and all(isinstance(name, str) for name in names["enum"]):
+        return rest | {"type": "object", "properties": dict.fromkeys(names["enum"], value)}
+    if names.keys() <= {"type", "pattern"} and isinstance(names.get("pattern"), str):
+        return rest | {"type": "object", "patternProperties": {names["pattern"]: value}}
+    return schema
 
 
-def _problem(schema: dict[str, str]) -> str:
+def _with_rest(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema whose `unevaluated…` are those that follow what it names, if no other schema names any."""
+    made = schema
+    for keyword, others in (("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")):
+        if keyword in made and made.keys().isdisjoint(("$ref", "contains", "dependentSchemas", *IN_PLACE)):
+            rest = {key: value for key, value in made.items() if key != keyword}
+            made = {others: made[keyword], **rest}
+    return made
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a whole value, of the type that its keywords speak of and without further properties."""
+    if schema.keys().isdisjoint(("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const")):
+        if isinstance(schema.get("properties"), dict):
+            schema["type"] = "object"
+        elif "items" in schema:
+            schema["type"] = "array"
+    if schema.get("properties") and schema.keys().isdisjoint((*_OF_FURTHER, *OF_PARTS, *IN_PLACE, "$ref")):
+        schema["additionalProperties"] = False
+    return schema
+
+
+def _misuse(key: str, value: Any) -> str:
+    """Return what the value of a keyword should be; "" if it is."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if key == "type":
+        names = value if isinstance(value, list) else [value]
+        return "" if all(name in _TYPES for name in names) else f"should be of {', '.join(_TYPES)}"
+    if key in _OF_COUNTS:
+        return "" if is_number and value >= 0 and value == int(value) else "should be a whole number, 0 or more"
+    if key in _OF_NUMBERS:
+        is_right = is_number and (key != "multipleOf" or value > 0)
+        return "" if is_right else f"should be a number{' above 0' if key == 'multipleOf' else ''}"
+    for keys, kind, name in _FORMS:
+        if key in keys:
+            return "" if isinstance(value, kind) else f"should be {name}"
+    return ""
+
+
+def _loosened(key: str, value: Any, schema: dict[str, Any]) -> str | None:
+    """Return why a keyword does not hold, "" if there is no more to say; None if it holds, or has no meaning here."""
+    if key in LOOSENED or (value == [] and key in ("enum", "type")) or (key == "required" and isinstance(value, bool)):
+        return ""
+    if key in _OF_NUMBERS and not _is_plain(value):
+        kind = "integer" if schema.get("type") == "integer" else "number"
+        return _problem({"type": kind, key: value}) or None
+    if key == "format" and _is_unknown(key, value):
+        types = schema.get("type", "string")
+        return f"{value!r} is not known" if "string" in (types if isinstance(types, list) else [types]) else None
+    if key == "$schema" and _is_unknown(key, value):
+        return f"{value!r} is not known; the schema is read as of 2020-12"
+    return None
+
+
+def _is_plain(number: float) -> bool:
+    is_near = not number or 1 / PLAIN_NUMBER <= abs(number) <= PLAIN_NUMBER
+    return is_near and len(repr(number)) <= PLAIN_DIGITS
+
+
+def _is_unknown(key: str, value: str) -> bool:
+    if key == "$schema":
+        return not _DRAFTS.fullmatch(value)
+    return bool(_problem({"type": "string", "format": value}))
+
+
+def _problem(schema: dict[str, Any]) -> str:
     return _problem_of(json.dumps(schema))
 
 
 @lru_cache(1024)
 def _problem_of(schema: str) -> str:
-    """Return why llguidance does not take the schema of a string; "" if it does."""
+    """Return why llguidance does not take a schema; "" if it does."""
     error = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(schema), limits=LIMITS)
     if not error or error.startswith("WARNING"):
         return ""

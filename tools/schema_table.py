@@ -1,0 +1,65 @@
+"""The table in docs/api.md of what the grammar of a JSON schema leaves out, made by preparing examples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from srb.engine.grammar.limits import MAX_TOGETHER
+from srb.engine.grammar.schemas import LOOSENED, prepared
+from srb.errors import InvalidRequest
+
+HEADER = "| In a schema | Then |"
+_FIELD = "json_schema"
+# Schemas of a property, each with one thing that is out of reach.
+EXAMPLES: tuple[dict[str, Any], ...] = (
+    {"pattern": "^(?!tmp)[a-z]+$"},
+    {"pattern": "(?<=a)b"},
+    {"pattern": r"\bfoo\b"},
+    {"pattern": r"(a)\1"},
+    {"patternProperties": {"^a": {}, "a$": {}}},
+    {"oneOf": [{"minLength": 2}, {"maxLength": 4}]},
+    {"format": "iri"},
+    {"multipleOf": 0.123456789},
+    {"maximum": 1.7976931348623157e308},
+    {"enum": []},
+    {"required": True},
+    {"$schema": "https://example.com/own"},
+    {"$ref": "https://example.com/other.json"},
+    {"$ref": "#/$defs/missing"},
+    {"pattern": "("},
+    {"type": "text"},
+    {"allOf": [{"pattern": f"{letter}$"} for letter in "abcdefghi"[: MAX_TOGETHER + 1]]},
+)
+
+
+def page(text: str) -> str:
+    """Return docs/api.md with the table's rows. Raise ValueError without its header."""
+    before, found, after = text.partition(f"{HEADER}\n|---|---|\n")
+    if not found:
+        raise ValueError(f"docs/api.md has no table {HEADER!r}")
+    _, _, rest = after.partition("\n\n")
+    return f"{before}{found}{''.join(_rows())}\n{rest}"
+
+
+def _rows() -> Iterator[str]:
+    beside = {
+        "properties": {"a": {}},
+        "anyOf": [{}],
+    }  # some mean the same as others where nothing else speaks of a value
+    said = {_said({**beside, name: {}}).replace(f".{name} ", ".KEYWORD ") for name in LOOSENED}
+    assert len(said) == 1, said
+    yield f"| `{', '.join(LOOSENED)}` | {said.pop()} |\n"
+    for example in EXAMPLES:
+        yield f"| `{json.dumps(example)}` | {_said(example)} |\n".replace("\\\\", "\\")
+
+
+def _said(schema: dict[str, Any]) -> str:
+    """Return the warning that the log has about a property's schema, or the refusal."""
+    try:
+        made = prepared(json.dumps({"properties": {"box": schema}}), _FIELD)
+    except InvalidRequest as error:
+        return f"400: `{error.message}`"
+    [remark] = made.remarks
+    return f"`{remark}`"

@@ -126,6 +126,23 @@ def test_shared_beginnings_are_dimmed_and_the_first_own_word_is_underlined(pane:
     assert pane.tell("return document.querySelectorAll('.card .text *').length") == 3  # no elements for it
 
 
+def test_a_sentence_that_the_manuscript_has_already_is_dimmed_and_told(pane: Pane) -> None:
+    pane.tell("desk.story.before = 'The lamp burned all night. Nobody came. Far out a bell'")
+    pane.begin(" rang twice. The lamp burned", " rang. Nobody came. And then")
+    pane.write(" all night. It was", " the lamp burned all night!")
+    wait_for(lambda: pane.highlighted("srb-already") == ["The lamp burned all night."], "the one that has ended")
+    for index in range(2):
+        pane.tell("desk.stopBranch(given, 'eos')", index)
+    expect(pane.card(1)).to_have_accessible_description(re.compile("Already in your text: 1 sentence."))
+    expect(pane.card(1).get_by_title("Already in your text")).to_be_attached()
+    expect(pane.card(2)).not_to_have_accessible_description(re.compile("Already"))  # "Nobody came." may well come again
+    pane.begin(" rang. The lamp burned all night. Over")
+    wait_for(lambda: pane.highlighted("srb-already") == ["The lamp burned all night."], "the new round's")
+    pane.tell("desk.story.before = ''")
+    pane.begin(" The lamp burned all night. Over")
+    wait_for(lambda: pane.highlighted("srb-own") == [] == pane.highlighted("srb-already"), "nothing stood there before")
+
+
 def test_words_are_shaded_by_probability_only_where_the_settings_say_so(pane: Pane) -> None:
     script = """desk.begin(2); desk.events([0, 1].map((index) => ({ event: "stream", index, text: " a b",
       logprobs: [{ token: " a", logprob: -0.1 }, { token: " b", logprob: -5 - index }] })))"""

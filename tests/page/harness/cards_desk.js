@@ -12,6 +12,11 @@ class Marks {
     this.nodes = { has: () => true };
   }
 
+  /** The manuscript before a round. */
+  text() {
+    return this.before ?? "Once";
+  }
+
   mark(id) {
     return this.marks.get(id) ?? {};
   }

@@ -1,5 +1,6 @@
 // A card: one branch in its slot. Its text grows by direct writes, at most one in a frame; a card out of view is not written.
 
+import { Repeats } from "../already.js";
 import { ownWord } from "../compare.js";
 import { endWord } from "../round.js";
 import { BranchText } from "./branches/branch_text.js";
@@ -17,6 +18,7 @@ import { BranchText } from "./branches/branch_text.js";
  * @property {string} sameWords
  * @property {number|null} step  how unlikely the text is beside its siblings, 1 to 5
  * @property {string} likelihood  the same in a sentence, or why it is not known
+ * @property {import("../already.js").Before} before
  * @property {boolean} star
  * @property {string} note
  * @property {string} stopAt
@@ -39,6 +41,8 @@ const BUTTONS = [
   { name: "menu", label: "⋯", title: "More that can be done with this card" },
 ];
 
+const ALREADY = "Already in your text";
+
 let made = 0;
 
 export class Card {
@@ -59,6 +63,8 @@ export class Card {
     /** The first own word, and the text near it. @type {{near: string, shared: number, word: {from: number, to: number}|null}} */
     this.own = { near: "", shared: 0, word: null };
     this.shaded = 0;
+    /** @type {Repeats|null} */
+    this.repeats = null;
     const id = `branch-${++made}`;
     this.place = element("li", "card-place");
     this.box = element("article", "card");
@@ -124,6 +130,9 @@ export class Card {
     set(this.box, "data-same", view.same.startsWith("=") ? (slot.foldedUnder === null ? "open" : "folded") : null);
     set(this.box, "aria-busy", slot.isLive ? "true" : "false");
     set(this.box, "aria-label", `Branch ${view.label}`);
+    const already = this._repeats(view.before).length;
+    set(this.box, "data-already", already ? "" : null);
+    set(this.marks, "title", already ? ALREADY : null);
     put(this.words, this._describe(view, said.description));
     if (this.buttons[0]) put(this.buttons[0], slot.mark === null ? "Take" : "Take to mark");
     this._showOffer(view);
@@ -133,7 +142,12 @@ export class Card {
   _describe(view, end) {
     const { slot } = view;
     const kept = slot.mark === null ? "" : `Marked up to “${slot.text.slice(0, slot.mark).slice(-30).trim()}”.`;
-    const own = [view.star ? "Has a star." : "", view.note ? `Note: ${view.note}` : ""];
+    const already = this._repeats(view.before).length;
+    const own = [
+      already ? `${ALREADY}: ${already} ${already === 1 ? "sentence" : "sentences"}.` : "",
+      view.star ? "Has a star." : "",
+      view.note ? `Note: ${view.note}` : "",
+    ];
     const key = view.digit ? `Key ${view.digit} takes it.` : "";
     return [end, view.sameWords, kept, view.likelihood, ...own, key].filter(Boolean).join(" ");
   }
@@ -227,28 +241,39 @@ export class Card {
 
   // ---- Highlights
 
-  /** Paint the shared beginning, the first own word, the kept part and the tokens' probabilities, where they have changed.
-   * @param {number} now @param {Highlights} highlights @param {{shared: number, logprobs: boolean}} options */
-  paint(now, highlights, { shared, logprobs }) {
+  /** Paint the shared beginning, the first own word, the kept part, sentences that the manuscript has already, and the tokens'
+   * probabilities, where they have changed.
+   * @param {number} now @param {Highlights} highlights
+   * @param {{shared: number, logprobs: boolean, before: import("../already.js").Before}} options */
+  paint(now, highlights, { shared, logprobs, before }) {
     const { slot, content } = this;
     const next = this._ownWord(shared);
     const dim = Math.min(shared, next?.from ?? shared); // whole words
     const own = dim > content.lead ? next : null;
-    const painted = [
-      dim,
-      own?.to,
-      slot.mark,
-      Math.min(content.written, Math.max(dim, own?.to ?? 0, slot.mark ?? 0)),
-    ].join();
+    const repeats = this._repeats(before);
+    const end = Math.max(dim, own?.to ?? 0, slot.mark ?? 0, repeats.at(-1)?.to ?? 0);
+    const painted = [dim, own?.to, slot.mark, repeats.length, Math.min(content.written, end)].join();
     if (painted !== this.painted) {
       this.painted = painted;
       highlights.set("srb-shared", this, [content.range(0, dim)]);
       highlights.set("srb-own", this, [own && content.range(own.from, own.to)]);
+      highlights.set(
+        "srb-already",
+        this,
+        repeats.map(({ from, to }) => content.range(from, to)),
+      );
       highlights.set("srb-kept", this, [slot.mark === null ? null : content.range(0, slot.mark)]);
     }
     if (!logprobs || (slot.isLive && now - this.lastShade < SHADE_EVERY)) return;
     this.lastShade = now;
     this._shade(highlights);
+  }
+
+  /** The sentences that the text before the branch has already. @param {import("../already.js").Before} before */
+  _repeats(before) {
+    if (this.repeats?.before !== before) this.repeats = new Repeats(before);
+    this.repeats.follow(this.slot.text, !this.slot.isLive);
+    return this.repeats.ranges;
   }
 
   /** The first own word; looked for again only where the text near it has changed. @param {number} shared */
@@ -280,6 +305,7 @@ export class Card {
     this.painted = "";
     this.own.near = "";
     this.shaded = 0;
+    this.repeats = null;
   }
 
   /** Scroll the text so that an offset is in view. @param {number} offset */

@@ -1,5 +1,6 @@
 // The board: the cards of a round in their list. It writes them frame by frame, and only those in view.
 
+import { sentencesBefore } from "../../already.js";
 import { sharedBeginnings } from "../../compare.js";
 import { Card } from "../card.js";
 import { likelihoodOf, sameText } from "./siblings.js";
@@ -15,16 +16,19 @@ const GAP = 8;
 const MOST_ROWS = 4; // in view; further ones are scrolled to
 const DIGITS = 10;
 const FRAME = 1000 / 60;
+const FIRST_WORDS = 16; // characters that no sentence has ended in
+const NOTHING = sentencesBefore("");
 
 export class Board {
   /** @param {{list: HTMLElement, highlights: Highlights, marks: (node: string|null) => {star?: boolean, note?: string},
-   *   logprobs: () => boolean, isSorted: () => boolean, onseen: (slot: Slot) => void}} given */
-  constructor({ list, highlights, marks, logprobs, isSorted, onseen }) {
+   *   logprobs: () => boolean, isSorted: () => boolean, textBefore: (round: Round) => string, onseen: (slot: Slot) => void}} given */
+  constructor({ list, highlights, marks, logprobs, isSorted, textBefore, onseen }) {
     this.list = list;
     this.highlights = highlights;
     this.marks = marks;
     this.logprobs = logprobs;
     this.isSorted = isSorted; // whether a person sorts by likelihood
+    this.textBefore = textBefore; // the manuscript up to a round's branches
     this.onseen = onseen;
     /** @type {Round|null} */
     this.round = null;
@@ -38,6 +42,8 @@ export class Board {
     this.dirty = new Set();
     this.isStale = false; // states have changed since the last frame
     this.comparedLength = -1;
+    /** What the manuscript says before the round; read once there is text to compare with it. @type {import("../../already.js").Before|null} */
+    this.before = null;
     /** @type {Map<number, number>} lengths of shared beginnings by slot number */
     this.shared = new Map();
     /** Slot numbers that have the same text. @type {number[][]} */
@@ -67,6 +73,7 @@ export class Board {
     this.window = 0;
     this.comparedLength = -1;
     this.shared.clear();
+    this.before = null;
     if (round) this.measure(); // while the layout is that of the last frame
     this.currentCard?.setCurrent(false);
     this.current = round?.order[0] ?? 0;
@@ -239,10 +246,18 @@ export class Board {
       this.shared = new Map(slots.map((slot, place) => [slot.number, shared[place] ?? 0]));
     }
     const logprobs = this.logprobs();
+    const before = this._before(round);
     for (const card of this.cards.values()) {
       if (!card.isVisible) continue;
-      card.paint(now, this.highlights, { shared: this.shared.get(card.slot.number) ?? 0, logprobs });
+      card.paint(now, this.highlights, { shared: this.shared.get(card.slot.number) ?? 0, logprobs, before });
     }
+  }
+
+  /** What the manuscript says before the round; first words do not wait for it. @param {Round} round */
+  _before(round) {
+    if (!this.before && round.slots.some(({ text }) => text.length > FIRST_WORDS))
+      this.before = sentencesBefore(this.textBefore(round));
+    return this.before ?? NOTHING;
   }
 
   /** @param {IntersectionObserverEntry[]} entries */
@@ -289,6 +304,7 @@ export class Board {
       digit: inWindow >= 0 && inWindow < DIGITS ? `${(inWindow + 1) % DIGITS}` : "",
       ...sameText(round, slot, this.groups),
       ...likelihoodOf(round, slot, this.logprobs() || this.isSorted()),
+      before: this._before(round),
       star: star === true,
       note: typeof note === "string" ? note : "",
       stopAt: round.stopAt,

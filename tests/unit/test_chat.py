@@ -70,8 +70,8 @@ def test_a_template_without_a_system_role_gets_the_system_message_in_the_users(s
 
 
 def test_what_a_template_refuses_is_said_in_its_own_words() -> None:
-    with pytest.raises(InvalidRequest, match="roles must alternate") as caught:
-        prompt(wild.GEMMA, [*said("A"), *said("B")])
+    with pytest.raises(InvalidRequest, match="not today") as caught:
+        prompt("{{ raise_exception('not today') }}", said("A"))
     assert caught.value.extra == {"param": "messages"}
     with pytest.raises(InvalidRequest, match="the chat template failed to render them"):
         prompt("{{ messages[0].content + 1 }}", said("A"))

@@ -2,14 +2,15 @@
 
 Templates differ in their abilities. Each ability is tested once, by rendering small conversations, and a missing one is
 made up for as in llama.cpp: a system message is prepended to the next user message, tools are described in a system
-message.
+message. A conversation that the template refuses is rendered in stricter forms (`srb/web/chat/history.py`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -23,10 +24,10 @@ from srb.settings import Settings
 from srb.web.chat.families import END_THINK as END_THINK
 from srb.web.chat.families import HERMES, THINK, Family, family_of
 from srb.web.chat.harmony import HARMONY
-from srb.web.chat.media import MEDIA_PART
+from srb.web.chat.history import as_one, content_text, stricter, with_written_calls
 from srb.web.chat.messages import ASSISTANT
 from srb.web.chat.named_templates import NAMED_TEMPLATES
-from srb.web.chat.sandbox import Sandbox, to_json
+from srb.web.chat.sandbox import LimitExceeded, Sandbox, to_json
 from srb.web.loop.yielding import yielding
 
 log = logging.getLogger("srb.web")
@@ -115,11 +116,16 @@ class ChatTemplate:
         self._knows_no_effort = "'no_think'" in source  # Hunyuan's: low, high or no_think
         self._is_told_by_words = "/no_think" in source and "enable_thinking" not in names
         self._knows_developers = "developer" in source
+        self._without_tools: list[Any] | None = None
+        if not self._renders([_message("user", "needle")], tools=()):
+            self._without_tools = []  # for a template that goes through them without looking
         self._takes_parts = self._needs_parts()
         asked = [_message("system", "needle"), _message("user", "x")]
-        self._takes_system = source in _NAMED_SOURCES or self._renders(asked)  # yandex drops it, as in llama.cpp
+        self._is_named = source in _NAMED_SOURCES
+        self._takes_system = self._is_named or self._renders(asked)  # yandex drops it, as in llama.cpp
         self._takes_argument_objects = self._renders(_call_with({"needle": 1}))
         self._takes_calls = self._takes_argument_objects or self._renders(_call_with('"needle"'))
+        self._takes_any_arguments = not self._takes_argument_objects or self._renders(_call_with("needle"))
 
     def __repr__(self) -> str:
         facts = {"tools": self.knows_tools, "system": self._takes_system, "parts": self._takes_parts}
@@ -152,6 +158,8 @@ class ChatTemplate:
     def _continued(self, conversation: Conversation) -> ChatPrompt:
         """Render all messages but the last, and append the last as the reply's beginning, so that nothing ends it."""
         *before, last = conversation.messages
+        while before and before[-1]["role"] == "assistant" and not before[-1].get("tool_calls"):
+            last = as_one(dict(before.pop()), dict(last))
         head = self._render(conversation, before, add_generation_prompt=True).removesuffix(self.family.prompt_end)
         content, reasoning = content_text(last.get("content"), "\n\n"), last.get("reasoning_content") or ""
         part = conversation.continue_final
@@ -173,23 +181,49 @@ class ChatTemplate:
         return ChatPrompt(head + begun, thinking, has_begun=bool(begun.strip()))
 
     def _render(self, conversation: Conversation, messages: Sequence[Message], add_generation_prompt: bool) -> str:
+        refusal, text = None, ""
         try:
-            prepared = self._prepare(messages, conversation.tools)
-            if self._is_told_by_words and conversation.thinking is not None:
-                _tell(prepared, "/think" if conversation.thinking else "/no_think")
-            return self._run(prepared, conversation, add_generation_prompt)
-        except TemplateError as error:
-            raise InvalidRequest(
-                f"Field 'messages': refused by the chat template: {error.message}", param="messages"
-            ) from None
+            text = self._rendered(conversation, messages, add_generation_prompt)
+            if not messages or not self._is_empty(text):
+                return text
+        except LimitExceeded as error:
+            raise _refused(error) from None  # a stricter form takes as long
         except Exception as error:  # a template is a program that may raise anything
-            log.info("a chat template failed: %s", error)
-            raise InvalidRequest(
-                f"Field 'messages': the chat template failed to render them: {error}", param="messages"
-            ) from None
+            refusal = _refused(error)
+        messages, tools = self._with_plain_tools(messages, conversation.tools)
+        plain = replace(conversation, tools=tools)
+        for history in (messages, *stricter(messages, self._calls_as_text)):
+            with suppress(Exception):
+                text = self._rendered(plain, history, add_generation_prompt)
+                if not self._is_empty(text):
+                    return text
+        if refusal is None:
+            return text  # of a history that says nothing
+        raise refusal
+
+    def _is_empty(self, text: str) -> bool:
+        return text in ("", self._tokens["bos_token"]) and not self._is_named  # theirs are llama.cpp's prompts
+
+    def _with_plain_tools(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
+    ) -> tuple[Sequence[Message], Sequence[Mapping[str, Any]]]:
+        """Return a history and its tools so that the template takes these: with whole schemas, or described in a message."""
+        needle = self._prepare([_message("user", "needle")], ())
+        for given in (tools, [_with_properties(tool) for tool in tools]):
+            if not given or self._renders(needle, tools=given):
+                return messages, given
+        described = [dict(message) for message in messages]
+        _describe_tools(described, tools, self.family)
+        return described, ()
+
+    def _rendered(self, conversation: Conversation, messages: Sequence[Message], add_generation_prompt: bool) -> str:
+        prepared = self._prepare(messages, conversation.tools)
+        if self._is_told_by_words and conversation.thinking is not None:
+            _tell(prepared, "/think" if conversation.thinking else "/no_think")
+        return self._run(prepared, conversation, add_generation_prompt)
 
     def _run(self, messages: Sequence[Message], conversation: Conversation, add_generation_prompt: bool) -> str:
-        tools = list(conversation.tools) if conversation.tools and self.knows_tools else None
+        tools = list(conversation.tools) if conversation.tools and self.knows_tools else self._without_tools
         return self._sandbox.run(
             self._template,
             {
@@ -235,6 +269,8 @@ class ChatTemplate:
     # Substitutes for missing abilities ---------------------------------------------------------------------------------
 
     def _prepare(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        if not self._takes_calls:
+            messages = with_written_calls(messages, self._calls_as_text)
         prepared = [dict(message) for message in messages]
         for message in prepared:
             if message["role"] == "developer" and not self._knows_developers:
@@ -244,14 +280,8 @@ class ChatTemplate:
         for message in yielding(prepared):
             message["content"] = content_text(message.get("content"))
             self._place_reasoning(message)
-            if message.get("tool_calls") and self._takes_calls:
+            if message.get("tool_calls"):
                 message["tool_calls"] = [self._call(call) for call in message["tool_calls"]]
-            elif message.get("tool_calls"):
-                message["content"] = "\n".join(
-                    filter(None, [message["content"], self._calls_as_text(message.pop("tool_calls"))])
-                )
-            elif message["role"] == "tool" and not self._takes_calls:
-                message |= _message("user", f"<tool_response>\n{message['content']}\n</tool_response>")
         if not self._takes_system:
             prepared = _without_system(prepared)
         if self._takes_parts:
@@ -273,30 +303,61 @@ class ChatTemplate:
             message["content"] = [{"type": "thinking", "thinking": reasoning, "closed": True}, *said]
 
     def _calls_as_text(self, calls: Iterable[Mapping[str, Any]]) -> str:
-        """Return tool calls as the model writes them, for a template that renders none."""
+        """Return tool calls as the model writes them, for a template that renders none.
+
+        Arguments that are no object have a place in JSON alone.
+        """
         functions = [call["function"] for call in calls]
-        return self.family.forms[0].write(
-            [(each["name"], argument_object(each.get("arguments"))) for each in functions]
-        )
+        written = [(each["name"], argument_object(each.get("arguments"))) for each in functions]
+        family = self.family if all(isinstance(arguments, Mapping) for _, arguments in written) else HERMES
+        return family.forms[0].write(written)
 
     def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a tool call with its arguments in the template's form: an object or JSON text."""
-        function = dict(call["function"])
-        if self._takes_argument_objects:
-            function["arguments"] = argument_object(function.get("arguments"))
-        return {**call, "type": "function", "function": function}
+        """Return a tool call with its arguments in the template's form: an object or JSON text.
+
+        Arguments that are no object, as of a call that was cut off, stay text where the template takes any, else `{}`.
+        """
+        function = call["function"]
+        given = function.get("arguments") or {}
+        arguments = argument_object(given)
+        if not isinstance(arguments, Mapping):
+            arguments = given if self._takes_any_arguments else {}
+        elif not self._takes_argument_objects:
+            arguments = given if arguments and isinstance(given, str) else to_json(arguments)
+        return {**call, "type": "function", "function": {**function, "arguments": arguments}}
 
     def _needs_parts(self) -> bool:
         parts = [{"type": "text", "text": "needle"}]
         return not self._renders([_message("user", "needle")]) and self._renders([_message("user", parts)])
 
-    def _renders(self, messages: list[dict[str, Any]], variables: Mapping[str, Any] | None = None) -> bool:
+    def _renders(
+        self,
+        messages: list[dict[str, Any]],
+        variables: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> bool:
         """Whether the template can render these messages, and its output contains their word "needle"."""
-        probe = Conversation(messages, tools=[EXAMPLE_TOOL] if self.knows_tools else (), variables=variables or {})
+        probe = Conversation(messages, tools=[EXAMPLE_TOOL] if tools is None else tools, variables=variables or {})
         try:
             return "needle" in self._run(messages, probe, add_generation_prompt=True)
         except Exception:  # a template is a program that may raise anything
             return False
+
+
+def _with_properties(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool whose schema says that it is an object's, for templates that go through its properties."""
+    function = tool["function"]
+    return {
+        **tool,
+        "function": {**function, "parameters": {"type": "object", "properties": {}, **function["parameters"]}},
+    }
+
+
+def _refused(error: Exception) -> InvalidRequest:
+    if isinstance(error, TemplateError):
+        return InvalidRequest(f"Field 'messages': refused by the chat template: {error.message}", param="messages")
+    log.info("a chat template failed: %s", error)
+    return InvalidRequest(f"Field 'messages': the chat template failed to render them: {error}", param="messages")
 
 
 EXAMPLE_TOOL: dict[str, Any] = {
@@ -361,18 +422,6 @@ def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*kept, _message("user", "\n".join(waiting))] if waiting else kept
 
 
-def content_text(content: Any, between: str = "\n") -> str:
-    """Return a message's content as one text, with its parts joined; nothing is put beside the marks of media."""
-    if not isinstance(content, list):
-        return content or ""
-    text, after_mark = "", True
-    for part in content:
-        is_mark = part["type"] == MEDIA_PART
-        text += part["text"] if is_mark or after_mark else between + part["text"]
-        after_mark = is_mark
-    return text
-
-
 def history_variables(preserve: Any) -> dict[str, bool]:
     """Return the variables by which templates keep the reasoning of past replies, or omit it: each family has its own."""
     if not isinstance(preserve, bool):
@@ -386,7 +435,7 @@ def argument_object(arguments: Any) -> Any:
     if not isinstance(arguments, str):
         return arguments or {}
     try:
-        return orjson.loads(arguments or "{}")
+        return orjson.loads(arguments.strip() or "{}") or {}
     except orjson.JSONDecodeError:
         return arguments
 

@@ -65,6 +65,7 @@ def _converted(where: str, message: Any) -> list[Message]:
     if not isinstance(message, dict):
         raise ValueError(f"{where} must be an object, but got {short_json(message)}")
     role, content = message.get("role"), message.get("content")
+    content = "" if content is None else content
     if role not in ROLES:
         raise ValueError(f"{where}: 'role' must be one of {', '.join(ROLES)}")
     if isinstance(content, str):
@@ -118,11 +119,10 @@ class _Turn:
         return value
 
     def _call(self, block: Block) -> dict[str, Any]:
+        """Return a call; an `input` that is no object, as of a call that was cut off, is the text of its arguments."""
         arguments = block.get("input")
-        if not isinstance(arguments, dict):
-            raise ValueError(f"{self._where}: 'input' of a tool_use block must be an object")
         try:
-            written = orjson.dumps(arguments).decode()
+            written = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
         except orjson.JSONEncodeError:
             raise ValueError(f"{self._where}: 'input' of a tool_use block is nested too deeply") from None
         function = {"name": self._string(block, "name"), "arguments": written}

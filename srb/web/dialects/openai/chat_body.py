@@ -307,8 +307,6 @@ class ChatBody(GuidedFields, CompletionBody):
         if last["role"] != "assistant" or last.get("tool_calls"):
             return ""
         wanted = settings.prefill_assistant if wanted is None else wanted
-        if wanted and len(self.messages) > 1 and self.messages[-2]["role"] == "assistant":
-            raise bad_field("messages", "cannot have 2 or more assistant messages at the end of the list")
         return "auto" if wanted is True else wanted or ""
 
     @property

@@ -15,6 +15,7 @@ from srb.web.loop.yielding import yielding
 
 MAX_TOOLS = 256
 MAX_NAME = 256  # characters of a tool's name
+FUNCTION_ID = "function1"  # of the calls of 2023, which have none
 
 # Schemas in /openapi.json of the fields with several forms.
 MESSAGES_SCHEMA = {
@@ -60,14 +61,24 @@ def _message(place: int, message: Any) -> dict[str, Any]:
         raise ValueError(f"{where}: 'role' must be a string")
     if not isinstance(kept.get("reasoning_content", ""), str):
         raise ValueError(f"{where}: 'reasoning_content' must be a string")
-    if "tool_calls" in kept:
-        kept["tool_calls"] = [_tool_call(where, call) for call in _list_field(where, kept, "tool_calls")]
+    if "function_call" in kept:
+        kept["tool_calls"] = [{"id": FUNCTION_ID, "function": kept.pop("function_call")}]
+    if kept["role"] == "function":
+        kept |= {"role": "tool", "tool_call_id": FUNCTION_ID}
+    calls = [_tool_call(where, call) for call in _list_field(where, kept, "tool_calls")] if "tool_calls" in kept else []
+    if calls:
+        kept["tool_calls"] = calls
+    else:
+        kept.pop("tool_calls", None)  # an empty list is none: templates look for the key
+    refusal = kept.pop("refusal", None)
+    if refusal and not kept.get("content"):
+        kept["content"] = refusal
     if isinstance(kept.get("content"), list):
         kept["content"] = [_text_part(where, part) for part in kept["content"]]
     elif not isinstance(kept.get("content", ""), str):
         raise ValueError(f"{where}: 'content' must be a string, null or a list of parts")
-    if "content" not in kept and kept["role"] != "assistant":
-        raise ValueError(f"{where}: 'content' is required")
+    if kept["role"] != "assistant":
+        kept.setdefault("content", "")
     return kept
 
 
@@ -75,6 +86,8 @@ def _text_part(where: str, part: Any) -> dict[str, str]:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in ("text", "input_text", "output_text") and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
+    if kind == "refusal" and isinstance(part.get("refusal"), str):
+        return {"type": "text", "text": part["refusal"]}
     if kind in NO_MEDIA:
         raise NotSupported(
             f"Field 'messages': {where} has a part of type {short_json(kind)}; text, pictures and sounds are supported",
@@ -95,9 +108,10 @@ def _tool_call(where: str, call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise ValueError(f"{where}: a tool call must have a 'function' with a 'name'")
-    if not isinstance(function.get("arguments", ""), (str, dict)):
-        raise ValueError(f"{where}: the arguments of a tool call must be JSON text or an object")
-    return {**call, "type": "function"}
+    arguments = function.get("arguments")
+    if not isinstance(arguments, (str, dict)):
+        arguments = "" if arguments is None else orjson.dumps(arguments).decode()
+    return {**call, "type": "function", "function": {**function, "arguments": arguments}}
 
 
 def _list_field(where: str, message: Mapping[str, Any], name: str) -> list[Any]:
@@ -126,7 +140,12 @@ def parse_tools(value: Any) -> list[dict[str, Any]]:
             orjson.dumps(tool)
         except orjson.JSONEncodeError:
             raise ValueError(f"tool {place} is nested too deeply") from None
-    return [{**tool, "type": "function"} for tool in value]
+    return [{**tool, "type": "function", "function": _described(tool["function"])} for tool in value]
+
+
+def _described(function: dict[str, Any]) -> dict[str, Any]:
+    """Return a function with the fields that templates read without looking whether they are there."""
+    return function | {"description": function.get("description") or "", "parameters": function.get("parameters") or {}}
 
 
 def parse_tool_choice(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from srb.errors import NotSupported
 from srb.web.bodies.fields import short_json
+from srb.web.chat.history import SYSTEMS, as_one
 from srb.web.dialects.openai.chat_fields import parse_tool_choice
 from srb.web.loop.yielding import yielding
 
@@ -61,23 +62,21 @@ def _converted(where: str, item: Any) -> Message | None:
 def _of_message(where: str, item: Item) -> Message:
     if item.get("role") not in ROLES:
         raise ValueError(f"{where}: 'role' must be one of {', '.join(ROLES)}")
-    if "content" not in item:
-        raise ValueError(f"{where}: 'content' is required")
-    return _message(item["role"], _content(where, "content", item["content"]))
+    return _message(item["role"], _content(where, "content", item.get("content", "")))
 
 
 def _of_call(where: str, item: Item) -> Message:
-    for name in ("call_id", "name", "arguments"):
+    for name in ("call_id", "name"):
         if not isinstance(item.get(name), str):
             raise ValueError(f"{where}: '{name}' must be a string")
-    function = {"name": item["name"], "arguments": item["arguments"]}
+    function = {"name": item["name"], "arguments": item.get("arguments")}
     return {"role": "assistant", "tool_calls": [{"id": item["call_id"], "type": "function", "function": function}]}
 
 
 def _of_output(where: str, item: Item) -> Message:
     if not isinstance(item.get("call_id"), str):
         raise ValueError(f"{where}: 'call_id' must be a string")
-    content = _content(where, "output", item.get("output"))
+    content = _content(where, "output", item.get("output", ""))
     return {**_message("tool", content), "tool_call_id": item["call_id"]}
 
 
@@ -135,41 +134,11 @@ def _add(messages: list[Message], message: Message | None) -> None:
     if message is None:
         return
     last = messages[-1] if messages else None
-    if last is not None and last["role"] == message["role"] == "assistant":
-        _join(last, message)
-    elif len(messages) == 1 and last and last["role"] in _LEADING and message["role"] in _LEADING:
-        last["content"] = _joined(last["content"], message["content"], between="\n\n")
+    is_turn = last is not None and last["role"] == message["role"] == "assistant"
+    if last is not None and (is_turn or (len(messages) == 1 and {last["role"], message["role"]} <= set(SYSTEMS))):
+        messages[-1] = {**as_one(last, message), "role": last["role"]}
     else:
         messages.append(message)
-
-
-_LEADING = ("system", "developer")
-
-
-def _join(last: Message, message: Message) -> None:
-    """Add a part of the assistant's turn to the message of that turn."""
-    if "content" in message:
-        if "content" in last:
-            last["content"] = _parts(last["content"])
-            last["content"] += _parts(message["content"])
-        else:
-            last["content"] = message["content"]
-    if "tool_calls" in message:
-        last.setdefault("tool_calls", []).extend(message["tool_calls"])
-    if "reasoning_content" in message:
-        thoughts = [last.get("reasoning_content"), message["reasoning_content"]]
-        last["reasoning_content"] = "\n\n".join(filter(None, thoughts))
-
-
-def _joined(first: Any, second: Any, between: str = "") -> Any:
-    """Return two contents as one; `between` stands between two texts, parts stay apart."""
-    if between and isinstance(first, str) and isinstance(second, str):
-        return first + between + second
-    return [*_parts(first), *_parts(second)]
-
-
-def _parts(content: Any) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 # Tools ----------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srb.web.calls import ranking
-from srb.web.calls.ranking import Candidate, WordSets, choose, rank, same, spread
+from srb.web.calls.ranking import GROUP, Candidate, WordSets, choose, rank, repeated_shares, same, spread
 
 CATS = ["the cat sat", "the cat ran", "The cat, sat!"]
 
@@ -66,6 +66,42 @@ def candidates(*means: float | None, failed: tuple[int, ...] = ()) -> list[Candi
 def test_the_ranking_has_the_likeliest_first_those_without_tokens_later_and_failed_ones_last() -> None:
     branches = candidates(-4.0, -1.0, None, -2.0, -0.5, -1.0, failed=(4,))
     assert rank([dict(enumerate(branches))], near=False)["ranking"] == [1, 5, 3, 0, 2, 4]
+
+
+def test_words_that_come_again_are_counted_in_groups_of_four() -> None:
+    assert repeated_shares(["a b c d a b c d"], "") == [1 / 5]  # abcd bcda cdab dabc abcd
+    assert repeated_shares(["A b c d. E"], "x a, b c d") == [1 / 2]
+    assert repeated_shares(["a b c d", "z a b c d", "a b c"], "") == [0, 1 / 2, 0]
+    assert repeated_shares(["猫は寝た猫は寝た"], "") == [1 / 5]
+    assert repeated_shares(["", "..."], "") == [0, 0]
+
+
+@given(st.lists(st.text("abc ", max_size=40), max_size=5), st.text("abc ", max_size=20))
+def test_the_words_that_come_again_are_those_that_a_naive_search_finds(texts: list[str], before: str) -> None:
+    spaced = [" ".join(text.replace(" ", "")) for text in (before, *texts)]
+    seen: list[tuple[str, ...]] = []
+    shares = []
+    for text in spaced:
+        words = text.split()
+        groups = [tuple(words[at : at + GROUP]) for at in range(len(words) - GROUP + 1)]
+        again = 0
+        for group in groups:
+            again += group in seen
+            seen.append(group)
+        shares.append(again / len(groups) if groups else 0)
+    assert repeated_shares(spaced[1:], spaced[0]) == pytest.approx(shares[1:])
+
+
+def test_a_fresh_ranking_subtracts_what_repeats_from_the_likelihood() -> None:
+    loop = "and so on and so on and so on and so on"  # 6 of 9 groups come again
+    texts = {0: loop, 1: "the lamp went out at last", 2: "nothing new", 3: "", 4: loop}
+    means = {0: -0.1, 1: -2.0, 2: -3.0, 3: None, 4: -0.2}
+    branches = {index: Candidate(texts[index], means[index]) for index in texts} | {
+        5: Candidate("x", -0.01, failed=True)
+    }
+    assert rank([branches])["ranking"] == [0, 4, 1, 2, 3, 5]
+    assert rank([branches], before=[""])["ranking"] == [1, 0, 2, 4, 3, 5]
+    assert rank([branches], before=["The lamp went out at last."])["ranking"] == [0, 2, 4, 1, 3, 5]
 
 
 def test_a_ranking_has_all_keys_and_near_duplicates_only_when_asked_for() -> None:

@@ -33,6 +33,7 @@ RANKING = {
     "diversity": {"distinct_1": 0.4667, "distinct_2": 0.4545, "distance": 0.5},
 }
 NEAR = {**RANKING, "near_duplicates": [[0, 2, 3]]}
+FRESH = {**RANKING, "ranking": [2, 1, 0, 3]}  # the words of 0 and 3 are those of 2, which is likelier
 
 
 def entry(token: str) -> dict[str, Any]:
@@ -94,7 +95,9 @@ def keys_of_ranking(answer: dict[str, Any]) -> dict[str, Any]:
 # ---- rank
 
 
-@pytest.mark.parametrize(("rank", "expected"), [(True, RANKING), ("near", NEAR), (False, {}), (None, {})])
+@pytest.mark.parametrize(
+    ("rank", "expected"), [(True, RANKING), ("near", NEAR), ("fresh", FRESH), (False, {}), (None, {})]
+)
 @pytest.mark.parametrize(
     ("path", "shape", "pick"),
     [
@@ -114,7 +117,7 @@ def test_an_answer_has_the_ranking_that_was_asked_for(
     assert all(branch.score == bool(rank) and branch.sampling.n_probs == -1 for branch in engine.sent[0].branches)
 
 
-@pytest.mark.parametrize(("rank", "expected"), [(True, RANKING), ("near", NEAR), (False, {})])
+@pytest.mark.parametrize(("rank", "expected"), [(True, RANKING), ("near", NEAR), ("fresh", FRESH), (False, {})])
 @pytest.mark.parametrize(
     ("path", "shape"), [(SRB, SRBEvent), (OPENAI, TextCompletionChunk), (CHAT, ChatCompletionChunk), (LLAMACPP, Any)]
 )
@@ -127,6 +130,18 @@ def test_the_last_event_of_a_stream_has_the_ranking_that_was_asked_for(
     assert not any("ranking" in event for event in earlier)
     for event in (*earlier, last):
         read(shape, orjson.dumps(event))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_fresh_ranking_compares_each_branch_with_its_own_prompt(stream: bool) -> None:
+    http, _ = serve()
+    for path in (SRB, OPENAI, LLAMACPP):
+        response = post(http, path, prompt="Of old: A b c d!", rank="fresh", stream=stream)
+        found = events(response.text)[-1] if stream else response.json
+        assert (last_of_list(found) if type(found) is list else found)["ranking"] == [1, 2, 0, 3]
+    response = post(http, OPENAI, prompt=["x", "a b c d"], rank="fresh", stream=stream)
+    found = events(response.text)[-1] if stream else response.json
+    assert found["ranking"] == [2, 1, 0, 3, 5, 6, 4, 7]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -194,7 +209,7 @@ def test_a_rank_of_another_form_is_refused(path: str, rank: Any) -> None:
     response = post(http, path, rank=rank)
     assert response.status_code == 400
     assert response.json["error"]["param"] == "rank"
-    assert 'must be true, false or "near"' in response.json["error"]["message"]
+    assert 'must be true, false, "near" or "fresh"' in response.json["error"]["message"]
     assert engine.sent == []
 
 

@@ -234,8 +234,8 @@ def _parse_stop(value: Any) -> tuple[str, ...]:
 
 
 def _check_rank(value: Any) -> Any:
-    if value is not True and value is not False and value != "near":
-        raise ValueError(f'must be true, false or "near", but got {short_json(value)}')
+    if value is not True and value is not False and value not in ("near", "fresh"):
+        raise ValueError(f'must be true, false, "near" or "fresh", but got {short_json(value)}')
     return value
 
 
@@ -419,7 +419,11 @@ Grammar = Annotated[
 ]
 Schema = Annotated[str, BeforeValidator(schema_text), WithJsonSchema({"type": "object", "description": "JSON Schema"})]
 LoraScales = Annotated[tuple[tuple[int, float], ...], BeforeValidator(parse_scales), WithJsonSchema(_SCALES)]
-Rank = Annotated[bool | Literal["near"], BeforeValidator(_check_rank), WithJsonSchema({"enum": [True, False, "near"]})]
+Rank = Annotated[
+    bool | Literal["near", "fresh"],
+    BeforeValidator(_check_rank),
+    WithJsonSchema({"enum": [True, False, "near", "fresh"]}),
+]
 ResponseFields = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value: _string_list(value, MAX_RESPONSE_FIELDS)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
 
@@ -17,6 +17,7 @@ from srb.protocol import (
     Done,
     Failed,
     FinishReason,
+    Generate,
     PromptDone,
     PromptLogprobs,
     Resting,
@@ -117,13 +118,21 @@ class Outcome:
         return chosen
 
 
-def ranking(branches: Sequence[BranchOutcome], prompts: int, wanted: Rank) -> Ranking:
-    """Return the keys that `rank` asks for: the ranking of an answer's branches, equally many of each of its prompts."""
+def ranking(branches: Sequence[BranchOutcome], commands: Sequence[Generate], wanted: Rank) -> Ranking:
+    """Return the keys that `rank` asks for: the ranking of an answer's branches, equally many of each of its commands."""
     if not wanted:
         return {}
-    each = len(branches) // prompts
+    each = len(branches) // len(commands)
     indices = [range(first, first + each) for first in range(0, len(branches), each)]
-    return in_thread(rank, [{index: branches[index].candidate for index in own} for own in indices], wanted == "near")
+    return ranked([{index: branches[index].candidate for index in own} for own in indices], commands, wanted)
+
+
+def ranked(prompts: Sequence[Mapping[int, Candidate]], commands: Sequence[Generate], wanted: Rank) -> Ranking:
+    """Return the ranking of the branches of each command, computed in a thread; of a prompt its text counts, not its ids."""
+    before = None
+    if wanted == "fresh":
+        before = ["".join(part for part in command.prompt if isinstance(part, str)) for command in commands]
+    return in_thread(rank, prompts, wanted == "near", before)
 
 
 def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

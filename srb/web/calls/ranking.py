@@ -4,6 +4,10 @@ Texts are compared by their words, in lower case and without punctuation; where 
 character is one. The distance of two texts is the Jaccard distance of two sets, each with a text's words and its pairs of
 neighbouring words: 0 for the same words in the same order, 1 if no word is common. It is a metric.
 
+The likeliest branch is often one that loops, since a model expects what it has read. A *fresh* ranking takes the share of a
+branch's groups of four words that have come before, in the prompt, in the branch or in a likelier one, and subtracts WEIGHT
+times this share from the mean log-probability.
+
 Sources: distinct-n in Li et al., https://arxiv.org/abs/1510.03055 (here each n-gram by the number of n-grams); the greedy
 choice in Ravi et al., "Heuristic and special case algorithms for dispersion problems" (Operations Research, 1994).
 """
@@ -23,6 +27,8 @@ from srb.web.answers import Diversity, Ranking
 Select = Literal["likely", "diverse"]
 
 NEAR = 0.1  # the largest distance of two texts whose words are nearly the same
+WEIGHT = 4.0  # nats: a branch that only repeats is ranked as if each token were e⁻⁴ times as likely
+GROUP = 4  # words; groups of three come again in any prose ("one of the")
 MAX_WORDS = 2**18  # of all texts together; of longer ones the first words count, so that memory is bounded
 
 # Thai, Lao, Burmese, Khmer, kana and Han: scripts without spaces between words.
@@ -49,13 +55,20 @@ class Candidate:
         return not self.failed, -math.inf if self.logprob is None else self.logprob
 
 
-def rank(prompts: Sequence[Mapping[int, Candidate]], near: bool) -> Ranking:
+def rank(
+    prompts: Sequence[Mapping[int, Candidate]], near: bool = False, before: Sequence[str] | None = None
+) -> Ranking:
     """Return the ranking of the branches of each prompt, which are given by their indices in the answer.
+
+    With the texts `before` them, of each prompt, what repeats counts less.
 
     The branches of different prompts are not compared: their rankings follow each other, and the numbers of `diversity` are
     the means over the prompts.
     """
-    order = [index for branches in prompts for index in likeliest_first(branches)]
+    if before is None:
+        order = [index for branches in prompts for index in likeliest_first(branches)]
+    else:
+        order = [index for branches, text in zip(prompts, before, strict=True) for index in fresh_first(branches, text)]
     alike: list[list[int]] = []
     nearly: list[list[int]] = []
     measured: list[Diversity] = []
@@ -88,6 +101,34 @@ def choose(candidates: Sequence[Candidate], n: int, select: Select) -> list[int]
 def likeliest_first(branches: Mapping[int, Candidate]) -> list[int]:
     """Return the indices by likelihood; of equal ones the lower index comes first."""
     return sorted(sorted(branches), key=lambda index: branches[index].likelihood, reverse=True)
+
+
+def fresh_first(branches: Mapping[int, Candidate], before: str) -> list[int]:
+    """Return the indices by likelihood less what repeats; of equal ones the likelier comes first."""
+    order = likeliest_first(branches)
+    whole = [index for index in order if not branches[index].failed and branches[index].logprob is not None]
+    shares = repeated_shares([branches[index].text for index in whole], before)
+    scores = {
+        index: (branches[index].logprob or 0.0) - WEIGHT * share for index, share in zip(whole, shares, strict=True)
+    }
+    return sorted(whole, key=scores.__getitem__, reverse=True) + order[len(whole) :]
+
+
+def repeated_shares(texts: Sequence[str], before: str) -> list[float]:
+    """Return of each text the share of its groups of words that stand in `before`, a text before it, or earlier in it."""
+    longest = MAX_WORDS // (1 + len(texts))
+    known = set(_groups(_WORD.findall(before.casefold())[-longest:]))
+    shares = []
+    for text in texts:
+        groups = _groups(_WORD.findall(text.casefold())[:longest])
+        least = len(known)
+        known.update(groups)
+        shares.append(_ratio(least + len(groups) - len(known), len(groups)))
+    return shares
+
+
+def _groups(words: Sequence[str]) -> list[tuple[str, ...]]:
+    return list(zip(*(words[start:] for start in range(GROUP)), strict=False))
 
 
 def spread(distances: Sequence[Sequence[float]], n: int) -> list[int]:

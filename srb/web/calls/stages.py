@@ -14,8 +14,8 @@ from srb.web.answers import Ranking
 from srb.web.bodies.fields import Rank
 from srb.web.calls.answer_size import grown_too_large, weight
 from srb.web.calls.calls import Call
-from srb.web.calls.outcome import BranchOutcome, first_choices, in_thread
-from srb.web.calls.ranking import Candidate, Select, choose, rank
+from srb.web.calls.outcome import BranchOutcome, first_choices, in_thread, ranked
+from srb.web.calls.ranking import Candidate, Select, choose
 from srb.web.calls.renderer import Renderer
 
 
@@ -37,16 +37,17 @@ def staged(call: Call, render: Callable[[], Renderer], wanted: Rank, best: Best 
         call.show(best.n)
     renderer = render()
     if wanted:
-        renderer = RankStage(renderer, Ranker(call, near=wanted == "near"))
+        renderer = RankStage(renderer, Ranker(call, wanted))
     return renderer if best is None else BestOfStage(renderer, running, best, call.max_answer_bytes)
 
 
 class Ranker:
     """The texts and ends of the branches of a stream; branches are known by their events, so others may be added later."""
 
-    def __init__(self, call: Call, near: bool) -> None:
+    def __init__(self, call: Call, wanted: Rank) -> None:
+        self._commands = call.commands
         self._firsts = first_choices(call)
-        self._near = near
+        self._wanted = wanted
         self._texts: dict[tuple[str, int], str] = {}
         self._ended: dict[tuple[str, int], BranchEnded] = {}
 
@@ -67,7 +68,7 @@ class Ranker:
         for key, ended in self._ended.items():
             branch = BranchOutcome(0, self._texts.get(key, ""), ended=ended)
             prompts[ended.request_id][self._firsts[ended.request_id] + ended.index] = branch.candidate
-        return in_thread(rank, list(prompts.values()), self._near)
+        return ranked(list(prompts.values()), self._commands, self._wanted)
 
 
 class Stage(Renderer):

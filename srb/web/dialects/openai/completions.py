@@ -83,6 +83,6 @@ def answer(body: dict[str, Any], stream: bool = False) -> Response:
             return_tokens=asked.return_tokens,
             echoes=echoes,
             verbose=verbose.answers(call, model),
-            ranking=ranking(branches, len(commands), asked.rank),
+            ranking=ranking(branches, commands, asked.rank),
         )
         return json_reply(completion)

@@ -61,6 +61,6 @@ def _complete(call: Call, asked: TextCompletionBody, echo: Echo | None) -> Respo
         logprobs=asked.wanted_probs >= 0,
         return_tokens=asked.return_tokens,
         echo=echo,
-        ranking=ranking(branches, 1, asked.rank),
+        ranking=ranking(branches, call.commands, asked.rank),
     )
     return json_reply(answer)

@@ -468,6 +468,47 @@ def test_a_reply_is_a_call_or_an_answer_that_follows_a_schema(llama: LlamaModel,
     assert written == thoughts + before + call
 
 
+# Answers that may begin as calls of some family do, and the schemas that they follow.
+BEGIN_ALIKE: list[tuple[str, dict[str, Any]]] = [
+    ('{"name": "weather", "age": 3}', {"properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}),
+    ('{"name": "wet"}', {"properties": {"name": {"enum": ["weather", "wet"]}}}),
+    ('{"name": "weat"}', {"properties": {"name": {"type": "string", "pattern": "^wea[a-z]*$"}}}),
+    ('{"nest": null}', {"properties": {"nest": {"type": "null"}}}),
+    ('{"type": "x", "parameters": {}}', {"properties": {"type": {"type": "string"}, "parameters": {"type": "object"}}}),
+    ("[true]", {"type": "array", "items": {"enum": [True, None, "weather"]}}),
+    ('{"anything": {"name": 1}}', {"type": "object"}),
+]
+
+
+@pytest.mark.parametrize("family", BY_NAME.values(), ids=BY_NAME)
+def test_a_call_is_not_lost_beside_an_answer_that_begins_like_it(llama: LlamaModel, family: Family) -> None:
+    call = go_on(llama, llama.new_sampler(under(family.grammar([FEW], parallel=False, lazy=False)), 1, []))
+    for answer, schema in BEGIN_ALIKE:
+        params = under(family.either([FEW], True, schema, awaited=False))
+        for text, said in ((answer, (answer, 0)), (call, ("", 1))):
+            assert write(llama, llama.new_sampler(params, 1, []), text) == text, schema
+            content, _, calls = parse_reply(ReplyParser({"weather": FEW["parameters"]}, family=family), text)
+            assert (content, len(calls)) == said
+
+
+def test_a_call_beside_an_answer_has_its_tools_definitions(llama: LlamaModel) -> None:
+    parameters = {"properties": {"at": {"$ref": "#/$defs/At"}}, "required": ["at"], "$defs": {"At": {"enum": ["home"]}}}
+    tools = [{"name": "go", "parameters": parameters}, FEW]
+    answer = {"properties": {"name": {"type": "string"}}}
+    params = under(LLAMA_3.either(tools, True, answer, awaited=False))
+    said = '{"name": "go", "parameters": {"at": "home"}}; {"name": "go", "parameters": {"at": "home"}}'
+    assert write(llama, llama.new_sampler(params, 1, []), said) == said
+    astray = '{"name": "go", "parameters": {"at": "away"}}'
+    assert write(llama, llama.new_sampler(params, 1, []), astray) != astray
+
+
+def test_a_tool_whose_schema_refers_to_itself_as_a_whole_is_called_beside_an_answer(llama: LlamaModel) -> None:
+    tree = {"properties": {"leaf": {"type": "null"}, "inner": {"$ref": "#"}}}
+    params = under(LLAMA_3.either([{"name": "grow", "parameters": tree}], True, {"enum": [7]}, awaited=False))
+    said = '{"name": "grow", "parameters": {"inner": {"leaf": null}}}'
+    assert write(llama, llama.new_sampler(params, 1, []), said) == said
+
+
 NESTED = {
     "type": "object",
     "properties": {

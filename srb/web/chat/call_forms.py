@@ -27,9 +27,11 @@ from srb.web.chat.tool_schemas import (
     may_be_string,
     parameters_of,
     properties_of,
+    refers_to_itself,
     required_of,
     text_of,
     values_of,
+    with_definitions,
 )
 
 NAME = re.compile(r"[\w.:/-]+")
@@ -132,6 +134,10 @@ class Form:
             return f"{one} ( {self._separator} {one} )*"
         line = "[\\n]?" if self.opening and self.call else ""
         return f"{quoted(self.opening)} {line} {one}{more} {line} {quoted(self.closing)}"
+
+    def rules_beside_json(self, tools: Sequence[Tool], rules: Rules, parallel: bool) -> str:
+        """Return the expression of a section in whose place an answer in JSON may stand."""
+        return self.rules(tools, rules, parallel)
 
     _separator = "[\\n]?"
 
@@ -277,6 +283,30 @@ class JsonCalls(Form):
         one = rules.add("call", self._calls(tools, rules))
         more = f'( "," {_LIST_SPACE} {one} )*' if parallel else ""
         return f'{quoted(self.opening)} "[" {_LIST_SPACE} {one} {more} {_LIST_SPACE} "]" {quoted(self.closing)}'
+
+    def rules_beside_json(self, tools: Sequence[Tool], rules: Rules, parallel: bool) -> str:
+        """Return calls that begin as an answer may as schemas: by characters they were lost where a key begins alike."""
+        if not self.at_start or any(map(refers_to_itself, map(parameters_of, tools))):
+            return self.rules(tools, rules, parallel)
+        one = rules.add("call", " | ".join(rules.schema(self._schema(tool)) for tool in tools))
+        return f"{one} ( {self._separator} {one} )*" if parallel else one
+
+    def _schema(self, tool: Tool) -> Any:
+        parameters = parameters_of(tool)
+        given = {key: value for key, value in parameters.items() if key not in ("$defs", "definitions")}
+        return with_definitions(
+            {
+                "type": "object",
+                "properties": {
+                    "type": {"const": "function"},
+                    self.name: {"const": tool["name"]},
+                    self.arguments: given,
+                },
+                "required": [self.name, self.arguments],
+                "additionalProperties": False,
+            },
+            parameters,
+        )
 
     @property
     def _separator(self) -> str:  # type: ignore[override]

@@ -74,7 +74,7 @@ class Family:
         It begins at the reply's beginning, or where it is awaited after reasoning, or after a header.
         """
         rules, form = Rules(), self.forms[0]
-        calls = f"{form.prefix} ( {form.rules(tools, rules, parallel)} )"
+        calls = f"{form.prefix} ( {form.rules_beside_json(tools, rules, parallel)} )"
         text = rules.schema(answer)
         if awaited:
             calls, text = f"( {self.before_call} ) {calls}", f"( {self.before_answer} ) {text}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ MAX_REFERENCES = 8  # one after another
 MAX_VARIANTS = 64  # of one schema
 
 ANY_VALUE = {"type": ["string", "number", "boolean", "null", "array", "object"]}
+_TO_ITSELF = re.compile(rb'"\$ref":"(?!#/(\$defs|definitions)/)')
 _OF_STRINGS = ("pattern", "format", "minLength", "maxLength")  # what schemas without a type say of strings
 
 Tool = Mapping[str, Any]  # a function: name, description, parameters
@@ -160,6 +162,11 @@ def with_definitions(schema: Any, whole: Mapping[str, Any]) -> Any:
     """Return the schema of a part, with the definitions that its references name."""
     kept = {name: whole[name] for name in ("$defs", "definitions") if name in whole}
     return {**schema, **kept} if kept and isinstance(schema, Mapping) else schema
+
+
+def refers_to_itself(schema: Any) -> bool:
+    """Whether a schema has references to other places than definitions, so that it cannot become part of another."""
+    return _TO_ITSELF.search(orjson.dumps(schema)) is not None
 
 
 def type_of(schema: Any) -> Any:

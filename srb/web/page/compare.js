@@ -27,6 +27,25 @@ export function ownWord(text, shared) {
   return { from: Math.min(from, at), to: Math.max(wordEndAt(text, at), at + 1) };
 }
 
+const GROUP = 4; // words
+const WORDS = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff]|[\p{L}\p{N}\p{M}]+/gu; // of scripts without spaces: characters
+
+/** For each text the share of its groups of words that stand in `before`, in a text before it, or earlier in it: as the server's
+ * ranking "fresh" has it. @param {string[]} texts @param {string} before @returns {number[]} */
+export function repeatedShares(texts, before) {
+  /** @type {Set<string>} */
+  const known = new Set();
+  return [before, ...texts]
+    .map((text) => {
+      const words = text.toLowerCase().match(WORDS) ?? [];
+      const least = known.size;
+      const count = Math.max(0, words.length - GROUP + 1);
+      for (let at = 0; at < count; at++) known.add(words.slice(at, at + GROUP).join(" "));
+      return count ? (least + count - known.size) / count : 0;
+    })
+    .slice(1);
+}
+
 /** Groups of places whose texts are equal and not empty, each in order. @param {string[]} texts @returns {number[][]} */
 export function duplicates(texts) {
   /** @type {Map<string, number[]>} */

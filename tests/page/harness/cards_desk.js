@@ -159,7 +159,7 @@ export class CardsDesk extends EventTarget {
   }
 
   sort() {
-    this.round.sort();
+    this.round.sort("");
     this.tell("round", { slots: null });
   }
 

@@ -9,6 +9,7 @@ import {
   duplicates,
   mergedTree,
   ownWord,
+  repeatedShares,
   sharedBeginnings,
 } from "../../../srb/web/page/compare.js";
 import { random } from "./random.js";
@@ -113,4 +114,21 @@ test("texts with nothing in common replace each other", () => {
     parts.map((part) => part.kind),
     ["removed", "added"],
   );
+});
+
+test("the words that come again are those that a naive search finds, in groups of four", () => {
+  assert.deepEqual(repeatedShares(["A b c d. E", "猫は寝た猫は寝た", "a b c", ""], "x a, b c d"), [1 / 2, 1 / 5, 0, 0]);
+  for (let round = 0; round < 200; round++) {
+    const texts = Array.from({ length: 1 + below(5) }, () =>
+      Array.from({ length: below(20) }, () => "abc"[below(3)]).join(" "),
+    );
+    const seen = [];
+    const naive = texts.map((text) => {
+      const letters = text.split(" ").filter(Boolean);
+      const groups = letters.slice(3).map((_, at) => letters.slice(at, at + 4).join());
+      const again = groups.filter((group) => seen.includes(group) || !seen.push(group));
+      return groups.length ? again.length / groups.length : 0;
+    });
+    assert.deepEqual(repeatedShares(texts.slice(1), texts[0]), naive.slice(1));
+  }
 });

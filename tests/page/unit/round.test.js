@@ -298,13 +298,30 @@ test("duplicates fold only when asked, and nothing changes its place but by sort
     ],
   );
   const was = round.arrangement();
-  round.sort();
+  round.sort("");
   assert.deepEqual(round.order, [1, 0, 2, 3]);
   assert.deepEqual(round.planRefill().slots, [2, 3]);
   round.unfold(0);
   assert.ok(round.slots.every((slot) => slot.foldedUnder === null));
   round.rearrange(was);
   assert.deepEqual([round.order, round.slots[2].foldedUnder], [[0, 1, 2, 3], 0]);
+});
+
+test("a card that repeats the text or a likelier card is dealt later than it is likely", () => {
+  const round = started(5);
+  const texts = [
+    " so on and so on and so on and so on",
+    " a lamp was lit",
+    " the sea was as calm",
+    " the sea was as calm",
+    " no",
+  ];
+  texts.forEach((text, index) => round.apply("r", stream(index, text)));
+  [-0.6, -1, -2, -2.5, -3].forEach((logprob, index) => round.apply("r", stop(index, "limit", { logprob })));
+  round.sort("");
+  assert.deepEqual(round.order, [1, 2, 4, 0, 3]); // 5 of the 8 groups of card 1 come again: -0.6 - 4 * 5 / 8
+  round.sort("He said: A lamp was lit.");
+  assert.deepEqual(round.order, [2, 4, 0, 1, 3]);
 });
 
 test("folding twice unfolds, and a card that changes lets go of those folded under it", () => {

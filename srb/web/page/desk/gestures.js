@@ -166,7 +166,7 @@ export class Gestures {
   }
 
   sort() {
-    this.arrange((round) => round.sort());
+    this.arrange((round) => round.sort(round.prompt ?? ""));
   }
 
   fold() {

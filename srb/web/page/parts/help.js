@@ -53,7 +53,7 @@ const KEYS = [
       ["V", "Vary: other branches from the mark on"],
       ["G", "As many branches more"],
       ["T", "Alternatives of the word at the mark"],
-      ["P", "Sort: the likeliest first"],
+      ["P", "Sort: the likeliest first, repeats later"],
       ["F", "Fold equal branches"],
       ["B", "Star"],
       ["N", "Note"],

@@ -1,8 +1,11 @@
 // The cards of a round: its slots, the order in which they are shown, and the marks on their texts.
 
-import { duplicates } from "../compare.js";
+import { duplicates, repeatedShares } from "../compare.js";
 import { trimCut } from "../cuts.js";
 import { IllegalMove, Slot } from "./slots.js";
+
+const WEIGHT = 4; // nats: what only repeats counts as if each token were e⁻⁴ times as likely; as in the server's ranking "fresh"
+const BEFORE = 60_000; // characters before the branches that they are compared with
 
 /** Order and folds, as they can be restored. @typedef {{order: number[], folds: [number, number][]}} Arrangement */
 
@@ -80,22 +83,28 @@ export class Cards {
     }
   }
 
-  /** Deal the cards anew: the likeliest first, then those without probabilities, folded, failed and pruned ones. */
-  sort() {
+  /** Deal the cards anew: the likeliest that say something new first, then those without probabilities, folded, failed and pruned
+   * ones. @param {string} before the text before the branches */
+  sort(before) {
     /** @param {Slot} slot */
     const group = (slot) =>
       slot.state === "pruned" ? 3 : slot.state === "failed" ? 2 : slot.foldedUnder !== null ? 1 : 0;
-    const keys = new Map(
-      this.slots.map((slot) => [
-        slot.number,
-        { group: group(slot), loss: -(slot.meanLogprob ?? Number.NEGATIVE_INFINITY) },
-      ]),
-    );
+    const keys = this.slots.map((slot) => ({
+      group: group(slot),
+      loss: -(slot.meanLogprob ?? Number.NEGATIVE_INFINITY),
+    }));
     const none = { group: 0, loss: 0 };
-    this.order.sort((a, b) => {
-      const [x, y] = [keys.get(a) ?? none, keys.get(b) ?? none];
-      return x.group - y.group || (x.loss === y.loss ? 0 : x.loss - y.loss);
+    const deal = () =>
+      this.order.sort((a, b) => {
+        const [x, y] = [keys[a] ?? none, keys[b] ?? none];
+        return x.group - y.group || (x.loss === y.loss ? 0 : x.loss - y.loss);
+      });
+    const texts = deal().map((number) => this._slot(number).text);
+    repeatedShares(texts, before.slice(-BEFORE)).forEach((share, place) => {
+      const key = keys[this.order[place] ?? -1];
+      if (key) key.loss += WEIGHT * share;
     });
+    deal();
   }
 
   /** Order and folds, for an undo. @returns {Arrangement} */

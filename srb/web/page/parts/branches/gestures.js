@@ -90,7 +90,7 @@ export const CARD_GESTURES = {
 
 /** @type {Record<string, Gesture>} */
 export const PANE_GESTURES = {
-  sort: { label: "Sort: the likeliest first", key: "P", run: sort },
+  sort: { label: "Sort: the likeliest first, repeats later", key: "P", run: sort },
   fold: { label: "Fold equal texts", key: "F", run: (pane) => pane.desk.fold() },
   refill: {
     label: "Refill empty cards",

@@ -123,8 +123,10 @@ class Branches:
         drawn = ending.draw(branch.spec.sampling, branch.spec.seed, prompt_logits)
         branch.give(drawn.tokens)
         if drawn.logits is not None:
-            branch.cover, branch.prompt_bytes = drawn, drawn.hidden
-            branch.text.follow(drawn.hidden.decode("utf-8", "replace"))
+            branch.cover = drawn
+            if not branch.shown:  # else the hidden bytes are the end of a fork's beginning, which is text
+                branch.prompt_bytes = drawn.hidden
+                branch.text.follow(drawn.hidden.decode("utf-8", "replace"))
         branch.ending = None  # last: another thread that forks the branch reads the rest only then
 
     def note_computed(self, branch: Branch, count: int) -> None:

@@ -154,21 +154,24 @@ class Preparer:
             found[()] = Ending(removed, self._pieces, self._model, key=key_of(prompt, removed, lora))
         for spec, own in zip(command.branches, given, strict=True):
             if spec.append not in found and heals(spec):
-                found[spec.append] = self.ending(spec.append, own, removed) if self._may_heal(command) else None
+                found[spec.append] = self.ending(spec.append, own, removed)
         return [found[spec.append] if heals(spec) else None for spec in command.branches]
 
-    def ending(self, append: Sequence[str | int], given: Sequence[int], removed: Tokens) -> Ending | None:
-        """Return the end of an `append` that can be healed, after the prompt's `removed` tokens; None if there is none."""
-        if not append or not isinstance(append[-1], str):
+    def ending(self, append: Sequence[str | int], given: Sequence[int], before: Tokens) -> Ending | None:
+        """Return the end of an `append` that can be healed; None if there is none.
+
+        `before` are the given tokens before it: the prompt's removed ones, or those of a fork's beginning.
+        """
+        if not append or not isinstance(append[-1], str) or not self._model.supports_partial_reuse:
             return None
         count = num_removed(given, self._model, least=0)
         own, last = tokens_of(given[: len(given) - count]), tokens_of(given[len(given) - count :])
-        return Ending(last, self._pieces, self._model, removed + own) if last else None
+        return Ending(last, self._pieces, self._model, before + own) if last else None
 
     @staticmethod
-    def given_before(own: Sequence[int], removed: Tokens, ending: Ending | None) -> Tokens:
-        """Return the tokens that a branch is given: without those that it heals, and else with the prompt's removed ones."""
-        return removed + tokens_of(own) if ending is None else ending.before
+    def given_before(own: Sequence[int], before: Tokens, ending: Ending | None) -> Tokens:
+        """Return the tokens that a branch is given: those before its `append` and in it, without those that it heals."""
+        return before + tokens_of(own) if ending is None else ending.before
 
     def _preserved(self, texts: Sequence[str]) -> frozenset[int]:
         """Return the control tokens with these texts; a text that is no single token of the vocabulary has none."""

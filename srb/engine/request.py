@@ -139,6 +139,7 @@ class Branch:
         self.ending = ending  # whose cover the branch has not drawn yet; None: nothing is healed
         self.cover: Cover | None = None  # what its first own token has to begin with; None: nothing
         self.num_of_prompt = 0  # given tokens that count with the prompt already
+        self.shown: list[str] = []  # the text that readers have seen, in pieces
         self.prompt_bytes = b""  # with which the readable tokens begin, and the text does not
         self.give(given)
         self.num_cached: int | None = None  # given tokens that the tree held when the branch first started
@@ -165,21 +166,20 @@ class Branch:
         self.state = BranchState.WAITING
         self.logprob_sum = 0.0
         self.has_new_line = False  # whether the emitted text has one
-        self.shown: list[str] = []  # the text that readers have seen, in pieces
         self.num_shown = 0  # emitted tokens
         self.origin: tuple[int, int] | None = None  # of a fork: its origin's index, and how many of its tokens it has
         self.path: Path | None = None  # of a request that explores
         self.ended: BranchEnded | None = None
 
     def give(self, tokens: Sequence[int]) -> None:
-        """Let the branch begin with given tokens, which readers do not see, in place of those that it has."""
+        """Let the branch begin with given tokens in place of those that it has; of a fork readers have seen the text."""
         self.tokens = tokens_of(tokens)
         self.num_given = len(tokens)
-        self.num_hidden = self.grammar_from = self.num_given  # the grammar's text begins at the token `grammar_from`
-        if self.ending is not None:
-            self.num_of_prompt = self.num_given if self.ending.is_of_prompt else len(self.request.removed)
-        else:
-            self.num_of_prompt = min(len(self.request.removed), self.num_given)
+        self.grammar_from = self.num_given  # the grammar's text begins there
+        if not self.shown:
+            self.num_hidden = self.num_given
+        is_of_prompt = self.ending is not None and self.ending.is_of_prompt
+        self.num_of_prompt = self.num_given if is_of_prompt else min(len(self.request.removed), self.num_given)
 
     def fork(self, fork: Fork) -> Branch:
         """Add a branch to the request that explores another token than this one's; return it. It has no tokens yet."""

@@ -19,7 +19,7 @@ from srb.engine.preparing import Preparer, heals
 from srb.engine.request import Branch, BranchState, Request, finder_of
 from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import Conflict, InvalidRequest, NotFound, bad_field
-from srb.protocol import MAX_BRANCHES, AddBranches, Boundary, BranchSpec, ChangeBranch, HoldPlaces
+from srb.protocol import MAX_BRANCHES, AddBranches, Boundary, BranchSpec, ChangeBranch, HoldPlaces, NewBranch
 from srb.sampling_params import with_penalties
 
 
@@ -32,7 +32,12 @@ class ForkPoint:
     origin: Branch
     num_hidden: int  # of the tokens, those that readers do not see
     prompt_bytes: bytes = b""  # with which the other tokens begin
-    ending: Ending | None = None  # what a branch heals that begins where its origin does
+    ending: Ending | None = None  # what a branch heals here that appends nothing, as its origin will
+
+    @property
+    def whole(self) -> Tokens:
+        """The tokens with those that are healed here."""
+        return self.tokens if self.ending is None else self.tokens + self.ending.removed
 
 
 @dataclass(slots=True)
@@ -87,9 +92,10 @@ class Steering:
             source = branch_of(request, command.origin)
             point, base = self._fork_point(source, command.token, command.character), source.spec
         drafts: list[Draft] = []
+        endings: dict[tuple[str | int, ...], Ending | None] = {}  # of each `append`: one branch computes it for all
         try:
             for entry in command.branches:
-                drafts.append(self._draft(request, prefix.tokens, base, entry, point, len(drafts)))
+                drafts.append(self._draft(request, prefix.tokens, base, entry, point, len(drafts), endings))
         except BaseException:
             for draft in drafts:
                 draft.sampler.close()
@@ -97,63 +103,65 @@ class Steering:
         return Growth(command.request_id, command, drafts, point)
 
     def _draft(
-        self, request: Request, prompt: Tokens, base: BranchSpec, entry: Any, point: ForkPoint | None, place: int
+        self,
+        request: Request,
+        prompt: Tokens,
+        base: BranchSpec,
+        entry: NewBranch,
+        point: ForkPoint | None,
+        place: int,
+        endings: dict[tuple[str | int, ...], Ending | None],
     ) -> Draft:
-        seed, append, changes, sampling_changes = entry
-        has_own_seed = seed is not None
+        own_seed, append, changes, sampling_changes = entry
         spec = _changed(base, changes, sampling_changes)
-        seed = seed if has_own_seed else next_seed(request, spec, len(request.branches) + place)
+        seed = next_seed(request, spec, len(request.branches) + place) if own_seed is None else own_seed
         spec = replace(spec, seed=seed, append=append)
         check_branches([spec])
         added = self._preparer.tokenize(append, add_special=False, parse_special=True, field="append") if append else []
-        ending = self._ending(request, spec, added, point)
-        own = tokens_of(added) if point is not None else self._preparer.given_before(added, request.removed, ending)
-        given = own if point is None else point.tokens + own
+        before, of_place = (request.removed, request.ending) if point is None else (point.whole, point.ending)
+        if append and append not in endings:
+            endings[append] = self._preparer.ending(append, added, before)
+        ending = None
+        if heals(spec):
+            ending = endings[append] if append else of_place
+        given = self._preparer.given_before(added, before, ending)
         self._preparer.check_fits(len(prompt) + len(given))
         same_grammar = point is not None and not append and _grammar(spec) == _grammar(point.origin.spec)
         grammar_from = min(point.origin.grammar_from, len(given)) if point and same_grammar else len(given)
         sampler = self._preparer.sampler(spec, prompt, given, given[grammar_from:])
         banned = BannedStrings.of(spec.banned_strings) if spec.banned_strings else None
         if point is None:
-            return Draft(spec, sampler, has_own_seed, given, len(given), len(given), "", banned, ending)
+            return Draft(spec, sampler, own_seed is not None, given, len(given), len(given), "", banned, ending)
         pieces = [self._model.piece(token, token in request.preserved) for token in added]
         text = point.text + _text(pieces)[0]
-        num_hidden = len(given) if ending is not None else point.num_hidden
-        return Draft(spec, sampler, has_own_seed, given, num_hidden, grammar_from, text, banned, ending)
-
-    def _ending(
-        self, request: Request, spec: BranchSpec, added: Sequence[int], point: ForkPoint | None
-    ) -> Ending | None:
-        """Return what a new branch heals: the prompt's end, or its own `append`'s; a fork's append is taken as it is."""
-        if not heals(spec) or (point is not None and spec.append):
-            return None
-        if point is not None:
-            return point.ending
-        return self._preparer.ending(spec.append, added, request.removed) if spec.append else request.ending
+        return Draft(spec, sampler, own_seed is not None, given, point.num_hidden, grammar_from, text, banned, ending)
 
     def _fork_point(self, source: Branch, token: int | None, character: int | None) -> ForkPoint:
         """Return the place in a branch that a fork names; without a number, the end of what its readers have seen."""
         if source.num_shifted:
             raise Conflict("the branch has shifted its context, so it cannot be forked", state=state_of(source))
-        if (ending := source.ending) is not None:  # it has no text yet, and no beginning of its own
-            if token or character:
-                raise bad_field("from", f"branch {source.index} has no text so far")
-            return ForkPoint(ending.before, "", source, len(ending.before), ending=ending)
-        num_readable, shown = source.num_readable, "".join(source.shown)
-        hidden, own = source.tokens[: source.num_hidden], source.tokens[source.num_hidden :][:num_readable]
+        shown = "".join(source.shown)
+        if (ending := source.ending) is not None:  # read after the text, which is then a fork's beginning or none
+            num_hidden = source.num_hidden if shown else len(ending.before)
+            hidden, own = ending.before[:num_hidden], ending.before[num_hidden:]
+        else:
+            num_readable, shown = source.num_readable, "".join(source.shown)
+            hidden, own = source.tokens[: source.num_hidden], source.tokens[source.num_hidden :][:num_readable]
         pieces = _pieces(self._model, source, own)
         if token is not None and not 0 <= token <= len(own):
             raise bad_field("from", f"branch {source.index} has {len(own)} tokens so far, so there is no token {token}")
         if character is not None and not 0 <= character <= len(shown):
             problem = f"branch {source.index} has {len(shown)} characters so far, so there is no character {character}"
             raise bad_field("from", problem)
+        at = 0 if token == 0 else len(shown) if character is None else character
+        if ending is not None and not token and at == len(shown):
+            return ForkPoint(ending.before, shown, source, len(hidden), source.prompt_bytes, ending)
         if token is not None:
             text, is_whole = _text(pieces[:token])
             if not is_whole:
                 raise bad_field("from", f"token {token} of branch {source.index} ends inside a character")
             if len(text) <= len(shown) and (token or not source.prompt_bytes):
                 return ForkPoint(hidden + own[:token], text, source, len(hidden), source.prompt_bytes)
-        at = 0 if token == 0 else len(shown) if character is None else character
         count, length = _tokens_before(pieces, at)
         left = source.prompt_bytes[sum(len(self._model.piece(each)) for each in own[:count]) :]
         ahead = _decoded(left) + shown[length:at]

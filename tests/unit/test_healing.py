@@ -207,6 +207,97 @@ def test_a_fork_of_a_fork_within_the_healed_word_has_no_character_twice() -> Non
     driver.run()
 
 
+def forked(driver: Driver, prompt: str, *entries: Any, steps: int = 12, **where: Any) -> tuple[str, list[int]]:
+    """Fork the branch of a new request after some steps; return the request and the forks, which have begun."""
+    request_id = driver.submit(prompt, 1, 5, max_tokens=-1, token_healing=True, can_grow=True, temperature=0)
+    for _ in range(steps):
+        driver.step()
+    return request_id, driver.add(request_id, *entries, origin=0, **where)
+
+
+def written(driver: Driver, request_id: str, index: int) -> str:
+    """Return all that a branch is to begin behind: the bytes of its tokens, and of those that it has not drawn yet."""
+    request = driver.request(request_id)
+    branch = request.branches[index]
+    rest = branch.ending.rests[0] if branch.ending is not None else b""
+    return (text_of_bytes(driver.model, [*request.prefix.tokens, *branch.tokens]) + rest).decode()
+
+
+@pytest.mark.parametrize("append", [" th", " the lamp. ", " a", " r"])
+def test_a_forks_append_has_the_chances_of_its_characters(append: str) -> None:
+    driver = Driver(FakeModel(n_ctx=8192, n_seq_max=80))
+    sampling = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    entries = [plain(seed, (append,), sampling, max_tokens=1) for seed in range(400)]
+    request_id, forks = forked(driver, CUT, *entries, token=3)
+    beginning = driver.result(request_id).texts[forks[0]]
+    assert beginning.endswith(append)
+    driver.stop(request_id, 0)
+    driver.run()
+    texts = [driver.result(request_id).texts[fork].removeprefix(beginning) for fork in forks]
+    expected = chances(CUT + beginning)
+    exact = expected.pop("", 0.0)  # what follows comes from logits of its own
+    for text, chance in expected.items():
+        assert chance - 0.1 <= texts.count(text) / len(texts) <= chance + exact + 0.1
+
+
+@pytest.mark.parametrize("append", [(" and the ga",), (" ",), (" the lamp. ",), ("☃",), ("ga",)])
+@pytest.mark.parametrize("where", [{"token": 4}, {"character": 5}, {}])
+def test_a_fork_with_an_append_is_a_branch_that_was_given_both(where: dict[str, int], append: tuple[str, ...]) -> None:
+    """The fork's beginning is given as ids: these are taken as they are, and only the text behind them is healed."""
+    prompt = "the old king said "
+    driver = Driver(FakeModel(n_ctx=4096))
+    request_id, [fork] = forked(driver, prompt, plain(9, append, {"temperature": 0.8}, max_tokens=8), **where)
+    branch, beginning = driver.request(request_id).branches[fork], driver.result(request_id).texts[fork]
+    assert beginning.endswith("".join(append))
+    assert branch.ending is not None
+    given = [*driver.request(request_id).prefix.tokens, *branch.ending.before, *branch.ending.removed]
+    assert text_of(driver.model, given) == prompt + beginning
+    before = given[: len(given) - len(driver.model.tokenize("".join(append), False, False))]
+    driver.stop(request_id, 0)
+    driver.run()
+    _, alone = heal(before, seed=9, max_tokens=8, append=append, temperature=0.8)
+    assert driver.result(request_id).texts[fork] == beginning + alone.texts[0]
+    assert driver.result(request_id).tokens[fork] == alone.tokens[0]
+
+
+@pytest.mark.parametrize("steps", range(6))
+@pytest.mark.parametrize("append", [(" and the ga",), ()])
+@pytest.mark.parametrize("healed", [True, False])
+def test_a_fork_has_all_of_the_prompt_however_early_it_comes(steps: int, append: tuple[str, ...], healed: bool) -> None:
+    driver = Driver(FakeModel(n_ctx=4096))
+    request_id, [fork] = forked(driver, CUT, plain(9, append, token_healing=healed), steps=steps)
+    assert written(driver, request_id, fork) == CUT + driver.result(request_id).texts[fork]
+    driver.cancel(request_id)
+    driver.run()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 12])
+def test_a_fork_of_a_fork_within_its_healed_append_has_no_character_twice(steps: int) -> None:
+    driver = Driver(FakeModel(n_ctx=4096))
+    request_id, [first] = forked(driver, CUT, plain(9, (" and the ga",), max_tokens=-1), character=4)
+    for _ in range(steps):
+        driver.step()
+    text = driver.result(request_id).texts[first]
+    for at in range(len(text) + 1):
+        for append in ((), (" ga",)):
+            [second] = driver.add(request_id, plain(9, append, max_tokens=4), origin=first, character=at)
+            beginning = driver.result(request_id).texts[second]
+            assert beginning == text[:at] + "".join(append)
+            assert written(driver, request_id, second) == CUT + beginning
+    driver.attach(request_id)
+    driver.cancel(request_id)
+    driver.run()
+
+
+def test_forks_with_the_same_append_compute_it_once() -> None:
+    driver = Driver(FakeModel(n_ctx=4096, n_seq_max=40))
+    request_id, forks = forked(driver, CUT, *[plain(seed, (" and the ga",), max_tokens=1) for seed in range(20)])
+    endings = {id(driver.request(request_id).branches[fork].ending) for fork in forks}
+    assert len(endings) == 1
+    driver.cancel(request_id)
+    driver.run()
+
+
 def test_added_branches_heal_as_the_first_ones_do() -> None:
     driver = Driver(FakeModel(n_ctx=4096))
     request_id = driver.submit(CUT, 1, 5, max_tokens=-1, token_healing=True, can_grow=True, temperature=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -253,16 +254,16 @@ def test_every_gesture_has_a_button(pane: Pane) -> None:
     for name in (
         "Take",
         "Read",
-        "Extend",
+        "Go on",
         "Vary",
-        "Prune",
+        "Set aside",
         "Other words",
         "Star",
         "Note",
         "Mark",
         "Sort",
-        "Fold",
-        "Refill",
+        "Group",
+        "Try others",
     ):
         expect(menu.get_by_role("button", name=name).first).to_be_visible()
     menu.get_by_role("button", name="Mark one word more").click()
@@ -291,24 +292,57 @@ def test_a_tap_on_a_word_marks_it_and_the_bar_takes_up_to_it(make_page: MakePage
     pane = Pane(make_page(**PHONE))
     pane.begin(*TEXTS)
     pane.page.touchscreen.tap(*pane.word(1, "little"))
-    pane.page.get_by_role("button", name="Take to mark").tap()
+    pane.page.get_by_role("button", name="Take to mark", exact=True).tap()
     pane.page.locator(".phone-bar").get_by_role("button", name="Take", exact=True).tap()
     assert [call[2] for call in pane.calls("take")] == [" one little", TEXTS[0]]
 
 
-def test_on_a_phone_one_card_fills_the_width_and_the_bar_follows_it(make_page: MakePage) -> None:
+def test_on_a_phone_cards_are_a_list_and_the_bar_acts_on_the_one_that_was_tapped(make_page: MakePage) -> None:
     pane = Pane(make_page(**PHONE))
     pane.begin(*TEXTS)
-    bar = pane.page.locator(".phone-bar")
-    expect(bar).to_contain_text("1 of 3")
-    bar.get_by_role("button", name="Next card").tap()
-    expect(bar).to_contain_text("2 of 3")
-    expect(pane.text(2)).to_have_text(TEXTS[1].strip())
-    pane.tell("document.querySelector('.cards').scrollTo(1e6, 0)")
-    expect(bar).to_contain_text("3 of 3")
-    bar.get_by_role("button", name="Prune").tap()
+    tops = [pane.card(number).bounding_box() for number in (1, 2, 3)]
+    assert len({box["x"] for box in tops if box}) == 1
+    assert [box["y"] for box in tops if box] == sorted(box["y"] for box in tops if box)
+    pane.card(3).tap(position={"x": 200, "y": 8})
+    pane.page.locator(".phone-bar").get_by_role("button", name="Set aside").tap()
     assert pane.calls("prune") == [[2]]
     assert pane.tell("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_on_a_phone_a_long_card_shows_its_beginning_and_a_tap_opens_it(make_page: MakePage) -> None:
+    pane = Pane(make_page(**PHONE))
+    pane.begin(" word" * 200, *TEXTS)
+    expect(pane.card(1).locator("[data-more]")).to_be_attached()
+    closed = pane.card(1).bounding_box()
+    pane.page.touchscreen.tap(*pane.word(1, "word"))
+    expect(pane.card(1).locator("[data-more]")).not_to_be_attached()
+    opened = pane.card(1).bounding_box()
+    assert closed
+    assert opened
+    assert opened["height"] > 2 * closed["height"]
+    assert pane.tell("return desk.round.slots[0].mark") is None
+    pane.page.touchscreen.tap(*pane.word(1, "word"))
+    wait_for(lambda: pane.tell("return desk.round.slots[0].mark") == len(" word"), "a tap in an open card marks")
+
+
+@pytest.mark.parametrize(
+    ("way", "calls"),
+    [(150, [["take", 1, {"at": None, "go": True}, TEXTS[1]]]), (-150, [["prune", 1]]), (60, []), (-60, [])],
+    ids=["right takes", "left sets aside", "right too short", "left too short"],
+)
+def test_a_swipe_takes_a_card_or_sets_it_aside(make_page: MakePage, way: int, calls: list[Any]) -> None:
+    pane = Pane(make_page(**PHONE))
+    pane.begin(*TEXTS)
+    x, y = pane.word(2, "boat")
+    cdp = pane.page.context.new_cdp_session(pane.page)
+    touch = [("touchStart", 0), *(("touchMove", way * step / 5) for step in range(1, 6)), ("touchEnd", None)]
+    for kind, moved in touch:
+        points = [] if moved is None else [{"x": x + moved, "y": y}]
+        cdp.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    if calls:
+        wait_for(lambda: pane.tell("return desk.calls.length") > 0, "the swipe acts")
+    wait_for(lambda: pane.card(2).evaluate("(card) => card.style.translate") == "", "the card is back at its place")
+    assert pane.tell("return desk.calls") == calls
 
 
 def test_on_a_phone_every_button_is_large_enough_for_a_finger(make_page: MakePage) -> None:

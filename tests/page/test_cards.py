@@ -55,19 +55,57 @@ def test_each_branch_grows_in_its_own_card(pane: Pane) -> None:
     for number, text in enumerate(["one little lamp. It burned brightly", TEXTS[1][1:], "two gulls and a crab"], 1):
         expect(pane.text(number)).to_have_text(text)
         expect(pane.card(number)).to_have_attribute("aria-busy", "true")
-    expect(pane.page.locator(".counts")).to_have_text("3 running")
+    expect(pane.page.locator(".counts")).to_have_text("three are being written")
 
 
-def test_no_card_moves_and_no_digit_changes_while_branches_end_fail_and_fold(pane: Pane) -> None:
+def test_no_card_moves_and_no_digit_changes_while_branches_end_and_fail(pane: Pane) -> None:
     pane.begin(*TEXTS, " two gulls", " five", " six", " seven", " eight")
     before = boxes(pane)
     assert [digit for *_, digit in before] == list("12345678")
-    pane.write("\n\nand much more text " * 40)
-    pane.tell("desk.stopBranch(2, 'eos'); desk.stopBranch(3, 'eos'); desk.prune(4); desk.fold();")
+    pane.tell("desk.stopBranch(2, 'eos'); desk.stopBranch(3, 'boundary'); desk.stopBranch(4, 'limit');")
     pane.tell("desk.events([{ event: 'error', index: 5, code: 'x', message: 'the engine was restarted' }])")
-    expect(pane.card(4)).to_have_attribute("data-same", "folded")
-    expect(pane.page.locator(".counts")).to_have_text("4 running, 2 ended, 1 pruned, 1 failed")
+    expect(pane.page.locator(".counts")).to_have_text("four are still being written, one failed")
     assert boxes(pane) == before
+
+
+def test_a_card_is_as_high_as_its_text_and_moves_only_those_below_it_in_its_column(pane: Pane) -> None:
+    pane.begin(*TEXTS, " four", " five", " six", " seven", " eight")
+    before = boxes(pane)
+    pane.tell("desk.stopBranch(2, 'eos')")
+    pane.write(" and much more text" * 12)
+    wait_for(lambda: boxes(pane)[0][3] > before[0][3], "the card grows")
+    after = boxes(pane)
+    columns = [[place for place in range(8) if before[place][0] == x] for x in sorted({box[0] for box in before})]
+    assert columns == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    grown = after[0][3] - before[0][3]
+    for place in range(1, 8):
+        moved = grown if place in columns[0] else 0
+        x, y, width, height, digit = before[place]
+        assert after[place] == [x, pytest.approx(y + moved), width, height, digit]
+    assert boxes(pane)[1][3] < boxes(pane)[0][3]  # a short text has no box around nothing
+
+
+def test_the_next_round_reserves_the_lines_that_the_last_one_needed(pane: Pane) -> None:
+    pane.begin(*[" and much more text" * 12] * 4)
+    wait_for(lambda: len({box[3] for box in boxes(pane)}) == 1 and boxes(pane)[0][3] > 150, "long texts")
+    long = boxes(pane)[0][3]
+    pane.begin(" a", " b", " c", " d")
+    expect(pane.text(1)).to_have_text("a")
+    assert [box[3] for box in boxes(pane)] == [long] * 4
+
+
+def test_what_is_set_aside_is_folded_away_and_comes_back_with_undo(pane: Pane) -> None:
+    pane.begin(*[" and much more text" * 12] * 2)
+    pane.tell("desk.stopBranch(0, 'eos')")
+    wait_for(lambda: boxes(pane)[0][3] > 150, "a long text")
+    whole = boxes(pane)[0][3]
+    pane.tell("desk.prune(0)")
+    wait_for(lambda: boxes(pane)[0][3] < whole / 2, "one line of it")
+    expect(pane.card(1).locator(".end")).to_have_text("set aside")
+    expect(pane.card(1).get_by_role("button", name="Go on")).to_have_count(0)
+    expect(pane.card(1).get_by_role("button", name="Set aside")).to_have_count(0)
+    pane.tell("desk.round.unprune(0); desk.tell('round')")
+    wait_for(lambda: boxes(pane)[0][3] == whole, "the whole text again")
 
 
 def test_eight_cards_are_in_view_at_once(pane: Pane) -> None:
@@ -80,13 +118,22 @@ def test_eight_cards_are_in_view_at_once(pane: Pane) -> None:
         assert height > 100
 
 
+@pytest.mark.parametrize(("count", "columns"), [(1, 1), (2, 2), (4, 2), (6, 3), (8, 2), (9, 3)])
+def test_columns_follow_the_number_of_cards_and_leave_few_holes(page: Page, count: int, columns: int) -> None:
+    page.set_viewport_size({"width": 1920, "height": 1080})
+    pane = Pane(page)
+    pane.begin(count=count)
+    wait_for(lambda: len(boxes(pane)) == count, "the cards")
+    assert len({box[0] for box in boxes(pane)}) == columns
+
+
 @pytest.mark.parametrize(
     ("event", "description"),
     [
-        ({"reason": "eos"}, "the model ended the text"),
+        ({"reason": "eos"}, "would end the text here"),
         ({"reason": "word", "stopping_word": "."}, "stop word “.”"),
         ({"reason": "boundary"}, "the sentence is complete"),
-        ({"reason": "limit"}, "limit of 1 token"),
+        ({"reason": "limit"}, "at its full length"),
         ({"reason": "limit", "truncated": True}, "context is full"),
         ({"reason": "cancelled"}, "Stopped"),
     ],
@@ -94,7 +141,7 @@ def test_eight_cards_are_in_view_at_once(pane: Pane) -> None:
 )
 def test_each_end_is_told_in_words(pane: Pane, event: dict[str, Any], description: str) -> None:
     pane.begin(*TEXTS)
-    expect(pane.card(1)).to_have_accessible_description(re.compile("^Running"))
+    expect(pane.card(1)).to_have_accessible_description(re.compile("^Being written"))
     pane.tell("desk.stopBranch(0, given.reason, given)", event)
     expect(pane.card(1)).to_have_accessible_description(re.compile(re.escape(description)))
     expect(pane.card(1)).to_have_attribute("aria-busy", "false")
@@ -105,13 +152,13 @@ def test_a_failure_is_told_in_words(pane: Pane) -> None:
     pane.tell("desk.events([{ event: 'error', index: 1, code: 'x', message: 'no memory' }])")
     expect(pane.card(2)).to_have_accessible_description(re.compile("Failed: no memory"))
     pane.tell("desk.round.lost('r1', 'the server is gone'); desk.tell('round')")
-    expect(pane.card(1)).to_have_accessible_description(re.compile("Connection lost"))
+    expect(pane.card(1)).to_have_accessible_description(re.compile("connection was lost"))
 
 
 def test_a_refilled_card_shows_the_new_branch_alone(pane: Pane) -> None:
     pane.begin(*TEXTS)
     pane.tell("desk.prune(1)")
-    pane.card(2).get_by_role("button", name="Refill").click()
+    pane.card(2).get_by_role("button", name="Try another here").click()
     pane.tell("desk.events([{ event: 'branch', index: 3, seed: 9 }])")
     pane.write("", " late", "", " fresh")
     expect(pane.text(2)).to_have_text("fresh")
@@ -163,10 +210,10 @@ def test_equal_texts_are_told_and_fold_only_when_asked(pane: Pane) -> None:
     expect(pane.card(1).locator(".same")).to_have_text("×4")
     expect(pane.card(3).locator(".same")).to_have_text("= 1")
     expect(pane.text(3)).to_be_visible()
-    pane.page.get_by_role("button", name="Fold").click()
+    pane.page.get_by_role("button", name="Group").click()
     expect(pane.text(3)).to_be_hidden()
     expect(pane.card(3)).to_have_accessible_description(re.compile("Folded: same text as branch 1"))
-    pane.card(3).get_by_role("button", name="Unfold").click()
+    pane.card(3).get_by_role("button", name="Show").click()
     expect(pane.text(3)).to_be_visible()
     expect(pane.text(4)).to_be_hidden()
 
@@ -187,7 +234,7 @@ def test_a_round_without_likelihoods_says_so_and_the_next_one_asks_for_them(pane
     pane.begin(*TEXTS)
     pane.tell("for (const index of [0, 1, 2]) desk.stopBranch(index, 'eos');")
     sort = pane.page.get_by_role("button", name="Sort")
-    expect(pane.card(1)).to_have_accessible_description(re.compile("the model ended the text here"))
+    expect(pane.card(1)).to_have_accessible_description(re.compile("would end the text here"))
     expect(pane.card(1)).not_to_have_accessible_description(re.compile("likelihood"))
     sort.click()
     assert "Those of the next round have it" in pane.calls("notice")[0][0]
@@ -218,9 +265,9 @@ def test_progress_of_a_long_prompt_is_shown_until_a_branch_runs(pane: Pane) -> N
     pane.begin(count=2)
     pane.tell("desk.events([{ event: 'prompt', total: 2000, cache: 800, processed: 1400, time_ms: 300 }])")
     counts = pane.page.locator(".counts")
-    expect(counts).to_contain_text("reading: 70 % · 2,000 tokens/s · 800 of 2,000 cached")
+    expect(counts).to_contain_text("reading your text: 70 %")
     pane.write(" a")
-    expect(counts).to_have_text("1 running, 1 waiting")
+    expect(counts).to_have_text("two are being written")
 
 
 def wait_until_running(pane: Pane) -> None:
@@ -234,7 +281,7 @@ def wait_until_running(pane: Pane) -> None:
 def test_sixty_four_branches_cost_one_write_per_visible_card_and_frame(pane: Pane) -> None:
     cdp = pane.page.context.new_cdp_session(pane.page)
     cdp.send("Performance.enable")
-    pane.tell("window.streamed = desk.stream(64, { tokens: 2000, perSecond: 400 });")
+    pane.tell("window.streamed = desk.stream(64, { tokens: 2000, perSecond: 200 });")
     wait_until_running(pane)
     pane.tell(COUNT_WRITES)
     pane.page.evaluate("window.streamed")

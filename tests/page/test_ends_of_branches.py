@@ -22,14 +22,14 @@ FAILED: Event = {"event": "error", "index": 0, "message": "the sampler failed", 
 @pytest.mark.parametrize(
     ("end", "words", "description"),
     [
-        ([stop(0, "eos", stop=1), DONE], "■ the end", "Ended: the model ended the text here."),
-        ([stop(0, "word", stop=1, stopping_word=";"), DONE], "¶ at “;”", "Ended at the stop word “;”."),
-        ([stop(0, "boundary", stop=1), DONE], "¶ sentence", "Ended: the sentence is complete."),
-        ([stop(0, "limit"), DONE], "… 12 tokens", "Ended at the limit of 12 tokens; it can be extended."),
-        ([stop(0, "limit", truncated=True), DONE], "▣ context full", "Ended: the model's context is full."),
-        ([stop(0, "cancelled"), DONE], "✕ stopped", "Stopped."),
-        ([FAILED, DONE], "⚠ failed: the sampler failed", "Failed: the sampler failed."),
-        ([], "⚠ connection lost", "Connection lost: the connection ended."),
+        ([stop(0, "eos", stop=1), DONE], "the model would end here", "The model would end the text here."),
+        ([stop(0, "word", stop=1, stopping_word=";"), DONE], "", "Ended at the stop word “;”."),
+        ([stop(0, "boundary", stop=1), DONE], "", "Ended: the sentence is complete."),
+        ([stop(0, "limit"), DONE], "cut off here", "Ended at its full length; it can go on."),
+        ([stop(0, "limit", truncated=True), DONE], "the context is full", "Ended: the model's context is full."),
+        ([stop(0, "cancelled"), DONE], "stopped", "Stopped."),
+        ([FAILED, DONE], "failed: the sampler failed", "Failed: the sampler failed."),
+        ([], "the connection was lost", "The connection was lost: the connection ended."),
     ],
     ids=["eos", "stop word", "boundary", "limit", "context", "stopped", "failed", "lost"],
 )
@@ -66,4 +66,4 @@ def test_a_stopped_round_says_so_on_each_card(writer: Writer) -> None:
 
 def test_a_pruned_branch_says_so(writer: Writer) -> None:
     writer.write(START).go().to_cards().press("x")
-    expect(writer.card(1)).to_have_accessible_description("Pruned. Key 1 takes it.")
+    expect(writer.card(1)).to_have_accessible_description("Set aside. Key 1 takes it.")

@@ -89,15 +89,18 @@ test("each end has words of its own", () => {
     round.apply("r", stream(0, " a"));
     round.apply("r", stop(0, reason, more));
     const said = endWord(round.slots[0], round.stopAt);
-    words.set(said.description, said.sign + said.words);
+    words.set(said.description, said.words);
   }
-  assert.deepEqual([...words.values()], ["■the end", "¶sentence", "…3 tokens", "▣context full", "✕stopped", "¶at “↵”"]);
+  assert.deepEqual(
+    [...words.values()],
+    ["the model would end here", "", "cut off here", "the context is full", "stopped", ""],
+  );
   const round = started(2);
   round.apply("r", { event: "error", index: 0, code: "banned_dead_end", message: "no way out" });
   round.apply("r", stop(0, "error"));
   round.lost("r", "the server went away");
   assert.equal(endWord(round.slots[0]).description, "Failed: no way out.");
-  assert.match(endWord(round.slots[1]).description, /^Connection lost/);
+  assert.match(endWord(round.slots[1]).description, /^The connection was lost/);
 });
 
 test("pruning ends one branch, and text still on its way stays with it", () => {

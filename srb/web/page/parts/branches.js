@@ -8,6 +8,7 @@ import { Highlights } from "./branches/highlights.js";
 import { actOf, isTaken } from "./branches/keys.js";
 import { isInside, Pointer } from "./branches/pointer.js";
 import { Reader } from "./branches/reader.js";
+import { Swipe } from "./branches/swipe.js";
 import { treeOf } from "./branches/tree.js";
 import { head, menu, noteDialog, phoneBar, readerDialog } from "./branches/views.js";
 import { Part } from "./part.js";
@@ -32,7 +33,9 @@ export class Branches extends Part {
     this.treeTimer = 0;
     this.roundTimer = 0; // until another round is shown that has no words yet
     this.counts = "";
+    this.shownState = "";
     this.pointer = new Pointer(this);
+    this.swipe = new Swipe(this);
   }
 
   /** @returns {Round|null} */
@@ -61,6 +64,7 @@ export class Branches extends Part {
     this.addEventListener("keydown", (event) => this.onKey(event), { signal });
     this.addEventListener("focusin", (event) => this.onFocus(event), { signal });
     this.pointer.listen(signal);
+    this.swipe.listen(signal);
     addEventListener("resize", () => this.board?.measure(), { signal });
   }
 
@@ -80,8 +84,6 @@ export class Branches extends Part {
       textBefore: ({ base, keep }) => this.desk.story.text(base.node, keep),
       onseen: (slot) => this.noteSeen(slot),
     });
-    const follow = () => requestAnimationFrame(() => this.followScroll());
-    this.find(".cards").addEventListener("scroll", follow, { passive: true, signal: this.listeners.signal });
     this.reader = new Reader({ dialog: this.find("dialog.reader"), highlights: this.highlights });
     this.follow();
   }
@@ -137,7 +139,7 @@ export class Branches extends Part {
   grow(slots) {
     this.showRound();
     this.board?.grown(slots);
-    if (this.counts !== this.countWords()) this.requestUpdate();
+    if (this.counts !== this.countWords() || this.shownState !== this.round?.state) this.requestUpdate();
     if (!this.isTree || this.treeTimer) return;
     this.treeTimer = window.setTimeout(() => {
       this.treeTimer = 0;
@@ -155,6 +157,7 @@ export class Branches extends Part {
   render() {
     const { round } = this;
     this.counts = this.countWords();
+    this.shownState = round?.state ?? "";
     return html`
       ${head(this)}
       ${firstSteps(this)}
@@ -167,10 +170,17 @@ export class Branches extends Part {
       <p class="hidden-words" role="status">${this.said}</p>`;
   }
 
-  /** How many cards are in each state. */
+  /** How many cards are still being written, and how many have failed; nothing if all is done. */
   countWords() {
-    const counts = Object.entries(this.round?.counts ?? {}).filter(([, count]) => count);
-    return counts.map(([state, count]) => `${count} ${state}`).join(", ");
+    const { running = 0, waiting = 0, failed = 0 } = this.round?.counts ?? {};
+    const left = running + waiting;
+    const isAll = left === this.round?.slots.length;
+    return [
+      left ? `${inWords(left)} ${left === 1 ? "is" : "are"} ${isAll ? "" : "still "}being written` : "",
+      failed ? `${inWords(failed)} failed` : "",
+    ]
+      .filter(Boolean)
+      .join(", ");
   }
 
   // ---- What gestures need
@@ -333,19 +343,32 @@ export class Branches extends Part {
     this.requestUpdate();
   }
 
-  /** On a phone the card that was scrolled to is the current one. */
-  followScroll() {
-    const number = this.board?.scrolledTo() ?? null;
-    if (number === null || number === this.board?.current) return;
-    this.board?.setCurrent(number);
-    this.requestUpdate();
-  }
-
   /** @param {Event} event */
   cardOf(event) {
     const place = event.target instanceof Element ? event.target.closest(".card-place") : null;
     return (place && this.board?.byPlace.get(place)) || null;
   }
+}
+
+const WORDS = [
+  "none",
+  "one",
+  "two",
+  "three",
+  "four",
+  "five",
+  "six",
+  "seven",
+  "eight",
+  "nine",
+  "ten",
+  "eleven",
+  "twelve",
+];
+
+/** @param {number} count */
+function inWords(count) {
+  return WORDS[count] ?? `${count}`;
 }
 
 customElements.define("srb-branches", Branches);

@@ -1,9 +1,11 @@
 // A card: one branch in its slot. Its text grows by direct writes, at most one in a frame; a card out of view is not written.
+// Its number takes it; below the text is one line for its end, if that is unusual, and for what else can be done.
 
 import { Repeats } from "../already.js";
 import { ownWord } from "../compare.js";
 import { endWord } from "../round.js";
 import { BranchText } from "./branches/branch_text.js";
+import { iconElement } from "./icons.js";
 
 /** @typedef {import("../round.js").Slot} Slot */
 /** @typedef {import("./branches/highlights.js").Highlights} Highlights */
@@ -22,23 +24,23 @@ import { BranchText } from "./branches/branch_text.js";
  * @property {boolean} star
  * @property {string} note
  * @property {string} stopAt
- * @property {{name: string, label: string}|null} offer  the action that the card's end suggests */
+ * @property {boolean} canExtend
+ * @property {boolean} canPrune
+ * @property {{name: string, label: string}|null} offer  the action that an empty card suggests */
 
-const WHILE_RUNNING = 2000; // characters in the document while the branch grows; the box shows some hundred of them
+const WHILE_RUNNING = 4000; // characters in the document while the branch grows: as many as one card in a large pane shows
 const NEAR = 60; // characters from which the first own word is known
 const AT_REST = 20_000; // the whole text is in the reader
-const COUNT_EVERY = 1000; // ms between two writes of the number of tokens
 const EARLY = 20; // ms that a write may come before its time, since frames and the desk's telling have rhythms of their own
 const SHADE_EVERY = 250; // ms: a change of highlights costs as much as there are ranges
 
 /** @type {Button[]} */
 const BUTTONS = [
-  { name: "take", label: "Take", title: "Take this text and go on from there (Enter)" },
   { name: "read", label: "Read", title: "Read the whole text (Space)" },
   { name: "vary", label: "Vary", title: "More like this one, from the mark on (V)" },
-  { name: "extend", label: "Extend", title: "Let this text go on (E)" },
-  { name: "prune", label: "Prune", title: "Stop this branch (X)" },
-  { name: "menu", label: "⋯", title: "More that can be done with this card" },
+  { name: "extend", label: "Go on", title: "Let this text go on (E)" },
+  { name: "prune", label: "Set aside", title: "Set aside, and stop writing (X)" },
+  { name: "menu", label: "More", title: "More that can be done with this card" },
 ];
 
 const ALREADY = "Already in your text";
@@ -51,10 +53,10 @@ export class Card {
     this.slot = slot;
     this.isVisible = false;
     this.lastWrite = Number.NEGATIVE_INFINITY;
-    this.lastCount = Number.NEGATIVE_INFINITY;
     this.lastShade = Number.NEGATIVE_INFINITY;
-    this.counted = 0; // tokens that the card tells of
     this.isScrolled = false;
+    this.textHeight = 0; // px, as the document has laid it out
+    this.isCut = false; // whether the card shows less than its text
     /** The state that is shown. @type {import("../round/slots.js").SlotState|""} */
     this.state = "";
     this.branch = ""; // which branch the text belongs to
@@ -70,26 +72,27 @@ export class Card {
     this.box = element("article", "card");
     this.box.tabIndex = -1;
     this.box.setAttribute("aria-describedby", id);
-    this.digit = element("kbd", "digit");
+    this.digit = element("button", "digit");
+    this.digit.type = "button";
+    this.digit.dataset.act = "take";
     this.same = element("span", "same");
     this.marks = element("span", "marks");
     this.bar = element("span", "bar");
     this.end = element("span", "end");
-    for (const each of [this.digit, this.same, this.marks, this.bar, this.end])
-      each.setAttribute("aria-hidden", "true");
+    for (const each of [this.same, this.marks, this.bar, this.end]) each.setAttribute("aria-hidden", "true");
     this.offer = element("button", "offer");
     this.offer.hidden = true;
-    const head = element("div", "head");
-    head.append(this.digit, this.same, this.marks, this.bar, this.end, this.offer);
     this.body = element("div", "body");
     const text = element("div", "text");
     this.body.append(text);
     this.words = element("p", "hidden-words");
     this.words.id = id;
-    this.buttons = BUTTONS.map(button);
+    this.buttons = [this.digit, ...BUTTONS.map(button), this.offer];
     const actions = element("div", "actions");
-    actions.append(...this.buttons);
-    this.box.append(head, this.body, this.words, actions);
+    actions.append(...this.buttons.slice(1, -1));
+    const foot = element("div", "foot");
+    foot.append(this.same, this.marks, this.bar, this.end, this.offer, actions);
+    this.box.append(this.digit, this.body, foot, this.words);
     this.place.append(this.box);
     this.content = new BranchText(text);
   }
@@ -101,8 +104,8 @@ export class Card {
     if (this.isScrolled) this.body.scrollTop = 0;
     this.isScrolled = false;
     this.slot = slot;
-    this.lastWrite = this.lastCount = this.lastShade = Number.NEGATIVE_INFINITY;
-    this.counted = 0;
+    this.lastWrite = this.lastShade = Number.NEGATIVE_INFINITY;
+    this.textHeight = 0;
     this.state = this.branch = this.text = "";
   }
 
@@ -116,13 +119,8 @@ export class Card {
     this.digit.classList.toggle("idle", !view.digit);
     put(this.same, view.same);
     put(this.marks, (view.star ? "★" : "") + (view.note ? "✎" : ""));
-    if (slot.state !== "running") {
-      put(this.end, `${said.sign} ${said.words}`);
-      set(this.end, "title", said.words);
-    } else {
-      if (this.state !== "running") this._count(Number(document.timeline.currentTime) - 1); // in the frame of its first words
-      set(this.end, "title", null); // the number changes with each word, and is read beside it
-    }
+    put(this.end, said.words);
+    set(this.end, "title", said.words || null);
     set(this.bar, "data-step", view.step ? `${view.step}` : view.likelihood ? "unknown" : null);
     set(this.bar, "title", view.likelihood || null);
     this.state = slot.state;
@@ -134,7 +132,13 @@ export class Card {
     set(this.box, "data-already", already ? "" : null);
     set(this.marks, "title", already ? ALREADY : null);
     put(this.words, this._describe(view, said.description));
-    if (this.buttons[0]) put(this.buttons[0], slot.mark === null ? "Take" : "Take to mark");
+    const taking = slot.mark === null ? "Take" : "Take to mark";
+    set(this.digit, "aria-label", `${taking}: branch ${view.label}`);
+    set(this.digit, "title", `${taking}, and go on from there (${view.digit || "Enter"})`);
+    for (const each of this.buttons) {
+      if (each.dataset.act === "extend") each.hidden = !view.canExtend;
+      if (each.dataset.act === "prune") each.hidden = !view.canPrune;
+    }
     this._showOffer(view);
   }
 
@@ -164,7 +168,29 @@ export class Card {
   setCurrent(isCurrent) {
     set(this.box, "aria-current", isCurrent ? "true" : null);
     this.box.tabIndex = isCurrent ? 0 : -1;
-    for (const each of [...this.buttons, this.offer]) each.tabIndex = isCurrent ? 0 : -1;
+    for (const each of this.buttons) each.tabIndex = isCurrent ? 0 : -1;
+  }
+
+  // ---- Place
+
+  /** Take the height of the text, within bounds; returns it in lines. A branch that grows reserves lines, and keeps them when it
+   * has ended. @param {{line: number, reserve: number, most: number}} bounds */
+  fit({ line, reserve, most }) {
+    const own = Math.ceil(this.textHeight / line - 0.1);
+    const { state, foldedUnder } = this.slot;
+    const bound = foldedUnder !== null ? 0 : state === "pruned" ? 1 : most;
+    const lines = Math.min(Math.max(own, state === "pruned" || bound === 0 ? 0 : reserve), bound);
+    this.isCut = own > lines;
+    this.body.toggleAttribute("data-more", this.isCut && lines > 0);
+    style(this.place, "--lines", `${lines}`);
+    return lines;
+  }
+
+  /** Stand in a column, below so many lines and cards. @param {{column: number, above: number, row: number}} place */
+  put({ column, above, row }) {
+    style(this.place, "--column", `${column}`);
+    style(this.place, "--above", `${above}`);
+    style(this.place, "--row", `${row}`);
   }
 
   // ---- Text
@@ -173,12 +199,8 @@ export class Card {
    * infinite if nothing is.
    * @param {number} now ms @param {Highlights} highlights */
   step(now, highlights) {
-    if (now === this.lastCount || now === this.lastWrite) return this._left(now); // the change of this frame
+    if (now === this.lastWrite) return this._left(now); // the change of this frame
     this._follow(highlights);
-    if (this._hasStaleCount && now - this.lastCount >= COUNT_EVERY) {
-      this._count(now);
-      return this._left(now);
-    }
     if (now - this.lastWrite >= this.content.interval - EARLY && this._write()) this.lastWrite = now;
     return this._left(now);
   }
@@ -196,24 +218,9 @@ export class Card {
     return this.content.written > before;
   }
 
-  /** Tell of the branch's tokens. @param {number} now */
-  _count(now) {
-    const { sign, words } = endWord(this.slot);
-    put(this.end, `${sign} ${words}`);
-    this.counted = this.slot.length;
-    this.lastCount = now;
-  }
-
-  /** Whether the card tells of fewer tokens than the branch has. */
-  get _hasStaleCount() {
-    return this.slot.state === "running" && this.counted !== this.slot.length;
-  }
-
   /** @param {number} now */
   _left(now) {
-    const write = this.isBehind ? this.lastWrite + this.content.interval : Number.POSITIVE_INFINITY;
-    const count = this._hasStaleCount ? this.lastCount + COUNT_EVERY : Number.POSITIVE_INFINITY;
-    return Math.max(0, Math.min(write, count) - now);
+    return this.isBehind ? Math.max(0, this.lastWrite + this.content.interval - now) : Number.POSITIVE_INFINITY;
   }
 
   /** Begin anew if another branch with another text fills the slot. @param {Highlights} highlights */
@@ -335,17 +342,17 @@ function button({ name, label, title }) {
   const there = element("button", "");
   there.type = "button";
   there.dataset.act = name;
-  there.textContent = label;
+  there.append(iconElement(name === "menu" ? "more" : name));
   there.title = title;
-  if (label === "⋯") there.setAttribute("aria-label", "More");
+  there.setAttribute("aria-label", label);
   there.tabIndex = -1;
   return there;
 }
 
-/** @template {keyof HTMLElementTagNameMap} Name @param {Name} name @param {string} style */
-function element(name, style) {
+/** @template {keyof HTMLElementTagNameMap} Name @param {Name} name @param {string} className */
+function element(name, className) {
   const there = document.createElement(name);
-  if (style) there.className = style;
+  if (className) there.className = className;
   return there;
 }
 
@@ -363,4 +370,9 @@ function set(there, name, value) {
   if (there.getAttribute(name) === value) return;
   if (value === null) there.removeAttribute(name);
   else there.setAttribute(name, value);
+}
+
+/** Set a property of an element's style, if it has another value. @param {HTMLElement} there @param {string} name @param {string} value */
+function style(there, name, value) {
+  if (there.style.getPropertyValue(name) !== value) there.style.setProperty(name, value);
 }

@@ -9,9 +9,9 @@ const ALT = IS_APPLE ? "⌥" : "Alt";
 
 /** What fingers do, on devices without a pointer. @type {[string, string][]} */
 const FINGERS = [
-  ["Swipe", "The next branch"],
-  ["Tap", "On a word: mark it; what is taken ends there"],
-  ["Take", "The branch becomes part of the text, and the next round begins"],
+  ["Tap", "Open a branch; then on a word: mark it, and what is taken ends there"],
+  ["Swipe", "To the right: the branch becomes part of the text, and the next round begins"],
+  ["Swipe", "To the left: set it aside"],
   ["⋯", "All that can be done with a branch"],
   ["▴ ▾", "More or less room for the branches"],
 ];
@@ -23,7 +23,7 @@ const KEYS = [
     [
       [`${CONTROL}+Enter`, "Continue: the model goes on in n branches"],
       ["Esc", "Stop all branches and keep their texts; once more: back to the manuscript"],
-      [`${CONTROL}+Z`, "Undo typing, taking, pruning, folding and naming, in their order"],
+      [`${CONTROL}+Z`, "Undo typing, taking, setting aside, grouping and naming, in their order"],
       [`${CONTROL}+Shift+Z`, "Redo"],
       ["F6", "The next pane: manuscript, branches, outline, header"],
       [`${CONTROL}+S`, "Say whether everything is saved; it is saved without it"],
@@ -47,14 +47,14 @@ const KEYS = [
       ["Space", "Read it whole; ← → go to the next one at the same place"],
       [`${CONTROL}+← →`, "Move the mark by a word; a click on a word sets it"],
       [".", "Move the mark to the sentence's end"],
-      ["X", "Prune: end this branch"],
-      ["R", "Refill the empty places"],
-      ["E", "Extend a branch that ended by its length"],
+      ["X", "Set aside: end this branch"],
+      ["R", "Try others in the empty places"],
+      ["E", "Let a branch go on"],
       ["V", "Vary: other branches from the mark on"],
       ["G", "As many branches more"],
       ["T", "Alternatives of the word at the mark"],
       ["P", "Sort: the likeliest first, repeats later"],
-      ["F", "Fold equal branches"],
+      ["F", "Group equal branches"],
       ["B", "Star"],
       ["N", "Note"],
       ["I", "Back to the text"],
@@ -68,7 +68,7 @@ const KEYS = [
       ["→", "Open the fork, or go on to the next row"],
       ["←", "Close the fork, or go to the parent"],
       ["Enter", "Make this branch the manuscript"],
-      ["Delete", "Prune; once more: take it back"],
+      ["Delete", "Set aside; once more: take it back"],
       ["B", "Star"],
       ["F2", "Name"],
       ["N", "Note"],
@@ -108,7 +108,7 @@ function group(title, keys) {
   return html`<section>
     <h3>${title}</h3>
     <dl>
-      ${keys.map(([names, words]) => html`<div><dt>${names.split(" ").map((name) => html`<kbd>${name}</kbd> `)}</dt><dd>${words}</dd></div>`)}
+      ${keys.map(([names, words]) => html`<div><dt>${names.split(/ (?![→←]$)/).map((name) => html`<kbd>${name}</kbd> `)}</dt><dd>${words}</dd></div>`)}
     </dl>
   </section>`;
 }

@@ -165,46 +165,42 @@ export class Slot {
   }
 }
 
-/** @typedef {{sign: string, words: string, description: string}} EndWord   `words` are short and stand beside the sign;
+/** @typedef {{words: string, description: string}} EndWord   `words` are short, and none for an end as it was asked for;
  *   `description` is a sentence for those who do not see the card */
 
 /** Say how far a branch is, or how it ended. @param {Slot} slot @param {string} [stopAt] the boundary that the request asked for
  * @returns {EndWord} */
 export function endWord(slot, stopAt = "") {
-  const tokens = `${slot.length} ${slot.length === 1 ? "token" : "tokens"}`;
-  if (slot.state === "pruned") return { sign: "✕", words: "stopped", description: "Pruned." };
-  if (slot.state === "waiting") return { sign: "○", words: "waiting", description: "Waiting for its first words." };
-  if (slot.state === "running") return { sign: "●", words: `${slot.length}`, description: "Running." };
+  if (slot.state === "pruned") return { words: "set aside", description: "Set aside." };
+  if (slot.state === "waiting") return { words: "", description: "Waiting for its first words." };
+  if (slot.state === "running") return { words: "", description: "Being written." };
   const { reason = "", word, message } = slot.end ?? {};
   if (slot.state === "failed") {
     const said = message || reason || "no reason was given";
-    return { sign: "⚠", words: `failed: ${said}`, description: sentence(`Failed: ${said}`) };
+    return { words: `failed: ${said}`, description: sentence(`Failed: ${said}`) };
   }
   switch (reason) {
     case "eos":
-      return { sign: "■", words: "the end", description: "Ended: the model ended the text here." };
+      return { words: "the model would end here", description: "The model would end the text here." };
     case "word":
-      return { sign: "¶", words: `at ${quoted(word)}`, description: `Ended at the stop word ${quoted(word)}.` };
+      return { words: "", description: `Ended at the stop word ${quoted(word)}.` };
     case "boundary":
-      return { sign: "¶", words: stopAt || "boundary", description: `Ended: the ${stopAt || "boundary"} is complete.` };
+      return { words: "", description: `Ended: the ${stopAt || "boundary"} is complete.` };
     case "limit":
-      if (!slot.length)
-        return { sign: "…", words: "its limit", description: "Ended at its limit; it can be extended." };
-      return { sign: "…", words: tokens, description: `Ended at the limit of ${tokens}; it can be extended.` };
+      return { words: stopAt ? "cut off here" : "", description: "Ended at its full length; it can go on." };
     case "truncated":
-      return { sign: "▣", words: "context full", description: "Ended: the model's context is full." };
+      return { words: "the context is full", description: "Ended: the model's context is full." };
     case "engine_restarted":
-      return { sign: "⚠", words: "engine restarted", description: "Ended: the engine was restarted." };
+      return { words: "the engine was restarted", description: "Ended: the engine was restarted." };
     case "cancelled":
-      return { sign: "✕", words: "stopped", description: "Stopped." };
+      return { words: "stopped", description: "Stopped." };
     case "lost":
       return {
-        sign: "⚠",
-        words: "connection lost",
-        description: sentence(`Connection lost${message ? `: ${message}` : ""}`),
+        words: "the connection was lost",
+        description: sentence(`The connection was lost${message ? `: ${message}` : ""}`),
       };
     default:
-      return { sign: "⚠", words: `ended: ${reason}`, description: sentence(`Ended: ${message || reason}`) };
+      return { words: `ended: ${reason}`, description: sentence(`Ended: ${message || reason}`) };
   }
 }
 

@@ -1,8 +1,10 @@
-// The board: the cards of a round in their list. It writes them frame by frame, and only those in view.
+// The board: the cards of a round in their list. It writes them frame by frame, and only those in view. Each card is as high as
+// its text: a card that has ended keeps its height, and one that grows moves only those below it, by a line at a time.
 
 import { sentencesBefore } from "../../already.js";
 import { sharedBeginnings } from "../../compare.js";
 import { Card } from "../card.js";
+import { columnsOf, GAP, mostLines, placesOf, reserveOf } from "./places.js";
 import { likelihoodOf, sameText } from "./siblings.js";
 
 /** @typedef {import("../../round.js").Round} Round */
@@ -10,10 +12,9 @@ import { likelihoodOf, sameText } from "./siblings.js";
 /** @typedef {import("./highlights.js").Highlights} Highlights */
 
 const COMPARED = 400; // characters of each beginning
-const LEAST_WIDTH = 285; // px of a card
-const LEAST_HEIGHT = 150;
-const GAP = 8;
 const MOST_ROWS = 4; // in view; further ones are scrolled to
+const CLOSED = 4; // lines of a card on a phone, until it is opened
+const PHONE = matchMedia("(width < 700px)");
 const DIGITS = 10;
 const FRAME = 1000 / 60;
 const FIRST_WORDS = 16; // characters that no sentence has ended in
@@ -51,15 +52,20 @@ export class Board {
     this.frame = 0;
     this.timer = 0; // until a frame is needed again
     this.fitting = 0; // cards that are in view without scrolling
-    this.inView = new IntersectionObserver((entries) => this._see(entries), { root: list, rootMargin: "120px" });
-    this.overflow = new ResizeObserver((entries) => this._fade(entries));
+    this.columns = 1;
+    this.line = 24; // px
+    this.most = CLOSED; // lines of a card
+    this.reserve = reserveOf([]);
+    this.opened = -1; // slot number of the card that a phone shows whole
+    this.inView = new IntersectionObserver((entries) => this._see(entries), { root: list });
+    this.heights = new ResizeObserver((entries) => this._fit(entries));
   }
 
   close() {
     cancelAnimationFrame(this.frame);
     clearTimeout(this.timer);
     this.inView.disconnect();
-    this.overflow.disconnect();
+    this.heights.disconnect();
     this.highlights.close();
   }
 
@@ -69,18 +75,22 @@ export class Board {
   show(round) {
     this.list.scrollTo(0, 0);
     this.dirty.clear();
+    const last = [...this.cards.values()].filter((card) => card.textHeight).map((card) => card.textHeight / this.line);
+    if (last.length) this.reserve = reserveOf(last.map(Math.ceil));
     this.round = round;
+    this.opened = -1;
     this.window = 0;
     this.comparedLength = -1;
     this.shared.clear();
     this.before = null;
-    if (round) this.measure(); // while the layout is that of the last frame
     this.currentCard?.setCurrent(false);
     this.current = round?.order[0] ?? 0;
+    if (round) this.measure(); // while the layout is that of the last frame
     this._sync(round);
     this.currentCard?.setCurrent(true);
     this.groups = round?.duplicates() ?? [];
     for (const card of this.cards.values()) this._refresh(card);
+    this._place();
     if (this.dirty.size) this._schedule();
   }
 
@@ -137,6 +147,7 @@ export class Board {
     if (!this.cards.has(this.current)) this.current = round.order[0] ?? 0;
     const places = round.order.map((number) => /** @type {Card} */ (this.cards.get(number)).place);
     if (places.every((place, row) => this.list.children[row] === place)) return;
+    this.isStale = true;
     const focused = document.activeElement;
     this.list.append(...places);
     if (focused instanceof HTMLElement && this.list.contains(focused)) focused.focus({ preventScroll: true });
@@ -157,29 +168,68 @@ export class Board {
     card.isVisible = card.slot.number < this.fitting;
     if (card.isVisible && card.slot.text) this.dirty.add(card);
     this.inView.observe(card.place);
-    this.overflow.observe(card.content.root);
+    this.heights.observe(card.content.root);
   }
 
   /** @param {Card} card */
   _leave(card) {
     this.inView.unobserve(card.place);
-    this.overflow.unobserve(card.content.root);
+    this.heights.unobserve(card.content.root);
     this.highlights.clear(card);
     this.dirty.delete(card);
   }
 
-  /** Give the cards their size, which stays for the round: what comes and goes beside them does not move them. */
+  // ---- Places
+
+  /** Read the sizes of the pane and of a line, and give the cards their columns. */
   measure() {
+    const { list } = this;
     const count = this.round?.slots.length ?? 0;
-    const style = getComputedStyle(this.list);
-    const width = this.list.clientWidth - Number.parseFloat(style.paddingLeft) - Number.parseFloat(style.paddingRight);
-    const height = this.list.clientHeight - Number.parseFloat(style.paddingBottom);
-    const columns = Math.max(1, Math.min(count, Math.floor((width + GAP) / (LEAST_WIDTH + GAP))));
-    const rows = Math.min(MOST_ROWS, Math.ceil(count / columns));
-    this.fitting = columns * rows;
-    const size = Math.floor((height - (rows - 1) * GAP) / rows);
-    this.list.style.setProperty("--columns", `${columns}`);
-    this.list.style.setProperty("--card-height", `${Math.max(LEAST_HEIGHT, size)}px`);
+    const style = getComputedStyle(list);
+    const px = (/** @type {string} */ value) => Number.parseFloat(value) || 0;
+    const chrome = px(style.getPropertyValue("--chrome"));
+    const height = list.clientHeight;
+    this.line = px(style.lineHeight) || this.line;
+    this.columns = columnsOf(count, list.clientWidth - px(style.paddingLeft) - px(style.paddingRight));
+    const rows = Math.ceil(count / this.columns);
+    this.most = PHONE.matches ? CLOSED : mostLines(Math.min(MOST_ROWS, rows), { height, line: this.line, chrome });
+    this.fitting = this.columns * Math.ceil(height / (chrome + Math.min(this.reserve, this.most) * this.line));
+    list.style.setProperty("--columns", `${this.columns}`);
+    list.style.setProperty("--gap", `${GAP}px`);
+    this._place();
+  }
+
+  /** Place the cards by their heights. */
+  _place() {
+    const cards = (this.round?.order ?? []).flatMap((number) => this.cards.get(number) ?? []);
+    const lines = cards.map((card) =>
+      card.fit({ line: this.line, reserve: Math.min(this.reserve, this.most), most: this._mostOf(card) }),
+    );
+    placesOf(lines, this.columns).forEach((place, index) => cards[index]?.put(place));
+  }
+
+  /** @param {Card} card */
+  _mostOf(card) {
+    return card.slot.number === this.opened ? Number.POSITIVE_INFINITY : this.most;
+  }
+
+  /** @param {ResizeObserverEntry[]} entries */
+  _fit(entries) {
+    for (const { target, contentRect } of entries) {
+      const card = this.byPlace.get(/** @type {Element} */ (target.closest(".card-place")));
+      if (card) card.textHeight = contentRect.height;
+    }
+    this._place();
+  }
+
+  /** Show a card whole, where a phone shows its beginning; returns whether it was not whole. @param {number} number a slot's */
+  open(number) {
+    const card = this.cards.get(number);
+    if (!PHONE.matches || !card || this.opened === number) return false;
+    const wasCut = card.isCut;
+    this.opened = number;
+    this._place();
+    return wasCut;
   }
 
   // ---- Frames
@@ -218,6 +268,7 @@ export class Board {
       if (card.isVisible || isEnded) this._refresh(card);
       if (card.isVisible) this.dirty.add(card);
     }
+    this._place();
   }
 
   /** Once the round has ended, write a card out of view, so that the whole is found and read. Returns whether more are left.
@@ -279,15 +330,6 @@ export class Board {
     if (isNew) this._schedule();
   }
 
-  /** @param {ResizeObserverEntry[]} entries */
-  _fade(entries) {
-    const found = entries.map(({ target: { parentElement: body }, contentRect: { height } }) => ({
-      body,
-      hasMore: body !== null && height > body.clientHeight + 1, // all are read before any is changed: one layout
-    }));
-    for (const { body, hasMore } of found) body?.toggleAttribute("data-more", hasMore);
-  }
-
   // ---- What a card shows
 
   /** @param {Card} card */
@@ -308,6 +350,8 @@ export class Board {
       star: star === true,
       note: typeof note === "string" ? note : "",
       stopAt: round.stopAt,
+      canExtend: !slot.isLive && round.canExtend(slot),
+      canPrune: slot.isLive || slot.state === "ended",
       offer: offerOf(round, slot),
     });
     if (slot.state === "ended" && slot.text && card.isVisible) this.onseen(slot);
@@ -341,39 +385,17 @@ export class Board {
   /** @param {Card} card */
   _scrollTo({ place }) {
     const { list } = this;
-    const [top, left] = [place.offsetTop - list.offsetTop, place.offsetLeft - list.offsetLeft];
-    if (top < list.scrollTop) list.scrollTop = top;
-    else if (top + place.offsetHeight > list.scrollTop + list.clientHeight) {
-      list.scrollTop = top + place.offsetHeight - list.clientHeight;
-    }
-    if (list.scrollWidth > list.clientWidth) list.scrollLeft = left;
-  }
-
-  /** The slot number of the card that a list which scrolls sideways shows; null for another list. */
-  scrolledTo() {
-    const { list } = this;
-    if (list.scrollWidth <= list.clientWidth + 1) return null;
-    const middle = list.scrollLeft + list.clientWidth / 2;
-    const shown = [...this.cards.values()].find(({ place }) => {
-      const left = place.offsetLeft - list.offsetLeft;
-      return left <= middle && middle < left + place.offsetWidth + GAP;
-    });
-    return shown?.slot.number ?? null;
+    const bottom = place.offsetTop + place.offsetHeight;
+    if (place.offsetTop < list.scrollTop) list.scrollTop = place.offsetTop;
+    else if (bottom > list.scrollTop + list.clientHeight) list.scrollTop = bottom - list.clientHeight;
   }
 
   /** The slot number of the card that is so many columns and rows beside the current one. @param {number} columns @param {number} rows */
   neighbour(columns, rows) {
     const order = this.round?.order ?? [];
     const place = order.indexOf(this.current);
-    const perRow = Math.max(1, this.columns);
-    const next = place + columns + rows * perRow;
+    const next = place + columns + rows * this.columns;
     return order[next] ?? this.current;
-  }
-
-  get columns() {
-    const places = [...this.list.children].slice(0, 16);
-    const top = /** @type {HTMLElement|undefined} */ (places[0])?.offsetTop;
-    return places.filter((place) => /** @type {HTMLElement} */ (place).offsetTop === top).length;
   }
 
   /** Move the window of ten digits. @param {number} step */
@@ -393,10 +415,8 @@ export class Board {
   }
 }
 
-/** The action that a card's end suggests. @param {Round} round @param {Slot} slot */
+/** The action that an empty card suggests. @param {Round} round @param {Slot} slot */
 function offerOf(round, slot) {
-  if (slot.foldedUnder !== null) return { name: "unfold", label: "Unfold" };
-  if (round.canRefill(slot)) return { name: "refill", label: "Refill" };
-  if (slot.state === "ended" && round.canExtend(slot)) return { name: "extend", label: "Extend" };
-  return null;
+  if (slot.foldedUnder !== null) return { name: "unfold", label: "Show" };
+  return round.canRefill(slot) ? { name: "refill", label: "Try another here" } : null;
 }

@@ -31,7 +31,7 @@ export const CARD_GESTURES = {
   },
   read: { label: "Read the whole text", key: "Space", run: (pane, slot) => pane.read(slot) },
   extend: {
-    label: "Extend: let it go on",
+    label: "Go on: let it write more",
     key: "E",
     can: (pane, slot) => !!pane.round?.canExtend(slot),
     run: (pane, slot) => pane.desk.extend(slot.number),
@@ -43,7 +43,7 @@ export const CARD_GESTURES = {
     run: (pane, slot) => pane.desk.vary(slot.number, slot.mark),
   },
   prune: {
-    label: "Prune: stop this branch",
+    label: "Set aside, and stop writing",
     key: "X",
     can: (pane, slot) => !!pane.round?.canPrune(slot),
     run: (pane, slot) => pane.desk.prune(slot.number),
@@ -78,7 +78,7 @@ export const CARD_GESTURES = {
     run: (pane, slot) => mark(pane, slot, 0),
   },
   unfold: {
-    label: "Unfold",
+    label: "Show what is grouped",
     key: "",
     can: (pane, slot) =>
       !!pane.round?.slots.some((each) =>
@@ -91,9 +91,9 @@ export const CARD_GESTURES = {
 /** @type {Record<string, Gesture>} */
 export const PANE_GESTURES = {
   sort: { label: "Sort: the likeliest first, repeats later", key: "P", run: sort },
-  fold: { label: "Fold equal texts", key: "F", run: (pane) => pane.desk.fold() },
+  fold: { label: "Group the same texts", key: "F", run: (pane) => pane.desk.fold() },
   refill: {
-    label: "Refill empty cards",
+    label: "Try others in empty places",
     key: "R",
     can: (pane) => !!pane.round?.slots.some((slot) => pane.round?.canRefill(slot)),
     run: (pane) => pane.desk.refill(),

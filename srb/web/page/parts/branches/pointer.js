@@ -13,6 +13,7 @@ export class Pointer {
   constructor(pane) {
     this.pane = pane;
     this.pressed = { x: 0, y: 0 };
+    this.hasOpened = false; // whether the first of two quick taps opened the card: the second one only marks
     this.previewed = "";
     /** @type {import("../card.js").Card|null} */
     this.previewOwner = null;
@@ -55,15 +56,19 @@ export class Pointer {
       pane.run({ name: button.dataset.act ?? "" });
       return;
     }
+    if (this.isDrag(event)) return;
+    const opens = card !== null && pane.board?.open(card.slot.number) === true;
+    if (event.detail < 2) this.hasOpened = opens;
+    if (opens) return pane.requestUpdate();
     const word = this.wordAt(event);
-    if (!word || this.isDrag(event)) return;
+    if (!word) return;
     mark(pane, word.slot, word.end);
     pane.requestUpdate();
   }
 
   /** @param {MouseEvent} event */
   onDoubleClick(event) {
-    const word = this.wordAt(event);
+    const word = this.hasOpened ? null : this.wordAt(event);
     if (word) this.pane.desk.take(word.slot.number, { at: word.end, go: !event.shiftKey });
   }
 

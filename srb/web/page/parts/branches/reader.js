@@ -75,8 +75,8 @@ export class Reader {
     if (!slot) return;
     if (slot.text.length < content.written) content.clear();
     while (content.write(slot.text));
-    const { sign, words } = endWord(slot, this.stopAt);
-    const title = `Branch ${this.label} · ${sign} ${words}`;
+    const { words } = endWord(slot, this.stopAt);
+    const title = words ? `Branch ${this.label} · ${words}` : `Branch ${this.label}`;
     if (this.head.textContent !== title) this.head.textContent = title;
   }
 

@@ -1,6 +1,7 @@
 // Views of the branches' pane that are not cards: its header, the phone's bar, and its dialogs.
 
 import { html, nothing } from "../../vendor/lit.js";
+import { icon } from "../icons.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./gestures.js";
 
 /** @typedef {import("../branches.js").Branches} Pane */
@@ -8,9 +9,9 @@ import { CARD_GESTURES, PANE_GESTURES } from "./gestures.js";
 
 /** @type {[string, string][]} */
 const BUTTONS = [
-  ["refill", "Refill"],
+  ["refill", "Try others"],
   ["sort", "Sort"],
-  ["fold", "Fold"],
+  ["fold", "Group"],
   ["more", "More"],
   ["stop", "Stop"],
 ];
@@ -18,7 +19,7 @@ const BUTTONS = [
 /** @param {Pane} pane */
 export function head(pane) {
   return html`<header class="branches-head">
-    <h2>Branches</h2>
+    <h2 class="hidden-words">Branches</h2>
     <p class="counts">${progress(pane) ?? pane.counts}</p>
     <div class="buttons" role="group" aria-label="All branches">${paneButtons(pane)}</div>
   </header>`;
@@ -30,7 +31,7 @@ export function readerDialog(onclose) {
     <header><h2 class="reader-head"></h2>
       <button data-act="take">Take</button>
       <button data-act="left" aria-label="Previous branch">‹</button><button data-act="right" aria-label="Next branch">›</button>
-      <button data-act="closeReader" aria-label="Close">✕</button></header>
+      <button class="quiet" data-act="closeReader" aria-label="Close">${icon("prune")}</button></header>
     <div class="reader-text" tabindex="0" autofocus role="document" aria-label="Text"></div>
   </dialog>`;
 }
@@ -53,15 +54,11 @@ function paneButtons(pane) {
  * @param {Pane} pane */
 function progress(pane) {
   const { state, progress } = pane.round ?? {};
-  if (state === "asking") return "asking …";
   if (state !== "reading") return null;
-  if (!progress) return "reading the text …";
-  const { processed, total, cached, ms } = progress;
+  if (!progress) return "reading your text …";
+  const { processed, total } = progress;
   const percent = total ? Math.floor((100 * processed) / total) : 0;
-  const isFast = ms > 0 && processed > cached;
-  const speed = isFast ? ` · ${Math.round((1000 * (processed - cached)) / ms).toLocaleString()} tokens/s` : "";
-  const known = cached ? ` · ${cached.toLocaleString()} of ${total.toLocaleString()} cached` : "";
-  return html`<progress max="100" value=${percent} aria-label="The text is read"></progress> reading: ${percent} %${speed}${known}`;
+  return html`<progress max="100" value=${percent} aria-label="Your text is read"></progress> reading your text: ${percent} %`;
 }
 
 /** The buttons under the cards of a phone, for the card in view. @param {Pane} pane */
@@ -69,19 +66,15 @@ export function phoneBar(pane) {
   const { round, board } = pane;
   const slot = board?.currentCard?.slot;
   if (!round || !slot) return nothing;
-  const place = round.order.indexOf(slot.number) + 1;
   return html`<div class="phone-bar">
-    <div class="pager"><button data-act="left" aria-label="Previous card">‹</button>
-      <span>${place} of ${round.order.length}</span>
-      <button data-act="right" aria-label="Next card">›</button></div>
     <div class="buttons" role="group" aria-label="This card">
       ${slot.mark === null ? nothing : html`<button data-act="takeWhole">Take</button>`}
       <button class="main" data-act="take" ?disabled=${!round.canTake(slot) && !slot.isLive}>
         ${slot.mark === null ? "Take" : "Take to mark"}</button>
-      <button data-act="prune" aria-label="Prune" ?disabled=${!round.canPrune(slot)}>✕</button>
+      <button data-act="prune" aria-label="Set aside" ?disabled=${!round.canPrune(slot)}>${icon("prune")}</button>
       <button data-act="more">More</button>
-      <button data-act="refill" aria-label="Refill empty cards" ?disabled=${!round.slots.some((each) => round.canRefill(each))}>⟳</button>
-      <button data-act="menu" aria-label="All that can be done">⋯</button>
+      <button data-act="refill" ?disabled=${!round.slots.some((each) => round.canRefill(each))}>Others</button>
+      <button data-act="menu" aria-label="All that can be done">${icon("more")}</button>
     </div>
   </div>`;
 }

@@ -1,0 +1,37 @@
+/** The page's own icons: lines of one width on a field of 24 units, in the colour of the words beside them. */
+
+import { html } from "../vendor/lit.js";
+
+/** @type {Readonly<Record<string, string>>} */
+const PATHS = {
+  undo: "M9 6 4 11l5 5M4 11h10a5 5 0 0 1 0 10h-3",
+  redo: "m15 6 5 5-5 5M20 11H10a5 5 0 0 0 0 10h3",
+  more: "M5 12h.01M12 12h.01M19 12h.01",
+  down: "m6 9 6 6 6-6",
+  read: "M12 6C10 4.5 7 4 3 4v14c4 0 7 .5 9 2 2-1.5 5-2 9-2V4c-4 0-7 .5-9 2zm0 0v14",
+  vary: "M6 4v5a5 5 0 0 0 5 5h7M6 9v11m8-10 4 4-4 4",
+  extend: "M4 12h15m-6-6 6 6-6 6",
+  prune: "m6 6 12 12M18 6 6 18",
+  picture: "M4 5h16v14H4zm0 11 5-5 4 4 3-3 4 4M15 9h.01",
+  sound: "M9 18V6l10-2v12M9 18a3 3 0 1 1-3-3 3 3 0 0 1 3 3zm10-2a3 3 0 1 1-3-3 3 3 0 0 1 3 3z",
+  side: "M4 5h16v14H4zM15 5v14",
+};
+
+/** An icon as a template; the words for those who do not see it are the button's. @param {string} name */
+export function icon(name) {
+  return html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d=${PATHS[name]}></path></svg>`;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An icon as an element. @param {string} name */
+export function iconElement(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("class", "icon");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", PATHS[name] ?? "");
+  svg.append(path);
+  return svg;
+}

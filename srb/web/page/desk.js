@@ -48,6 +48,8 @@ export class Desk extends EventTarget {
     this.hidden = 0; // timer of a page that is hidden
     this.typing = new Typing(this);
     this.wordCount = new WordCount();
+    /** @type {import("./desk/seam.js").Choice} where a card goes if a person has typed where it goes on */
+    this.choice = "after";
     /** @type {Manuscript | null} */
     this.manuscript = null;
     /** @type {{head: Place} | null} where the story was before a place in the outline was opened */
@@ -69,6 +71,11 @@ export class Desk extends EventTarget {
 
   get round() {
     return this.rounds?.shown?.round ?? null;
+  }
+
+  /** What the cards go on from and what a person has typed behind it, if that is not the present text; else null. */
+  get seam() {
+    return this.rounds?.seam ?? null;
   }
 
   get isRunning() {
@@ -268,25 +275,6 @@ export class Desk extends EventTarget {
     this.typing.close();
   }
 
-  /**
-   * Show another place of the story; one step for undo.
-   * @param {Place} place @param {string} why take or open
-   */
-  move(place, why) {
-    this.closeTyped();
-    this.typing.isPaused = true;
-    try {
-      const text = this.story.text(place.node, place.at);
-      this.manuscript?.apply({ text, head: place, pieces: this.story.pieces(place.node, place.at), why });
-    } finally {
-      this.typing.isPaused = false;
-    }
-    this.head = place;
-    this.story.head = place;
-    this.changed();
-    this.tell("head", { why });
-  }
-
   /** Make the text up to a node the manuscript. @param {string} id @param {number} [at] */
   openNode(id, at = this.story.length(id)) {
     return this.withRounds((rounds) => rounds.visit({ node: id, at }));
@@ -422,10 +410,16 @@ export class Desk extends EventTarget {
 
   /**
    * Take a card's text, or its beginning up to `at` or to its mark, into the manuscript, and continue from there.
-   * @param {number} number @param {{at?: number | null, go?: boolean}} [options]
+   * @param {number} number @param {{at?: number | null, go?: boolean, typed?: import("./desk/seam.js").Choice}} [options]
    */
   take(number, options) {
     return this.withRounds(({ gestures }) => gestures.take(number, options));
+  }
+
+  /** Choose where cards go if a person has typed where they go on. @param {import("./desk/seam.js").Choice} choice */
+  setChoice(choice) {
+    this.choice = choice;
+    this.tell("round", { slots: null });
   }
 
   /** @param {number} number */

@@ -128,5 +128,11 @@ export function labelOf(node, length = 160) {
 
 /** Whether nobody has looked at a branch. @param {Story} story @param {Node} node @param {Set<string>} path */
 export function isUnread(story, node, path) {
-  return node.by === "model" && !node.open && !path.has(node.id) && story.mark(node.id).seen !== true;
+  return (
+    node.by === "model" &&
+    !node.open &&
+    node.of === undefined &&
+    !path.has(node.id) &&
+    story.mark(node.id).seen !== true
+  );
 }

@@ -1,7 +1,7 @@
 /**
  * A story in memory: a tree of splices, what is said about it, and the changes that are still to be saved.
  *
- * @import {BareNode, BareRun, End, News, Node, Marks, Piece, Place, Run, Wire} from "./story/types.js"
+ * @import {BareNode, BareRun, End, News, Node, Marks, Piece, Place, Run, Stretch, Wire} from "./story/types.js"
  */
 import { Changes } from "./story/changes.js";
 import { faultOfNode, faultOfRun, isId, isRecord, isStamped } from "./story/check.js";
@@ -176,6 +176,18 @@ export class Story {
    */
   edit(head, from, to, insert) {
     return this.#pen.edit(head, from, to, insert);
+  }
+
+  /**
+   * Put stretches that others have written in the place of a part of the text at `head`, and return the place of the new text.
+   * @param {Place} head
+   * @param {number} from
+   * @param {number} to
+   * @param {Stretch[]} stretches
+   * @returns {Place}
+   */
+  graft(head, from, to, stretches) {
+    return this.#pen.graft(head, from, to, stretches);
   }
 
   /**

@@ -3,7 +3,10 @@
 import { commonLength } from "../compare.js";
 import { trimCut, wordEndAt, wordStartAt } from "../cuts.js";
 import { markersOf } from "../markers.js";
+import { stretchesOf } from "../story/same.js";
+import { move, quoted, wayTo } from "./moves.js";
 import { likelyTokens } from "./rivals.js";
+import { joined, seamOf } from "./seam.js";
 
 /** @typedef {import("../round.js").Round} Round */
 /** @typedef {import("../round.js").Plan} Plan */
@@ -19,20 +22,65 @@ export class Gestures {
     this.desk = rounds.desk;
   }
 
-  /** @param {number} number @param {{at?: number | null, go?: boolean}} [options] */
-  async take(number, { at = null, go = true } = {}) {
+  /**
+   * Take a card into the text as it is now.
+   * @param {number} number
+   * @param {{at?: number | null, go?: boolean, typed?: import("./seam.js").Choice}} [options] `typed`: where the card goes if a person
+   *   has typed where it goes on
+   */
+  async take(number, { at = null, go = true, typed = this.desk.choice } = {}) {
     const { desk } = this;
     const { shown } = this.rounds;
     if (!shown) return;
     const text = shown.round.taken(number, at);
     if (!text) return desk.notice("This card has no text yet.");
-    const place = shown.place(number, text.length);
+    const seam = seamOf(desk.story, shown.round, desk.head);
+    shown.noteHead(desk.head);
+    const before = desk.head;
+    const place = this.placeOf(shown, number, text.length, seam, typed);
     const endOnServer = this.rounds.endShown();
-    desk.move(place, "take");
+    move(desk, place, "take");
+    if (seam.typed && typed === "after")
+      desk.notice(`The card stands behind what you typed meanwhile: ${quoted(seam.typed)}.`, "info", {
+        label: "In place of it",
+        run: () => this.takeInstead(shown, before, number, { at: text.length, go }),
+      });
     const going = go ? this.rounds.go() : this.rounds.follow("take");
     endOnServer();
     desk.flush();
     await going;
+  }
+
+  /**
+   * Return the place of the text with a card's first `length` characters: the card's own where they join what it goes on from,
+   * else a graft of them onto the text as it is now.
+   * @param {Live} live @param {number} number @param {number} length @param {import("./seam.js").Seam} seam
+   * @param {import("./seam.js").Choice} typed
+   */
+  placeOf(live, number, length, { at, typed: words, isCut }, typed) {
+    const { desk } = this;
+    const { text, story } = desk;
+    const { keep } = live.round;
+    const own = live.place(number, length);
+    const isKept = words ? typed === "after" : /^\s*\n\s*$/u.test(text.slice(at)); // a paragraph that was begun stays
+    const end = isKept ? text.length : at;
+    if (end === keep && text.startsWith(story.text(own.node, keep))) return own;
+    const stretches = stretchesOf(story, own, keep, own.at);
+    const grafted = end === at && !isCut ? stretches : joined(text.slice(0, end), stretches);
+    desk.closeTyped();
+    return story.graft(desk.head, end, text.length, grafted);
+  }
+
+  /**
+   * Take a card in place of the words behind which it was taken.
+   * @param {Live} live @param {import("../story/types.js").Place} before @param {number} number
+   * @param {{at: number, go: boolean}} options
+   */
+  async takeInstead(live, before, number, options) {
+    const { desk, rounds } = this;
+    wayTo(desk, before).run();
+    if (rounds.shown !== live) rounds.show(live);
+    await this.take(number, { ...options, typed: "instead" });
   }
 
   /** @param {number} number */
@@ -127,7 +175,8 @@ export class Gestures {
   async chooseInText(at, rival) {
     const { desk } = this;
     const endOnServer = this.rounds.endShown();
-    desk.move(desk.story.edit(desk.head, at, desk.text.length, rival), "take");
+    const head = desk.settle(); // what is behind the word stays in the story
+    move(desk, desk.story.edit(head, at, desk.text.length, rival), "take");
     const going = this.rounds.go();
     endOnServer();
     await going;

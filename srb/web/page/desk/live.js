@@ -11,6 +11,7 @@ import { Trail } from "./trail.js";
 /** @typedef {import("../round.js").Round} Round */
 /** @typedef {import("../round.js").Plan} Plan */
 /** @typedef {import("../story.js").Story} Story */
+/** @typedef {import("../story/types.js").Place} Place */
 /**
  * @typedef {object} Listener
  * @property {(live: Live, slots: Set<number>) => void} text texts have grown
@@ -43,6 +44,19 @@ export class Live {
     /** @type {Set<string>} keys of requests that were stopped here: what still arrives of them changes nothing */
     this.stopped = new Set();
     this.keys = 0;
+    /** @type {Set<string>} heads at which cards were taken */
+    this.heads = new Set();
+  }
+
+  /** Note where the head was when a card was taken: undo shows the cards again there. @param {Place} head */
+  noteHead({ node, at }) {
+    this.heads.add(`${node}:${at}`);
+  }
+
+  /** Whether the cards belong beside a place. @param {Place} place */
+  isAt({ node, at }) {
+    const { base } = this.round;
+    return (base.node === node && base.at === at) || this.heads.has(`${node}:${at}`);
   }
 
   /** Whether a branch grows or is awaited. */

@@ -7,7 +7,9 @@ import { newId } from "../story.js";
 import { Context } from "./context.js";
 import { Gestures } from "./gestures.js";
 import { Live } from "./live.js";
+import { move } from "./moves.js";
 import { RunIndex, rebuilt } from "./past_rounds.js";
+import { continuedWords, isStale, seamOf } from "./seam.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../story/types.js").Place} Place */
@@ -201,16 +203,24 @@ export class Rounds {
   }
 
   /** Return the latest round that continues a place, if it is kept. @param {Place} place */
-  at({ node, at }) {
-    const there = (/** @type {Live} */ { round: { base } }) => base.node === node && base.at === at;
-    return [...this.kept.values()].reverse().find(there);
+  at(place) {
+    return [...this.kept.values()].reverse().find((live) => live.isAt(place));
   }
 
   // ---- Which round is shown
 
+  /** What the shown cards go on from, if the text has other words there now; null if they just go on. */
+  get seam() {
+    const { desk, shown } = this;
+    if (!shown) return null;
+    const seam = seamOf(desk.story, shown.round, desk.head);
+    return isStale(seam) ? { ...seam, from: continuedWords(desk.story, shown.round) } : null;
+  }
+
   /** @param {Live | null} live */
   show(live) {
     this.shown = live;
+    this.desk.choice = "after";
     this.grown.clear();
     this.told = { at: Number.NEGATIVE_INFINITY, length: 0 }; // its first words do not wait
     if (this.beatTimer) this.isTelling = false;
@@ -320,7 +330,7 @@ export class Rounds {
     const { desk } = this;
     desk.before ??= { head: desk.head };
     this.save();
-    desk.move(place, "open");
+    move(desk, place, "open");
     this.follow("open");
   }
 
@@ -330,7 +340,7 @@ export class Rounds {
     const { before } = desk;
     desk.before = null;
     if (!before) return;
-    desk.move(before.head, "open");
+    move(desk, before.head, "open");
     this.follow("open");
   }
 

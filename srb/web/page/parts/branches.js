@@ -58,7 +58,7 @@ export class Branches extends Part {
       this.board?.repaint();
       if (!this.round) this.requestUpdate();
     });
-    this.on("head", () => this.round === null && this.requestUpdate());
+    this.on("head", () => this.requestUpdate()); // cards may go on from other words now
     for (const name of ["keydown", "pointerdown"])
       this.addEventListener(name, () => this.roundTimer && this.showRound(), { signal, capture: true });
     this.addEventListener("keydown", (event) => this.onKey(event), { signal });
@@ -133,6 +133,7 @@ export class Branches extends Part {
 
   updated() {
     this.showList();
+    this.find(".cards").toggleAttribute("data-stale", Boolean(this.desk.seam));
   }
 
   /** @param {Set<number>} slots */

@@ -2,15 +2,16 @@
  * A person's writing. Words at the end of the text extend one open node in place; an edit elsewhere is a splice of its own. An
  * open node belongs to the copy of the story that made it: what another tab has open is copied instead, never built upon.
  *
- * @import {Node, Place} from "./types.js"
+ * @import {Node, Place, Stretch} from "./types.js"
  * @import {Tree} from "./tree.js"
  */
+import { isCount, isRecord } from "./check.js";
 import { isHigh, isLow, newId, stretches, whole } from "./text.js";
 
 /** A longer open node is closed, since an open one is saved whole with each change. */
 const LONGEST_OPEN = 4096;
 /** The most that one node holds: a book that is pasted becomes a chain of nodes. */
-const LONGEST_NODE = 100_000;
+export const LONGEST_NODE = 100_000;
 
 export class Pen {
   /** @type {Set<string>} the open nodes that were made here */
@@ -50,6 +51,23 @@ export class Pen {
   }
 
   /**
+   * Put stretches that others have written in the place of a part of the text at `head`. A node for each keeps its author.
+   * @param {Place} head
+   * @param {number} from
+   * @param {number} to
+   * @param {Stretch[]} grafted
+   * @returns {Place}
+   */
+  graft(head, from, to, grafted) {
+    let [place, start, end] = [head, from, to];
+    for (const { text, ...fields } of grafted) {
+      place = this.#splice(place, start, end, text, fields);
+      start = end = start + text.length;
+    }
+    return grafted.length > 0 ? place : this.edit(head, from, to, "");
+  }
+
+  /**
    * End an open node for good.
    * @param {string} id
    */
@@ -77,7 +95,7 @@ export class Pen {
     this.close(place.node);
     const node = this.tree.nodes.get(place.node);
     if (node === undefined || !node.open || node.by === "model") return place;
-    return { node: this.#add(closed(node)), at: place.at };
+    return { node: this.#add({ ...closed(node), of: origin(node) }), at: place.at };
   }
 
   /**
@@ -113,22 +131,21 @@ export class Pen {
    * @param {number} from
    * @param {number} to
    * @param {string} insert
+   * @param {Omit<Stretch, "text">} [fields]  of text that the person has not typed
    * @returns {Place}
    */
-  #splice(head, from, to, insert) {
+  #splice(head, from, to, insert, fields) {
     const at = head.at + insert.length - (to - from);
     let parent = this.settle(head).node;
     const [first = "", ...others] = stretches(insert, LONGEST_NODE);
     const after = to < head.at;
     if (after && this.#mayGrow(parent, head.at)) parent = this.#add({ parent, keep: head.at, text: "" });
-    const open = insert.length <= LONGEST_OPEN;
-    let id = this.#add(
-      parent === "" ? { text: first } : { parent, keep: from, text: first, ...(after ? { tail: to } : {}) },
-      open,
-    );
+    const open = fields === undefined && insert.length <= LONGEST_OPEN;
+    const place = parent === "" ? {} : { parent, keep: from, ...(after ? { tail: to } : {}) };
+    let id = this.#add({ text: first, ...place, ...fields }, open);
     let keep = from + first.length;
     for (const text of others) {
-      id = this.#add({ parent: id, keep, text, ...(after ? { tail: keep } : {}) });
+      id = this.#add({ parent: id, keep, text, ...(after ? { tail: keep } : {}), ...fields });
       keep += text.length;
     }
     return { node: id, at };
@@ -145,14 +162,14 @@ export class Pen {
   }
 
   /**
-   * @param {Omit<Partial<Node>, "id" | "by" | "made"> & {text: string}} fields
+   * @param {Omit<Partial<Node>, "id" | "made"> & {text: string}} fields  by the person, unless they say by whom
    * @param {boolean} [open]
    * @returns {string}
    */
   #add(fields, open = false) {
     const id = newId();
     if (open) this.#mine.add(id);
-    this.save({ ...fields, id, by: "person", made: this.now(), ...(open ? { open } : {}) });
+    this.save({ by: "person", ...fields, id, made: this.now(), ...(open ? { open } : {}) });
     return id;
   }
 
@@ -172,6 +189,15 @@ export class Pen {
   #unit(head, at) {
     return this.tree.locate(this.tree.entry(head.node), at).unit;
   }
+}
+
+/**
+ * Return what a node's text is a copy of, which may be itself. Copies of copies name the first.
+ * @param {Pick<Node, "id" | "of">} node
+ * @returns {{node: string, at: number}}
+ */
+export function origin({ id, of }) {
+  return isRecord(of) && typeof of.node === "string" && isCount(of.at) ? of : { node: id, at: 0 };
 }
 
 /**

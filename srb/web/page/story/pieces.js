@@ -139,8 +139,8 @@ export function textOf(parts) {
  */
 export function piecesOf(parts) {
   let from = 0;
-  return parts.map(({ entry, length }) => {
-    const piece = { from, to: from + length, node: entry.node.id, by: entry.node.by };
+  return parts.map(({ entry, start, length }) => {
+    const piece = { from, to: from + length, node: entry.node.id, start, by: entry.node.by };
     from += length;
     return piece;
   });

@@ -22,6 +22,7 @@
  * @property {number} [slot]
  * @property {string} [request]  the request that wrote it, if another one than its run's
  * @property {number} [seed]
+ * @property {{node: string, at: number}} [of]  its text is a copy of another node's, from `at` on
  * @property {End} [end]
  * @property {number} [logprob]
  *
@@ -48,7 +49,9 @@
  *
  * @typedef {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} News  what a merge has changed
  *
- * @typedef {{from: number, to: number, node: string, by: Author}} Piece  the node that brought a stretch of a text
+ * @typedef {{from: number, to: number, node: string, start: number, by: Author}} Piece  a stretch of a text: the node that brought
+ *   it, and where in the node's own `text` it begins
+ * @typedef {{text: string, by: Author, run?: string, of?: {node: string, at: number}}} Stretch  what a graft brings
  *
  * @typedef {object} Marks
  * @property {boolean} [star]

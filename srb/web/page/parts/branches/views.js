@@ -3,6 +3,7 @@
 import { html, nothing } from "../../vendor/lit.js";
 import { icon } from "../icons.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./gestures.js";
+import { seamHead } from "./seam.js";
 
 /** @typedef {import("../branches.js").Branches} Pane */
 /** @typedef {import("../../round.js").Slot} Slot */
@@ -18,6 +19,8 @@ const BUTTONS = [
 
 /** @param {Pane} pane */
 export function head(pane) {
+  const { seam } = pane.desk;
+  if (seam) return seamHead(pane, seam);
   return html`<header class="branches-head">
     <h2 class="hidden-words">Branches</h2>
     <p class="counts">${progress(pane) ?? pane.counts}</p>

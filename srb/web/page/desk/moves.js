@@ -1,0 +1,73 @@
+/**
+ * Moves of the manuscript to another place of the story: by a take, or by opening a place. It is the one way by which the desk
+ * changes the manuscript, so here it is held that no word that a person typed leaves it unsaid.
+ */
+
+import { countWords } from "../keep/describe.js";
+import { typedOnlyIn } from "../story/same.js";
+
+/** @typedef {import("../desk.js").Desk} Desk */
+/** @typedef {import("../desk.js").Action} Action */
+/** @typedef {import("../story.js").Story} Story */
+/** @typedef {import("../story/types.js").Place} Place */
+
+const QUOTED = 60; // characters
+
+/**
+ * Show another place of the story; one step for undo. A notice names the person's words that its text lacks, and leads back.
+ * @param {Desk} desk @param {Place} place @param {"take" | "open"} why
+ */
+export function move(desk, place, why) {
+  const { story, typing } = desk;
+  desk.closeTyped();
+  const before = desk.head;
+  const loss = lossOf(story, before, place);
+  typing.isPaused = true;
+  try {
+    const text = story.text(place.node, place.at);
+    desk.manuscript?.apply({ text, head: place, pieces: story.pieces(place.node, place.at), why });
+  } finally {
+    typing.isPaused = false;
+  }
+  desk.head = place;
+  story.head = place;
+  desk.changed();
+  desk.tell("head", { why });
+  if (loss) desk.notice(loss, "info", why === "open" && desk.before ? wayBack(desk) : wayTo(desk, before));
+}
+
+/** What leads from a place that was opened back to the text. @param {Desk} desk @returns {Action} */
+function wayBack(desk) {
+  return { label: "Back to where I was", run: () => desk.goBack() };
+}
+
+/** What takes the last move from a place back, also if a person has written since. @param {Desk} desk @param {Place} place @returns {Action} */
+export function wayTo(desk, { node, at }) {
+  const { head } = desk;
+  const isAt = (/** @type {Place} */ place) => desk.head.node === place.node && desk.head.at === place.at;
+  const run = () => {
+    if (isAt(head)) desk.undo();
+    if (!isAt({ node, at })) desk.openNode(node, at);
+  };
+  return { label: "Undo", run };
+}
+
+/**
+ * Return a sentence about the words that a person has typed and that another place's text lacks; "" if it has all.
+ * @param {Story} story @param {Place} before @param {Place} after
+ */
+function lossOf(story, before, after) {
+  const [first, ...others] = typedOnlyIn(story, before, after);
+  if (first === undefined) return "";
+  const more = others.reduce((sum, text) => sum + countWords(text), 0);
+  const also = more ? ` and ${more} more ${more === 1 ? "word" : "words"}` : "";
+  return `${quoted(first)}${also} ${more ? "are" : "is"} not in this text. The outline has it.`;
+}
+
+/** @param {string} text */
+export function quoted(text) {
+  const line = text.replace(/\s+/gu, " ").trim();
+  return line.length <= QUOTED
+    ? `“${line}”`
+    : `“${line.slice(0, QUOTED).replace(/\S*$/u, "").trim() || line.slice(0, QUOTED)} …”`;
+}

@@ -1,5 +1,6 @@
 // The manuscript with the real desk and story.
 
+import { move } from "../page/desk/moves.js";
 import { startDesk } from "./real_desk.js";
 
 const { desk, manuscript } = await startDesk(document.querySelector("main"));
@@ -31,7 +32,7 @@ const ACTS = {
     const { head, story } = desk;
     const id = story.addModelNode({ parent: head.node, keep: head.at, text: ` taken ${random(100)}.` });
     story.end(id, { reason: "eos" });
-    desk.move({ node: id, at: story.length(id) - random(3) }, "take");
+    move(desk, { node: id, at: story.length(id) - random(3) }, "take");
   },
   open(random) {
     const ids = [...desk.story.nodes.keys()];

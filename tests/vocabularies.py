@@ -60,6 +60,13 @@ def write_bpe(path: Path, pre: str) -> Path:
     return _write(path, "gpt2", entries, {"tokenizer.ggml.pre": pre}, [f"{left} {right}" for left, right in merges])
 
 
+def write_signs(path: Path, signs: str) -> Path:
+    """Write signs that are a token each, and the bytes of others."""
+    letters = ["".join(BYTE_LETTERS[byte] for byte in sign.encode()) for sign in signs]
+    entries = [("</s>", TokenType.CONTROL), *((text, TokenType.NORMAL) for text in (*BYTE_LETTERS, *letters))]
+    return _write(path, "gpt2", entries, {"tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.eos_token_id": 0}, ["a b"])
+
+
 def write_ugm(path: Path) -> Path:
     entries = [("<pad>", TokenType.CONTROL), ("</s>", TokenType.CONTROL), ("<unk>", TokenType.UNKNOWN)]
     entries += [(piece, TokenType.NORMAL) for word in WORDS for piece in _beginnings("▁" + word)]

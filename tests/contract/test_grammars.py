@@ -1,169 +1,17 @@
-"""Grammars against llama.cpp's own parser, and schemas against a validator: what is taken, and what comes."""
+"""Schemas against a validator: what comes."""
 
 from __future__ import annotations
 
 import json
-import random
 from typing import Any
 
 import jsonschema_rs
-import llama_cpp as lib
 import numpy as np
 import pytest
 
 from srb.engine.grammar.schemas import prepared
 from srb.engine.llama.model import LlamaModel
-from srb.errors import InvalidRequest
 from srb.protocol import SamplingParams
-
-# Of llama.cpp's folder of grammars, shortened.
-PUBLISHED = {
-    "arithmetic": (
-        'root ::= (expr "=" ws term "\\n")+\nexpr ::= term ([-+*/] term)*\nterm ::= ident | num | "(" ws expr ")" ws\n'
-        "ident ::= [a-z] [a-z0-9_]* ws\nnum ::= [0-9]+ ws\nws ::= [ \\t\\n]*"
-    ),
-    "chess": (
-        'root ::= "1. " move " " move "\\n" ([1-9] [0-9]? ". " move " " move "\\n")+\n'
-        'move ::= (pawn | nonpawn | castle) [+#]?\nnonpawn ::= [NBKQR] [a-h]? [1-8]? "x"? [a-h] [1-8]\n'
-        'pawn ::= ([a-h] "x")? [a-h] [1-8] ("=" [NBKQR])?\ncastle ::= "O-O" "-O"?'
-    ),
-    "json": (
-        'root ::= object\nvalue ::= object | array | string | number | ("true" | "false" | "null") ws\n'
-        'object ::= "{" ws ( string ":" ws value ("," ws string ":" ws value)* )? "}" ws\n'
-        'array ::= "[" ws ( value ("," ws value)* )? "]" ws\n'
-        'string ::= "\\"" ( [^"\\\\\\x7F\\x00-\\x1F] | "\\\\" (["\\\\bfnrt] | "u" [0-9a-fA-F]{4}) )* "\\"" ws\n'
-        'number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws\n'
-        'ws ::= | " " | "\\n" [ \\t]{0,20}'
-    ),
-    "list": 'root ::= item+\nitem ::= "- " [^\\r\\n\\x0b\\x0c\\x85\\u2028\\u2029]+ "\\n"',
-    "japanese": (
-        "root ::= jp-char+ ([ \\t\\n] jp-char+)*\njp-char ::= hiragana | katakana | punctuation\n"
-        "hiragana ::= [ぁ-ゟ]\nkatakana ::= [ァ-ヿ]\npunctuation ::= [、-〾]"
-    ),
-    "c": (
-        'root ::= (declaration)*\ndeclaration ::= type identifier "(" param? ")" "{" statement* "}"\n'
-        'type ::= "int" | "float" | "char"\nidentifier ::= [a-zA-Z_] [a-zA-Z_0-9]*\nparam ::= identifier\n'
-        'statement ::= type identifier " = " expr ";" | identifier "(" (expr ("," expr)*)? ")" ";" | "return " expr ";"\n'
-        'expr ::= term (("+" | "-") term)*\nterm ::= [0-9]+ | identifier | "(" expr ")"'
-    ),
-}
-ALPHABET = 'ab1 +=-()[]{}":,.\n☃ぁxO'
-
-
-class Ours:
-    def __init__(self, llama: LlamaModel, grammar: str) -> None:
-        self._matcher = llama.grammars.matcher(grammar)
-        self._llama = llama
-
-    def takes(self, token: int) -> bool:
-        return self._matcher.allows(token)
-
-    def accept(self, token: int) -> None:
-        self._matcher.accept(token)
-
-
-class Theirs:
-    """llama.cpp's grammar, which ends the process if it accepts what it does not take."""
-
-    def __init__(self, llama: LlamaModel, grammar: str) -> None:
-        self._native = lib.llama_sampler_init_grammar(llama.vocab, grammar.encode(), b"root")
-        assert self._native, grammar
-
-    def takes(self, token: int) -> bool:
-        data = lib.llama_token_data(token, 1.0, 0.0)
-        array = lib.llama_token_data_array((lib.llama_token_data * 1)(data), 1, -1, False)
-        lib.llama_sampler_apply(self._native, array)
-        return bool(np.isfinite(array.data[0].logit))
-
-    def accept(self, token: int) -> None:
-        lib.llama_sampler_accept(self._native, token)
-
-    def close(self) -> None:
-        lib.llama_sampler_free(self._native)
-
-
-def is_plain(piece: bytes, grammar: str) -> bool:
-    """Whether both read a piece alike: llama.cpp also takes bytes that are no UTF-8."""
-    return (piece.isascii() and piece not in (b"", b"\0")) or (piece[:1] in b"\xe3\x80\x81\x82" and "ぁ" in grammar)
-
-
-def compare(llama: LlamaModel, grammar: str, draws: random.Random, texts: int = 6, length: int = 24) -> int:
-    """Walk through texts that the grammar makes; at each place both have to take the same tokens. Return the steps."""
-    ends = [token for token in range(llama.n_vocab) if llama.is_eog(token)][:1]
-    tokens = [token for token in range(llama.n_vocab) if is_plain(llama.piece(token), grammar)]
-    steps = 0
-    for _ in range(texts):
-        ours, theirs, text = Ours(llama, grammar), Theirs(llama, grammar), b""
-        for _ in range(length):
-            both = [(token, ours.takes(token), theirs.takes(token)) for token in (*tokens, *ends)]
-            differing = [(llama.piece(token), mine) for token, mine, yours in both if mine != yours]
-            assert not differing, f"{grammar!r} after {text!r}: {differing}"
-            steps += 1
-            taken = [token for token, mine, _ in both if mine and token not in ends]
-            if not taken:
-                break
-            token = draws.choice(taken)
-            text += llama.piece(token)
-            ours.accept(token)
-            theirs.accept(token)
-        theirs.close()
-    return steps
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_a_published_grammar_takes_what_llama_cpps_takes(llama: LlamaModel, name: str) -> None:
-    assert compare(llama, PUBLISHED[name], random.Random(1)) > 20
-
-
-def random_grammar(draws: random.Random) -> str:
-    """Return a grammar of some rules, which refer to later ones, or to any after a character: never to the left."""
-    names = [f"r{number}" for number in range(draws.randint(1, 4))]
-
-    def element(place: int, depth: int) -> str:
-        kind = draws.random()
-        if kind < 0.3:
-            return json.dumps("".join(draws.choice("abx1") for _ in range(draws.randint(1, 3))))
-        if kind < 0.55:
-            return draws.choice(["[a-c]", "[^a]", "[1x]", "[a-z ]", "."])
-        if kind < 0.7 and place + 1 < len(names):
-            return draws.choice(names[place + 1 :])
-        if kind < 0.8 and depth < 2:
-            return f"( {choice(place, depth + 1)} )"
-        if kind < 0.9:
-            first = draws.choice(['"a"', "[x1]"])
-            return f"( {first} {draws.choice(names)} )?"
-        return '"b"'
-
-    def choice(place: int, depth: int) -> str:
-        ways = []
-        for _ in range(draws.randint(1, 3)):
-            repeats = ["", "", "", "?", "*", "+", "{2}", "{0,2}"]
-            ways.append(" ".join(element(place, depth) + draws.choice(repeats) for _ in range(draws.randint(1, 3))))
-        return " | ".join(ways)
-
-    rules = [f"{name} ::= {choice(place, 0)}" for place, name in enumerate(names)]
-    return "\n".join(["root ::= r0", *rules])
-
-
-def test_random_grammars_take_what_llama_cpps_take(llama: LlamaModel) -> None:
-    compared = 0
-    for seed in range(50):
-        draws = random.Random(seed)
-        grammar = random_grammar(draws)
-        native = lib.llama_sampler_init_grammar(llama.vocab, grammar.encode(), b"root")
-        if not native:  # it has rules that may refer to themselves before any character
-            continue
-        lib.llama_sampler_free(native)
-        try:
-            compare(llama, grammar, draws, texts=3, length=10)
-            compared += 1
-        except InvalidRequest as error:
-            if "too complex" not in error.message:
-                raise
-    assert compared > 15
-
-
-# Schemas as generators make them -------------------------------------------------------------------------------------
 
 PYDANTIC_2 = {
     "$defs": {

@@ -59,9 +59,10 @@ def test_what_is_no_grammar_is_refused_with_the_reason(grammar: str, reason: str
 def takes(model: FakeModel, grammar: str, text: str, schemas: tuple[str, ...] = ()) -> bool:
     """Whether a text is one that a grammar makes, read byte by byte."""
     matcher = model.grammars.matcher(grammar, schemas)
+    pieces = {model.piece(token): token for token in range(model.n_vocab)}
     try:
         for byte in text.encode():
-            matcher.accept(next(token for token in range(model.n_vocab) if model.piece(token) == bytes([byte])))
+            matcher.accept(pieces[bytes([byte])])
     except GrammarDeadEnd:
         return False
     return matcher.allows(next(filter(model.is_eog, range(model.n_vocab))))
@@ -83,6 +84,13 @@ LANGUAGES: list[tuple[str, list[str], list[str]]] = [
     ('root ::= "a"{0} "b"{0,0} "c"', ["c"], ["a", "ac", "bc"]),
     ('root ::= "x" tail\ntail ::= "," root | ', ["x", "x,x", "x,x,x"], ["x,", ""]),
     ("root ::= [^] []*", ["☃"], ["", "ab"]),
+    ('root ::= "a" root | "b" other | "."\nother ::= "c" ("d" root | "e" other)?', [".", "aabc", "bcda.", "bcecec"],
+     ["a", "bcd", "bce", "c"]),
+    ('root ::= "[" list "]"\nlist ::= (one ("," list)?)?\none ::= "x" | root', ["[]", "[x,[x,x],[]]", "[x,]"],
+     ["[,x]", "[x"]),
+    ('root ::= "a" ("b" | "c" root | "d" one)\none ::= root | "!" one | two\ntwo ::= "?" one?',
+     ["ab", "acab", "ad!!?ab", "ad?"], ["a", "ac", "ad", "ad!"]),
+    ('root ::= a b\na ::= "x" a | b\nb ::= "y" b | ""', ["", "xxyyy", "yy", "x"], ["yx", "xyx"]),
 ]  # fmt: skip
 
 
@@ -91,6 +99,19 @@ def test_a_grammar_makes_its_texts_and_no_others(grammar: str, made: list[str], 
     model = FakeModel()
     assert [text for text in made if not takes(model, grammar, text)] == []
     assert [text for text in others if takes(model, grammar, text)] == []
+
+
+@pytest.mark.parametrize(
+    ("grammar", "text"),
+    [
+        ('root ::= "(" text ")"\ntext ::= [^)] text | ""', f"({'a' * 5_000})"),
+        ("root ::= ([ \\n] root)?", " " * 5_000),
+        ('root ::= "a" other | "b" root | ""\nother ::= "b" root | ""', "ab" * 5_000),
+        ('root ::= line (root | "")\nline ::= [a-z] "\\n"', "x\n" * 5_000),
+    ],
+)
+def test_a_rule_may_end_with_itself_as_often_as_a_text_is_long(grammar: str, text: str) -> None:
+    assert takes(FakeModel(), grammar, text)
 
 
 def test_a_grammar_names_schemas_by_their_numbers() -> None:

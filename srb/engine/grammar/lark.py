@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from srb.engine.grammar.gbnf import Chars, Choice, Node, Parts, Repeat, Rule, Text, Token, names_in
 from srb.engine.grammar.limits import MAX_SIZE, OPTIONAL_SIZE
+from srb.engine.grammar.tails import turned
 
 HEAD = "%llguidance {}\n"
 
@@ -21,6 +22,7 @@ def lark_of(rules: Mapping[str, Node], schemas: Sequence[str] = ()) -> str:
 
     Each is a JSON schema, or a regular expression between slashes.
     """
+    rules = turned(rules)
     reachable = _reachable(rules)
     is_regular = (_size(rules, reachable) or MAX_SIZE + 1) <= MAX_SIZE
     names = {name: f"{'R' if is_regular else 'r'}{place}" for place, name in enumerate(reachable)}

@@ -105,6 +105,12 @@ class UnsupportedMedia(InvalidRequest):
     code, http_status = "unsupported_media", 415
 
 
+class UnsupportedEncoding(InvalidRequest):
+    """The body has a Content-Encoding that the server does not decode."""
+
+    code, http_status = "unsupported_encoding", 415
+
+
 class StoryTooLarge(BodyTooLarge):
     """A story would exceed the limits of one story."""
 

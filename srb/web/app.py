@@ -21,7 +21,7 @@ from srb.held import held_settings
 from srb.settings import SERVER_ID_VARIABLE, Settings
 from srb.web import routes
 from srb.web.access import Access
-from srb.web.bodies.completion import BODY_SIZE
+from srb.web.bodies.completion import BODY_SIZE, REPLACED
 from srb.web.calls.calls import CALL
 from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.models_client import ModelsClient
@@ -100,6 +100,7 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     app.metrics = shared.metrics
     app.before_request(_note_route)
     app.before_request(_limit_body)
+    app.after_request(_tell_replaced)
     if (choice := shared.choice) is not None:
         app.teardown_request(lambda _: choice.release(shared.calls))
     app.access = Access(settings, shared.folder)
@@ -118,6 +119,12 @@ def _note_route() -> None:
 
 def _limit_body() -> None:
     request.max_content_length = web().body_limit + 1  # a body of this length is refused, see read_bytes
+
+
+def _tell_replaced(response: Response) -> Response:
+    if count := g.get(REPLACED):
+        response.headers["X-Replaced-Characters"] = str(count)
+    return response
 
 
 def _error_reply(error: SRBError) -> Response:

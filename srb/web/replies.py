@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 from flask import Response
 
-from srb.errors import NotSupported, SRBError
+from srb.errors import NotSupported, SRBError, UnsupportedEncoding
+from srb.web.bodies.encodings import ACCEPTED
 from srb.web.dialects.anthropic.errors import anthropic_error
 
 KOBOLD = ("/api/v1/", "/api/latest/", "/api/extra/")  # paths of KoboldAI's and KoboldCpp's routes
@@ -25,6 +26,8 @@ def error_reply(error: SRBError, path: str) -> Response:
     reply = json_reply(error_body(error, path), error.http_status)
     if error.retry_after is not None:
         reply.headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, UnsupportedEncoding):
+        reply.headers["Accept-Encoding"] = ACCEPTED
     if isinstance(error, NotSupported):
         reply.headers["X-Should-Retry"] = "false"  # the clients of OpenAI and Anthropic send again after any other 5xx
     return reply

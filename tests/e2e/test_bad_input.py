@@ -46,7 +46,7 @@ def check_error(response: requests.Response, status: int, kind: str) -> dict[str
     "data",
     [
         b"", b"{", b'{"prompt": "x"', b'{"prompt": "x"} and more', b"[]", b'"Once upon a time,"', b"null", b"prompt=x",
-        b"{'prompt': 'x'}", b'\xef\xbb\xbf{"prompt": "x"}', b'{"prompt": "\xff"}', b'{"prompt": "\\ud800"}',
+        b"{'prompt': 'x'}", b'{"prompt": "\xff"}', b'{"prompt": "\\ud8"}', b'\xfe\xff{"prompt": "x"}',
         b'{"prompt": "x", "temperature": NaN}', b'{"prompt": "x", "temperature": 1e999}', b"[" * 100_000,
     ],
 )  # fmt: skip

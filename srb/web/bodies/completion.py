@@ -19,11 +19,12 @@ from flask import Request, current_app, g
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from srb.errors import BodiesFull, BodyTooSlow, InvalidRequest, bad_field
+from srb.errors import BodyTooSlow, InvalidRequest, SRBError, bad_field
 from srb.protocol import MAX_DEPTH, BranchSpec, ContextShift, Explore, Generate
 from srb.sampling_params import MAX_SIBLING_PENALTY
 from srb.settings import Settings
 from srb.web.bodies.defaults import default_stop
+from srb.web.bodies.encodings import Decoder, without_lone_surrogates, without_mark, wrong_byte
 from srb.web.bodies.fields import (
     INT32_MAX,
     PROMPT_SCHEMA,
@@ -47,6 +48,7 @@ from srb.web.loop.memory import BodyBudget
 from srb.web.loop.yielding import Turnstile
 
 BODY_SIZE = "srb_body_size"  # name in flask.g: the bytes of the body that have arrived
+REPLACED = "srb_replaced"  # name in flask.g: the half characters of the body that became U+FFFD
 _PEEKED, _READ = "srb_peeked", "srb_read"  # names in flask.g: a body that is to be read, and what is known of one
 _LARGE = 65536  # bytes of a body that takes milliseconds to check
 _TURNSTILE = Turnstile()  # of the worker's large bodies
@@ -102,27 +104,41 @@ def parse_json(data: bytes) -> Any:
         _TURNSTILE.wait()
     gc.disable()  # a collection for every 700 lists of a million takes ten times the time of reading them
     try:
-        value = orjson.loads(data)
+        value = _loaded(without_mark(data))
         if refusal := refusal_of(value):
             del value
             raise refusal
         return value
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"The body is not valid JSON: {error}") from None
+        raise InvalidRequest(f"The body is not valid JSON: {wrong_byte(data) or error}") from None
     finally:
         gc.enable()
 
 
-def read_bytes(request: Request) -> bytes:
-    """Return the body as it came; raise the errors of read_object that are not of its content, and BodiesFull.
+def _loaded(data: bytes) -> Any:
+    """Return a JSON value; half characters, which clients leave where they cut a text, become U+FFFD, and are counted."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        repaired, count = without_lone_surrogates(data)
+        if not count:
+            raise
+    value = orjson.loads(repaired)
+    setattr(g, REPLACED, count)
+    return value
 
-    Werkzeug reads at most max_content_length bytes, and raises 413 only for an announced length.
+
+def read_bytes(request: Request) -> bytes:
+    """Return the body as its client wrote it; raise the errors of read_object that are not of its content, and BodiesFull.
+
+    Werkzeug reads at most max_content_length bytes, and raises 413 only for an announced length. A body with a
+    Content-Encoding is decoded, and as long after it.
     """
     seconds = current_app.config["READ_TIMEOUT"]
     try:
         with gevent.Timeout(seconds, BodyTooSlow(f"The body did not arrive within {seconds} seconds")):
             data = _received(request, current_app.config["BODY_BUDGET"])
-    except (HTTPException, BodyTooSlow, BodiesFull):
+    except (HTTPException, SRBError):
         raise
     except Exception as error:  # from the WSGI server, for malformed chunks
         raise InvalidRequest(f"The body could not be read: {error}") from None
@@ -134,13 +150,19 @@ def read_bytes(request: Request) -> bytes:
 def _received(request: Request, budget: BodyBudget) -> bytes:
     """Return the body, read in pieces: a client that sends without a pause would otherwise keep all other calls waiting."""
     stream, data = request.stream, bytearray()  # both raise 413 for an announced length, before anything is read
+    decoder = Decoder(request.headers.get("Content-Encoding", ""))
     most = request.max_content_length or math.inf
     try:
         with budget.receiving(request.content_length or 0) as arrive:
             while len(data) < most and (piece := stream.read(_PIECE)):
-                arrive(len(piece))
-                data += piece
-                gevent.sleep(0)
+                for decoded in decoder.feed(piece) if decoder.is_needed else (piece,):
+                    arrive(len(decoded))
+                    data += decoded
+                    gevent.sleep(0)
+                    if len(data) >= most:
+                        break
+            if len(data) < most:
+                decoder.end()
             return bytes(data)
     finally:
         setattr(g, BODY_SIZE, len(data))

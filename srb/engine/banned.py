@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
 from weakref import WeakValueDictionary
 
-MAX_STRINGS = 64
+MAX_STRINGS = 1024
 MAX_LENGTH = 256  # characters of one string
 MAX_TEXT = 2**16  # characters of a request's different lists together; each takes a state of an automaton
 REMEMBERED_TEXTS = 4096

@@ -499,6 +499,9 @@ class Branches:
     def _piece(self, branch: Branch, token: int) -> bytes:
         """Return the bytes of a branch's newest token, less those that the prompt has."""
         piece = self._model.piece(token, token in branch.request.preserved)
+        if not piece and branch.spec.stop:  # a control token, which a stop string may name
+            shown = self._model.piece(token, special=True)
+            piece = shown if shown and shown.decode(errors="replace") in branch.spec.stop else piece
         return piece if branch.cover is None or branch.length > 1 else piece[len(branch.cover.hidden) :]
 
     def _end(

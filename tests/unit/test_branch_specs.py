@@ -35,7 +35,7 @@ COMMAND = Generate("r", ("Once",), (BranchSpec(1), BranchSpec(2)))
         ({"branches": (BranchSpec(1, banned_strings=("a", "")),)}, "banned_strings"),
         ({"branches": (BranchSpec(1, banned_strings=("a" * 257,)),)}, "banned_strings"),
         ({"branches": (BranchSpec(1, banned_strings=(7,)),)}, "banned_strings"),  # type: ignore[arg-type]
-        ({"branches": (BranchSpec(1, banned_strings=tuple(map(str, range(65)))),)}, "banned_strings"),
+        ({"branches": (BranchSpec(1, banned_strings=tuple(map(str, range(1025)))),)}, "banned_strings"),
         (
             {"branches": tuple(BranchSpec(i, banned_strings=(chr(256 + i) * 256,) * 64) for i in range(5))},
             "banned_strings",

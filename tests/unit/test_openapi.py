@@ -91,7 +91,7 @@ def test_fields_are_there_under_all_their_names_with_their_ranges(document: dict
         ("samplers", ["kpt", ["top_k"]], [{}]),
         ("lora", [[{"id": 0, "scale": 1}]], [{}, [{"id": 0}]]),
         ("dry_sequence_breakers", ['["x"]', ["x"]], [[], 3]),
-        ("seed", [-1, 2**32 - 1], [-2, 2**32, 1.5]),
+        ("seed", [-1, 2**32, -(2**63), 2**64 - 1], [1.5, "7"]),
     ],
 )
 def test_bodies_that_the_schema_allows_are_accepted(

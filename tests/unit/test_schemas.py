@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from srb.engine.branch_specs import check_branches
 from srb.errors import InvalidRequest
 from srb.protocol import ContextShift, Explore, Generate, SamplingParams
 from srb.sampling_params import DEFAULT_SAMPLERS
@@ -60,10 +61,11 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("n_keep", -2, f"Field 'n_keep': Value must be between -1 <= value <= {INT32}, but got -2"),
         ("min_keep", -1, f"Field 'min_keep': Value must be between 0 <= value <= {INT32}, but got -1"),
         ("adaptive_decay", 1.0, "Field 'adaptive_decay': Value must be between 0 <= value <= 0.99, but got 1.0"),
-        ("seed", -2, "Field 'seed': Value must be between -1 <= value <= 4294967295, but got -2"),
-        ("seed", 2**32, "Field 'seed': Value must be between -1 <= value <= 4294967295, but got 4294967296"),
+        ("seed", -(2**63) - 1, f"Field 'seed': Value must be between {-(2**63)} <= value <= {2**64 - 1}"),
+        ("seed", 2**64, f"Field 'seed': Value must be between {-(2**63)} <= value <= {2**64 - 1}"),
+        ("seed", 1.5, "Field 'seed': Input should be a valid integer, but got 1.5"),
         ("repeat_penalty", 0, "Field 'repeat_penalty': must be more than 0, but got 0.0"),
-        ("sampler_seed", -2, "Field 'sampler_seed': Value must be between -1 <= value <= 4294967295, but got -2"),
+        ("sampler_seed", 2**64, f"Field 'sampler_seed': Value must be between {-(2**63)} <= value <= {2**64 - 1}"),
         ("dynatemp_low", 1.5, "Field 'dynatemp_low': must not be more than dynatemp_high, which is 1.0, but got 1.5"),
         ("temperature", "hot", "Field 'temperature': Input should be a valid number, but got \"hot\""),
         ("temperature", True, "Field 'temperature': Input should be a valid number, but got true"),
@@ -347,6 +349,29 @@ def test_an_unseeded_request_draws_a_real_seed_for_each_prompt(seed: int | None)
     assert all(0 <= value < 2**32 - 1 for value in drawn)
     assert drawn[1] == (drawn[0] + 1) % (2**32 - 1)
     assert drawn[2] != drawn[0]
+
+
+@pytest.mark.parametrize("count", [300, 512, 1024])
+@pytest.mark.parametrize("name", ["banned_strings", "banned_phrases", "banned_tokens"])
+def test_as_many_strings_may_be_banned_as_clients_have_in_their_lists(name: str, count: int) -> None:
+    strings = [f"phrase number {place}" for place in range(count)]
+    (command,) = commands(**{name: strings})
+    check_branches(command.branches)
+    assert command.branches[0].banned_strings == tuple(strings)
+
+
+@pytest.mark.parametrize("seed", [1764143100123, 2**32, 2**63 - 1, 2**64 - 1, -2, -(2**63)])
+@pytest.mark.parametrize("name", ["seed", "sampler_seed"])
+def test_a_seed_of_64_bits_is_folded_into_one_that_repeats(seed: int, name: str) -> None:
+    (first,) = commands(n=2, **{name: seed})
+    (again,) = commands(n=2, **{name: seed})
+    used = [branch.seed for branch in first.branches]
+    assert used == [branch.seed for branch in again.branches]
+    assert used == [seed % (2**32 - 1), (seed + 1) % (2**32 - 1)]
+    (by_used,) = commands(n=2, seed=used[0])
+    assert [branch.seed for branch in by_used.branches] == used
+    (entry,) = commands(branches=[{"seed": seed}])
+    assert entry.branches[0].seed == used[0]
 
 
 def test_a_given_seed_is_the_same_for_every_prompt_of_the_call() -> None:

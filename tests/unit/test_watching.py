@@ -256,6 +256,19 @@ def test_control_tokens_that_are_preserved_are_part_of_the_text() -> None:
     assert driver.outcomes[hidden].texts[0] == ""
 
 
+@pytest.mark.parametrize("stops", [("<s>",), ("never", "<s>", "x"), ("<s>", "<s>the")])
+def test_a_stop_that_is_one_control_token_ends_there(stops: tuple[str, ...]) -> None:
+    driver = Driver(FakeModel(n_ctx=512))
+    always: dict[str, Any] = {"temperature": 0.0, "logit_bias": ((BOS, 1e9),), "max_tokens": 9}
+    driver.model._next_logits = lambda visible: np.zeros(driver.model.n_vocab, np.float32)  # type: ignore[method-assign]
+    ended = driver.submit("the", stop=stops, **always)
+    others = [driver.submit("the", stop=stop, **always) for stop in ((), ("s",), ("<s",), ("<s><s>",))]
+    driver.run()
+    end = driver.outcomes[ended].ends[0]
+    assert (end.reason, end.stopping_word, driver.outcomes[ended].texts[0]) == ("word", "<s>", "")
+    assert [driver.outcomes[other].ends[0].reason for other in others] == ["limit"] * 4, "no text has a control token"
+
+
 def tokenize_bos(model: FakeModel) -> Callable[[str, bool, bool], list[int]]:
     plain = model.tokenize
 

@@ -424,5 +424,8 @@ def _limited(command: Generate) -> Generate:
 
 
 def first_seed(seed: int) -> int:
-    """Return `seed`, or a random one for -1 and for llama.cpp's value for random."""
-    return secrets.randbelow(UINT32_MAX) if seed in (-1, UINT32_MAX) else seed
+    """Return `seed` as llama.cpp takes it, or a random one for -1 and for llama.cpp's value for random.
+
+    Clients send times in milliseconds and other numbers of 64 bits: they are folded, and the answer has the seed in use.
+    """
+    return secrets.randbelow(UINT32_MAX) if seed in (-1, UINT32_MAX) else seed % UINT32_MAX

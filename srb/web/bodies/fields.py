@@ -39,11 +39,12 @@ from srb.web.loop.yielding import batches
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 UINT32_MAX = 2**32 - 1
+UINT64_MAX = 2**64 - 1
 FLOAT32_MAX = 3.4e38  # larger numbers become infinite in llama.cpp's floats
 
 MAX_STOPS = 256
 MAX_STOP_TEXT = 8192  # characters of all stop strings together; each token of each branch is compared with them
-MAX_BANNED = 64
+MAX_BANNED = 1024
 MAX_BANNED_LENGTH = 256  # characters of one banned string
 MAX_ADAPTERS = 64
 MAX_RESPONSE_FIELDS = 256

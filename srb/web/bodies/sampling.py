@@ -13,7 +13,8 @@ from srb.sampling_params import PARAMETERS, with_penalties, with_temperature_bou
 from srb.settings import Settings
 from srb.web.bodies.defaults import default_sampling
 from srb.web.bodies.fields import (
-    UINT32_MAX,
+    INT64_MAX,
+    UINT64_MAX,
     Banned,
     BannedTokens,
     Content,
@@ -74,7 +75,7 @@ class BranchFields(_ParametersBody):
     stop: Stop | None = field_alias("stop", "stopping_strings", "stop_sequence", "stop_sequences")
     banned_strings: Banned | None = field_alias("banned_strings", "banned_phrases")
     banned_tokens: BannedTokens | None = None  # KoboldCpp's name
-    seed: Annotated[Integer, between(-1, UINT32_MAX)] | None = field_alias("seed", "sampler_seed")
+    seed: Annotated[Integer, between(-INT64_MAX - 1, UINT64_MAX)] | None = field_alias("seed", "sampler_seed")
     t_max_predict_ms: Milliseconds | None = None
     n_indent: Natural | None = None
     stop_at: Boundary | None = None

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, get_type_hints
 
 MAX_GRAMMAR = 64 * 1024  # bytes, also of a JSON schema
+PLACE = "x-srb-place"  # the keyword of `grammar_schemas` that says where in the request a schema stands, for errors
 MAX_BIASES = 1024
 MAX_BREAKERS = 128
 MAX_SAMPLERS = 32  # names in a list; each costs time per token
@@ -228,6 +229,9 @@ class SamplingParams:
         differs="at most 64 KiB, nested at most 64 deep; read by llguidance, which holds more of the standard",
         flags="-j --json-schema",
     )  # fmt: skip
+    schema_place: str = _parameter(
+        "json_schema", "where in the request `json_schema` stands, for errors", is_setting=False, is_field=False
+    )
     n_probs: int = _parameter(
         -1, "number of most likely tokens whose log-probabilities are reported", is_setting=False, is_field=False
     )

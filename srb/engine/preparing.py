@@ -8,6 +8,7 @@ from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from srb.engine.branch_specs import check_branches
 from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
 from srb.engine.exploring import Biases, Exploration, check_exploring
 from srb.engine.grammar.gbnf import preceded
-from srb.engine.grammar.schemas import checked_regex, prepared
+from srb.engine.grammar.schemas import Prepared, checked_regex, prepared
 from srb.engine.healing import Ending, Pieces, key_of, num_removed
 from srb.engine.known_texts import KnownTexts
 from srb.engine.media import IsWanted, MediaFiles, MediaRun, always
@@ -34,6 +35,8 @@ log = logging.getLogger("srb.engine")
 
 # over all branches; a breaker that many tokens contain takes 1 MiB of each branch's sampler
 MAX_DRY_BREAKERS = 512
+MAX_PREPARED = 256  # JSON schemas that are kept as they were prepared: every turn of a chat has the same tools
+MAX_TOLD = 8  # places of one schema, in one line of the log
 MAX_REMEMBERED = 2**26  # tokens over all branches' penalties; each takes 4 to 8 bytes from the start
 MAX_NUMBERS = 2_000_000  # in one reply, which crosses the socket as text
 
@@ -427,9 +430,9 @@ class Preparer:
             dry_penalty_last_n=self._window(params.dry_penalty_last_n),
         )
         if not params.grammar and params.json_schema:
-            schemas = (self._schema(params.json_schema, "json_schema"),)
-            params = replace(params, grammar="root ::= schema-0", grammar_schemas=schemas)
-            self._model.grammars.matcher(params.grammar, schemas, "json_schema")
+            made = _prepared(params.json_schema, params.schema_place)
+            params = replace(params, grammar="root ::= schema-0", grammar_schemas=(made.text,))
+            self._model.grammars.matcher(params.grammar, params.grammar_schemas, made.place)
         elif params.grammar.startswith("/"):
             params = replace(params, grammar="root ::= schema-0", grammar_schemas=(checked_regex(params.grammar),))
             self._model.grammars.matcher(params.grammar, params.grammar_schemas)
@@ -452,23 +455,15 @@ class Preparer:
         schemas = []
         for schema in params.grammar_schemas:
             try:
-                made = self._schema(schema, "tools")
-                self._model.grammars.matcher("root ::= schema-0", (made,), "tools")
+                made = _prepared(schema, "tools")
+                self._model.grammars.matcher("root ::= schema-0", (made.text,), made.place)
             except InvalidRequest as error:
                 if not is_lazy:
                     raise
                 log.warning("a tool is called with any arguments, since its schema makes no grammar: %s", error)
-                made = self._schema('{"type":"object"}', "tools")
-            schemas.append(made)
+                made = prepared('{"type":"object"}', "tools")
+            schemas.append(made.text)
         return tuple(schemas)
-
-    @staticmethod
-    def _schema(text: str, field: str) -> str:
-        """Return a JSON schema for a grammar; what does not hold of it is told in the log. Raise InvalidRequest."""
-        made = prepared(text, field)
-        for remark in made.remarks:
-            log.warning("a JSON schema is loosened: %s", remark)
-        return made.text
 
     def _window(self, last_n: int) -> int:
         """Return how many last tokens a penalty considers: no more than a context holds, which -1 stands for."""
@@ -527,3 +522,13 @@ def _check_breakers(specs: Sequence[BranchSpec]) -> None:
             "dry_sequence_breakers",
             f"has {max(counts)} entries for {len(specs)} branches; at most {MAX_DRY_BREAKERS} are taken for all together",
         )
+
+
+@lru_cache(MAX_PREPARED)
+def _prepared(text: str, place: str) -> Prepared:
+    """Return a JSON schema for a grammar, and tell the log once where it does not hold. Raise InvalidRequest."""
+    made = prepared(text, place)
+    if made.remarks:
+        others = f", and {len(made.remarks) - MAX_TOLD} more" if len(made.remarks) > MAX_TOLD else ""
+        log.warning("a JSON schema is loosened: %s%s", "; ".join(made.remarks[:MAX_TOLD]), others)
+    return made

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srb.sampling_params import PLACE
 from srb.web.chat import grammar, reader
 from srb.web.chat.call_forms import TaggedCalls
 from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3, Family
 from srb.web.chat.nested_tags import NestedTags
 from srb.web.chat.pieces import AnyPiece, CallArguments, CallBegan, CallEnded, Content, Reasoning, ToolCall
 from srb.web.chat.reply_parser import ReplyParser, parse_reply
-from srb.web.chat.tool_schemas import properties_of, variants_of
+from srb.web.chat.tool_schemas import properties_of, variants_of, with_place
 from tests.unit.replies import GIVEN, PARALLEL, REPLIES, TWO
 
 BY_NAME = {family.name: family for family in (*FAMILIES, HERMES, LLAMA_3)}
@@ -278,3 +279,20 @@ def test_a_schema_and_a_rule_have_one_name_each() -> None:
     assert [rules.schema(schema) for schema in schemas] == ["schema-0", "schema-1", "schema-0"]
     assert rules.schemas == ('{"type":"string"}', '{"type":"number"}')
     assert rules.add("text", '"a"') == rules.add("other", '"a"') != rules.add("text", '"b"')
+
+
+@pytest.mark.parametrize("family", BY_NAME.values(), ids=BY_NAME)
+def test_the_schemas_of_a_call_say_where_in_the_request_they_stand(family: Family) -> None:
+    """Some families have one schema for a tool, others one for each argument, or for what is in an argument."""
+    inner = {"type": "object", "properties": {"count": {"type": "integer", "minimum": 3}}, "required": ["count"]}
+    parameters = {"type": "object", "properties": {"size": {"type": "number"}, "inner": inner, "list": {
+        "type": "array", "items": {"type": "integer"}}}, "required": ["size", "inner", "list"]}  # fmt: skip
+    places = {"": parameters, **{f".properties.{name}": part for name, part in parameters["properties"].items()},
+              ".properties.inner.properties.count": inner["properties"]["count"],
+              ".properties.list.items": {"type": "integer"}}  # fmt: skip
+    made = family.grammar([with_place({"name": "f", "parameters": parameters}, "tools[3].x")], False, lazy=False)
+    schemas = [orjson.loads(schema) for schema in made.schemas]
+    assert schemas
+    for schema in schemas:
+        place = schema.pop(PLACE)
+        assert places[place.removeprefix("tools[3].x")] == schema

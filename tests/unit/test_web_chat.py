@@ -12,6 +12,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Progress, Rejected
+from srb.sampling_params import PLACE
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls import scripted
@@ -448,7 +449,8 @@ def test_a_call_that_is_required_is_forced_by_a_grammar(choice: Any) -> None:
     sampling = command.branches[0].sampling
     assert (sampling.grammar_triggers, sampling.reasoning_tags) == ((), ())
     assert sampling.grammar.startswith('root ::= "<tool_call>"') or '"<tool_call>"' in sampling.grammar
-    assert [orjson.loads(schema) for schema in sampling.grammar_schemas] == [TOOL["function"]["parameters"]]
+    placed = {PLACE: "tools[0].function.parameters", **TOOL["function"]["parameters"]}
+    assert [orjson.loads(schema) for schema in sampling.grammar_schemas] == [placed]
 
 
 def test_any_of_several_tools_may_be_the_one_that_is_required() -> None:
@@ -501,12 +503,13 @@ def test_beside_tools_an_answer_follows_the_schema(field: str) -> None:
     assert post(http, tools=[TOOL], branches=branches, **given).status_code == 200
     both, own, other = (branch.sampling for branch in engine.sent[0].branches)
     assert both.json_schema == ""
-    assert '{"const":7}' in both.grammar_schemas
+    place = "json_schema" if field == "json_schema" else f"{field}.json_schema.schema"
+    assert {PLACE: place, **schema} in map(orjson.loads, both.grammar_schemas)
     assert '\\"weather\\"' in both.grammar
     assert both.grammar_triggers in ((), (("answer", ""),))
     assert (own.grammar, other.json_schema, other.grammar) == ('root ::= "x"', '{"const":8}', "")
     post(http, tools=[TOOL], tool_choice="required", **given)
-    assert '{"const":7}' not in engine.sent[1].branches[0].sampling.grammar_schemas
+    assert not [text for text in engine.sent[1].branches[0].sampling.grammar_schemas if '"const":7' in text]
 
 
 def test_a_budget_of_reasoning_is_the_requests_or_the_settings() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -21,7 +20,7 @@ from srb.engine.grammar.limits import LIMITS, MAX_DEPTH_OF_SCHEMAS, MAX_PATTERN,
 from srb.engine.grammar.patterns import in_rust
 from srb.engine.grammar.references import IN_PLACE, OF_OBJECTS, OF_PARTS, UNIONS, References, has_parts
 from srb.errors import bad_field
-from srb.sampling_params import MAX_GRAMMAR
+from srb.sampling_params import MAX_GRAMMAR, PLACE
 
 MAX_INTEGER = (
     10**16 - 1
@@ -64,40 +63,42 @@ _IN_REFERENCES = "#/%~!$&'()*+,;=:@?-._"
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A schema as llguidance takes it, and a remark for each keyword that does not hold."""
+    """A schema as llguidance takes it, where it stands in the request, and a remark for each keyword that does not hold."""
 
     text: str
+    place: str
     remarks: tuple[str, ...] = ()
 
 
-def prepared(text: str, field: str, place: str = "") -> Prepared:
-    """Return a JSON schema with llguidance's options; `place` is where it stands in the request, `field` if "".
+def prepared(text: str, place: str) -> Prepared:
+    """Return a JSON schema with llguidance's options; its keyword PLACE, or else `place`, says where it stands.
 
-    Raise InvalidRequest, which names `field`, for text that is none.
+    Raise InvalidRequest, which names the place of what is no schema.
     """
-    place = place or field
-    if (size := len(text.encode())) > MAX_GRAMMAR:
-        raise bad_field(field, _at(field, place, f"has {size} bytes; at most {MAX_GRAMMAR} are taken"))
+    if (size := len(text.encode())) > MAX_GRAMMAR + MAX_REMARK:  # with its place
+        raise bad_field(place, f"has {size} bytes; at most {MAX_GRAMMAR} are taken")
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError):
-        raise bad_field(field, _at(field, place, "is not valid JSON, or nested too deeply")) from None
+        raise bad_field(place, "is not valid JSON, or nested too deeply") from None
     if schema is True:
         schema = {}
     if not isinstance(schema, dict):
-        raise bad_field(field, _at(field, place, "should be an object, or true"))
+        raise bad_field(place, "should be an object, or true")
+    place = str(schema.get(PLACE, place))
     if _depth(schema) > MAX_DEPTH_OF_SCHEMAS:
-        raise bad_field(field, _at(field, place, f"is nested deeper than {MAX_DEPTH_OF_SCHEMAS}"))
-
-    def refuse(where: str, problem: str) -> NoReturn:
-        raise bad_field(field, _at(field, where, problem))
-
-    preparation = _Preparation(schema, refuse)
+        raise bad_field(place, f"is nested deeper than {MAX_DEPTH_OF_SCHEMAS}")
+    preparation = _Preparation(schema)
     made = preparation.schema(schema, place, is_whole=True)
     if preparation.has_integers:
         made["$defs"] = {**made.get("$defs", {}), INTEGER: _INTEGER}
     made["x-guidance"] = OPTIONS
-    return Prepared(json.dumps(made, separators=(",", ":")), tuple(map(_one_line, preparation.remarks)))
+    remarks = tuple(map(_one_line, preparation.remarks))
+    return Prepared(json.dumps(made, separators=(",", ":")), _one_line(place), remarks)
+
+
+def _refuse(place: str, problem: str) -> NoReturn:
+    raise bad_field(_one_line(place), problem)
 
 
 def _one_line(remark: str) -> str:
@@ -126,10 +127,6 @@ def checked_regex(text: str) -> str:
 _INTEGER = {"type": "integer", "minimum": -MAX_INTEGER, "maximum": MAX_INTEGER}
 
 
-def _at(field: str, place: str, problem: str) -> str:
-    return problem if place == field else f"{place}: {problem}"
-
-
 def _depth(value: Any) -> int:
     """Return how deep a value is nested, without recursion."""
     depth, level = 0, [value]
@@ -146,8 +143,7 @@ def _depth(value: Any) -> int:
 class _Preparation:
     """One schema on its way. An object that is the whole of a value has no more properties than the schema names."""
 
-    def __init__(self, schema: dict[str, Any], refuse: Callable[[str, str], NoReturn]) -> None:
-        self._refuse = refuse
+    def __init__(self, schema: dict[str, Any]) -> None:
         self._references = References(schema)
         self.remarks: list[str] = []
         self.has_integers = False
@@ -158,19 +154,22 @@ class _Preparation:
             return [self.schema(each, f"{place}[{number}]", is_whole) for number, each in enumerate(schema)]
         if not isinstance(schema, dict):
             if not isinstance(schema, bool):
-                self._refuse(place, "should be a schema: an object, true or false")
+                _refuse(place, "should be a schema: an object, true or false")
             return schema
         is_whole = is_whole and not self._references.is_shared(schema)
+        place = str(schema.get(PLACE, place))
         made: dict[str, Any] = {}
         is_union = is_whole and not has_parts(schema)
         for key, value in self._rewritten(schema, place).items():
             where = f"{place}.{key}"
+            if key == PLACE:
+                continue
             if key in _OF_DATA or key.startswith("x-"):
                 made[key] = value
             elif value is None:  # as if it were not there
                 continue
             elif problem := _misuse(key, value):
-                self._refuse(where, problem)
+                _refuse(where, problem)
             elif (loosened := _loosened(key, value, schema)) is not None:
                 self._remark(where, loosened)
             elif key == "pattern":
@@ -222,9 +221,9 @@ class _Preparation:
         """Return a reference as an address. Raise InvalidRequest for one that leads nowhere."""
         if not self._references.has_ids and not _DRAFTS.fullmatch(reference):
             if not reference.startswith("#"):
-                self._refuse(place, "names a schema elsewhere; only those within the schema are read")
+                _refuse(place, "names a schema elsewhere; only those within the schema are read")
             if self._references.target(reference) is None:
-                self._refuse(place, f"{reference} is not in the schema")
+                _refuse(place, f"{reference} is not in the schema")
         return quote(reference, safe=_IN_REFERENCES)
 
     def _resolved(self, schema: Any, is_whole: bool) -> Any:
@@ -240,21 +239,21 @@ class _Preparation:
 
     def _pattern(self, pattern: str, place: str) -> dict[str, str]:
         if len(pattern) > MAX_PATTERN:
-            self._refuse(place, f"has {len(pattern)} characters; at most {MAX_PATTERN} are taken")
+            _refuse(place, f"has {len(pattern)} characters; at most {MAX_PATTERN} are taken")
         written = in_rust(pattern)
         if not (problem := _problem({"type": "string", "pattern": written})):
             return {"pattern": written}
         try:
             re.compile(written)
         except (re.error, OverflowError, RecursionError):
-            self._refuse(place, f"is no regular expression: {problem}")
+            _refuse(place, f"is no regular expression: {problem}")
         self._remark(place, problem)
         return {}
 
     def _check_together(self, schema: dict[str, Any], place: str) -> None:
         """Refuse a schema that has too many patterns hold for one string: llguidance's time doubles with each."""
         if "allOf" in schema and (count := self._patterns(schema, set())) > MAX_TOGETHER:
-            self._refuse(place, f"has {count} patterns and formats for one text; at most {MAX_TOGETHER} are taken")
+            _refuse(place, f"has {count} patterns and formats for one text; at most {MAX_TOGETHER} are taken")
 
     def _patterns(self, schema: Any, seen: set[str]) -> int:
         if isinstance(schema, list):

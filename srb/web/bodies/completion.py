@@ -392,10 +392,10 @@ class CompletionBody(SamplingBody):
             replace(
                 entry.spec_from(alike),
                 seed=seed if entry.seed is None else first_seed(entry.seed),
-                sampling=entry.sampling_from(alike.sampling),
+                sampling=entry.placed(f"branches[{place}].json_schema").sampling_from(alike.sampling),
                 append=entry.append,
             )
-            for entry, seed in zip(self.branches, seeds, strict=True)
+            for place, (entry, seed) in enumerate(zip(self.branches, seeds, strict=True))
         )
         return alike, *own
 

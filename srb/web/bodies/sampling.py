@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, create_model, model_validator
 
 from srb.errors import InvalidRequest, bad_field
 from srb.protocol import MAX_BRANCHES, MAX_STOP_AFTER, Boundary, BranchSpec, SamplingParams
@@ -50,6 +50,19 @@ class FieldsBody(BaseModel):
         defer_build=True,
     )
 
+    _schema_place: str = PrivateAttr("json_schema")
+
+    @property
+    def schema_place(self) -> str:
+        """Where in the request the schema stands that json_schema has."""
+        return self._schema_place
+
+    def placed(self, place: str) -> Self:
+        """Return the body with a json_schema that the client has sent at another place."""
+        made = self.model_copy()
+        made._schema_place = place
+        return made
+
 
 if TYPE_CHECKING:
 
@@ -85,6 +98,7 @@ class BranchFields(_ParametersBody):
 
     # The bounds of a temperature that varies, by the names of text-generation-webui and its clients.
     dynamic_temperature: bool = True
+
     dynatemp_low: NotNegative | None = None
     dynatemp_high: NotNegative | None = None
 
@@ -95,7 +109,7 @@ class BranchFields(_ParametersBody):
         if self.grammar:
             given["json_schema"] = ""
         elif self.json_schema:
-            given["grammar"] = ""
+            given |= {"grammar": "", "schema_place": self.schema_place}
         if self.dynamic_temperature:
             try:
                 given = with_temperature_bounds(given, self.dynatemp_low, self.dynatemp_high)

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from srb.sampling_params import PLACE
 from srb.web.chat.grammar import Rules, any_text_until, quoted
 from srb.web.chat.pieces import call_id
 from srb.web.chat.reader import NoCall, Reader, Steps, object_text
@@ -296,6 +297,7 @@ class JsonCalls(Form):
         given = {key: value for key, value in parameters.items() if key not in ("$defs", "definitions")}
         return with_definitions(
             {
+                **({PLACE: parameters[PLACE]} if PLACE in parameters else {}),
                 "type": "object",
                 "properties": {
                     "type": {"const": "function"},

@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from srb.sampling_params import PLACE
+
 
 class Rules:
     """The rules of a grammar, and the JSON schemas whose rules the engine adds as `schema-0`, `schema-1`, …"""
@@ -14,12 +16,12 @@ class Rules:
     def __init__(self) -> None:
         self._rules: dict[str, str] = {}
         self._names: dict[str, str] = {}  # of the rules, by their text
-        self._schemas: dict[str, int] = {}  # their numbers
+        self._schemas: dict[str, tuple[int, str]] = {}  # their numbers and texts, by their texts without a place
 
     @property
     def schemas(self) -> tuple[str, ...]:
         """The schemas, as JSON text."""
-        return tuple(self._schemas)
+        return tuple(text for _, text in self._schemas.values())
 
     def set(self, name: str, rule: str) -> None:
         self._rules[name] = rule
@@ -37,10 +39,14 @@ class Rules:
         self._rules[made] = '""'
         return made
 
-    def schema(self, schema: Mapping[str, Any] | Any) -> str:
-        """Return the name of the rule of a JSON schema."""
-        text = orjson.dumps(schema).decode()
-        return f"schema-{self._schemas.setdefault(text, len(self._schemas))}"
+    def schema(self, schema: Any) -> str:
+        """Return the name of the rule of a JSON schema; equal ones of several places have one rule."""
+        own = (
+            {name: value for name, value in schema.items() if name != PLACE} if isinstance(schema, Mapping) else schema
+        )
+        key = orjson.dumps(own).decode()
+        number, _ = self._schemas.setdefault(key, (len(self._schemas), orjson.dumps(schema).decode()))
+        return f"schema-{number}"
 
     def text(self, root: str) -> str:
         """Return the grammar whose first rule is `root`."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from srb.sampling_params import PLACE
+
 MAX_REFERENCES = 8  # one after another
 MAX_VARIANTS = 64  # of one schema
 
@@ -32,7 +34,7 @@ def properties_of(schema: Any) -> Mapping[str, Any]:
             if inner not in others:
                 others.append(inner)
     return {
-        name: with_definitions(_resolved(ones[0] if len(ones) == 1 else {"anyOf": ones}, schema), schema)
+        name: _part(ones[0] if len(ones) == 1 else {"anyOf": ones}, schema, f"properties.{name}")
         for name, ones in found.items()
     }
 
@@ -54,7 +56,7 @@ def has_any_properties(schema: Any) -> bool:
 def items_of(schema: Mapping[str, Any]) -> Any:
     """Return the schema of a list's items, with what it refers to and the definitions; None for any."""
     found = schema.get("items")
-    return with_definitions(_resolved(found, schema), schema) if isinstance(found, Mapping) else None
+    return _part(found, schema, "items") if isinstance(found, Mapping) else None
 
 
 def kinds_of(schema: Mapping[str, Any]) -> list[str]:
@@ -65,9 +67,21 @@ def kinds_of(schema: Mapping[str, Any]) -> list[str]:
 
 
 def own_text(schema: Any) -> str:
-    """Return a schema as text, without the definitions."""
-    own = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
+    """Return a schema as text, without the definitions and its place."""
+    own = {key: value for key, value in schema.items() if key not in ("$defs", "definitions", PLACE)}
     return orjson.dumps(own).decode()
+
+
+def with_place(tool: Tool, place: str) -> Tool:
+    """Return a tool whose schema says where in the request it stands, and so does each part of the schema."""
+    parameters = tool.get("parameters")
+    return {**tool, "parameters": {PLACE: place, **parameters}} if parameters else tool
+
+
+def _part(schema: Any, whole: Mapping[str, Any], where: str) -> Any:
+    """Return a part of a schema with what it refers to, the definitions, and its place."""
+    made = with_definitions(_resolved(schema, whole), whole)
+    return {**made, PLACE: f"{whole[PLACE]}.{where}"} if PLACE in whole and isinstance(made, Mapping) else made
 
 
 def _objects(schema: Any) -> list[Mapping[str, Any]]:

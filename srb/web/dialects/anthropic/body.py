@@ -16,7 +16,7 @@ from srb.web.bodies.renaming import renamed
 from srb.web.chat.template import ChatPrompt
 from srb.web.dialects.anthropic.conversation import chat_messages, chat_tool_choice, chat_tools, system_messages
 from srb.web.dialects.openai.chat_body import ChatBody, ChatRequest
-from srb.web.dialects.openai.chat_fields import parse_messages, parse_response_format, parse_tools
+from srb.web.dialects.openai.chat_fields import ReplyFormat, parse_messages, parse_response_format, parse_tools
 
 MAX_TOKENS = 4096  # of a body without max_tokens, which Anthropic's API refuses; as in llama-server
 
@@ -73,14 +73,17 @@ class OutputFields(BaseModel):
 
     effort: str | None = None
     format: Annotated[
-        str,
+        ReplyFormat,
         BeforeValidator(lambda value: parse_response_format(value or {"type": "text"})),
         WithJsonSchema({"type": "object"}),
-    ] = ""
+    ] = ReplyFormat()
 
 
 class MessagesBody(ChatBody):
     """The body of a message: all fields of ChatBody that have a place in a message, and those of Messages."""
+
+    format_field = _NAMES["response_format"]
+    parameters_field = "input_schema"
 
     messages: Annotated[
         list[dict[str, Any]],

@@ -123,7 +123,7 @@ class KoboldBody(CompletionBody):
         if bans := [int(part) for part in self.custom_token_bans.split(",") if part.strip()]:
             given["logit_bias"] = (*given.get("logit_bias", ()), *((token, None) for token in bans))
         if schema := _schema_in(self.grammar or ""):
-            given |= {"grammar": "", "json_schema": schema}
+            given |= {"grammar": "", "json_schema": schema, "schema_place": "grammar"}
         return given
 
     def changes(self) -> dict[str, Any]:

@@ -194,12 +194,12 @@ class _Generating(ModelBody):
 
     def text(self, settings: Settings) -> Text:
         """Return the completion that the fields ask for, of another prompt. Raise InvalidRequest or NotSupported."""
-        body = CompletionBody.parse({**self.fields(), "prompt": "-"})
+        body = CompletionBody.parse({**self.fields(), "prompt": "-"}).placed("format")
         return Text(body, body.draft(settings, n=1, max_tokens=settings.n_predict))
 
     def chat(self, fields: dict[str, Any], settings: Settings) -> Chat:
         """Return the chat that these fields and the body's own ask for. Raise InvalidRequest or NotSupported."""
-        body = ChatBody.parse({**self.fields(), **self.reasoning(), **fields})
+        body = ChatBody.parse({**self.fields(), **self.reasoning(), **fields}).placed("format")
         return Chat(body, body.check(settings), self.stream)
 
 

@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import orjson
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
 
 from srb.errors import bad_field
 from srb.protocol import Generate, ModelInfo, SamplingParams
+from srb.sampling_params import PLACE
 from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody, Draft
 from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, field_alias, short_json
@@ -29,15 +30,18 @@ from srb.web.chat.template import (
     history_variables,
     template_for,
 )
+from srb.web.chat.tool_schemas import with_place
 from srb.web.dialects.openai.chat_fields import (
     CHOICE_SCHEMA,
     FORMAT_SCHEMA,
     MESSAGES_SCHEMA,
+    ReplyFormat,
     allowed_tools,
     parse_messages,
     parse_response_format,
     parse_tool_choice,
     parse_tools,
+    tool_numbers,
 )
 from srb.web.dialects.openai.chat_shape import Shape, calls_of, waits_for_answer
 from srb.web.dialects.openai.guided import GuidedFields
@@ -85,6 +89,9 @@ class ChatBody(GuidedFields, CompletionBody):
 
     model_config = ConfigDict(json_schema_extra=_without_prompt)
     continues_text: ClassVar[bool] = False
+    format_field: ClassVar[str] = "response_format"  # the client's name
+    parameters_field: ClassVar[str] = "function.parameters"  # of a tool
+    _tool_numbers: dict[str, int] = PrivateAttr(default_factory=dict)  # in the client's list, by name
 
     messages: Annotated[list[dict[str, Any]], BeforeValidator(parse_messages), WithJsonSchema(MESSAGES_SCHEMA)]
     tools: Annotated[list[dict[str, Any]], BeforeValidator(parse_tools)] = Field(default_factory=list)
@@ -92,7 +99,9 @@ class ChatBody(GuidedFields, CompletionBody):
     parallel_tool_calls: bool = True
     documents: list[Any] | None = None
 
-    response_format: Annotated[str, BeforeValidator(parse_response_format), WithJsonSchema(FORMAT_SCHEMA)] = ""
+    response_format: Annotated[ReplyFormat, BeforeValidator(parse_response_format), WithJsonSchema(FORMAT_SCHEMA)] = (
+        ReplyFormat()
+    )
     logprobs: bool | None = None
     top_logprobs: ProbCount | None = None
 
@@ -131,6 +140,7 @@ class ChatBody(GuidedFields, CompletionBody):
             switch = None if self.enable_thinking is None else -1 if self.enable_thinking else 0
             said = (self.thinking.budget if self.thinking else None, self.reasoning.budget, switch)
             update["reasoning_budget_tokens"] = next((budget for budget in said if budget is not None), None)
+        self._tool_numbers = tool_numbers(body.get("tools"))
         allowed = allowed_tools(body.get("tool_choice"))
         if allowed is not None:
             known = [tool["function"]["name"] for tool in self.tools]
@@ -173,8 +183,22 @@ class ChatBody(GuidedFields, CompletionBody):
 
     def _with_schema(self) -> Self:
         """Return the body with the schema that its replies follow as a whole; calls that are forced have their own."""
-        schema = None if self._must_call else self.response_format or self.json_schema
+        schema = None if self._must_call else self.response_format.schema or self.json_schema
         return self.model_copy(update={"json_schema": schema})
+
+    @property
+    def schema_place(self) -> str:
+        return f"{self.format_field}{self.response_format.place}" if self.response_format else super().schema_place
+
+    @property
+    def placed_tools(self) -> list[dict[str, Any]]:
+        """The offered tools, whose schemas say where in the request they stand."""
+        made = []
+        for tool in self.offered_tools:
+            number = self._tool_numbers[tool["function"]["name"]]
+            placed = with_place(tool["function"], f"tools[{number}].{self.parameters_field}")
+            made.append({**tool, "function": placed})
+        return made
 
     def request(self, settings: Settings, model: ModelInfo, draft: Draft) -> ChatRequest:
         """Return the commands and the parser of the replies of a body that was checked.
@@ -197,7 +221,8 @@ class ChatBody(GuidedFields, CompletionBody):
         elif self.offered_tools:
             answer = filled.json_schema or ""
             is_awaited = waits_for_answer(template, prompt, may_think)
-            calls = calls_of(family, self.offered_tools, self.tool_choice, self.parallel_tool_calls, answer, is_awaited)
+            schema = {PLACE: self.schema_place, **orjson.loads(answer)} if answer else None
+            calls = calls_of(family, self.placed_tools, self.tool_choice, self.parallel_tool_calls, schema, is_awaited)
             tools = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in self.offered_tools}
         shape = Shape.of(template, prompt, calls, self._thoughts(settings), may_think, answer)
         return ChatRequest(

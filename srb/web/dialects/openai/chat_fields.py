@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -185,22 +186,39 @@ def _allowed(value: dict[str, Any]) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else value
 
 
+def tool_numbers(tools: Any) -> dict[str, int]:
+    """Return the number of each tool in the client's list, by its name."""
+    named = [(_tool_name(tool), number) for number, tool in enumerate(tools if isinstance(tools, list) else [])]
+    return {name: number for name, number in reversed(named) if isinstance(name, str)}
+
+
 def _tool_name(tool: Any) -> Any:
     function = tool.get("function", tool) if isinstance(tool, dict) else None
     return function.get("name") if isinstance(function, dict) else None
 
 
-def parse_response_format(value: Any) -> str:
-    """Return the JSON schema that constrains the reply, as text; "" for any text. Raise ValueError."""
+@dataclass(frozen=True)
+class ReplyFormat:
+    """The JSON schema that constrains a reply, as text, "" for any text, and where in the field it stands."""
+
+    schema: str = ""
+    place: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.schema)
+
+
+def parse_response_format(value: Any) -> ReplyFormat:
+    """Return the format of a reply. Raise ValueError."""
     kind = value.get("type") if isinstance(value, dict) else None
     if kind == "text":
-        return ""
+        return ReplyFormat()
     if kind == "json_object":
-        return schema_text(value.get("schema") or {})
+        return ReplyFormat(schema_text(value.get("schema") or {}), ".schema")
     if kind == "json_schema":
         described = value.get("json_schema")
         schema = described.get("schema") if isinstance(described, dict) else value.get("schema")
         if schema is None:
             raise ValueError("json_schema needs a 'schema'")
-        return schema_text(schema)
+        return ReplyFormat(schema_text(schema), ".json_schema.schema" if isinstance(described, dict) else ".schema")
     raise ValueError('its type must be one of "text", "json_object" and "json_schema"')

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import orjson
-
 from srb.errors import bad_field
 from srb.protocol import BranchSpec, Generate
 from srb.web.bodies.fields import short_json
@@ -93,7 +91,7 @@ def calls_of(
     tools: Sequence[Mapping[str, Any]],
     choice: str,
     parallel: bool,
-    answer: str = "",
+    answer: Mapping[str, Any] | None = None,
     awaited: bool = False,
 ) -> dict[str, Any]:
     """Return the parameters of the calls of these tools; `choice` is auto, required, or `=name` of a tool.
@@ -111,8 +109,8 @@ def calls_of(
     called = choice.removeprefix("=") if choice.startswith("=") else None
     functions = [tool["function"] for tool in tools if called in (None, tool["function"]["name"])]
     is_forced = choice != "auto"
-    if answer and not is_forced:
-        grammar = family.either(functions, parallel, orjson.loads(answer), awaited)
+    if answer is not None and not is_forced:
+        grammar = family.either(functions, parallel, answer, awaited)
     else:
         grammar = family.grammar(functions, parallel and called is None, not is_forced)
     return {

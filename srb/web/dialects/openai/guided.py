@@ -32,6 +32,14 @@ class GuidedFields(FieldsBody):
     regex: Annotated[Any, _TEXT] = None
     ebnf: Annotated[Any, _TEXT] = None
 
+    @property
+    def schema_place(self) -> str:
+        if self.guided_json is not None:
+            return "guided_json"
+        outputs = self.structured_outputs
+        has_schema = isinstance(outputs, dict) and outputs.get("json") is not None
+        return "structured_outputs.json" if has_schema else super().schema_place
+
     @model_validator(mode="before")
     @classmethod
     def _under_our_names(cls, body: Any) -> Any:

@@ -15,7 +15,13 @@ from srb.web.bodies.renaming import renamed
 from srb.web.bodies.sampling import explain
 from srb.web.chat.template import ChatPrompt
 from srb.web.dialects.openai.chat_body import ChatBody, ChatRequest
-from srb.web.dialects.openai.chat_fields import CHOICE_SCHEMA, parse_messages, parse_response_format, parse_tools
+from srb.web.dialects.openai.chat_fields import (
+    CHOICE_SCHEMA,
+    ReplyFormat,
+    parse_messages,
+    parse_response_format,
+    parse_tools,
+)
 from srb.web.dialects.responses.items import chat_messages, chat_tool_choice, chat_tools
 
 LOGPROBS = "message.output_text.logprobs"  # the value of `include` that asks for log-probabilities
@@ -75,10 +81,10 @@ class TextFields(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
     format: Annotated[
-        str,
+        ReplyFormat,
         BeforeValidator(lambda value: parse_response_format(value or {"type": "text"})),
         WithJsonSchema(FORMAT_SCHEMA),
-    ] = ""
+    ] = ReplyFormat()
     verbosity: str | None = None  # without effect: no template knows it
 
 
@@ -92,6 +98,8 @@ class ResponsesBody(ChatBody):
     """The body of a response: all fields of ChatBody except `messages`, and those of Responses."""
 
     model_config = ConfigDict(json_schema_extra=_without_chat_fields)
+    format_field = NAMES["response_format"]
+    parameters_field = "parameters"
 
     messages: list[dict[str, Any]] = Field(default_factory=list)  # made by `parse`, from the instructions and the input
     input: Annotated[Any, WithJsonSchema(INPUT_SCHEMA)] = None

@@ -30,6 +30,7 @@ def writer(two: Server, page: Page, troubles: Troubles) -> Writer:
 
 def picker(writer: Writer) -> Locator:
     """Open the settings by the model's name in the header."""
+    writer.page.locator("srb-header").get_by_role("button", name="More").click()
     writer.page.get_by_role("button", name="red", exact=True).or_(
         writer.page.get_by_role("button", name="blue", exact=True)
     ).click()

@@ -1,18 +1,27 @@
-/** The header: title, saved state, words, context meter, number of branches, where they stop, and the dialogs' buttons. */
+/** The header: the story's title, whether it is saved, its words, one button that begins a round, and a menu of all else. */
 
 import { html } from "../vendor/lit.js";
+import { icon } from "./icons.js";
 import { Part } from "./part.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 
+/** Where a round's texts stop, as the button that begins it says: "Continue, 8 paragraphs". */
 const STOPS = [
-  ["", "length only"],
-  ["word", "word"],
-  ["line", "line"],
-  ["sentence", "sentence"],
-  ["paragraph", "paragraph"],
+  ["", "full lengths"],
+  ["word", "words"],
+  ["line", "lines"],
+  ["sentence", "sentences"],
+  ["paragraph", "paragraphs"],
+];
+const MENU = [
+  ["map", "Map of the story"],
+  ["formats", "Import and export"],
+  ["settings", "Settings"],
+  ["help", "Keys and help"],
 ];
 
+const CROWDED = 0.6; // share of the model's context from which it is shown
 const SHORTENED = new Set(["memory", "note"]); // parts of the prompt of which an end may be left out
 const TYPING = 400; // ms after which the words of a text that is being typed are counted
 const NUMBER = new Intl.NumberFormat("en");
@@ -47,39 +56,46 @@ class Header extends Part {
     return html`<header>
       <div class="top">
         <button class="title quiet" aria-haspopup="dialog" title="Stories" @click=${() => this.open("stories")}>
-          <span>${desk.title}</span> <span aria-hidden="true">▾</span>
+          <span>${desk.title}</span> ${icon("down")}
         </button>
         <div class="facts">
-          <span class="saved" data-state=${desk.saved.state} title=${desk.saved.message ?? ""}>${savedWords(desk.saved)}</span>
+          <span class="saved" data-state=${desk.saved.state} title=${savedTitle(desk.saved)}>${savedWords(desk.saved)}</span>
           <span class="words">${count(desk.words, "word")}</span>
           ${this.meter()}
-          ${this.model()}
         </div>
-        <button aria-haspopup="dialog" @click=${() => this.open("map")}>Map</button>
-        <button aria-haspopup="dialog" aria-label="Import and export" title="Import and export" @click=${() => this.open("formats")}>⇅</button>
-        <button aria-haspopup="dialog" aria-label="Settings" title="Settings" @click=${() => this.open("settings")}>⚙</button>
-        <button aria-haspopup="dialog" aria-label="Keys and help" title="Keys and help (?)" @click=${() => this.open("help")}>?</button>
+        <button class="quiet" aria-label="More" title="More" popovertarget="header-menu">${icon("more")}</button>
+        <div id="header-menu" popover>
+          ${this.model()}
+          ${MENU.map(([name = "", words]) => html`<button class="quiet" aria-haspopup="dialog" @click=${() => this.choose(name)}>${words}</button>`)}
+        </div>
       </div>
       <div class="go">
-        <label><span class="wide">branches</span> <select aria-label="Branches" @change=${(/** @type {any} */ event) => desk.setSetting("n", Number(event.target.value))}>
-          ${this.counts().map((each) => html`<option value=${each} ?selected=${each === n}>${each}</option>`)}
-        </select></label>
-        <label><span class="wide">stop at</span>
-          <select aria-label="Stop at" @change=${(/** @type {any} */ event) => desk.setSetting("stop_at", event.target.value)}>
-            ${STOPS.map(([value, words]) => html`<option value=${value} ?selected=${value === stopAt}>${words}</option>`)}
-          </select></label>
         ${this.pictures()}
-        <button class="quiet" aria-label="Undo" title="Undo (Ctrl+Z)" @click=${() => desk.undo()}>↶</button>
-        <button class="quiet" aria-label="Redo" title="Redo (Ctrl+Shift+Z)" @click=${() => desk.redo()}>↷</button>
-        <button class="main" @click=${() => desk.go()} title="Ctrl+Enter">Continue</button>
+        <button class="quiet" aria-label="Undo" title="Undo (Ctrl+Z)" @click=${() => desk.undo()}>${icon("undo")}</button>
+        <button class="quiet" aria-label="Redo" title="Redo (Ctrl+Shift+Z)" @click=${() => desk.redo()}>${icon("redo")}</button>
+        <div class="split" role="group" aria-label="The next round">
+          <button class="main" @click=${() => desk.go()} title="Ctrl+Enter">Continue</button>
+          <select aria-label="Branches" title="How many" @change=${(/** @type {any} */ event) => desk.setSetting("n", Number(event.target.value))}>
+            ${this.counts().map((each) => html`<option value=${each} ?selected=${each === n}>${each}</option>`)}
+          </select>
+          <select class="stop" aria-label="Stop at" title="Where they stop" @change=${(/** @type {any} */ event) => desk.setSetting("stop_at", event.target.value)}>
+            ${STOPS.map(([value, words]) => html`<option value=${value} ?selected=${value === stopAt}>${words}</option>`)}
+          </select>
+        </div>
       </div>
     </header>`;
+  }
+
+  /** Open a dialog of the menu, which gives the focus back to the menu's button. @param {string} name @param {object} [detail] */
+  choose(name, detail) {
+    /** @type {any} */ (this.querySelector("[popover]"))?.hidePopover();
+    this.desk.openDialog(name, detail);
   }
 
   /** The model's name; where the server has several, it leads to their choice. */
   model() {
     const { model, models = [] } = this.desk.server;
-    const choose = () => this.desk.openDialog("settings", { section: "model" });
+    const choose = () => this.choose("settings", { section: "model" });
     return models.length > 1
       ? html`<button class="quiet model" aria-haspopup="dialog" title="Choose the model" @click=${choose}>${model}</button>`
       : model
@@ -91,13 +107,13 @@ class Header extends Part {
     const { vision, audio } = this.desk.server.modalities ?? {};
     const what = vision ? "Add a picture" : "Add a sound";
     return vision || audio
-      ? html`<button class="quiet pictures" aria-label=${what} title=${what} @click=${() => this.open("pictures")}>${vision ? "🖼" : "♪"}</button>`
+      ? html`<button class="quiet pictures" aria-label=${what} title=${what} @click=${() => this.open("pictures")}>${icon(vision ? "picture" : "sound")}</button>`
       : null;
   }
 
   meter() {
     const { used, limit, cut, parts } = this.desk.context;
-    if (!limit) return null;
+    if (!limit || (used < CROWDED * limit && !cut && !parts.some((part) => part.cut > 0))) return null;
     const share = Math.min(1, used / limit);
     const percent = Math.round(share * 100);
     const words =
@@ -132,11 +148,15 @@ function count(number, word) {
 }
 
 /** @param {Desk["saved"]} saved */
-function savedWords({ state, at }) {
-  const time = at ? CLOCK.format(at) : "";
+function savedTitle({ state, at, message }) {
+  return message ?? (state === "saved" && at ? `saved at ${CLOCK.format(at)}` : "");
+}
+
+/** @param {Desk["saved"]} saved */
+function savedWords({ state }) {
   switch (state) {
     case "saved":
-      return html`saved<span class="time"> ${time}</span>`;
+      return "saved";
     case "saving":
       return "saving …";
     case "outbox":

@@ -6,7 +6,7 @@ import { html } from "../vendor/lit.js";
 const PATHS = {
   undo: "M9 6 4 11l5 5M4 11h10a5 5 0 0 1 0 10h-3",
   redo: "m15 6 5 5-5 5M20 11H10a5 5 0 0 0 0 10h3",
-  more: "M5 12h.01M12 12h.01M19 12h.01",
+  more: "M5 11.5a.5.5 0 1 0 .01 0zM12 11.5a.5.5 0 1 0 .01 0zM19 11.5a.5.5 0 1 0 .01 0z",
   down: "m6 9 6 6 6-6",
   read: "M12 6C10 4.5 7 4 3 4v14c4 0 7 .5 9 2 2-1.5 5-2 9-2V4c-4 0-7 .5-9 2zm0 0v14",
   vary: "M6 4v5a5 5 0 0 0 5 5h7M6 9v11m8-10 4 4-4 4",
@@ -14,7 +14,6 @@ const PATHS = {
   prune: "m6 6 12 12M18 6 6 18",
   picture: "M4 5h16v14H4zm0 11 5-5 4 4 3-3 4 4M15 9h.01",
   sound: "M9 18V6l10-2v12M9 18a3 3 0 1 1-3-3 3 3 0 0 1 3 3zm10-2a3 3 0 1 1-3-3 3 3 0 0 1 3 3z",
-  side: "M4 5h16v14H4zM15 5v14",
 };
 
 /** An icon as a template; the words for those who do not see it are the button's. @param {string} name */

@@ -75,7 +75,7 @@ def prompt_of(kind: str, stem: tuple[str, str, int]) -> str:
     return beginning + ends[kind.partition(",")[0]]
 
 
-def _ask(url: str, path: str, body: dict[str, Any]) -> Any:
+def ask(url: str, path: str, body: dict[str, Any]) -> Any:
     with post(url, path, orjson.dumps({**body, "stream": False})) as sock:
         answer = b"".join(iter(lambda: sock.recv(65536), b""))
     head, _, rest = answer.partition(b"\r\n\r\n")
@@ -88,7 +88,7 @@ def written(url: str, kind: str, stem: tuple[str, str, int], n: int, tokens: int
     """Return the joined texts of n branches."""
     prompt = prompt_of(kind, stem)
     body = {"prompt": prompt, "n": n, "max_tokens": tokens, "seed": 1, "token_healing": KINDS[kind]}
-    answer = _ask(url, "/v1/srb/completions", body)
+    answer = ask(url, "/v1/srb/completions", body)
     return [prompt + each["text"] for each in answer["completions"] if "\N{REPLACEMENT CHARACTER}" not in each["text"]]
 
 
@@ -97,7 +97,7 @@ def score(url: str, texts: list[tuple[str, int]]) -> Iterator[float]:
     for first in range(0, len(texts), _AT_ONCE):
         some = texts[first : first + _AT_ONCE]
         body = {"prompt": [text for text, _ in some], "echo": True, "logprobs": 0, "max_tokens": 0, "model": "any"}
-        choices = _ask(url, "/v1/completions", body)["choices"]
+        choices = ask(url, "/v1/completions", body)["choices"]
         for choice, (text, start) in zip(choices, some, strict=True):
             found = choice["logprobs"]
             behind = [

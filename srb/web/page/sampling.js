@@ -1,5 +1,7 @@
 // The sampling settings that a writer can set: names, ranges and plain words; presets; ladders over the branches.
 
+import { UNREPEATED } from "./desk/defaults.js";
+
 /**
  * @typedef {{name: string, label: string, words: string, min: number, max: number, step: number, group: "main" | "repetition" | "rare",
  *   whole?: boolean}} Sampler   `words` go on after the label; a ladder may climb any sampler of the group "main"
@@ -101,6 +103,16 @@ export const SAMPLERS = [
     whole: true,
   },
   {
+    name: "dry_penalty_last_n",
+    label: "DRY window",
+    words: "how many of the last tokens DRY looks through. -1: all",
+    min: -1,
+    max: 1000000,
+    step: 1,
+    group: "repetition",
+    whole: true,
+  },
+  {
     name: "xtc_probability",
     label: "XTC",
     words: "how often the likeliest words are left out. 0: off",
@@ -181,11 +193,20 @@ export const SAMPLERS = [
 /** The names that a preset sets. */
 export const PRESET_NAMES = [...SAMPLERS.map((each) => each.name), "ladder", "distinct_first", "sibling_penalty"];
 
-/** @type {Readonly<Record<string, Preset>>} */
+/** Measured by bench/prose.py (docs/usage.md): without DRY each of them repeats sentences. @type {Readonly<Record<string, Preset>>} */
 export const PRESETS = {
-  steady: { temperature: 0.6, min_p: 0.1 },
-  lively: { temperature: 0.9, min_p: 0.05, top_p: 1, top_k: 0 },
-  wild: { temperature: 1.3, min_p: 0.03, top_p: 1, top_k: 0, xtc_probability: 0.3, distinct_first: true },
+  usual: { ...UNREPEATED },
+  steady: { temperature: 0.6, min_p: 0.1, ...UNREPEATED },
+  lively: { temperature: 1, min_p: 0.05, top_p: 1, top_k: 0, ...UNREPEATED },
+  wild: {
+    temperature: 1.3,
+    min_p: 0.03,
+    top_p: 1,
+    top_k: 0,
+    xtc_probability: 0.3,
+    distinct_first: true,
+    ...UNREPEATED,
+  },
 };
 
 /** The values of the names that a preset does not mention. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { SAMPLER_NAMES } from "../../../srb/web/page/desk/defaults.js";
+import { SAMPLER_NAMES, DEFAULTS as STANDARD, settingsOf, UNREPEATED } from "../../../srb/web/page/desk/defaults.js";
 import { requestBody } from "../../../srb/web/page/request.js";
 import { PRESETS, presetOf, presetSettings, rungs, SAMPLERS } from "../../../srb/web/page/sampling.js";
 
@@ -114,4 +114,19 @@ test("a preset decides every sampling setting, and is found again in the setting
     const settings = { ...DEFAULTS, dry_multiplier: 0.8, ladder: { name: "temperature", from: 0, to: 1 } };
     assert.deepEqual(presetOf({ ...settings, ...Object.fromEntries(presetSettings(preset)) }), preset);
   }
+});
+
+test("a story repeats no phrase unless its settings or the server's say otherwise", () => {
+  const story = (/** @type {Record<string, unknown>} */ kept) => ({ meta: (/** @type {string} */ key) => kept[key] });
+  const asked = (/** @type {Record<string, unknown>} */ kept) => {
+    const { dry_multiplier, dry_penalty_last_n } = requestBody(settingsOf(story(kept)), "Once", 1, SERVER);
+    return { dry_multiplier, dry_penalty_last_n };
+  };
+  assert.deepEqual(asked({}), UNREPEATED);
+  assert.deepEqual(asked({ "settings.dry_multiplier": 0.3 }), { ...UNREPEATED, dry_multiplier: 0.3 });
+  assert.deepEqual(asked({ "settings.dry_multiplier": "much" }), UNREPEATED);
+  const server = Object.fromEntries(presetSettings({}).map(([name, value]) => [`settings.${name}`, value]));
+  assert.deepEqual(asked(server), { dry_multiplier: undefined, dry_penalty_last_n: undefined });
+  assert.deepEqual(presetOf(STANDARD), PRESETS.usual);
+  for (const preset of Object.values(PRESETS)) assert.equal(preset.dry_multiplier, 0.8);
 });

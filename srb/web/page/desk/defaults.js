@@ -12,6 +12,7 @@ export const SAMPLER_NAMES = [
   "frequency_penalty",
   "dry_multiplier",
   "dry_allowed_length",
+  "dry_penalty_last_n",
   "xtc_probability",
   "xtc_threshold",
   "typical_p",
@@ -22,6 +23,9 @@ export const SAMPLER_NAMES = [
   "mirostat_eta",
 ];
 
+/** DRY as its author recommends it, over some pages: with the server's 64 tokens the sentence before last may come again. */
+export const UNREPEATED = Object.freeze({ dry_multiplier: 0.8, dry_penalty_last_n: 4096 });
+
 export const DEFAULTS = Object.freeze({
   model: "", // its name, where a server has several; empty: the server's first
   n: 8,
@@ -29,6 +33,7 @@ export const DEFAULTS = Object.freeze({
   stop_at: "paragraph",
   stop_after: 1,
   .../** @type {Record<string, number | null>} */ (Object.fromEntries(SAMPLER_NAMES.map((name) => [name, null]))),
+  ...UNREPEATED,
   seed: /** @type {number | null} */ (null),
   ladder: /** @type {{name: string, from: number, to: number} | null} */ (null),
   distinct_first: /** @type {boolean} */ (false),
@@ -56,7 +61,8 @@ export function settingsOf(story) {
   const settings = { ...DEFAULTS };
   for (const name of Object.keys(DEFAULTS)) {
     const value = story.meta(`settings.${name}`);
-    if (value !== undefined && sameKind(value, settings[name])) settings[name] = value;
+    const known = SAMPLER_NAMES.includes(name) ? null : settings[name];
+    if (value !== undefined && sameKind(value, known)) settings[name] = value;
   }
   return settings;
 }

@@ -1,4 +1,4 @@
-// <srb-presets>: sampling settings under a name. Three are ours; a writer's own ones are kept in this browser.
+// <srb-presets>: sampling settings under a name. Four are ours; a writer's own ones are kept in this browser.
 
 import { PRESETS, presetOf, presetSettings } from "../sampling.js";
 import { isRecord } from "../story/check.js";
@@ -8,6 +8,7 @@ import { html, LitElement, nothing, repeat } from "../vendor/lit.js";
 
 const KEY = "srb.presets";
 const OURS = [
+  { name: "usual", label: "Usual", words: "as the server, without repeats" },
   { name: "steady", label: "Steady", words: "keeps to likely words" },
   { name: "lively", label: "Lively", words: "surprises now and then" },
   { name: "wild", label: "Wild", words: "leaves the beaten track" },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from base64 import b64decode
@@ -37,6 +38,7 @@ log = logging.getLogger("srb.engine")
 MAX_DRY_BREAKERS = 512
 MAX_PREPARED = 256  # JSON schemas that are kept as they were prepared: every turn of a chat has the same tools
 MAX_TOLD = 8  # places of one schema, in one line of the log
+KINDS = ("string", "number", "integer", "boolean", "null", "array", "object")
 MAX_REMEMBERED = 2**26  # tokens over all branches' penalties; each takes 4 to 8 bytes from the start
 MAX_NUMBERS = 2_000_000  # in one reply, which crosses the socket as text
 
@@ -437,7 +439,7 @@ class Preparer:
             params = replace(params, grammar="root ::= schema-0", grammar_schemas=(checked_regex(params.grammar),))
             self._model.grammars.matcher(params.grammar, params.grammar_schemas)
         elif params.grammar_schemas:
-            params = replace(params, grammar_schemas=self._schemas(params))
+            params = self._with_calls(params)
         elif params.grammar:
             self._model.grammars.matcher(params.grammar)
         if not params.grammar:
@@ -446,10 +448,11 @@ class Preparer:
             params = replace(params, grammar=preceded(params.grammar, str(before)))
         return params
 
-    def _schemas(self, params: SamplingParams) -> tuple[str, ...]:
-        """Return the schemas of tools for their grammar. Raise InvalidRequest, which names `tools`.
+    def _with_calls(self, params: SamplingParams) -> SamplingParams:
+        """Return parameters whose grammar of calls can be used. Raise InvalidRequest, which names `tools`.
 
-        With a lazy grammar, which the request did not ask for, a schema that makes no grammar takes any object.
+        A request does not ask for a lazy grammar: there a schema that makes none takes any value of its type, and if the
+        tools make none together, calls are free.
         """
         is_lazy = any(kind != "answer" for kind, _ in params.grammar_triggers)
         schemas = []
@@ -461,9 +464,16 @@ class Preparer:
                 if not is_lazy:
                     raise
                 log.warning("a tool is called with any arguments, since its schema makes no grammar: %s", error)
-                made = prepared('{"type":"object"}', "tools")
+                made = prepared(any_of_type(schema), "tools")
             schemas.append(made.text)
-        return tuple(schemas)
+        try:
+            self._model.grammars.matcher(params.grammar, schemas, "tools")
+        except InvalidRequest as error:
+            if not is_lazy:
+                raise
+            log.warning("tools are called with any arguments, since together they make no grammar: %s", error)
+            return replace(params, grammar="", grammar_schemas=())
+        return replace(params, grammar_schemas=tuple(schemas))
 
     def _window(self, last_n: int) -> int:
         """Return how many last tokens a penalty considers: no more than a context holds, which -1 stands for."""
@@ -500,6 +510,14 @@ class Preparer:
 def heals(spec: BranchSpec) -> bool:
     """Whether a branch heals the end of what stands before its text; a grammar begins behind it, and is kept as it is."""
     return spec.token_healing and not (spec.sampling.grammar or spec.sampling.json_schema)
+
+
+def any_of_type(schema: str) -> str:
+    """Return the schema of all values of another's type; one of unknown type is an object's, as most arguments are."""
+    given = json.loads(schema)
+    kinds = given.get("type", "object") if isinstance(given, dict) else KINDS
+    each = kinds if isinstance(kinds, list | tuple) else [kinds]
+    return json.dumps({"type": kinds if each and all(kind in KINDS for kind in each) else "object"})
 
 
 def _file(text: str, field: str) -> bytes:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from srb.engine.grammar.limits import MAX_DEPTH, MAX_MADE_BYTES, MAX_REPEATS
 from srb.errors import bad_field
-from srb.sampling_params import MAX_GRAMMAR
 
 MAX_CHAR = 0x10FFFF
 
@@ -82,9 +81,8 @@ def parse(text: str, num_schemas: int = 0, field: str = "grammar") -> dict[str, 
 
     Raise InvalidRequest, which names `field`.
     """
-    most = MAX_GRAMMAR if field == "grammar" else MAX_MADE_BYTES
-    if (size := len(text.encode())) > most:
-        raise bad_field(field, f"has {size} bytes; at most {most} are taken")
+    if (size := len(text.encode())) > MAX_MADE_BYTES:
+        raise bad_field(field, f"makes a grammar of {size} bytes; at most {MAX_MADE_BYTES} are taken")
     if "\0" in text:
         raise bad_field(field, "contains a NUL character")
     rules = _Parser(text, field).rules()

@@ -2,7 +2,9 @@
 
 from llguidance import LLParserLimits
 
-MAX_MADE_BYTES = 256 * 1024  # of a grammar that is made of the request's tools
+MAX_MADE_BYTES = (
+    256 * 1024
+)  # of a grammar that is made of the request's tools; one that a request brings has 64 KiB at most
 MAX_DEPTH = 100  # of groups
 MAX_REPEATS = 2000  # repetitions of one element, nested ones multiplied
 MAX_SIZE = 20_000  # elements of a regular expression, with those of the rules that it names

@@ -20,8 +20,8 @@ class Rules:
 
     @property
     def schemas(self) -> tuple[str, ...]:
-        """The schemas, as JSON text."""
-        return tuple(text for _, text in self._schemas.values())
+        """The schemas, as JSON text; never none, since the engine knows by them that a grammar is made of tools."""
+        return tuple(text for _, text in self._schemas.values()) or ('{"type":"object"}',)
 
     def set(self, name: str, rule: str) -> None:
         self._rules[name] = rule

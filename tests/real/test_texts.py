@@ -11,32 +11,17 @@ import orjson
 import pytest
 
 from tests.processes import PYTHON, ROOT
-from tests.real.conftest import need_model
+from tests.real.conftest import NARROW, need_model
 from tests.real.prompts import STORY
 from tests.real.record import Record, read
 from tests.servers import Server
 
-# A lead beyond which no other order of sums writes another token. Quantized weights enlarge what is rounded: between two
-# kernels, and between two places of the same text in the KV store, leads differ by 0.1 as a rule, and of 1,920 tokens the
-# largest lead that was lost was 0.85.
-NARROW = 1.0
 ROUNDED = 0.002  # beyond which a lead differs from a recorded one: those have three decimals
 ALONE = 12  # tokens of each text that is written alone: half of a record
 AT_ONCE = 8  # requests: their branches are computed together
 TOKENS = 16
 
 pytestmark = pytest.mark.timeout(600)  # seconds of a test, for a machine that does much else
-
-
-@pytest.fixture(scope="module", params=["smollm2", "gemma3"])
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def model(name: str, request: pytest.FixtureRequest) -> Server:
-    server: Server = request.getfixturevalue(name)
-    return server
 
 
 def write(server: Server, prompt: str | Sequence[int], count: int = TOKENS, **fields: Any) -> dict[str, Any]:

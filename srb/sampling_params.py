@@ -219,7 +219,7 @@ class SamplingParams:
         flags="--ignore-eos",
     )
     grammar: str = _parameter(
-        "", "grammar (GBNF) that constrains the text", form="GBNF, at most 64 KiB",
+        "", "grammar that constrains the text", form="GBNF, Lark or a regular expression, at most 64 KiB",
         note="groups nested at most 100 deep", differs="at most 64 KiB, groups nested at most 100 deep",
         aliases=("grammar_string",), flags="--grammar",
     )  # fmt: skip
@@ -229,6 +229,9 @@ class SamplingParams:
         differs="at most 64 KiB, nested at most 64 deep; read by llguidance, which holds more of the standard",
         flags="-j --json-schema",
     )  # fmt: skip
+    grammar_place: str = _parameter(
+        "grammar", "where in the request `grammar` stands, for errors", is_setting=False, is_field=False
+    )
     schema_place: str = _parameter(
         "json_schema", "where in the request `json_schema` stands, for errors", is_setting=False, is_field=False
     )

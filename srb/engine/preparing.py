@@ -17,7 +17,8 @@ from srb.engine.branch_specs import check_branches
 from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
 from srb.engine.exploring import Biases, Exploration, check_exploring
 from srb.engine.grammar.gbnf import preceded
-from srb.engine.grammar.schemas import Prepared, checked_regex, prepared
+from srb.engine.grammar.languages import rule_of
+from srb.engine.grammar.schemas import Prepared, prepared
 from srb.engine.healing import Ending, Pieces, key_of, num_removed
 from srb.engine.known_texts import KnownTexts
 from srb.engine.media import IsWanted, MediaFiles, MediaRun, always
@@ -435,13 +436,13 @@ class Preparer:
             made = _prepared(params.json_schema, params.schema_place)
             params = replace(params, grammar="root ::= schema-0", grammar_schemas=(made.text,))
             self._model.grammars.matcher(params.grammar, params.grammar_schemas, made.place)
-        elif params.grammar.startswith("/"):
-            params = replace(params, grammar="root ::= schema-0", grammar_schemas=(checked_regex(params.grammar),))
-            self._model.grammars.matcher(params.grammar, params.grammar_schemas)
+        elif not params.grammar_schemas and (rule := rule_of(params.grammar, params.grammar_place)):
+            params = replace(params, grammar="root ::= schema-0", grammar_schemas=(rule,))
+            self._model.grammars.matcher(params.grammar, params.grammar_schemas, params.grammar_place)
         elif params.grammar_schemas:
             params = self._with_calls(params)
         elif params.grammar:
-            self._model.grammars.matcher(params.grammar)
+            self._model.grammars.matcher(params.grammar, field=params.grammar_place)
         if not params.grammar:
             return replace(params, grammar_triggers=())
         for before in (text for kind, text in params.grammar_triggers if kind == "answer" and text):

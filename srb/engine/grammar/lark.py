@@ -34,9 +34,9 @@ def lark_of(rules: Mapping[str, Node], schemas: Sequence[str] = ()) -> str:
 
 
 def _foreign(schemas: Sequence[str], name: str) -> str:
-    """Return the body of a rule whose text is a JSON schema, or a regular expression between slashes."""
+    """Return the body of a rule that is a JSON schema, a regular expression between slashes, or a grammar in Lark."""
     text = schemas[int(name.removeprefix("schema-"))]
-    return text if text.startswith("/") else f"%json {text}"
+    return text if text.startswith(("/", "%lark")) else f"%json {text}"
 
 
 def _reachable(rules: Mapping[str, Node]) -> list[str]:

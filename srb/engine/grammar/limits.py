@@ -9,6 +9,7 @@ MAX_DEPTH = 100  # of groups
 MAX_REPEATS = 2000  # repetitions of one element, nested ones multiplied
 MAX_SIZE = 20_000  # elements of a regular expression, with those of the rules that it names
 OPTIONAL_SIZE = 20  # that an element counts for which may be missing: each follows upon all the others before it
+MAX_SYMBOLS = 2000  # of a grammar in Lark; where all may be missing, a token takes 50 ms
 MAX_DEPTH_OF_SCHEMAS = 64
 MAX_PATTERN = 8192  # characters of a schema's pattern; `[a-z]?` as often as fits takes 70 ms
 MAX_TOGETHER = 8  # patterns for one text; with each the time doubles, and 20 take 15 s

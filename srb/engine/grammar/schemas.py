@@ -106,21 +106,21 @@ def _one_line(remark: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in remark[:MAX_REMARK])
 
 
-def checked_regex(text: str) -> str:
+def checked_regex(text: str, field: str) -> str:
     """Return a regular expression between slashes, which the whole text has to match, as a grammar takes it.
 
-    Raise InvalidRequest, which names `grammar`.
+    Raise InvalidRequest, which names `field`.
     """
     if len(text) < 3 or not text.endswith("/"):
-        raise bad_field("grammar", "that begins with a slash is a regular expression, and ends with one")
+        raise bad_field(field, "that begins with a slash is a regular expression, and ends with one")
     pattern = text[1:-1]
     if len(pattern) > MAX_PATTERN:
-        raise bad_field("grammar", f"has a pattern of {len(pattern)} characters; at most {MAX_PATTERN} are taken")
+        raise bad_field(field, f"has a pattern of {len(pattern)} characters; at most {MAX_PATTERN} are taken")
     if not re.search(r"(?<!\\)\|", pattern):  # anchors of the whole, as clients write them, say nothing new
         pattern = re.sub(r"(?<!\\)\$$", "", pattern.removeprefix("^"))
     written = in_rust(pattern)
     if problem := _problem({"type": "string", "pattern": written}):
-        raise bad_field("grammar", f"has a pattern that is not supported: {_one_line(problem)}")
+        raise bad_field(field, f"has a pattern that is not supported: {_one_line(problem)}")
     return "/" + written.replace("/", "\\/").replace("\n", "\\n").replace("\r", "\\r") + "/"
 
 

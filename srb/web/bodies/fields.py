@@ -416,7 +416,9 @@ LogitBias = Annotated[
     tuple[tuple[int | str, float | None], ...], BeforeValidator(_parse_logit_bias), WithJsonSchema(_LOGIT_BIAS)
 ]
 Grammar = Annotated[
-    str, AfterValidator(_check_grammar), WithJsonSchema({**_STRING, "maxLength": MAX_GRAMMAR, "description": "GBNF"})
+    str,
+    AfterValidator(_check_grammar),
+    WithJsonSchema({**_STRING, "maxLength": MAX_GRAMMAR, "description": "GBNF, Lark or /regex/"}),
 ]
 Schema = Annotated[str, BeforeValidator(schema_text), WithJsonSchema({"type": "object", "description": "JSON Schema"})]
 LoraScales = Annotated[tuple[tuple[int, float], ...], BeforeValidator(parse_scales), WithJsonSchema(_SCALES)]

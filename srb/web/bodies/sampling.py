@@ -57,6 +57,11 @@ class FieldsBody(BaseModel):
         """Where in the request the schema stands that json_schema has."""
         return self._schema_place
 
+    @property
+    def grammar_place(self) -> str:
+        """Where in the request the text stands that grammar has."""
+        return "grammar"
+
     def placed(self, place: str) -> Self:
         """Return the body with a json_schema that the client has sent at another place."""
         made = self.model_copy()
@@ -107,7 +112,7 @@ class BranchFields(_ParametersBody):
         fields = (name for name, parameter in PARAMETERS.items() if parameter.is_field)
         given = {name: value for name in fields if (value := getattr(self, name)) is not None}
         if self.grammar:
-            given["json_schema"] = ""
+            given |= {"json_schema": "", "grammar_place": self.grammar_place}
         elif self.json_schema:
             given |= {"grammar": "", "schema_place": self.schema_place}
         if self.dynamic_temperature:

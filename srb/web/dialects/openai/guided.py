@@ -40,6 +40,13 @@ class GuidedFields(FieldsBody):
         has_schema = isinstance(outputs, dict) and outputs.get("json") is not None
         return "structured_outputs.json" if has_schema else super().schema_place
 
+    @property
+    def grammar_place(self) -> str:
+        outputs = self.structured_outputs if isinstance(self.structured_outputs, dict) else {}
+        kinds = {f"structured_outputs.{kind}": outputs.get(kind) for kind in ("regex", "choice", "grammar")}
+        given = {name: getattr(self, name) for name in _FIELDS} | kinds
+        return next((name for name, value in given.items() if value), super().grammar_place)
+
     @model_validator(mode="before")
     @classmethod
     def _under_our_names(cls, body: Any) -> Any:
@@ -83,7 +90,7 @@ def _choice(value: Any, name: str) -> dict[str, Any]:
 
 def _grammar(value: Any, name: str) -> dict[str, Any]:
     if not _is_text(value):
-        raise bad_field(name, "should be a grammar (GBNF), as a string")
+        raise bad_field(name, "should be a grammar (GBNF or Lark), as a string")
     return {"grammar": value}
 
 

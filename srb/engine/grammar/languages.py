@@ -1,0 +1,63 @@
+"""The languages in which requests write grammars: GBNF, regular expressions, and llguidance's Lark."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from llguidance import LLMatcher
+
+from srb.engine.grammar.limits import LIMITS, MAX_SYMBOLS
+from srb.engine.grammar.schemas import checked_regex, prepared
+from srb.errors import bad_field
+
+_RULE = re.compile(r"^[ \t]*[?!]?[A-Za-z_][\w-]*(\.-?\d+)?(\[[^]\n]*\])?[ \t]*:(?!:)", re.MULTILINE)
+# Comments and texts, in which nothing has a meaning of its own, and what has one.
+_PARTS = re.compile(
+    r"""(?P<skip>\#[^\n]*|//[^\n]*|"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/)|(?P<command>%\w+)|[\w<>@-]+""", re.DOTALL
+)
+_OWN = ("import", "ignore", "declare", "json")
+
+
+def rule_of(grammar: str, field: str) -> str:
+    """Return a regular expression between slashes, or a grammar in Lark, as a rule of another grammar; "" for GBNF.
+
+    Raise InvalidRequest, which names `field`.
+    """
+    if is_lark(grammar):
+        return checked_lark(grammar, field)
+    return checked_regex(grammar, field) if grammar.startswith("/") else ""
+
+
+def is_lark(grammar: str) -> bool:
+    """Whether a grammar is written in Lark: it has rules, and none of GBNF's, as vLLM tells them apart."""
+    return "::=" not in _PARTS.sub("", grammar) and _RULE.search(grammar) is not None
+
+
+def checked_lark(grammar: str, field: str) -> str:
+    """Return a grammar in Lark as a rule of another has it. Raise InvalidRequest, which names `field`."""
+    count = sum(1 for part in _PARTS.finditer(grammar) if not part[0].startswith(("#", "//")))
+    if count > MAX_SYMBOLS:
+        raise bad_field(field, f"has {count} names and texts; at most {MAX_SYMBOLS} are taken")
+    pieces, at = [], 0
+    for part in _PARTS.finditer(grammar):
+        if not part["command"] or part.start() < at:
+            continue
+        if part["command"][1:] not in _OWN:
+            raise bad_field(field, f"has {part['command']}, which is not taken within a request's grammar")
+        if part["command"] == "%json":
+            begin = part.end() + len(grammar[part.end() :]) - len(grammar[part.end() :].lstrip())
+            try:
+                _, end = json.JSONDecoder().raw_decode(grammar, begin)
+            except (ValueError, RecursionError):
+                raise bad_field(field, "has a %json without a JSON schema") from None
+            pieces += [grammar[at : part.end()], " ", prepared(grammar[begin:end], f"{field}.%json").text]
+            at = end
+    made = "".join([*pieces, grammar[at:]])
+    if problem := LLMatcher.validate_grammar(LLMatcher.grammar_from_lark(made), limits=LIMITS):
+        raise bad_field(field, f"is no grammar: {_line(problem)}")
+    return f"%lark {{\n{made}\n}}"
+
+
+def _line(problem: str) -> str:
+    return "".join(filter(str.isprintable, problem.partition("\n")[0]))[:300]

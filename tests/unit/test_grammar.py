@@ -6,9 +6,10 @@ import re
 
 import pytest
 
-from srb.engine.fake import FakeModel
+from srb.engine.fake import EOS, FakeModel
 from srb.engine.grammar.gbnf import parse, preceded
-from srb.errors import GrammarDeadEnd, InvalidRequest
+from srb.engine.grammar.limits import MAX_LEVELS, MAX_TOKENS
+from srb.errors import GrammarDeadEnd, GrammarTooComplex, InvalidRequest
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,15 @@ LANGUAGES: list[tuple[str, list[str], list[str]]] = [
     ('root ::= "a" ("b" | "c" root | "d" one)\none ::= root | "!" one | two\ntwo ::= "?" one?',
      ["ab", "acab", "ad!!?ab", "ad?"], ["a", "ac", "ad", "ad!"]),
     ('root ::= a b\na ::= "x" a | b\nb ::= "y" b | ""', ["", "xxyyy", "yy", "x"], ["yx", "xyx"]),
+    ('root ::= root "+" root | "-" root | root "!" | "1"', ["1", "1+1", "-1!+--1!!", "1+1+1+1"], ["+1", "1+", "!1", "1-1"]),
+    ('root ::= root [ab] | "x"', ["x", "xab"], ["", "ax"]),
+    ('root ::= a "x" | "y"\na ::= root "1" | root root', ["y", "y1x", "yyx", "y1x1x", "yyx1x"], ["y1", "x", "yx"]),
+    ('root ::= root root | "a" | ""', ["", "a", "aaaa"], ["b"]),
+    ('root ::= "(" root ")" root | ""', ["", "()", "(())()", "()()()"], ["(", "())", ")("]),
+    ('root ::= "a" root tail | "b"\ntail ::= "x"*', ["b", "aab", "aabxxx"], ["xb", "aaxb"]),
+    ('root ::= root | "a"', ["a"], ["", "aa"]),
+    ('root ::= ("a" root? | "b")* "!"', ["!", "a!", "ab!!", "baa!!b!"], ["a", "!!"]),
+    ('root ::= "[" (root ",")* root? "]"', ["[]", "[[],[[]]]", "[[],]"], ["[", "[,]", "[[][]]"]),
 ]  # fmt: skip
 
 
@@ -123,6 +133,74 @@ def test_a_grammar_names_schemas_by_their_numbers() -> None:
     assert not takes(model, grammar, "a[2]", schemas)
     with pytest.raises(InvalidRequest, match="schema-2"):
         model.grammars.matcher("root ::= schema-2", schemas)
+
+
+def test_texts_nest_up_to_the_levels_that_there_is_room_for_and_deeper_ones_end_by_the_reason() -> None:
+    model, inner = FakeModel(), MAX_LEVELS - 1
+    assert takes(model, 'root ::= "(" root ")" | "x"', "(" * inner + "x" + ")" * inner)
+    matcher = model.grammars.matcher('root ::= "(" root ")" | "x"')
+    opening, closing, end = (next(t for t in range(model.n_vocab) if model.piece(t) == b) for b in (b"(", b")", b"x"))
+    for _ in range(inner + 1):
+        matcher.accept(opening)
+    other = matcher.copy()
+    with pytest.raises(GrammarTooComplex, match="nest too deeply"):
+        other.accept(end)
+    other.rewind(1)
+    other.accept(end)
+    for _ in range(inner):
+        other.accept(closing)
+    assert other.allowed.tolist() == [token for token in range(model.n_vocab) if model.is_eog(token)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 500])
+def test_what_refers_to_itself_at_its_end_is_as_long_as_a_text_may_be(count: int) -> None:
+    assert takes(FakeModel(), 'root ::= item | item "," root\nitem ::= [a-z]', ",".join("a" * count))
+
+
+def test_a_token_is_named_by_its_id_within_rules_that_refer_to_themselves() -> None:
+    model = FakeModel()
+    king, lamp, end = model.tokenize(" king", False, False)[0], model.tokenize(" lamp", False, False)[0], EOS
+    matcher = model.grammars.matcher(f'root ::= "(" root ")" | <[{king}]> root | [a-z]+ <[{end}]>')
+    assert matcher.allows(king)
+    assert not matcher.allows(lamp)
+    assert not matcher.allows(end)
+    assert king in matcher.allowed
+    forked = matcher.copy()
+    for token in (king, *model.tokenize("a", False, False)):
+        matcher.accept(token)
+    assert matcher.allows(end)
+    matcher.accept(end)
+    assert matcher.length == 3
+    matcher.rewind(3)
+    assert matcher.allowed.tolist() == forked.allowed.tolist()
+    assert model.grammars.matcher(f"root ::= <[{king}]> <[{lamp}]>").forced == [king, lamp]
+    names = " ".join(f"<[{token}]>" for token in range(MAX_TOKENS + 1))
+    with pytest.raises(InvalidRequest, match="at most 32"):
+        model.grammars.matcher(f"root ::= {names}")
+
+
+def test_a_grammar_takes_no_character_that_stands_for_a_token_or_for_what_nests_too_deeply() -> None:
+    model = FakeModel()
+    for private in ("\U00100000", "\U0010ffff"):
+        for grammar in ("root ::= .*", "root ::= [^a]*", r'root ::= [\U00000000-\U0010FFFF]* | "(" root ")"'):
+            assert takes(model, grammar, "\U000fffff")
+            assert not takes(model, grammar, private)
+        with pytest.raises(InvalidRequest, match="private plane"):
+            parse(f'root ::= "{private}"')
+
+
+@pytest.mark.parametrize(
+    ("grammar", "reason"),
+    [
+        ("root ::= r0\nr20 ::= [a]?\n" + "\n".join(f"r{i} ::= r{i + 1} r{i + 1}" for i in range(20)), "elements"),
+        ('root ::= a | "x"\na ::= b "1" | root "2"\nb ::= y root\ny ::= [y]*', "recursive to the left"),
+        ("root ::= " + "[a] root [b]? | " * 700 + "[c]", "refer to each other with"),
+    ],
+)  # fmt: skip
+def test_a_grammar_that_is_too_large_or_recursive_to_the_left_in_two_ways_is_refused(grammar: str, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason) as caught:
+        FakeModel().grammars.matcher(grammar)
+    assert caught.value.extra["param"] == "grammar"
 
 
 def test_text_may_precede_a_grammar() -> None:

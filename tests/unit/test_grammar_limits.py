@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +12,12 @@ import pytest
 
 from srb.engine.fake import FakeModel
 from srb.engine.grammar import matcher as matcher_module
+from srb.engine.grammar.lark import Lark
 from srb.engine.grammar.schemas import prepared
 from srb.errors import GrammarDeadEnd, GrammarTooComplex, InvalidRequest, QueueFull
 from srb.protocol import FinishReason
 from srb.sampling_params import MAX_GRAMMAR
+from srb.web.chat.grammar import Rules, any_text_until, quoted
 from tests.engine_helpers import Driver
 
 
@@ -40,6 +43,15 @@ def rules(count: int, rule: str) -> str:
     return "root ::= r0\n" + "".join(rule.format(place, place + 1) + "\n" for place in range(count))
 
 
+JSON = r"""
+root ::= object
+value ::= object | array | string | number | ("true" | "false" | "null") ws
+object ::= "{" ws ( string ":" ws value ("," ws string ":" ws value)* )? "}" ws
+array ::= "[" ws ( value ("," ws value)* )? "]" ws
+string ::= "\"" ( [^"\\\x7F\x00-\x1F] | "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}) )* "\"" ws
+number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
+ws ::= | " " | "\n" [ \t]{0,20}
+"""
 OPTIONS = "root ::= " + " ".join(f"(a{i})?" for i in range(60)) + "\n"
 OPTIONS += "\n".join(f"a{i} ::= [a-z]+ [ ]? [a-z]*" for i in range(1, 60))
 # Fields of requests. The comment says what they did to llama.cpp's grammars, or to llguidance without limits.
@@ -50,6 +62,24 @@ BOMBS: dict[str, Callable[[], dict[str, Any]]] = {
     "sixty options": lambda: gbnf(OPTIONS + "\na0 ::= [a-z]+"),
     "sixty options, recursive": lambda: gbnf(OPTIONS + '\na0 ::= "(" root ")"'),  # 0.4 s a mask
     "ambiguous": lambda: gbnf('root ::= b b | "a" | ""\nb ::= root root | "a"'),
+    "a wide rule that ends with itself": lambda: gbnf(  # 9 s a row by characters
+        'root ::= a\na ::= "a" (' + " | ".join(f"a x{i}" for i in range(400)) + ') | "b"\n'
+        + "\n".join(f"x{i} ::= {'[x]' if i % 2 else '[y]'}?" for i in range(400))
+    ),
+    "a wide rule within a repetition": lambda: gbnf(
+        "root ::= ([a]? (" + " | ".join(f"b{i}" for i in range(400)) + '))*\nw ::= "a"* "b" | "(" root ")"\n'
+        + "\n".join(f'b{i} ::= "a" w "{i}"?' for i in range(400))
+    ),
+    "thirty levels of operators": lambda: gbnf(
+        "root ::= e0\n" + "\n".join(f'e{i} ::= e{i + 1} | e{i + 1} "{chr(97 + i % 26)}" e{i}' for i in range(30))
+        + '\ne30 ::= [0-9] | "(" e0 ")"'
+    ),
+    "two of itself at the end": lambda: gbnf('root ::= "a" root root | ""'),
+    "two of itself, anything between": lambda: gbnf('root ::= [a-z] root [a-z ]* root | [a-z]'),
+    "stars of stars": lambda: gbnf('root ::= (([a-z]*)* "a")* ([a-z]* [a-z]*)* | "(" root ")"'),
+    "places that count": lambda: gbnf('root ::= ([a-z ]{0,40} [a-m]{0,40})* "!" | "(" root ")"'),
+    "states, recursive": lambda: gbnf('root ::= [a-z ]* [a-m] [a-z ]{20} | "(" root ")" root'),
+    "nested groups": lambda: gbnf("root ::= " + "(" * 99 + "[a] root?" + " [b]?)*" * 99),
     "doubling": lambda: gbnf(rules(14, "r{0} ::= r{1} r{1}") + "r14 ::= [a-z]?"),  # 5 s
     "a chain": lambda: gbnf(rules(3900, "r{0} ::= r{1}") + 'r3900 ::= "x"'),  # SIGSEGV
     "a ring": lambda: gbnf(rules(3900, "r{0} ::= r{1}") + 'r3900 ::= "x" root?'),  # SIGSEGV
@@ -101,6 +131,32 @@ def test_a_grammar_that_explodes_is_refused_or_goes_on(name: str) -> None:
             return
 
 
+@pytest.mark.parametrize("name", ["a wide rule that ends with itself", "thirty levels of operators", "json"])
+def test_an_ordinary_or_wide_recursive_grammar_is_neither_refused_nor_too_complex(name: str) -> None:
+    model = FakeModel()
+    rules = JSON if name == "json" else BOMBS[name]()["grammar"]
+    matcher = model.grammars.matcher(rules)
+    draws = random.Random(1)
+    for _ in range(200):
+        allowed = [token for token in matcher.allowed.tolist() if not model.is_eog(token)]
+        if not allowed:
+            matcher = model.grammars.matcher(rules)
+            continue
+        matcher.accept(draws.choice(allowed))
+
+
+def test_a_text_in_a_form_of_calls_is_as_long_as_it_may_be() -> None:
+    """With a rule that refers to itself for each character, a row of the parser's table had an item for each of them."""
+    model, rules = FakeModel(), Rules()
+    ending = rules.schema({"const": 1})
+    grammar = rules.text(f"{any_text_until(rules, '</end>')} {quoted('</end>')} {ending}")
+    matcher = model.grammars.matcher(grammar, rules.schemas)
+    for token in model.tokenize("if a </b: the king " * 200 + "</end>1", False, False):
+        assert len(matcher.allowed)
+        matcher.accept(token)
+    assert matcher.allowed.tolist() == [token for token in range(model.n_vocab) if model.is_eog(token)]
+
+
 def test_a_branch_whose_grammar_becomes_too_complex_ends_with_an_error_and_the_others_go_on() -> None:
     driver = Driver(FakeModel(n_ctx=2048))
     other = driver.submit("the old king", n=2, max_tokens=30, ignore_eos=True)
@@ -134,8 +190,8 @@ def test_a_grammar_that_compiles_for_ever_is_refused_and_others_are_compiled_mea
     model, end = FakeModel(), threading.Event()
     compile_one = model.grammars._compile
 
-    def compile_slowly(lark: str, field: str, made: list[Any]) -> None:
-        if "!" in lark:
+    def compile_slowly(lark: Lark, field: str, made: list[Any]) -> None:
+        if "!" in lark.text:
             end.wait(60)
         else:
             monkeypatch.setattr(matcher_module, "COMPILE_SECONDS", 60)

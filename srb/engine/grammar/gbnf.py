@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 
 from srb.engine.grammar.limits import MAX_DEPTH, MAX_MADE_BYTES, MAX_REPEATS
 from srb.errors import bad_field
 
-MAX_CHAR = 0x10FFFF
+MAX_CHAR = 0xFFFFF  # the private plane beyond stands for what no text has; no class takes its characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,8 @@ class _Parser:
         chars = []
         while not self._takes('"'):
             chars.append(self._char(begin))
+            if ord(chars[-1]) > MAX_CHAR:
+                raise self._error("no text may have a character of the last private plane")
         return "".join(chars)
 
     def _chars(self) -> Chars:
@@ -193,7 +196,7 @@ class _Parser:
             if self._text[self._at : self._at + 1] == "-" and self._text[self._at + 1 : self._at + 2] != "]":
                 self._at += 1
                 last = ord(self._char(begin))
-            if first <= last:
+            if first <= (last := min(last, MAX_CHAR)):
                 ranges.append((first, last))
         if not ranges:
             ranges, is_negated = [(0, MAX_CHAR)], not is_negated
@@ -244,7 +247,7 @@ class _Parser:
 
 
 def _is_char(code: int) -> bool:
-    return code < 0xD800 or 0xDFFF < code <= MAX_CHAR
+    return code < 0xD800 or 0xDFFF < code <= sys.maxunicode
 
 
 def _repeated(part: Node, repeat: re.Match[str]) -> tuple[Repeat, int]:

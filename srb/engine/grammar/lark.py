@@ -1,36 +1,79 @@
 """GBNF as llguidance's Lark. Pure.
 
 llguidance's lexer takes the longest lexeme and never goes back, and GBNF has no lexemes: with lexemes of several
-characters `[a-z]+ "b"` would never find its b. So a grammar that is a regular expression is one lexeme, and any other has
-a lexeme for each character.
+characters `[a-z]+ "b"` would never find its b. Its parser, with a lexeme for each character, is exact but takes 30 ms for
+a mask of an ordinary grammar, and without a bound: a single row of its table may take seconds. So a grammar is one
+lexeme, a regular expression, whose automaton is made as texts need it and whose work is counted. Only the forms of tool
+calls, whose schemas are grammars of their own, have a lexeme for each character.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from srb.engine.grammar.gbnf import Chars, Choice, Node, Parts, Repeat, Rule, Text, Token, names_in
-from srb.engine.grammar.limits import MAX_SIZE, OPTIONAL_SIZE
+from srb.engine.grammar.gbnf import MAX_CHAR, Chars, Choice, Node, Parts, Repeat, Rule, Text, Token, names_in
+from srb.engine.grammar.limits import MAX_SIZE, MAX_TOKENS
+from srb.engine.grammar.recursion import DEEPER, without_recursion
+from srb.engine.grammar.sizes import size_of
 from srb.engine.grammar.tails import turned
+from srb.errors import bad_field
 
 HEAD = "%llguidance {}\n"
+# Characters of the last private plane stand for tokens, and for what nests too deeply; no class of a grammar has them.
+LAST_PRIVATE = ord(DEEPER)
+TOKEN_CHARS = [chr(MAX_CHAR + 1 + number) for number in range(MAX_TOKENS)]
 
 
-def lark_of(rules: Mapping[str, Node], schemas: Sequence[str] = ()) -> str:
+@dataclass(frozen=True, slots=True)
+class Lark:
+    """A grammar for llguidance, the vocabulary's tokens for which TOKEN_CHARS stand, and whether DEEPER is in it."""
+
+    text: str
+    tokens: tuple[int, ...] = ()
+    has_levels: bool = False
+
+
+def lark_of(rules: Mapping[str, Node], schemas: Sequence[str] = (), field: str = "grammar") -> Lark:
     """Return the grammar with these rules, all of which are defined; `schemas` are its rules `schema-0`, `schema-1`, …
 
-    Each is a JSON schema, or a regular expression between slashes.
+    Each is a JSON schema, or a regular expression between slashes. Raise InvalidRequest, which names `field`.
     """
+    if schemas:
+        return _by_character(rules, schemas)
+    made = without_recursion(rules, field)
+    if size_of(made) > 2 * MAX_SIZE:
+        raise bad_field(
+            field, f"has more than {2 * MAX_SIZE} elements, those of rules within sequences counted each time"
+        )
+    tokens = tuple(dict.fromkeys(token for node in made.values() for token in _tokens(node)))
+    if len(tokens) > MAX_TOKENS:
+        raise bad_field(field, f"names {len(tokens)} tokens; at most {MAX_TOKENS} are taken")
+    names = {name: f"R{place}" for place, name in enumerate(made)}
+    chars = {token: _quoted(char) for token, char in zip(tokens, TOKEN_CHARS, strict=False)}
+    lines = [f"start: {names['root']}"]
+    lines += [
+        f"{names[name]}: {_written(node, names, lambda text: [_quoted(text)], chars)}" for name, node in made.items()
+    ]
+    text = HEAD + "\n".join(lines) + "\n"
+    return Lark(text, tokens, DEEPER in text)
+
+
+def _by_character(rules: Mapping[str, Node], schemas: Sequence[str]) -> Lark:
+    """Return the grammar of a form of tool calls."""
     rules = turned(rules)
     reachable = _reachable(rules)
-    is_regular = (_size(rules, reachable) or MAX_SIZE + 1) <= MAX_SIZE
-    names = {name: f"{'R' if is_regular else 'r'}{place}" for place, name in enumerate(reachable)}
-    write = _written_as_lexeme if is_regular else _written_by_character
+    names = {name: f"r{place}" for place, name in enumerate(reachable)}
     lines = [f"start: {names['root']}"]
     for name in reachable:
-        lines.append(f"{names[name]}: {write(rules[name], names) if name in rules else _foreign(schemas, name)}")
-    return HEAD + "\n".join(lines) + "\n"
+        body = (
+            _written(rules[name], names, lambda text: map(_quoted, text), {})
+            if name in rules
+            else _foreign(schemas, name)
+        )
+        lines.append(f"{names[name]}: {body}")
+    return Lark(HEAD + "\n".join(lines) + "\n")
 
 
 def _foreign(schemas: Sequence[str], name: str) -> str:
@@ -50,63 +93,20 @@ def _reachable(rules: Mapping[str, Node]) -> list[str]:
     return list(found)
 
 
-def _size(rules: Mapping[str, Node], reachable: Sequence[str]) -> int | None:
-    """Return the number of elements of a regular expression for `root`; None if there is none.
-
-    A rule is measured when all rules that it refers to are, so rules that refer to themselves never are.
-    """
-    users: dict[str, list[str]] = {name: [] for name in reachable}
-    unmeasured: dict[str, int] = {}
-    for name in reachable:
-        if name not in rules or _has_token(rules[name]):
-            continue  # not regular
-        others = names_in(rules[name])
-        unmeasured[name] = len(others)
-        for other in others:
-            users[other].append(name)
-    sizes: dict[str, int] = {}
-    ready = [name for name, count in unmeasured.items() if not count]
-    while ready:
-        name = ready.pop()
-        sizes[name] = min(_node_size(rules[name], sizes), MAX_SIZE + 1)
-        for user in users[name]:
-            unmeasured[user] -= 1
-            if not unmeasured[user]:
-                ready.append(user)
-    return sizes.get("root")
-
-
-def _has_token(node: Node) -> bool:
+def _tokens(node: Node) -> Iterable[int]:
     match node:
-        case Token():
-            return True
+        case Token(token):
+            yield token
         case Parts(parts) | Choice(parts):
-            return any(map(_has_token, parts))
+            for part in parts:
+                yield from _tokens(part)
         case Repeat(part, _, _):
-            return _has_token(part)
-    return False
+            yield from _tokens(part)
 
 
-def _node_size(node: Node, sizes: Mapping[str, int]) -> int:
-    match node:
-        case Rule(name):
-            return sizes[name]
-        case Parts(parts) | Choice(parts):
-            return 1 + sum(_node_size(part, sizes) for part in parts)
-        case Repeat(part, least, _):
-            return _node_size(part, sizes) + (1 if least else OPTIONAL_SIZE)
-    return 1
-
-
-def _written_as_lexeme(node: Node, names: Mapping[str, str]) -> str:
-    return _written(node, names, lambda text: [_quoted(text)])
-
-
-def _written_by_character(node: Node, names: Mapping[str, str]) -> str:
-    return _written(node, names, lambda text: map(_quoted, text))
-
-
-def _written(node: Node, names: Mapping[str, str], literal: Callable[[str], Iterable[str]]) -> str:
+def _written(
+    node: Node, names: Mapping[str, str], literal: Callable[[str], Iterable[str]], tokens: Mapping[int, str]
+) -> str:
     match node:
         case Text(text):
             return " ".join(literal(text)) or '""'
@@ -115,15 +115,15 @@ def _written(node: Node, names: Mapping[str, str], literal: Callable[[str], Iter
         case Rule(name):
             return names[name]
         case Token(token):
-            return f"<[{token}]>"
+            return tokens[token]
         case Parts(parts):
-            return " ".join(_grouped(part, names, literal) for part in parts) or '""'
+            return " ".join(_grouped(part, names, literal, tokens) for part in parts) or '""'
         case Choice(ways):
-            return " | ".join(_grouped(way, names, literal) for way in ways)
+            return " | ".join(_grouped(way, names, literal, tokens) for way in ways)
         case Repeat(_, _, 0):
             return '""'
         case Repeat(part, least, most):
-            inner = f"({_written(part, names, literal)})"
+            inner = f"({_written(part, names, literal, tokens)})"
             match least, most:
                 case 0, None:
                     return f"{inner}*"
@@ -135,8 +135,10 @@ def _written(node: Node, names: Mapping[str, str], literal: Callable[[str], Iter
     raise AssertionError(node)
 
 
-def _grouped(node: Node, names: Mapping[str, str], literal: Callable[[str], Iterable[str]]) -> str:
-    text = _written(node, names, literal)
+def _grouped(
+    node: Node, names: Mapping[str, str], literal: Callable[[str], Iterable[str]], tokens: Mapping[int, str]
+) -> str:
+    text = _written(node, names, literal, tokens)
     return f"({text})" if isinstance(node, Choice | Parts) else text
 
 
@@ -145,5 +147,6 @@ def _quoted(text: str) -> str:
 
 
 def _char_class(ranges: Sequence[tuple[int, int]], is_negated: bool) -> str:
+    ranges = [*ranges, (MAX_CHAR + 1, LAST_PRIVATE)] if is_negated else ranges
     inner = "".join(f"\\u{{{first:X}}}-\\u{{{last:X}}}" for first, last in ranges)
     return f"[{'^' if is_negated else ''}{inner}]"

@@ -7,8 +7,11 @@ MAX_MADE_BYTES = (
 )  # of a grammar that is made of the request's tools; one that a request brings has 64 KiB at most
 MAX_DEPTH = 100  # of groups
 MAX_REPEATS = 2000  # repetitions of one element, nested ones multiplied
-MAX_SIZE = 20_000  # elements of a regular expression, with those of the rules that it names
-OPTIONAL_SIZE = 20  # that an element counts for which may be missing: each follows upon all the others before it
+MAX_SIZE = 20_000  # elements of a regular expression, those of rules within sequences counted each time
+MAX_LEVELS = 64  # that rules may nest in a text; fewer where they are large
+MIN_LEVELS = 8  # rules that have room for fewer are refused
+MAX_RING = 64  # rules that end, or begin, with each other, and become repetitions
+MAX_TOKENS = 32  # tokens of the vocabulary that a grammar names
 MAX_SYMBOLS = 2000  # of a grammar in Lark; where all may be missing, a token takes 50 ms
 MAX_DEPTH_OF_SCHEMAS = 64
 MAX_PATTERN = 8192  # characters of a schema's pattern; `[a-z]?` as often as fits takes 70 ms

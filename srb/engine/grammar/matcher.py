@@ -5,9 +5,11 @@ Ends of text are no part of a grammar: a text may end where the grammar does, wh
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import Protocol
 
 import numpy as np
@@ -15,8 +17,9 @@ import numpy.typing as npt
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from srb.engine.grammar.gbnf import parse
-from srb.engine.grammar.lark import lark_of
+from srb.engine.grammar.lark import TOKEN_CHARS, Lark, lark_of
 from srb.engine.grammar.limits import LIMITS
+from srb.engine.grammar.recursion import DEEPER
 from srb.errors import GrammarDeadEnd, GrammarTooComplex, QueueFull, bad_field
 
 MAX_KEPT = 64  # compiled grammars: every turn of a chat has the same tools
@@ -29,15 +32,20 @@ TRIAL_STEPS = 3  # tokens of a text that a new grammar has to make, so that one 
 MAX_REASON = 300  # characters; some errors have all of a regular expression
 DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # errors of llguidance where no token is left
 
+_FIRST_BYTE = DEEPER.encode()[0]
+_PRIVATE = re.compile(f"([{TOKEN_CHARS[0]}-{DEEPER}])")
 _BITS = np.arange(32, dtype=np.uint32)
 
 
 class Grammar:
     """A compiled grammar, which all matchers in it share."""
 
-    def __init__(self, native: LLMatcher, vocabulary: Vocabulary) -> None:
+    def __init__(self, native: LLMatcher, vocabulary: Vocabulary, lark: Lark) -> None:
         self.native = native  # at the beginning of a text
         self.vocabulary = vocabulary
+        self.has_levels = lark.has_levels
+        self.aliases = dict(zip(lark.tokens, vocabulary.aliases, strict=False))  # of tokens that it names
+        self.named = {alias: token for token, alias in self.aliases.items()}
         self.problem = ""  # why no text goes on in it: one that was too complex for a branch is so for its siblings
 
     def fail(self, native: LLMatcher) -> GrammarTooComplex:
@@ -54,6 +62,7 @@ class Matcher:
         self._native = native
         self._vocabulary = grammar.vocabulary
         self.length = length  # accepted tokens, ends not counted
+        self._allowed: npt.NDArray[np.intp] | None = None  # the mask of this place, if it is known
 
     def __repr__(self) -> str:
         return f"<Matcher after {self.length} tokens{', accepting' if self._native.is_accepting() else ''}>"
@@ -63,51 +72,88 @@ class Matcher:
         return Matcher(self._grammar, self._native.deep_copy(), self.length)
 
     def allows(self, token: int) -> bool:
-        """Whether a token may come next."""
-        if token in self._vocabulary.ends:
+        """Whether a token may come next. Raise GrammarTooComplex."""
+        if token in self._vocabulary.ends and token not in self._grammar.aliases:
             return self._native.is_accepting()
-        return self._native.validate_tokens([token]) == 1
+        return self._number(token) is not None or token in self.allowed
 
     def takes(self, tokens: Sequence[int]) -> bool:
-        """Whether all of these tokens, none of which is an end, may come one after the other."""
-        return self._native.validate_tokens(list(tokens)) == len(tokens)
+        """Whether all of these tokens, none of which is an end, may come one after the other. Raise GrammarTooComplex."""
+        if self._native.validate_tokens(list(tokens)) == len(tokens):
+            return True
+        trial = self.copy()
+        for token in tokens:
+            if not trial.allows(token):
+                return False
+            trial.accept(token)
+        return True
 
     def accept(self, token: int) -> None:
         """Go on by a token. Raise GrammarDeadEnd for one that may not come, and GrammarTooComplex."""
         self._check()
         if not self.allows(token):
-            if token in self.allowed:  # a limit was met on the way
-                raise self._grammar.fail(self._native)
             raise GrammarDeadEnd("the text so far does not fit the grammar")
-        if token in self._vocabulary.ends:
+        number = self._number(token)
+        if number is None and token in self._vocabulary.ends:
             return
-        if not self._native.consume_token(token):
+        if number is None or not self._native.consume_token(number):
             raise self._grammar.fail(self._native)
         self.length += 1
+        self._allowed = None
 
     def rewind(self, count: int) -> None:
         """Go back by `count` accepted tokens, ends not counted."""
         if count and not self._native.rollback(count):
             raise AssertionError(f"{self!r} cannot go back by {count} tokens")
         self.length -= count
+        self._allowed = None
+
+    def _number(self, token: int) -> int | None:
+        """Return a token that may come next, or its alias, as llguidance has it.
+
+        None for one that it refuses at once, which it does also when the work of its last mask is spent.
+        """
+        alias = self._grammar.aliases.get(token)
+        for number in (token,) if alias is None else (alias, token):
+            if number not in self._vocabulary.unwritten and self._native.validate_tokens([number]) == 1:
+                return number
+        return None
 
     @property
     def allowed(self) -> npt.NDArray[np.intp]:
         """The tokens that may come next, in the tokenization that the model knows. Raise GrammarTooComplex."""
         self._check()
-        mask = np.zeros(self._vocabulary.size // 32 + 1, np.uint32)
+        if self._allowed is None:
+            self._allowed = self._masked()
+        return self._allowed
+
+    def _masked(self) -> npt.NDArray[np.intp]:
+        vocabulary = self._vocabulary
+        mask = np.zeros(len(vocabulary.tokens) // 32 + 1, np.uint32)
         copy = self._native.deep_copy()  # which may fail where no token is left, and then never goes on
         copy.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
-        if copy.is_error() and _reason(copy) not in DEAD_ENDS:
+        if not copy.is_error():
+            self._native = copy  # with the states that it has made, and room for as much work again
+        elif _reason(copy) not in DEAD_ENDS:
             raise self._grammar.fail(copy)
-        tokens = _numbers(mask)
-        tokens = tokens[tokens < self._vocabulary.size]
-        return np.concatenate((tokens, self._vocabulary.end_list)) if self._native.is_accepting() else tokens
+        numbers = _numbers(mask)
+        size = int(np.searchsorted(numbers, vocabulary.size))
+        tokens, others = numbers[:size], numbers[size:]
+        if len(others) and (self._grammar.has_levels or self._grammar.named):
+            if vocabulary.deeper in others:
+                raise GrammarTooComplex(
+                    "the grammar is too complex: rules that refer to each other nest too deeply here"
+                )
+            named = [self._grammar.named[alias] for alias in others.tolist() if alias in self._grammar.named]
+            tokens = np.union1d(np.setdiff1d(tokens, list(vocabulary.unwritten)), np.array(named, np.intp))
+        return np.concatenate((tokens, vocabulary.end_list)) if self._native.is_accepting() else tokens
 
     @property
     def forced(self) -> list[int]:
         """The tokens that have to come next, as far as the grammar leaves no choice; [] where it does."""
-        return [token for token in self._native.compute_ff_tokens() if token < self._vocabulary.size]
+        named, size = self._grammar.named, self._vocabulary.size
+        tokens = (named.get(token, token) for token in self._native.compute_ff_tokens())
+        return list(takewhile(lambda token: token < size, tokens))
 
     def _check(self) -> None:
         if self._grammar.problem:
@@ -137,12 +183,15 @@ class Vocabulary:
     """A vocabulary as llguidance has it; it is made when the first grammar needs it, which takes up to two seconds.
 
     Control tokens have their text, since grammars of tool calls name them. The end of text is a token more than the
-    vocabulary has, so a mask has none of the vocabulary's own.
+    vocabulary has, so a mask has none of the vocabulary's own. Behind it stand DEEPER and aliases of tokens that a grammar
+    names, with private characters as their texts.
     """
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self.size = tokens.n_vocab
+        self.deeper = self.size + 1
+        self.aliases = range(self.size + 2, self.size + 2 + len(TOKEN_CHARS))
 
     @cached_property
     def ends(self) -> frozenset[int]:
@@ -155,7 +204,7 @@ class Vocabulary:
 
     def make(self) -> None:
         """Make all of it."""
-        self.native, self.end_list, self._longest_piece, self._by_piece  # noqa: B018  # are made when they are first read
+        self.native, self.end_list, self.unwritten, self._by_piece, self._longest_piece  # noqa: B018  # are made when read
 
     @cached_property
     def native(self) -> LLTokenizer:
@@ -173,11 +222,22 @@ class Vocabulary:
     def tokens(self) -> list[bytes]:
         """The bytes of each token; those of tokens without a text stand for no text."""
         pieces = [b"" if self._tokens.is_eog(token) else self._tokens.piece(token, True) for token in range(self.size)]
-        return [*(piece or b"\xff[%d]" % token for token, piece in enumerate(pieces)), b"\xff[end]"]
+        own = (piece or b"\xff[%d]" % token for token, piece in enumerate(pieces))
+        return [*own, b"\xff[end]", *(char.encode() for char in (DEEPER, *TOKEN_CHARS))]
+
+    @cached_property
+    def unwritten(self) -> frozenset[int]:
+        """The tokens with bytes of private characters, which no text of a grammar has, and ends."""
+        return self.ends.union(token for token in range(self.size) if _FIRST_BYTE in self.tokens[token])
 
     def __call__(self, text: str) -> list[int]:
         """Return the tokens of a text that stands within another: some tokenizers put a space before any text."""
+        return [token for part in _PRIVATE.split(text) for token in self._of_text(part)]
+
+    def _of_text(self, text: str) -> list[int]:
         data = text.encode()
+        if _FIRST_BYTE in data or not data:
+            return self._longest(data)
         for before in ("", "\n"):
             tokens = self._tokens.tokenize(before + text, add_special=False, parse_special=False)
             size = sum(len(self._tokens.piece(token)) for token in tokens)
@@ -228,7 +288,7 @@ class Grammars:
         with self._lock:
             found = self._kept.pop(key, None)
             if found is None:
-                found = self._compiled(lark_of(parse(grammar, len(schemas), field), schemas), field)
+                found = self._compiled(lark_of(parse(grammar, len(schemas), field), schemas, field), field)
             self._kept[key] = found
             if len(self._kept) > MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
@@ -240,7 +300,7 @@ class Grammars:
         """Forget all grammars."""
         self._kept.clear()
 
-    def _compiled(self, lark: str, field: str) -> Grammar:
+    def _compiled(self, lark: Lark, field: str) -> Grammar:
         """Return a grammar that a thread of its own has compiled. Raise InvalidRequest or QueueFull."""
         self._given_up = [thread for thread in self._given_up if thread.is_alive()]
         if len(self._given_up) >= MAX_GIVEN_UP:
@@ -260,12 +320,12 @@ class Grammars:
             raise made[0]
         return made[0]
 
-    def _compile(self, lark: str, field: str, made: list[Grammar | Exception]) -> None:
+    def _compile(self, lark: Lark, field: str, made: list[Grammar | Exception]) -> None:
         try:
-            native = LLMatcher(self._vocabulary.native, lark, log_level=0, limits=LIMITS)
+            native = LLMatcher(self._vocabulary.native, lark.text, log_level=0, limits=LIMITS)
             if native.is_error():
                 raise bad_field(field, f"cannot be used as a grammar: {_reason(native)}")
-            grammar = Grammar(native, self._vocabulary)
+            grammar = Grammar(native, self._vocabulary, lark)
             self._try(Matcher(grammar, native.deep_copy()), field)
             made.append(grammar)
         except Exception as error:  # raised by the thread that waits

@@ -181,6 +181,17 @@ TOLD: tuple[Told, ...] = (
     Told("llama-server leaves it out if the first token has no text", ("events.*.choices.delta.role",), whats=ONLY_SRB),
     Told("the role is sent once", ("events.*",), ("*: return_progress",)),
     Told(
+        "has an empty `content`, where llama-server's is null",
+        ("events.*.choices.delta.content",),
+        whats=("A is *null*, B is *",),
+    ),
+    Told(
+        "rendered in [stricter forms]",
+        ("status",),
+        ("*: message without content", "*: message with content null", "*: two assistants last"),
+        ("A [45]0?*, B 200",),
+    ),
+    Told(
         "an answer has only the new text, where llama-server's begins with the text",
         _TEXTS,
         ("*chat/completions: *continue*",),

@@ -29,7 +29,7 @@ from srb.web.stories.door import ROOT as STORIES
 SIZE = 4 * 2**20 - 4096  # bytes
 MOST_LOST = 10_000  # answers: what a body costs beside busy programs is less; one with `branches` cost 70,000
 # answered 501 before a body is read
-NOT_READ = ("/api/copy", "/api/create", "/api/delete", "/api/pull", "/api/push", "/models/load", "/models/unload")
+NOT_READ = ("/api/copy", "/api/create", "/api/delete", "/api/push", "/models/load", "/models/unload")
 ENTRIES: list[Any] = [{}, "", [], [1], None, True, 1.5, {"": ""}, {"role": "user", "content": ""}]
 
 

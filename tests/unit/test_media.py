@@ -13,6 +13,7 @@ from srb.engine import media
 from srb.engine.fake import FakeModel
 from srb.engine.media import MediaFiles, media_tokens
 from srb.engine.model import DecodeStatus
+from srb.engine.preparing import _file
 from srb.engine.request import Request
 from srb.engine.tokens import run_start, tokens_of
 from srb.errors import Cancelled, ContextExceeded, InvalidRequest, NotSupported
@@ -371,3 +372,14 @@ def test_files_for_a_cancelled_request_are_not_encoded_and_those_that_were_stay_
     assert isinstance(request, Request)
     request.close()
     assert made.model.open_samplers == 0
+
+
+@pytest.mark.parametrize("file", [0, 2])
+def test_base64_may_have_line_ends_and_lack_its_own(file: int) -> None:
+    plain = FILES[file]
+    lines = "\r\n".join(plain[at : at + 76] for at in range(0, len(plain), 76)) + "\n"
+    for written in (lines, plain.rstrip("="), lines.replace("=", "")):
+        assert _file(written, "images") == _file(plain, "images")
+    for broken in ("a", plain + "!", "ab=c"):
+        with pytest.raises(InvalidRequest, match="'images': should be base64"):
+            _file(broken, "images")

@@ -86,7 +86,7 @@ def deltas(response: Any, index: int = 0) -> tuple[list[dict[str, Any]], dict[st
     """Return the deltas of one choice of a stream, without the first and the last, and the last choice."""
     found = [chunk["choices"][0] for chunk in chunks(response.text) if chunk["choices"]]
     mine = [choice for choice in found if choice["index"] == index]
-    assert mine[0]["delta"] == {"role": "assistant", "content": None}
+    assert mine[0]["delta"] == {"role": "assistant", "content": ""}
     assert [choice["finish_reason"] for choice in mine[:-1]] == [None] * (len(mine) - 1)
     assert mine[-1]["delta"] == {}
     return [choice["delta"] for choice in mine[1:-1]], mine[-1]
@@ -691,7 +691,7 @@ CHOOSE = {"type": "function", "function": {"name": "unknown"}}
         ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools"),
         ({"tools": [{"type": "function", "function": {"name": "f", "parameters": 1}}]}, "tools"),
         ({"tools": [TOOL] * 257}, "tools"),
-        ({"tools": [TOOL], "tool_choice": "any"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": "some"}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": CHOOSE}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {"type": "function"}}, "tool_choice"),
         ({"tool_choice": "required"}, "tool_choice"),
@@ -766,3 +766,41 @@ def test_a_call_that_breaks_off_does_not_finish_with_tool_calls(stream: bool) ->
     response = http.post("/v1/chat/completions", json={"messages": [USER], "tools": [TOOL], "stream": stream})
     choice = chunks(response.text)[-1]["choices"][0] if stream else response.json["choices"][0]
     assert choice["finish_reason"] == "stop"
+
+
+NULLS: list[dict[str, Any]] = [
+    {"stream_options": {"include_usage": None}},
+    {"reasoning": {"exclude": None, "effort": None}},
+    {"thinking": {"type": "enabled", "budget_tokens": None}},
+    {"user": {"id": 7}},
+    {"user": 7},
+]
+
+
+@pytest.mark.parametrize("fields", NULLS)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_a_null_in_an_object_counts_as_absent_and_a_user_may_be_anything(path: str, fields: dict[str, Any]) -> None:
+    http, _ = serve()
+    answer = post(http, path, input="Hi", **fields)
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("field", ["text", "reasoning", "stream_options", "output_config", "thinking"])
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])
+def test_an_object_of_nulls_is_empty(path: str, field: str) -> None:
+    http, _ = serve()
+    body = dict.fromkeys(("format", "effort", "verbosity", "include_usage", "display"))
+    given = body | ({"type": "enabled"} if field == "thinking" else {})
+    answer = post(http, path, input="Hi", max_tokens=5, **{field: given})
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_a_tool_choice_of_any_is_required(path: str) -> None:
+    http, engine = serve()
+    tool = TOOL if path.endswith("completions") else {"type": "function", **TOOL["function"]}
+    for choice in ("any", "required"):
+        assert post(http, path, input="Hi", tools=[tool], tool_choice=choice).status_code == 200
+    by_any, required = (command.branches[0].sampling for command in engine.sent)
+    assert by_any.grammar
+    assert by_any == required

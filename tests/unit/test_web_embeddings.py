@@ -20,7 +20,7 @@ from srb.web.dialects.llamacpp.embeddings import normalize
 from tests.shapes import read
 
 OWN = ["/embedding", "/embeddings"]
-RERANK = ["/rerank", "/reranking", "/v1/rerank", "/v1/reranking"]
+RERANK = ["/rerank", "/reranking", "/v1/rerank", "/v1/reranking", "/v2/rerank"]
 
 
 @pytest.fixture
@@ -247,3 +247,14 @@ def test_a_bad_value_is_400_that_names_its_field(
     assert response.status_code == 400
     assert response.json["error"]["param"] == field
     assert engine.sent == []
+
+
+@pytest.mark.parametrize("path", RERANK)
+@pytest.mark.parametrize("documents", [["a", "aa"], [{"text": "a"}, {"text": "aa"}], ["a", {"text": "aa"}]])
+def test_results_have_their_documents_where_these_are_asked_for(
+    engine: ScriptedClient, path: str, documents: list[Any]
+) -> None:
+    asked = {"query": "a", "documents": documents, "top_n": 1}
+    with_text = post(engine, path, **asked, return_documents=True).json["results"]
+    assert with_text == [{"index": 1, "relevance_score": 2.0, "document": {"text": "aa"}}]
+    assert "document" not in post(engine, path, **asked, return_documents=False).json["results"][0]

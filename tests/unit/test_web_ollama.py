@@ -471,7 +471,6 @@ def test_a_key_is_needed_and_its_lack_is_said_in_ollamas_form() -> None:
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "/api/pull"),
         ("POST", "/api/push"),
         ("POST", "/api/create"),
         ("POST", "/api/copy"),
@@ -565,3 +564,35 @@ def test_a_session_reaches_the_engine() -> None:
     generate(http, session="tale", raw=True, stream=False)
     chat(http, session="tale", stream=False)
     assert [command.session for command in engine.sent if isinstance(command, Generate)] == ["tale"] * 3
+
+
+@pytest.mark.parametrize("name", ["storyteller", "storyteller:latest", "Storyteller", "other"])
+def test_a_pull_of_the_served_model_succeeds(name: str) -> None:
+    http, _ = serve(alias="storyteller,other")
+    for field in ("model", "name"):
+        streamed = http.post("/api/pull", json={field: name})
+        assert [orjson.loads(line) for line in streamed.data.splitlines()] == [{"status": "success"}]
+        assert http.post("/api/pull", json={field: name, "stream": False}).json == {"status": "success"}
+
+
+@pytest.mark.parametrize(("body", "status"), [({"model": "llama3"}, 501), ({"name": "storytellers"}, 501), ({}, 400)])
+def test_a_pull_of_another_model_is_refused(body: dict[str, Any], status: int) -> None:
+    http, _ = serve()
+    refused(http.post("/api/pull", json=body), status)
+
+
+@pytest.mark.parametrize(
+    "body", [{"model": "", "name": "storyteller"}, {"name": "storyteller"}, {"model": "storyteller", "name": ""}]
+)
+def test_a_model_is_named_by_either_field(body: dict[str, Any]) -> None:
+    http, _ = serve()
+    for path in ("/api/show", "/api/pull"):
+        assert http.post(path, json=body).status_code == 200
+    answer = http.post("/api/chat", json={**body, "messages": [{"role": "user", "content": "Hi"}], "stream": False})
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("template", ["chatml", "gemma", "{% for m in messages %}{{ m.content }}{% endfor %}"])
+def test_every_chat_template_has_the_capability_of_tools(template: str) -> None:
+    http, _ = serve(chat_template=template)
+    assert "tools" in http.post("/api/show", json={"model": "storyteller"}).json["capabilities"]

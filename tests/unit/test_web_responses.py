@@ -178,7 +178,7 @@ def test_a_text_format_is_the_schema_of_the_reply(text: Any, schema: str) -> Non
         ({"tools": {}}, "tools"),
         ({"tools": [{"name": "f"}]}, "tools"),
         ({"tools": [{"type": "function"}]}, "tools"),
-        ({"tools": [TOOL], "tool_choice": "any"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": "some"}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {"type": "web_search_preview"}}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "none"}}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "g"}}, "tool_choice"),

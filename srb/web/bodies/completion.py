@@ -16,7 +16,7 @@ from uuid import uuid4
 import gevent
 import orjson
 from flask import Request, current_app, g
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from srb.errors import BodyTooSlow, InvalidRequest, SRBError, bad_field
@@ -33,6 +33,7 @@ from srb.web.bodies.fields import (
     LoraScales,
     Natural,
     NaturalOrMinusOne,
+    ObjectFields,
     Prompt,
     Rank,
     Real,
@@ -169,13 +170,11 @@ def _received(request: Request, budget: BodyBudget) -> bytes:
         data.clear()  # the traceback of an error may live until the next collection
 
 
-class StreamOptions(BaseModel):
-    model_config = ConfigDict(strict=True)
-
+class StreamOptions(ObjectFields):
     include_usage: bool = False
 
 
-class ExploreBody(BaseModel):
+class ExploreBody(ObjectFields):
     """The body's `explore`: fork wherever a token has `cutoff` times the likeliest one's probability or more."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)

@@ -16,11 +16,14 @@ import orjson
 from pydantic import (
     AfterValidator,
     AliasChoices,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -52,6 +55,17 @@ MAX_RESPONSE_FIELDS = 256
 Prompt = tuple[str | int, ...]
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")  # as strtol reads it
 EMPTY_PROMPT: Prompt = ("",)  # an empty text, before which the engine puts the model's `blank_page`
+
+
+class ObjectFields(BaseModel):
+    """The base of fields that are objects with fields of their own: a null in one counts as absent, as in a body."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
 
 
 def field_alias(*names: str) -> Any:

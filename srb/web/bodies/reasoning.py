@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
-from srb.web.bodies.fields import INT32_MAX, Integer, between
+from srb.web.bodies.fields import INT32_MAX, Integer, ObjectFields, between
 
 Tokens = Annotated[Integer, between(0, INT32_MAX)]
 
 
-class ReasoningFields(BaseModel):
+class ReasoningFields(ObjectFields):
     """`reasoning` of Responses, and of OpenRouter's chats."""
-
-    model_config = ConfigDict(strict=True, frozen=True)
 
     effort: str | None = None
     max_tokens: Tokens | None = None
@@ -28,10 +26,8 @@ class ReasoningFields(BaseModel):
         return _budget(self.enabled, self.max_tokens)
 
 
-class ThinkingFields(BaseModel):
+class ThinkingFields(ObjectFields):
     """`thinking` of Messages, and of the chats of several makers of models."""
-
-    model_config = ConfigDict(strict=True, frozen=True)
 
     type: Literal["enabled", "adaptive", "auto", "disabled"]
     budget_tokens: Tokens | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from srb.errors import bad_field
 from srb.protocol import ModelInfo
 from srb.settings import Settings
 from srb.web.bodies.completion import Draft
-from srb.web.bodies.fields import Prompt
+from srb.web.bodies.fields import ObjectFields, Prompt
 from srb.web.bodies.reasoning import ThinkingFields
 from srb.web.bodies.renaming import renamed
 from srb.web.chat.template import ChatPrompt
@@ -68,9 +68,7 @@ _NO_PLACE = (
 _NAMES = {"response_format": "output_config.format"}
 
 
-class OutputFields(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True)
-
+class OutputFields(ObjectFields):
     effort: str | None = None
     format: Annotated[
         ReplyFormat,

@@ -255,9 +255,15 @@ class EmbeddingList(TypedDict):
 
 
 @shape
+class RankedText(TypedDict):
+    text: str
+
+
+@shape
 class Ranked(TypedDict):
     index: int
     relevance_score: float
+    document: NotRequired[RankedText]  # with return_documents
 
 
 @shape

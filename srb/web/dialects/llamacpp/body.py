@@ -370,6 +370,7 @@ class RerankBody(Body):
     texts: Documents | None = None
     top_n: Annotated[Integer, between(0, INT32_MAX)] | None = None
     return_text: bool = False
+    return_documents: bool = False
     model: str | None = None
 
     @classmethod

@@ -19,6 +19,7 @@ from srb.web.dialects.llamacpp.answers import (
     InputUsage,
     OpenAIEmbedding,
     OwnEmbedding,
+    Ranked,
     RankedList,
     TEIRanked,
 )
@@ -67,6 +68,7 @@ def openai_embeddings() -> Response:
 @routes.post("/reranking")
 @routes.post("/v1/rerank")
 @routes.post("/v1/reranking")
+@routes.post("/v2/rerank")
 @operation(RerankBody, RankedList | list[TEIRanked])
 def rerank() -> Response:
     """Rank documents by their relevance to a query, the best first."""
@@ -84,11 +86,14 @@ def rerank() -> Response:
         for each in scored if asked.return_text else ():
             each["text"] = documents[each["index"]]
         return json_reply(scored)
+    results: list[Ranked] = [{"index": index, "relevance_score": score} for index, score in best]
+    for result in results if asked.return_documents else ():
+        result["document"] = {"text": documents[result["index"]]}
     answer: RankedList = {
         "model": model.alias if asked.model is None else asked.model,
         "object": "list",
         "usage": _usage(ranked["tokens"]),
-        "results": [{"index": index, "relevance_score": score} for index, score in best],
+        "results": results,
     }
     return json_reply(answer)
 

@@ -175,3 +175,10 @@ class EmbeddedPrompt(TypedDict):
     """The vector of one text, as the model gives it."""
 
     embedding: list[float]
+
+
+@shape
+class Pulled(TypedDict):
+    """The end of a pull: the model is there."""
+
+    status: Literal["success"]

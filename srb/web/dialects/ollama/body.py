@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from srb.errors import InvalidRequest, NotSupported, bad_field
 from srb.protocol import Generate, ModelInfo
@@ -142,9 +142,21 @@ class Chat:
 
 
 class ModelBody(Body):
-    """A body that names the model."""
+    """A body that names the model: by `model` or, as older clients do, `name`; the other may be empty."""
 
     model: str = Field("", validation_alias=AliasChoices("model", "name"))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty_model(cls, body: Any) -> Any:
+        is_empty = isinstance(body, dict) and body.get("model") == ""
+        return {name: value for name, value in body.items() if name != "model"} if is_empty else body
+
+
+class OllamaPullBody(ModelBody):
+    """The body of `POST /api/pull`."""
+
+    stream: bool = True
 
 
 class _Generating(ModelBody):

@@ -87,7 +87,7 @@ def _in_words(count: int) -> str:
 
 def capabilities(settings: Settings, model: ModelInfo) -> list[Capability]:
     found: list[Capability] = ["completion"]
-    if template_capabilities(settings, model).get("supports_tools"):
+    if template_capabilities(settings, model):  # a template without tools has them described in a message
         found.append("tools")
     if not missing_infill(model):
         found.append("insert")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 from flask import Blueprint, Response, request
 
-from srb.errors import NotSupported
+from srb.errors import InvalidRequest, NotSupported
 from srb.model_control import ModelState
+from srb.model_list import resolve
 from srb.protocol import ModelInfo
 from srb.sampling_params import PARAMETERS
 from srb.settings import Settings
 from srb.web.bodies.completion import read_body
 from srb.web.chat.template import CHATML, template_source
 from srb.web.context import web
-from srb.web.dialects.ollama.answers import Loaded, LoadedModel, OllamaError, Shown, TaggedModel, Tags, Version
-from srb.web.dialects.ollama.body import ModelBody, OllamaShowBody
+from srb.web.dialects.ollama.answers import Loaded, LoadedModel, OllamaError, Pulled, Shown, TaggedModel, Tags, Version
+from srb.web.dialects.ollama.body import ModelBody, OllamaPullBody, OllamaShowBody
 from srb.web.dialects.ollama.names import (
     capabilities,
     changed_at,
@@ -28,7 +30,7 @@ from srb.web.dialects.ollama.names import (
     tagged_name,
 )
 from srb.web.model_choice import model_path
-from srb.web.openapi import operation
+from srb.web.openapi import LINES, operation
 from srb.web.replies import json_reply
 
 routes = Blueprint("ollama_server", __name__)
@@ -167,6 +169,25 @@ def _facts(model: ModelInfo) -> dict[str, Any]:
 
 
 @routes.post("/api/pull")
+@operation(OllamaPullBody, Pulled, Pulled, stream_type=LINES, error=OllamaError)
+def pull() -> Response:
+    """Say that a model which the server has is there; refuse to fetch another one."""
+    body = OllamaPullBody.parse(read_body(request))
+    if not _serves(body.model):
+        refuse()
+    answer: Pulled = {"status": "success"}
+    return Response(orjson.dumps(answer) + b"\n", mimetype=LINES) if body.stream else json_reply(answer)
+
+
+def _serves(name: str) -> bool:
+    if not name:
+        raise InvalidRequest("model is required", param="model")
+    choice = web().choice
+    if choice is not None:
+        return resolve(name, tuple(choice.models.states)) is not None
+    return resolve(name, (web().client.check_ready().alias, *web().settings.model_aliases)) is not None
+
+
 @routes.post("/api/push")
 @routes.post("/api/create")
 @routes.post("/api/copy")

@@ -84,7 +84,7 @@ class ChatCompletion(Whole):
 @shape
 class MessageDelta(TypedDict):
     role: NotRequired[Literal["assistant"]]
-    content: NotRequired[str | None]
+    content: NotRequired[str]
     reasoning_content: NotRequired[str]
     tool_calls: NotRequired[list[IndexedCall]]
 

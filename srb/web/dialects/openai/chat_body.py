@@ -121,7 +121,7 @@ class ChatBody(GuidedFields, CompletionBody):
 
     # `model` was read before: ModelChoice picks by it, and a server with one model takes any name. `user` has no effect.
     model: str | None = None
-    user: str | None = None
+    user: Any = None
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:

@@ -35,7 +35,7 @@ MESSAGES_SCHEMA = {
         "required": ["role"],
     },
 }
-CHOICE_SCHEMA = {"anyOf": [{"enum": ["auto", "none", "required"]}, {"type": "object"}]}
+CHOICE_SCHEMA = {"anyOf": [{"enum": ["auto", "none", "required", "any"]}, {"type": "object"}]}
 FORMAT_SCHEMA = {
     "type": "object",
     "properties": {"type": {"enum": ["text", "json_object", "json_schema"]}, "json_schema": {"type": "object"}},
@@ -151,8 +151,8 @@ def _described(function: dict[str, Any]) -> dict[str, Any]:
 
 def parse_tool_choice(value: Any) -> str:
     """Return auto, none, required, or `=name` for a named tool that must be called; raise ValueError."""
-    if isinstance(value, str) and value in ("auto", "none", "required"):
-        return value
+    if isinstance(value, str) and value in ("auto", "none", "required", "any"):
+        return "required" if value == "any" else value  # Mistral's and Anthropic's word
     if allowed_tools(value) is not None:
         return str(_allowed(value)["mode"])
     function = value.get("function") if isinstance(value, dict) else None

@@ -71,14 +71,14 @@ class ChatRenderer(ChunkRenderer):
         return self._encode(chunk, progress, verbose)
 
     def start(self) -> bytes:
-        role: MessageDelta = {"role": "assistant", "content": None}
+        role: MessageDelta = {"role": "assistant", "content": ""}
         return b"".join(self._chunk(_choice_of(index, role)) for index in range(len(self._branches)))
 
     def _begun(self, event: BranchAdded) -> bytes:
         index = len(self._branches)
         self._branches.append(_Branch(self._asked.parser(stream=True, in_parts=True)))
         self._before.append(self._before_index(index))
-        role = self._chunk(_choice_of(index, {"role": "assistant", "content": None}))
+        role = self._chunk(_choice_of(index, {"role": "assistant", "content": ""}))
         begun = Delta(event.request_id, event.index, event.text, event.tokens)
         return role + (self.delta(begun) if event.tokens else b"")
 

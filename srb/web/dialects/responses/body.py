@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from srb.errors import NotSupported, bad_field
 from srb.protocol import ModelInfo
 from srb.settings import Settings
 from srb.web.bodies.completion import Draft
-from srb.web.bodies.fields import NaturalOrMinusOne, field_alias
+from srb.web.bodies.fields import NaturalOrMinusOne, ObjectFields, field_alias
 from srb.web.bodies.renaming import renamed
 from srb.web.bodies.sampling import explain
 from srb.web.chat.template import ChatPrompt
@@ -77,9 +77,7 @@ NAMES = {
 }  # fmt: skip
 
 
-class TextFields(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True)
-
+class TextFields(ObjectFields):
     format: Annotated[
         ReplyFormat,
         BeforeValidator(lambda value: parse_response_format(value or {"type": "text"})),

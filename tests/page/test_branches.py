@@ -205,6 +205,16 @@ def test_a_click_on_a_word_of_a_running_card_marks_it_and_taking_ends_there(pane
     assert pane.calls("take") == [[0, {"at": 16, "go": True}, " one little lamp"]]
 
 
+def test_a_second_click_on_a_word_takes_its_mark_away(pane: Pane) -> None:
+    pane.page.mouse.click(*pane.word(1, "lamp"))
+    wait_for(lambda: pane.tell("return desk.round.slots[0].mark") is not None, "a mark")
+    pane.page.mouse.click(*pane.word(2, "boat"))
+    pane.page.mouse.click(*pane.word(1, "lamp"))
+    wait_for(lambda: pane.tell("return desk.round.slots[0].mark") is None, "no mark")
+    assert pane.tell("return desk.round.slots[1].mark") is not None
+    assert pane.calls("take") == []
+
+
 def test_a_double_click_on_a_word_takes_up_to_it(pane: Pane) -> None:
     pane.page.mouse.dblclick(*pane.word(1, "lamp"))
     pane.page.keyboard.down("Shift")

@@ -73,3 +73,57 @@ def test_saving_moves_nothing_in_the_header(writer: Writer) -> None:
     saved = page.evaluate(place)
     writer.write(" a").wait("document.querySelector('srb-header .saved').textContent === 'saving …'")
     assert page.evaluate(place) == saved
+
+
+PARAGRAPHS = "\n\n".join(["The keeper climbed the stairs again, as on every evening of that long year. " * 8] * 12)
+CARET = """() => {
+  const manuscript = document.querySelector("srb-manuscript");
+  const box = manuscript.shadowRoot.querySelector(".cm-scroller").getBoundingClientRect();
+  const caret = manuscript.rect(manuscript.caret());
+  return caret !== null && caret.bottom <= box.bottom + 1 && caret.top >= box.top - 1;
+}"""
+
+
+def write_long_text(writer: Writer) -> None:
+    writer.page.keyboard.insert_text(PARAGRAPHS)
+    writer.page.wait_for_function(CARET)
+    writer.wait_until_saved()
+
+
+def test_after_a_reload_the_line_that_was_written_is_in_view(writer: Writer) -> None:
+    write_long_text(writer)
+    writer.page.wait_for_function("() => (localStorage.getItem('srb.places') ?? '').includes('into')")
+    writer.reload()
+    writer.page.wait_for_function(CARET)
+
+
+def test_the_page_itself_is_never_scrolled(writer: Writer) -> None:
+    page = writer.write(START).go().page
+    page.evaluate("scrollTo(0, 100); document.documentElement.scrollTop = 100")
+    assert page.evaluate("[document.documentElement.scrollTop, document.body.scrollTop]") == [0, 0]
+
+
+def test_the_manuscript_alone_is_printed_and_all_of_it(writer: Writer) -> None:
+    write_long_text(writer)
+    page = writer.page
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    shown = page.evaluate("document.body.innerText")
+    assert "".join(page.locator("#print p").all_inner_texts()).count("climbed the stairs") == 8 * 12
+    assert "Continue" not in shown
+    assert page.locator("#print p").last.is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("#print > *").count() == 0
+
+
+@pytest.mark.parametrize("kind", ["info", "error"])
+def test_a_notice_ends_with_the_story_in_which_it_came(writer: Writer, kind: str) -> None:
+    page = writer.page
+    page.evaluate("(kind) => desk.notice('This model takes text only.', kind)", kind)
+    notice = page.get_by_text("This model takes text only.")
+    expect(notice).to_be_visible()
+    page.evaluate("desk.setTitle('The same story')")
+    expect(page.locator("srb-header .title")).to_contain_text("The same story")
+    expect(notice).to_be_visible()
+    page.evaluate("desk.newStory()")
+    expect(notice).to_have_count(0)

@@ -22,7 +22,7 @@ GESTURES = [
     *("Mark one word more", "Mark one word less", "Mark up to the sentence", "Sort", "Group"),
     *("Try others", "More branches", "Stop all"),
 ]  # fmt: skip
-GESTURES_OF_THE_OUTLINE = ["Star", "Name", "Note", "Prune"]
+GESTURES_OF_THE_OUTLINE = ["Star", "Name", "Note", "Set aside"]
 
 
 @pytest.fixture
@@ -111,20 +111,20 @@ def test_every_gesture_of_the_outline_has_a_button_for_a_thumb(writer: Writer) -
     acts.get_by_role("button", name="Note").tap()
     page.get_by_role("textbox", name="Note").fill("Too short?")
     page.get_by_role("button", name="Keep").tap()
-    for gesture in ("Star", "Prune"):
+    for gesture in ("Star", "Set aside"):
         acts.get_by_role("button", name=gesture).tap()
         expect(acts.get_by_role("button", name=gesture)).to_have_attribute("aria-pressed", "true")
     marks = page.evaluate("(id) => desk.story.mark(id)", node)
     assert [marks[key] for key in ("star", "name", "note", "pruned")] == [True, "Two", "Too short?", True]
-    acts.get_by_role("button", name="Prune").tap()
-    expect(acts.get_by_role("button", name="Prune")).to_have_attribute("aria-pressed", "false")
+    acts.get_by_role("button", name="Set aside").tap()
+    expect(acts.get_by_role("button", name="Set aside")).to_have_attribute("aria-pressed", "false")
 
 
 def test_a_fork_of_the_outline_is_closed_and_opened_by_tap(writer: Writer) -> None:
     page = outline_of_a_round(writer)
     expect(page.get_by_role("treeitem")).to_have_count(9)
     page.get_by_role("button", name="Close the fork").tap()
-    expect(page.get_by_role("treeitem")).to_have_count(2)
+    expect(page.get_by_role("treeitem")).to_have_count(1)
     page.get_by_role("button", name="Open the fork").tap()
     expect(page.get_by_role("treeitem")).to_have_count(9)
 

@@ -115,6 +115,28 @@ def test_a_search_lists_what_has_the_words(page: Page) -> None:
     assert len(labels) == texts
     page.get_by_label("Search").fill("no such words")
     expect(page.get_by_text("Nothing has these words.")).to_be_visible()
+    expect(page.get_by_role("group", name="The chosen branch")).to_have_count(0)
+
+
+def test_in_a_search_acts_and_arrows_are_those_of_a_row_that_is_shown(page: Page) -> None:
+    page.evaluate("openLarge(3)")
+    tree = opened(page)
+    page.get_by_label("Search").fill("round 1 card")
+    expect(tree.get_by_role("treeitem")).to_have_count(8)
+    first = str(tree.get_by_role("treeitem").first.get_attribute("id")).removeprefix("outline-")
+    page.get_by_role("group", name="The chosen branch").get_by_role("button", name="Star").click()
+    assert page.evaluate("(id) => desk.story.mark(id).star", first) is True
+    assert page.evaluate("desk.story.mark(desk.head.node).star") is None
+    tree.focus()
+    page.keyboard.press("ArrowDown")
+    assert current(page) == str(tree.get_by_role("treeitem").nth(1).get_attribute("id")).removeprefix("outline-")
+
+
+def test_the_outline_that_is_opened_has_the_focus_and_a_double_click_selects_no_text(page: Page) -> None:
+    page.get_by_role("button", name="Outline").click()
+    expect(page.get_by_role("tree")).to_be_focused()
+    page.get_by_role("treeitem").first.dblclick()
+    assert page.evaluate("getSelection().toString()") == ""
 
 
 def test_what_is_pruned_is_hidden_in_the_tree_and_in_a_search(page: Page) -> None:
@@ -122,8 +144,8 @@ def test_what_is_pruned_is_hidden_in_the_tree_and_in_a_search(page: Page) -> Non
     tree = opened(page)
     pruned = tree.get_by_role("treeitem").filter(has_text="round 1 card 5")
     pruned.click()
-    page.get_by_role("group", name="The chosen branch").get_by_role("button", name="Prune").click()
-    box = page.get_by_role("checkbox", name="hide pruned")
+    page.get_by_role("group", name="The chosen branch").get_by_role("button", name="Set aside").click()
+    box = page.get_by_role("checkbox", name="hide what is set aside")
     box.check()
     expect(pruned).to_have_count(0)
     expect(tree.get_by_role("treeitem")).to_have_count(16)

@@ -27,17 +27,17 @@ export function rowsOf(story, { path, isOpen, hidesPruned = false }) {
     hidesPruned ? ids.filter((id) => path.has(id) || story.mark(id).pruned !== true) : ids;
   /** @type {Row[]} */
   const rows = [];
-  const lines = linesBelow(story, inOrder(story, shown(story.roots())), path, 0);
+  const roots = inOrder(story, shown(story.roots()));
+  const lines = linesBelow(roots, mainChild(story, roots, path) ?? roots[0] ?? null, 0);
   while (lines.length) {
     const { id, depth } = /** @type {{id: string, depth: number}} */ (lines.pop());
     const children = shown(story.children(id));
-    const opened = children.length > 1 && isOpen(id);
-    rows.push({ id, depth, others: Math.max(0, children.length - 1), isOpen: opened, isOnPath: path.has(id) });
-    if (opened) lines.push(...linesBelow(story, inOrder(story, children), path, depth));
-    else {
-      const main = children.find((each) => path.has(each)) ?? mainChild(story, inOrder(story, children), path);
-      if (main !== null) lines.push({ id: main, depth });
-    }
+    const main = children.find((each) => path.has(each)) ?? mainChild(story, inOrder(story, children), path);
+    const others = children.length - (main === null ? 0 : 1);
+    const opened = others > 0 && isOpen(id);
+    rows.push({ id, depth, others, isOpen: opened, isOnPath: path.has(id) });
+    if (opened) lines.push(...linesBelow(inOrder(story, children), main, depth));
+    else if (main !== null) lines.push({ id: main, depth });
   }
   return rows;
 }
@@ -60,23 +60,23 @@ function inOrder(story, ids) {
 
 /**
  * Return the lines that begin below a node in reverse order: the main one first, since a stack gives the last one first.
- * @param {Story} story @param {string[]} children @param {Set<string>} path @param {number} depth
+ * @param {string[]} children @param {string | null} main @param {number} depth
  */
-function linesBelow(story, children, path, depth) {
-  const main = mainChild(story, children, path);
+function linesBelow(children, main, depth) {
   const others = children.filter((id) => id !== main).reverse();
   return [...(main === null ? [] : [{ id: main, depth }]), ...others.map((id) => ({ id, depth: depth + 1 }))];
 }
 
 /**
- * Return the child with which the line goes on: the one on the path, else the newest of those that were continued.
+ * Return the child with which the line goes on: the one on the path, else the newest of those that were continued; null where
+ * all are branches of rounds of which none was taken.
  * @param {Story} story @param {string[]} children @param {Set<string>} path
  * @returns {string | null}
  */
 export function mainChild(story, children, path) {
-  if (!children.length) return null;
   const onPath = children.find((id) => path.has(id));
-  return onPath ?? children.findLast((id) => story.children(id).length > 0) ?? children[children.length - 1];
+  const continued = onPath ?? children.findLast((id) => story.children(id).length > 0);
+  return continued ?? children.findLast((id) => story.nodes.get(id)?.run === undefined) ?? null;
 }
 
 /**

@@ -36,7 +36,24 @@ test("a closed fork shows the main line alone", () => {
 test("a line that leaves the path goes on with the branch that was continued", () => {
   const { story, firsts } = branched();
   const rows = rowsOf(story, { path: new Set(story.path(firsts[0])), isOpen: () => true });
-  assert.deepEqual(shape(story, rows), ["Once", " there", "  was", " lived", " more", "upon"]);
+  assert.deepEqual(shape(story, rows), ["Once", " there", "  was", "  lived", " more", "upon"]);
+});
+
+test("at the head all branches of a round are alternatives, and what a person wrote goes on", () => {
+  const { story, firsts } = branched();
+  const rows = rowsOf(story, { path: new Set(story.path(firsts[0])), isOpen: () => true });
+  assert.deepEqual(
+    rows.filter(({ id }) => firsts.includes(id)).map(({ depth }) => depth),
+    [1, 1, 0],
+  );
+  const fresh = Story.create();
+  const head = fresh.edit(fresh.head, 0, 0, "Once");
+  for (const slot of [0, 1])
+    fresh.addModelNode({ parent: head.node, keep: 4, text: ` ${slot}`, run: "r", index: slot, slot, seed: 1 });
+  const shown = (isOpen) => rowsOf(fresh, { path: new Set([head.node]), isOpen: () => isOpen });
+  assert.deepEqual(shape(fresh, shown(true)), ["Once", " 0", " 1"]);
+  assert.equal(shown(true)[0].others, 2);
+  assert.deepEqual(shape(fresh, shown(false)), ["Once"]);
 });
 
 test("pruned branches can be hidden, but never the path", () => {

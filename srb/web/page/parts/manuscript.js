@@ -101,7 +101,7 @@ export class Manuscript extends HTMLElement {
     }
     this.#story = story;
     this.head = head;
-    const { caret, top } = readingPlace(story) ?? { caret: text.length, top: null };
+    const { caret, top, into = 0 } = readingPlace(story) ?? { caret: text.length, top: null };
     const within = (/** @type {number} */ at) => Math.min(at, text.length);
     this.#show(this.#stateOf(text, within(caret)));
     this.#view.dispatch({
@@ -109,7 +109,7 @@ export class Manuscript extends HTMLElement {
         setMarks.of(marksOf(pieces, this.#isInserted)),
         top === null
           ? EditorView.scrollIntoView(text.length)
-          : EditorView.scrollIntoView(within(top), { y: "start", yMargin: 0 }),
+          : EditorView.scrollIntoView(within(top), { y: "start", yMargin: -into }),
       ],
     });
   }
@@ -312,8 +312,9 @@ export class Manuscript extends HTMLElement {
   #keepPlace() {
     const { scrollDOM, documentTop } = this.#view;
     if (this.#story !== "" && scrollDOM.clientHeight > 0) {
-      const top = this.#view.lineBlockAtHeight(scrollDOM.getBoundingClientRect().top - documentTop + 1).from;
-      keepReadingPlace(this.#story, { caret: this.caret(), top });
+      const edge = scrollDOM.getBoundingClientRect().top - documentTop;
+      const { from, top } = this.#view.lineBlockAtHeight(edge + 1);
+      keepReadingPlace(this.#story, { caret: this.caret(), top: from, into: Math.max(0, Math.round(edge - top)) });
     }
   }
 

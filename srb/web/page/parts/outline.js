@@ -116,11 +116,13 @@ export class Outline extends Part {
         isOnPath: this.path.has(id),
       }));
     } else {
-      const forks = path.filter((id) => story.children(id).length > 1).slice(-OPEN_FORKS);
+      const isFork = (/** @type {string} */ id) => story.children(id).length > (id === head.node ? 0 : 1);
+      const forks = path.filter(isFork).slice(-OPEN_FORKS);
       const isOpen = (/** @type {string} */ id) => this.toggled.get(id) ?? forks.includes(id);
       this.rows = rowsOf(story, { path: this.path, isOpen, hidesPruned: this.hidesPruned });
     }
-    if (!this.rows.some(({ id }) => id === this.current)) this.current = head.node;
+    if (this.rows.some(({ id }) => id === this.current)) return;
+    this.current = this.query ? (this.rows[0]?.id ?? "") : head.node; // acts are those of a row that is shown
   }
 
   render() {
@@ -134,7 +136,9 @@ export class Outline extends Part {
   async toggle() {
     this.isOpen = !this.isOpen;
     await this.updateComplete;
-    if (this.isOpen) this.show(this.desk.head.node);
+    if (!this.isOpen) return;
+    await this.show(this.desk.head.node);
+    this.focus(); // keys act on the row that is chosen
   }
 
   crumbs() {
@@ -160,13 +164,13 @@ export class Outline extends Part {
   }
 
   tools() {
-    const { story, before } = this.desk;
+    const { before } = this.desk;
     const { stars, unread } = this.counts;
     return html`<label>Search <input type="search" .value=${this.query}
         @input=${(/** @type {any} */ event) => this.search(event.target.value)}></label>
       <label><input type="checkbox" .checked=${this.hidesPruned}
-        @change=${(/** @type {any} */ event) => (this.hidesPruned = event.target.checked)}> hide pruned</label>
-      <span class="counts">${story.nodes.size} nodes, ★ ${stars}, ${unread} unread</span>
+        @change=${(/** @type {any} */ event) => (this.hidesPruned = event.target.checked)}> hide what is set aside</label>
+      <span class="counts">${unread} unread, ★ ${stars}</span>
       <button @click=${() => this.compare()}>Compare with the text</button>
       ${before ? this.backButton() : nothing}`;
   }
@@ -239,7 +243,7 @@ export class Outline extends Part {
       name,
       labelOf(node),
       unread ? "unread" : "",
-      pruned ? "pruned" : "",
+      pruned ? "set aside" : "",
       star ? "starred" : "",
       note ? `note: ${note}` : "",
     ];
@@ -249,12 +253,12 @@ export class Outline extends Part {
         aria-expanded=${others ? isOpen : nothing} aria-label=${words.filter(Boolean).join(", ")}
         @click=${() => this.choose(id)} @dblclick=${() => this.open(id)}>
       ${others ? this.sign(id, isOpen) : html`<span class="sign"></span>`}
-      ${others ? html`<sup>${others + 1}</sup>` : nothing}
       <span class="unread" title=${unread ? "unread" : nothing}>${unread ? "●" : ""}</span>
       ${star ? html`<span class="star">★</span>` : nothing}
       ${name ? html`<b>${name}</b>` : nothing}
       <span class="label" dir="auto">${labelOf(node)}</span>
       ${note ? html`<span class="note" title=${note}>✎</span>` : nothing}
+      ${others ? html`<span class="ways">${others === 1 ? "another way" : `${others} other ways`}</span>` : nothing}
       ${id === this.current ? html`<button tabindex="-1" @click=${() => this.open(id)}>Open</button>` : nothing}
     </div>`;
   }

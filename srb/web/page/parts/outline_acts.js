@@ -18,7 +18,7 @@ export function actsOf(outline) {
     <button aria-pressed=${Boolean(star)} @click=${toggle("star")}><span aria-hidden="true">★</span> Star</button>
     <button aria-label=${name ? "Change the name" : "Name: a chapter, a version"} @click=${() => outline.ask(current, "name")}>Name</button>
     <button aria-label=${note ? "Change the note" : "Note"} @click=${() => outline.ask(current, "note")}><span aria-hidden="true">✎</span> Note</button>
-    <button aria-pressed=${Boolean(pruned)} @click=${toggle("pruned")}><span aria-hidden="true">✕</span> Prune</button>
+    <button aria-pressed=${Boolean(pruned)} @click=${toggle("pruned")}><span aria-hidden="true">✕</span> Set aside</button>
   </div>`;
 }
 

@@ -3,7 +3,8 @@
 const KEY = "srb.places";
 const MOST = 50; // stories whose places are kept, the latest ones
 
-/** @typedef {{caret: number, top: number}} ReadingPlace   `top`: the text's offset at the top edge of the view */
+/** @typedef {{caret: number, top: number, into?: number}} ReadingPlace   `top`: the text's offset at the top edge of the view;
+ *   `into`: px of its line that lie above that edge */
 
 /** @returns {Record<string, ReadingPlace>} */
 function places() {

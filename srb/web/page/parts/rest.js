@@ -6,6 +6,7 @@ import "./file_drops.js";
 import { divider, sheetHandle } from "./layout.js";
 import "./outline.js";
 import "./pictures.js";
+import { bindPrint } from "./print.js";
 import "./status.js";
 import { addStyle } from "./styles.js";
 
@@ -31,6 +32,7 @@ export async function addRest(desk, root) {
   };
   root.querySelector("srb-header")?.after(make("srb-banner"));
   root.append(divider(root), sheetHandle(root, desk), make("srb-branches"), make("srb-outline"));
+  bindPrint(desk);
   const key = /** @type {any} */ (make("srb-key"));
   document.body.append(make("srb-status"), make("srb-file-drops"), make("srb-pictures"), key);
   return { key, dialogs: new LaterDialogs(desk) };

@@ -17,6 +17,7 @@ class Banner extends Part {
     this.notice = null;
     this.wasAway = false;
     this.timer = 0;
+    this.story = ""; // id of the one that is open
   }
 
   listen() {
@@ -24,6 +25,7 @@ class Banner extends Part {
     this.on("round", () => this.desk.server.status === "unloaded" && this.requestUpdate());
     this.on("saved", () => this.requestUpdate());
     this.on("notice", (notice) => this.show(notice));
+    this.on("story", () => this.storyChanged());
     this.on("withdrawn", ({ about }) => this.notice?.about === about && this.dismiss());
   }
 
@@ -35,8 +37,16 @@ class Banner extends Part {
     this.requestUpdate();
   }
 
+  /** A notice is about the story in which it came. */
+  storyChanged() {
+    const { id } = this.desk.story;
+    if (this.story && this.story !== id && this.notice) this.dismiss();
+    this.story = id;
+  }
+
   /** @param {Notice} notice */
   show(notice) {
+    this.story = this.desk.story.id;
     this.notice = notice;
     clearTimeout(this.timer);
     if (notice.kind !== "error") this.timer = window.setTimeout(() => this.dismiss(), NOTICE);

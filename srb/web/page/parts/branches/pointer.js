@@ -62,7 +62,8 @@ export class Pointer {
     if (opens) return pane.requestUpdate();
     const word = this.wordAt(event);
     if (!word) return;
-    mark(pane, word.slot, word.end);
+    const isAgain = event.detail < 2 && word.slot.mark === word.end; // the second click on a word takes its mark away
+    mark(pane, word.slot, isAgain ? 0 : word.end);
     pane.requestUpdate();
   }
 

@@ -66,6 +66,7 @@ SETTINGS: dict[str, dict[str, float]] = {
     "the server's, DRY 0.8 in 64 tokens": {**_DRY, "dry_penalty_last_n": 64},
     "the server's, DRY 0.8": _DRY,
     "temperature 0.6, min-p 0.1, DRY 0.8": {"temperature": 0.6, "min_p": 0.1, **_DRY},
+    "temperature 0.7, min-p 0.1, DRY 0.8": {"temperature": 0.7, "min_p": 0.1, **_DRY},
     "temperature 1, min-p 0.05, DRY 0.8": {"temperature": 1, "min_p": 0.05, **_PLAIN, **_DRY},
     "temperature 1.3, min-p 0.03, XTC 0.3, DRY 0.8": {**_WILD, **_DRY},
     "temperature 1, min-p 0.05, XTC 0.5": {"temperature": 1, "min_p": 0.05, "xtc_probability": 0.5, **_PLAIN},

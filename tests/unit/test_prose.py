@@ -33,7 +33,7 @@ def test_a_text_loops_if_more_than_a_seventh_of_it_comes_again() -> None:
 
 def test_the_page_presets_are_among_what_is_measured() -> None:
     source = PRESETS.read_text()
-    for preset in ("temperature: 0.6, min_p: 0.1", "temperature: 1, min_p: 0.05"):
+    for preset in ("temperature: 0.7, min_p: 0.1", "temperature: 1, min_p: 0.05"):
         assert preset in source
         name = preset.replace(":", "").replace("_", "-")
         assert f"{name}, DRY 0.8" in SETTINGS

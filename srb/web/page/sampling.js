@@ -196,7 +196,7 @@ export const PRESET_NAMES = [...SAMPLERS.map((each) => each.name), "ladder", "di
 /** Measured by bench/prose.py (docs/usage.md): without DRY each of them repeats sentences. @type {Readonly<Record<string, Preset>>} */
 export const PRESETS = {
   usual: { ...UNREPEATED },
-  steady: { temperature: 0.6, min_p: 0.1, ...UNREPEATED },
+  steady: { temperature: 0.7, min_p: 0.1, ...UNREPEATED },
   lively: { temperature: 1, min_p: 0.05, top_p: 1, top_k: 0, ...UNREPEATED },
   wild: {
     temperature: 1.3,

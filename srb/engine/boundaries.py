@@ -82,7 +82,13 @@ _COUNTED = _listed(
     bundesliga
     """
 )
+# … and after one of these any noun may be counted (der 18. Parteitag); "am" is an English word, too.
+_ARTICLES = _listed("der des dem den das die im zum zur vom beim")
 _ROMAN = frozenset("IVXLCDM")
+_DASHES = "—―–"
+# The beginning of an entry in a list, as far as it is there; and whole ones, which a space follows.
+_ITEM_SO_FAR = re.compile(r"[-*•·]|[0-9]{1,3}[.)]?")
+_ITEM = re.compile(r"[-*•·]|[0-9]{1,3}[.)]")
 _WORDS = re.compile('([A-Za-z ]*)([,;:"(-]?)')  # in a sentence these decide nothing
 
 
@@ -240,6 +246,8 @@ class _Sentences(Finder):
         super().__init__(count)
         self._state: Callable[[str], int | None] = self._in_body
         self._word = ""  # the latest word, with inner dots; at most _MAX_WORD characters
+        self._prior = ""  # the word before it
+        self._item = ""  # what may begin an entry of a list, in a new line
         self._has_word = False  # whether the sentence has one
         self._begins_line = True  # whether nothing but the latest word is in its line
         self._before = ""  # the character before the punctuation
@@ -254,7 +262,8 @@ class _Sentences(Finder):
         if self._end is not None or self._state != self._in_body:
             return False
         if text[:1] == " " and not self._begins_line and (word := text[1:]).isalpha():  # most tokens
-            self._word, self._has_word, self._before = word[:_MAX_WORD], True, word[-1]
+            self._prior, self._word = self._word, word[:_MAX_WORD]
+            self._has_word, self._before = True, word[-1]
             self._at += len(text)
             return True
         if not (found := _WORDS.fullmatch(text)):
@@ -263,7 +272,8 @@ class _Sentences(Finder):
         before, space, last = words.rpartition(" ")
         if space:
             self._begins_line = self._begins_line and not self._word and not before.strip() and self._at > 0
-            self._word = ""
+            _, inner, prior = before.rpartition(" ")
+            self._prior, self._word = (prior if inner else self._word + prior)[:_MAX_WORD], ""
         self._word = (self._word + last)[:_MAX_WORD]
         if letters := words.rstrip():
             self._has_word, self._before = True, letters[-1]
@@ -280,6 +290,12 @@ class _Sentences(Finder):
         if char.isspace():
             return self._space_in_body(char)
         if self._newlines:
+            if self._end is not None and self._before not in _COMMAS:
+                if char in _DASHES:
+                    return self._begin(char)  # of a dialogue
+                if _ITEM_SO_FAR.fullmatch(char):
+                    self._state, self._item = self._in_item, char
+                    return None
             self._newlines, self._end = 0, None
         if char in _TERMINALS and (self._has_word or not self._ended):
             self._begin_end(char)
@@ -291,7 +307,25 @@ class _Sentences(Finder):
         self._before = char
         return None
 
+    def _in_item(self, char: str) -> int | None:
+        """In what may begin an entry of a list: then the sentence ended with the line before, also without a mark."""
+        item, end = self._item, None
+        if _ITEM_SO_FAR.fullmatch(item + char):
+            self._item += char
+            return None
+        if char.isspace() and _ITEM.fullmatch(item):
+            end = self._begin()
+        self._state, self._item, self._newlines = self._in_body, "", 0
+        self._end = None
+        at = self._at
+        for self._at, each in enumerate(item, at - len(item)):
+            self._state(each)
+        self._at = at
+        self._state(char)
+        return end
+
     def _space_in_body(self, char: str) -> int | None:
+        self._prior = self._word
         if char == "\n":
             self._word, self._begins_line = "", True
             if self._newlines and self._end is not None:
@@ -368,6 +402,8 @@ class _Sentences(Finder):
             return self._begin() if self._newlines > 1 or self.held >= MAX_GAP else None
         if char in _COMMAS:
             return self._go_on(char)
+        if self._newlines and (char in _DASHES or char in "-•·"):
+            return self._begin(char)  # a line of a dialogue, or an entry of a list
         self._newlines = 0
         if char in _TERMINALS:
             self._later, self._later_dot = self._at + 1, self._take_terminal(char)
@@ -413,7 +449,7 @@ class _Sentences(Finder):
         end = self._end
         assert end is not None
         self._state, self._end, self._newlines = self._in_body, None, 0
-        self._word, self._has_word = "", False
+        self._prior, self._word, self._has_word = "", "", False
         if char:
             self._in_body(char)
         return end
@@ -421,7 +457,7 @@ class _Sentences(Finder):
     def _go_on(self, char: str) -> int | None:
         """Go on with the sentence: the possible end was none."""
         if self._state == self._in_gap:
-            self._word = ""
+            self._prior, self._word = self._word, ""
         self._state, self._end, self._newlines = self._in_body, None, 0
         return self._in_body(char)
 
@@ -437,7 +473,7 @@ class _Sentences(Finder):
         if self._begins_line and all(part.isdecimal() and len(part) < 4 for part in parts):
             return _Dot.NEVER  # the number of an entry in a list
         if word.isdecimal() and len(word) <= 2:
-            return _Dot.COUNT
+            return _Dot.SHORT if self._prior.lower() in _ARTICLES else _Dot.COUNT
         if word in _NEVER:
             return _Dot.NEVER
         if word in _NUMBERED:
@@ -445,7 +481,7 @@ class _Sentences(Finder):
         if len(word) > 1 and _ROMAN.issuperset(self._word):
             return _Dot.COUNT
         is_initials = all(len(part) == 1 and part.isalpha() and not _is_ideograph(part) for part in parts)
-        if word in _SHORT or (is_initials and word not in _PLAIN):
+        if word in _SHORT or (is_initials and word not in _PLAIN and self._word != "я"):
             return _Dot.SHORT
         return _Dot.PLAIN
 

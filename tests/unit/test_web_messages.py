@@ -233,7 +233,7 @@ def test_a_bad_field_is_refused_by_its_own_name(body: dict[str, Any], field: str
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"messages": blocks({"type": "document", "source": {"type": "text", "data": "x"}})}, "messages"),
+        ({"messages": blocks({"type": "document", "source": {"type": "base64", "data": "x"}})}, "messages"),
         ({"messages": blocks({"type": "search_result"})}, "messages"),
         (
             {"messages": blocks({"type": "tool_result", "tool_use_id": "a", "content": [{"type": "document"}]})},
@@ -432,3 +432,54 @@ def test_an_engine_that_is_lost_is_an_error_in_the_stream() -> None:
 def test_a_tool_choice_whose_type_is_no_string_is_refused() -> None:
     answer = post(serve("x"), tools=[TOOL], tool_choice={"type": ["any"]})
     assert (answer.status_code, answer.json["error"]["param"]) == (400, "tool_choice")
+
+
+# Blocks that others read ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}},
+        {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+        {"type": "mcp_tool_use", "id": "m", "name": "f", "server_name": "s", "input": {}},
+        {"type": "something_new", "text": "x"},
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_block_that_only_its_server_reads_is_skipped(block: dict[str, Any], place: int) -> None:
+    said: list[dict[str, Any]] = [{"type": "text", "text": "A"}]
+    plain = parsed(messages=[USER, *blocks(*said, role="assistant"), USER]).messages
+    mixed = [*said[:place], block, *said[place:]]
+    assert parsed(messages=[USER, *blocks(*mixed, role="assistant"), USER]).messages == plain
+
+
+TEXTS = [
+    ({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "D"}}, "D"),
+    ({"type": "document", "title": "T", "source": {"type": "text", "data": "D"}}, "T\n\nD"),
+    ({"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "D"}]}}, "D"),
+    ({"type": "search_result", "title": "T", "source": "u", "content": [{"type": "text", "text": "D"}]}, "T\n\nD"),
+    ({"type": "tool_reference", "tool_name": "weather"}, "weather"),
+]
+
+
+@pytest.mark.parametrize(("block", "text"), TEXTS)
+def test_a_block_with_text_is_a_text_also_in_a_result(block: dict[str, Any], text: str) -> None:
+    assert parsed(messages=blocks(block)).messages[-1]["content"] == [{"type": "text", "text": text}]
+    result = {"type": "tool_result", "tool_use_id": "a", "content": [block]}
+    assert parsed(messages=blocks(result)).messages[-1]["content"] == text
+
+
+def test_a_picture_of_an_earlier_turn_is_a_text_for_a_model_that_reads_text_only() -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}}
+    call = {"type": "tool_use", "id": "a", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": [picture]}
+    http = serve("a")
+    earlier = [*blocks(picture), *blocks(call, role="assistant"), *blocks(result)]
+    answered = [*earlier, {"role": "assistant", "content": "A"}, USER]
+    assert post(http, messages=answered).status_code == 200
+    assert post(http, "/v1/messages/count_tokens", messages=answered).status_code == 200
+    for newest in (earlier, [USER, {"role": "assistant", "content": "A"}, *blocks(picture)]):
+        answer = post(http, messages=newest)
+        assert answer.status_code == 501
+        assert answer.json["error"]["param"] == "messages"

@@ -214,7 +214,6 @@ def test_a_bad_field_is_refused_by_its_own_name(body: dict[str, Any], field: str
     ("body", "field"),
     [
         ({"input": [{"role": "user", "content": [{"type": "input_file", "file_data": "x"}]}]}, "input"),
-        ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input"),
         ({"background": True}, "background"),
     ],
 )
@@ -457,3 +456,50 @@ def test_a_type_that_is_no_string_is_refused() -> None:
     for item in ({"type": ["message"]}, {"role": "user", "content": [{"type": ["text"]}]}):
         answer = post(serve("x"), input=[item])
         assert (answer.status_code, answer.json["error"]["param"]) == (400, "input")
+
+
+# Items of tools that others run ---------------------------------------------------------------------------------------
+
+SHELL = {"type": "local_shell_call", "id": "x", "call_id": "a", "status": "completed", "action": {"command": ["ls"]}}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}},
+        {"type": "file_search_call", "id": "fs_1", "queries": ["x"], "results": None},
+        {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "container_id": "c", "outputs": []},
+        {"type": "additional_tools", "tools": []},
+        {"type": "something_new", "id": "n_1", "text": "x"},
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_an_item_that_only_its_server_reads_is_skipped_wherever_it_stands(item: dict[str, Any], place: int) -> None:
+    items: list[Any] = [{"role": "user", "content": "U"}, {"role": "assistant", "content": "A"}]
+    plain = parsed(input=items).messages
+    assert parsed(input=[*items[:place], item, *items[place:]]).messages == plain
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "arguments"),
+    [
+        (SHELL, "local_shell", '{"command":["ls"]}'),
+        ({"type": "custom_tool_call", "call_id": "a", "name": "apply", "input": "x"}, "apply", '{"input":"x"}'),
+        (
+            {"type": "computer_call", "call_id": "a", "action": {"type": "screenshot"}},
+            "computer",
+            '{"type":"screenshot"}',
+        ),
+        ({"type": "tool_search_call", "call_id": "a", "arguments": {"q": "x"}}, "tool_search", '{"q":"x"}'),
+    ],
+)
+@pytest.mark.parametrize("output", ["done", [{"type": "input_text", "text": "done"}], {"exit": 0}, None])
+def test_a_call_of_another_tool_and_its_output_stay_in_the_history(
+    call: dict[str, Any], name: str, arguments: str, output: Any
+) -> None:
+    result = {"type": call["type"] + "_output", "call_id": "a", "output": output}
+    asked, called, told = parsed(input=[{"role": "user", "content": "U"}, call, result]).messages
+    assert asked["content"] == "U"
+    assert called["tool_calls"][0]["function"] == {"name": name, "arguments": arguments}
+    assert told["role"] == "tool"
+    assert told["tool_call_id"] == "a"

@@ -40,6 +40,23 @@ def media_part(part: dict[str, Any]) -> dict[str, str] | None:
     return {"type": MEDIA_PART, "url": url}
 
 
+UNSEEN = "[a picture or sound, which this model cannot read]"
+
+
+def without_past_media(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a history for a model that reads text only: media before the assistant's last message are a text.
+
+    A tool's screenshot would otherwise end a conversation for good. Those of the newest turn stay, and are refused.
+    """
+    kept = list(messages)
+    newest = next((at for at in range(len(kept) - 1, -1, -1) if kept[at]["role"] == "assistant"), 0)
+    for place, message in enumerate(kept[:newest]):
+        if isinstance(content := message.get("content"), list):
+            parts = [{"type": "text", "text": UNSEEN} if part["type"] == MEDIA_PART else part for part in content]
+            kept[place] = {**message, "content": parts}
+    return kept
+
+
 @dataclass
 class MarkedMessages:
     """Messages whose media are marks, and the media's sources in the order of the marks' numbers."""

@@ -78,6 +78,9 @@ def _converted(where: str, message: Any) -> list[Message]:
     return turn.messages()
 
 
+_OWN = ("text", "image", "document", "thinking", "tool_use", "tool_result")  # blocks that say something here
+
+
 class _Turn:
     """The blocks of one message, sorted into the messages of a chat."""
 
@@ -99,6 +102,8 @@ class _Turn:
             self._calls.append(self._call(block))
         elif kind == "tool_result" and self._role == "user":
             self._results.append(self._result(block))
+        elif self._role == "assistant" and isinstance(kind, str) and kind not in _OWN:
+            pass  # of a tool that Anthropic's servers ran: a call, or its result
         else:
             self._content.append(_part(self._where, block))
 
@@ -146,10 +151,30 @@ def _part(where: str, block: Any) -> dict[str, Any]:
         return {"type": "text", "text": block["text"]}
     if kind == "image":
         return {"type": "image_url", "image_url": {"url": _image_url(where, block.get("source"))}}
+    if (text := _text_of(block, kind)) is not None:
+        return {"type": "text", "text": text}
     if isinstance(kind, str) and kind not in ("text", "thinking", "tool_use", "tool_result"):
         raise NotSupported(f"Field 'messages': {where} has a block of type {short_json(kind)}", param="messages")
     raise ValueError(f'{where}: a block of its content must be {{"type": "text", "text": "…"}}, and calls, thoughts and '
                      "results of tools must stand in messages of the right role")  # fmt: skip
+
+
+def _text_of(block: Any, kind: Any) -> str | None:
+    """Return the text of a document, of a result of a search, or of a reference to a tool; None if it has none."""
+    if kind == "tool_reference":
+        return str(block.get("tool_name", ""))
+    source = block.get("source") if kind == "document" else block if kind == "search_result" else None
+    if not isinstance(source, dict):
+        return None
+    content = source.get("data") if source.get("type") == "text" else source.get("content")
+    if isinstance(content, list) and all(
+        isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
+    ):
+        content = "\n".join(part["text"] for part in content)
+    title = block.get("title")
+    return (
+        (f"{title}\n\n{content}" if isinstance(title, str) and title else content) if isinstance(content, str) else None
+    )
 
 
 def _image_url(where: str, source: Any) -> str:

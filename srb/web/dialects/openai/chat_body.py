@@ -20,7 +20,7 @@ from srb.web.bodies.media import MAX_FILES, check_reads_media
 from srb.web.bodies.reasoning import ReasoningFields, Thinking
 from srb.web.bodies.sampling import ProbCount, explain
 from srb.web.chat.families import HERMES, PLAIN, Family
-from srb.web.chat.media import MarkedMessages
+from srb.web.chat.media import MarkedMessages, without_past_media
 from srb.web.chat.reply_parser import ReplyParser
 from srb.web.chat.template import (
     ChatPrompt,
@@ -171,7 +171,7 @@ class ChatBody(GuidedFields, CompletionBody):
 
     def render(self, settings: Settings, model: ModelInfo) -> ChatPrompt:
         """Return the rendered conversation; raise InvalidRequest if the template refuses the messages."""
-        marked = MarkedMessages.of(self.messages)
+        marked = self._marked(model)
         prompt = self._prompt(template_for(settings, model, bool(self.offered_tools)), marked, settings, model)
         return replace(prompt, text=marked.shown(prompt.text))
 
@@ -206,7 +206,7 @@ class ChatBody(GuidedFields, CompletionBody):
         Raise InvalidRequest or NotSupported.
         """
         template = template_for(settings, model, bool(self.offered_tools))
-        marked = MarkedMessages.of(self.messages)
+        marked = self._marked(model)
         prompt = self._prompt(template, marked, settings, model)
         filled = self._with_schema().model_copy(update={"prompt": [(prompt.text,)]})
         if marked.sources:
@@ -236,9 +236,13 @@ class ChatBody(GuidedFields, CompletionBody):
 
     def prompt_and_media(self, settings: Settings, model: ModelInfo) -> tuple[Prompt, list[str]]:
         """Return the rendered conversation as a prompt, and its media as base64. Raise InvalidRequest or NotSupported."""
-        marked = MarkedMessages.of(self.messages)
+        marked = self._marked(model)
         text = self._prompt(template_for(settings, model, bool(self.offered_tools)), marked, settings, model).text
         return self._with_media(text, marked, settings, model) if marked.sources else ((text,), [])
+
+    def _marked(self, model: ModelInfo) -> MarkedMessages:
+        reads_media = model.sees or model.hears
+        return MarkedMessages.of(self.messages if reads_media else without_past_media(self.messages))
 
     def _with_media(
         self, text: str, marked: MarkedMessages, settings: Settings, model: ModelInfo

@@ -1,7 +1,6 @@
 """Input items of OpenAI's Responses, as messages, tools and a tool choice of a chat.
 
-All functions raise ValueError with a message that fits after "Field 'x': ", and NotSupported for items of tools that the
-server does not run.
+All functions raise ValueError with a message that fits after "Field 'x': ".
 """
 
 from __future__ import annotations
@@ -9,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from srb.errors import NotSupported
+import orjson
+
 from srb.web.bodies.fields import short_json
 from srb.web.chat.history import SYSTEMS, as_one
 from srb.web.dialects.openai.chat_fields import parse_tool_choice
@@ -55,7 +55,7 @@ def _converted(where: str, item: Any) -> Message | None:
     if kind == "item_reference":
         raise ValueError(f"{where} refers to an item of an earlier response, but {_NOT_KEPT}")
     if isinstance(kind, str):
-        raise NotSupported(f"Field 'input': {where} is of type {short_json(kind)}; {_KNOWN}", param="input")
+        return _of_other_tool(where, kind, kept)
     raise ValueError(f"{where} must have a 'role' or a 'type'; {_KNOWN}")
 
 
@@ -92,6 +92,35 @@ def _of_reasoning(where: str, item: Item) -> Message | None:
         if any(texts):
             return {"role": "assistant", "reasoning_content": "\n\n".join(filter(None, texts))}
     return None
+
+
+def _of_other_tool(where: str, kind: str, item: Item) -> Message | None:
+    """Return a call of a tool that OpenAI's servers or their clients run, or its result; None for an item of another kind.
+
+    Such items stand in histories that were begun elsewhere. One without a `call_id` has no result that the model could read.
+    """
+    if not isinstance(item.get("call_id"), str):
+        return None
+    if kind.endswith("_output"):
+        output = item.get("output", item.get("tools", ""))
+        if isinstance(output, dict) and isinstance(output.get("image_url"), str):
+            output = [{"type": "input_image", "image_url": output["image_url"]}]
+        is_content = isinstance(output, str) or (isinstance(output, list) and kind != "tool_search_output")
+        return _of_output(where, {**item, "output": output if is_content else _json(where, output)})
+    if not kind.endswith("_call"):
+        return None
+    name = item.get("name", kind.removesuffix("_call"))
+    given = item.get("arguments", item.get("action", {"input": item["input"]} if "input" in item else {}))
+    return _of_call(
+        where, {**item, "name": name, "arguments": given if isinstance(given, str) else _json(where, given)}
+    )
+
+
+def _json(where: str, value: Any) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:
+        raise ValueError(f"{where} is nested too deeply") from None
 
 
 _ITEMS: dict[Any, Callable[[str, Item], Message | None]] = {

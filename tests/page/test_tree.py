@@ -132,6 +132,12 @@ def test_in_a_search_acts_and_arrows_are_those_of_a_row_that_is_shown(page: Page
     assert current(page) == str(tree.get_by_role("treeitem").nth(1).get_attribute("id")).removeprefix("outline-")
 
 
+def test_a_fork_says_how_many_ways_there_are_beside_the_one_that_was_taken(page: Page) -> None:
+    page.evaluate("openLarge(2)")
+    first = opened(page).get_by_role("treeitem").first
+    expect(first.locator(".ways")).to_have_text("7 other ways")
+
+
 def test_the_outline_that_is_opened_has_the_focus_and_a_double_click_selects_no_text(page: Page) -> None:
     page.get_by_role("button", name="Outline").click()
     expect(page.get_by_role("tree")).to_be_focused()

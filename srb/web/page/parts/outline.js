@@ -258,7 +258,7 @@ export class Outline extends Part {
       ${name ? html`<b>${name}</b>` : nothing}
       <span class="label" dir="auto">${labelOf(node)}</span>
       ${note ? html`<span class="note" title=${note}>✎</span>` : nothing}
-      ${others ? html`<span class="ways">${others === 1 ? "another way" : `${others} other ways`}</span>` : nothing}
+      ${others ? html`<span class="ways">${waysOf(others, others < story.children(id).length)}</span>` : nothing}
       ${id === this.current ? html`<button tabindex="-1" @click=${() => this.open(id)}>Open</button>` : nothing}
     </div>`;
   }
@@ -375,6 +375,12 @@ export class Outline extends Part {
     await this.updateComplete;
     /** @type {HTMLElement | null} */ (this.querySelector("form input"))?.focus();
   }
+}
+
+/** How many ways the text could go on. @param {number} count @param {boolean} isTaken whether another one was taken */
+function waysOf(count, isTaken) {
+  if (count === 1) return isTaken ? "another way" : "one way on";
+  return isTaken ? `${count} other ways` : `${count} ways`;
 }
 
 customElements.define("srb-outline", Outline);

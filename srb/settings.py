@@ -451,10 +451,10 @@ class Settings(_SamplingSettings):
     tags: str = Field("", description="tags of the model in GET /v1/models, separated by commas")
     models: Annotated[str, BeforeValidator(_listed)] = Field(
         "",
-        description="several models, of which a request names one: a folder of GGUF files, or GGUF files separated by "
-        "commas, each a path or NAME=PATH. The first is loaded at the start, or the one that model names; others are loaded "
-        "when they are asked for. In a list, tables have a model of their own (name, model) or name one of the folder, and "
-        "settings for it alone: [[models]]. Empty: one model",
+        description="several models, of which a request names one: a folder of GGUF files, or models separated by commas, "
+        "each a path, a name or hf:USER/MODEL as in model, or NAME=one of these. The first is loaded at the start, or the "
+        "one that model names; others are loaded when they are asked for. In a list, tables have a model of their own (name,"
+        " model) or name one of the folder, and settings for it alone: [[models]]. Empty: one model",
     )
     models_autoload: bool = Field(
         True, description="with models, load a model when a request names it; off: only POST /models/load does"

@@ -6,8 +6,10 @@ gunicorn's arbiter, before it starts a worker, takes what is there, and hands it
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from srb.errors import ConfigError
 from srb.launch import hub, wheels
@@ -25,11 +27,10 @@ def choose(settings: Settings, *, may_fetch: bool, token: str = "", projector: b
     why. A model that was asked for and cannot be had is a ConfigError. `projector`: a repository's model has its projector.
     """
     if settings.models:
-        if may_fetch:
-            _fetch_listed(settings)
-    elif settings.model.startswith(HUB_PREFIX):
+        return _of_list(settings, projector, token, may_fetch)
+    if settings.model.startswith(HUB_PREFIX):
         return _of_hub(settings, projector, token, offline=not may_fetch)
-    elif settings.model in NAMED_MODELS:
+    if settings.model in NAMED_MODELS:
         if may_fetch:
             fetch(NAMED_MODELS[settings.model])
     elif not settings.model and settings.engine_managed and not settings.cluster:
@@ -65,10 +66,22 @@ def _default(may_fetch: bool) -> str:
     return BUNDLED.name
 
 
-def _fetch_listed(settings: Settings) -> None:
-    for listed in list_models(settings).values():
-        if named := named_model_at(Path(listed.model)):
+def _of_list(settings: Settings, projector: bool, token: str, may_fetch: bool) -> dict[str, str]:
+    """Return a list that names files alone, and the default one's; nothing if it does already."""
+    listed, chosen = list_models(settings).values(), dict[str, str]()
+    tables: list[dict[str, Any]] = []
+    for each in listed:
+        table = {**each.own, "name": each.name, "model": each.model}
+        if each.model.startswith(HUB_PREFIX):
+            table |= _of_hub(each.settings(settings), projector, token, offline=not may_fetch)
+            if settings.model == each.model:
+                chosen["model"] = table["model"]
+        elif may_fetch and (named := named_model_at(Path(each.model))):
             fetch(named)
+        tables.append(table)
+    if any(each.model.startswith(HUB_PREFIX) for each in listed):
+        chosen["models"] = json.dumps(tables)
+    return chosen
 
 
 def facts(model: NamedModel) -> str:

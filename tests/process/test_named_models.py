@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shlex
 import shutil
@@ -19,7 +20,7 @@ from srb import named_models
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.gguf import check_model_file
 from srb.launch import chosen_model, models, wheels
-from srb.model_list import list_models
+from srb.model_list import default_model, list_models
 from srb.named_models import BUNDLED_MODEL, DEFAULT_MODEL, WheelFile, cache_folder
 from srb.settings import Settings
 from tests.needs import need
@@ -333,3 +334,32 @@ def test_wrong_words_are_one_line_and_exit_status_2(
 ) -> None:
     assert command(*arguments) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_repositories_in_a_list_of_models_become_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch_from_hub(repo: str, file: str = "", token: str = "", offline: bool = False) -> Path:
+        assert (token, offline) == ("t", False)
+        return Path(f"/hub/{repo.replace(':', '-')}.gguf")
+
+    def fetch_projector(repo: str, token: str = "", offline: bool = False) -> Path | None:
+        return Path("/hub/mmproj.gguf") if repo == "us/eyes" else None
+
+    monkeypatch.setattr(chosen_model.hub, "fetch_from_hub", fetch_from_hub)
+    monkeypatch.setattr(chosen_model.hub, "fetch_projector", fetch_projector)
+    given = "storyteller, hf:us/er:Q8_0, eyes=hf:us/eyes, /there/m.gguf"
+    for model, default in (("", "storyteller"), ("eyes", "eyes"), ("hf:us/er:Q8_0", "er:Q8_0")):
+        before = Settings(models=given, model=model)
+        after = before.model_copy(update=chosen_model.choose(before, may_fetch=True, token="t"))
+        found = list_models(after)
+        assert {name: (each.model, dict(each.own)) for name, each in found.items()} == {
+            "storyteller": (str(BUNDLED_MODEL), {}),
+            "er:Q8_0": ("/hub/us/er-Q8_0.gguf", {}),
+            "eyes": ("/hub/us/eyes.gguf", {"mmproj": "/hub/mmproj.gguf"}),
+            "m": ("/there/m.gguf", {}),
+        }
+        assert default_model(after, found) == default
+    tables = json.dumps([{"name": "a", "model": "hf:us/er", "n_ctx": 512, "mmproj": "/own.gguf"}])
+    chosen = chosen_model.choose(Settings(models=tables), may_fetch=True, token="t")
+    assert json.loads(chosen["models"]) == [
+        {"name": "a", "model": "/hub/us/er.gguf", "n_ctx": 512, "mmproj": "/own.gguf"}
+    ]

@@ -87,3 +87,27 @@ def test_tools_that_make_no_grammar_together_are_free_and_forced_ones_are_refuse
     assert "together they make no grammar" in caplog.text
     with pytest.raises(InvalidRequest, match="Field 'tools'"):
         takes(preparer, model, params_of(tools, name, lazy=False), "")
+
+
+TWO = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "integer"}}, "required": ["b"]}
+ARGUMENTS: list[tuple[dict[str, Any], str, bool]] = [
+    (TWO, '{"b": 1, "a": 2}', True), (TWO, '{"b":1,"a":2}', True), (TWO, '{\n    "b": 1,\n    "a": 2\n}', True),
+    (TWO, '{"a": 2, "b": 1}', False), (TWO, '{"a": 2}', False),  # the order is as written
+    (TWO, '{"b":  1}', False), (TWO, '{"b": 1,\n\n\n', False), (TWO, "{\n" + " " * 21, False),  # space has an end
+    (TWO, '{"b": 1, "c": 2}', False), ({**TWO, "additionalProperties": False}, '{"b": 1, "c"', False),
+    ({**TWO, "additionalProperties": True}, '{"b": 1, "c": "x"}', True),
+    ({**TWO, "additionalProperties": {"type": "null"}}, '{"b": 1, "c": null}', True),
+    ({**TWO, "additionalProperties": {"type": "null"}}, '{"b": 1, "c": 2', False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("strict", [True, False, None])
+@pytest.mark.parametrize(("schema", "arguments", "right"), ARGUMENTS)
+@pytest.mark.parametrize("lazy", [True, False])
+def test_arguments_are_written_in_the_order_and_with_the_space_of_models(
+    schema: dict[str, Any], arguments: str, right: bool, strict: bool | None, lazy: bool
+) -> None:
+    model = FakeModel()
+    function = {"name": "f", "parameters": schema} | ({} if strict is None else {"strict": strict})
+    text = '<tool_call>\n{"name": "f", "arguments": ' + arguments
+    assert takes(Preparer(model, None), model, params_of([function], "hermes", lazy), text) is right

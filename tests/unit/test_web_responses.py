@@ -503,3 +503,27 @@ def test_a_call_of_another_tool_and_its_output_stay_in_the_history(
     assert called["tool_calls"][0]["function"] == {"name": name, "arguments": arguments}
     assert told["role"] == "tool"
     assert told["tool_call_id"] == "a"
+
+
+@pytest.mark.parametrize(("namespace", "offered"), [("mcp__sky__", "mcp__sky__weather"), ("sky", "sky__weather")])
+def test_tools_of_a_namespace_are_offered_by_name_and_called_back(namespace: str, offered: str) -> None:
+    inner = [{"type": "function", "name": "weather", "parameters": TOOL["parameters"]}, {"type": "custom", "name": "x"}]
+    tools = [{"type": "namespace", "name": namespace, "tools": inner}, OTHER]
+    assert [tool["function"]["name"] for tool in parsed(tools=tools).tools] == [offered, "time"]
+    written = f'<tool_call>\n{{"name": "{offered}", "arguments": {{"city": "Oslo"}}}}\n</tool_call>'
+    [call] = post(serve(written), tools=tools).json["output"]
+    assert (call["name"], call["namespace"], call["arguments"]) == ("weather", namespace, '{"city": "Oslo"}')
+    streamed = [
+        event["item"] for event in events(post(serve(written), tools=tools, stream=True).text) if "item" in event
+    ]
+    assert {(item["name"], item["namespace"]) for item in streamed} == {("weather", namespace)}
+    told = {"type": "function_call_output", "call_id": call["call_id"], "output": "rain"}
+    again = parsed(input=[{"role": "user", "content": "U"}, call, told], tools=tools).messages[1]
+    assert again["tool_calls"][0]["function"]["name"] == offered
+    own = '<tool_call>\n{"name": "time", "arguments": {}}\n</tool_call>'
+    assert "namespace" not in post(serve(own), tools=tools).json["output"][0]
+
+
+@pytest.mark.parametrize("tools", [None, [], [{"type": "function"}], [7]])
+def test_a_namespace_without_functions_offers_none(tools: Any) -> None:
+    assert parsed(tools=[{"type": "namespace", "name": "n", "tools": tools}]).tools == []

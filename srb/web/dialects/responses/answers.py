@@ -54,7 +54,12 @@ class ReasoningItem(OfBranch):
 
 
 @shape
-class CallItem(OfBranch):
+class OfNamespace(TypedDict):
+    namespace: NotRequired[str]  # of a tool that a namespace has; its name is then the one within it
+
+
+@shape
+class CallItem(OfBranch, OfNamespace):
     """A call of a tool; `arguments` is JSON."""
 
     id: str

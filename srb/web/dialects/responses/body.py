@@ -22,7 +22,7 @@ from srb.web.dialects.openai.chat_fields import (
     parse_response_format,
     parse_tools,
 )
-from srb.web.dialects.responses.items import chat_messages, chat_tool_choice, chat_tools
+from srb.web.dialects.responses.items import chat_messages, chat_tool_choice, chat_tools, inside
 
 LOGPROBS = "message.output_text.logprobs"  # the value of `include` that asks for log-probabilities
 
@@ -153,6 +153,8 @@ class ResponsesBody(ChatBody):
     def _as_chat(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a chat that this body has under other names."""
         update = super()._as_chat(body)
+        for place, tool in enumerate(body.get("tools") or ()):
+            self._tool_numbers |= dict.fromkeys(inside(tool), place)
         if self.text.format:
             update["response_format"] = self.text.format
         if LOGPROBS in self.include or self.top_logprobs:

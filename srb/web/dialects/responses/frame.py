@@ -21,12 +21,14 @@ from srb.web.dialects.responses.answers import (
     Item,
     ItemStatus,
     OfBranch,
+    OfNamespace,
     Response,
     ResponseError,
     ResponseUsage,
     Status,
 )
 from srb.web.dialects.responses.body import ResponsesBody
+from srb.web.dialects.responses.items import namespaced
 
 _PREFIXES = {"reasoning": "rs", "text": "msg", "call": "fc"}
 
@@ -77,6 +79,7 @@ class ResponseFrame:
         """Keep what is sent back of `given`, the body as it came."""
         self._id = call.commands[0].request_id
         self._asked = asked
+        self._namespaced = namespaced(given.get("tools"))
         first = call.commands[0].branches[0]
         self._empty: Response = {
             "id": f"resp_{self._id}",
@@ -141,14 +144,17 @@ class ResponseFrame:
         item_id = f"{_PREFIXES[block.kind]}_{self._id}_{branch.index}_{block.place}"
         begins = status == "in_progress"
         if block.kind == "call":
+            namespace, name = self._namespaced.get(block.name, ("", block.name))
+            of_namespace: OfNamespace = {"namespace": namespace} if namespace else {}
             call: CallItem = {
                 "id": item_id,
                 "type": "function_call",
                 "status": status,
                 "call_id": block.id,
-                "name": block.name,
+                "name": name,
                 "arguments": "" if begins else block.text,
                 **of_branch,
+                **of_namespace,
             }
             return call
         if block.kind == "reasoning":

@@ -69,7 +69,9 @@ def _of_call(where: str, item: Item) -> Message:
     for name in ("call_id", "name"):
         if not isinstance(item.get(name), str):
             raise ValueError(f"{where}: '{name}' must be a string")
-    function = {"name": item["name"], "arguments": item.get("arguments")}
+    namespace = item.get("namespace")
+    name = _offered(namespace, item["name"]) if isinstance(namespace, str) and namespace else item["name"]
+    function = {"name": name, "arguments": item.get("arguments")}
     return {"role": "assistant", "tool_calls": [{"id": item["call_id"], "type": "function", "function": function}]}
 
 
@@ -174,7 +176,7 @@ def _add(messages: list[Message], message: Message | None) -> None:
 
 
 def chat_tools(value: Any) -> list[dict[str, Any]]:
-    """Return the function tools in the form of chats.
+    """Return the function tools in the form of chats, also those of a namespace, each with the namespace in its name.
 
     Other tools are left out, as in llama-server: Codex sends some of them with every request.
     """
@@ -186,7 +188,28 @@ def chat_tools(value: Any) -> list[dict[str, Any]]:
             raise ValueError(f'tool {place} must be an object of "type": "function"')
         if tool["type"] == "function":
             tools.append({"type": "function", "function": _function(tool)})
+        for name, inner in inside(tool).items():
+            tools.append({"type": "function", "function": {**_function(inner), "name": name}})
     return tools
+
+
+def namespaced(tools: Any) -> dict[str, tuple[str, str]]:
+    """Return the namespace and the name of each tool that a namespace has, by the name under which it is offered."""
+    found = tools if isinstance(tools, list) else []
+    return {name: (tool["name"], inner["name"]) for tool in found for name, inner in inside(tool).items()}
+
+
+def inside(tool: Item) -> dict[str, Item]:
+    """Return the functions of a tool of the type namespace, by the names under which they are offered."""
+    inner = tool.get("tools")
+    if tool["type"] != "namespace" or not isinstance(tool.get("name"), str) or not isinstance(inner, list):
+        return {}
+    functions = [each for each in inner if isinstance(each, dict) and each.get("type") == "function"]
+    return {_offered(tool["name"], each["name"]): each for each in functions if isinstance(each.get("name"), str)}
+
+
+def _offered(namespace: str, name: str) -> str:
+    return namespace + ("" if namespace.endswith("__") else "__") + name
 
 
 def _function(tool: Item) -> dict[str, Any]:

@@ -112,6 +112,29 @@ class Spread:
     options: dict[str, Any]
 
 
+@dataclass
+class Formed:
+    """A request whose texts have a form, and its forks: the origin, how many of its tokens, seed and limit."""
+
+    prompt: str
+    n: int
+    seed: int
+    max_tokens: int
+    options: dict[str, Any]
+    forks: list[tuple[int, int, int, int]] = field(default_factory=list)
+
+
+FORMS: list[dict[str, str]] = [
+    {"grammar": 'root ::= " the" ( " old" | " grey" )? " " [a-z]+ ( "," root | "." )'},  # refers to itself at its end
+    {"grammar": 'root ::= "(" root ")" | " king" | [a-c ]+ root? "!"'},  # nests
+    {"grammar": "/( the| a)( [a-z]+){1,9}[.?]/"},
+    {
+        "json_schema": '{"type":"object","properties":{"the king":{"maxLength":20},"n":{"type":"integer"}},"required":["n"]}'
+    },
+    {"json_schema": '{"type":"array","items":{"enum":["the fox","the fog","a",1]},"maxItems":4}'},
+]
+
+
 def media_of(prompt: str | tuple[str | int, ...]) -> tuple[str, ...]:
     return FILES if any(isinstance(part, int) and part < 0 for part in prompt) else ()
 
@@ -191,6 +214,7 @@ class EngineWalk(RuleBasedStateMachine):
         self.embedded = self.acted = 0
         self.explored: dict[str, tuple[str, Explore]] = {}
         self.spread: dict[str, Spread] = {}
+        self.formed: dict[str, Formed] = {}
         self.scored: list[str] = []  # whose prompts' probabilities were asked for
         self.written: dict[
             tuple[str, int], tuple[ids.Tokens, LoraScales]
@@ -315,6 +339,47 @@ class EngineWalk(RuleBasedStateMachine):
         options |= {"distinct_words": True, "can_grow": True, "lora": ((0, 0.0),)}
         request_id = self.driver.submit(prompt, n, seed, max_tokens, **options)
         self.spread[request_id] = Spread(prompt, n, seed, max_tokens, options)
+
+    @rule(
+        prompt=st.sampled_from(PROMPTS),
+        n=st.integers(1, 6),
+        seed=st.integers(0, 1000),
+        max_tokens=st.sampled_from([1, 3, 25, 60]),
+        form=st.sampled_from(FORMS),
+        temperature=st.sampled_from([0, 0.8, 2.0]),
+        banned=st.sampled_from([(), (), (" king",), ("a", "e o"), ("fox", "1")]),
+    )
+    def submit_in_a_form(
+        self,
+        prompt: str,
+        n: int,
+        seed: int,
+        max_tokens: int,
+        form: dict[str, str],
+        banned: tuple[str, ...],
+        **options: Any,
+    ) -> None:
+        options |= {**form, "banned_strings": banned, "can_grow": True, "linger": 5.0, "lora": ((0, 0.0),)}
+        request_id = self.driver.submit(prompt, n, seed, max_tokens, **options)
+        self.formed[request_id] = Formed(prompt, n, seed, max_tokens, options)
+
+    @precondition(lambda self: self.formed)
+    @rule(data=st.data(), seed=st.integers(0, 1000), max_tokens=st.sampled_from([2, 25, 60]))
+    def fork_in_a_form(self, data: st.DataObject, seed: int, max_tokens: int) -> None:
+        """The fork goes on where its origin stood in the grammar."""
+        request_id = data.draw(st.sampled_from(list(self.formed)))
+        if not self.lives(request_id):
+            return
+        formed, outcome = self.formed[request_id], self.driver.result(request_id)
+        origin = data.draw(st.integers(0, formed.n + len(formed.forks) - 1))
+        branch = self.driver.request(request_id).branches[origin]
+        own = [*branch.tokens[branch.num_hidden : branch.num_given], *outcome.tokens[origin]]
+        token = data.draw(st.integers(0, len(own)))
+        try:
+            self.driver.add(request_id, plain(seed, (), max_tokens=max_tokens), origin=origin, token=token)
+        except (ContextExceeded, InvalidRequest):  # there is no room for it, or it would end within a character
+            return
+        formed.forks.append((origin, token, seed, max_tokens))
 
     @rule(
         prompt=st.sampled_from(UNFINISHED),
@@ -646,6 +711,32 @@ class EngineWalk(RuleBasedStateMachine):
             self.check_leaves(request_id, prompt, asked)
         for request_id, spread in self.spread.items():
             self.check_words(request_id, spread)
+        for request_id, formed in self.formed.items():
+            self.check_form(request_id, formed)
+
+    def check_form(self, request_id: str, formed: Formed) -> None:
+        """Branches in a form, and forks of them, are what they would be alone with all the room."""
+        outcome = self.driver.result(request_id)
+        if isinstance(outcome.terminal[0], Failed):
+            assert self.may_fail
+            return
+        alone = Driver(FakeModel(8192, 64, n_ctx_seq=self.n_ctx_seq, n_adapters=1))
+        asked = alone.submit(formed.prompt, formed.n, formed.seed, formed.max_tokens, **formed.options)
+        alone.run()
+        for origin, token, seed, max_tokens in formed.forks:
+            alone.add(asked, plain(seed, (), max_tokens=max_tokens), origin=origin, token=token)
+            alone.run()
+        expected = alone.result(asked)
+        for index, end in outcome.ends.items():
+            if end.truncated or end.reason == FinishReason.CANCELLED:
+                assert expected.tokens[index][: len(outcome.tokens[index])] == outcome.tokens[index]
+                continue
+            assert outcome.texts[index] == expected.texts[index]
+            assert outcome.tokens[index] == expected.tokens[index]
+            others = expected.ends[index]
+            assert (end.reason, end.length, end.rewinds, end.code) == (
+                others.reason, others.length, others.rewinds, others.code,
+            )  # fmt: skip
 
     def check_words(self, request_id: str, spread: Spread) -> None:
         """A request with distinct words is what it would be alone, with all the room and all its branches at once."""

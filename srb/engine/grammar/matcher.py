@@ -136,17 +136,21 @@ class Matcher:
             self._native = copy  # with the states that it has made, and room for as much work again
         elif _reason(copy) not in DEAD_ENDS:
             raise self._grammar.fail(copy)
+        if self._grammar.has_levels or self._grammar.named:
+            mask &= vocabulary.written
         numbers = _numbers(mask)
         size = int(np.searchsorted(numbers, vocabulary.size))
-        tokens, others = numbers[:size], numbers[size:]
-        if len(others) and (self._grammar.has_levels or self._grammar.named):
-            if vocabulary.deeper in others:
-                raise GrammarTooComplex(
-                    "the grammar is too complex: rules that refer to each other nest too deeply here"
-                )
-            named = [self._grammar.named[alias] for alias in others.tolist() if alias in self._grammar.named]
-            tokens = np.union1d(np.setdiff1d(tokens, list(vocabulary.unwritten)), np.array(named, np.intp))
-        return np.concatenate((tokens, vocabulary.end_list)) if self._native.is_accepting() else tokens
+        tokens, others = numbers[:size], numbers[size:].tolist()
+        if self._grammar.has_levels and vocabulary.deeper in others:
+            raise GrammarTooComplex("the grammar is too complex: rules that refer to each other nest too deeply here")
+        named = [self._grammar.named[alias] for alias in others if alias in self._grammar.named]
+        if named := [
+            token for token in named if not mask[token // 32] >> token % 32 & 1
+        ]:  # its text is not allowed, too
+            tokens = np.concatenate((tokens, np.array(named, np.intp)))
+        if not self._native.is_accepting():
+            return tokens
+        return np.concatenate((tokens[~np.isin(tokens, vocabulary.end_list)], vocabulary.end_list))
 
     @property
     def forced(self) -> list[int]:
@@ -202,9 +206,16 @@ class Vocabulary:
     def end_list(self) -> npt.NDArray[np.intp]:
         return np.array(sorted(self.ends), np.intp)
 
+    @cached_property
+    def written(self) -> npt.NDArray[np.uint32]:
+        """A mask of all tokens but those in `unwritten`."""
+        bits = np.ones((len(self.tokens) // 32 + 1) * 32, np.uint8)
+        bits[list(self.unwritten)] = 0
+        return np.packbits(bits, bitorder="little").view(np.uint32)
+
     def make(self) -> None:
         """Make all of it."""
-        self.native, self.end_list, self.unwritten, self._by_piece, self._longest_piece  # noqa: B018  # are made when read
+        self.native, self.end_list, self.written, self._by_piece, self._longest_piece  # noqa: B018  # are made when read
 
     @cached_property
     def native(self) -> LLTokenizer:

@@ -119,40 +119,6 @@ def test_an_answer_with_a_schema_is_always_valid(smollm2: Server, kind: str) -> 
         jsonschema_rs.validate(SCHEMAS[kind], json.loads(each["message"]["content"]))
 
 
-# sentences
-
-
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        "The old man sat by the fire and",
-        "Le vieil homme regardait la mer et",
-        "Der alte Mann saß am Feuer und",
-        'She opened the door. "Who',
-    ],
-)
-def test_stop_at_sentence_ends_each_branch_behind_its_first_sentence(smollm2: Server, prompt: str) -> None:
-    body = {"prompt": prompt, "n": 8, "seed": 3, "max_tokens": 80, "stop_at": "sentence", "stream": False}
-    said = smollm2.post("/v1/srb/completions", body).json()["completions"]
-    ended = [each["text"] for each in said if each["reason"] == "boundary"]
-    assert len(ended) >= 4
-    with_mark = [text for text in ended if re.search(r"[.!?…][\"'”’»)*\]]*$", text)]
-    assert len(with_mark) >= len(ended) - 2  # others end before an empty line
-    assert not [
-        text for text in ended if re.search(r"\w{4,}[.!?…]+\s+[A-ZÀ-Ý]", text)
-    ]  # where a second one would begin
-
-
-def test_stop_at_paragraph_and_line_end_where_a_line_does(smollm2: Server) -> None:
-    for boundary in ("line", "paragraph"):
-        body = {"prompt": "A list of fruits:\n\n1. Apple\n2.", "n": 8, "seed": 3, "max_tokens": 40, "stream": False}
-        said = smollm2.post("/v1/srb/completions", body | {"stop_at": boundary}).json()["completions"]
-        ended = [each["text"] for each in said if each["reason"] == "boundary"]
-        assert ended
-        assert all("\n" not in text.rstrip("\n") or boundary == "paragraph" for text in ended)
-        assert all("\n\n" not in text.rstrip("\n") for text in ended)
-
-
 # the page
 
 

@@ -55,6 +55,27 @@ def test_an_unpicked_branch_of_three_rounds_ago_is_opened_and_the_present_restor
     written.expect_text(present)
 
 
+def test_a_breadcrumb_shows_its_passage_and_leaves_the_text_as_it_is(written: Writer) -> None:
+    page, text = written.page, written.text
+    crumbs = page.get_by_role("navigation", name="Where the text comes from").get_by_role("button")
+    crumbs.nth(1).click()
+    expect(page.locator("srb-manuscript")).to_be_focused()
+    assert written.page.evaluate("document.querySelector('srb-manuscript').caret()") < len(text)
+    assert written.text == text
+    assert written.page.evaluate("desk.before") is None
+
+
+def test_a_text_ends_at_one_of_its_own_rows_by_a_verb_of_its_own(written: Writer) -> None:
+    page, text = written.page, written.text
+    page.get_by_role("button", name="Outline").click()
+    page.get_by_role("tree").focus()
+    written.press("Home")
+    page.get_by_role("treeitem", selected=True).get_by_role("button", name="End the text here").click()
+    written.expect_text(START)
+    page.get_by_role("button", name="Back to where I was").click()
+    written.expect_text(text)
+
+
 def test_undo_leads_back_from_an_opened_branch(written: Writer) -> None:
     present = written.text
     first = next(name for name, node in written.story()["nodes"].items() if node["by"] == "model")

@@ -113,6 +113,9 @@ def test_a_search_lists_what_has_the_words(page: Page) -> None:
     texts = page.evaluate("[...desk.story.nodes.values()].filter(({id, text}) => `${text} ${desk.story.mark(id).name ?? ''} "
                           "${desk.story.mark(id).note ?? ''}`.toLowerCase().includes('ferry')).length")  # fmt: skip
     assert len(labels) == texts
+    assert current(page) == str(labels[0].get_attribute("id")).removeprefix("outline-"), (
+        "keys act on a row that is shown"
+    )
     page.get_by_label("Search").fill("no such words")
     expect(page.get_by_text("Nothing has these words.")).to_be_visible()
     expect(page.get_by_role("group", name="The chosen branch")).to_have_count(0)

@@ -151,7 +151,9 @@ export class Desk extends EventTarget {
     this.rounds?.leave();
     this.story = story;
     this.before = null;
-    this.head = this.opened = story.head;
+    const { head } = story;
+    this.head = this.opened = story.settle(head); // another window may be typing there
+    if (this.head.node !== head.node) story.head = this.head;
     this.readSettings();
     this.keeper.open(story);
     this.wordCount.forget();
@@ -280,9 +282,21 @@ export class Desk extends EventTarget {
     return this.withRounds((rounds) => rounds.visit({ node: id, at }));
   }
 
+  /** Show where in the manuscript a node's words are; nothing of the text changes. @param {string} id */
+  showPassage(id) {
+    const piece = this.story.pieces(this.head.node, this.head.at).find(({ node }) => node === id);
+    this.manuscript?.select(piece?.from ?? Math.min(this.story.nodes.get(id)?.keep ?? 0, this.head.at));
+    this.manuscript?.focus();
+  }
+
   /** Go back to where the story was before `openNode`. */
   goBack() {
     return this.withRounds((rounds) => rounds.endVisit());
+  }
+
+  /** How many words the story has in another window that the manuscript lacks. */
+  get wordsElsewhere() {
+    return this.rounds?.elsewhere.words ?? 0;
   }
 
   undo() {
@@ -329,7 +343,9 @@ export class Desk extends EventTarget {
   }
 
   /** Take in what another tab or machine has written. @param {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} news */
-  merged({ nodes, meta }) {
+  merged(news) {
+    const { nodes, meta } = news;
+    this.rounds?.elsewhere.hear(news);
     if (meta.size) {
       this.readSettings();
       this.tell("story");

@@ -190,6 +190,27 @@ test("a round that is stopped before the server has named it is ended as soon as
   assert.deepEqual(texts(it.desk), [" b"]);
 });
 
+test("a busy server is asked again to end a request", async (t) => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  await round(it, " b");
+  const timers = [];
+  t.mock.method(window, "setTimeout", (/** @type {() => void} */ run) => timers.push(run));
+  const busy = new ApiError("The engine is busy.", 503, "busy");
+  it.api.refusal = busy;
+  it.desk.stop();
+  await settled();
+  assert.equal(deleted(it.api).length, 1);
+  for (const again of timers.splice(0)) again();
+  await settled();
+  it.api.refusal = null;
+  for (const again of timers.splice(0)) again();
+  await settled();
+  assert.equal(new Set(deleted(it.api)).size, 1);
+  assert.equal(deleted(it.api).length, 3);
+  assert.equal(timers.length, 0, "it has ended");
+});
+
 test("two rounds of one place that may finish are both saved and both stopped", async () => {
   const it = await makeDesk();
   it.desk.setSetting("let_finish", true);

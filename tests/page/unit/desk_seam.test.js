@@ -70,6 +70,8 @@ test("a card that stands behind typed words is put in their place by one act, an
   await action.run();
   assert.equal(it.desk.text, "It was a fox. It slept.");
   it.desk.undo();
+  assert.equal(it.desk.text, "It was a fox. It was red. It slept.", "one undo has the other");
+  it.desk.undo();
   assert.equal(it.desk.text, "It was a fox. It was red.");
 });
 

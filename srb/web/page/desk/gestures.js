@@ -4,13 +4,16 @@ import { commonLength } from "../compare.js";
 import { trimCut, wordEndAt, wordStartAt } from "../cuts.js";
 import { markersOf } from "../markers.js";
 import { stretchesOf } from "../story/same.js";
-import { move, quoted, wayTo } from "./moves.js";
+import { move, quoted } from "./moves.js";
 import { likelyTokens } from "./rivals.js";
 import { joined, seamOf } from "./seam.js";
 
 /** @typedef {import("../round.js").Round} Round */
 /** @typedef {import("../round.js").Plan} Plan */
 /** @typedef {import("./live.js").Live} Live */
+/** @typedef {import("../story/types.js").Place} Place */
+/** @typedef {{at?: number | null, go?: boolean, typed?: import("./seam.js").Choice}} TakeOptions `typed`: where the card goes if a
+ *   person has typed where it goes on */
 
 const VARIED = 2; // branches that vary a card
 const NO_PROMPT = { needsPrompt: false };
@@ -24,26 +27,27 @@ export class Gestures {
 
   /**
    * Take a card into the text as it is now.
-   * @param {number} number
-   * @param {{at?: number | null, go?: boolean, typed?: import("./seam.js").Choice}} [options] `typed`: where the card goes if a person
-   *   has typed where it goes on
+   * @param {number} number @param {TakeOptions} [options]
    */
-  async take(number, { at = null, go = true, typed = this.desk.choice } = {}) {
-    const { desk } = this;
+  async take(number, options) {
     const { shown } = this.rounds;
-    if (!shown) return;
-    const text = shown.round.taken(number, at);
+    if (shown) await this.takeFrom(shown, number, this.desk.head, options);
+  }
+
+  /** @param {Live} live @param {number} number @param {Place} head the text that the card joins @param {TakeOptions} [options] */
+  async takeFrom(live, number, head, { at = null, go = true, typed = this.desk.choice } = {}) {
+    const { desk } = this;
+    const text = live.round.taken(number, at);
     if (!text) return desk.notice("This card has no text yet.");
-    const seam = seamOf(desk.story, shown.round, desk.head);
-    shown.noteHead(desk.head);
-    const before = desk.head;
-    const place = this.placeOf(shown, number, text.length, seam, typed);
+    const seam = seamOf(desk.story, live.round, head);
+    live.noteHead(head);
+    const place = this.placeOf(live, number, text.length, head, seam, typed);
     const endOnServer = this.rounds.endShown();
     move(desk, place, "take");
     if (seam.typed && typed === "after")
       desk.notice(`The card stands behind what you typed meanwhile: ${quoted(seam.typed)}.`, "info", {
         label: "In place of it",
-        run: () => this.takeInstead(shown, before, number, { at: text.length, go }),
+        run: () => this.takeFrom(live, number, head, { at: text.length, go, typed: "instead" }),
       });
     const going = go ? this.rounds.go() : this.rounds.follow("take");
     endOnServer();
@@ -54,12 +58,12 @@ export class Gestures {
   /**
    * Return the place of the text with a card's first `length` characters: the card's own where they join what it goes on from,
    * else a graft of them onto the text as it is now.
-   * @param {Live} live @param {number} number @param {number} length @param {import("./seam.js").Seam} seam
+   * @param {Live} live @param {number} number @param {number} length @param {Place} head @param {import("./seam.js").Seam} seam
    * @param {import("./seam.js").Choice} typed
    */
-  placeOf(live, number, length, { at, typed: words, isCut }, typed) {
-    const { desk } = this;
-    const { text, story } = desk;
+  placeOf(live, number, length, head, { at, typed: words, isCut }, typed) {
+    const { story } = this.desk;
+    const text = story.text(head.node, head.at);
     const { keep } = live.round;
     const own = live.place(number, length);
     const isKept = words ? typed === "after" : /^\s*\n\s*$/u.test(text.slice(at)); // a paragraph that was begun stays
@@ -67,20 +71,7 @@ export class Gestures {
     if (end === keep && text.startsWith(story.text(own.node, keep))) return own;
     const stretches = stretchesOf(story, own, keep, own.at);
     const grafted = end === at && !isCut ? stretches : joined(text.slice(0, end), stretches);
-    desk.closeTyped();
-    return story.graft(desk.head, end, text.length, grafted);
-  }
-
-  /**
-   * Take a card in place of the words behind which it was taken.
-   * @param {Live} live @param {import("../story/types.js").Place} before @param {number} number
-   * @param {{at: number, go: boolean}} options
-   */
-  async takeInstead(live, before, number, options) {
-    const { desk, rounds } = this;
-    wayTo(desk, before).run();
-    if (rounds.shown !== live) rounds.show(live);
-    await this.take(number, { ...options, typed: "instead" });
+    return story.graft(head, end, text.length, grafted);
   }
 
   /** @param {number} number */

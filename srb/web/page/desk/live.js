@@ -28,6 +28,8 @@ import { Trail } from "./trail.js";
 const hasEnded = (error) => error instanceof ApiError && [404, 409].includes(error.status);
 
 const ROUTE = "v1/srb/completions";
+const ENDINGS = 3; // times that a busy server is asked to end a request
+const AGAIN = 2000; // ms between them
 
 export class Live {
   /** @param {{api: Api, story: Story, round: Round, listener: Listener, trails?: Map<number, Trail>}} given */
@@ -287,7 +289,17 @@ export class Live {
   /** @param {AbortController | undefined} stream @param {string} path of the request */
   hangUp(stream, path) {
     stream?.abort();
-    this.api.send("DELETE", path, undefined, { keepalive: true }).catch(() => {}); // it has ended already, or its server has
+    this.endThere(path, ENDINGS);
+  }
+
+  /** End a request on the server, and ask again if it has no time for that. @param {string} path @param {number} left */
+  async endThere(path, left) {
+    try {
+      await this.api.send("DELETE", path, undefined, { keepalive: true });
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 503 || left <= 1) return; // it has ended already, or its server has
+      window.setTimeout(() => this.endThere(path, left - 1), AGAIN);
+    }
   }
 
   // ---- Nodes of the story

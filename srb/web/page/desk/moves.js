@@ -20,6 +20,7 @@ const QUOTED = 60; // characters
 export function move(desk, place, why) {
   const { story, typing } = desk;
   desk.closeTyped();
+  place = story.settle(place); // another window may be typing there
   const before = desk.head;
   const loss = lossOf(story, before, place);
   typing.isPaused = true;
@@ -41,15 +42,9 @@ function wayBack(desk) {
   return { label: "Back to where I was", run: () => desk.goBack() };
 }
 
-/** What takes the last move from a place back, also if a person has written since. @param {Desk} desk @param {Place} place @returns {Action} */
-export function wayTo(desk, { node, at }) {
-  const { head } = desk;
-  const isAt = (/** @type {Place} */ place) => desk.head.node === place.node && desk.head.at === place.at;
-  const run = () => {
-    if (isAt(head)) desk.undo();
-    if (!isAt({ node, at })) desk.openNode(node, at);
-  };
-  return { label: "Undo", run };
+/** What leads back to the text before the last move, and its cards. @param {Desk} desk @param {Place} place @returns {Action} */
+export function wayTo(desk, place) {
+  return { label: "Undo", run: () => desk.withRounds((rounds) => rounds.moveBack(place)) };
 }
 
 /**

@@ -5,6 +5,7 @@ import { Round } from "../round.js";
 import { rungs } from "../sampling.js";
 import { newId } from "../story.js";
 import { Context } from "./context.js";
+import { Elsewhere } from "./elsewhere.js";
 import { Gestures } from "./gestures.js";
 import { Live } from "./live.js";
 import { move } from "./moves.js";
@@ -30,6 +31,7 @@ export class Rounds {
     this.desk = desk;
     this.gestures = new Gestures(this);
     this.context = new Context(desk);
+    this.elsewhere = new Elsewhere(this);
     /** @type {Live | null} */
     this.shown = null;
     /** @type {Live | null} what was shown before `go`, until the server has begun the new round */
@@ -246,6 +248,7 @@ export class Rounds {
    * @param {"undo" | "open" | "load" | "take"} why @param {Place} [head]
    */
   follow(why, head = this.desk.head) {
+    if (why === "load") this.elsewhere.begin();
     this.asked += 1; // a round that is being prepared would continue the place that was left
     let live = this.at(head) ?? this.fromStory(head, why !== "undo");
     if (!live && why === "undo") live = this.shown;
@@ -332,6 +335,12 @@ export class Rounds {
     this.save();
     move(desk, place, "open");
     this.follow("open");
+  }
+
+  /** Show a place again that the last move has left, with its cards. @param {Place} place */
+  moveBack(place) {
+    move(this.desk, place, "take");
+    this.follow("undo");
   }
 
   /** Go back to where the person was. */

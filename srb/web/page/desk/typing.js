@@ -12,7 +12,7 @@
  *   load: (text: string, pieces: any[], head: Place) => void,
  *   apply: (change: {text: string, head: Place, pieces: any[], why: string}) => void,
  *   colour: (pieces: any[]) => void,
- *   insert: (text: string) => void,
+ *   insert: (text: string) => void, select: (from: number, to?: number) => void,
  *   record: (undo: () => void, redo: () => void) => void,
  *   undo: () => void, redo: () => void, caret: () => number, rect: (at: number) => DOMRect | null, head: Place,
  * }} Manuscript

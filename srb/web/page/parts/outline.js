@@ -152,7 +152,7 @@ export class Outline extends Part {
         ${shown.map((id) => {
           const node = story.nodes.get(id);
           const siblings = node?.parent ? story.children(node.parent).length : 1;
-          return html`<button class="quiet crumb" @click=${() => this.desk.openNode(id)}>
+          return html`<button class="quiet crumb" title="Show this passage" @click=${() => this.desk.showPassage(id)}>
             ${siblings > 1 ? html`<sup title="${siblings} branches here">${siblings}</sup>` : nothing}${node ? labelOf(node, 60) : ""}</button>`;
         })}
       </nav>
@@ -259,7 +259,7 @@ export class Outline extends Part {
       <span class="label" dir="auto">${labelOf(node)}</span>
       ${note ? html`<span class="note" title=${note}>✎</span>` : nothing}
       ${others ? html`<span class="ways">${waysOf(others, others < story.children(id).length)}</span>` : nothing}
-      ${id === this.current ? html`<button tabindex="-1" @click=${() => this.open(id)}>Open</button>` : nothing}
+      ${id === this.current ? html`<button tabindex="-1" @click=${() => this.open(id)}>${isOnPath && id !== head.node ? "End the text here" : "Open"}</button>` : nothing}
     </div>`;
   }
 

@@ -23,7 +23,7 @@ class Banner extends Part {
   listen() {
     this.on("server", () => this.serverChanged());
     this.on("round", () => this.desk.server.status === "unloaded" && this.requestUpdate());
-    this.on("saved", () => this.requestUpdate());
+    this.on(["saved", "elsewhere", "head"], () => this.requestUpdate());
     this.on("notice", (notice) => this.show(notice));
     this.on("story", () => this.storyChanged());
     this.on("withdrawn", ({ about }) => this.notice?.about === about && this.dismiss());
@@ -66,6 +66,7 @@ class Banner extends Part {
     const isSame = isGone && notice?.action !== undefined; // the reason of the failure is said already
     return html`
       ${this.server()}
+      ${this.elsewhere()}
       ${kept ? html`<p class="kept" role="status">${kept}</p>` : null}
       ${
         notice
@@ -81,6 +82,16 @@ class Banner extends Part {
         <button class="quiet" aria-label="Close this message" @click=${() => this.dismiss()}>✕</button></p>`
           : null
       }`;
+  }
+
+  /** What the story has in another window. */
+  elsewhere() {
+    const { desk } = this;
+    const { wordsElsewhere: words } = desk;
+    if (words === 0) return null;
+    const act = (/** @type {"show" | "join"} */ name) => () => desk.withRounds(({ elsewhere }) => elsewhere[name]());
+    return html`<p class="elsewhere" role="status"><span>This story goes on in another window: ${words === 1 ? "1 word" : `${words} words`}.</span>
+      <button @click=${act("show")}>Show</button> <button @click=${act("join")}>Join</button></p>`;
   }
 
   /** The sentence about a server that is not ready, and what a person can do. Loading ends by itself. */

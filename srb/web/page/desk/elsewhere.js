@@ -1,0 +1,92 @@
+/** The text of the open story in another window or on another machine: what it has that the manuscript lacks, and how both become one. */
+
+import { countWords } from "../keep/describe.js";
+import { Characters, stretchesOf } from "../story/same.js";
+import { move, wayTo } from "./moves.js";
+import { joined } from "./seam.js";
+
+/** @typedef {import("../story/types.js").Place} Place */
+
+export class Elsewhere {
+  /** @param {import("./rounds.js").Rounds} rounds */
+  constructor(rounds) {
+    this.rounds = rounds;
+    this.desk = rounds.desk;
+    /** @type {Place | null} where the story goes on elsewhere, as far as is known */
+    this.place = null;
+    this.since = 0; // the story's last change when it was opened: what is older was told then
+  }
+
+  /** A story was opened. */
+  begin() {
+    this.place = null;
+    this.since = this.desk.story.edited;
+  }
+
+  /** @param {import("../story/types.js").News} news of another window */
+  hear({ nodes, meta }) {
+    const { story } = this.desk;
+    const head = meta.has("head") ? story.meta("head") : null;
+    const place = story.isPlace(head) ? { ...head } : this.latest(nodes);
+    if (place === null) return;
+    this.place = place;
+    this.desk.tell("elsewhere");
+  }
+
+  /** The end of the text that a person has typed last in some nodes. @param {Set<string>} ids @returns {Place | null} */
+  latest(ids) {
+    const { story } = this.desk;
+    let [time, place] = [this.since, /** @type {Place | null} */ (null)];
+    for (const id of ids) {
+      const node = story.nodes.get(id);
+      if (node?.by !== "person" || (node.changed ?? node.made) < time) continue;
+      [time, place] = [node.changed ?? node.made, { node: id, at: story.length(id) }];
+    }
+    return place;
+  }
+
+  /** How many words the manuscript lacks that the story has elsewhere; 0 if it has all. */
+  get words() {
+    const { place, desk } = this;
+    if (place === null || !desk.story.isPlace(place)) return 0;
+    const text = desk.story.text(place.node, place.at);
+    return this.lacking(place).reduce((sum, { from, to }) => sum + countWords(text.slice(from, to)), 0);
+  }
+
+  /** The ranges of a place's text that the manuscript lacks. @param {Place} place */
+  lacking({ node, at }) {
+    const { head, story } = this.desk;
+    return new Characters(story.nodes, story.pieces(head.node, head.at)).lackedBy(story.pieces(node, at));
+  }
+
+  /** Make the other text the manuscript. */
+  show() {
+    if (this.place) this.rounds.visit(this.place);
+  }
+
+  /** Put what the other text has more into the manuscript, each stretch behind the words that it follows there. */
+  join() {
+    const { desk, place, words } = this;
+    const { story, head } = desk;
+    if (place === null || words === 0) return;
+    desk.closeTyped();
+    const mine = story.pieces(head.node, head.at);
+    const theirs = new Characters(story.nodes, story.pieces(place.node, place.at));
+    const onlyMine = theirs.lackedBy(mine);
+    const text = desk.text;
+    let after = head;
+    for (const { from, to } of this.lacking(place).reverse()) {
+      let { at } = new Characters(story.nodes, story.pieces(place.node, from)).endIn(mine);
+      for (const own of onlyMine) if (own.from === at) at = own.to;
+      const stretches = stretchesOf(story, place, from, to);
+      after = story.graft(after, at, at, joined(text.slice(0, at), stretches));
+    }
+    move(desk, after, "take");
+    this.rounds.follow("take");
+    desk.notice(
+      `The text has the ${words} ${words === 1 ? "word" : "words"} of the other window.`,
+      "info",
+      wayTo(desk, head),
+    );
+  }
+}

@@ -1,0 +1,46 @@
+"""One story in two windows that drift apart: each says what the other has more, and both become one."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.page.writer import NEWS, START, Writer
+from tests.servers import Server
+
+pytestmark = pytest.mark.e2e
+
+
+def elsewhere(page: Page) -> Locator:
+    return page.get_by_role("status").filter(has_text="goes on in another window")
+
+
+@pytest.fixture
+def other(writer: Writer, slow: Server) -> Writer:
+    """A second window with the writer's story, in which both have written."""
+    writer.write(START).wait_until_saved()
+    other = Writer(writer.page.context.new_page(), slow.url, is_new=False)
+    other.expect_text(START)
+    writer.write(" one two")
+    other.write(" three four five")
+    return other
+
+
+def test_two_windows_say_what_goes_on_in_the_other_and_join_it(writer: Writer, other: Writer) -> None:
+    expect(elsewhere(writer.page)).to_contain_text("another window: 3 words", timeout=1000 * NEWS)
+    expect(elsewhere(other.page)).to_contain_text("another window: 2 words", timeout=1000 * NEWS)
+    assert (writer.text, other.text) == (START + " one two", START + " three four five")
+    elsewhere(writer.page).get_by_role("button", name="Join").click()
+    writer.expect_text(START + " one two three four five")
+    expect(elsewhere(writer.page)).to_have_count(0)
+    writer.page.locator("srb-manuscript").click()
+    writer.press("Control+z").expect_text(START + " one two")
+
+
+def test_the_other_windows_text_is_shown_and_left_again(writer: Writer, other: Writer) -> None:
+    expect(elsewhere(writer.page)).to_be_visible(timeout=1000 * NEWS)
+    elsewhere(writer.page).get_by_role("button", name="Show").click()
+    writer.expect_text(START + " three four five")
+    notice = writer.page.locator("srb-banner p").filter(has_text="“one two” is not in this text")
+    notice.get_by_role("button", name="Back to where I was").click()
+    writer.expect_text(START + " one two")

@@ -1,0 +1,86 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { makeDesk, round } from "./fake_desk.js";
+import { exchange, secondWindow } from "./two_desks.js";
+
+async function twoWindows(text) {
+  const one = await makeDesk();
+  one.manuscript.type(text);
+  return [one, await secondWindow(one)];
+}
+
+test("two windows that drift apart are told how much goes on in the other one, and keep their own texts", async () => {
+  const [one, two] = await twoWindows("A fox.");
+  one.manuscript.type(" Mine.");
+  two.manuscript.type(" Your three words.");
+  exchange(one, two);
+  assert.deepEqual([one.desk.wordsElsewhere, two.desk.wordsElsewhere], [3, 1]);
+  assert.deepEqual([one.desk.text, two.desk.text], ["A fox. Mine.", "A fox. Your three words."]);
+});
+
+test("joining puts the other window's words behind those that they follow there, and one undo takes them out", async () => {
+  const [one, two] = await twoWindows("A fox ran. The end.");
+  one.manuscript.type(" Mine.");
+  two.manuscript.type(" red", 1);
+  two.manuscript.type(" Yours.");
+  exchange(one, two);
+  one.desk.rounds.elsewhere.join();
+  assert.equal(one.desk.text, "A red fox ran. The end. Mine. Yours.");
+  assert.equal(one.desk.wordsElsewhere, 0);
+  one.desk.undo();
+  assert.equal(one.desk.text, "A fox ran. The end. Mine.");
+  assert.equal(one.desk.wordsElsewhere, 2);
+});
+
+test("words that one window has copied from the other's open node are not joined twice", async () => {
+  const one = await makeDesk();
+  one.manuscript.type("A fox");
+  const two = await makeDesk();
+  const { Story } = await import("../../../srb/web/page/story.js");
+  const copy = new Story(one.desk.story.id);
+  copy.merge(one.desk.story.takeChanges()); // its node is still being typed
+  two.desk.setStory(copy);
+  two.manuscript.type(" there.");
+  one.manuscript.type(" here.");
+  exchange(one, two);
+  assert.deepEqual([one.desk.wordsElsewhere, two.desk.wordsElsewhere], [1, 1]);
+  one.desk.rounds.elsewhere.join();
+  assert.equal(one.desk.text, "A fox here. there.");
+});
+
+test("showing the other window's text names the own words that it lacks, and leads back", async () => {
+  const [one, two] = await twoWindows("A fox.");
+  one.manuscript.type(" Mine.");
+  two.manuscript.type(" Yours.");
+  exchange(one, two);
+  one.desk.rounds.elsewhere.show();
+  assert.equal(one.desk.text, "A fox. Yours.");
+  const { text, action } = one.desk.said.at(-1);
+  assert.match(text, /“Mine\.” is not in this text/);
+  action.run();
+  assert.equal(one.desk.text, "A fox. Mine.");
+});
+
+test("a window that is behind, or whose words came back, tells nothing", async () => {
+  const [one, two] = await twoWindows("A fox.");
+  one.manuscript.type(" Mine.");
+  exchange(one, two);
+  assert.deepEqual([one.desk.wordsElsewhere, two.desk.wordsElsewhere], [0, 1]);
+  two.desk.rounds.elsewhere.show();
+  exchange(one, two);
+  assert.deepEqual([one.desk.wordsElsewhere, two.desk.wordsElsewhere], [0, 0]);
+});
+
+test("a card that was taken in the other window counts as its words, and is joined as the model's", async () => {
+  const [one, two] = await twoWindows("A fox.");
+  two.desk.story.now = () => Date.now() + 1000; // it is the last to go on
+  await round(two, " It ran far.");
+  await two.desk.take(0, { go: false });
+  one.manuscript.type(" Mine.");
+  exchange(one, two);
+  assert.equal(one.desk.wordsElsewhere, 3);
+  one.desk.rounds.elsewhere.join();
+  assert.equal(one.desk.text, "A fox. Mine. It ran far.");
+  const { node, at } = one.desk.head;
+  assert.equal(one.desk.story.pieces(node, at).at(-1).by, "model");
+});

@@ -151,9 +151,7 @@ export class Desk extends EventTarget {
     this.rounds?.leave();
     this.story = story;
     this.before = null;
-    const { head } = story;
-    this.head = this.opened = story.settle(head); // another window may be typing there
-    if (this.head.node !== head.node) story.head = this.head;
+    this.head = this.opened = story.head;
     this.readSettings();
     this.keeper.open(story);
     this.wordCount.forget();
@@ -345,6 +343,7 @@ export class Desk extends EventTarget {
   /** Take in what another tab or machine has written. @param {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} news */
   merged(news) {
     const { nodes, meta } = news;
+    if (nodes.has(this.head.node)) this.typing.hold();
     this.rounds?.elsewhere.hear(news);
     if (meta.size) {
       this.readSettings();

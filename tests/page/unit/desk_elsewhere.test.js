@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Story } from "../../../srb/web/page/story.js";
 import { makeDesk, round } from "./fake_desk.js";
 import { exchange, secondWindow } from "./two_desks.js";
 
@@ -36,7 +37,6 @@ test("words that one window has copied from the other's open node are not joined
   const one = await makeDesk();
   one.manuscript.type("A fox");
   const two = await makeDesk();
-  const { Story } = await import("../../../srb/web/page/story.js");
   const copy = new Story(one.desk.story.id);
   copy.merge(one.desk.story.takeChanges()); // its node is still being typed
   two.desk.setStory(copy);
@@ -83,4 +83,18 @@ test("a card that was taken in the other window counts as its words, and is join
   assert.equal(one.desk.text, "A fox. Mine. It ran far.");
   const { node, at } = one.desk.head;
   assert.equal(one.desk.story.pieces(node, at).at(-1).by, "model");
+});
+
+test("a window keeps the text that it shows while another one rewrites the words below it", async () => {
+  const one = await makeDesk();
+  one.manuscript.type("A fox");
+  const two = await makeDesk();
+  const copy = new Story(one.desk.story.id);
+  copy.merge(one.desk.story.takeChanges()); // its node is still being typed
+  two.desk.setStory(copy);
+  one.manuscript.type("dog", 2, 5);
+  exchange(one, two);
+  assert.deepEqual([two.manuscript.text, two.desk.text], ["A fox", "A fox"]);
+  two.manuscript.type(" ran.");
+  assert.deepEqual([two.manuscript.text, two.desk.text], ["A fox ran.", "A fox ran."]);
 });

@@ -14,7 +14,7 @@
  *   colour: (pieces: any[]) => void,
  *   insert: (text: string) => void, select: (from: number, to?: number) => void,
  *   record: (undo: () => void, redo: () => void) => void,
- *   undo: () => void, redo: () => void, caret: () => number, rect: (at: number) => DOMRect | null, head: Place,
+ *   text: string, undo: () => void, redo: () => void, caret: () => number, rect: (at: number) => DOMRect | null, head: Place,
  * }} Manuscript
  */
 
@@ -49,6 +49,19 @@ export class Typing {
       else desk.tell("nodes", { ids: new Set([desk.head.node]) });
     }
     return desk.head;
+  }
+
+  /** Keep the text that is shown, where another window types in the node that it is of. */
+  hold() {
+    const { desk } = this;
+    const shown = desk.manuscript?.text ?? desk.text;
+    const { node } = desk.head;
+    const text = desk.story.text(node);
+    if (text.startsWith(shown)) return;
+    let from = 0;
+    while (from < shown.length && shown[from] === text[from]) from += 1;
+    desk.head = desk.story.edit({ node, at: text.length }, from, text.length, shown.slice(from));
+    if (desk.manuscript) desk.manuscript.head = desk.head;
   }
 
   closeLater() {

@@ -618,15 +618,17 @@ class EngineWalk(RuleBasedStateMachine):
         index = data.draw(st.integers(0, len(submitted.branches) - 1))
         branch, expected = self.driver.request(request_id).branches[index], submitted.branches[index]
         has_ended, may_resume = branch.state is BranchState.ENDED, branch.can_resume
-        limit = branch.length if has_ended or expected.max_tokens < 0 else expected.max_tokens
+        limit = branch.length + more if has_ended else expected.max_tokens + more
+        if not has_ended and expected.max_tokens < 0:
+            limit = -1  # more than no limit is none
         try:
             said = self.driver.change(request_id, index, more, **({} if stop is None else {"stop": stop}))
         except Conflict:
             assert (has_ended, may_resume) == (True, False)
             return
         assert not has_ended or may_resume
-        assert (said["max_tokens"], said["state"]) == (limit + more, "waiting" if has_ended else said["state"])
-        expected.max_tokens = limit + more
+        assert (said["max_tokens"], said["state"]) == (limit, "waiting" if has_ended else said["state"])
+        expected.max_tokens = limit
         expected.stop_changed = expected.stop_changed or stop is not None
 
     @precondition(lambda self: self.submitted)

@@ -215,13 +215,16 @@ def table(sides: list[Side], floor: dict[str, float]) -> str:
 
 
 @contextlib.contextmanager
-def llama_server(program: Path, model: Path, threads: int) -> Iterator[str]:
-    """Run a llama-server with its default options on a free port, and yield its URL; `threads` 0: its own number."""
+def llama_server(program: Path, model: Path, threads: int, *more: str) -> Iterator[str]:
+    """Run a llama-server with its default options on a free port, and yield its URL; `threads` 0: its own number.
+
+    `more`: options in place of its defaults.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [str(program), "-m", str(model), "-c", str(N_CTX), "--port", str(port)]
-    command += ["-t", str(threads)] if threads else []
+    command += [*(("-t", str(threads)) if threads else ()), *more]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
         url = f"http://127.0.0.1:{port}"
         try:

@@ -15,8 +15,7 @@ from tests.engine_helpers import Driver
 
 SUM = """
 // sums, as vLLM's documentation has them
-?start: sum
-?sum: product | sum "+" product -> add
+?start: product | product "+" product -> add
 ?product: NUMBER   # "x ::= y" is none of GBNF's rules here
 NUMBER: /[1-3]{2}/
 %ignore / /
@@ -78,6 +77,12 @@ def test_a_grammar_in_lark_waits_for_the_answer_like_any() -> None:
         ('start: "a"\nb: "x" }', r"2\(8\)"),
         ('a: "x"', "no start rule"),
         ("start: /(?=a)b/", "invalid regex"),
+        ('start: a\na: "a" (a x | a) | "b"\nx: "y"', "rule a refers to itself"),
+        ('start: a\na: b "x"\nb: "[" a "]" | "c"', "refers to itself"),
+        ('start: a*\na: "a" | "aa"', r"rule start repeats a part \(\*\)"),
+        ('start: x\nx: ("a" | "aa") +', r"rule x repeats a part \(\+\)"),
+        ('start: x\nx: "a"{2,300}', r"rule x repeats a part"),
+        ('start: x\nx: "a" ~ 2..3', r"rule x repeats a part \(~\)"),
         ('start: %lark { start: "a" }', "%lark, which is not taken"),
         ('start: %regex {"substring_chars": "ab"}', "%regex, which is not taken"),
         ("start: %json {", "without a JSON schema"),
@@ -86,7 +91,7 @@ def test_a_grammar_in_lark_waits_for_the_answer_like_any() -> None:
         ("start: " + "A? " * (MAX_SYMBOLS - 10) + "\nA: /a?/", "too complex"),
         ("start: A\nA: " + " & ".join(f"/(.|\\n)*{chr(97 + place)}(.|\\n){{{place}}}/" for place in range(20)), "fuel"),
     ],
-    ids=range(11),
+    ids=range(17),
 )
 def test_a_grammar_in_lark_that_is_none_or_too_complex_is_refused_with_the_reason(grammar: str, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason) as caught:

@@ -68,7 +68,7 @@ class Collected:
         [choice] = chunk.choices
         assert choice.index not in self.endings, "a choice goes on after its end"
         if self.roles[choice.index] is None:
-            assert choice.delta.content is None
+            assert choice.delta.content == ""
             self.roles[choice.index] = choice.delta.role
         self.texts[choice.index] += choice.delta.content or ""
         for part in choice.delta.tool_calls or []:

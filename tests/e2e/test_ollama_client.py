@@ -110,7 +110,7 @@ def test_refusals_reach_the_client_as_its_error(client: Any) -> None:
         client.generate("llama3", "Hi")
     assert missing.value.status_code == 404
     with pytest.raises(ollama.ResponseError, match="cannot pull models") as refused:
-        client.pull(NAME)
+        client.pull("llama3")
     assert refused.value.status_code == 501
     with pytest.raises(ollama.ResponseError, match="embeddings") as without:
         client.embed(NAME, "Hi")

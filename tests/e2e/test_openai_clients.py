@@ -265,17 +265,21 @@ def test_a_prompt_beyond_the_context_is_a_bad_request_error_with_both_numbers(cl
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [("prompt", [2**31 - 1]), ("grammar", "no grammar"), ("json_schema", {"type": 7})],
+    ("field", "value", "place"),
+    [
+        ("prompt", [2**31 - 1], "prompt"),
+        ("grammar", "no grammar", "grammar"),
+        ("json_schema", {"type": 7}, "json_schema.type"),
+    ],
 )
 def test_what_the_engine_refuses_is_a_bad_request_error_that_names_it(
-    client: openai.OpenAI, field: str, value: Any
+    client: openai.OpenAI, field: str, value: Any, place: str
 ) -> None:
     body = ASK | {"extra_body": {field: value}}
     with pytest.raises(openai.BadRequestError) as caught:
         client.completions.create(**body)
-    assert caught.value.param == field
-    assert caught.value.message.count(f"Field '{field}'") == 1
+    assert caught.value.param == place
+    assert caught.value.message.count(f"Field '{place}'") == 1
 
 
 def test_the_asynchronous_client_raises_the_same_errors(tiny: Server) -> None:

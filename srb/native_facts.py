@@ -18,6 +18,7 @@ PATCHES = (
     ),
     *("zeros-are-given-back", "cells-in-order", "cells-of-a-sequence", "shared-keys", "patch-names"),
 )
+MUL_MAT = "mul-mat"  # one that is only applied with -DMUL_MAT=ON
 _PATCHES = "SRB_PATCHES"  # the feature in which llama.cpp tells their names
 _LOSS = "branches of long texts are slower, and a KV store may take all its memory at once"
 _FOR_AMX = frozenset(name for name in PATCHES if name.startswith("amx-"))
@@ -40,6 +41,15 @@ def has_faulty_amx(system_info: str) -> bool:
     They read beyond a weight for several sequences of a layer with states, and for weights of several matrices.
     """
     return features_of(system_info).get("AMX_INT8") == "1" and not patches_of(system_info) >= _FOR_AMX
+
+
+def multiplies_plain_weights(system_info: str) -> bool:
+    """Whether native/mul_mat.cpp computes products, of weights as they lie in the file."""
+    features = features_of(system_info)
+    return (
+        "mul-mat" in patches_of(system_info)
+        and features.get("AVX2") == features.get("FMA") == features.get("F16C") == "1"
+    )
 
 
 def without_patches(system_info: str) -> str:

@@ -1,4 +1,4 @@
-"""Quantized weights: llama.cpp lays them out for this CPU, and its kernels for that compute what its plain ones do."""
+"""Quantized weights: products with them are those with the same weights as floats, and the same in every batch."""
 
 from __future__ import annotations
 
@@ -12,38 +12,50 @@ import llama_cpp as native
 import numpy as np
 import pytest
 
-from srb.engine.llama import model as llama_model
+from srb.engine.llama.devices import system_info
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
+from srb.native_facts import multiplies_plain_weights
 from srb.settings import Settings
 from tools.random_gguf import TINY, WRITERS, write_llama
 
 KINDS = {
     "Q4_0": native.LLAMA_FTYPE_MOSTLY_Q4_0,
     "Q4_1": native.LLAMA_FTYPE_MOSTLY_Q4_1,
+    "Q5_0": native.LLAMA_FTYPE_MOSTLY_Q5_0,
+    "Q5_1": native.LLAMA_FTYPE_MOSTLY_Q5_1,
     "Q8_0": native.LLAMA_FTYPE_MOSTLY_Q8_0,
     "Q4_K": native.LLAMA_FTYPE_MOSTLY_Q4_K_S,
     "Q5_K": native.LLAMA_FTYPE_MOSTLY_Q5_K_S,
     "Q6_K": native.LLAMA_FTYPE_MOSTLY_Q6_K,
+    "IQ4_NL": native.LLAMA_FTYPE_MOSTLY_IQ4_NL,
     "IQ4_XS": native.LLAMA_FTYPE_MOSTLY_IQ4_XS,
 }
 SHAPE = replace(TINY, dim=256, ffn=512)  # K-quants have blocks of 256 values
-Load = Callable[[Path, bool], LlamaModel]
+Load = Callable[..., LlamaModel]
 TOKENS = [3 + place * 37 % 480 for place in range(64)]
 SIZES = [1, 15, 16, 17, 33, 64]  # kernels compute 16 rows at once, and one row apart
 
-# Every kernel rounds each block of a row to integers up to 127, so to steps of d = max / 127: with 256 normal values about
-# 0.023 of their deviation. Two kernels may round each value to neighbours, which differ by 0.4 d in the mean square: 1 % of
-# a product. At most nine products follow each other (four in each of two layers, and the logits), and their errors are as
-# good as independent: 1 % times the root of nine. A kernel that leaves out one block of eight is wrong by 35 %.
+# A kernel rounds each block of a column to integers up to 127, so to steps of d = max / 127: with 256 normal values about
+# 0.023 of their deviation, of which the mean error is 0.29, so 0.7 % of a product. At most nine products follow each other
+# (four in each of two layers, and the logits), and their errors are as good as independent: 0.7 % times the root of nine.
+# A kernel that leaves out one block of eight is wrong by 35 %.
 MOST = 0.05
 
 
 def quantized(plain: Path, kind: str) -> Path:
-    path = plain.with_name(f"{kind}.gguf")
+    return _written(plain, plain.with_name(f"{kind}.gguf"), KINDS[kind])
+
+
+def as_floats(path: Path) -> Path:
+    """Write a model with the same weights as floats."""
+    return _written(path, path.with_name("floats.gguf"), native.LLAMA_FTYPE_ALL_F32)
+
+
+def _written(source: Path, path: Path, kind: int) -> Path:
     params = native.llama_model_quantize_default_params()
-    params.ftype, params.nthread, params.pure = KINDS[kind], 1, True
-    assert native.llama_model_quantize(str(plain).encode(), str(path).encode(), ctypes.byref(params)) == 0
+    params.ftype, params.nthread, params.pure, params.allow_requantize = kind, 1, True, True
+    assert native.llama_model_quantize(str(source).encode(), str(path).encode(), ctypes.byref(params)) == 0
     return path
 
 
@@ -74,22 +86,16 @@ def logits_of_branches(model: LlamaModel) -> np.ndarray[Any, Any]:
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path, bool], LlamaModel]]:
-    """Return a function that loads a model, with weights laid out for this CPU or as they are in the file."""
-    own_params, loaded = llama_model.model_params, []
+def load() -> Iterator[Load]:
+    """Return a function that loads a model for the CPU, with these settings."""
+    loaded = []
 
-    def one(path: Path, laid_out: bool) -> LlamaModel:
-        def params(settings: Settings) -> Any:
-            made, keep_alive = own_params(settings)
-            made.use_extra_bufts &= laid_out
-            return made, keep_alive
-
-        monkeypatch.setattr(llama_model, "model_params", params)
-        settings = Settings(
-            model=str(path), n_ctx=256, n_batch=65, n_seq_max=64, threads=1, n_gpu_layers=0,
-            flash_attn="off", cache_type_k="f32", cache_type_v="f32",
-        )  # fmt: skip
-        loaded.append(LlamaModel.load(settings))
+    def one(path: Path, **more: Any) -> LlamaModel:
+        settings = {
+            "n_ctx": 256, "n_batch": 65, "n_seq_max": 64, "threads": 1, "n_gpu_layers": 0,
+            "flash_attn": "off", "cache_type_k": "f32", "cache_type_v": "f32", **more,
+        }  # fmt: skip
+        loaded.append(LlamaModel.load(Settings(model=str(path), **settings)))
         return loaded[-1]
 
     yield one
@@ -104,21 +110,37 @@ def error(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> np.nda
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_kernels_of_this_cpu_compute_what_plain_ones_do(load: Load, tmp_path: Path, kind: str) -> None:
+def test_products_are_those_of_the_same_weights_as_floats(load: Load, tmp_path: Path, kind: str) -> None:
     path = quantized(write_llama(tmp_path / "plain.gguf", SHAPE), kind)
-    model = load(path, True)
+    model = load(path)
     found = {size: logits(model, size) for size in SIZES}
-    expected = logits(load(path, False), 1)
+    expected = logits(load(as_floats(path)), 1)
     for size, each in found.items():
         wrong = error(each, expected)
         assert wrong.max() < MOST, f"{size} tokens at once, row {wrong.argmax() % size} of a batch"
 
 
+@pytest.mark.skipif(not multiplies_plain_weights(system_info()), reason="llama.cpp was built without -DMUL_MAT=ON")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_token_is_the_same_to_the_last_bit_in_every_batch_and_with_any_threads(
+    load: Load, tmp_path: Path, kind: str
+) -> None:
+    path = quantized(write_llama(tmp_path / "plain.gguf", SHAPE), kind)
+    expected = None
+    for threads in (1, 2):
+        model = load(path, threads=threads, flash_attn="on", cache_type_k="f16", cache_type_v="f16")
+        for size in SIZES:
+            found = logits(model, size)
+            expected = found if expected is None else expected
+            np.testing.assert_array_equal(found, expected, err_msg=f"{size} tokens at once, {threads} threads")
+
+
 @pytest.mark.parametrize("kind", ["Q4_0", "Q8_0"])
 @pytest.mark.parametrize("arch", WRITERS)
-def test_branches_of_every_kind_of_model_are_computed_as_by_plain_kernels(
+def test_branches_of_every_kind_of_model_are_those_of_the_same_weights_as_floats(
     load: Load, tmp_path: Path, arch: str, kind: str
 ) -> None:
     path = quantized(WRITERS[arch](tmp_path / "plain.gguf", SHAPE), kind)
-    found, expected = (logits_of_branches(load(path, laid_out)) for laid_out in (True, False))
-    assert error(found, expected).max() < MOST
+    found, expected = (logits_of_branches(load(each)) for each in (path, as_floats(path)))
+    # Where two experts are almost equally good for a token, rounding may choose the other one: of few tokens.
+    assert np.quantile(error(found, expected), 0.9) < MOST

@@ -29,12 +29,11 @@ def ggml() -> Path:
         raise
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("processor", ["native", "x86-64-v3"])
-def test_shared_keys_are_attention_and_stay_in_their_memory(ggml: Path, tmp_path: Path, processor: str) -> None:
+def run(ggml: Path, folder: Path, source: str, processor: str, *arguments: object) -> str:
+    """Compile a program of tests/native with sanitizers, for a processor, and return what it prints."""
     if processor != "native" and platform.machine() != "x86_64":
         pytest.skip("kernels for AVX2 run on x86-64")
-    program = tmp_path / "shared_keys"
+    program = folder / f"{source}-{processor}"
     libraries = Path(llama_cpp.llama_cpp._lib._name).parent
     includes = [f"-I{folder}" for folder in (ROOT / "native", ggml / "include", ggml / "src", ggml / "src/ggml-cpu")]
     command = [
@@ -43,10 +42,28 @@ def test_shared_keys_are_attention_and_stay_in_their_memory(ggml: Path, tmp_path
         f"-march={processor}",
         *SANITIZE,
         *includes,
-        str(ROOT / "tests/native/shared_keys.cpp"),
+        str(ROOT / f"tests/native/{source}.cpp"),
     ]
     linked = [f"-L{libraries}", "-lggml-cpu", "-lggml-base", f"-Wl,-rpath,{libraries}", "-pthread", "-o", str(program)]
     subprocess.run([*command, *linked], check=True)
-    done = subprocess.run([program, "0", str(CASES)], text=True, stdout=subprocess.PIPE)
+    done = subprocess.run([program, *map(str, arguments)], text=True, stdout=subprocess.PIPE)
     assert done.returncode == 0, done.stdout
-    assert f"{CASES} cases, {CASES} computed, 0 failed" in done.stdout
+    return done.stdout
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("processor", ["native", "x86-64-v3"])
+def test_shared_keys_are_attention_and_stay_in_their_memory(ggml: Path, tmp_path: Path, processor: str) -> None:
+    said = run(ggml, tmp_path, "shared_keys", processor, 0, CASES)
+    assert f"{CASES} cases, {CASES} computed, 0 failed" in said
+
+
+@pytest.mark.timeout(900)
+def test_products_are_right_and_the_same_alone_with_any_threads_and_on_any_processor(
+    ggml: Path, tmp_path: Path
+) -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("native/mul_mat.cpp is for x86-64")
+    said = {run(ggml, tmp_path, "mul_mat_alone", processor, 0, 10 * CASES) for processor in ("native", "x86-64-v3")}
+    assert len(said) == 1, "vectors of another width have the same results"
+    assert f"{10 * CASES} cases, 0 failed" in said.pop()

@@ -1,0 +1,144 @@
+// Vectors of one lane for each of ROWS rows of weights, for AVX512 and AVX2, as mul_mat.cpp needs them.
+
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace srb {
+
+// A group of rows; where the matrix has fewer, the last one stands for those that are missing.
+template <bool whole> struct Rows {
+    const uint8_t * first;
+    size_t stride;
+    int last;
+    const uint8_t * operator[](int r) const { return first + (whole ? r : std::min(r, last)) * stride; }
+    Rows operator+(size_t bytes) const { return {first + bytes, stride, last}; }
+};
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+using Ints = __m512i;
+using Floats = __m512;
+constexpr int ROWS = 16;
+inline Ints load(const void * p) { return _mm512_loadu_si512(p); }
+inline void store(void * p, Ints x) { _mm512_storeu_si512(p, x); }
+inline Floats load_floats(const float * p) { return _mm512_loadu_ps(p); }
+inline void store_floats(float * p, Floats x) { _mm512_storeu_ps(p, x); }
+inline Ints all(int32_t x) { return _mm512_set1_epi32(x); }
+inline Floats all(float x) { return _mm512_set1_ps(x); }
+inline Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+inline Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+inline Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+inline Floats to_floats(Ints x) { return _mm512_cvtepi32_ps(x); }
+inline Ints bit_and(Ints a, Ints b) { return _mm512_and_si512(a, b); }
+inline Ints bit_or(Ints a, Ints b) { return _mm512_or_si512(a, b); }
+inline Ints bit_xor(Ints a, Ints b) { return _mm512_xor_si512(a, b); }
+template <int n> inline Ints right(Ints x) { return _mm512_srli_epi32(x, n); }
+template <int n> inline Ints left(Ints x) { return _mm512_slli_epi32(x, n); }
+template <int n> inline Ints signed_right(Ints x) { return _mm512_srai_epi32(x, n); }
+inline Floats half_floats(Ints x) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x)); }
+inline Ints zero() { return _mm512_setzero_si512(); }
+#if defined(__AVX512VNNI__)
+constexpr bool DOTS_ARE_WIDE = true;  // sums of products of bytes have 32 bits from the first on
+// `u` has bytes without a sign, `s` with one; each lane adds the products of its four.
+inline Ints dot(Ints sum, Ints u, Ints s) { return _mm512_dpbusd_epi32(sum, u, s); }
+inline Ints signed_dot(Ints sum, Ints, Ints) { return sum; }  // never called
+#else
+constexpr bool DOTS_ARE_WIDE = false;  // two products are added in 16 bits: bytes without a sign are at most 64, then
+inline Ints dot(Ints sum, Ints u, Ints s) {
+    return add(sum, _mm512_madd_epi16(_mm512_maddubs_epi16(u, s), _mm512_set1_epi16(1)));
+}
+inline Ints signed_dot(Ints sum, Ints a, Ints b) {
+    const Ints with_sign = _mm512_mask_sub_epi8(b, _mm512_movepi8_mask(a), _mm512_setzero_si512(), b);
+    return dot(sum, _mm512_abs_epi8(a), with_sign);
+}
+#endif
+inline Ints lookup(__m128i table, Ints x) { return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), x); }
+inline Ints times(Ints a, int32_t b) { return _mm512_mullo_epi32(a, _mm512_set1_epi32(b)); }
+
+// The same 16 bytes of each row, as four vectors of four bytes a row.
+template <bool whole> inline void transpose(Rows<whole> row, Ints out[4]) {
+    const auto part = [&](int r) { return _mm_loadu_si128((const __m128i *) row[r]); };
+    const auto four = [&](int r) {  // rows r, r + 4, r + 8, r + 12
+        __m512i x = _mm512_castsi128_si512(part(r));
+        x = _mm512_inserti32x4(x, part(r + 4), 1);
+        x = _mm512_inserti32x4(x, part(r + 8), 2);
+        return _mm512_inserti32x4(x, part(r + 12), 3);
+    };
+    const __m512i a = four(0), b = four(1), c = four(2), d = four(3);
+    const __m512i ab0 = _mm512_unpacklo_epi32(a, b), ab1 = _mm512_unpackhi_epi32(a, b);
+    const __m512i cd0 = _mm512_unpacklo_epi32(c, d), cd1 = _mm512_unpackhi_epi32(c, d);
+    out[0] = _mm512_unpacklo_epi64(ab0, cd0);
+    out[1] = _mm512_unpackhi_epi64(ab0, cd0);
+    out[2] = _mm512_unpacklo_epi64(ab1, cd1);
+    out[3] = _mm512_unpackhi_epi64(ab1, cd1);
+}
+template <bool whole> inline Ints gather(Rows<whole> row) {  // four bytes of each
+    __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    lanes = whole ? lanes : _mm512_min_epi32(lanes, _mm512_set1_epi32(row.last));
+    return _mm512_i32gather_epi32(_mm512_mullo_epi32(lanes, _mm512_set1_epi32((int) row.stride)), row.first, 1);
+}
+#elif defined(__AVX2__)
+using Ints = __m256i;
+using Floats = __m256;
+constexpr int ROWS = 8;
+inline Ints load(const void * p) { return _mm256_loadu_si256((const __m256i *) p); }
+inline void store(void * p, Ints x) { _mm256_storeu_si256((__m256i *) p, x); }
+inline Floats load_floats(const float * p) { return _mm256_loadu_ps(p); }
+inline void store_floats(float * p, Floats x) { _mm256_storeu_ps(p, x); }
+inline Ints all(int32_t x) { return _mm256_set1_epi32(x); }
+inline Floats all(float x) { return _mm256_set1_ps(x); }
+inline Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+inline Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+inline Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+inline Floats to_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
+inline Ints bit_and(Ints a, Ints b) { return _mm256_and_si256(a, b); }
+inline Ints bit_or(Ints a, Ints b) { return _mm256_or_si256(a, b); }
+inline Ints bit_xor(Ints a, Ints b) { return _mm256_xor_si256(a, b); }
+template <int n> inline Ints right(Ints x) { return _mm256_srli_epi32(x, n); }
+template <int n> inline Ints left(Ints x) { return _mm256_slli_epi32(x, n); }
+template <int n> inline Ints signed_right(Ints x) { return _mm256_srai_epi32(x, n); }
+inline Floats half_floats(Ints x) {
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(x, x), 0x08);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
+}
+inline Ints zero() { return _mm256_setzero_si256(); }
+#if defined(__AVXVNNI__)
+constexpr bool DOTS_ARE_WIDE = true;  // sums of products of bytes have 32 bits from the first on
+inline Ints dot(Ints sum, Ints u, Ints s) { return _mm256_dpbusd_avx_epi32(sum, u, s); }
+inline Ints signed_dot(Ints sum, Ints, Ints) { return sum; }  // never called
+#else
+constexpr bool DOTS_ARE_WIDE = false;  // two products are added in 16 bits: bytes without a sign are at most 64, then
+inline Ints dot(Ints sum, Ints u, Ints s) {
+    return add(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), _mm256_set1_epi16(1)));
+}
+inline Ints signed_dot(Ints sum, Ints a, Ints b) {
+    return dot(sum, _mm256_abs_epi8(a), _mm256_sign_epi8(b, a));
+}
+#endif
+inline Ints lookup(__m128i table, Ints x) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), x); }
+inline Ints times(Ints a, int32_t b) { return _mm256_mullo_epi32(a, _mm256_set1_epi32(b)); }
+
+// The same 16 bytes of each row, as four vectors of four bytes a row.
+template <bool whole> inline void transpose(Rows<whole> row, Ints out[4]) {
+    const auto part = [&](int r) { return _mm_loadu_si128((const __m128i *) row[r]); };
+    const auto two = [&](int r) { return _mm256_inserti128_si256(_mm256_castsi128_si256(part(r)), part(r + 4), 1); };
+    const __m256i a = two(0), b = two(1), c = two(2), d = two(3);
+    const __m256i ab0 = _mm256_unpacklo_epi32(a, b), ab1 = _mm256_unpackhi_epi32(a, b);
+    const __m256i cd0 = _mm256_unpacklo_epi32(c, d), cd1 = _mm256_unpackhi_epi32(c, d);
+    out[0] = _mm256_unpacklo_epi64(ab0, cd0);
+    out[1] = _mm256_unpackhi_epi64(ab0, cd0);
+    out[2] = _mm256_unpacklo_epi64(ab1, cd1);
+    out[3] = _mm256_unpackhi_epi64(ab1, cd1);
+}
+template <bool whole> inline Ints gather(Rows<whole> row) {  // four bytes of each
+    __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    lanes = whole ? lanes : _mm256_min_epi32(lanes, _mm256_set1_epi32(row.last));
+    return _mm256_i32gather_epi32((const int *) row.first, _mm256_mullo_epi32(lanes, _mm256_set1_epi32((int) row.stride)), 1);
+}
+#endif
+
+}  // namespace srb

@@ -1,0 +1,275 @@
+// Weights of each type as 8-bit numbers with scales: a block of 32 of each of ROWS rows, a lane for each row.
+//
+// A type says how its bytes lie; what is computed with them, and in which order, is mul_mat.cpp's and the same for all.
+
+#pragma once
+
+#include <cstddef>
+
+#define GGML_COMMON_DECL_CPP
+#include "ggml-common.h"
+#include "ggml.h"
+#include "mul_mat_vectors.h"
+
+namespace srb {
+
+constexpr int BLOCK = 32;  // numbers that have a scale
+
+// `offset_bits`: the numbers are too large by 2^offset_bits, so that none has a sign; 0: by nothing.
+// `halves`: each 16 numbers have a scale of their own. `mins`: a block has a number that is added to each, times its scale.
+// `has_sign`: the numbers are as they are in the file, for processors whose sums of larger ones would overflow.
+template <int offset_bits_, bool halves_ = false, bool mins_ = false, bool has_sign_ = false> struct Form {
+    static constexpr int offset_bits = offset_bits_;
+    static constexpr bool halves = halves_, mins = mins_, has_sign = has_sign_;
+};
+constexpr bool KEEPS_SIGN = !DOTS_ARE_WIDE;
+using EightBits = Form<KEEPS_SIGN ? 0 : 7, false, false, KEEPS_SIGN>;
+
+struct Unpacked {  // a block of each row
+    Ints values[8];  // four numbers of each
+    Floats scales[2];  // of the numbers, or of their halves
+    Floats min;
+};
+
+// `blocks`: how many blocks lie together in the file, and are unpacked together.
+template <ggml_type type> struct Weights;
+
+inline void nibbles(const Ints raw[4], Ints * low, Ints * high) {
+    const Ints mask = all((int32_t) 0x0f0f0f0f);
+    for (int i = 0; i < 4; i++) {
+        low[i] = bit_and(raw[i], mask);
+        high[i] = bit_and(right<4>(raw[i]), mask);
+    }
+}
+
+template <> struct Weights<GGML_TYPE_Q4_0> : Form<3> {
+    using block = block_q4_0;
+    static constexpr int blocks = 1;
+    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+        Ints raw[4];
+        transpose(row + offsetof(block, qs), raw);
+        nibbles(raw, out->values, out->values + 4);
+        out->scales[0] = half_floats(bit_and(gather(row), all(0xffff)));
+    }
+};
+
+template <> struct Weights<GGML_TYPE_Q4_1> : Form<0, false, true> {
+    using block = block_q4_1;
+    static constexpr int blocks = 1;
+    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+        Ints raw[4];
+        transpose(row + offsetof(block, qs), raw);
+        nibbles(raw, out->values, out->values + 4);
+        const Ints both = gather(row);
+        out->scales[0] = half_floats(bit_and(both, all(0xffff)));
+        out->min = half_floats(right<16>(both));
+    }
+};
+
+template <> struct Weights<GGML_TYPE_Q8_0> : EightBits {
+    using block = block_q8_0;
+    static constexpr int blocks = 1;
+    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+        transpose(row + offsetof(block, qs), out->values);
+        transpose(row + offsetof(block, qs) + 16, out->values + 4);
+        if (!KEEPS_SIGN) {
+            for (int i = 0; i < 8; i++) {
+                out->values[i] = bit_xor(out->values[i], all((int32_t) 0x80808080));
+            }
+        }
+        out->scales[0] = half_floats(bit_and(gather(row), all(0xffff)));
+    }
+};
+
+// Scales and mins of six bits, four rows of dwords: see get_scale_min_k4 of ggml.
+inline void k4_scales(const Ints head[4], Unpacked * out) {
+    const Floats d = half_floats(bit_and(head[0], all(0xffff)));
+    const Floats dmin = mul(half_floats(right<16>(head[0])), all(-1.0f));
+    const Ints low6 = all(0x3f3f3f3f), low4 = all(0x0f0f0f0f), low2 = all(0x03030303);
+    const Ints scales[2] = {bit_and(head[1], low6),
+                            bit_or(bit_and(head[3], low4), left<4>(bit_and(right<6>(head[1]), low2)))};
+    const Ints mins[2] = {bit_and(head[2], low6),
+                          bit_or(bit_and(right<4>(head[3]), low4), left<4>(bit_and(right<6>(head[2]), low2)))};
+    const Ints byte = all(0xff);
+    for (int i = 0; i < 2; i++) {
+        Unpacked * o = out + 4 * i;
+        o[0].scales[0] = mul(d, to_floats(bit_and(scales[i], byte)));
+        o[1].scales[0] = mul(d, to_floats(bit_and(right<8>(scales[i]), byte)));
+        o[2].scales[0] = mul(d, to_floats(bit_and(right<16>(scales[i]), byte)));
+        o[3].scales[0] = mul(d, to_floats(right<24>(scales[i])));
+        o[0].min = mul(dmin, to_floats(bit_and(mins[i], byte)));
+        o[1].min = mul(dmin, to_floats(bit_and(right<8>(mins[i]), byte)));
+        o[2].min = mul(dmin, to_floats(bit_and(right<16>(mins[i]), byte)));
+        o[3].min = mul(dmin, to_floats(right<24>(mins[i])));
+    }
+}
+
+template <> struct Weights<GGML_TYPE_Q4_K> : Form<0, false, true> {
+    using block = block_q4_K;
+    static constexpr int blocks = 8;
+    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+        Ints raw[4];
+        transpose(row, raw);
+        k4_scales(raw, out);
+        for (int pair = 0; pair < 4; pair++) {
+            for (int half = 0; half < 2; half++) {
+                transpose(row + offsetof(block, qs) + 32 * pair + 16 * half, raw);
+                nibbles(raw, out[2 * pair].values + 4 * half, out[2 * pair + 1].values + 4 * half);
+            }
+        }
+    }
+};
+
+template <> struct Weights<GGML_TYPE_Q5_K> : Form<0, false, true> {
+    using block = block_q5_K;
+    static constexpr int blocks = 8;
+    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+        Ints raw[4], high[8];
+        transpose(row, raw);
+        k4_scales(raw, out);
+        transpose(row + offsetof(block, qh), high);
+        transpose(row + offsetof(block, qh) + 16, high + 4);
+        const Ints bit = all(0x10101010);
+        for (int pair = 0; pair < 4; pair++) {
+            for (int half = 0; half < 2; half++) {
+                transpose(row + offsetof(block, qs) + 32 * pair + 16 * half, raw);
+                Ints * low = out[2 * pair].values + 4 * half, * up = out[2 * pair + 1].values + 4 * half;
+                nibbles(raw, low, up);
+                for (int i = 0; i < 4; i++) {
+                    Ints & bits = high[4 * half + i];  // the next two bits of each byte are those of this pair
+                    low[i] = bit_or(low[i], bit_and(left<4>(bits), bit));
+                    up[i] = bit_or(up[i], bit_and(left<3>(bits), bit));
+                    bits = right<2>(bits);
+                }
+            }
+        }
+    }
+};
+
+template <> struct Weights<GGML_TYPE_Q6_K> : Form<5, true> {
+    using block = block_q6_K;
+    static constexpr int blocks = 8;
+    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+        Ints raw[4], scales[4];
+        transpose(row + offsetof(block, scales), scales);
+        const Floats d = half_floats(right<16>(gather(row + (offsetof(block, d) - 2))));  // its last two bytes
+        for (int i = 0; i < 4; i++) {
+            out[2 * i].scales[0] = mul(d, to_floats(signed_right<24>(left<24>(scales[i]))));
+            out[2 * i].scales[1] = mul(d, to_floats(signed_right<24>(left<16>(scales[i]))));
+            out[2 * i + 1].scales[0] = mul(d, to_floats(signed_right<24>(left<8>(scales[i]))));
+            out[2 * i + 1].scales[1] = mul(d, to_floats(signed_right<24>(scales[i])));
+        }
+        const Ints two = all(0x30303030);
+        for (int part = 0; part < 2; part++) {  // 128 numbers
+            const Rows<whole> low = row + offsetof(block, ql) + 64 * part, up = row + offsetof(block, qh) + 32 * part;
+            for (int half = 0; half < 2; half++) {
+                Ints high[4];
+                transpose(up + 16 * half, high);
+                Unpacked * o = out + 4 * part;
+                transpose(low + 16 * half, raw);
+                nibbles(raw, o[0].values + 4 * half, o[2].values + 4 * half);
+                transpose(low + 32 + 16 * half, raw);
+                nibbles(raw, o[1].values + 4 * half, o[3].values + 4 * half);
+                for (int i = 0; i < 4; i++) {
+                    const int at = 4 * half + i;
+                    o[0].values[at] = bit_or(o[0].values[at], bit_and(left<4>(high[i]), two));
+                    o[1].values[at] = bit_or(o[1].values[at], bit_and(left<2>(high[i]), two));
+                    o[2].values[at] = bit_or(o[2].values[at], bit_and(high[i], two));
+                    o[3].values[at] = bit_or(o[3].values[at], bit_and(right<2>(high[i]), two));
+                }
+            }
+        }
+    }
+};
+
+// Bits of the four numbers i .. i + 3 of a block, each as bit 4 of its byte. The product puts bit j at bit 8 j.
+template <int i> inline Ints fifth_bits(Ints bits) {
+    const Ints four = bit_and(right<i>(bits), all(0xf));
+    return left<4>(bit_and(times(four, 0x00204081), all(0x01010101)));
+}
+
+inline void add_fifth_bits(Ints bits, Ints * values) {
+    values[0] = bit_or(values[0], fifth_bits<0>(bits));
+    values[1] = bit_or(values[1], fifth_bits<4>(bits));
+    values[2] = bit_or(values[2], fifth_bits<8>(bits));
+    values[3] = bit_or(values[3], fifth_bits<12>(bits));
+    values[4] = bit_or(values[4], fifth_bits<16>(bits));
+    values[5] = bit_or(values[5], fifth_bits<20>(bits));
+    values[6] = bit_or(values[6], fifth_bits<24>(bits));
+    values[7] = bit_or(values[7], fifth_bits<28>(bits));
+}
+
+template <> struct Weights<GGML_TYPE_Q5_0> : Form<4> {
+    using block = block_q5_0;
+    static constexpr int blocks = 1;
+    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+        Ints raw[4];
+        transpose(row + offsetof(block, qs), raw);
+        nibbles(raw, out->values, out->values + 4);
+        add_fifth_bits(gather(row + offsetof(block, qh)), out->values);
+        out->scales[0] = half_floats(bit_and(gather(row), all(0xffff)));
+    }
+};
+
+template <> struct Weights<GGML_TYPE_Q5_1> : Form<0, false, true> {
+    using block = block_q5_1;
+    static constexpr int blocks = 1;
+    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+        Ints raw[4];
+        transpose(row + offsetof(block, qs), raw);
+        nibbles(raw, out->values, out->values + 4);
+        add_fifth_bits(gather(row + offsetof(block, qh)), out->values);
+        const Ints both = gather(row);
+        out->scales[0] = half_floats(bit_and(both, all(0xffff)));
+        out->min = half_floats(right<16>(both));
+    }
+};
+
+// The 16 numbers that four bits stand for in IQ4_NL and IQ4_XS: kvalues_iq4nl of ggml.
+inline void look_up(Ints * values) {
+    const __m128i numbers = _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+    const __m128i table = KEEPS_SIGN ? numbers : _mm_xor_si128(numbers, _mm_set1_epi8((char) 0x80));
+    for (int i = 0; i < 8; i++) {
+        values[i] = lookup(table, values[i]);
+    }
+}
+
+template <> struct Weights<GGML_TYPE_IQ4_NL> : EightBits {
+    using block = block_iq4_nl;
+    static constexpr int blocks = 1;
+    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+        Ints raw[4];
+        transpose(row + offsetof(block, qs), raw);
+        nibbles(raw, out->values, out->values + 4);
+        look_up(out->values);
+        out->scales[0] = half_floats(bit_and(gather(row), all(0xffff)));
+    }
+};
+
+template <> struct Weights<GGML_TYPE_IQ4_XS> : EightBits {
+    using block = block_iq4_xs;
+    static constexpr int blocks = 8;
+    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+        const Ints head = gather(row), low = gather(row + offsetof(block, scales_l));
+        const Floats d = half_floats(bit_and(head, all(0xffff)));
+        scales<0>(d, low, head, out);
+        for (int b = 0; b < blocks; b++) {
+            Ints raw[4];
+            transpose(row + offsetof(block, qs) + 16 * b, raw);
+            nibbles(raw, out[b].values, out[b].values + 4);
+            look_up(out[b].values);
+        }
+    }
+
+  private:
+    // Six bits, too large by 32: four of `low`, and two of the upper half of `head`.
+    template <int b> static void scales(Floats d, Ints low, Ints head, Unpacked * out) {
+        const Ints four = bit_and(right<4 * b>(low), all(0xf)), two = bit_and(right<16 + 2 * b>(head), all(3));
+        out[b].scales[0] = mul(d, to_floats(add(bit_or(four, left<4>(two)), all(-32))));
+        if constexpr (b + 1 < blocks) {
+            scales<b + 1>(d, low, head, out);
+        }
+    }
+};
+
+}  // namespace srb

@@ -1,0 +1,188 @@
+// Random products of each type of weights, computed by native/mul_mat.cpp alone and compared with sums of doubles; and each of
+// their columns alone, which must be the same to the last bit. Prints a checksum of all results: the same on each processor.
+// Usage: mul_mat_alone FIRST_SEED CASES
+
+#include "mul_mat.cpp"
+
+#include <pthread.h>
+
+#include <atomic>
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <thread>
+#include <vector>
+
+struct ggml_threadpool {  // what ggml's own does, as far as the kernel asks
+    pthread_barrier_t barrier;
+    std::atomic<int> chunk;
+};
+extern "C" void ggml_barrier(ggml_threadpool * pool) { pthread_barrier_wait(&pool->barrier); }
+extern "C" void ggml_threadpool_chunk_set(ggml_threadpool * pool, int value) { pool->chunk = value; }
+extern "C" int ggml_threadpool_chunk_add(ggml_threadpool * pool, int value) { return pool->chunk.fetch_add(value); }
+
+namespace {
+
+using Random = std::mt19937;
+
+int below(Random & random, int n) { return (int) (random() % (unsigned) n); }
+
+// Memory of exactly these bytes, so that a sanitizer sees each step beyond.
+struct Tensor {
+    ggml_tensor t = {};
+    std::vector<uint8_t> data;
+
+    Tensor(ggml_type type, std::vector<int64_t> ne) {
+        t.type = type;
+        size_t size = 0;
+        for (int i = 0; i < 4; i++) {
+            t.ne[i] = i < (int) ne.size() ? ne[i] : 1;
+            t.nb[i] = i == 0 ? ggml_type_size(type) : i == 1 ? ggml_row_size(type, t.ne[0]) : t.nb[i - 1] * t.ne[i - 1];
+            size = i == 3 ? t.nb[3] * t.ne[3] : 0;
+        }
+        data.resize(size);
+        t.data = data.data();
+    }
+    float * floats() { return (float *) t.data; }
+};
+
+const ggml_type TYPES[] = {GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_Q8_0,
+                           GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS};
+
+// Any bytes are weights, but scales are halves, which must be finite.
+void fill_weights(Random & random, Tensor & a) {
+    for (auto & byte : a.data) {
+        byte = (uint8_t) random();
+    }
+    const size_t size = ggml_type_size(a.t.type), bytes = a.data.size();
+    const bool mins = a.t.type == GGML_TYPE_Q4_1 || a.t.type == GGML_TYPE_Q5_1 || a.t.type == GGML_TYPE_Q4_K || a.t.type == GGML_TYPE_Q5_K;
+    for (size_t at = 0; at < bytes; at += size) {
+        const ggml_fp16_t d = ggml_fp32_to_fp16((below(random, 2001) - 1000) * 1e-5f);
+        const ggml_fp16_t m = ggml_fp32_to_fp16((below(random, 2001) - 1000) * 1e-4f);
+        std::memcpy(a.data.data() + at + (a.t.type == GGML_TYPE_Q6_K ? size - 2 : 0), &d, 2);
+        if (mins) {
+            std::memcpy(a.data.data() + at + 2, &m, 2);
+        }
+    }
+}
+
+void fill_floats(Random & random, Tensor & b) {
+    const float scale = std::pow(10.0f, (float) (below(random, 9) - 4));
+    for (int64_t i = 0; i < ggml_nelements(&b.t); i++) {
+        b.floats()[i] = scale * (float) (below(random, 20001) - 10000) / 5000.0f;
+    }
+    const int kind = below(random, 4);
+    if (kind == 0) {  // blocks of zeros, and one number that is far larger than the others
+        std::fill(b.floats(), b.floats() + std::min<int64_t>(64, b.t.ne[0]), 0.0f);
+        b.floats()[below(random, (int) b.t.ne[0])] = 1e4f * scale;
+    }
+}
+
+void run(ggml_tensor * dst, int threads) {
+    ggml_threadpool pool;
+    pthread_barrier_init(&pool.barrier, nullptr, threads);
+    pool.chunk = 0;
+    std::vector<uint8_t> work(srb_mul_mat_size(dst));
+    std::vector<std::thread> all;
+    for (int i = 0; i < threads; i++) {
+        all.emplace_back([&, i] {
+            ggml_compute_params params = {i, threads, work.size(), work.data(), &pool, false};
+            const bool done = dst->op == GGML_OP_MUL_MAT ? srb_mul_mat(&params, dst) : srb_mul_mat_id(&params, dst);
+            if (!done) {
+                std::abort();
+            }
+        });
+    }
+    for (auto & thread : all) {
+        thread.join();
+    }
+    pthread_barrier_destroy(&pool.barrier);
+}
+
+// Whether `out` is the product of row `row` of the weights and a column of floats, as far as 8-bit columns can be it.
+bool is_right(const Tensor & a, const uint8_t * row, const float * x, float out) {
+    const int64_t n = a.t.ne[0];
+    std::vector<float> weights(n);
+    ggml_get_type_traits(a.t.type)->to_float(row, weights.data(), n);
+    std::vector<uint8_t> bytes(srb::Column::size(n));
+    srb::Column column(bytes.data(), n);
+    srb::quantize(x, 0, n / srb::BLOCK, column);
+    double sum = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double exact = (double) column.values[i] * column.scales[i / srb::BLOCK];
+        if (std::abs(exact - x[i]) > column.scales[i / srb::BLOCK] * 0.5001) {
+            return false;
+        }
+        sum += weights[i] * exact;
+        size += std::abs(weights[i] * exact);
+    }
+    return std::abs(sum - out) <= 4e-6 * size + 1e-30;
+}
+
+bool check(Random & random, uint64_t & checksum) {
+    const ggml_type type = TYPES[below(random, std::size(TYPES))];
+    const int64_t n = ggml_blck_size(type) * (1 + below(random, ggml_blck_size(type) == 256 ? 6 : 45));
+    const bool experts = below(random, 3) == 0;
+    const int rows = 1 + below(random, 150), n_columns = 1 + below(random, below(random, 2) ? 4 : 40), threads = 1 + below(random, 3);
+    const int matrices = 1 + below(random, experts ? 6 : 2), used = experts ? 1 + below(random, matrices) : 1;
+    const int repeat = experts ? 1 : 1 + below(random, 2);  // columns of several matrices share one of weights
+    Tensor a(type, {n, rows, matrices});
+    Tensor b(GGML_TYPE_F32, {n, experts ? (below(random, 2) ? used : 1) : n_columns, experts ? n_columns : matrices * repeat});
+    Tensor dst(GGML_TYPE_F32, {rows, experts ? used : n_columns, experts ? n_columns : matrices * repeat});
+    Tensor ids(GGML_TYPE_I32, {used, n_columns});
+    fill_weights(random, a);
+    fill_floats(random, b);
+    for (int c = 0; c < n_columns; c++) {
+        const int first = below(random, matrices);
+        for (int u = 0; u < used; u++) {
+            ((int32_t *) ids.t.data)[c * used + u] = (first + u) % matrices;
+        }
+    }
+    dst.t.op = experts ? GGML_OP_MUL_MAT_ID : GGML_OP_MUL_MAT;
+    dst.t.src[0] = &a.t;
+    dst.t.src[1] = &b.t;
+    dst.t.src[2] = experts ? &ids.t : nullptr;
+    run(&dst.t, threads);
+
+    bool good = true;
+    for (int64_t i2 = 0; i2 < dst.t.ne[2]; i2++) {
+        for (int64_t i1 = 0; i1 < dst.t.ne[1]; i1++) {
+            const int64_t matrix = experts ? ((int32_t *) ids.t.data)[i2 * used + i1] : i2 / repeat;
+            const float * x = b.floats() + (i2 * b.t.ne[1] + i1 % b.t.ne[1]) * n;
+            const float * out = dst.floats() + (i2 * dst.t.ne[1] + i1) * rows;
+            Tensor one(type, {n, rows}), column(GGML_TYPE_F32, {n, 1}), alone(GGML_TYPE_F32, {rows, 1});
+            std::memcpy(one.t.data, (uint8_t *) a.t.data + matrix * a.t.nb[2], one.data.size());
+            std::memcpy(column.t.data, x, column.data.size());
+            alone.t.op = GGML_OP_MUL_MAT;
+            alone.t.src[0] = &one.t;
+            alone.t.src[1] = &column.t;
+            run(&alone.t, 1 + below(random, 3));
+            good = good && !std::memcmp(alone.t.data, out, rows * sizeof(float));
+            const int row = below(random, rows);
+            good = good && is_right(a, one.data.data() + row * one.t.nb[1], x, out[row]);
+        }
+    }
+    for (const uint8_t byte : dst.data) {
+        checksum = (checksum ^ byte) * 1099511628211u;
+    }
+    if (!good) {
+        std::printf("%s of %d x %d, %d columns, %d matrices%s: wrong\n", ggml_type_name(type), (int) n, rows, n_columns, matrices,
+                    experts ? " of experts" : "");
+    }
+    return good;
+}
+
+}  // namespace
+
+int main(int argc, char ** argv) {
+    const int first = argc > 1 ? std::atoi(argv[1]) : 0, cases = argc > 2 ? std::atoi(argv[2]) : 100;
+    uint64_t checksum = 1469598103934665603u;
+    int failed = 0;
+    for (int i = 0; i < cases; i++) {
+        Random random(first + i);
+        failed += !check(random, checksum);
+    }
+    std::printf("%d cases, %d failed, checksum %llx\n", cases, failed, (unsigned long long) checksum);
+    return failed != 0;
+}

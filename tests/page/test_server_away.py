@@ -61,7 +61,7 @@ def test_a_server_killed_in_a_round_is_told_of_and_no_text_is_lost(
     kept = [slot["text"] for slot in writer.slots()]
     assert all(now.startswith(text) for now, text in zip(kept, before, strict=True))
     expect(writer.card(1)).to_have_accessible_description(
-        "Connection lost: The connection to the server was lost. Key 1 takes it."
+        "The connection was lost: The connection to the server was lost. Key 1 takes it."
     )
     writer.write(" he said")
     expect(page.locator("srb-header .saved")).to_have_text("kept in this browser until the server is back")

@@ -475,7 +475,7 @@ def test_a_json_schema_is_obeyed(llama: LlamaModel, schema: dict[str, Any]) -> N
 def test_a_schema_that_cannot_be_made_a_grammar_is_refused(llama: LlamaModel, schema: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:
         llama.grammars.matcher("root ::= schema-0", (prepared(json.dumps(schema), "json_schema").text,), "json_schema")
-    assert caught.value.extra["param"] == "json_schema"
+    assert caught.value.extra["param"].partition(".")[0] == "json_schema"
 
 
 def test_a_text_may_be_longer_than_the_trained_context_only_where_rope_is_scaled(gguf: Callable[[str], Path]) -> None:

@@ -485,9 +485,7 @@ def test_a_known_field_with_a_bad_value_is_400_that_names_it(body: dict[str, Any
     assert engine.sent == []
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"{", b"[]", b'{"prompt": NaN}', b'{"prompt": "x", "top_p": 1e999}', b'{"prompt": "\\ud800"}', b"{}"]
-)
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"prompt": NaN}', b'{"prompt": "x", "top_p": 1e999}', b"{}"])
 def test_a_body_that_is_no_object_with_a_prompt_is_400(data: bytes) -> None:
     http, engine = serve()
     for path in ("/completion", "/infill", "/tokenize", "/embedding", "/rerank"):

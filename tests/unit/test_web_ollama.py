@@ -503,7 +503,7 @@ def test_lists_and_facts_of_the_model() -> None:
     assert loaded["context_length"] == 8192
     assert read(Version, http.get("/api/version").data)["version"].count(".") == 2
     shown = read(Shown, http.post("/api/show", json={"name": "storyteller"}).data)
-    assert shown["capabilities"] == ["completion", "embedding"]
+    assert shown["capabilities"] == ["completion", "tools", "embedding"]
     assert shown["model_info"]["llama.context_length"] == 2048
     assert shown["details"] == tagged["details"]
     assert refused(http.post("/api/show", json={"model": "x"}), 404)

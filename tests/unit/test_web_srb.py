@@ -252,7 +252,11 @@ def test_banned_strings_come_by_every_name_and_for_single_branches() -> None:
         ({"banned_strings": 7}, "banned_strings", "must be a string or a list of strings"),
         ({"banned_strings": ["a", 7]}, "banned_strings", "must be a list of strings"),
         ({"banned_phrases": ["a" * 257]}, "banned_phrases", "has a string of more than 256 characters"),
-        ({"banned_strings": list(map(str, range(65)))}, "banned_strings", "has 65 entries; at most 64 are allowed"),
+        (
+            {"banned_strings": list(map(str, range(1025)))},
+            "banned_strings",
+            "has 1025 entries; at most 1024 are allowed",
+        ),
         ({"banned_tokens": ["a", {}]}, "banned_tokens", "must be a list of strings"),
         ({"branches": [{"banned_strings": [None]}]}, "branches[0].banned_strings", "must be a list of strings"),
     ],

@@ -149,9 +149,9 @@ def test_a_conversation_has_one_stream_and_the_next_one_ends_it() -> None:
     script = Gated()
     http, engine = serve(script)
     leave_early(http)
-    script.go.set()
     engine.script = writes("New")
     begin(http).close()
+    script.go.set()
     with gevent.Timeout(10):
         while text_of(again(http).data) != "New":
             gevent.sleep(0.01)

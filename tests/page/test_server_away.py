@@ -66,7 +66,9 @@ def test_a_server_killed_in_a_round_is_told_of_and_no_text_is_lost(
     writer.write(" he said")
     expect(page.locator("srb-header .saved")).to_have_text("kept in this browser until the server is back")
     writer.to_cards().press("Shift+Digit2")
-    writer.wait("desk.text.startsWith(argument)", START + " he said").wait("desk.text.includes(argument)", kept[1].strip())
+    writer.wait("desk.text.startsWith(argument)", START + " he said").wait(
+        "desk.text.includes(argument)", kept[1].strip()
+    )
 
     page.get_by_role("button", name="Close this message").click()
     expect(page.locator("srb-banner .server")).to_contain_text(GONE)

@@ -95,6 +95,8 @@ def test_row_53_what_is_being_answered_never_gives_way(make_server: MakeServer) 
             stream.next()
 
 
+# requests leaves a connection that its server has ended to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_row_53_in_a_crowd_each_answer_ends_its_connection(make_server: MakeServer) -> None:
     """Or those who ask again and again would keep their places, since they hardly wait."""
     server = make_server(worker_connections=1, keepalive=600).start()

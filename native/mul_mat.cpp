@@ -14,10 +14,7 @@
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 
-#include <array>
-#include <cmath>
 #include <cstring>
-#include <type_traits>
 
 #include "mul_mat_weights.h"
 
@@ -263,7 +260,7 @@ Compute compute_of(ggml_type type) {
 bool is_ours(const ggml_tensor * dst) {
     const ggml_tensor * a = dst->src[0], * b = dst->src[1];
     return compute_of(a->type) && b->type == GGML_TYPE_F32 && a->nb[0] == ggml_type_size(a->type) && b->nb[0] == sizeof(float) &&
-           dst->type == GGML_TYPE_F32 && dst->nb[0] == sizeof(float) && (dst->op == GGML_OP_MUL_MAT || dst->src[2]);
+           dst->type == GGML_TYPE_F32 && dst->nb[0] == sizeof(float);
 }
 
 uint8_t * aligned(void * p) { return (uint8_t *) (((uintptr_t) p + 63) / 64 * 64); }

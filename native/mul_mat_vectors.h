@@ -23,8 +23,6 @@ template <bool whole> struct Rows {
 using Ints = __m512i;
 using Floats = __m512;
 constexpr int ROWS = 16;
-inline Ints load(const void * p) { return _mm512_loadu_si512(p); }
-inline void store(void * p, Ints x) { _mm512_storeu_si512(p, x); }
 inline Floats load_floats(const float * p) { return _mm512_loadu_ps(p); }
 inline void store_floats(float * p, Floats x) { _mm512_storeu_ps(p, x); }
 inline Ints all(int32_t x) { return _mm512_set1_epi32(x); }
@@ -45,17 +43,17 @@ inline Ints zero() { return _mm512_setzero_si512(); }
 constexpr bool DOTS_ARE_WIDE = true;  // sums of products of bytes have 32 bits from the first on
 // `u` has bytes without a sign, `s` with one; each lane adds the products of its four.
 inline Ints dot(Ints sum, Ints u, Ints s) { return _mm512_dpbusd_epi32(sum, u, s); }
-inline Ints signed_dot(Ints sum, Ints, Ints) { return sum; }  // never called
 #else
 constexpr bool DOTS_ARE_WIDE = false;  // two products are added in 16 bits: bytes without a sign are at most 64, then
 inline Ints dot(Ints sum, Ints u, Ints s) {
     return add(sum, _mm512_madd_epi16(_mm512_maddubs_epi16(u, s), _mm512_set1_epi16(1)));
 }
+#endif
+// The same, of bytes that both have a sign.
 inline Ints signed_dot(Ints sum, Ints a, Ints b) {
     const Ints with_sign = _mm512_mask_sub_epi8(b, _mm512_movepi8_mask(a), _mm512_setzero_si512(), b);
     return dot(sum, _mm512_abs_epi8(a), with_sign);
 }
-#endif
 inline Ints lookup(__m128i table, Ints x) { return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), x); }
 inline Ints times(Ints a, int32_t b) { return _mm512_mullo_epi32(a, _mm512_set1_epi32(b)); }
 
@@ -85,8 +83,6 @@ template <bool whole> inline Ints gather(Rows<whole> row) {  // four bytes of ea
 using Ints = __m256i;
 using Floats = __m256;
 constexpr int ROWS = 8;
-inline Ints load(const void * p) { return _mm256_loadu_si256((const __m256i *) p); }
-inline void store(void * p, Ints x) { _mm256_storeu_si256((__m256i *) p, x); }
 inline Floats load_floats(const float * p) { return _mm256_loadu_ps(p); }
 inline void store_floats(float * p, Floats x) { _mm256_storeu_ps(p, x); }
 inline Ints all(int32_t x) { return _mm256_set1_epi32(x); }
@@ -109,16 +105,16 @@ inline Ints zero() { return _mm256_setzero_si256(); }
 #if defined(__AVXVNNI__)
 constexpr bool DOTS_ARE_WIDE = true;  // sums of products of bytes have 32 bits from the first on
 inline Ints dot(Ints sum, Ints u, Ints s) { return _mm256_dpbusd_avx_epi32(sum, u, s); }
-inline Ints signed_dot(Ints sum, Ints, Ints) { return sum; }  // never called
 #else
 constexpr bool DOTS_ARE_WIDE = false;  // two products are added in 16 bits: bytes without a sign are at most 64, then
 inline Ints dot(Ints sum, Ints u, Ints s) {
     return add(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), _mm256_set1_epi16(1)));
 }
+#endif
+// The same, of bytes that both have a sign.
 inline Ints signed_dot(Ints sum, Ints a, Ints b) {
     return dot(sum, _mm256_abs_epi8(a), _mm256_sign_epi8(b, a));
 }
-#endif
 inline Ints lookup(__m128i table, Ints x) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), x); }
 inline Ints times(Ints a, int32_t b) { return _mm256_mullo_epi32(a, _mm256_set1_epi32(b)); }
 

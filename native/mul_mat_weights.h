@@ -42,14 +42,28 @@ inline void nibbles(const Ints raw[4], Ints * low, Ints * high) {
     }
 }
 
+// 32 numbers of four bits in 16 bytes: the lower ones of all bytes come first.
+template <bool whole> inline void unpack_nibbles(Rows<whole> bytes, Ints * values) {
+    Ints raw[4];
+    transpose(bytes, raw);
+    nibbles(raw, values, values + 4);
+}
+
+// A block's first two bytes are its scale, and in some types the next two are its min.
+template <bool whole> inline Floats scale_of(Rows<whole> row) { return half_floats(bit_and(gather(row), all(0xffff))); }
+
+template <bool whole> inline void scale_and_min(Rows<whole> row, Unpacked * out) {
+    const Ints both = gather(row);
+    out->scales[0] = half_floats(bit_and(both, all(0xffff)));
+    out->min = half_floats(right<16>(both));
+}
+
 template <> struct Weights<GGML_TYPE_Q4_0> : Form<3> {
     using block = block_q4_0;
     static constexpr int blocks = 1;
     template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
-        Ints raw[4];
-        transpose(row + offsetof(block, qs), raw);
-        nibbles(raw, out->values, out->values + 4);
-        out->scales[0] = half_floats(bit_and(gather(row), all(0xffff)));
+        unpack_nibbles(row + offsetof(block, qs), out->values);
+        out->scales[0] = scale_of(row);
     }
 };
 
@@ -57,12 +71,8 @@ template <> struct Weights<GGML_TYPE_Q4_1> : Form<0, false, true> {
     using block = block_q4_1;
     static constexpr int blocks = 1;
     template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
-        Ints raw[4];
-        transpose(row + offsetof(block, qs), raw);
-        nibbles(raw, out->values, out->values + 4);
-        const Ints both = gather(row);
-        out->scales[0] = half_floats(bit_and(both, all(0xffff)));
-        out->min = half_floats(right<16>(both));
+        unpack_nibbles(row + offsetof(block, qs), out->values);
+        scale_and_min(row, out);
     }
 };
 
@@ -77,7 +87,7 @@ template <> struct Weights<GGML_TYPE_Q8_0> : EightBits {
                 out->values[i] = bit_xor(out->values[i], all((int32_t) 0x80808080));
             }
         }
-        out->scales[0] = half_floats(bit_and(gather(row), all(0xffff)));
+        out->scales[0] = scale_of(row);
     }
 };
 
@@ -203,11 +213,9 @@ template <> struct Weights<GGML_TYPE_Q5_0> : Form<4> {
     using block = block_q5_0;
     static constexpr int blocks = 1;
     template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
-        Ints raw[4];
-        transpose(row + offsetof(block, qs), raw);
-        nibbles(raw, out->values, out->values + 4);
+        unpack_nibbles(row + offsetof(block, qs), out->values);
         add_fifth_bits(gather(row + offsetof(block, qh)), out->values);
-        out->scales[0] = half_floats(bit_and(gather(row), all(0xffff)));
+        out->scales[0] = scale_of(row);
     }
 };
 
@@ -215,13 +223,9 @@ template <> struct Weights<GGML_TYPE_Q5_1> : Form<0, false, true> {
     using block = block_q5_1;
     static constexpr int blocks = 1;
     template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
-        Ints raw[4];
-        transpose(row + offsetof(block, qs), raw);
-        nibbles(raw, out->values, out->values + 4);
+        unpack_nibbles(row + offsetof(block, qs), out->values);
         add_fifth_bits(gather(row + offsetof(block, qh)), out->values);
-        const Ints both = gather(row);
-        out->scales[0] = half_floats(bit_and(both, all(0xffff)));
-        out->min = half_floats(right<16>(both));
+        scale_and_min(row, out);
     }
 };
 
@@ -238,11 +242,9 @@ template <> struct Weights<GGML_TYPE_IQ4_NL> : EightBits {
     using block = block_iq4_nl;
     static constexpr int blocks = 1;
     template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
-        Ints raw[4];
-        transpose(row + offsetof(block, qs), raw);
-        nibbles(raw, out->values, out->values + 4);
+        unpack_nibbles(row + offsetof(block, qs), out->values);
         look_up(out->values);
-        out->scales[0] = half_floats(bit_and(gather(row), all(0xffff)));
+        out->scales[0] = scale_of(row);
     }
 };
 
@@ -254,9 +256,7 @@ template <> struct Weights<GGML_TYPE_IQ4_XS> : EightBits {
         const Floats d = half_floats(bit_and(head, all(0xffff)));
         scales<0>(d, low, head, out);
         for (int b = 0; b < blocks; b++) {
-            Ints raw[4];
-            transpose(row + offsetof(block, qs) + 16 * b, raw);
-            nibbles(raw, out[b].values, out[b].values + 4);
+            unpack_nibbles(row + offsetof(block, qs) + 16 * b, out[b].values);
             look_up(out[b].values);
         }
     }

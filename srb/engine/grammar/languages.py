@@ -12,12 +12,11 @@ from srb.engine.grammar.limits import LIMITS, MAX_SYMBOLS
 from srb.engine.grammar.schemas import checked_regex, prepared
 from srb.errors import bad_field
 
-_RULE = re.compile(r"^[ \t]*[?!]?[A-Za-z_][\w-]*(\.-?\d+)?(\[[^]\n]*\])?[ \t]*:(?!:)", re.MULTILINE)
+_RULE = re.compile(r"^[ \t]*[?!]?([A-Za-z_][\w-]*)(?:\.-?\d+)?(?:\[[^]\n]*\])?[ \t]*:(?!:)", re.MULTILINE)
 # Comments and texts, in which nothing has a meaning of its own, and what has one.
 _PARTS = re.compile(
     r"""(?P<skip>\#[^\n]*|//[^\n]*|"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/)|(?P<command>%\w+)|[\w<>@-]+""", re.DOTALL
 )
-_HEAD = re.compile(r"^[ \t]*[?!]?([A-Za-z_][\w-]*)(?:\.-?\d+)?(?:\[[^]\n]*\])?[ \t]*:", re.MULTILINE)
 _REPEATED = re.compile(r"[\w)\]\"/>]\s*(?:[*+~]|\{\s*[\d,])")
 _OWN = ("import", "ignore", "declare", "json")
 
@@ -42,36 +41,41 @@ def checked_lark(grammar: str, field: str) -> str:
     count = sum(1 for part in _PARTS.finditer(grammar) if not part[0].startswith(("#", "//")))
     if count > MAX_SYMBOLS:
         raise bad_field(field, f"has {count} names and texts; at most {MAX_SYMBOLS} are taken")
-    pieces, at = [], 0
+    made: list[str] = []
+    plain: list[str] = []  # the same without comments, and with "" for each text, expression and schema
+    at = 0
     for part in _PARTS.finditer(grammar):
-        if not part["command"] or part.start() < at:
+        if part.start() < at or not (part["skip"] or part["command"]):
             continue
-        if part["command"][1:] not in _OWN:
+        between, written, bare, at = grammar[at : part.start()], part[0], part[0], part.end()
+        if part["skip"]:
+            bare = "" if written.startswith(("#", "//")) else '""'
+        elif part["command"][1:] not in _OWN:
             raise bad_field(field, f"has {part['command']}, which is not taken within a request's grammar")
-        if part["command"] == "%json":
-            begin = part.end() + len(grammar[part.end() :]) - len(grammar[part.end() :].lstrip())
+        elif part["command"] == "%json":
+            begin = at + len(grammar[at:]) - len(grammar[at:].lstrip())
             try:
-                _, end = json.JSONDecoder().raw_decode(grammar, begin)
+                _, at = json.JSONDecoder().raw_decode(grammar, begin)
             except (ValueError, RecursionError):
                 raise bad_field(field, "has a %json without a JSON schema") from None
-            pieces += [grammar[at : part.end()], " ", prepared(grammar[begin:end], f"{field}.%json").text]
-            at = end
-    _bound_rules(grammar, field)
-    made = "".join([*pieces, grammar[at:]])
-    if problem := LLMatcher.validate_grammar(LLMatcher.grammar_from_lark(made), limits=LIMITS):
+            written, bare = f"%json {prepared(grammar[begin:at], f'{field}.%json').text}", '""'
+        made += between, written
+        plain += between, bare
+    _bound_rules("".join([*plain, grammar[at:]]), field)
+    lark = "".join([*made, grammar[at:]])
+    if problem := LLMatcher.validate_grammar(LLMatcher.grammar_from_lark(lark), limits=LIMITS):
         raise bad_field(field, f"is no grammar: {_line(problem)}")
-    return f"%lark {{\n{made}\n}}"
+    return f"%lark {{\n{lark}\n}}"
 
 
-def _bound_rules(grammar: str, field: str) -> None:
+def _bound_rules(plain: str, field: str) -> None:
     """Raise InvalidRequest where the texts of a rule have no end: it is repeated, or refers to itself.
 
     llguidance looks at its limits between two signs, and the work of one sign of such rules grows with the text before it: a
     grammar of 300 alternatives took 8 s after 300 signs. GBNF has no such rules left when it comes to llguidance, and a
     terminal (in capitals) is one regular expression.
     """
-    plain = _without_texts(grammar)
-    heads = list(_HEAD.finditer(plain))
+    heads = list(_RULE.finditer(plain))
     uses: dict[str, set[str]] = {}
     for head, following in zip(heads, [*heads[1:], None], strict=True):
         body = plain[head.end() : following.start() if following else len(plain)]
@@ -85,25 +89,6 @@ def _bound_rules(grammar: str, field: str) -> None:
         tuple(TopologicalSorter(uses).static_order())
     except CycleError as error:
         raise bad_field(field, f"is Lark whose rule {error.args[1][0]} refers to itself; GBNF may do that") from None
-
-
-def _without_texts(grammar: str) -> str:
-    """Return a grammar in which each text and expression is "", and without comments and the values of %json."""
-    pieces, at = [], 0
-    for part in _PARTS.finditer(grammar):
-        if part.start() < at or not (part["skip"] or part["command"] == "%json"):
-            continue
-        pieces.append(grammar[at : part.start()])
-        at = part.end()
-        if part["command"]:
-            begin = at + len(grammar[at:]) - len(grammar[at:].lstrip())
-            try:
-                _, at = json.JSONDecoder().raw_decode(grammar, begin)
-            except (ValueError, RecursionError):
-                break  # told with its reason later
-        if not part[0].startswith(("#", "//")):
-            pieces.append('""')
-    return "".join([*pieces, grammar[at:]])
 
 
 def _line(problem: str) -> str:

@@ -10,6 +10,17 @@ async function twoWindows(text) {
   return [one, await secondWindow(one)];
 }
 
+/** The second window has a copy of the node that is still being typed in the first. */
+async function twoWhileOneTypes(text) {
+  const one = await makeDesk();
+  one.manuscript.type(text);
+  const two = await makeDesk();
+  const copy = new Story(one.desk.story.id);
+  copy.merge(one.desk.story.takeChanges());
+  two.desk.setStory(copy);
+  return [one, two];
+}
+
 test("two windows that drift apart are told how much goes on in the other one, and keep their own texts", async () => {
   const [one, two] = await twoWindows("A fox.");
   one.manuscript.type(" Mine.");
@@ -34,12 +45,7 @@ test("joining puts the other window's words behind those that they follow there,
 });
 
 test("words that one window has copied from the other's open node are not joined twice", async () => {
-  const one = await makeDesk();
-  one.manuscript.type("A fox");
-  const two = await makeDesk();
-  const copy = new Story(one.desk.story.id);
-  copy.merge(one.desk.story.takeChanges()); // its node is still being typed
-  two.desk.setStory(copy);
+  const [one, two] = await twoWhileOneTypes("A fox");
   two.manuscript.type(" there.");
   one.manuscript.type(" here.");
   exchange(one, two);
@@ -86,12 +92,7 @@ test("a card that was taken in the other window counts as its words, and is join
 });
 
 test("a window keeps the text that it shows while another one rewrites the words below it", async () => {
-  const one = await makeDesk();
-  one.manuscript.type("A fox");
-  const two = await makeDesk();
-  const copy = new Story(one.desk.story.id);
-  copy.merge(one.desk.story.takeChanges()); // its node is still being typed
-  two.desk.setStory(copy);
+  const [one, two] = await twoWhileOneTypes("A fox");
   one.manuscript.type("dog", 2, 5);
   exchange(one, two);
   assert.deepEqual([two.manuscript.text, two.desk.text], ["A fox", "A fox"]);

@@ -22,7 +22,7 @@ FAILED: Event = {"event": "error", "index": 0, "message": "the sampler failed", 
 @pytest.mark.parametrize(
     ("end", "words", "description"),
     [
-        ([stop(0, "eos", stop=1), DONE], "the model would end here", "The model would end the text here."),
+        ([stop(0, "eos", stop=1), DONE], "The model would end here.", "The model would end the text here."),
         ([stop(0, "word", stop=1, stopping_word=";"), DONE], "", "Ended at the stop word “;”."),
         ([stop(0, "boundary", stop=1), DONE], "", "Ended: the sentence is complete."),
         ([stop(0, "limit"), DONE], "cut off here", "Ended at its full length; it can go on."),
@@ -40,6 +40,42 @@ def test_an_end_is_told_in_words(page: Page, slow: Server, end: list[Event], wor
     expect(writer.card(1).locator(".end")).to_have_text(words)
     expect(writer.card(1)).to_have_accessible_description(f"{description} Key 1 takes it.")
     expect(writer.card(1).locator(".text")).to_contain_text("there lived a keeper")
+
+
+def test_a_card_that_the_model_ends_at_once_says_so_before_and_after_a_reload_and_goes_on_anyway(
+    page: Page, slow: Server
+) -> None:
+    ended = [stop(0, "eos", stop=1), text(1, " there lived a keeper"), stop(1, "eos", stop=1), DONE]
+    answer_rounds(page, start(2), *ended)
+    writer = Writer(page, slow.url).set(n=2, stop_at="sentence").write(START)
+    writer.press("Control+Enter").wait_for_end().wait_until_saved()
+    page.unroute("**/v1/srb/completions")
+    for _ in range(2):
+        for number in (1, 2):
+            card = writer.card(number)
+            expect(card.locator(".end")).to_have_text("The model would end here.")
+            expect(card).to_have_accessible_description(re.compile(r"^The model would end the text here\."))
+            expect(card.get_by_role("button", name="Go on anyway")).to_be_visible()
+            expect(card.get_by_role("button", name="Go on", exact=True)).to_have_count(0)
+        writer.to_cards().press("Shift+1").expect_text(START)
+        expect(page.get_by_role("status").filter(has_text="has written nothing")).to_be_visible()
+        writer.reload()
+    with page.expect_request("**/v1/srb/completions") as asked:
+        writer.card(1).get_by_role("button", name="Go on anyway").click()
+    assert asked.value.post_data_json["ignore_eos"] is True
+    writer.wait("desk.round.slots[0].text.length > 10")
+    page.evaluate("desk.stop()")
+
+
+def test_a_story_that_never_ends_says_so_to_the_server(writer: Writer) -> None:
+    dialog = writer.open_dialog("settings")
+    dialog.get_by_label("Never end").check()
+    dialog.get_by_label("Close").click()
+    writer.page.locator("srb-manuscript").click()
+    writer.write(START)
+    with writer.page.expect_request("**/v1/srb/completions") as asked:
+        writer.go()
+    assert asked.value.post_data_json["ignore_eos"] is True
 
 
 def test_a_refused_round_says_why_on_its_cards_and_offers_another_try(

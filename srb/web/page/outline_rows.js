@@ -122,6 +122,7 @@ export function labelOf(node, length = 160) {
     .replace(/\s*\n\s*/g, " ↵ ");
   if (line) return node.text.length > length ? `${line} …` : line;
   if (node.text.includes("\n")) return "↵";
+  if (node.end?.reason === "eos") return "(the model would end here)";
   if (node.tail !== undefined || (node.parent !== undefined && !node.open)) return "(words taken out)";
   return "(nothing yet)";
 }
@@ -131,6 +132,7 @@ export function isUnread(story, node, path) {
   return (
     node.by === "model" &&
     !node.open &&
+    node.text !== "" &&
     node.of === undefined &&
     !path.has(node.id) &&
     story.mark(node.id).seen !== true

@@ -22,6 +22,7 @@ export function requestBody(settings, prompt, n, server = {}) {
     ...samplingOf(settings, server.sampling ?? {}),
     ...lengthOf(settings, server),
     ...(isSet(settings.seed) ? { seed: settings.seed } : {}),
+    ...(settings.ignore_eos ? { ignore_eos: true } : {}),
     ...(settings.distinct_first ? { distinct_first: true } : {}),
     ...(settings.sibling_penalty > 0 ? { sibling_penalty: settings.sibling_penalty } : {}),
     ...(settings.banned_strings?.length > 0 ? { banned_strings: settings.banned_strings } : {}),

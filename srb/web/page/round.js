@@ -13,7 +13,7 @@ export { endWord, IllegalMove, Slot };
 /** A call to make, or a request to start. A control's next `branch` events belong to `slots`: tell `expectBranches` before
  * the call. A new request of `n` branches has the round's prompt and `given` after it: tell `join` before it.
  * @typedef {{kind: "control", request: string, method: string, path: string, body?: object, slots: number[], expect?: Kind}} Control
- * @typedef {{kind: "request", n: number, given: string, slots: number[], expect: Kind, seedOffset: number}} NewRequest
+ * @typedef {{kind: "request", n: number, given: string, slots: number[], expect: Kind, seedOffset: number, neverEnds?: boolean}} NewRequest
  * @typedef {Control|NewRequest} Plan */
 
 const BASE = "v1/srb/completions/";
@@ -50,7 +50,8 @@ export class Round extends Requests {
   canExtend(slot) {
     if (slot.pending) return false;
     if (slot.state === "running") return slot.index !== null;
-    return slot.state === "ended" && slot.text !== "" && !["eos", "truncated"].includes(slot.end?.reason ?? "");
+    if (slot.state !== "ended" || slot.end?.reason === "truncated") return false;
+    return slot.text !== "" || slot.end?.reason === "eos";
   }
 
   /** @param {Slot} slot */
@@ -121,14 +122,15 @@ export class Round extends Requests {
   }
 
   /** Let a branch go on for so many tokens. A running one gets a higher limit, one that has ended by its limit goes on, any
-   * other goes on as a fork of itself in the same slot. @param {number} number @param {number} tokens @returns {Plan} */
+   * other goes on as a fork of itself in the same slot; where the model would end, it may not. @param {number} number @param {number} tokens @returns {Plan} */
   planExtend(number, tokens) {
     const slot = this._slot(number);
     if (!this.canExtend(slot)) throw new IllegalMove(`card ${number + 1} cannot be extended`);
     const request = this.requests.get(slot.request ?? "");
+    const neverEnds = slot.end?.reason === "eos";
     if (!request || !isLive(request)) {
       const given = slot.text.slice(0, trimCut(slot.text, slot.text.length));
-      return { kind: "request", n: 1, given, slots: [number], expect: "extend", seedOffset: this._branches };
+      return { kind: "request", n: 1, given, slots: [number], expect: "extend", seedOffset: this._branches, neverEnds };
     }
     if (slot.state === "running" || slot.end?.reason === "limit") {
       const path = branchPath(request, slot);
@@ -143,7 +145,7 @@ export class Round extends Requests {
     }
     const append = slot.end?.word
       ? { branches: [{ append: slot.end.word, max_tokens: tokens }] }
-      : { max_tokens: tokens };
+      : { max_tokens: tokens, ...(neverEnds ? { ignore_eos: true } : {}) };
     return this._control(request, { ...append, from: { branch: slot.index } }, [number], "extend");
   }
 

@@ -142,3 +142,49 @@ test("branches that join a round after a reload have seeds of their own", async 
   await settled();
   assert.equal(it.api.last.body.seed, 9);
 });
+
+test("a branch that the model ended at once says so after a reload, and goes on anyway", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, "", " b");
+  stream.send(ended(0, "eos"), ended(1, "eos"), { event: "done" });
+  stream.end();
+  await settled();
+  const ends = () => it.desk.round.slots.map(({ state, text, end }) => [state, text, end.reason]);
+  const expected = [
+    ["ended", "", "eos"],
+    ["ended", " b", "eos"],
+  ];
+  assert.deepEqual(ends(), expected);
+  await reload(it);
+  assert.deepEqual(ends(), expected);
+  await it.desk.take(0, { go: false });
+  assert.equal(it.desk.text, "A");
+  assert.equal(it.desk.said.at(-1).action.label, "Go on anyway");
+  for (const [number, text] of ["A z", "A b z"].entries()) {
+    it.desk.extend(number);
+    await settled();
+    assert.equal(it.api.last.body.ignore_eos, true);
+    it.api.last.send({ event: "start", id: `again-${number}`, count: 1, seeds: [3], prompt_tokens: 3 });
+    it.api.last.send({ event: "stream", index: 0, text: " z" }, ended(0), { event: "done" });
+    const { node } = it.desk.round.slots[number];
+    assert.equal(it.desk.story.text(node), text);
+  }
+  await reload(it);
+  assert.deepEqual(texts(it.desk), [" z", " b z"]);
+});
+
+test("a text that goes on and is ended by the model at once keeps its words and says so after a reload", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b");
+  stream.send(ended(0), { event: "done" });
+  stream.end();
+  await settled();
+  it.desk.extend(0);
+  await settled();
+  it.api.last.send({ event: "start", id: "on", count: 1, seeds: [3], prompt_tokens: 3 }, ended(0, "eos"));
+  await reload(it);
+  const [{ text, end }] = it.desk.round.slots;
+  assert.deepEqual([text, end.reason], [" b", "eos"]);
+});

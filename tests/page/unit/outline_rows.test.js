@@ -110,6 +110,7 @@ test("a label is one line, and says what has no words", () => {
   assert.equal(labelOf({ text: "", tail: 4 }), "(words taken out)");
   assert.equal(labelOf({ text: "", parent: "a" }), "(words taken out)");
   assert.equal(labelOf({ text: "", parent: "a", open: true }), "(nothing yet)");
+  assert.equal(labelOf({ text: "", parent: "a", end: { reason: "eos" } }), "(the model would end here)");
   assert.equal(labelOf({ text: "abcdef" }, 3), "abc …");
 });
 

@@ -62,6 +62,7 @@ test("an unknown server is told every setting that is not left to it, and asked 
   const settings = {
     ...DEFAULTS,
     temperature: 0.8,
+    ignore_eos: true,
     distinct_first: true,
     sibling_penalty: 2,
     banned_strings: ["suddenly"],
@@ -72,6 +73,7 @@ test("an unknown server is told every setting that is not left to it, and asked 
     n: 1,
     max_tokens: 128,
     temperature: 0.8,
+    ignore_eos: true,
     distinct_first: true,
     sibling_penalty: 2,
     banned_strings: ["suddenly"],

@@ -93,7 +93,7 @@ test("each end has words of its own", () => {
   }
   assert.deepEqual(
     [...words.values()],
-    ["the model would end here", "", "cut off here", "the context is full", "stopped", ""],
+    ["The model would end here.", "", "cut off here", "the context is full", "stopped", ""],
   );
   const round = started(2);
   round.apply("r", { event: "error", index: 0, code: "banned_dead_end", message: "no way out" });
@@ -232,12 +232,25 @@ test("a stop word is given to the fork that goes on after it", () => {
   assert.deepEqual(round.planExtend(0, 9).body, { branches: [{ append: ".", max_tokens: 9 }], from: { branch: 0 } });
 });
 
-test("what has ended by itself or by a full context is not extended", () => {
+test("what a full context has ended is not extended, nor what has no text yet", () => {
   const round = started(2);
-  for (const index of [0, 1]) round.apply("r", stream(index, " a"));
-  round.apply("r", stop(0, "eos"));
-  round.apply("r", stop(1, "limit", { truncated: true }));
+  round.apply("r", stream(0, " a"));
+  round.apply("r", stop(0, "limit", { truncated: true }));
+  round.apply("r", stop(1, "cancelled"));
   for (const slot of round.slots) assert.throws(() => round.planExtend(slot.number, 9), IllegalMove);
+});
+
+test("where the model would end a branch goes on only by forbidding that, also without a word of it", () => {
+  const round = started(2);
+  round.apply("r", stream(0, " a"));
+  for (const index of [0, 1]) round.apply("r", stop(index, "eos"));
+  for (const branch of [0, 1])
+    assert.deepEqual(round.planExtend(branch, 9).body, { max_tokens: 9, ignore_eos: true, from: { branch } });
+  round.apply("r", { event: "done" });
+  for (const [number, given] of [" a", ""].entries()) {
+    const plan = round.planExtend(number, 9);
+    assert.deepEqual([plan.kind, plan.given, plan.neverEnds], ["request", given, true]);
+  }
 });
 
 test("a variation counts characters as the server does, and never cuts after a space or inside a pair", () => {

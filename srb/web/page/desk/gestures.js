@@ -38,7 +38,7 @@ export class Gestures {
   async takeFrom(live, number, head, { at = null, go = true, typed = this.desk.choice } = {}) {
     const { desk } = this;
     const text = live.round.taken(number, at);
-    if (!text) return desk.notice("This card has no text yet.");
+    if (!text) return this.sayEmpty(live, number);
     const seam = seamOf(desk.story, live.round, head);
     live.noteHead(head);
     const place = this.placeOf(live, number, text.length, head, seam, typed);
@@ -53,6 +53,16 @@ export class Gestures {
     endOnServer();
     desk.flush();
     await going;
+  }
+
+  /** Say why a card cannot be taken, and what can be done. @param {Live} live @param {number} number */
+  sayEmpty({ round }, number) {
+    const { desk } = this;
+    if (round.slots[number]?.end?.reason !== "eos") return desk.notice("This card has no text yet.");
+    desk.notice("The model would end here, and has written nothing.", "info", {
+      label: "Go on anyway",
+      run: () => this.extend(number),
+    });
   }
 
   /**

@@ -343,7 +343,7 @@ export class Live {
 
   /** Begin a node of a card. @param {import("../round.js").Slot} slot @param {string} text */
   addNode(slot, text) {
-    if (!text) return;
+    if (!text && slot.end?.reason !== "eos") return; // that the model would end at once is kept, too
     const trail = this.trail(slot.number);
     const request = this.round.requests.get(slot.request ?? "")?.id ?? undefined;
     const isOfRun = request === this.story.runs.get(this.round.id)?.request_id;

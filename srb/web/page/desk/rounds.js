@@ -120,11 +120,16 @@ export class Rounds {
    * @param {Round} round @param {import("../round.js").NewRequest} [plan] of a request that joins the round
    */
   body(round, plan) {
-    const { given = "", n = round.n, seedOffset = 0 } = plan ?? {};
+    const { given = "", n = round.n, seedOffset = 0, neverEnds = false } = plan ?? {};
     const { seed } = this.desk.settings;
     const body = this.context.body(round.prompt + given, n);
     const branches = plan && ["refill", "extend"].includes(plan.expect) ? this.rungsOf(round, plan.slots) : null;
-    return { ...body, ...(branches ? { branches } : {}), ...(seed === null ? {} : { seed: seed + seedOffset }) };
+    return {
+      ...body,
+      ...(branches ? { branches } : {}),
+      ...(seed === null ? {} : { seed: seed + seedOffset }),
+      ...(neverEnds ? { ignore_eos: true } : {}),
+    };
   }
 
   /** Return the ladder's settings for cards that get another branch, each its own rung again; null without a ladder.

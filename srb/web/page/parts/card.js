@@ -87,11 +87,12 @@ export class Card {
     this.body.append(text);
     this.words = element("p", "hidden-words");
     this.words.id = id;
-    this.buttons = [this.digit, ...BUTTONS.map(button), this.offer];
+    this.acts = BUTTONS.map(button);
+    this.buttons = [this.digit, ...this.acts, this.offer];
     const actions = element("div", "actions");
-    actions.append(...this.buttons.slice(1, -1));
+    actions.append(...this.acts);
     const foot = element("div", "foot");
-    foot.append(this.same, this.marks, this.bar, this.end, this.offer, actions);
+    foot.append(this.same, this.marks, this.bar, this.offer, this.end, actions);
     this.box.append(this.digit, this.body, foot, this.words);
     this.place.append(this.box);
     this.content = new BranchText(text);
@@ -135,7 +136,7 @@ export class Card {
     const taking = slot.mark === null ? "Take" : "Take to mark";
     set(this.digit, "aria-label", `${taking}: branch ${view.label}`);
     set(this.digit, "title", `${taking}, and go on from there (${view.digit || "Enter"})`);
-    for (const each of this.buttons) {
+    for (const each of this.acts) {
       if (each.dataset.act === "extend") each.hidden = !view.canExtend;
       if (each.dataset.act === "prune") each.hidden = !view.canPrune;
     }

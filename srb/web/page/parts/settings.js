@@ -105,6 +105,7 @@ class Settings extends DialogPart {
         </select>
       </div>
       ${/** @type {string} */ (stop_at) === "" ? nothing : this.#number(NUMBERS.stop_after)}
+      ${this.#check("ignore_eos", "Never end", "the model may not end the text: branches go on to where they stop")}
       ${this.#check("let_finish", "Let the others finish", "after one is taken; they take the machine's time from the next round")}
       <fieldset>
         <legend>Branches that differ</legend>

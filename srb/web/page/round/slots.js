@@ -181,7 +181,7 @@ export function endWord(slot, stopAt = "") {
   }
   switch (reason) {
     case "eos":
-      return { words: "the model would end here", description: "The model would end the text here." };
+      return { words: "The model would end here.", description: "The model would end the text here." };
     case "word":
       return { words: "", description: `Ended at the stop word ${quoted(word)}.` };
     case "boundary":

@@ -340,6 +340,7 @@ export class Board {
     const place = round.order.indexOf(slot.number);
     const { star = false, note = "" } = this.marks(slot.node);
     const inWindow = place - this.window;
+    const offer = offerOf(round, slot);
     card.show({
       slot,
       label: `${place + 1}`,
@@ -350,9 +351,9 @@ export class Board {
       star: star === true,
       note: typeof note === "string" ? note : "",
       stopAt: round.stopAt,
-      canExtend: !slot.isLive && round.canExtend(slot),
+      canExtend: !slot.isLive && round.canExtend(slot) && offer?.name !== "extend",
       canPrune: slot.isLive || slot.state === "ended",
-      offer: offerOf(round, slot),
+      offer,
     });
     if (slot.state === "ended" && slot.text && card.isVisible) this.onseen(slot);
   }
@@ -415,8 +416,10 @@ export class Board {
   }
 }
 
-/** The action that an empty card suggests. @param {Round} round @param {Slot} slot */
+/** The action that a card suggests which is empty, or at whose end the model would end the text. @param {Round} round @param {Slot} slot */
 function offerOf(round, slot) {
   if (slot.foldedUnder !== null) return { name: "unfold", label: "Show" };
+  if (slot.state === "ended" && slot.end?.reason === "eos" && round.canExtend(slot))
+    return { name: "extend", label: "Go on anyway" };
   return round.canRefill(slot) ? { name: "refill", label: "Try another here" } : null;
 }

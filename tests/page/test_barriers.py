@@ -43,6 +43,16 @@ def test_a_round_has_no_barriers_while_it_runs_and_when_it_has_ended(writer: Wri
     assert violations(writer.page) == []
 
 
+def test_the_side_panel_has_no_barriers_empty_or_full(writer: Writer) -> None:
+    page = writer.write(START).page
+    page.get_by_role("button", name="Memory and note").click()
+    assert violations(page) == []
+    page.get_by_label("Memory", exact=True).fill("Dora is old. " * 40)
+    page.get_by_label("Author’s note").fill("Sad.")
+    page.get_by_text("What the model reads").click()
+    assert violations(page) == []
+
+
 def test_no_dialog_has_barriers(writer: Writer) -> None:
     page = writer.set(max_tokens=8).write(START).page
     writer.press("Control+Enter").wait_for_end()

@@ -11,7 +11,7 @@ from tests.page.accessibility import violations
 from tests.page.conftest import MakePage
 from tests.page.parts_alone import open_harness
 
-SECTIONS = ["branches", "words", "memory", "model", "page"]
+SECTIONS = ["branches", "words", "model", "page"]
 SIZES = [(1440, 900), (412, 839)]
 
 
@@ -111,15 +111,6 @@ def test_stop_at_and_the_number_of_ends(page: Page) -> None:
     dialog.get_by_label("Stop at").select_option("nowhere: only their length ends them")
     assert setting(page, "stop_at") == ""
     expect(dialog.get_by_label("How many of them")).to_have_count(0)
-
-
-def test_memory_and_note_go_into_the_story(page: Page) -> None:
-    dialog = open_settings(page, "memory")
-    dialog.get_by_label("Memory").fill("Dora keeps the light.\nShe is old.")
-    dialog.get_by_label("Author's note").fill("[Sad.]")
-    dialog.get_by_label("Depth of the note").fill("5")
-    assert page.evaluate("desk.story.meta('memory')") == "Dora keeps the light.\nShe is old."
-    assert page.evaluate("desk.story.meta('note')") == {"text": "[Sad.]", "depth": 5}
 
 
 def test_banned_words_are_lines_and_too_many_are_refused(page: Page) -> None:

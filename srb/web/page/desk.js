@@ -24,7 +24,7 @@ const REST = 10_000; // ms that a hidden page keeps connections on which nothing
 /** @type {import("./desk/context.js").Share} */
 const NO_CONTEXT = { used: 0, limit: 0, cut: 0, parts: [] };
 
-/** Topics: story, head, round, text (in a frame, at most twenty times a second), nodes, saved, server, notice, withdrawn, dialog. */
+/** Topics: story, head, round, text (in a frame, at most twenty times a second), nodes, saved, server, notice, withdrawn, dialog, side (its panel opens or closes). */
 export class Desk extends EventTarget {
   /** @param {{api: Api, keeper: Keeper}} given */
   constructor({ api, keeper }) {

@@ -2,7 +2,7 @@
 
 /** @typedef {import("./desk.js").Desk} Desk */
 
-const PANES = ["srb-manuscript", "srb-branches", "srb-outline", "srb-header"];
+const PANES = ["srb-manuscript", "srb-branches", "srb-outline", "srb-header", "srb-side-panel"];
 
 /**
  * Listen to the page's keys; return a function that stops listening.
@@ -40,6 +40,8 @@ function actionOf(event, desk, page) {
         : () => stopOrLeave(desk, page);
     case "KeyT":
       return event.altKey && !control && !event.shiftKey && isInText(event, page) ? () => desk.askWords() : null;
+    case "KeyM":
+      return event.altKey && !control && !event.shiftKey ? () => desk.tell("side", { focus: true }) : null;
     default:
       if (control && !event.altKey) return letterOf(event, desk);
       return event.key === "?" && !control && !event.altKey && !takesText(event) ? () => desk.openDialog("help") : null;

@@ -22,7 +22,7 @@ async function start(root) {
   const main = document.createElement("main");
   main.append(manuscript);
   api.askKey = async (message) => (await later.load()).key.ask(message);
-  showShare(root);
+  showLayout(root);
   root.append(make("srb-header"), main);
   bindKeys(desk);
   showSettings(desk);
@@ -47,11 +47,12 @@ function showSettings(desk) {
   document.title = `${desk.title} · SRB`;
 }
 
-/** Give the manuscript the width that it was given last (parts/layout.js), so that nothing moves later. @param {HTMLElement} root */
-function showShare(root) {
+/** Give the panes the places that they were given last (parts/layout.js), so that nothing moves later. @param {HTMLElement} root */
+function showLayout(root) {
   try {
     const share = Number(localStorage.getItem("srb.share"));
-    if (share) root.style.setProperty("--text-share", `${share}%`);
+    if (share) root.style.setProperty("--text-share", String(share / 100));
+    root.dataset.side = localStorage.getItem("srb.side") ?? "closed";
   } catch {
     // storage is switched off in this browser
   }

@@ -99,14 +99,4 @@ export class FakeDesk extends EventTarget {
     this.settings = { ...this.settings, [name]: value };
     this.dispatchEvent(new CustomEvent("story"));
   }
-
-  setMemory(text) {
-    this.story.values.set("memory", text);
-    this.dispatchEvent(new CustomEvent("story"));
-  }
-
-  setNote(note) {
-    this.story.values.set("note", note);
-    this.dispatchEvent(new CustomEvent("story"));
-  }
 }

@@ -55,6 +55,13 @@ class Header extends Part {
     const { n, stop_at: stopAt } = desk.settings;
     return html`<header>
       <div class="top">
+        <button
+          class="quiet side"
+          aria-label="Memory and note"
+          title="Memory and author’s note (Alt+M)"
+          aria-expanded=${this.isSideOpen ? "true" : "false"}
+          @click=${() => desk.tell("side")}
+        >${icon("side")}</button>
         <button class="title quiet" aria-haspopup="dialog" title="Stories" @click=${() => this.open("stories")}>
           <span>${desk.title}</span> ${icon("down")}
         </button>
@@ -84,6 +91,10 @@ class Header extends Part {
         </div>
       </div>
     </header>`;
+  }
+
+  get isSideOpen() {
+    return document.getElementById("desk")?.dataset.side === "open";
   }
 
   /** Open a dialog of the menu, which gives the focus back to the menu's button. @param {string} name @param {object} [detail] */
@@ -140,7 +151,7 @@ class Header extends Part {
   }
 }
 
-const TOPICS = ["story", "head", "saved", "server", "round", "rounds"];
+const TOPICS = ["story", "head", "saved", "server", "round", "rounds", "side"];
 
 /** @param {number} number @param {string} word */
 function count(number, word) {

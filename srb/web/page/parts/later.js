@@ -7,7 +7,7 @@
 /** @typedef {import("./rest.js").Rest} Rest */
 
 const AGAIN = 2000; // ms
-const HELD = ["notice", "withdrawn", "dialog"]; // topics of the desk for parts that are not there yet
+const HELD = ["notice", "withdrawn", "dialog", "side"]; // topics of the desk for parts that are not there yet
 
 export class Later {
   /** @param {Desk} desk @param {HTMLElement} root */

@@ -5,7 +5,8 @@
 const SHEETS = ["low", "middle", "high"];
 const [NARROWEST, USUAL, WIDEST] = [25, 46, 75]; // share of the manuscript in percent
 const STEP = 2;
-const KEPT = "srb.share";
+const SHARE = "srb.share";
+const SIDE = "srb.side"; // main.js reads both, so that nothing moves when this is loaded
 
 /** The bar between manuscript and branches: dragged, or moved with the arrow keys. @param {HTMLElement} root */
 export function divider(root) {
@@ -20,7 +21,7 @@ export function divider(root) {
   let share = USUAL;
   const move = (/** @type {number} */ wanted) => {
     share = Math.round(Math.max(NARROWEST, Math.min(WIDEST, wanted)));
-    root.style.setProperty("--text-share", `${share}%`);
+    root.style.setProperty("--text-share", String(share / 100));
     bar.setAttribute("aria-valuenow", String(share));
     dispatchEvent(new Event("resize")); // for parts that lay themselves out by their width
   };
@@ -30,37 +31,46 @@ export function divider(root) {
     bar.setPointerCapture(event.pointerId);
   });
   bar.addEventListener("pointermove", (event) => {
-    if (bar.hasPointerCapture(event.pointerId)) move((100 * event.clientX) / root.clientWidth);
+    if (!bar.hasPointerCapture(event.pointerId)) return;
+    const { left } = /** @type {Element} */ (root.querySelector("main")).getBoundingClientRect(); // the side panel's end
+    move((100 * (event.clientX - left)) / (root.clientWidth - left));
   });
-  bar.addEventListener("pointerup", () => keepShare(share));
+  bar.addEventListener("pointerup", () => keep(SHARE, share));
   bar.addEventListener("dblclick", () => {
     move(USUAL);
-    keepShare(share);
+    keep(SHARE, share);
   });
   bar.addEventListener("keydown", ({ code }) => {
     const step = { ArrowLeft: -STEP, ArrowRight: STEP }[code];
     if (step === undefined) return;
     move(share + step);
-    keepShare(share);
+    keep(SHARE, share);
   });
   return bar;
 }
 
 function keptShare() {
   try {
-    return Number(localStorage.getItem(KEPT)) || USUAL;
+    return Number(localStorage.getItem(SHARE)) || USUAL;
   } catch {
     return USUAL; // storage is switched off in this browser
   }
 }
 
-/** @param {number} share */
-function keepShare(share) {
+/** @param {string} name @param {string | number} value */
+function keep(name, value) {
   try {
-    localStorage.setItem(KEPT, String(share));
+    localStorage.setItem(name, String(value));
   } catch {
-    // full or switched off: the width is kept until the page is closed
+    // full or switched off: it is kept until the page is closed
   }
+}
+
+/** Give the side panel its column, or take it away. @param {HTMLElement} root @param {boolean} isOpen */
+export function keepSide(root, isOpen) {
+  root.dataset.side = isOpen ? "open" : "closed";
+  keep(SIDE, root.dataset.side);
+  dispatchEvent(new Event("resize")); // for parts that lay themselves out by their width
 }
 
 /**

@@ -42,15 +42,6 @@ export const NUMBERS = {
     whole: true,
     empty: "random",
   },
-  depth: {
-    name: "depth",
-    label: "Depth of the note",
-    words: "paragraphs between the note and the end of the story",
-    min: 1,
-    max: 1000,
-    step: 1,
-    whole: true,
-  },
   size: {
     name: "size",
     label: "Size",

@@ -58,6 +58,9 @@ export class Outline extends Part {
       if (this.story !== this.desk.story) this.toggled.clear(); // else another tab has changed its title or settings
       this.story = this.desk.story;
     });
+    this.on("side", () => {
+      this.isOpen &&= !PHONE.matches; // a phone has room for one of the two
+    });
     PHONE.addEventListener("change", () => this.requestUpdate(), { signal: this.listeners.signal });
   }
 
@@ -134,6 +137,7 @@ export class Outline extends Part {
   }
 
   async toggle() {
+    if (!this.isOpen && PHONE.matches && document.querySelector("#desk[data-side=open]")) this.desk.tell("side");
     this.isOpen = !this.isOpen;
     await this.updateComplete;
     if (!this.isOpen) return;

@@ -7,6 +7,7 @@ import { divider, sheetHandle } from "./layout.js";
 import "./outline.js";
 import "./pictures.js";
 import { bindPrint } from "./print.js";
+import "./side_panel.js";
 import "./status.js";
 import { addStyle } from "./styles.js";
 
@@ -18,6 +19,7 @@ const STYLES = [
   new URL("./branches.css", import.meta.url),
   new URL("./card.css", import.meta.url),
   new URL("./outline.css", import.meta.url),
+  new URL("./side_panel.css", import.meta.url),
   new URL("./status.css", import.meta.url),
   new URL("./file_drops.css", import.meta.url),
 ];
@@ -31,6 +33,7 @@ export async function addRest(desk, root) {
     return part;
   };
   root.querySelector("srb-header")?.after(make("srb-banner"));
+  root.querySelector("main")?.before(make("srb-side-panel"));
   root.append(divider(root), sheetHandle(root, desk), make("srb-branches"), make("srb-outline"));
   bindPrint(desk);
   const key = /** @type {any} */ (make("srb-key"));

@@ -1,4 +1,4 @@
-// What the model reads of a story: each part of the prompt with the cells that it takes, and what of it is left out.
+// What the model reads of a story: each part of the prompt with the tokens that it takes, and what of it is left out.
 
 import { html, nothing } from "../vendor/lit.js";
 
@@ -11,29 +11,30 @@ const NAMES = {
 };
 const NUMBER = new Intl.NumberFormat("en");
 
-/** A table of the parts; nothing while the model's context is not known. @param {import("../desk.js").Desk} desk */
+/** A table of the parts, to be opened; nothing while the model's context is not known. @param {import("../desk.js").Desk} desk */
 export function sentTable({ context: { used, limit, parts } }) {
   if (limit === 0) return nothing;
   const free = parts.find(({ kind }) => kind === "room")?.tokens ?? 0;
-  return html`<table class="sent">
-    <caption>What the model reads</caption>
-    <thead><tr><th scope="col">Part</th><th scope="col">Cells, about</th><th scope="col">Left out</th></tr></thead>
-    <tbody>
-      ${parts
-        .filter(({ tokens, cut }) => tokens > 0 || cut > 0)
-        .map(
-          ({ kind, tokens, cut }) => html`<tr>
-          <th scope="row">${NAMES[kind]}</th><td>${NUMBER.format(tokens)}</td>
-          <td class=${cut ? "cut" : nothing}>${leftOut(kind, cut)}</td>
-        </tr>`,
-        )}
-    </tbody>
-    <tfoot><tr><th scope="row">Together</th><td>${NUMBER.format(used + free)}</td><td>of ${NUMBER.format(limit)} cells of the context</td></tr></tfoot>
-  </table>`;
+  return html`<details class="sent">
+    <summary>What the model reads</summary>
+    <table>
+      <thead><tr><th scope="col">Part</th><th scope="col">Tokens, about</th></tr></thead>
+      <tbody>
+        ${parts
+          .filter(({ tokens, cut }) => tokens > 0 || cut > 0)
+          .map(
+            ({ kind, tokens, cut }) => html`<tr>
+              <th scope="row">${NAMES[kind]} ${cut ? html`<small class="cut">${leftOut(kind, cut)}</small>` : nothing}</th>
+              <td>${NUMBER.format(tokens)}</td>
+            </tr>`,
+          )}
+      </tbody>
+      <tfoot><tr><th scope="row">Together, of ${NUMBER.format(limit)}</th><td>${NUMBER.format(used + free)}</td></tr></tfoot>
+    </table>
+  </details>`;
 }
 
 /** @param {keyof typeof NAMES} kind @param {number} cut  characters */
 function leftOut(kind, cut) {
-  if (cut === 0) return "";
-  return `${NUMBER.format(cut)} characters at the ${kind === "story" ? "beginning" : "end"}`;
+  return `${NUMBER.format(cut)} characters at the ${kind === "story" ? "beginning" : "end"} are left out`;
 }

@@ -9,7 +9,6 @@ import "./number_field.js";
 import { NUMBERS } from "./numbers.js";
 import { DialogPart } from "./part.js";
 import "./presets.js";
-import { sentTable } from "./sent.js";
 
 /** @typedef {import("../sampling.js").Ladder} Ladder */
 /** @typedef {import("../sampling.js").Sampler} Sampler */
@@ -18,7 +17,6 @@ import { sentTable } from "./sent.js";
 const SECTIONS = /** @type {const} */ ([
   ["branches", "Branches"],
   ["words", "Choice of words"],
-  ["memory", "Memory and note"],
   ["model", "Model"],
   ["page", "Page"],
 ]);
@@ -30,8 +28,6 @@ const STOPS = /** @type {const} */ ([
   ["paragraph", "the end of a paragraph"],
 ]);
 const FIRST_LADDER = { name: "temperature", from: 0.5, to: 1.2 };
-const MEMORY_WORDS = "stands before the story in every prompt, also when the story's beginning does not fit any more";
-const NOTE_WORDS = "stands near the end of the story in the prompt, never in the manuscript. The nearer, the stronger";
 const SYSTEM = { name: "system", label: "System prompt", rows: 4, words: "what the model is, and how it writes" };
 const INSTRUCTION = { name: "instruction", label: "Instruction", rows: 3, words: "what it is asked to do" };
 const CHAT_WORDS = "through the model's chat template: it is told to write, and the story is its begun answer";
@@ -80,8 +76,6 @@ class Settings extends DialogPart {
     switch (this.section) {
       case "words":
         return this.#words();
-      case "memory":
-        return this.#memory();
       case "model":
         return this.#model();
       case "page":
@@ -176,24 +170,6 @@ class Settings extends DialogPart {
         @banned=${(/** @type {CustomEvent} */ event) => this.#set("banned_strings", event.detail)}
       ></srb-banned>
       ${groups.map(([group, words]) => html`<details><summary>${words}</summary>${of(group)}</details>`)}
-    `;
-  }
-
-  #memory() {
-    const note = noteOf(this.desk);
-    const memory = /** @type {string | undefined} */ (this.desk.story.meta("memory")) ?? "";
-    return html`
-      ${textArea({ name: "memory", label: "Memory", rows: 8, words: MEMORY_WORDS }, memory, (text) => this.desk.setMemory(text))}
-      ${textArea({ name: "note", label: "Author's note", rows: 4, words: NOTE_WORDS }, note.text, (text) =>
-        this.desk.setNote({ ...noteOf(this.desk), text }),
-      )}
-      <srb-number
-        class="field"
-        .setting=${NUMBERS.depth}
-        .value=${note.depth}
-        @number=${(/** @type {CustomEvent} */ event) => this.desk.setNote({ ...noteOf(this.desk), depth: event.detail })}
-      ></srb-number>
-      ${sentTable(this.desk)}
     `;
   }
 
@@ -298,12 +274,6 @@ class Settings extends DialogPart {
   #setFrom(name) {
     return (/** @type {any} */ event) => this.#set(name, event.target.value);
   }
-}
-
-/** @param {import("../desk.js").Desk} desk */
-function noteOf(desk) {
-  const { text = "", depth = 3 } = /** @type {{text?: string, depth?: number}} */ (desk.story.meta("note") ?? {});
-  return { text, depth };
 }
 
 customElements.define("srb-settings", Settings);

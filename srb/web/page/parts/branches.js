@@ -11,6 +11,7 @@ import { Reader } from "./branches/reader.js";
 import { Swipe } from "./branches/swipe.js";
 import { treeOf } from "./branches/tree.js";
 import { head, menu, noteDialog, phoneBar, readerDialog } from "./branches/views.js";
+import { MOTION, moves } from "./motion.js";
 import { Part } from "./part.js";
 
 /** @typedef {import("../round.js").Round} Round */
@@ -18,7 +19,7 @@ import { Part } from "./part.js";
 /** @typedef {import("./branches/keys.js").Act} Act */
 
 const TREE_EVERY = 250; // ms between two drawings of the merged tree
-const PATIENCE = 80; // ms that cards stay for the first words of the next round: an empty one is a drawing more beside the model
+const PATIENCE = MOTION; // for which cards stay, and fade: an empty round is a drawing more beside the model
 const SEEN_AFTER = 1500; // ms in view after which an ended branch counts as looked at
 
 export class Branches extends Part {
@@ -102,13 +103,19 @@ export class Branches extends Part {
     if (board.round !== round) {
       const isEmpty = round?.state === "asking" || round?.state === "reading";
       if (!isEmpty) return this.showRound();
-      this.roundTimer ||= window.setTimeout(() => this.showRound(), PATIENCE);
+      this.roundTimer ||= this.waitForWords();
       return;
     }
     const known = board.cards.size;
     board.refresh();
     if (board.cards.size > known && this.contains(document.activeElement)) board.reveal(known); // they were asked for here
     this.requestUpdate();
+  }
+
+  /** Let the cards of the last round fade for as long as the next one may begin with words; then it is shown without. */
+  waitForWords() {
+    if (moves()) this.board?.fade(PATIENCE);
+    return window.setTimeout(() => this.showRound(), PATIENCE);
   }
 
   /** Show the desk's round in the place of the one that is shown. */

@@ -13,7 +13,9 @@ import {
   Transaction,
   undo,
 } from "../vendor/codemirror.js";
+import { arrival, arrive } from "./arrival.js";
 import { authorship, marksOf, setMarks } from "./authorship.js";
+import { moves } from "./motion.js";
 import { headAfter, oneHistory, recordAct, runActs, setHead } from "./one_history.js";
 import { difference, plain, proseEditor } from "./prose_editor.js";
 import { keepReadingPlace, readingPlace } from "./reading_places.js";
@@ -122,10 +124,15 @@ export class Manuscript extends HTMLElement {
   apply({ text, head, pieces, why }) {
     const change = difference(this.text, text);
     const caret = why === "take" ? text.length : change === null ? null : change.from + change.insert.length;
+    const arrives = why === "take" && change !== null && change.insert !== "" && moves();
     this.#view.dispatch({
       ...(change === null ? {} : { changes: change }),
       ...(caret === null ? {} : { selection: { anchor: caret }, scrollIntoView: true }),
-      effects: [setHead.of(head), setMarks.of(marksOf(pieces, this.#isInserted))],
+      effects: [
+        setHead.of(head),
+        setMarks.of(marksOf(pieces, this.#isInserted)),
+        ...(arrives ? [arrive.of({ from: change.from, to: change.from + change.insert.length })] : []),
+      ],
       annotations: [isolateHistory.of("full"), Transaction.userEvent.of(why)],
     });
   }
@@ -258,7 +265,7 @@ export class Manuscript extends HTMLElement {
     return EditorState.create({
       doc: text,
       selection: { anchor: caret },
-      extensions: [oneHistory(() => this.head), authorship, proseEditor(), this.#more],
+      extensions: [oneHistory(() => this.head), authorship, arrival, proseEditor(), this.#more],
     });
   }
 

@@ -57,6 +57,8 @@ export class Board {
     this.most = CLOSED; // lines of a card
     this.reserve = reserveOf([]);
     this.opened = -1; // slot number of the card that a phone shows whole
+    /** @type {Animation | null} */
+    this.fading = null;
     this.inView = new IntersectionObserver((entries) => this._see(entries), { root: list });
     this.heights = new ResizeObserver((entries) => this._fit(entries));
   }
@@ -71,8 +73,14 @@ export class Board {
 
   // ---- The round
 
+  /** Let the cards fade until another round is shown. @param {number} duration ms */
+  fade(duration) {
+    this.fading = this.list.animate({ opacity: [1, 0] }, { duration, easing: "ease-out", fill: "forwards" });
+  }
+
   /** Show another round. @param {Round|null} round */
   show(round) {
+    this.fading?.cancel();
     this.list.scrollTo(0, 0);
     this.dirty.clear();
     const last = [...this.cards.values()].filter((card) => card.textHeight).map((card) => card.textHeight / this.line);

@@ -57,25 +57,23 @@ _LOOP = 0.15
 
 _PLAIN = {"top_k": 0, "top_p": 1}
 _DRY = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": 4096}
-_WILD = {"temperature": 1.3, "min_p": 0.03, "xtc_probability": 0.3, **_PLAIN}
+_XTC = {"temperature": 1, "min_p": 0.02, "xtc_probability": 0.5, "xtc_threshold": 0.1, **_PLAIN}
 SETTINGS: dict[str, dict[str, float]] = {
     "the server's": {},
-    "temperature 0.6, min-p 0.1": {"temperature": 0.6, "min_p": 0.1},
-    "temperature 1, min-p 0.05": {"temperature": 1, "min_p": 0.05, **_PLAIN},
-    "temperature 1.3, min-p 0.03, XTC 0.3": _WILD,
-    "the server's, DRY 0.8 in 64 tokens": {**_DRY, "dry_penalty_last_n": 64},
     "the server's, DRY 0.8": _DRY,
-    "temperature 0.6, min-p 0.1, DRY 0.8": {"temperature": 0.6, "min_p": 0.1, **_DRY},
     "temperature 0.7, min-p 0.1, DRY 0.8": {"temperature": 0.7, "min_p": 0.1, **_DRY},
     "temperature 1, min-p 0.05, DRY 0.8": {"temperature": 1, "min_p": 0.05, **_PLAIN, **_DRY},
-    "temperature 1.3, min-p 0.03, XTC 0.3, DRY 0.8": {**_WILD, **_DRY},
-    "temperature 1, min-p 0.05, XTC 0.5": {"temperature": 1, "min_p": 0.05, "xtc_probability": 0.5, **_PLAIN},
-    "temperature 1, min-p 0.05, DRY 0.8, XTC 0.5": {
-        "temperature": 1, "min_p": 0.05, "xtc_probability": 0.5, **_PLAIN, **_DRY,
+    "temperature 1.3, min-p 0.03, XTC 0.3, DRY 0.8": {
+        "temperature": 1.3, "min_p": 0.03, "xtc_probability": 0.3, **_PLAIN, **_DRY,
     },
+    "the server's, DRY 0.8 in 64 tokens": {**_DRY, "dry_penalty_last_n": 64},
+    "the server's, repeat penalty 1.1": {"repeat_penalty": 1.1, "repeat_last_n": 64},
+    "temperature 1, min-p 0.05": {"temperature": 1, "min_p": 0.05, **_PLAIN},
+    "temperature 1.5, min-p 0.1": {"temperature": 1.5, "min_p": 0.1, **_PLAIN},
     "temperature 1, top-n-sigma 1": {"temperature": 1, "min_p": 0, "top_n_sigma": 1, **_PLAIN},
-    "temperature 1, top-n-sigma 1, DRY 0.8": {"temperature": 1, "min_p": 0, "top_n_sigma": 1, **_PLAIN, **_DRY},
-    "the server's, repeat penalty 1.1": {"repeat_penalty": 1.1, "repeat_last_n": 256},
+    "temperature 1, min-p 0.02, XTC 0.5": _XTC,
+    "temperature 1, min-p 0.02, XTC 0.5, DRY 0.8": {**_XTC, **_DRY},
+    "temperature 1.5, min-p 0.1, DRY 0.8": {"temperature": 1.5, "min_p": 0.1, **_PLAIN, **_DRY},
 }  # fmt: skip
 
 
@@ -138,7 +136,7 @@ def main() -> None:
     parser.add_argument("--other", type=model_option, required=True, help="the model that judges the texts")
     parser.add_argument("--openings", type=int, default=len(OPENINGS), help="number of openings (default: %(default)s)")
     parser.add_argument("--n", type=int, default=2, help="branches of each (default: %(default)s)")
-    parser.add_argument("--only", default="", help="measure the settings whose names contain this")
+    parser.add_argument("--only", action="append", choices=SETTINGS, help="measure this setting; may be given again")
     parser.add_argument("--texts", type=Path, help="a file for all texts, as JSON by setting")
     options = parser.parse_args()
     openings, kept = OPENINGS[: options.openings], dict[str, Any]()
@@ -148,10 +146,8 @@ def main() -> None:
         server({**environ, "SRB_MODEL": str(options.other.absolute())}) as other,
     ):
         print("| sampling | branches that loop | distinct-2 | sentences | 4-grams | bits |\n|---|---|---|---|---|---|")
-        for name, sampling in SETTINGS.items():
-            if options.only not in name:
-                continue
-            found = kept[name] = measure(url, other, sampling, openings, options.n)
+        for name in options.only or SETTINGS:
+            found = kept[name] = measure(url, other, SETTINGS[name], openings, options.n)
             shares = [f"{found[share]:.1%}" for share in ("loops", "sentences", "4-grams")]
             print(f"| {name} | {shares[0]} | {found['distinct_2']:.2f} | {shares[1]} | {shares[2]} | {found['bits']:.2f} |",
                   flush=True)  # fmt: skip

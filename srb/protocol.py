@@ -452,6 +452,7 @@ class PromptDone:
     slots: list[int] = field(default_factory=list)
     image_tokens: int = 0  # of the prompt's tokens: those of pictures
     audio_tokens: int = 0  # … and of sounds
+    computed_tokens: int = 0
 
 
 class ReplicaStats(TypedDict):
@@ -524,6 +525,7 @@ class BranchEnded:
     path_logprob: float | None = None  # of all tokens together and the end of the text, of an explored branch
     drafted: int = 0  # tokens of drafts that were computed (spec_type), and of those the ones that the branch drew
     accepted: int = 0
+    given_computed: int = 0  # tokens that were computed for it before its first one: of its `append`, and to heal it
 
 
 @dataclass(frozen=True, slots=True)
@@ -571,6 +573,7 @@ class Resting:
     audio_tokens: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    computed_tokens: int = 0
 
     @classmethod
     def of(cls, done: Done, seconds: float) -> Resting:
@@ -598,6 +601,9 @@ class Done:
     audio_tokens: int = 0  # … and sounds'
     drafted_tokens: int = 0  # computed for drafts (spec_type), and of those the ones that the branches drew
     accepted_tokens: int = 0
+    # For the prompt and what branches append. Of a healed prompt this is not all that was not cached: its last token is
+    # never computed, nor are the removed ones whose rows are known; a branch may compute a token to end as the prompt did.
+    computed_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

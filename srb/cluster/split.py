@@ -91,7 +91,7 @@ class Part:
     is_accepted: bool = False
     is_over: bool = False
     rest: Resting | None = None  # while it rests
-    cached_tokens: int | None = None  # of the prompt; None: not said to this reader
+    prompt: PromptDone | None = None  # None: not said to this reader
     done: Done | None = None
     num_tokens: int = 0  # that this reader has seen
 
@@ -270,7 +270,7 @@ class Whole:
 
     def _prompt_done(self, part: Part, event: PromptDone) -> list[Event]:
         """Say once that the prompt is computed; slots of other replicas are not known, so those are the branches' places."""
-        part.cached_tokens = event.cached_tokens
+        part.prompt = event
         if self._is_prompt_done:
             return []
         self._is_prompt_done = True
@@ -292,16 +292,17 @@ class Whole:
         return []
 
     def _sum(self) -> Done:
-        """Return the usage of all parts. The prompt counts once, and so much of it as cached as the part with least had."""
+        """Return the usage of all parts. The prompt counts once, as the part with least of it cached computed it."""
         ends = [(part, end) for part in self.parts.values() if (end := part.done or _done(part.rest)) is not None]
-        cached = [end.cached_tokens if part.cached_tokens is None else part.cached_tokens for part, end in ends]
+        prompts = [part.prompt or end for part, end in ends]
+        first = min(prompts, key=lambda prompt: prompt.cached_tokens)
         own = self._prompt_tokens
         unsaid = sum(part.num_tokens for part in self.parts.values() if not part.done and not part.rest)
         return Done(
             self.request_id,
             prompt_tokens=own + sum(end.prompt_tokens - own for _, end in ends),
-            cached_tokens=min(cached)
-            + sum(end.cached_tokens - each for (_, end), each in zip(ends, cached, strict=True)),
+            cached_tokens=first.cached_tokens
+            + sum(end.cached_tokens - each.cached_tokens for (_, end), each in zip(ends, prompts, strict=True)),
             completion_tokens=unsaid + sum(end.completion_tokens for _, end in ends),
             prompt_ms=max(end.prompt_ms for _, end in ends),
             predicted_ms=max(end.predicted_ms for _, end in ends),
@@ -310,6 +311,8 @@ class Whole:
             audio_tokens=max(end.audio_tokens for _, end in ends),
             drafted_tokens=sum(end.drafted_tokens for _, end in ends),
             accepted_tokens=sum(end.accepted_tokens for _, end in ends),
+            computed_tokens=first.computed_tokens
+            + sum(end.computed_tokens - each.computed_tokens for (_, end), each in zip(ends, prompts, strict=True)),
         )
 
 

@@ -343,6 +343,7 @@ class Branches:
             path_logprob,
             branch.num_drafted,
             branch.num_accepted,
+            branch.num_decoded,
         )
         if not branch.can_resume:
             branch.sampler.close()

@@ -675,6 +675,8 @@ class Engine:
             if isinstance(span, Branch):
                 if span.ending is not None:
                     self._branches.note_rows(span, chunk.count, row)
+                if not span.length:
+                    span.num_decoded += chunk.count
                 self._residency.record_branch(chunk.num_tokens, span.start + span.num_computed)
                 span.num_computed, span.num_ahead = span.num_computed + chunk.count, len(chunk.draft)
                 if self._keeps_states:
@@ -787,6 +789,7 @@ def _done(request: Request) -> Done:
         audio_tokens=request.prefix.num_audio_tokens,
         drafted_tokens=sum(branch.num_drafted for branch in request.branches),
         accepted_tokens=sum(branch.num_accepted for branch in request.branches),
+        computed_tokens=request.computed_tokens,
     )
 
 

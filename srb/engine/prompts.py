@@ -78,6 +78,7 @@ class Prompts:
         assert prefix.node is not None
         if prefix.request.wants_prompt_logprobs:
             self._score(prefix, count, last_row, events)
+        prefix.num_decoded += count if prefix.request.prefix_done_at is None else 0
         self._residency.record_computed(prefix.node, count)
         if prefix.request.cache_prompt:
             self._residency.states.note_prompt(prefix.node, count, prefix.tokens, prefix.num_shared)
@@ -125,7 +126,7 @@ class Prompts:
             prompt_ms = (request.prefix_done_at - request.started_at) * 1000
             cached, restored = request.prefix.num_cached or 0, request.prefix.num_restored
             slots = [branch.slot for branch in request.branches]
-            media = request.prefix.num_image_tokens, request.prefix.num_audio_tokens
-            events.append(PromptDone(request.request_id, cached, restored, prompt_ms, slots, *media))
+            counts = request.prefix.num_image_tokens, request.prefix.num_audio_tokens, request.prefix.num_decoded
+            events.append(PromptDone(request.request_id, cached, restored, prompt_ms, slots, *counts))
         if request.state_name:
             self._states.keep_prompt(request)

@@ -56,6 +56,7 @@ class Prefix:
         "media",
         "node",
         "num_cached",
+        "num_decoded",
         "num_prompt_logprobs",
         "num_restored",
         "num_shared",
@@ -71,6 +72,7 @@ class Prefix:
         self.node: Node | None = None  # the tree's node at the prompt's end; None until the request begins
         self.num_cached: int | None = None  # tokens that the tree held when the request first began
         self.num_restored = 0  # how many of the cached tokens were parked
+        self.num_decoded = 0  # tokens that were decoded until it was first complete
         self.num_shared = 0  # tokens that a text of the tree begins with, too; memory with states computes some again
         self.media = media  # in the order of their places
         self.num_prompt_logprobs = 0  # tokens whose log-probability was emitted, if requested
@@ -120,9 +122,10 @@ class Branch:
 
     __slots__ = (
         "began_at", "cover", "draft", "ended", "ending", "first_word", "grammar_from", "has_new_line", "index", "is_plain",
-        "lease", "logprob_sum", "num_accepted", "num_ahead", "num_cached", "num_computed", "num_drafted", "num_given",
-        "num_hidden", "num_of_prompt", "num_rewinds", "num_shifted", "num_shown", "origin", "path", "prompt_bytes",
-        "request", "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
+        "lease", "logprob_sum", "num_accepted", "num_ahead", "num_appended", "num_cached", "num_computed", "num_decoded",
+        "num_drafted", "num_given", "num_hidden", "num_of_prompt", "num_rewinds", "num_shifted", "num_shown", "origin",
+        "path", "prompt_bytes", "request", "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text",
+        "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -142,7 +145,10 @@ class Branch:
         self.shown: list[str] = []  # the text that readers have seen, in pieces
         self.prompt_bytes = b""  # with which the readable tokens begin, and the text does not
         self.give(given)
+        healed = 0 if ending is None or ending.is_of_prompt else len(ending.removed)
+        self.num_appended = self.num_given - self.num_of_prompt + healed  # as sent, whatever cover is drawn
         self.num_cached: int | None = None  # given tokens that the tree held when the branch first started
+        self.num_decoded = 0  # given tokens that were decoded before its own first one
         self.num_computed = 0
         self.num_ahead = 0  # drafted tokens that are computed and not yet drawn; never between two steps
         self.draft: Draft | None = None
@@ -455,13 +461,17 @@ class Request:
     @property
     def prompt_tokens(self) -> int:
         """Number of given tokens: the shared prompt's, and those of each branch's `append`."""
-        given = sum(branch.num_given - branch.num_of_prompt for branch in self.branches)
-        return self.num_sent + given
+        return self.num_sent + sum(branch.num_appended for branch in self.branches)
 
     @property
     def cached_tokens(self) -> int:
         """Number of given tokens that the tree held when they were first needed."""
         return (self.prefix.num_cached or 0) + sum(branch.num_given_cached for branch in self.branches)
+
+    @property
+    def computed_tokens(self) -> int:
+        """Number of tokens that were decoded for the prompt, and for each branch before its first one."""
+        return self.prefix.num_decoded + sum(branch.num_decoded for branch in self.branches)
 
     def in_state(self, state: BranchState) -> list[Branch]:
         return [branch for branch in self.branches if branch.state is state]

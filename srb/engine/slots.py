@@ -116,13 +116,12 @@ class Slots:
 def _running(branches: list[Branch]) -> dict[str, Any]:
     first, request = branches[0], branches[0].request
     cached = (request.prefix.num_cached or 0) + first.num_given_cached
-    prompt = request.num_sent + first.num_given - first.num_of_prompt
     sampling = {field.name: getattr(first.spec.sampling, field.name) for field in fields(SamplingParams)}
     return {
         "request_id": request.request_id,
         "index": first.index,
-        "n_prompt_tokens": prompt,
-        "n_prompt_tokens_processed": prompt - cached,
+        "n_prompt_tokens": request.num_sent + first.num_appended,
+        "n_prompt_tokens_processed": request.prefix.num_decoded + first.num_decoded,
         "n_prompt_tokens_cache": cached,
         "n_keep": request.shift.n_keep if request.shift else 0,
         "max_tokens": first.spec.max_tokens,

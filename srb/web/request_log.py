@@ -157,13 +157,10 @@ class _Work:
     prompt: int = 0
     cached: int = 0
     restored: int = 0
+    computed: int = 0
     unfinished: int = 0
     new: int = 0
     seconds: float = 0.0
-
-    @property
-    def computed(self) -> int:
-        return self.prompt - self.cached - self.unfinished
 
     @classmethod
     def of(cls, mailbox: Mailbox) -> _Work:
@@ -181,6 +178,7 @@ class _Work:
             if told := done or prompt:
                 work.cached += told.cached_tokens
                 work.restored += told.restored_tokens
+                work.computed += told.computed_tokens
             else:
                 work.unfinished += prompt_tokens
         return work

@@ -10,9 +10,9 @@ from srb.cluster.divided import Divided
 from srb.cluster.members import Member, Members
 from srb.cluster.registry import Entry
 from srb.cluster.routing import merge
-from srb.cluster.split import divide, for_part, of_whole, unite
+from srb.cluster.split import Part, Whole, divide, for_part, of_whole, unite
 from srb.errors import EngineRestarted, NotFound
-from srb.protocol import Attach, Attached, BranchEnded, BranchSpec, Done, EndReasoning, Generate
+from srb.protocol import Accepted, Attach, Attached, BranchEnded, BranchSpec, Done, EndReasoning, Generate, PromptDone
 
 WHOLE = Generate("whole", ("Once",), tuple(BranchSpec(seed) for seed in range(6)))
 
@@ -50,6 +50,19 @@ def test_a_part_that_is_lost_while_a_reader_joins_ends_for_that_reader() -> None
     ]
     *_, done = divided.take("b", [BranchEnded("whole", 0, "limit", 1), Done("whole", 1, 0, 1, 0.0, 0.0)])  # type: ignore[arg-type]
     assert isinstance(done, Done)
+
+
+def test_a_divided_prompt_counts_once_as_the_part_with_least_of_it_cached_computed_it() -> None:
+    """What each part computes for its branches' own beginnings is added."""
+    whole = Whole("whole", {"a": Part([0], running={0}), "b": Part([1], running={1})})
+    whole.take("a", Accepted("whole", 9))
+    whole.take("b", Accepted("whole", 9))
+    found: list[Any] = []
+    for name, cached, computed, own in (("a", 6, 3, 1), ("b", 2, 7, 2)):
+        found += whole.take(name, PromptDone("whole", cached, 0, 1.0, [0], computed_tokens=computed))
+        found += whole.take(name, BranchEnded("whole", 0, "eos", 1, given_computed=own))
+        found += whole.take(name, Done("whole", 9, cached, 1, 1.0, 1.0, computed_tokens=computed + own))
+    assert (found[-1].cached_tokens, found[-1].computed_tokens) == (2, 7 + 1 + 2)
 
 
 def test_a_replica_that_has_just_gone_gets_no_part_without_branches() -> None:

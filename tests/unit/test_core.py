@@ -443,6 +443,8 @@ def test_a_prompt_paused_under_pressure_is_told_to_be_done_once() -> None:
     driver.run()
     assert driver.engine.stats()["branches_paused_total"] > 0
     assert [len(of_kind(outcome.events, PromptDone)) for outcome in outcomes] == [1, 1, 1]
+    ends = [outcome.terminal[0] for outcome in outcomes]  # what is computed again does not count
+    assert [done.computed_tokens for done in ends] == [done.prompt_tokens - done.cached_tokens for done in ends]
 
 
 @pytest.mark.parametrize("others", [0, 3])

@@ -11,7 +11,7 @@ import pytest
 from srb.engine.fake import BOS, EOS, FakeModel
 from srb.engine.healing import MAX_REMOVED, Pieces, num_removed
 from srb.engine.model import Batch
-from srb.protocol import Delta
+from srb.protocol import Delta, PromptDone
 from tests.engine_helpers import Driver, Outcome, plain
 
 CUT = "the old king and the ga"  # " garden" is a word of the fake; " ", "g" and "a" are bytes
@@ -122,6 +122,36 @@ def test_usage_counts_the_prompt_as_it_was_sent() -> None:
         [done] = driver.result(request_id).terminal
         assert done.prompt_tokens == sent
         assert 0 <= done.cached_tokens <= sent
+
+
+@pytest.mark.parametrize("n", [1, 8])
+@pytest.mark.parametrize("append", [(), (" and the ga",), (" r",)])
+@pytest.mark.parametrize("healed", [True, False])
+@pytest.mark.parametrize("prompt", [CUT, "the old king ", "the king"])
+def test_computed_tokens_are_those_that_were_decoded(
+    prompt: str, healed: bool, append: tuple[str, ...], n: int
+) -> None:
+    """Of a new and of a known prompt. A branch of one token decodes none of its own."""
+    model = FakeModel(n_ctx=4096, n_seq_max=40)
+    driver = Driver(model)
+    sent = len(model.tokenize(prompt, True, True)) + n * len(model.tokenize("".join(append), False, True))
+    for attempt in range(3):
+        before = model.n_tokens_decoded
+        request_id = driver.submit(prompt, n, 10 * attempt, max_tokens=1, append=append, token_healing=healed)
+        driver.run()
+        outcome = driver.result(request_id)
+        [done] = outcome.terminal
+        [told] = [event for event in outcome.events if isinstance(event, PromptDone)]
+        assert done.computed_tokens == model.n_tokens_decoded - before
+        assert done.computed_tokens == told.computed_tokens + sum(end.given_computed for end in outcome.ends.values())
+        assert done.prompt_tokens == sent
+        assert done.cached_tokens + done.computed_tokens == sent or healed
+
+
+def test_a_known_prompt_that_is_healed_is_said_to_compute_nothing() -> None:
+    driver, first = heal(CUT, n=8, temperature=0)
+    _, again = heal(CUT, n=8, temperature=0, driver=driver)
+    assert [outcome.terminal[0].computed_tokens > 0 for outcome in (first, again)] == [True, False]
 
 
 def test_a_prompt_that_is_asked_again_needs_no_decode_before_its_first_tokens() -> None:

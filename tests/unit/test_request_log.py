@@ -38,9 +38,9 @@ def test_a_call_that_came_to_its_end_has_the_engines_numbers(caplog: pytest.LogC
     fields = line(
         caplog,
         Accepted("a", 10),
-        PromptDone("a", 4, 1, 2.0),
+        PromptDone("a", 4, 1, 2.0, computed_tokens=6),
         Delta("a", 0, "x", [1]),
-        Done("a", 10, 4, 7, 2.0, 500.0, 1),
+        Done("a", 10, 4, 7, 2.0, 500.0, 1, computed_tokens=6),
     )
     assert tokens(fields) == (10, 4, 1, 6, 0, 7)
     assert (fields["outcome"], fields["tokens_per_second"]) == ("done", 14.0)
@@ -49,7 +49,8 @@ def test_a_call_that_came_to_its_end_has_the_engines_numbers(caplog: pytest.LogC
 
 def test_a_cancelled_call_has_the_tokens_that_were_written_until_then(caplog: pytest.LogCaptureFixture) -> None:
     deltas = [Delta("a", index, "x y", [1, 2]) for index in (0, 1, 0)]
-    fields = line(caplog, Accepted("a", 10), PromptDone("a", 4, 1, 2.0), *deltas, Failed("a", *CANCELLED))
+    told = PromptDone("a", 4, 1, 2.0, computed_tokens=6)
+    fields = line(caplog, Accepted("a", 10), told, *deltas, Failed("a", *CANCELLED))
     assert tokens(fields) == (10, 4, 1, 6, 0, 6)
     assert fields["outcome"] == "cancelled"
     assert fields["tokens_per_second"] > 0
@@ -71,8 +72,8 @@ def test_a_prompt_that_was_not_told_of_is_unfinished_and_not_computed(caplog: py
 def test_each_request_of_a_call_counts_as_far_as_it_came(caplog: pytest.LogCaptureFixture) -> None:
     fields = line(
         caplog, Accepted("a", 10), Accepted("b", 20), Accepted("c", 30),
-        PromptDone("a", 1, 0, 2.0), Delta("a", 0, "x", [1]), Done("a", 10, 1, 9, 2.0, 500.0),
-        PromptDone("b", 2, 0, 2.0), Delta("b", 0, "x", [1, 2]),
+        PromptDone("a", 1, 0, 2.0), Delta("a", 0, "x", [1]), Done("a", 10, 1, 9, 2.0, 500.0, computed_tokens=9),
+        PromptDone("b", 2, 0, 2.0, computed_tokens=18), Delta("b", 0, "x", [1, 2]),
         Failed("b", *CANCELLED), Failed("c", *CANCELLED),
         ids=("a", "b", "c"),
     )  # fmt: skip

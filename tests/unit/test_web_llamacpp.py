@@ -62,12 +62,12 @@ def everything(command: Generate) -> Iterable[list[Event]]:
     yield [Accepted(request_id, 7)]
     if command.report_progress:
         yield [Progress(request_id, 7, 4, 6, 1.4)]
-    yield [PromptDone(request_id, 4, 2, 12.0)]
+    yield [PromptDone(request_id, 4, 2, 12.0, computed_tokens=3)]
     yield [Delta(request_id, 0, "a\n", [1, 5], probs if wanted else None)]
     yield [
         BranchEnded(request_id, 0, "word", 2, stopping_word="END"),
         *(BranchEnded(request_id, index, "limit", 0, truncated=True) for index in range(1, len(command.branches))),
-        Done(request_id, 7, 4, 2, 12.0, 30.0),
+        Done(request_id, 7, 4, 2, 12.0, 30.0, computed_tokens=3),
     ]
 
 

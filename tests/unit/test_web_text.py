@@ -322,6 +322,31 @@ def test_probabilities_after_sampling_have_logarithms_in_the_legacy_arrays() -> 
     assert [list(top.items()) for top in choice["logprobs"]["top_logprobs"]] == [[(" a", 0.0), (" b", -1e9)]]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/v1/completions", SRB), ("/v1/completions", OPENAI), ("/v1/srb/completions", {}), ("/completion", {"n": 1})],
+)
+def test_timings_say_how_many_tokens_were_computed_in_every_dialect(
+    path: str, body: dict[str, Any], stream: bool
+) -> None:
+    """Of a prompt of nine tokens, of which four were cached and two removed; one was computed to heal it."""
+
+    def healed(command: Generate) -> Iterable[list[Event]]:
+        request_id, count = command.request_id, len(command.branches)
+        yield [Accepted(request_id, 9), PromptDone(request_id, 4, 0, 3.0, computed_tokens=3)]
+        yield [
+            BranchEnded(request_id, 0, "eos", 0, given_computed=1),
+            *(BranchEnded(request_id, index, "eos", 0) for index in range(1, count)),
+            Done(request_id, 9, 4, 0, 3.0, 1.0, computed_tokens=4),
+        ]
+
+    http, _ = serve(healed)
+    said = http.post(path, data=orjson.dumps({"prompt": "x", "stream": stream, **body}))
+    timings = (events(said.text)[-1] if stream else said.json)["timings"]
+    assert (timings["cache_n"], timings["prompt_n"]) == (4, 4)
+
+
 def test_progress_of_the_prompt_comes_in_chunks_of_its_first_choice() -> None:
     def slowly(command: Generate) -> Iterable[list[Event]]:
         yield [Accepted(command.request_id, 9), Progress(command.request_id, 9, 2, 5, 1.6)]

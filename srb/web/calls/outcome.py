@@ -231,10 +231,7 @@ def timings(done: Iterable[Done]) -> Timings:
     """Return llama-server's timings object; its counts and rates are over all branches together."""
     done = list(done)
     cached = sum(event.cached_tokens for event in done)
-    prompt, predicted = (
-        sum(event.prompt_tokens for event in done) - cached,
-        sum(event.completion_tokens for event in done),
-    )
+    prompt, predicted = sum(event.computed_tokens for event in done), sum(event.completion_tokens for event in done)
     prompt_ms, predicted_ms = sum(event.prompt_ms for event in done), sum(event.predicted_ms for event in done)
     found: Timings = {
         "cache_n": cached,

@@ -75,7 +75,7 @@ def count_to_three(command: Generate) -> Iterable[list[Event]]:
         ]
     yield [
         *(BranchEnded(request_id, i, "eos" if length == 3 else "limit", length) for i, length in enumerate(lengths)),
-        Done(request_id, 5, 2, sum(lengths), 10.0, 30.0),
+        Done(request_id, 5, 2, sum(lengths), 10.0, 30.0, computed_tokens=3),
     ]
 
 

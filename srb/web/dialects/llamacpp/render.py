@@ -135,7 +135,7 @@ class Answers:
             "stopping_word": ended.stopping_word,
             # The last token was sampled but not decoded, unless the end of the text was sampled after it.
             "tokens_cached": evaluated + (length if ended.reason == FinishReason.EOS else max(0, length - 1)),
-            "timings": self.timings(request_id, length, predicted_ms, (ended.drafted, ended.accepted)),
+            "timings": self.timings(request_id, length, predicted_ms, ended),
             "stopped_eos": ended.reason == FinishReason.EOS,
             "stopped_limit": ended.reason == FinishReason.LIMIT,
             "stopped_word": STOP_TYPES[ended.reason] == "word",
@@ -144,8 +144,8 @@ class Answers:
             final["failure"] = error.body()["error"]  # at "error", clients would abandon the other branches
         return final
 
-    def timings(self, request_id: str, length: int, predicted_ms: float, drafted: tuple[int, int] = (0, 0)) -> Timings:
-        """Return one branch's timings; those of the prompt are its request's.
+    def timings(self, request_id: str, length: int, predicted_ms: float, ended: BranchEnded | None = None) -> Timings:
+        """Return one branch's timings, which may have `ended`; those of the prompt are its request's.
 
         As in llama-server, the first token costs no step, so the rate is that of the other tokens.
         """
@@ -153,7 +153,10 @@ class Answers:
         evaluated = self.prompt_tokens[request_id]
         times = prompt.prompt_ms, predicted_ms
         more = {"image_tokens": prompt.image_tokens, "audio_tokens": prompt.audio_tokens}
-        more |= {"drafted_tokens": drafted[0], "accepted_tokens": drafted[1]}
+        more["computed_tokens"] = prompt.computed_tokens
+        if ended is not None:
+            more |= {"drafted_tokens": ended.drafted, "accepted_tokens": ended.accepted}
+            more["computed_tokens"] += ended.given_computed
         found = timings([Done(request_id, evaluated, prompt.cached_tokens, length, *times, **more)])
         steps = max(0, length - 1)
         found["predicted_per_token_ms"] = predicted_ms / steps if steps else 0.0
@@ -248,7 +251,9 @@ class LlamaRenderer(Renderer):
         said["prompt_progress"] = prompt_progress(event)
         if self._answers.asked.timings_per_token:
             spent_ms = event.time_ms if event.processed > event.cached else 0.0
-            said["timings"] = timings([Done(event.request_id, event.processed, event.cached, 0, spent_ms, 0.0)])
+            computed = event.processed - event.cached
+            done = Done(event.request_id, event.processed, event.cached, 0, spent_ms, 0.0, computed_tokens=computed)
+            said["timings"] = timings([done])
         return said
 
     def delta(self, event: Delta) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -67,6 +68,26 @@ def test_text_is_dragged_into_fields_and_files_are_not(page: Page, slow: Server)
     }"""
     assert not field.evaluate(drag, ["text", "a lamp"])
     assert field.evaluate(drag, ["file", "a lamp"])
+
+
+def test_a_books_author_and_language_are_kept_with_the_story_and_are_in_its_files(writer: Writer) -> None:
+    writer.write("Es war einmal.").wait_until_saved()
+    dialog = writer.open_dialog("formats")
+    language = dialog.get_by_label("Language")
+    expect(language).to_have_value("en-US")  # the browser's
+    language.fill("deutsch?")
+    dialog.get_by_label("Author").fill("Ida Holm")
+    expect(dialog.get_by_role("alert")).to_contain_text("“deutsch?” is no language")
+    language.fill("de-ch")
+    dialog.get_by_label("Author").focus()
+    expect(dialog.get_by_role("alert")).to_have_count(0)
+    expect(language).to_have_accessible_description("Swiss High German")
+    writer.press("Escape").wait_until_saved().reload()
+    for name in ("EPUB", "Word"):
+        with ZipFile(export(writer, name)) as archive:
+            part = archive.read("OEBPS/content.opf" if name == "EPUB" else "docProps/core.xml").decode()
+        assert "<dc:creator>Ida Holm</dc:creator>" in part
+        assert "<dc:language>de-CH</dc:language>" in part
 
 
 def content(story: dict[str, Any]) -> dict[str, Any]:

@@ -49,6 +49,38 @@ def test_memory_and_note_are_written_beside_the_text_and_go_into_the_story(write
     assert (story["memory"], story["note"]) == (MEMORY, {"text": "[Sad.]", "depth": 5})
 
 
+@pytest.mark.parametrize(
+    ("note", "frame", "sent"),
+    [
+        ("Sad.", None, "[Author's note: Sad.]"),
+        ("[Sad.]", None, "[Sad.]"),
+        ("Sad.", "(OOC: <|>)", "(OOC: Sad.)"),
+        ("Sad.", "", "Sad."),
+    ],
+    ids=["default", "in brackets", "own", "bare"],
+)
+def test_the_note_is_sent_in_the_frame_that_the_panel_shows(
+    writer: Writer, note: str, frame: str | None, sent: str
+) -> None:
+    page = writer.write(f"{START}\n\nTwo.").page
+    opener(page).click()
+    panel(page).get_by_label("Author’s note").fill(note)
+    panel(page).get_by_label("Paragraphs behind the note").select_option("1")
+    field = panel(page).get_by_label("is read as")
+    expect(field).to_have_value("<|>" if note.startswith("[") else "[Author's note: <|>]")
+    if frame is not None:
+        field.fill(frame)
+    expect(field).to_have_accessible_description(
+        "<|> is the note, which stands alone without it." if frame == "" else "<|> is the note."
+    )
+    with page.expect_request("**/v1/srb/completions") as asked:
+        page.evaluate("desk.go()")
+    assert asked.value.post_data_json["prompt"] == f"{START}\n\n{sent}\n\nTwo."
+    page.evaluate("desk.stop()")
+    writer.wait_until_saved().reload()
+    expect(field).to_have_value(frame if frame is not None else "<|>" if note.startswith("[") else "[Author's note: <|>]")
+
+
 def test_a_depth_that_the_panel_does_not_offer_and_words_of_other_programs_stay(writer: Writer) -> None:
     page = writer.page
     page.evaluate("desk.setNote({ text: 'Sad.', depth: 7, theirs: '[<|>]' })")

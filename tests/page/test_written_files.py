@@ -52,6 +52,7 @@ TYPES = ("image/png", "image/jpeg", "audio/wav")
 MAP_ID, LAMP_ID, BELL_ID = MEDIA
 GONE_ID = 32 * "0"
 
+AUTHOR = "Ida <Holm> & Söhne"
 TITLE = 'The lamp & the "sea" <of Skarholm>'
 NODES = [
     ("", "Fog came first.\n\nThen the boat.\n\n"),
@@ -101,6 +102,8 @@ def story() -> dict[str, Any]:
         "version": 1,
         "id": "s1",
         "title": TITLE,
+        "author": AUTHOR,
+        "language": "de-ch",
         "head": head,
         "nodes": nodes,
         "marks": marks,
@@ -138,14 +141,26 @@ def test_a_word_file_has_the_title_the_names_and_every_paragraph(folder: Path) -
         core = ElementTree.fromstring(archive.read("docProps/core.xml"))
         styles = ElementTree.fromstring(archive.read("word/styles.xml"))
     found = [(_style(paragraph), _words(paragraph)) for paragraph in document.iter(f"{WORD}p")]
-    expected: list[tuple[str, str]] = [("Title", TITLE)]
+    expected: list[tuple[str, str]] = [("Title", TITLE), ("Author", AUTHOR)]
     for name, paragraphs in PARAGRAPHS:
         expected += [("Heading1", name)] if name else []
         expected += [("", text) for text in paragraphs]
     assert [each for each in found if each[1]] == [each for each in expected if each[1]]
-    assert core.findtext(f"{DC}title") == TITLE
+    assert [core.findtext(f"{DC}{name}") for name in ("title", "creator", "language")] == [TITLE, AUTHOR, "de-CH"]
     defined = {style.get(f"{WORD}styleId") for style in styles.iter(f"{WORD}style")}
     assert {style for style, _ in expected if style} <= defined
+
+
+def test_a_word_file_begins_each_chapter_on_a_page_of_its_own_and_says_its_language(folder: Path) -> None:
+    with ZipFile(folder / "story.docx") as archive:
+        styles = ElementTree.fromstring(archive.read("word/styles.xml"))
+    breaking = [
+        style.get(f"{WORD}styleId")
+        for style in styles.iter(f"{WORD}style")
+        if style.find(f"{WORD}pPr/{WORD}pageBreakBefore") is not None
+    ]
+    assert breaking == ["Heading1"]
+    assert [each.attrib for each in styles.iter(f"{WORD}lang")] == [{f"{WORD}val": "de-CH"}]
 
 
 def test_a_word_file_has_its_pictures_in_their_places_with_their_names_and_sizes(folder: Path) -> None:
@@ -223,11 +238,29 @@ def test_an_epub_leads_from_its_container_to_every_chapter(folder: Path) -> None
         assert {f"OEBPS/{href}" for href in items.values()} < set(archive.namelist())
     assert spine == ["title", "chapter-1", "chapter-2", "chapter-3", "chapter-4"]
     assert set(spine) <= set(items)
-    assert links == [(items[f"chapter-{index + 1}"], name or TITLE) for index, (name, _) in enumerate(PARAGRAPHS)]
+    opening = "Fog came first. Then the boat."  # the first words of a chapter without a name
+    assert links == [(items[f"chapter-{index + 1}"], name or opening) for index, (name, _) in enumerate(PARAGRAPHS)]
     assert package.findtext(f".//{DC}title") == TITLE
+    assert package.findtext(f".//{DC}creator") == AUTHOR
     assert package.findtext(f".//{DC}identifier")
-    assert package.findtext(f".//{DC}language")
+    assert package.findtext(f".//{DC}language") == "de-CH"
     assert [each.get("property") for each in package.iter(f"{OPF}meta")] == ["dcterms:modified"]
+
+
+def test_an_epubs_pages_have_their_language_and_the_first_one_the_title_and_its_author(folder: Path) -> None:
+    with ZipFile(folder / "story.epub") as archive:
+        pages = {name: archive.read(name) for name in archive.namelist() if name.endswith(".xhtml")}
+    roots = {PurePosixPath(name).stem: ElementTree.fromstring(page) for name, page in pages.items()}
+    languages = [[root.get("lang"), root.get("{http://www.w3.org/XML/1998/namespace}lang")] for root in roots.values()]
+    assert languages == [["de-CH", "de-CH"]] * len(roots)
+    title = roots["title"]
+    assert [each.text for each in title.iter() if each.tag in (f"{XHTML}h1", f"{XHTML}p")] == [TITLE, AUTHOR]
+    kinds = {name: root.find(f".//{XHTML}section") for name, root in roots.items() if name != "nav"}
+    epub = "{http://www.idpf.org/2007/ops}type"
+    assert {name: section.get(epub) for name, section in kinds.items() if section is not None} == {
+        "title": "titlepage",
+        **{f"chapter-{number}": "chapter" for number in range(1, 5)},
+    }
 
 
 def test_an_epubs_chapters_are_cut_at_the_names(folder: Path) -> None:

@@ -216,7 +216,7 @@ export class Desk extends EventTarget {
     this.setMeta("memory", text);
   }
 
-  /** @param {{text: string, depth: number}} note the author's note, `depth` paragraphs before the end */
+  /** @param {import("./prompt.js").Note} note the author's note, `depth` paragraphs before the end */
   setNote(note) {
     this.setMeta("note", note);
   }

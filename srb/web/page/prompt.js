@@ -9,13 +9,14 @@ import { markersOf } from "./markers.js";
 /** @typedef {{kind: "system" | "memory" | "story" | "note" | "room", characters: number, tokens: number, cut: number}} Part
  *  a share of the context; `cut`: the characters that were left out; "room" is for the branches' own words */
 /** @typedef {{role: "system" | "user" | "assistant", content: string}} Message */
+/** @typedef {{text: string, depth: number, frame?: string}} Note   the author's note; `frame` stands around it in the prompt */
 /**
  * @typedef {object} Sources
  * @property {string} text - the manuscript
  * @property {number} [perMedium] - tokens of a picture or sound in it
  * @property {Set<number>} [unsent] - where the markers of those begin that are left out of the prompt
  * @property {string} [memory] - before the story, whatever is cut
- * @property {{text: string, depth: number}} [note] - put before the last `depth` paragraphs
+ * @property {Note} [note] - put before the last `depth` paragraphs
  * @property {{n: number, max_tokens: number, mode?: string, system?: string, instruction?: string, model?: string}} settings
  * @property {number} n_ctx - the model's context, in tokens
  * @property {number} [rate] - characters per token, see `learnRate`
@@ -32,6 +33,11 @@ import { markersOf } from "./markers.js";
 
 /** Characters per token of an unknown model. */
 export const FIRST_RATE = 3.5;
+
+/** What stands around an author's note, for the place in it, if the story does not say: KoboldAI's. A bare paragraph is taken for
+ * the story's, and gone on with. */
+export const NOTE_FRAME = "[Author's note: <|>]";
+export const NOTE_PLACE = "<|>";
 
 const LEARNED_FROM = 400; // characters of a prompt that tell as much as all that was known before
 const SAFETY = 0.95; // share of the context that is used, since lengths in tokens are estimates
@@ -75,7 +81,7 @@ export function planPrompt({
   const room = roomOf(settings, n_ctx);
   const budget = Math.max(0, Math.floor((n_ctx - room - MARGIN) * rate * SAFETY) - system.length); // characters
   const keep = trimmedLength(text);
-  const extra = memory.trim().length + note.text.trim().length;
+  const extra = memory.trim().length + framed(note).length;
   const forStory = Math.max(budget - extra, Math.min(keep, Math.floor(budget / 4)));
   const markers = markersOf(text);
   const more = moreOf(unsent, perMedium * rate);
@@ -86,7 +92,7 @@ export function planPrompt({
   const parts = [
     part("memory", rate, remembered.length, memory.trim().length),
     withTokens(part("story", rate, keep - start, keep), media, rate),
-    part("note", rate, noted, note.text.trim().length),
+    part("note", rate, noted, framed(note).length),
     { kind: /** @type {const} */ ("room"), characters: Math.floor(room * rate), tokens: room, cut: 0 },
   ];
   return {
@@ -245,18 +251,42 @@ function shortened(text, length) {
 }
 
 /**
+ * Return the frame of an author's note. One that a person has put in brackets needs none.
+ *
+ * @param {Pick<Note, "text" | "frame">} note
+ */
+export function frameOf({ text, frame }) {
+  const own = text.trim();
+  return frame ?? (own.startsWith("[") && own.endsWith("]") ? NOTE_PLACE : NOTE_FRAME);
+}
+
+/**
+ * Return an author's note as it is sent. A frame without a place for the note is none.
+ *
+ * @param {Pick<Note, "text" | "frame">} note
+ */
+function framed({ text, frame }) {
+  const own = text.trim();
+  const around = frameOf({ text, frame });
+  return own === "" || !around.includes(NOTE_PLACE) ? own : around.replace(NOTE_PLACE, () => own).trim();
+}
+
+/**
  * Return the story with the author's note on lines of its own, and the note's length in it.
  *
  * @param {string} story
- * @param {{text: string, depth: number}} note
+ * @param {Note} note
  * @param {number} room - for the note, in characters
  * @returns {[story: string, length: number]}
  */
 function withNote(story, note, room) {
-  const text = shortened(note.text.trim(), room);
-  if (text === "") {
+  const own = note.text.trim();
+  const around = framed(note).length - own.length;
+  const shown = shortened(own, room - around);
+  if (shown === "") {
     return [story, 0];
   }
+  const text = framed({ ...note, text: shown });
   const at = paragraphFromEnd(story, Math.max(1, Math.floor(note.depth)));
   const gap = /\n+$/.exec(story.slice(Math.max(0, at - 8), at))?.[0] ?? "\n\n";
   return [`${story.slice(0, at)}${text}${gap}${story.slice(at)}`, text.length];

@@ -17,6 +17,10 @@ class FakeDesk extends EventTarget {
     this.dispatchEvent(new CustomEvent("dialog", { detail: { name, ...detail } }));
   }
 
+  setMeta(key, value) {
+    this.story.setMeta(key, value);
+  }
+
   importStory(story) {
     this.imported.push(story);
     this.story = story;

@@ -128,7 +128,7 @@ test("a mikupad session keeps its text and who wrote each part", () => {
   assert.equal(order.length, 6, "one node for each stretch of one author");
   assert.equal(story.title, "Skarholm 🌕");
   assert.equal(story.memory, "Ida is 34. The old man may be dead.\n***");
-  assert.deepEqual(story.note, { text: "[Style: quiet, exact]", depth: 4 });
+  assert.deepEqual(story.note, { text: "quiet, exact", frame: "[Style: <|>]", depth: 4 });
   assert.deepEqual(remarks, ["World info (1 entry) was left out."]);
   assert.ok(!JSON.stringify(story).includes("sk-not-a-key"));
 });
@@ -150,7 +150,7 @@ test("a save of KoboldAI Lite has its story, its other branches and its rivals",
   assert.deepEqual(sorted(story), [...expected].map((prefix) => JSON.parse(prefix).join("")).sort());
   assert.equal(manuscript(story), main.join(""));
   assert.equal(story.memory, "Skarholm is an island.");
-  assert.deepEqual(story.note, { text: "[Author's note: slow, cold]", depth: 3 });
+  assert.deepEqual(story.note, { text: "slow, cold", frame: "[Author's note: <|>]", depth: 3 });
   assert.deepEqual(remarks, [
     "World info (1 entry) was left out.",
     "Pictures (1) were left out.",
@@ -168,7 +168,7 @@ test("a save of the KoboldAI client's new interface has all options", () => {
     1 + actions.reduce((sum, action) => sum + 1 + action.Options.length, 0),
   );
   assert.equal(story.title, "Skarholm (client)");
-  assert.deepEqual(story.note, { text: "[A/N: salt]", depth: 2 });
+  assert.deepEqual(story.note, { text: "salt", frame: "[A/N: <|>]", depth: 2 });
 });
 
 test("instructions in a save of KoboldAI Lite are a person's, the answers the model's", () => {
@@ -190,7 +190,7 @@ test("a shared text of KoboldAI Lite reads as its chunks", () => {
   assert.ok(!("error" in found));
   const story = /** @type {any} */ (found.stories[0].toJSON());
   assert.equal(manuscript(story), "One. Two.");
-  assert.deepEqual([story.memory, story.note.text], ["memory", "[note]"]);
+  assert.deepEqual([story.memory, story.note.text, story.note.frame], ["memory", "note", "[<|>]"]);
 });
 
 test("a file of Exoloom has the same nodes, authors, bookmarks and pruned nodes", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chaptersOf, paragraphsOf } from "../../../srb/web/page/formats/chapters.js";
+import { chaptersOf, firstWords, languageTag, paragraphsOf } from "../../../srb/web/page/formats/chapters.js";
 import { read } from "../../../srb/web/page/formats/detect.js";
 import { writeObsidianLoom } from "../../../srb/web/page/formats/obsidian_loom.js";
 import { cutsOf } from "../../../srb/web/page/formats/segment_cuts.js";
@@ -49,6 +49,12 @@ test("an SRB story that is written and read is the same story", () => {
   for (const [id, mark] of Object.entries(file.marks))
     assert.equal(again.mark(id).star ?? false, /** @type {any} */ (mark).star ?? false);
   assert.equal(manuscript(json), manuscript(file));
+});
+
+test("an author's note comes back from a file with its frame", () => {
+  const note = { text: "salt", depth: 2, frame: "[A/N: <|>]" };
+  const story = readBack("x.json", writeSrb(storyOf({ ...randomStory(1, 3), note })));
+  assert.deepEqual(story.meta("note"), note);
 });
 
 test("random SRB stories survive a round trip", () => {
@@ -250,3 +256,17 @@ function pathIn(note, id) {
   for (let node = note.nodes[id]; node; node = note.nodes[node.parentId]) text = node.text + text;
   return text;
 }
+
+test("a language is one that has a tag, in its usual spelling, and else none is said", () => {
+  const languages = ["de-ch", "EN", "zh-hant-tw", "", "german or so", "de_CH"].map((each) => languageTag(each));
+  assert.deepEqual(languages, ["de-CH", "en", "zh-Hant-TW", null, null, null]);
+  const language = (/** @type {unknown} */ value) =>
+    chaptersOf(storyWith({ a: { text: "x" } }, { head: { node: "a", at: 1 }, language: value })).language;
+  assert.deepEqual(["pt-br", "", undefined, 7].map(language), ["pt-BR", "und", "und", "und"]);
+});
+
+test("a chapter without a name is listed by its first words", () => {
+  assert.equal(firstWords("\n\nFog came first. Then the boat. Then"), "Fog came first. Then the boat. …");
+  assert.equal(firstWords(" Fog\ncame "), "Fog came");
+  assert.equal(firstWords(`![map](srb:${"0".repeat(32)}) `), "…");
+});

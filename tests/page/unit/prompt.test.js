@@ -47,6 +47,33 @@ test("memory stands before the story, and the note before the paragraphs that it
   assert.equal(plan(9).prompt, "Dora keeps the light.\n\n[Sad.]\n\nOne.\n\nTwo.\n\nThree.\n\nFour, and");
 });
 
+for (const [name, note, sent] of [
+  ["in brackets by default", { text: " Sad. " }, "[Author's note: Sad.]"],
+  ["in its own brackets alone", { text: "[Sad.]" }, "[Sad.]"],
+  ["in a frame of the story's own", { text: "[Sad.]", frame: "<< <|> >>" }, "<< [Sad.] >>"],
+  ["with its signs of replacement", { text: "$& $1", frame: "(<|>)" }, "($& $1)"],
+  ["bare in an empty frame", { text: "Sad.", frame: "" }, "Sad."],
+  ["bare in a frame without its place", { text: "Sad.", frame: "[Note]" }, "Sad."],
+])
+  test(`a note is sent ${name}`, () => {
+    const plan = planPrompt({ text: "One.\n\nTwo.", note: { depth: 1, ...note }, ...ROOMY });
+    assert.equal(plan.prompt, `One.\n\n${sent}\n\nTwo.`);
+    const { characters, cut } = plan.parts.find(({ kind }) => kind === "note");
+    assert.deepEqual([characters, cut], [sent.length, 0]);
+  });
+
+test("no note has no frame, and a note that is too long is cut within it", () => {
+  assert.equal(planPrompt({ text: "One.", note: { text: " ", depth: 1 }, ...ROOMY }).prompt, "One.");
+  const note = { text: "sad and slow ".repeat(3000), depth: 1 };
+  const { prompt, parts } = planPrompt({ text: "One.\n\nTwo.", note, settings: SETTINGS, n_ctx: 4096 });
+  const [, sent] = /(\[Author's note: (?:sad and slow )+sad[^\]]*\])\n\nTwo\.$/.exec(prompt);
+  const { characters, cut } = parts.find(({ kind }) => kind === "note");
+  assert.deepEqual(
+    [characters, cut],
+    [sent.length, "[Author's note: ]".length + note.text.trim().length - sent.length],
+  );
+});
+
 test("a note between single lines takes one line", () => {
   const plan = planPrompt({ text: "One.\nTwo.\nThree", note: { text: "[Sad.]", depth: 1 }, ...ROOMY });
   assert.equal(plan.prompt, "One.\nTwo.\n[Sad.]\nThree");

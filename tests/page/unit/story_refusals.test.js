@@ -139,6 +139,7 @@ const REFUSALS = [
   ["marks of no node", storyWith((s) => (s.marks.n9 = { star: true })), /n9/],
   ["a name that is a list", storyWith((s) => (s.marks.n2.name = [])), /name of node n2/],
   ["a title that is a number", storyWith((s) => (s.title = 5)), /title/],
+  ["a frame that is a number", storyWith((s) => (s.note = { text: "Sad.", frame: 5 })), /frame of the story's note/],
   ["an end without a reason", storyWith((s) => (s.nodes.n2.end = {})), /reason/],
   ["a time that is a text", storyWith((s) => (s.nodes.n2.made = "now")), /made/],
 ];

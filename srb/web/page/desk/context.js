@@ -57,7 +57,7 @@ export class Context {
   plan(text) {
     const { settings, server, story } = this.desk;
     const memory = /** @type {string | undefined} */ (story.meta("memory")) ?? "";
-    const note = /** @type {{text: string, depth: number} | undefined} */ (story.meta("note"));
+    const note = /** @type {import("../prompt.js").Note | undefined} */ (story.meta("note"));
     const n_ctx = server.n_ctx || 1 << 30;
     const { rate, cut, perMedium } = this;
     const each = perMedium ?? Math.min(FIRST_MEDIUM, n_ctx * FIRST_SHARE);

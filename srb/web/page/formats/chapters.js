@@ -1,6 +1,10 @@
 /** The manuscript in chapters and paragraphs, for formats that print it. A chapter begins at each named node of its path. */
 
+import { withoutMarkers } from "../markers.js";
+
 /** @import {Story} from "./types.js" */
+
+const LISTED = 6; // words of a chapter without a name
 
 /**
  * @param {Story} story
@@ -14,7 +18,7 @@ export function manuscriptOf(story) {
 /**
  * Return the manuscript cut at the names of nodes. What stands before the first name is a chapter without one.
  * @param {Story} story
- * @returns {{title: string, chapters: {name: string, text: string}[]}}
+ * @returns {{title: string, author: string, language: string, chapters: {name: string, text: string}[]}}
  */
 export function chaptersOf(story) {
   const text = manuscriptOf(story);
@@ -22,7 +26,32 @@ export function chaptersOf(story) {
   const chapters = cuts.map(({ name, at }, index) => ({ name, text: text.slice(at, cuts[index + 1]?.at) }));
   const first = chapters[0];
   if (chapters.length > 1 && first?.text.trim() === "") chapters.shift();
-  return { title: String(story.meta("title") ?? "").trim(), chapters };
+  const [title, author, language] = ["title", "author", "language"].map((key) => String(story.meta(key) ?? "").trim());
+  return { title, author, language: languageTag(language) ?? "und", chapters };
+}
+
+/**
+ * Return a language's tag in its usual spelling; null for a text that is none.
+ * @param {string} text
+ */
+export function languageTag(text) {
+  try {
+    return Intl.getCanonicalLocales(text)[0] ?? null;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Return the words by which a chapter without a name is listed: its first ones.
+ * @param {string} text
+ */
+export function firstWords(text) {
+  const words = withoutMarkers(text, () => "")
+    .trim()
+    .split(/\s+/u);
+  const first = words.slice(0, LISTED).join(" ");
+  return first === "" ? "…" : words.length > LISTED ? `${first} …` : first;
 }
 
 /**

@@ -29,24 +29,28 @@ const HIGHEST = (HEIGHT - 2 * MARGIN) * TWIP * 0.8; // words stand above or belo
  * @returns {Uint8Array}
  */
 export function writeDocx(story, media = {}, now = new Date()) {
-  const { title, chapters } = chaptersOf(story);
+  const { title, author, language, chapters } = chaptersOf(story);
   const pictures = picturesOf(manuscriptOf(story), media);
   const writer = new Writer(media, pictures);
-  const body = [title === "" ? "" : writer.paragraph(title, "Title"), ...chapters.map((each) => writer.chapter(each))];
+  const body = [
+    title === "" ? "" : writer.paragraph(title, "Title"),
+    author === "" ? "" : writer.paragraph(author, "Author"),
+    ...chapters.map((each) => writer.chapter(each)),
+  ];
   const files = {
     "[Content_Types].xml": CONTENT_TYPES,
     "_rels/.rels": relationships([
       [`${OFFICE}/officeDocument`, "word/document.xml"],
       [`${PACKAGE}/relationships/metadata/core-properties`, "docProps/core.xml"],
     ]),
-    "docProps/core.xml": core(title, stamp(now)),
+    "docProps/core.xml": core({ title, author, language }, stamp(now)),
     "word/_rels/document.xml.rels": relationships([
       [`${OFFICE}/styles`, "styles.xml"],
       ...[...pictures.values()].map(
         (each) => /** @type {[string, string]} */ ([`${OFFICE}/image`, `media/${each.name}`]),
       ),
     ]),
-    "word/styles.xml": STYLES,
+    "word/styles.xml": styles(language),
     "word/document.xml": `<w:document ${NAMES}><w:body>${body.join("")}${PAGE}</w:body></w:document>`,
   };
   /** @type {import("../vendor/zip.js").Zippable} */
@@ -120,14 +124,15 @@ function relationships(list) {
 }
 
 /**
- * @param {string} title
+ * @param {{title: string, author: string, language: string}} book
  * @param {string} time
  */
-function core(title, time) {
+function core({ title, author, language }, time) {
   return (
     `<cp:coreProperties xmlns:cp="${PACKAGE}/metadata/core-properties" xmlns:dc="http://purl.org/dc/elements/1.1/" ` +
     'xmlns:dcterms="http://purl.org/dc/terms/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">' +
-    `<dc:title>${escaped(title)}</dc:title><dcterms:created xsi:type="dcterms:W3CDTF">${time}</dcterms:created>` +
+    `<dc:title>${escaped(title)}</dc:title><dc:creator>${escaped(author)}</dc:creator><dc:language>${language}</dc:language>` +
+    `<dcterms:created xsi:type="dcterms:W3CDTF">${time}</dcterms:created>` +
     `<dcterms:modified xsi:type="dcterms:W3CDTF">${time}</dcterms:modified></cp:coreProperties>`
   );
 }
@@ -157,9 +162,11 @@ const heading = (id, name, paragraphs, characters) =>
   `<w:style w:type="paragraph" w:styleId="${id}"><w:name w:val="${name}"/><w:basedOn w:val="Normal"/><w:next w:val="Normal"/>` +
   `<w:qFormat/><w:pPr>${paragraphs}</w:pPr><w:rPr>${characters}</w:rPr></w:style>`;
 
-const STYLES =
+/** @param {string} language */
+const styles = (language) =>
   `<w:styles xmlns:w="${WORD}"><w:docDefaults><w:rPrDefault><w:rPr>` +
-  '<w:rFonts w:ascii="Georgia" w:hAnsi="Georgia" w:cs="Times New Roman"/><w:sz w:val="24"/><w:szCs w:val="24"/></w:rPr></w:rPrDefault>' +
+  '<w:rFonts w:ascii="Georgia" w:hAnsi="Georgia" w:cs="Times New Roman"/><w:sz w:val="24"/><w:szCs w:val="24"/>' +
+  `${language === "und" ? "" : `<w:lang w:val="${language}"/>`}</w:rPr></w:rPrDefault>` +
   '<w:pPrDefault><w:pPr><w:spacing w:after="160" w:line="300" w:lineRule="auto"/></w:pPr></w:pPrDefault></w:docDefaults>' +
   '<w:style w:type="paragraph" w:default="1" w:styleId="Normal"><w:name w:val="Normal"/><w:qFormat/></w:style>' +
   heading(
@@ -169,9 +176,15 @@ const STYLES =
     '<w:sz w:val="44"/><w:szCs w:val="44"/>',
   ) +
   heading(
+    "Author",
+    "Author",
+    '<w:spacing w:after="480"/><w:jc w:val="center"/>',
+    '<w:sz w:val="28"/><w:szCs w:val="28"/>',
+  ) +
+  heading(
     "Heading1",
     "heading 1",
-    '<w:keepNext/><w:spacing w:before="480" w:after="240"/><w:outlineLvl w:val="0"/>',
+    '<w:keepNext/><w:pageBreakBefore/><w:spacing w:before="480" w:after="240"/><w:outlineLvl w:val="0"/>',
     '<w:b/><w:bCs/><w:sz w:val="30"/><w:szCs w:val="30"/>',
   ) +
   "</w:styles>";

@@ -1,11 +1,14 @@
 /** The manuscript as an EPUB 3 book: a file for each chapter, cut at the names of nodes, pictures, and a table of contents. */
 import { strToU8, zipSync } from "../vendor/zip.js";
-import { chaptersOf, manuscriptOf, paragraphsOf } from "./chapters.js";
+import { chaptersOf, firstWords, manuscriptOf, paragraphsOf } from "./chapters.js";
 import { picturesOf, piecesOf } from "./pictures.js";
 import { DECLARATION, escaped, isRightToLeft, stamp } from "./xml.js";
 
 /** @import {Files, Picture} from "./pictures.js" */
 /** @import {Story} from "./types.js" */
+
+/** @typedef {{id: string, label: string, body: string, type?: string}} Page */
+/** @typedef {{id: string, title: string, author: string, language: string, pages: Page[]}} Book */
 
 const MIMETYPE = "application/epub+zip";
 const XHTML = 'xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops"';
@@ -18,19 +21,22 @@ const XHTML = 'xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.
  */
 export function writeEpub(story, media = {}, now = new Date()) {
   const pictures = picturesOf(manuscriptOf(story), media);
-  const { title: given, chapters } = chaptersOf(story);
+  const { title: given, author, language, chapters } = chaptersOf(story);
   const title = given === "" ? "Untitled" : given;
   const pages = chapters.map(({ name, text }, index) => ({
     id: `chapter-${index + 1}`,
-    label: name === "" ? title : name,
+    label: name === "" ? firstWords(text) : name,
     body: (name === "" ? "" : `<h2>${escaped(name)}</h2>`) + (paragraphs(text, media, pictures) || "<p></p>"),
   }));
-  const book = [{ id: "title", label: title, body: `<h1>${escaped(title)}</h1>` }, ...pages];
+  const by = author === "" ? "" : `<p class="author">${escaped(author)}</p>`;
+  const titlePage = { id: "title", label: title, body: `<h1>${escaped(title)}</h1>${by}`, type: "titlepage" };
   /** @type {Record<string, string>} */
   const files = { "META-INF/container.xml": CONTAINER, "OEBPS/style.css": STYLE };
-  files["OEBPS/content.opf"] = DECLARATION + contents(title, book, [...pictures.values()], story.id, stamp(now));
-  files["OEBPS/nav.xhtml"] = page("Contents", navigation(pages));
-  for (const { id, label, body } of book) files[`OEBPS/${id}.xhtml`] = page(label, `<section>${body}</section>`);
+  const book = { id: story.id, title, author, language, pages: [titlePage, ...pages] };
+  files["OEBPS/content.opf"] = DECLARATION + contents(book, [...pictures.values()], stamp(now));
+  files["OEBPS/nav.xhtml"] = page(language, title, navigation(title, pages));
+  for (const { id, label, body, type = "chapter" } of /** @type {Page[]} */ (book.pages))
+    files[`OEBPS/${id}.xhtml`] = page(language, label, `<section epub:type="${type}">${body}</section>`);
   /** @type {import("../vendor/zip.js").Zippable} */
   const archive = { mimetype: [strToU8(MIMETYPE), { level: 0, mtime: now }] }; // first, and not compressed
   for (const [name, text] of Object.entries(files)) archive[name] = [strToU8(text), { mtime: now }];
@@ -57,42 +63,42 @@ const image = ({ name, width, height }, alt) =>
   `<img src="${name}" alt="${escaped(alt)}" width="${width}" height="${height}"/>`;
 
 /**
+ * @param {string} language
  * @param {string} title
  * @param {string} body
  */
-function page(title, body) {
+function page(language, title, body) {
   return (
-    `${DECLARATION}<!DOCTYPE html>\n<html ${XHTML}><head><title>${escaped(title)}</title>` +
+    `${DECLARATION}<!DOCTYPE html>\n<html ${XHTML} lang="${language}" xml:lang="${language}"><head><title>${escaped(title)}</title>` +
     `<link rel="stylesheet" type="text/css" href="style.css"/></head>\n<body>${body}</body></html>\n`
   );
 }
 
-/** @param {{id: string, label: string}[]} pages */
-function navigation(pages) {
+/** @param {string} title @param {Page[]} pages */
+function navigation(title, pages) {
   const items = pages.map(({ id, label }) => `<li><a href="${id}.xhtml">${escaped(label)}</a></li>`);
-  return `<nav epub:type="toc"><h1>Contents</h1><ol>${items.join("")}</ol></nav>`;
+  return `<nav epub:type="toc"><h1>${escaped(title)}</h1><ol>${items.join("")}</ol></nav>`;
 }
 
 /**
- * @param {string} title
- * @param {{id: string}[]} book
+ * @param {Book} book
  * @param {Picture[]} pictures
- * @param {string} id
  * @param {string} time
  */
-function contents(title, book, pictures, id, time) {
-  const items = book.map(
+function contents({ id, title, author, language, pages }, pictures, time) {
+  const items = pages.map(
     (each) => `<item id="${each.id}" href="${each.id}.xhtml" media-type="application/xhtml+xml"/>`,
   );
   const images = pictures.map(
     ({ name, type }, index) => `<item id="picture-${index + 1}" href="${name}" media-type="${type}"/>`,
   );
-  const spine = book.map((each) => `<itemref idref="${each.id}"/>`);
+  const spine = pages.map((each) => `<itemref idref="${each.id}"/>`);
   return (
     '<package xmlns="http://www.idpf.org/2007/opf" version="3.0" unique-identifier="book">' +
     '<metadata xmlns:dc="http://purl.org/dc/elements/1.1/">' +
     `<dc:identifier id="book">urn:srb:${escaped(id)}</dc:identifier><dc:title>${escaped(title)}</dc:title>` +
-    `<dc:language>und</dc:language><meta property="dcterms:modified">${time}</meta></metadata>` +
+    (author === "" ? "" : `<dc:creator>${escaped(author)}</dc:creator>`) +
+    `<dc:language>${language}</dc:language><meta property="dcterms:modified">${time}</meta></metadata>` +
     '<manifest><item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>' +
     `<item id="style" href="style.css" media-type="text/css"/>${[...items, ...images].join("")}</manifest><spine>${spine.join("")}</spine></package>\n`
   );
@@ -103,6 +109,7 @@ const CONTAINER =
   '<rootfile full-path="OEBPS/content.opf" media-type="application/oebps-package+xml"/></rootfiles></container>\n';
 
 const STYLE = `h1 { text-align: center; margin: 4em 0 }
+p.author { text-align: center }
 h2 { margin: 2em 0 1em }
 p { margin: 0 0 0.7em }
 p.scene { margin-top: 2em }

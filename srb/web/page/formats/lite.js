@@ -41,7 +41,7 @@ function read(file, name) {
     current: end ?? undefined,
     memory: optionalText(file.memory ?? file.cm, "The memory"),
     note: {
-      text: noteOf(file),
+      ...noteOf(file),
       depth: Number.isInteger(file.andepth) && file.andepth >= 0 ? Math.min(file.andepth, 100) : 3,
     },
   });
@@ -117,13 +117,16 @@ function textOfRival(rival) {
 }
 
 /**
- * Return the author's note as it was sent, with what stood around it.
+ * Return the author's note, and what stood around it.
  * @param {Record<string, any>} file
  */
 function noteOf(file) {
   const text = optionalText(file.authorsnote ?? file.authornote ?? file.ca, "The author's note");
-  const around = optionalText(file.anotetemplate ?? file.authornotetemplate ?? file.ct, "The author's note's template");
-  return text !== "" && around.includes("<|>") ? around.replace("<|>", () => text).trim() : text;
+  const frame = optionalText(
+    file.anotetemplate ?? file.authornotetemplate ?? file.ct,
+    "The author's note's template",
+  ).trim();
+  return text !== "" && frame.includes("<|>") ? { text, frame } : { text };
 }
 
 /** @param {Record<string, any>} file @param {number} pictures */

@@ -32,9 +32,9 @@ function read(file, name) {
   const draft = tree.draft({
     title: optionalText(field(file, "name"), "The session's name") || titleOf(name),
     current: tree.size - 1,
-    memory: surrounded(field(file, "memoryTokens"), "The memory"),
+    memory: memoryOf(field(file, "memoryTokens")),
     note: {
-      text: surrounded(field(file, "authorNoteTokens"), "The author's note"),
+      ...noteOf(field(file, "authorNoteTokens")),
       depth: depthOf(field(file, "authorNoteDepth")),
     },
   });
@@ -76,16 +76,28 @@ function runsOf(prompt) {
 }
 
 /**
- * Return the memory or the author's note as it was sent, with what stood around it.
+ * Return the memory as it was sent, with what stood around it.
  * @param {unknown} value
+ */
+function memoryOf(value) {
+  const { text, frame } = partsOf(value, "The memory");
+  return text === "" ? "" : frame.replace("<|>", () => text).trim();
+}
+
+/** @param {unknown} value */
+function noteOf(value) {
+  const { text, frame } = partsOf(value, "The author's note");
+  return text === "" ? { text } : { text, frame };
+}
+
+/**
+ * @param {unknown} value  a text, and what stands around it in the prompt
  * @param {string} where  names it in an error
  */
-function surrounded(value, where) {
-  const { text: given, prefix, suffix } = objectOf(value ?? {}, where);
-  const text = optionalText(given, `${where}'s text`);
-  if (text === "") return "";
+function partsOf(value, where) {
+  const { text, prefix, suffix } = objectOf(value ?? {}, where);
   const [before, after] = [prefix, suffix].map((each) => optionalText(each, where).replaceAll("\\n", "\n"));
-  return `${before}${text}${after}`.trim();
+  return { text: optionalText(text, `${where}'s text`), frame: `${before}<|>${after}`.trim() };
 }
 
 /** @param {unknown} depth */

@@ -39,7 +39,7 @@ export class SegmentTree {
   draft({ title, current, memory = "", note = { text: "", depth: 3 } }) {
     const { order, orphans } = this.#inOrder();
     checkLength(memory, "The memory");
-    checkLength(note.text, "The author's note");
+    checkLength(note.text + (note.frame ?? ""), "The author's note");
     const growth = new Growth(Date.now(), order.length);
     for (const key of order) growth.add(key, /** @type {Segment} */ (this.#segments.get(key)));
     const head = this.#head(current, order);

@@ -20,7 +20,7 @@
  * @property {string} title
  * @property {Key} [current]  the segment that the manuscript ends with
  * @property {string} [memory]
- * @property {{text: string, depth: number}} [note]
+ * @property {{text: string, depth: number, frame?: string}} [note]
  *
  * @typedef {{json: object, remarks: string[]}} Draft  a story as JSON, and sentences on what of the file is not in it
  *

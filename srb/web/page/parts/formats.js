@@ -1,12 +1,13 @@
 /** The dialog that imports stories from files of many programs, and exports the story that is open. */
 
 import { setApart } from "../desk/apart.js";
+import { languageTag } from "../formats/chapters.js";
 import { read } from "../formats/detect.js";
 import { BEGINNING, checkSize, counted } from "../formats/file.js";
 import { fileName, WRITERS } from "../formats/write.js";
 import { base64, brought, fromBase64 } from "../media.js";
 import { StoryError } from "../story/read.js";
-import { html } from "../vendor/lit.js";
+import { html, live } from "../vendor/lit.js";
 import { DialogPart } from "./part.js";
 import { asPng } from "./picture_files.js";
 
@@ -22,6 +23,24 @@ import { asPng } from "./picture_files.js";
  */
 
 const ACCEPTED = ".json,.txt,.text,.md,.markdown,application/json,text/plain,text/markdown";
+const LANGUAGES = [
+  "de",
+  "en",
+  "en-GB",
+  "es",
+  "fr",
+  "it",
+  "ja",
+  "ko",
+  "nl",
+  "pl",
+  "pt-BR",
+  "ru",
+  "sv",
+  "tr",
+  "uk",
+  "zh-Hans",
+];
 const KEPT = 60_000; // ms that a download's address stays valid
 const TOO_LARGE = "The story is too large for a file of this browser. The command `srb stories export` writes it.";
 
@@ -127,6 +146,8 @@ class Formats extends DialogPart {
   async save({ write, media, ending, type }) {
     const { story } = this.desk;
     const name = fileName(String(story.meta("title") ?? "") || this.desk.title, ending);
+    if (media === "printed" && story.meta("language") === undefined)
+      this.keepOfBook("language", this.ofBook("language"));
     /** @type {Error[]} */
     let unread = [];
     try {
@@ -195,6 +216,7 @@ class Formats extends DialogPart {
   exportList() {
     return html`<section aria-labelledby="formats-export">
       <h3 id="formats-export">Export “${this.desk.title}”</h3>
+      ${this.bookFields()}
       <ul>${WRITERS.map(
         (writer) => html`<li>
           <button aria-describedby=${`formats-${writer.id}`} @click=${() => this.save(writer)}>${writer.label}</button>
@@ -202,6 +224,38 @@ class Formats extends DialogPart {
         </li>`,
       )}</ul>
     </section>`;
+  }
+
+  /** What a book says of itself; kept with the story. */
+  bookFields() {
+    const language = this.ofBook("language");
+    const keep = (/** @type {string} */ name) => (/** @type {any} */ event) =>
+      this.keepOfBook(name, event.target.value);
+    return html`<div class="book">
+      <label>Author <input maxlength="200" .value=${live(this.ofBook("author"))} @change=${keep("author")}></label>
+      <div><label>Language <input class="language" maxlength="80" spellcheck="false" list="formats-languages"
+        aria-describedby="formats-language" .value=${live(language)} @change=${keep("language")}></label>
+      <span id="formats-language" class="size">${languageName(language)}</span></div>
+      <datalist id="formats-languages">${LANGUAGES.map((each) => html`<option value=${each}>${languageName(each)}</option>`)}</datalist>
+    </div>`;
+  }
+
+  /** @param {string} name */
+  ofBook(name) {
+    const kept = this.desk.story.meta(name);
+    return typeof kept === "string" ? kept : name === "language" ? navigator.language : "";
+  }
+
+  /** @param {string} name @param {string} typed */
+  keepOfBook(name, typed) {
+    const value = typed.trim();
+    if (name === "language" && value !== "" && languageTag(value) === null)
+      this.fail(`“${value}” is no language that programs know: write it as en, de or pt-BR, or leave it empty.`);
+    else {
+      this.say("");
+      this.desk.setMeta(name, name === "language" ? (languageTag(value) ?? "") : value);
+    }
+    this.requestUpdate();
   }
 
   /** @param {Offer} offer */
@@ -271,6 +325,13 @@ function summary(stories, format) {
   const roots = stories.reduce((sum, story) => sum + story.roots().length, 0);
   const of = stories.length === 1 ? "" : `${counted(stories.length, "story", "stories")} with `;
   return `Imported ${of}${counted(nodes, "node")} in ${counted(roots, "root")} from ${format}.`;
+}
+
+/** @param {string} tag */
+function languageName(tag) {
+  return tag === "" || languageTag(tag) === null
+    ? ""
+    : (new Intl.DisplayNames(["en"], { type: "language" }).of(tag) ?? "");
 }
 
 /** @param {string} title */

@@ -4,12 +4,13 @@
 // the memory stands before the text; on a phone it is a sheet in the place of the branches.
 
 import { countWords } from "../keep/describe.js";
+import { frameOf, NOTE_PLACE } from "../prompt.js";
 import { html, live, nothing } from "../vendor/lit.js";
 import { keepSide } from "./layout.js";
 import { Part } from "./part.js";
 import { sentTable } from "./sent.js";
 
-/** @typedef {{text: string, depth: number}} Note */
+/** @typedef {import("../prompt.js").Note} Note */
 /** @typedef {{name: string, title: string, hint: string, rows: number}} Field */
 
 const MEMORY = {
@@ -108,7 +109,10 @@ class SidePanel extends Part {
         NOTE,
         note.text,
         (text) => desk.setNote({ ...this.note, text }),
-        depth(note, (at) => desk.setNote({ ...this.note, depth: at })),
+        [
+          depth(note, (at) => desk.setNote({ ...this.note, depth: at })),
+          frame(note, (around) => desk.setNote({ ...this.note, frame: around })),
+        ],
       )}
       <footer>${costs(desk, countWords(memory) + countWords(note.text))} ${sentTable(desk)}</footer>`;
   }
@@ -145,6 +149,23 @@ function depth({ text, depth: now }, set) {
     </select>
     ${now === 1 ? "paragraph" : "paragraphs"}
   </p>`;
+}
+
+/** What stands around the note in the prompt. @param {Note} note @param {(frame: string) => void} set */
+function frame(note, set) {
+  if (note.text.trim() === "") return nothing;
+  const now = frameOf(note);
+  return html`<p class="frame">
+      <label>is read as <input
+        maxlength="1000"
+        spellcheck="false"
+        dir="auto"
+        aria-describedby="side-frame-words"
+        .value=${live(now)}
+        @input=${(/** @type {any} */ event) => set(event.target.value)}
+      /></label>
+    </p>
+    <p class="words" id="side-frame-words">${NOTE_PLACE} is the note${now.includes(NOTE_PLACE) ? "" : ", which stands alone without it"}.</p>`;
 }
 
 /** What memory and note cost of each prompt, and what they leave. @param {import("../desk.js").Desk} desk @param {number} own words */

@@ -145,6 +145,10 @@ function readMeta(story, settings, times, changed) {
   );
   must(memory === undefined || typeof memory === "string", "The memory of the story is not a text.");
   must(note === undefined || (isRecord(note) && typeof note.text === "string"), "The note of the story is not a text.");
+  must(
+    !isRecord(note) || note.frame === undefined || typeof note.frame === "string",
+    "The frame of the story's note is not a text.",
+  );
   /** @type {Record<string, Stamped>} */
   const meta = own();
   for (const [key, value] of Object.entries(story))

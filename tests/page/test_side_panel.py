@@ -78,7 +78,9 @@ def test_the_note_is_sent_in_the_frame_that_the_panel_shows(
     assert asked.value.post_data_json["prompt"] == f"{START}\n\n{sent}\n\nTwo."
     page.evaluate("desk.stop()")
     writer.wait_until_saved().reload()
-    expect(field).to_have_value(frame if frame is not None else "<|>" if note.startswith("[") else "[Author's note: <|>]")
+    expect(field).to_have_value(
+        frame if frame is not None else "<|>" if note.startswith("[") else "[Author's note: <|>]"
+    )
 
 
 def test_a_depth_that_the_panel_does_not_offer_and_words_of_other_programs_stay(writer: Writer) -> None:

@@ -24,4 +24,12 @@ const told = await new Promise((resolve) => target.addEventListener("done", (eve
 for await (const chunk of llama(prompt, { ...params, n_predict: -1, ignore_eos: true }, config)) {
   break; // the server is to notice
 }
-console.log(JSON.stringify({ looped, whole: await llamaPromise(prompt, params, config), told, refused, complete: typeof llamaComplete }));
+console.log(
+  JSON.stringify({
+    looped,
+    whole: await llamaPromise(prompt, params, config),
+    told,
+    refused,
+    complete: typeof llamaComplete,
+  }),
+);

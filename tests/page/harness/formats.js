@@ -44,5 +44,7 @@ const drops = document.createElement("srb-file-drops");
 formats.desk = drops.desk = desk;
 document.body.append(formats, drops);
 document.querySelector("#open").addEventListener("click", () => desk.openDialog("formats"));
-document.querySelector("#elsewhere").addEventListener("drop", () => desk.notice("the text field took the drop", "error"));
+document
+  .querySelector("#elsewhere")
+  .addEventListener("drop", () => desk.notice("the text field took the drop", "error"));
 Object.assign(window, { desk, formats, ready: true });

@@ -3,8 +3,8 @@
 import "../page/parts/map.js";
 import "../page/parts/outline.js";
 import "../page/parts/versions.js";
-import { Story } from "../page/story.js";
 import { storyOf } from "../page/story/read.js";
+import { Story } from "../page/story.js";
 import { startDesk } from "./real_desk.js";
 
 const main = document.querySelector("main");

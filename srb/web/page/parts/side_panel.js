@@ -105,15 +105,10 @@ class SidePanel extends Part {
     return html`
       <button class="quiet close" aria-label="Close" @click=${() => this.toggle()}><span aria-hidden="true">×</span></button>
       ${field(MEMORY, memory, (text) => desk.setMemory(text))}
-      ${field(
-        NOTE,
-        note.text,
-        (text) => desk.setNote({ ...this.note, text }),
-        [
-          depth(note, (at) => desk.setNote({ ...this.note, depth: at })),
-          frame(note, (around) => desk.setNote({ ...this.note, frame: around })),
-        ],
-      )}
+      ${field(NOTE, note.text, (text) => desk.setNote({ ...this.note, text }), [
+        depth(note, (at) => desk.setNote({ ...this.note, depth: at })),
+        frame(note, (around) => desk.setNote({ ...this.note, frame: around })),
+      ])}
       <footer>${costs(desk, countWords(memory) + countWords(note.text))} ${sentTable(desk)}</footer>`;
   }
 }

@@ -74,7 +74,7 @@ def test_the_note_is_sent_in_the_frame_that_the_panel_shows(
         "<|> is the note, which stands alone without it." if frame == "" else "<|> is the note."
     )
     with page.expect_request("**/v1/srb/completions") as asked:
-        page.evaluate("desk.go()")
+        page.evaluate("void desk.go()")
     assert asked.value.post_data_json["prompt"] == f"{START}\n\n{sent}\n\nTwo."
     page.evaluate("desk.stop()")
     writer.wait_until_saved().reload()

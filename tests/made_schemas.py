@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice, permutations, product
 from typing import Any
 
 import jsonschema_rs
+
+from srb.engine.grammar.matcher import Matcher
+
+MOST_ORDERS = 24  # of the keys of an instance that are tried
 
 PYDANTIC_2 = {
     "$defs": {
@@ -183,3 +190,28 @@ def _held(schema: Any) -> Any:
         for key, value in schema.items()
         if value is not None and not (key == "pattern" and isinstance(value, str) and "(?!" in value)
     }
+
+
+def takes(matcher: Matcher, data: Any) -> bool:
+    """Whether a model may write a value: keys come in the order of their schema, so each order is tried."""
+    vocabulary = matcher._vocabulary
+    end = min(vocabulary.ends)
+    for each in islice(_orders(data), 200):
+        tokens, place = vocabulary(json.dumps(each, ensure_ascii=False)), matcher.copy()
+        if place.takes(tokens):
+            for token in tokens:
+                place.accept(token)
+            if place.allows(end):
+                return True
+    return False
+
+
+def _orders(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        pairs = [[(key, each) for each in _orders(inner)] for key, inner in value.items()]
+        for order in islice(permutations(pairs), MOST_ORDERS):
+            yield from map(dict, product(*order))
+    elif isinstance(value, list):
+        yield from map(list, product(*(list(islice(_orders(each), MOST_ORDERS)) for each in value)))
+    else:
+        yield value

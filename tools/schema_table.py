@@ -25,6 +25,8 @@ EXAMPLES: tuple[dict[str, Any], ...] = (
     {"maximum": 1.7976931348623157e308},
     {"enum": []},
     {"required": True},
+    {"properties": {"a": {}}, "minProperties": 1},
+    {"properties": {"a": {}}, "maxProperties": 1},
     {"$schema": "https://example.com/own"},
     {"$ref": "https://example.com/other.json"},
     {"$ref": "#/$defs/missing"},

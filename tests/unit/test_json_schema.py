@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from srb.engine.grammar.patterns import in_rust
+from srb.engine.grammar.references import MAX_PAIRS, References
 from srb.engine.grammar.schemas import MAX_INTEGER, prepared
 from srb.errors import InvalidRequest
+from srb.sampling_params import MAX_GRAMMAR
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -87,9 +89,9 @@ CLOSED: dict[str, Any] = {**OPEN, "additionalProperties": False}
         ({"$defs": {"A": OPEN}, "$ref": "#/$defs/A"}, {"$defs": {"A": CLOSED}, "$ref": "#/$defs/A"}),
         ({"$defs": {"A": OPEN}, "allOf": [{"$ref": "#/$defs/A"}], "default": {}},
          {"$defs": {"A": CLOSED}, "allOf": [{"$ref": "#/$defs/A"}], "default": {}}),
-        ({"properties": {"a": OPEN, "b": {"allOf": [{"$ref": "#/properties/a"}, {"minProperties": 1}]}}},
+        ({"properties": {"a": OPEN, "b": {"allOf": [{"$ref": "#/properties/a"}, {"required": ["b"]}]}}},
          {"type": "object", "additionalProperties": False,
-          "properties": {"a": OPEN, "b": {"allOf": [{"$ref": "#/properties/a"}, {"minProperties": 1}]}}}),
+          "properties": {"a": OPEN, "b": {"allOf": [{"$ref": "#/properties/a"}, {"required": ["b"]}]}}}),
         ({"$defs": {"A": OPEN}, "items": {"$ref": "#/$defs/A"}, "type": "array"},
          {"$defs": {"A": CLOSED}, "items": {"$ref": "#/$defs/A"}, "type": "array"}),
         *(
@@ -100,7 +102,8 @@ CLOSED: dict[str, Any] = {**OPEN, "additionalProperties": False}
                 {"$defs": {"A": OPEN}, "allOf": [{"$ref": "#/$defs/A"}, {"type": "object", "properties": {"b": {}}}]},
                 {"$defs": {"A": OPEN}, "$ref": "#/$defs/A", "required": ["b"]}, {"type": "object"},
                 {"$defs": {"A": OPEN, "B": {"$ref": "#/$defs/A"}}, "$ref": "#/$defs/B", "required": ["b"]},
-                {"$defs": {"A": OPEN, "B": {"anyOf": [{"$ref": "#/$defs/A"}, {}]}}, "allOf": [{"$ref": "#/$defs/B"}, {}]},
+                {"$defs": {"A": OPEN, "B": {"anyOf": [{"$ref": "#/$defs/A"}, {}]}},
+                 "allOf": [{"$ref": "#/$defs/B"}, {"required": ["b"]}]},
                 {"$defs": {"A": OPEN}, "anyOf": [{"$ref": "#/$defs/A"}], "required": ["b"]},
             )
         ),
@@ -112,6 +115,69 @@ def test_an_object_has_the_properties_that_its_schema_names_and_no_others(
 ) -> None:
     """Like llama-server's; with additionalProperties, or where schemas come together, the standard's word counts."""
     assert made(schema) == right
+
+
+A, B, BOTH = ({"type": "object", "properties": dict.fromkeys(names, True)} for names in ("a", "b", "ab"))
+
+
+def is_closed(schema: Any) -> bool:
+    return bool(schema["additionalProperties"] is False) if "additionalProperties" in schema else False
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "closed"),
+    [
+        # Two schemas of one property, of one item, or of what a reference names: each would close what the other names.
+        ({"allOf": [{"properties": {"p": A}}, {"properties": {"p": B}}]}, ("allOf", 0, "properties", "p"), False),
+        ({"properties": {"p": A}, "allOf": [{"properties": {"p": B}}]}, ("properties", "p"), False),
+        ({"properties": {"p": A}, "anyOf": [{"properties": {"p": B}}]}, ("properties", "p"), False),
+        ({"properties": {"p": A}, "if": {}, "then": {"properties": {"p": B}}}, ("properties", "p"), False),
+        ({"properties": {"p": A}, "patternProperties": {"^p": B}}, ("properties", "p"), False),
+        ({"properties": {"p": A}, "allOf": [{"additionalProperties": B}]}, ("properties", "p"), False),
+        ({"allOf": [{"items": A}, {"prefixItems": [B]}]}, ("allOf", 0, "items"), False),
+        ({"items": A, "contains": B}, ("items",), False),
+        ({"$defs": {"D": {"properties": {"p": A}}}, "$ref": "#/$defs/D", "properties": {"p": B}},
+         ("$defs", "D", "properties", "p"), False),
+        ({"$defs": {"D": {"properties": {"p": {"$ref": "#/$defs/A"}}}, "A": A},
+          "allOf": [{"$ref": "#/$defs/D"}, {"properties": {"p": {"allOf": [B]}}}]}, ("$defs", "A"), False),
+        ({"properties": {"a": {}}, "dependencies": {"a": B}}, (), False),
+        # Another one that says nothing of names, or names no more, leaves a schema closed.
+        ({"allOf": [{"properties": {"p": A}}, {"properties": {"p": {"description": "of A"}}}]},
+         ("allOf", 0, "properties", "p"), True),
+        ({"allOf": [{"properties": {"p": A}}, {"properties": {"p": {"required": ["a"]}}}]},
+         ("allOf", 0, "properties", "p"), True),
+        ({"allOf": [{"properties": {"p": A}}, {"properties": {"q": B}}]}, ("allOf", 0, "properties", "p"), True),
+        ({"allOf": [BOTH, A]}, ("allOf", 0), True), ({"allOf": [BOTH, A]}, ("allOf", 1), False),
+        ({"anyOf": [{"properties": {"p": A}}, {"properties": {"p": B}}]}, ("anyOf", 0, "properties", "p"), True),
+        ({**BOTH, "if": A, "then": {"required": ["b"]}}, (), True),
+        ({"$defs": {"A": A}, "$ref": "#/$defs/A", "unevaluatedProperties": False}, ("$defs", "A"), True),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_schema_is_closed_but_where_another_one_asks_for_more_of_the_same_value(
+    schema: dict[str, Any], path: tuple[str | int, ...], closed: bool
+) -> None:
+    found: Any = made(schema)
+    for key in path:
+        found = found[key]
+    assert is_closed(found) is closed
+
+
+def test_a_required_property_is_one_that_a_closed_schema_names() -> None:
+    assert made({**OPEN, "required": ["b", "a"]})["properties"] == {"a": {"type": "string"}, "b": {}}
+
+
+def test_more_schemas_of_one_value_than_are_compared_are_none_of_them_closed() -> None:
+    many = {"allOf": [{"properties": {f"a{number}": A}} for number in range(MAX_PAIRS)]}
+    whole = {"properties": {"p": A}, "$defs": many}
+    assert len(json.dumps(whole)) > MAX_GRAMMAR
+    assert References(whole).is_shared(whole["properties"]["p"])
+
+
+def test_references_that_lead_to_each_other_end() -> None:
+    loops = {"$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}}}
+    for each in ({"oneOf": [{"$ref": "#/$defs/A"}, A]}, {"allOf": [{"$ref": "#/$defs/B"}, A]}, {"$ref": "#/$defs/A"}):
+        made({**loops, **each})
 
 
 def test_whole_numbers_without_bounds_have_some_and_others_keep_theirs() -> None:
@@ -152,6 +218,16 @@ LOOSE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"type": "number", "multipleOf": 1e-12}, {"type": "number"}, "box.multipleOf"),
     ({"type": "null", "$schema": "http://json-schema.org/schema#"}, {"type": "null"}, "box.$schema"),
     (
+        {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"], "minProperties": 2},
+        {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"], "additionalProperties": False},
+        "box.minProperties is not supported and does not hold: min/maxProperties only supported when all",
+    ),
+    (
+        {"allOf": [{"type": "object", "properties": {"a": {}}}, {"maxProperties": 1}]},
+        {"allOf": [{"type": "object", "properties": {"a": {}}, "additionalProperties": False}, {}]},
+        "box.allOf[1].maxProperties",
+    ),
+    (
         {"type": "object", "patternProperties": {"^a": {"type": "null"}, "a$": {}}, "additionalProperties": False},
         {"type": "object", "additionalProperties": True},
         "are not disjoint",
@@ -186,6 +262,8 @@ MEANT: list[tuple[dict[str, Any], dict[str, Any]]] = [
      {"additionalProperties": {"type": "null"}, "properties": {"a": {}}, "type": "object"}),
     ({"$dynamicAnchor": "a", "type": "null"}, {"$anchor": "a", "type": "null"}),
     ({"type": "number", "maximum": 1234567890}, {"type": "number", "maximum": 1234567890}),
+    ({"type": "object", "properties": {"a": {}}, "required": ["a"], "minProperties": 2.0},
+     {"type": "object", "properties": {"a": {}}, "required": ["a"], "minProperties": 2}),
     ({"type": "integer", "minimum": -(2**53) + 1}, {"type": "integer", "minimum": -(2**53) + 1}),
     ({"type": "integer", "format": "int32", "x-note": {"pattern": "("}}, {"type": "integer", "x-note": {"pattern": "("}}),
     ({"type": "object", "patternProperties": {r"^[\w-]\/": {}}}, {"type": "object", "patternProperties": {r"^[\w-]/": {}}}),

@@ -18,7 +18,7 @@ from llguidance import LLMatcher
 from srb.engine.grammar.apart import are_apart
 from srb.engine.grammar.limits import LIMITS, MAX_DEPTH_OF_SCHEMAS, MAX_PATTERN, MAX_TOGETHER
 from srb.engine.grammar.patterns import in_rust
-from srb.engine.grammar.references import IN_PLACE, OF_OBJECTS, OF_PARTS, UNIONS, References, has_parts
+from srb.engine.grammar.references import IN_PLACE, References
 from srb.errors import bad_field
 from srb.sampling_params import MAX_GRAMMAR, PLACE
 
@@ -37,6 +37,8 @@ _OF_NAMES = ("properties", "patternProperties", "$defs", "definitions")
 _OF_VALUES = ("items", "prefixItems", "additionalItems", "additionalProperties", "contains")
 _OF_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _OF_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_OF_SIZE = ("minProperties", "maxProperties")
+_OF_OBJECTS = ("properties", "required", "patternProperties")
 _OF_FURTHER = ("additionalProperties", "patternProperties", "unevaluatedProperties", "propertyNames", "minProperties")
 # That llguidance does not know; what they mean is not held.
 LOOSENED = (
@@ -89,7 +91,7 @@ def prepared(text: str, place: str) -> Prepared:
     if _depth(schema) > MAX_DEPTH_OF_SCHEMAS:
         raise bad_field(place, f"is nested deeper than {MAX_DEPTH_OF_SCHEMAS}")
     preparation = _Preparation(schema)
-    made = preparation.schema(schema, place, is_whole=True)
+    made = preparation.schema(schema, place)
     if preparation.has_integers:
         made["$defs"] = {**made.get("$defs", {}), INTEGER: _INTEGER}
     made["x-guidance"] = OPTIONS
@@ -141,25 +143,23 @@ def _depth(value: Any) -> int:
 
 
 class _Preparation:
-    """One schema on its way. An object that is the whole of a value has no more properties than the schema names."""
+    """One schema on its way. An object that no other schema speaks of has no more properties than its own names."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._references = References(schema)
         self.remarks: list[str] = []
         self.has_integers = False
 
-    def schema(self, schema: Any, place: str, is_whole: bool) -> Any:
-        """Return the schema that stands at a place; `is_whole`: no other one says anything of the same value."""
+    def schema(self, schema: Any, place: str) -> Any:
+        """Return the schema that stands at a place."""
         if isinstance(schema, list):
-            return [self.schema(each, f"{place}[{number}]", is_whole) for number, each in enumerate(schema)]
+            return [self.schema(each, f"{place}[{number}]") for number, each in enumerate(schema)]
         if not isinstance(schema, dict):
             if not isinstance(schema, bool):
                 _refuse(place, "should be a schema: an object, true or false")
             return schema
-        is_whole = is_whole and not self._references.is_shared(schema)
         place = str(schema.get(PLACE, place))
         made: dict[str, Any] = {}
-        is_union = is_whole and not has_parts(schema)
         for key, value in self._rewritten(schema, place).items():
             where = f"{place}.{key}"
             if key == PLACE:
@@ -170,28 +170,30 @@ class _Preparation:
                 continue
             elif problem := _misuse(key, value):
                 _refuse(where, problem)
-            elif (loosened := _loosened(key, value, schema)) is not None:
+            elif (loosened := self._loosened(key, value, schema)) is not None:
                 self._remark(where, loosened)
             elif key == "pattern":
                 made |= self._pattern(value, where)
             elif key == "$ref":
                 made[key] = self._reference(value, where)
             elif key in _OF_NAMES:
-                made[key] = {name: self.schema(inner, f"{where}.{name}", True) for name, inner in value.items()}
+                made[key] = {name: self.schema(inner, f"{where}.{name}") for name, inner in value.items()}
             elif key in _OF_COUNTS:
                 made[key] = int(value)
             elif key in _OF_VALUES or key in IN_PLACE or (isinstance(value, dict) and key in self._references.heads):
-                made[key] = self.schema(value, where, is_union if key in UNIONS else key in _OF_VALUES)
+                made[key] = self.schema(value, where)
             elif key not in ("format", "$schema") or not _is_unknown(key, value):
                 made[key] = value
         self._check_together(made, place)
-        if "oneOf" in made and not are_apart([self._resolved(each, is_union) for each in schema["oneOf"]]):
+        if "oneOf" in made and not are_apart(list(map(self._resolved, schema["oneOf"]))):
             self.remarks.append(f"{place}.oneOf holds as anyOf: its schemas may have values in common")
-        if is_whole and made.get("type") == "integer" and made.keys() <= _ABOUT_VALUE:
+        if self._references.is_shared(schema):
+            return made
+        if made.get("type") == "integer" and made.keys() <= _ABOUT_VALUE:
             self.has_integers = True
             definitions = {key: made[key] for key in _DEFINITIONS if key in made}
             return {"$ref": f"#/$defs/{quote(INTEGER)}", **definitions}
-        return _closed(made) if is_whole else made
+        return _closed(made)
 
     def _remark(self, where: str, problem: str = "") -> None:
         self.remarks.append(f"{where} is not supported and does not hold{problem and ': '}{problem}")
@@ -226,16 +228,41 @@ class _Preparation:
                 _refuse(place, f"{reference} is not in the schema")
         return quote(reference, safe=_IN_REFERENCES)
 
-    def _resolved(self, schema: Any, is_whole: bool) -> Any:
+    def _resolved(self, schema: Any) -> Any:
         """Return what a schema refers to, if it does so and says nothing else, as it is made."""
+        seen: set[str] = set()
         while isinstance(schema, dict) and schema.keys() == {"$ref"}:
-            target = self._references.target(str(schema["$ref"]))
-            if not isinstance(target, dict) or target is schema:
+            reference = str(schema["$ref"])
+            if reference in seen:
                 return {}
-            schema = target
-        if not isinstance(schema, dict) or not is_whole or self._references.is_shared(schema):
+            seen.add(reference)
+            schema = self._references.target(reference) or {}
+        if not isinstance(schema, dict) or self._references.is_shared(schema):
             return schema
         return _closed(dict(schema))
+
+    def _loosened(self, key: str, value: Any, schema: dict[str, Any]) -> str | None:
+        """Return why a keyword does not hold, "" if there is no more to say; None if it holds, or has no meaning here."""
+        if (
+            key in LOOSENED
+            or (value == [] and key in ("enum", "type"))
+            or (key == "required" and isinstance(value, bool))
+        ):
+            return ""
+        if key in _OF_NUMBERS and not _is_plain(value):
+            kind = "integer" if schema.get("type") == "integer" else "number"
+            return _problem({"type": kind, key: value}) or None
+        if key in _OF_SIZE:
+            object_ = _skeleton(schema) | {key: int(value)}
+            if self._references.is_shared(schema):  # with one that may name properties which are not required
+                object_["properties"] = {"": {}}
+            return _problem(object_) or None
+        if key == "format" and _is_unknown(key, value):
+            types = schema.get("type", "string")
+            return f"{value!r} is not known" if "string" in (types if isinstance(types, list) else [types]) else None
+        if key == "$schema" and _is_unknown(key, value):
+            return f"{value!r} is not known; the schema is read as of 2020-12"
+        return None
 
     def _pattern(self, pattern: str, place: str) -> dict[str, str]:
         if len(pattern) > MAX_PATTERN:
@@ -271,7 +298,7 @@ class _Preparation:
 def _with_names(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema whose `propertyNames` are properties or patterns of their own, if they can be."""
     names = schema.get("propertyNames")
-    if not isinstance(names, dict) or not schema.keys().isdisjoint(OF_OBJECTS):
+    if not isinstance(names, dict) or not schema.keys().isdisjoint(_OF_OBJECTS):
         return schema
     value = schema.get("additionalProperties", {})
     rest = {key: each for key, each in schema.items() if key != "propertyNames"} | {"additionalProperties": False}
@@ -299,8 +326,14 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
             schema["type"] = "object"
         elif "items" in schema:
             schema["type"] = "array"
-    if schema.get("properties") and schema.keys().isdisjoint((*_OF_FURTHER, *OF_PARTS, *IN_PLACE, "$ref")):
-        schema["additionalProperties"] = False
+    named, required = schema.get("properties"), schema.get("required")
+    if named and isinstance(named, dict) and schema.keys().isdisjoint((*_OF_FURTHER, *IN_PLACE, "$ref")):
+        others = [each for each in required if isinstance(each, str)] if isinstance(required, list) else []
+        return {
+            **schema,
+            "properties": named | {name: {} for name in others if name not in named},
+            "additionalProperties": False,
+        }
     return schema
 
 
@@ -321,19 +354,13 @@ def _misuse(key: str, value: Any) -> str:
     return ""
 
 
-def _loosened(key: str, value: Any, schema: dict[str, Any]) -> str | None:
-    """Return why a keyword does not hold, "" if there is no more to say; None if it holds, or has no meaning here."""
-    if key in LOOSENED or (value == [] and key in ("enum", "type")) or (key == "required" and isinstance(value, bool)):
-        return ""
-    if key in _OF_NUMBERS and not _is_plain(value):
-        kind = "integer" if schema.get("type") == "integer" else "number"
-        return _problem({"type": kind, key: value}) or None
-    if key == "format" and _is_unknown(key, value):
-        types = schema.get("type", "string")
-        return f"{value!r} is not known" if "string" in (types if isinstance(types, list) else [types]) else None
-    if key == "$schema" and _is_unknown(key, value):
-        return f"{value!r} is not known; the schema is read as of 2020-12"
-    return None
+def _skeleton(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return which properties an object has to have and may have."""
+    rest = {
+        key: value for key in ("required", "additionalProperties") if isinstance(value := schema.get(key), list | bool)
+    }
+    named = schema.get("properties")
+    return {"type": "object", "properties": {name: {} for name in named} if isinstance(named, dict) else {}, **rest}
 
 
 def _is_plain(number: float) -> bool:

@@ -57,8 +57,9 @@ _LOOP = 0.15
 
 _PLAIN = {"top_k": 0, "top_p": 1}
 _DRY = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": 4096}
+_ACROSS = {**_DRY, "dry_sequence_breakers": [":", "*"]}  # by default phrases end at line breaks and quotation marks, too
 _XTC = {"temperature": 1, "min_p": 0.02, "xtc_probability": 0.5, "xtc_threshold": 0.1, **_PLAIN}
-SETTINGS: dict[str, dict[str, float]] = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "the server's": {},
     "the server's, DRY 0.8": _DRY,
     "temperature 0.7, min-p 0.1, DRY 0.8": {"temperature": 0.7, "min_p": 0.1, **_DRY},
@@ -66,6 +67,9 @@ SETTINGS: dict[str, dict[str, float]] = {
     "temperature 1.3, min-p 0.03, XTC 0.3, DRY 0.8": {
         "temperature": 1.3, "min_p": 0.03, "xtc_probability": 0.3, **_PLAIN, **_DRY,
     },
+    "the server's, DRY 0.8 across lines": _ACROSS,
+    "temperature 0.7, min-p 0.1, DRY 0.8 across lines": {"temperature": 0.7, "min_p": 0.1, **_ACROSS},
+    "temperature 1, min-p 0.05, DRY 0.8 across lines": {"temperature": 1, "min_p": 0.05, **_PLAIN, **_ACROSS},
     "the server's, DRY 0.8 in 64 tokens": {**_DRY, "dry_penalty_last_n": 64},
     "the server's, repeat penalty 1.1": {"repeat_penalty": 1.1, "repeat_last_n": 64},
     "temperature 1, min-p 0.05": {"temperature": 1, "min_p": 0.05, **_PLAIN},

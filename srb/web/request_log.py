@@ -150,8 +150,8 @@ def _outcome(mailbox: Mailbox) -> str:
 class _Work:
     """The token counts of a call's requests, from the events that arrived; `seconds` is the time of the new tokens.
 
-    For a request without a Done, `new` counts the received tokens, and a prompt without a PromptDone is `unfinished`: the
-    engine has computed a part of it, or nothing.
+    For a request without a Done, `new` counts the received tokens, `computed` leaves out what branches append or heal, and
+    a prompt without a PromptDone is `unfinished`: the engine has computed a part of it, or nothing.
     """
 
     prompt: int = 0

@@ -57,7 +57,7 @@ _LOOP = 0.15
 
 _PLAIN = {"top_k": 0, "top_p": 1}
 _DRY = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": 4096}
-_ACROSS = {**_DRY, "dry_sequence_breakers": [":", "*"]}  # by default phrases end at line breaks and quotation marks, too
+_ACROSS = {**_DRY, "dry_sequence_breakers": [":", "*"]}  # those by default include line breaks and quotation marks
 _XTC = {"temperature": 1, "min_p": 0.02, "xtc_probability": 0.5, "xtc_threshold": 0.1, **_PLAIN}
 SETTINGS: dict[str, dict[str, Any]] = {
     "the server's": {},

@@ -224,8 +224,8 @@ class SamplingParams:
         aliases=("grammar_string",), flags="--grammar",
     )  # fmt: skip
     json_schema: str = _parameter(
-        "", "JSON schema that constrains the text", form="object, at most 64 KiB, nested at most 64 deep",
-        note="`{}`: any object; `grammar` has precedence",
+        "", "JSON schema that constrains the text", form="object or `true`, at most 64 KiB, nested at most 64 deep",
+        note="`{}`: any object, `true`: any JSON; `grammar` has precedence",
         differs="at most 64 KiB, nested at most 64 deep; read by llguidance, which holds more of the standard",
         flags="-j --json-schema",
     )  # fmt: skip

@@ -98,9 +98,11 @@ def _biases(text: str) -> str:
 
 def _json(text: str) -> str:
     try:
-        json.loads(text or "{}")
+        schema = json.loads(text or "{}")
     except ValueError as error:
         raise ValueError(f"should be JSON: {error}") from None
+    if schema is not True and not isinstance(schema, dict):
+        raise ValueError("should be a JSON schema, an object or true")
     return text
 
 

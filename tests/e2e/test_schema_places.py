@@ -16,7 +16,10 @@ MESSAGES = [{"role": "user", "content": "Go."}]
 GOOD: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "null"}}}
 
 
-def schema(pattern: str) -> dict[str, Any]:
+def schema(pattern: Any) -> Any:
+    """Return a schema with this pattern; what is no text is the schema itself."""
+    if not isinstance(pattern, str):
+        return pattern
     return {"type": "object", "properties": {"box": {"type": "string", "pattern": pattern}}, "required": ["box"]}
 
 
@@ -58,11 +61,15 @@ CASES: list[Case] = [
     ("/v1/completions", lambda p: {**TEXT, "structured_outputs": {"json": schema(p)}}, "structured_outputs.json"),
     ("/v1/completions", lambda p: {**TEXT, "branches": [{}, {"json_schema": schema(p)}]}, "branches[1].json_schema"),
     ("/v1/srb/completions", lambda p: {**TEXT, "json_schema": schema(p)}, "json_schema"),
+    ("/v1/srb/completions", lambda p: {**TEXT, "branches": [{"json_schema": schema(p)}, {}]}, "branches[0].json_schema"),
     ("/completion", lambda p: {**TEXT, "json_schema": schema(p)}, "json_schema"),
     ("/infill", lambda p: {"input_prefix": "a", "input_suffix": "b", "n_predict": 1, "json_schema": schema(p)},
      "json_schema"),
     ("/v1/responses", lambda p: {"input": "Go.", "max_output_tokens": 1, "tool_choice": "required", "tools": [
         {"type": "web_search"}, {"type": "function", **function(p)}]}, "tools[1].parameters"),
+    ("/v1/responses", lambda p: {"input": "Go.", "max_output_tokens": 1, "tool_choice": "required", "tools": [
+        {"type": "function", "name": "a", "parameters": GOOD}, {"type": "namespace", "name": "n", "tools": [
+            {"type": "other"}, {"type": "function", **function(p)}]}]}, "tools[1].tools[1].parameters"),
     ("/v1/responses", lambda p: {"input": "Go.", "max_output_tokens": 1, "text": {"format": flat(p)}}, "text.format.schema"),
     ("/v1/messages", lambda p: {**CHAT, "tool_choice": {"type": "any"}, "tools": [
         {"name": "a", "input_schema": GOOD}, {"name": "b", "input_schema": schema(p)}]}, "tools[1].input_schema"),
@@ -91,3 +98,56 @@ def test_what_does_not_hold_is_named_with_its_place_in_the_log(
     assert answer.status_code == 200, answer.text
     told = f"{place}.properties.box.pattern is not supported and does not hold: look-around"
     wait_for(lambda: told in storyteller.logs, told)
+
+
+@pytest.mark.parametrize(("path", "body", "place"), CASES, ids=[f"{path} {place}" for path, _, place in CASES])
+def test_a_whole_schema_may_be_true_and_not_false(storyteller: Server, path: str, body: Any, place: str) -> None:
+    assert (answer := storyteller.post(path, body(True))).status_code == 200, answer.text
+    answer = storyteller.post(path, body(False))
+    assert answer.status_code == 400, answer.text
+    assert f"Field '{place.partition('.')[0].partition('[')[0]}" in answer.text
+    assert "schema of no value" in answer.text
+
+
+BAD = "root ::= ("
+# The path of a dialect, a body whose grammar, schema or pattern is wrong, and the field that is named.
+GRAMMARS: list[tuple[str, dict[str, Any], str]] = [
+    *(
+        (path, {**TEXT, **fields}, place)
+        for path in ("/v1/completions", "/v1/srb/completions", "/completion")
+        for fields, place in (
+            ({"grammar": BAD}, "grammar"), ({"grammar": "/(/"}, "grammar"), ({"grammar": BAD, "n": 3}, "grammar"),
+            ({"branches": [{}, {"grammar": BAD}]}, "branches[1].grammar"),
+            ({"branches": [{"grammar": "/(/"}, {}]}, "branches[0].grammar"),
+            ({"branches": [{}, {}, {"grammar": "start: ("}]}, "branches[2].grammar"),
+            ({"branches": [{}, {"json_schema": {"items": 3}}]}, "branches[1].json_schema.items"),
+            ({"branches": [{}, {"json_schema": False}]}, "branches[1].json_schema"),
+        )
+    ),
+    *(
+        (path, {**common, **fields}, place)
+        for path, common in (("/v1/completions", TEXT), ("/v1/chat/completions", CHAT))
+        for fields, place in (
+            ({"guided_regex": "("}, "guided_regex"), ({"guided_grammar": BAD}, "guided_grammar"), ({"ebnf": BAD}, "ebnf"),
+            ({"regex": "("}, "regex"), ({"structured_outputs": {"regex": "("}}, "structured_outputs.regex"),
+            ({"structured_outputs": {"grammar": BAD}}, "structured_outputs.grammar"),
+            ({"structured_outputs": {"json": {"items": 3}}}, "structured_outputs.json.items"),
+            ({"structured_outputs": {"json": False}}, "structured_outputs.json"),
+            ({"guided_json": {"items": 3}}, "guided_json.items"), ({"guided_json": "false"}, "guided_json"),
+        )
+    ),
+    ("/v1/completions", {**TEXT, "prompt": ["a", "b"], "grammar": BAD}, "grammar"),
+    ("/v1/completions", {**TEXT, "prompt": ["a", "b"], "guided_json": {"items": 3}}, "guided_json.items"),
+    ("/v1/completions", {**TEXT, "prompt": ["a", "b"], "branches": [{}, {"grammar": BAD}]}, "branches[1].grammar"),
+    ("/infill", {"input_prefix": "a", "input_suffix": "b", "n_predict": 1, "grammar": BAD}, "grammar"),
+    ("/api/v1/generate", {"prompt": "Go.", "max_length": 1, "grammar": BAD}, "grammar"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "body", "place"), GRAMMARS, ids=[f"{path} {body}" for path, body, _ in GRAMMARS])
+def test_a_constraint_that_is_wrong_is_named_with_its_place(
+    storyteller: Server, path: str, body: dict[str, Any], place: str
+) -> None:
+    answer = storyteller.post(path, body)
+    assert answer.status_code == 400, answer.text
+    assert f"Field '{place}'" in answer.text

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from srb.errors import InvalidRequest
+from srb.settings import Settings
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.completion_body import TextCompletionBody
+from srb.web.dialects.srb.controls import AddBody
 from tests.engine_helpers import Driver
 
 PROMPT = "the old king"
@@ -85,3 +87,14 @@ def test_a_regular_expression_that_cannot_hold_is_refused(pattern: str, reason: 
     with pytest.raises(InvalidRequest, match=reason) as caught:
         Driver().submit(PROMPT, grammar=pattern)
     assert caught.value.extra["param"] == "grammar"
+
+
+def test_an_entry_of_branches_knows_its_place_in_requests_and_in_controls() -> None:
+    entries = [{}, {"grammar": GRAMMAR}, {"json_schema": SCHEMA}]
+    command = TextCompletionBody.parse({"prompt": "x", "branches": entries}).commands(Settings(), 1, 1)[0]
+    added = [dict(changes) for _, _, _, changes in AddBody.parse({"branches": entries}).entries(8)]
+    assert [each.sampling.grammar_place for each in command.branches] == ["grammar", "branches[1].grammar", "grammar"]
+    assert command.branches[2].sampling.schema_place == "branches[2].json_schema"
+    assert (added[1]["grammar_place"], added[2]["schema_place"]) == ("branches[1].grammar", "branches[2].json_schema")
+    [(_, _, _, alone)] = AddBody.parse({"grammar": GRAMMAR}).entries(8)
+    assert dict(alone)["grammar_place"] == "grammar"

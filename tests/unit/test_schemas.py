@@ -88,7 +88,7 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("grammar", 3, "Field 'grammar': Input should be a valid string, but got 3"),
         ("stream", "yes", "Field 'stream': Input should be a valid boolean, but got \"yes\""),
         ("stream_options", [], "Field 'stream_options': Input should be an object, but got a list"),
-        ("json_schema", "{}", "Field 'json_schema': must be an object, but got \"{}\""),
+        ("json_schema", "{}", "Field 'json_schema': must be a JSON schema, an object or true, but got \"{}\""),
         ("json_schema", {"a": "x" * 65536}, "Field 'json_schema': is longer than 65536 bytes"),
         ("t_max_predict_ms", -2, f"Field 't_max_predict_ms': Value must be between -1 <= value <= {2**63 - 1}, but got -2"),
         ("n_indent", -1, f"Field 'n_indent': Value must be between 0 <= value <= {INT32}, but got -1"),

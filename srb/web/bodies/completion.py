@@ -391,7 +391,7 @@ class CompletionBody(SamplingBody):
             replace(
                 entry.spec_from(alike),
                 seed=seed if entry.seed is None else first_seed(entry.seed),
-                sampling=entry.placed(f"branches[{place}].json_schema").sampling_from(alike.sampling),
+                sampling=entry.numbered(place).sampling_from(alike.sampling),
                 append=entry.append,
             )
             for place, (entry, seed) in enumerate(zip(self.branches, seeds, strict=True))

@@ -335,10 +335,12 @@ def _check_grammar(value: str) -> str:
 
 def schema_text(value: Any) -> str:
     """Return a JSON schema as JSON text, the form of SamplingParams; `{}` means any object. Raise ValueError."""
-    if not isinstance(value, dict):
-        raise ValueError(f"must be an object, but got {short_json(value)}")
+    if value is False:
+        raise ValueError("is the schema of no value; send another one, or true for any JSON")
+    if value is not True and not isinstance(value, dict):
+        raise ValueError(f"must be a JSON schema, an object or true, but got {short_json(value)}")
     try:
-        text = orjson.dumps(value or {"type": "object"}).decode()
+        text = orjson.dumps({"type": "object"} if value == {} else value).decode()
     except orjson.JSONEncodeError:
         raise ValueError("is nested too deeply") from None
     return _check_grammar(text)
@@ -434,7 +436,8 @@ Grammar = Annotated[
     AfterValidator(_check_grammar),
     WithJsonSchema({**_STRING, "maxLength": MAX_GRAMMAR, "description": "GBNF, Lark or /regex/"}),
 ]
-Schema = Annotated[str, BeforeValidator(schema_text), WithJsonSchema({"type": "object", "description": "JSON Schema"})]
+SCHEMA_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "object", "description": "JSON Schema"}, {"const": True}]}
+Schema = Annotated[str, BeforeValidator(schema_text), WithJsonSchema(SCHEMA_SCHEMA)]
 LoraScales = Annotated[tuple[tuple[int, float], ...], BeforeValidator(parse_scales), WithJsonSchema(_SCALES)]
 Rank = Annotated[
     bool | Literal["near", "fresh"],

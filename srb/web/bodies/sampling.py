@@ -51,6 +51,7 @@ class FieldsBody(BaseModel):
     )
 
     _schema_place: str = PrivateAttr("json_schema")
+    _grammar_place: str = PrivateAttr("grammar")
 
     @property
     def schema_place(self) -> str:
@@ -60,12 +61,12 @@ class FieldsBody(BaseModel):
     @property
     def grammar_place(self) -> str:
         """Where in the request the text stands that grammar has."""
-        return "grammar"
+        return self._grammar_place
 
-    def placed(self, place: str) -> Self:
-        """Return the body with a json_schema that the client has sent at another place."""
+    def placed(self, schema: str, grammar: str = "grammar") -> Self:
+        """Return the body with a json_schema and a grammar that the client has sent at other places."""
         made = self.model_copy()
-        made._schema_place = place
+        made._schema_place, made._grammar_place = schema, grammar
         return made
 
 
@@ -154,6 +155,10 @@ class BranchBody(BranchFields):
     model_config = ConfigDict(extra="forbid")
 
     append: Content = ()
+
+    def numbered(self, number: int) -> Self:
+        """Return the entry with its place in `branches`."""
+        return self.placed(f"branches[{number}].json_schema", f"branches[{number}].grammar")
 
     @model_validator(mode="before")
     @classmethod

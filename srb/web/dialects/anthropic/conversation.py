@@ -204,8 +204,8 @@ def _tool(place: int, tool: Any) -> dict[str, Any]:
             f"Field 'tools': tool {place} is of type {short_json(tool['type'])}; only those with input_schema are known",
             param="tools",
         )
-    if not isinstance(tool.get("input_schema"), dict):
-        raise ValueError(f"tool {place} must have an 'input_schema', an object")
+    if not isinstance(tool.get("input_schema"), dict | bool):
+        raise ValueError(f"tool {place} must have an 'input_schema', an object or true")
     function = {"name": tool.get("name"), "description": tool.get("description"), "parameters": tool["input_schema"]}
     return {"type": "function", "function": {name: part for name, part in function.items() if part is not None}}
 

@@ -135,7 +135,7 @@ class KoboldBody(CompletionBody):
 
 def _schema_in(grammar: str) -> str:
     """Return a JSON schema that stands in the place of a grammar, as JSON text; "" for a grammar."""
-    if not grammar.lstrip().startswith("{"):
+    if not grammar.lstrip().startswith("{") and grammar.strip() not in ("true", "false"):
         return ""
     try:
         return schema_text(orjson.loads(grammar))

@@ -14,7 +14,7 @@ from srb.errors import InvalidRequest, NotSupported, bad_field
 from srb.protocol import Generate, ModelInfo
 from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody, Draft
-from srb.web.bodies.fields import FLOAT32_MAX, Integer, Prompt, between, schema_text, short_json
+from srb.web.bodies.fields import FLOAT32_MAX, SCHEMA_SCHEMA, Integer, Prompt, between, schema_text, short_json
 from srb.web.bodies.media import (
     BASE64_SCHEMA,
     IMAGE_MARK,
@@ -41,7 +41,7 @@ EFFORTS = ("low", "medium", "high")
 _OPTIONS = {name for names in field_names(BranchFields).values() for name in names}
 _RENAMED = {"num_keep": "n_keep"}
 
-FORMAT_SCHEMA = {"anyOf": [{"enum": ["", "json"]}, {"type": "object", "description": "JSON Schema"}]}
+FORMAT_SCHEMA = {"anyOf": [{"enum": ["", "json"]}, *SCHEMA_SCHEMA["anyOf"]]}
 THINK_SCHEMA = {"anyOf": [{"type": "boolean"}, {"enum": list(EFFORTS)}]}
 MESSAGES_SCHEMA = {
     "type": "array",
@@ -61,7 +61,7 @@ MESSAGES_SCHEMA = {
 
 
 def _check_format(value: Any) -> Any:
-    if isinstance(value, dict):
+    if isinstance(value, dict | bool):
         schema_text(value)
     elif value not in ("", "json"):
         raise ValueError(f'must be "json" or a JSON schema, but got {short_json(value)}')

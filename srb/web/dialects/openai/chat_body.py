@@ -41,7 +41,7 @@ from srb.web.dialects.openai.chat_fields import (
     parse_response_format,
     parse_tool_choice,
     parse_tools,
-    tool_numbers,
+    tool_places,
 )
 from srb.web.dialects.openai.chat_shape import Shape, calls_of, waits_for_answer
 from srb.web.dialects.openai.guided import GuidedFields
@@ -91,7 +91,7 @@ class ChatBody(GuidedFields, CompletionBody):
     continues_text: ClassVar[bool] = False
     format_field: ClassVar[str] = "response_format"  # the client's name
     parameters_field: ClassVar[str] = "function.parameters"  # of a tool
-    _tool_numbers: dict[str, int] = PrivateAttr(default_factory=dict)  # in the client's list, by name
+    _tool_places: dict[str, str] = PrivateAttr(default_factory=dict)  # in the client's list, by name
 
     messages: Annotated[list[dict[str, Any]], BeforeValidator(parse_messages), WithJsonSchema(MESSAGES_SCHEMA)]
     tools: Annotated[list[dict[str, Any]], BeforeValidator(parse_tools)] = Field(default_factory=list)
@@ -140,7 +140,7 @@ class ChatBody(GuidedFields, CompletionBody):
             switch = None if self.enable_thinking is None else -1 if self.enable_thinking else 0
             said = (self.thinking.budget if self.thinking else None, self.reasoning.budget, switch)
             update["reasoning_budget_tokens"] = next((budget for budget in said if budget is not None), None)
-        self._tool_numbers = tool_numbers(body.get("tools"))
+        self._tool_places = tool_places(body.get("tools"))
         allowed = allowed_tools(body.get("tool_choice"))
         if allowed is not None:
             known = [tool["function"]["name"] for tool in self.tools]
@@ -198,13 +198,17 @@ class ChatBody(GuidedFields, CompletionBody):
     def schema_place(self) -> str:
         return f"{self.format_field}{self.response_format.place}" if self.response_format else super().schema_place
 
+    def _placed_answer(self, answer: str) -> dict[str, Any]:
+        schema = orjson.loads(answer)
+        return {PLACE: self.schema_place, **({} if schema is True else schema)}
+
     @property
     def placed_tools(self) -> list[dict[str, Any]]:
         """The offered tools, whose schemas say where in the request they stand."""
         made = []
         for tool in self.offered_tools:
-            number = self._tool_numbers[tool["function"]["name"]]
-            placed = with_place(tool["function"], f"tools[{number}].{self.parameters_field}")
+            place = self._tool_places[tool["function"]["name"]]
+            placed = with_place(tool["function"], f"{place}.{self.parameters_field}")
             made.append({**tool, "function": placed})
         return made
 
@@ -229,7 +233,7 @@ class ChatBody(GuidedFields, CompletionBody):
         elif self.offered_tools:
             answer = filled.json_schema or ""
             is_awaited = waits_for_answer(template, prompt, may_think)
-            schema = {PLACE: self.schema_place, **orjson.loads(answer)} if answer else None
+            schema = self._placed_answer(answer) if answer else None
             calls = calls_of(family, self.placed_tools, self.tool_choice, self.parallel_tool_calls, schema, is_awaited)
             tools = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in self.offered_tools}
         shape = Shape.of(template, prompt, calls, self._thoughts(settings), may_think, answer)

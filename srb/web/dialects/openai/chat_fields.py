@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,12 +122,15 @@ def _list_field(where: str, message: Mapping[str, Any], name: str) -> list[Any]:
     return value
 
 
-def parse_tools(value: Any) -> list[dict[str, Any]]:
-    """Return the tools of a body, each as {"type": "function", "function": {"name", …}}; raise ValueError."""
+def parse_tools(value: Any, places: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return the tools of a body, each as {"type": "function", "function": {"name", …}}; raise ValueError.
+
+    `places`: how errors call the tools, if not by their numbers.
+    """
     if not isinstance(value, list):
         raise ValueError("must be a list of tools")
     check_length(value, MAX_TOOLS)
-    for place, tool in enumerate(value):
+    for place, tool in zip(places or range(len(value)), value, strict=True):
         if not isinstance(tool, dict) or tool.get("type", "function") != "function":
             raise ValueError(f'tool {place} must be an object of "type": "function"')
         function = tool.get("function")
@@ -135,8 +138,10 @@ def parse_tools(value: Any) -> list[dict[str, Any]]:
             raise ValueError(f"tool {place} must have a 'function'")
         if not isinstance(function.get("name"), str) or not 0 < len(function["name"]) <= MAX_NAME:
             raise ValueError(f"tool {place} must have a 'name' of at most {MAX_NAME} characters")
-        if not isinstance(function.get("parameters") or {}, dict):
-            raise ValueError(f"tool {place}: 'parameters' must be a JSON schema")
+        if function.get("parameters") is False:
+            raise ValueError(f"tool {place}: its parameters are false, the schema of no value; true or null allow any")
+        if not isinstance(function.get("parameters"), dict | bool | None):
+            raise ValueError(f"tool {place}: 'parameters' must be a JSON schema, an object or true")
         try:
             orjson.dumps(tool)
         except orjson.JSONEncodeError:
@@ -146,7 +151,9 @@ def parse_tools(value: Any) -> list[dict[str, Any]]:
 
 def _described(function: dict[str, Any]) -> dict[str, Any]:
     """Return a function with the fields that templates read without looking whether they are there."""
-    return function | {"description": function.get("description") or "", "parameters": function.get("parameters") or {}}
+    parameters = function.get("parameters")
+    schema = parameters if isinstance(parameters, dict) else {}  # of true and of null, too: arguments are an object
+    return function | {"description": function.get("description") or "", "parameters": schema}
 
 
 def parse_tool_choice(value: Any) -> str:
@@ -186,10 +193,10 @@ def _allowed(value: dict[str, Any]) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else value
 
 
-def tool_numbers(tools: Any) -> dict[str, int]:
-    """Return the number of each tool in the client's list, by its name."""
+def tool_places(tools: Any) -> dict[str, str]:
+    """Return the place of each tool in the client's list, by its name."""
     named = [(_tool_name(tool), number) for number, tool in enumerate(tools if isinstance(tools, list) else [])]
-    return {name: number for name, number in reversed(named) if isinstance(name, str)}
+    return {name: f"tools[{number}]" for name, number in reversed(named) if isinstance(name, str)}
 
 
 def _tool_name(tool: Any) -> Any:
@@ -214,11 +221,19 @@ def parse_response_format(value: Any) -> ReplyFormat:
     if kind == "text":
         return ReplyFormat()
     if kind == "json_object":
-        return ReplyFormat(schema_text(value.get("schema") or {}), ".schema")
+        schema = value.get("schema")
+        return _reply_format({} if schema is None else schema, ".schema")
     if kind == "json_schema":
         described = value.get("json_schema")
         schema = described.get("schema") if isinstance(described, dict) else value.get("schema")
         if schema is None:
             raise ValueError("json_schema needs a 'schema'")
-        return ReplyFormat(schema_text(schema), ".json_schema.schema" if isinstance(described, dict) else ".schema")
+        return _reply_format(schema, ".json_schema.schema" if isinstance(described, dict) else ".schema")
     raise ValueError('its type must be one of "text", "json_object" and "json_schema"')
+
+
+def _reply_format(schema: Any, place: str) -> ReplyFormat:
+    try:
+        return ReplyFormat(schema_text(schema), place)
+    except ValueError as error:
+        raise ValueError(f"{place[1:]} {error}") from None

@@ -9,13 +9,14 @@ import orjson
 from pydantic import WithJsonSchema, model_validator
 
 from srb.errors import bad_field
+from srb.web.bodies.fields import SCHEMA_SCHEMA, schema_text
 from srb.web.bodies.sampling import FieldsBody
 from srb.web.chat.grammar import quoted
 
 MAX_CHOICES = 1024
 _TEXT = WithJsonSchema({"type": "string"})
 _CHOICES = WithJsonSchema({"type": "array", "items": {"type": "string"}, "maxItems": MAX_CHOICES})
-_SCHEMA = WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "string"}]})
+_SCHEMA = WithJsonSchema({"anyOf": [*SCHEMA_SCHEMA["anyOf"], {"type": "string"}]})
 _OUTPUTS = WithJsonSchema(
     {"type": "object", "description": "one of json, json_object, regex, choice and grammar, as guided_…"}
 )
@@ -60,7 +61,7 @@ def _constraint(body: Mapping[str, Any]) -> dict[str, Any]:
     if outputs is not None and not isinstance(outputs, dict):
         raise bad_field("structured_outputs", "should be an object")
     for kind, value in (outputs or {}).items():
-        if kind in _KINDS and value is not None and value is not False:
+        if kind in _KINDS and value is not None and not (kind == "json_object" and value is False):
             given.append((f"structured_outputs.{kind}", _KINDS[kind], value))
     if not given:
         return {}
@@ -77,8 +78,10 @@ def _json(value: Any, name: str) -> dict[str, Any]:
             value = orjson.loads(value)
         except orjson.JSONDecodeError:
             raise bad_field(name, "is not valid JSON") from None
-    if not isinstance(value, dict):
-        raise bad_field(name, "should be a JSON schema, an object or its text")
+    try:
+        schema_text(value)
+    except ValueError as error:
+        raise bad_field(name, str(error)) from None
     return {"json_schema": value}
 
 

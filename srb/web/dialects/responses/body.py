@@ -104,7 +104,7 @@ class ResponsesBody(ChatBody):
     instructions: str | None = None
     tools: Annotated[
         list[dict[str, Any]],
-        BeforeValidator(lambda value: parse_tools(chat_tools(value))),
+        BeforeValidator(lambda value: parse_tools(list((tools := chat_tools(value)).values()), list(tools))),
         WithJsonSchema(TOOLS_SCHEMA),
     ] = Field(default_factory=list)
     tool_choice: Annotated[str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
@@ -154,7 +154,7 @@ class ResponsesBody(ChatBody):
         """Return the fields of a chat that this body has under other names."""
         update = super()._as_chat(body)
         for place, tool in enumerate(body.get("tools") or ()):
-            self._tool_numbers |= dict.fromkeys(inside(tool), place)
+            self._tool_places |= {name: f"tools[{place}].tools[{number}]" for name, (number, _) in inside(tool).items()}
         if self.text.format:
             update["response_format"] = self.text.format
         if LOGPROBS in self.include or self.top_logprobs:

@@ -175,37 +175,42 @@ def _add(messages: list[Message], message: Message | None) -> None:
 # Tools ----------------------------------------------------------------------------------------------------------------
 
 
-def chat_tools(value: Any) -> list[dict[str, Any]]:
-    """Return the function tools in the form of chats, also those of a namespace, each with the namespace in its name.
+def chat_tools(value: Any) -> dict[str, dict[str, Any]]:
+    """Return the function tools in the form of chats, also those of a namespace, each with the namespace in its name,
+    by what errors call their places.
 
     Other tools are left out, as in llama-server: Codex sends some of them with every request.
     """
     if not isinstance(value, list):
         raise ValueError("must be a list of tools")
-    tools = []
+    tools = {}
     for place, tool in enumerate(value):
         if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
             raise ValueError(f'tool {place} must be an object of "type": "function"')
         if tool["type"] == "function":
-            tools.append({"type": "function", "function": _function(tool)})
-        for name, inner in inside(tool).items():
-            tools.append({"type": "function", "function": {**_function(inner), "name": name}})
+            tools[f"{place}"] = {"type": "function", "function": _function(tool)}
+        for name, (number, inner) in inside(tool).items():
+            tools[f"{place}, its tool {number}"] = {"type": "function", "function": {**_function(inner), "name": name}}
     return tools
 
 
 def namespaced(tools: Any) -> dict[str, tuple[str, str]]:
     """Return the namespace and the name of each tool that a namespace has, by the name under which it is offered."""
     found = tools if isinstance(tools, list) else []
-    return {name: (tool["name"], inner["name"]) for tool in found for name, inner in inside(tool).items()}
+    return {name: (tool["name"], inner["name"]) for tool in found for name, (_, inner) in inside(tool).items()}
 
 
-def inside(tool: Item) -> dict[str, Item]:
-    """Return the functions of a tool of the type namespace, by the names under which they are offered."""
+def inside(tool: Item) -> dict[str, tuple[int, Item]]:
+    """Return the numbered functions of a tool of the type namespace, by the names under which they are offered."""
     inner = tool.get("tools")
     if tool["type"] != "namespace" or not isinstance(tool.get("name"), str) or not isinstance(inner, list):
         return {}
-    functions = [each for each in inner if isinstance(each, dict) and each.get("type") == "function"]
-    return {_offered(tool["name"], each["name"]): each for each in functions if isinstance(each.get("name"), str)}
+    functions = [(number, each) for number, each in enumerate(inner) if isinstance(each, dict)]
+    return {
+        _offered(tool["name"], each["name"]): (number, each)
+        for number, each in functions
+        if each.get("type") == "function" and isinstance(each.get("name"), str)
+    }
 
 
 def _offered(namespace: str, name: str) -> str:

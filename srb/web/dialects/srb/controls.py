@@ -91,7 +91,9 @@ class AddBody(BranchBody):
             raise bad_field(
                 "count" if self.branches is None else "branches", f"should be 1 to {most} (max_n), not {count}"
             )
-        return tuple(map(_entry, self.branches)) if self.branches is not None else (_entry(self),) * count
+        if self.branches is None:
+            return (_entry(self),) * count
+        return tuple(_entry(each.numbered(number)) for number, each in enumerate(self.branches))
 
 
 class ChangeBody(BaseModel):

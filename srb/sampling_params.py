@@ -13,7 +13,8 @@ from enum import Enum
 from typing import Any, get_type_hints
 
 MAX_GRAMMAR = 64 * 1024  # bytes, also of a JSON schema
-PLACE = "x-srb-place"  # the keyword of `grammar_schemas` that says where in the request a schema stands, for errors
+# Keywords of `grammar_schemas`, for errors and the log: where in the request a schema stands, and of which tool it is.
+PLACE, TOOL = MARKS = ("x-srb-place", "x-srb-tool")
 MAX_BIASES = 1024
 MAX_BREAKERS = 128
 MAX_SAMPLERS = 32  # names in a list; each costs time per token

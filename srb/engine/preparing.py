@@ -18,7 +18,7 @@ from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
 from srb.engine.exploring import Biases, Exploration, check_exploring
 from srb.engine.grammar.gbnf import preceded
 from srb.engine.grammar.languages import rule_of
-from srb.engine.grammar.schemas import Prepared, prepared
+from srb.engine.grammar.schemas import prepared, tool_of
 from srb.engine.healing import Ending, Pieces, key_of, num_removed
 from srb.engine.known_texts import KnownTexts
 from srb.engine.media import IsWanted, MediaFiles, MediaRun, always
@@ -38,7 +38,7 @@ log = logging.getLogger("srb.engine")
 # over all branches; a breaker that many tokens contain takes 1 MiB of each branch's sampler
 MAX_DRY_BREAKERS = 512
 MAX_PREPARED = 256  # JSON schemas that are kept as they were prepared: every turn of a chat has the same tools
-MAX_TOLD = 8  # places of one schema, in one line of the log
+MAX_TOLD = 8  # places of a request's schemas, in one line of the log
 KINDS = ("string", "number", "integer", "boolean", "null", "array", "object")
 MAX_REMEMBERED = 2**26  # tokens over all branches' penalties; each takes 4 to 8 bytes from the start
 MAX_NUMBERS = 2_000_000  # in one reply, which crosses the socket as text
@@ -434,6 +434,7 @@ class Preparer:
         )
         if not params.grammar and params.json_schema:
             made = _prepared(params.json_schema, params.schema_place)
+            _tell("a JSON schema is loosened", list(made.remarks))
             params = replace(params, grammar="root ::= schema-0", grammar_schemas=(made.text,))
             self._model.grammars.matcher(params.grammar, params.grammar_schemas, made.place)
         elif not params.grammar_schemas and (rule := rule_of(params.grammar, params.grammar_place)):
@@ -456,23 +457,26 @@ class Preparer:
         tools make none together, calls are free.
         """
         is_lazy = any(kind != "answer" for kind, _ in params.grammar_triggers)
-        schemas = []
+        schemas, notes = [], []
         for schema in params.grammar_schemas:
             try:
                 made = _prepared(schema, "tools")
                 self._model.grammars.matcher("root ::= schema-0", (made.text,), made.place)
+                notes += [f"{made.tool}: {remark}" if made.tool else remark for remark in made.remarks]
             except InvalidRequest as error:
                 if not is_lazy:
                     raise
-                log.warning("a tool is called with any arguments, since its schema makes no grammar: %s", error)
+                tool = tool_of(json.loads(schema)) or "a tool"
+                notes.append(f"{tool} is called with any arguments, since its schema makes no grammar: {error.message}")
                 made = prepared(any_of_type(schema), "tools")
             schemas.append(made.text)
+        _tell("tools hold less than their schemas say", notes)
         try:
             self._model.grammars.matcher(params.grammar, schemas, "tools")
         except InvalidRequest as error:
             if not is_lazy:
                 raise
-            log.warning("tools are called with any arguments, since together they make no grammar: %s", error)
+            _tell("tools are called with any arguments, since together they make no grammar", [error.message])
             return replace(params, grammar="", grammar_schemas=())
         return replace(params, grammar_schemas=tuple(schemas))
 
@@ -544,11 +548,17 @@ def _check_breakers(specs: Sequence[BranchSpec]) -> None:
         )
 
 
+_prepared = lru_cache(MAX_PREPARED)(prepared)
+
+
+def _tell(what: str, notes: list[str]) -> None:
+    """Tell the log what a request's schemas do not hold, in a line for all of them, and what to do."""
+    if notes:
+        others = f", and {len(notes) - MAX_TOLD} more" if len(notes) > MAX_TOLD else ""
+        _warn(f"{what}: {'; '.join(notes[:MAX_TOLD])}{others}. Change these places, or nothing: all else holds")
+
+
 @lru_cache(MAX_PREPARED)
-def _prepared(text: str, place: str) -> Prepared:
-    """Return a JSON schema for a grammar, and tell the log once where it does not hold. Raise InvalidRequest."""
-    made = prepared(text, place)
-    if made.remarks:
-        others = f", and {len(made.remarks) - MAX_TOLD} more" if len(made.remarks) > MAX_TOLD else ""
-        log.warning("a JSON schema is loosened: %s%s", "; ".join(made.remarks[:MAX_TOLD]), others)
-    return made
+def _warn(line: str) -> None:
+    """Write a line once: every turn of a chat has the same tools."""
+    log.warning("%s", line)

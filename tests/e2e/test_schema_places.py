@@ -96,7 +96,8 @@ def test_what_does_not_hold_is_named_with_its_place_in_the_log(
 ) -> None:
     answer = storyteller.post(path, body("^(?!a)b$"))
     assert answer.status_code == 200, answer.text
-    told = f"{place}.properties.box.pattern is not supported and does not hold: look-around"
+    tool = ("n__b: " if "].tools[" in place else "b: ") if place.startswith("tools") else ""
+    told = f"{tool}{place}.properties.box.pattern is not supported and does not hold: look-around"
     wait_for(lambda: told in storyteller.logs, told)
 
 

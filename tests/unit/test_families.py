@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srb.sampling_params import PLACE
+from srb.sampling_params import PLACE, TOOL
 from srb.web.chat import grammar, reader
 from srb.web.chat.call_forms import TaggedCalls
 from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3, Family
@@ -294,5 +294,6 @@ def test_the_schemas_of_a_call_say_where_in_the_request_they_stand(family: Famil
     schemas = [orjson.loads(schema) for schema in made.schemas]
     assert schemas
     for schema in schemas:
-        place = schema.pop(PLACE)
+        place, tool = schema.pop(PLACE), schema.pop(TOOL)
+        assert tool == "f"
         assert places[place.removeprefix("tools[3].x")] == schema

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from srb.engine.fake import BOS, EOS, FakeModel
 from srb.engine.watching import Watch, watch_of
 from srb.errors import Conflict, InvalidRequest, NotFound
 from srb.protocol import SamplingParams
+from srb.sampling_params import PLACE, TOOL
 from tests.engine_helpers import Driver
 
 
@@ -291,10 +293,37 @@ def test_a_schema_that_makes_no_grammar_loosens_its_own_tool_alone_and_refuses_a
         request_id = driver.submit("the", max_tokens=20, **params, grammar_triggers=triggers, logit_bias=biases)
         driver.run()
         assert driver.outcomes[request_id].texts[0].startswith(begun)
-    assert "a tool is called with any arguments" in caplog.text
+    [line] = [each.message for each in caplog.records]  # one, though two requests had these tools
+    assert (
+        "a tool is called with any arguments, since its schema makes no grammar: Field 'tools.$ref': #/nowhere" in line
+    )
     with pytest.raises(InvalidRequest, match=r"Field 'tools\.\$ref'"):
         driver.submit("the", **params)
     assert driver.model.open_samplers == 0
+
+
+def test_one_line_names_each_tool_that_holds_less_and_each_place_and_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    driver = Driver(FakeModel(n_ctx=64))
+    parts = ({"pattern": "(?=a)"}, {"$ref": "#/nowhere"}, {"not": {}}, {"type": "null"})
+    schemas = tuple(
+        json.dumps({PLACE: f"tools[{number}].parameters", TOOL: f"tool{number}\n", "properties": {"box": part}})
+        for number, part in enumerate(parts)
+    )
+    params = {
+        "grammar": " | ".join(["root ::= schema-0", "schema-1", "schema-2", "schema-3"]),
+        "grammar_schemas": schemas,
+    }
+    for _ in range(3):  # turns
+        driver.submit("the", max_tokens=1, **params, grammar_triggers=(("start", "a"),))
+        driver.run()
+    [line] = [each.message for each in caplog.records]
+    assert "tool0?: tools[0].parameters.properties.box.pattern is not supported and does not hold: look-around" in line
+    assert "tool1? is called with any arguments, since its schema makes no grammar: Field 'tools[1].parameters." in line
+    assert "tool2?: tools[2].parameters.properties.box.not is not supported and does not hold" in line
+    assert "tool3" not in line
+    assert line.endswith("Change these places, or nothing: all else holds")
 
 
 # Reasoning that is ended while it is written --------------------------------------------------------------------------

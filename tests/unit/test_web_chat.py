@@ -13,6 +13,7 @@ from flask.testing import FlaskClient
 
 from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Progress, Rejected
 from srb.sampling_params import PLACE
+from srb.sampling_params import TOOL as TOOL_MARK
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls import scripted
@@ -449,7 +450,11 @@ def test_a_call_that_is_required_is_forced_by_a_grammar(choice: Any) -> None:
     sampling = command.branches[0].sampling
     assert (sampling.grammar_triggers, sampling.reasoning_tags) == ((), ())
     assert sampling.grammar.startswith('root ::= "<tool_call>"') or '"<tool_call>"' in sampling.grammar
-    placed = {PLACE: "tools[0].function.parameters", **TOOL["function"]["parameters"]}
+    placed = {
+        PLACE: "tools[0].function.parameters",
+        TOOL_MARK: TOOL["function"]["name"],
+        **TOOL["function"]["parameters"],
+    }
     assert [orjson.loads(schema) for schema in sampling.grammar_schemas] == [placed]
 
 

@@ -20,7 +20,7 @@ from srb.engine.grammar.limits import LIMITS, MAX_DEPTH_OF_SCHEMAS, MAX_PATTERN,
 from srb.engine.grammar.patterns import in_rust
 from srb.engine.grammar.references import IN_PLACE, References
 from srb.errors import bad_field
-from srb.sampling_params import MAX_GRAMMAR, PLACE
+from srb.sampling_params import MARKS, MAX_GRAMMAR, PLACE, TOOL
 
 MAX_INTEGER = (
     10**16 - 1
@@ -65,10 +65,13 @@ _IN_REFERENCES = "#/%~!$&'()*+,;=:@?-._"
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A schema as llguidance takes it, where it stands in the request, and a remark for each keyword that does not hold."""
+    """A schema as llguidance takes it, where in the request and of which tool it is, and a remark for each keyword that
+    does not hold.
+    """
 
     text: str
     place: str
+    tool: str = ""
     remarks: tuple[str, ...] = ()
 
 
@@ -96,7 +99,12 @@ def prepared(text: str, place: str) -> Prepared:
         made["$defs"] = {**made.get("$defs", {}), INTEGER: _INTEGER}
     made["x-guidance"] = OPTIONS
     remarks = tuple(map(_one_line, preparation.remarks))
-    return Prepared(json.dumps(made, separators=(",", ":")), _one_line(place), remarks)
+    return Prepared(json.dumps(made, separators=(",", ":")), _one_line(place), tool_of(schema), remarks)
+
+
+def tool_of(schema: Any) -> str:
+    """Return the name of the tool whose schema this is, as a line of the log takes it; "" for none's."""
+    return _one_line(str(schema.get(TOOL, ""))) if isinstance(schema, dict) else ""
 
 
 def _refuse(place: str, problem: str) -> NoReturn:
@@ -162,7 +170,7 @@ class _Preparation:
         made: dict[str, Any] = {}
         for key, value in self._rewritten(schema, place).items():
             where = f"{place}.{key}"
-            if key == PLACE:
+            if key in MARKS:
                 continue
             if key in _OF_DATA or key.startswith("x-"):
                 made[key] = value

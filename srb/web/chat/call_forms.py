@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from srb.sampling_params import PLACE
+from srb.sampling_params import MARKS
 from srb.web.chat.grammar import Rules, any_text_until, quoted
 from srb.web.chat.pieces import call_id
 from srb.web.chat.reader import NoCall, Reader, Steps, object_text
@@ -297,7 +297,7 @@ class JsonCalls(Form):
         given = {key: value for key, value in parameters.items() if key not in ("$defs", "definitions")}
         return with_definitions(
             {
-                **({PLACE: parameters[PLACE]} if PLACE in parameters else {}),
+                **{mark: parameters[mark] for mark in MARKS if mark in parameters},
                 "type": "object",
                 "properties": {
                     "type": {"const": "function"},

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from srb.sampling_params import PLACE
+from srb.sampling_params import MARKS
 
 
 class Rules:
@@ -42,7 +42,9 @@ class Rules:
     def schema(self, schema: Any) -> str:
         """Return the name of the rule of a JSON schema; equal ones of several places have one rule."""
         own = (
-            {name: value for name, value in schema.items() if name != PLACE} if isinstance(schema, Mapping) else schema
+            {name: value for name, value in schema.items() if name not in MARKS}
+            if isinstance(schema, Mapping)
+            else schema
         )
         key = orjson.dumps(own).decode()
         number, _ = self._schemas.setdefault(key, (len(self._schemas), orjson.dumps(schema).decode()))

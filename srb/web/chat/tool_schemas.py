@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from srb.sampling_params import PLACE
+from srb.sampling_params import MARKS, PLACE, TOOL
 
 MAX_REFERENCES = 8  # one after another
 MAX_VARIANTS = 64  # of one schema
@@ -67,21 +67,23 @@ def kinds_of(schema: Mapping[str, Any]) -> list[str]:
 
 
 def own_text(schema: Any) -> str:
-    """Return a schema as text, without the definitions and its place."""
-    own = {key: value for key, value in schema.items() if key not in ("$defs", "definitions", PLACE)}
+    """Return a schema as text, without the definitions, its place and its tool."""
+    own = {key: value for key, value in schema.items() if key not in ("$defs", "definitions", *MARKS)}
     return orjson.dumps(own).decode()
 
 
 def with_place(tool: Tool, place: str) -> Tool:
-    """Return a tool whose schema says where in the request it stands, and so does each part of the schema."""
+    """Return a tool whose schema says where in the request it stands and whose it is, and so does each part of it."""
     parameters = tool.get("parameters")
-    return {**tool, "parameters": {PLACE: place, **parameters}} if parameters else tool
+    return {**tool, "parameters": {PLACE: place, TOOL: tool["name"], **parameters}} if parameters else tool
 
 
 def _part(schema: Any, whole: Mapping[str, Any], where: str) -> Any:
     """Return a part of a schema with what it refers to, the definitions, and its place."""
     made = with_definitions(_resolved(schema, whole), whole)
-    return {**made, PLACE: f"{whole[PLACE]}.{where}"} if PLACE in whole and isinstance(made, Mapping) else made
+    if PLACE not in whole or not isinstance(made, Mapping):
+        return made
+    return {**made, PLACE: f"{whole[PLACE]}.{where}", TOOL: whole.get(TOOL, "")}
 
 
 def _objects(schema: Any) -> list[Mapping[str, Any]]:

@@ -37,6 +37,22 @@ def test_two_windows_say_what_goes_on_in_the_other_and_join_it(writer: Writer, o
     writer.press("Control+z").expect_text(START + " one two")
 
 
+def test_words_that_are_joined_leave_the_cards_where_they_are(writer: Writer, slow: Server) -> None:
+    page = writer.set(n=3, max_tokens=8).write(START).go().wait_for_end().wait_until_saved().page
+    cards = writer.slots()
+    other = Writer(page.context.new_page(), slow.url, is_new=False)
+    other.expect_text(START)
+    other.write(" three four five").wait_until_saved()
+    expect(elsewhere(page)).to_be_visible(timeout=1000 * NEWS)
+    elsewhere(page).get_by_role("button", name="Join").click()
+    writer.expect_text(START + " three four five")
+    assert writer.slots() == cards
+    expect(page.locator("srb-branches header").filter(has_text="These go on from")).to_be_visible()
+    page.locator("srb-manuscript").click()
+    writer.to_cards().press("Shift+Digit2").wait("desk.text.includes(argument)", cards[1]["text"].strip())
+    assert writer.text.startswith(START + " three four five")
+
+
 def test_the_other_windows_text_is_shown_and_left_again(writer: Writer, other: Writer) -> None:
     expect(elsewhere(writer.page)).to_be_visible(timeout=1000 * NEWS)
     elsewhere(writer.page).get_by_role("button", name="Show").click()

@@ -82,7 +82,7 @@ export class Elsewhere {
       after = story.graft(after, at, at, joined(text.slice(0, at), stretches));
     }
     move(desk, after, "take");
-    this.rounds.follow("take");
+    if (!this.rounds.shown) this.rounds.follow("take"); // cards that are shown stay, as when the words were typed here
     desk.notice(
       `The text has the ${words} ${words === 1 ? "word" : "words"} of the other window.`,
       "info",

@@ -45,7 +45,7 @@ export class Gestures {
     const endOnServer = this.rounds.endShown();
     move(desk, place, "take");
     if (seam.typed && typed === "after")
-      desk.notice(`The card stands behind what you typed meanwhile: ${quoted(seam.typed)}.`, "info", {
+      desk.notice(`The card stands behind what you typed meanwhile: ${quoted(seam.typed)}`, "info", {
         label: "In place of it",
         run: () => this.takeFrom(live, number, head, { at: text.length, go, typed: "instead" }),
       });

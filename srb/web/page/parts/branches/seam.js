@@ -20,7 +20,7 @@ export function seamHead(pane, { from, typed }) {
   };
   const rest = typed ? "" : ", which is not in the text any more";
   return html`<header class="branches-head seam">
-    <h2>Branches</h2>
+    <h2 class="hidden-words">Branches</h2>
     <p role="status" title="${from}">These go on from “${from}”${rest}.</p>
     ${
       typed

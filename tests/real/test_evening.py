@@ -1,0 +1,61 @@
+"""A story written at the page with a real model: what was typed is there at the end, whatever happened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.page.conftest import Troubles
+from tests.page.evening import Evening
+from tests.page.writer import Writer
+from tests.real.conftest import need_model
+from tests.servers import Server
+
+AWAY = "net::ERR|status of (404|50[234])|ERR_INTERNET_DISCONNECTED|Failed to fetch"
+SHOTS = os.environ.get("EVENING_SHOTS", "")  # a folder to keep the screenshots in
+
+
+class Restartable:
+    """A server of SmolLM2 that is killed as by a loss of power, and started again with the same stories."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server = self._start()
+
+    def restart(self) -> None:
+        self.server.kill()
+        self.close()
+        self.server = self._start(port=self.server.port)
+
+    def close(self) -> None:
+        self.server.__exit__(None, None, None)
+
+    def _start(self, **settings: object) -> Server:
+        server = Server(self.folder, model=need_model("smollm2"), n_ctx=8192, threads=1, **settings)
+        server.__enter__()
+        return server.start()
+
+
+@pytest.fixture
+def restartable(tmp_path: Path) -> Iterator[Restartable]:
+    restartable = Restartable(tmp_path)
+    yield restartable
+    restartable.close()
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("rounds", [8, pytest.param(40, marks=pytest.mark.long)])
+def test_what_was_typed_in_an_evening_is_in_the_text_or_told_of(
+    page: Page, restartable: Restartable, troubles: Troubles, tmp_path: Path, rounds: int
+) -> None:
+    troubles.allow(AWAY)
+    writer = Writer(page, restartable.server.url).set(n=4, max_tokens=20, stop_at="", seed=5)
+    shots = Path(SHOTS or tmp_path / "shots")
+    evening = Evening(writer, restartable.restart, shots, seed=rounds)
+    evening.spend(rounds)
+    texts = evening.undo_all()
+    assert set(evening.stages) <= set(texts)

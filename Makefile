@@ -5,6 +5,7 @@
 # make test | lint | bench        check and measure
 # make test-cluster               install Ray, and run the tests that need it, except for the long ones
 # make test-cluster-long          … the long ones alone
+# make test-page-long             write a story of 40 rounds at the page, with screenshots in build/evening
 # make bench MODEL=smollm2        … with a model by its name (smollm2, gemma3, storyteller), also of the others
 # make bench-tree                 measure the prefix tree alone
 # make bench-long                 measure long branches, long prompts and many prompts at once
@@ -53,7 +54,7 @@ GIVEN_ARGS := $(strip $(CMAKE_ARGS))
 override CMAKE_ARGS := $(LLAMA) $(GIVEN_ARGS)
 export CMAKE_ARGS GIVEN_ARGS
 
-.PHONY: help install dev node page page-vendor real-models serve test test-cluster test-cluster-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tree bench-long model cmake-args try-llama clean
+.PHONY: help install dev node page page-vendor real-models serve test test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tree bench-long model cmake-args try-llama clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -94,13 +95,17 @@ serve: install
 # Files of tests side by side, three for two cores: half of the time they wait for servers and browsers. tests/conftest.py
 # has their order.
 test: dev node page real-models
-	$(BIN)/pytest -m 'not cluster' -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -m 'not cluster and not long' -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 test-cluster: ray
 	$(BIN)/pytest tests/cluster -m 'not long'
 
 test-cluster-long: ray
 	$(BIN)/pytest tests/cluster -m long
+
+test-page-long: dev real-models
+	@mkdir -p build/evening
+	EVENING_SHOTS=build/evening $(BIN)/pytest tests/real/test_evening.py -m long
 
 ray: .venv/.installed-ray
 .venv/.installed-ray: .venv/.installed-dev

@@ -1,8 +1,8 @@
 """An evening at the desk: a story of many rounds, written as a novelist writes, who changes her mind and whose server dies.
 
-What was typed is numbered ("She counted 117 lamps."), so that each sentence can be found again, in the person's own words of the
-manuscript or in the story. `Evening.hold` is the invariant: no act of the desk takes one of them out of the text without a notice,
-and the story has it.
+What was typed is numbered ("She counted 117 lamps."), so that each sentence can be found again, in the person's own words of
+the manuscript or in the story. `Evening.hold` is the invariant: no act of the desk takes one of them out of the text
+without a notice, and the story has it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, expect
 
 from tests.page.writer import NEWS, Writer
-from tests.servers import Server
 
 BEGINNING = "The keeper of the light at Skarholm had not slept for three nights."
 THINGS = ["lamps", "gulls", "steps", "boats", "stones", "windows"]
@@ -61,9 +60,13 @@ class Evening:
         text: str = self.page.evaluate("desk.text")
         return text
 
+    def expect(self, text: str) -> None:
+        """Wait until this is the text, of which the editor draws only what is in view."""
+        self.writer.wait("desk.text === argument && desk.manuscript.text === argument", text)
+
     def hold(self, what: str) -> None:
         """Expect that the manuscript shows the desk's text, and has what was typed, or that a notice named its loss."""
-        self.writer.expect_text(self.text)
+        self.writer.wait("desk.manuscript.text === desk.text")
         lost = self.typed - self.own()
         if not lost:
             return
@@ -83,6 +86,7 @@ class Evening:
         self.typed = self.own() | self.typed
 
     def sentence(self) -> str:
+        """Return a sentence that stands behind another one."""
         self._count += 1
         return f" She counted {self._count} {self.random.choice(THINGS)}."
 
@@ -100,7 +104,8 @@ class Evening:
     def write_at_the_end(self) -> None:
         self.to_text()
         self.writer.press("Control+End")
-        self.write(self.sentence())
+        sentence = self.sentence()
+        self.write(sentence.lstrip() if self.text[-1:].isspace() else sentence)
 
     def write_in_an_earlier_sentence(self) -> None:
         """Put a sentence behind one of the first half."""
@@ -122,9 +127,9 @@ class Evening:
         text, steps = self.text, self.random.randint(2, 5)
         with self.by_herself():
             self.writer.press(*steps * ["Control+z"])
-            self.hold("undoing")
+            self.writer.wait("desk.manuscript.text === desk.text")
             self.writer.press(*steps * ["Control+Shift+z"])
-        self.writer.expect_text(text)
+        self.expect(text)
 
     # What happens while cards grow
 
@@ -241,7 +246,7 @@ class Evening:
             self.writer.wait("desk.before !== null")
             self.hold("opening a branch")
             self.page.get_by_role("button", name="Back to where I was").first.click()
-            self.writer.expect_text(text)
+            self.expect(text)
             self.typed |= self.own()
         self.page.get_by_role("button", name="Outline").click()
 
@@ -302,5 +307,5 @@ class Evening:
             texts.append(self.text)
         while self.page.evaluate("desk.manuscript.redo()"):
             pass
-        self.writer.expect_text(text)
+        self.expect(text)
         return texts

@@ -116,6 +116,20 @@ def test_the_manuscript_alone_is_printed_and_all_of_it(writer: Writer) -> None:
     assert page.locator("#print > *").count() == 0
 
 
+def test_the_line_that_is_written_stays_above_messages(writer: Writer) -> None:
+    page = writer.page
+    write_long_text(writer)
+    page.evaluate(
+        "desk.notice('The card stands behind what you typed meanwhile.', 'info', { label: 'Undo', run() {} })"
+    )
+    message = page.locator("srb-banner p")
+    expect(message).to_be_visible()
+    writer.press(*12 * ["Enter"]).write("And then")  # the text is at the lower end now
+    page.wait_for_function(CARET)
+    caret = page.evaluate("desk.manuscript.rect(desk.manuscript.caret()).bottom")
+    assert caret <= message.evaluate("(each) => each.getBoundingClientRect().top")
+
+
 @pytest.mark.parametrize("kind", ["info", "error"])
 def test_a_notice_ends_with_the_story_in_which_it_came(writer: Writer, kind: str) -> None:
     page = writer.page

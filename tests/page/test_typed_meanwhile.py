@@ -52,6 +52,15 @@ def test_words_typed_while_cards_grow_dim_them_and_stay_before_the_card_that_is_
     writer.press("Control+z").expect_text(STORY + MORE)
 
 
+def test_no_word_of_what_the_cards_go_on_from_is_cut(writer: Writer) -> None:
+    page = writer.set(n=4).write("Nobody understood such extraordinary watchfulness.").go().write(MORE).page
+    words = seam(page).locator("p")
+    for width in (1440, 800, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        expect(words).to_contain_text("watchfulness.”")
+        assert words.evaluate("(words) => words.scrollWidth <= words.clientWidth"), f"at {width} px"
+
+
 def test_typed_words_give_way_on_request_and_are_told_of_and_one_undo_has_them_again(fixed: Writer) -> None:
     page = fixed.write(STORY).go().wait_for_end().write(MORE).page
     page.get_by_role("button", name="in place of them").click()

@@ -15,6 +15,7 @@ import {
 } from "../vendor/codemirror.js";
 import { proseKeymap } from "./prose_keymap.js";
 
+const MESSAGES = 96; // px at the lower end, over which messages lie: the line that is written stays above them
 const HINT = "Write how your story begins …";
 
 /** Characters that would change how others are shown, in addition to CodeMirror's: embeddings and isolates of direction. */
@@ -41,6 +42,7 @@ export function proseEditor() {
   return [
     EditorState.lineSeparator.of("\n"), // any other character is part of a line: offsets are those of the story
     EditorView.lineWrapping,
+    EditorView.scrollMargins.of(({ scrollDOM }) => ({ bottom: Math.min(MESSAGES, scrollDOM.clientHeight / 5) })),
     EditorView.perLineTextDirection.of(true),
     EditorView.contentAttributes.of(CONTENT),
     EditorView.clipboardInputFilter.of(plain),

@@ -5,6 +5,9 @@ import { rungs, SAMPLERS } from "./sampling.js";
 /** The seconds that a round stays steerable after its end, and alive without a reader, such as a phone whose screen is off. */
 const LINGER = 600;
 
+/** Where DRY ends a phrase. The server's line breaks and quotation marks are missing: in dialogue, a line is most phrases. */
+const PHRASE_ENDS = [":", "*"];
+
 /**
  * Return the body of a request. Fields that equal the server's defaults are left out.
  *
@@ -60,7 +63,10 @@ function branches({ ladder }, n) {
  */
 function samplingOf(settings, defaults) {
   const wanted = SAMPLERS.map(({ name }) => [name, settings[name]]);
-  return Object.fromEntries(wanted.filter(([name, value]) => isSet(value) && value !== defaults[name]));
+  return {
+    ...Object.fromEntries(wanted.filter(([name, value]) => isSet(value) && value !== defaults[name])),
+    ...(settings.dry_multiplier > 0 ? { dry_sequence_breakers: PHRASE_ENDS } : {}),
+  };
 }
 
 /**

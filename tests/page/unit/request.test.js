@@ -129,6 +129,11 @@ test("a story repeats no phrase unless its settings or the server's say otherwis
   assert.deepEqual(asked({ "settings.dry_multiplier": "much" }), UNREPEATED);
   const server = Object.fromEntries(presetSettings({}).map(([name, value]) => [`settings.${name}`, value]));
   assert.deepEqual(asked(server), { dry_multiplier: undefined, dry_penalty_last_n: undefined });
+  const ends = (/** @type {Record<string, unknown>} */ kept) =>
+    requestBody(settingsOf(story(kept)), "Once", 1, SERVER).dry_sequence_breakers;
+  assert.deepEqual(ends({}), [":", "*"]); // a line that comes again is a phrase, too
+  assert.equal(ends({ "settings.dry_multiplier": 0 }), undefined);
+  assert.equal(ends(server), undefined);
   assert.deepEqual(presetOf(STANDARD), PRESETS.usual);
   for (const preset of Object.values(PRESETS)) assert.equal(preset.dry_multiplier, 0.8);
 });

@@ -7,6 +7,7 @@
 # make test-cluster-long          … the long ones alone
 # make test-page-long             write a story of 40 rounds at the page, with screenshots in build/evening
 # make bench MODEL=smollm2        … with a model by its name (smollm2, gemma3, storyteller), also of the others
+# make bench-tables               print the tables of docs/usage.md's speeds, of SmolLM2 and Gemma 3
 # make bench-tree                 measure the prefix tree alone
 # make bench-long                 measure long branches, long prompts and many prompts at once
 # make bench-busy                 measure beside a busy program, with adapted and fixed threads
@@ -54,7 +55,7 @@ GIVEN_ARGS := $(strip $(CMAKE_ARGS))
 override CMAKE_ARGS := $(LLAMA) $(GIVEN_ARGS)
 export CMAKE_ARGS GIVEN_ARGS
 
-.PHONY: help install dev node page page-vendor real-models serve test test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tree bench-long model cmake-args try-llama clean
+.PHONY: help install dev node page page-vendor real-models serve test test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -159,6 +160,9 @@ bench-cluster: ray  # first token, step and rate of replicas beside an engine of
 
 bench-page: dev  # costs of the page in a browser: sizes, 64 branches that grow, typing, the way to the first word
 	$(BIN)/python -m bench.page
+
+bench-tables: dev real-models  # TABLES='speed steps long'; LLAMA_SERVER=… its path, for the ratios beside it
+	$(BIN)/python -m bench.tables $(TABLES) $(if $(LLAMA_SERVER),--llama-server $(LLAMA_SERVER))
 
 bench-tree: dev  # costs of the prefix tree beside 100,000 nodes, after 10,000 turns, with 500,000 tokens
 	$(BIN)/python -m bench.tree

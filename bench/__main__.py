@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,10 @@ class RawLoop:
         return self._child.stdout.readline().strip()
 
 
-def measure(model: Path, ns: list[int], tokens: int, rounds: int) -> list[dict[str, Any]]:
-    """Return one row for each n, with the medians of `rounds` turns of both sides."""
+def measure(
+    model: Path, ns: Sequence[int], tokens: int, rounds: int, show: Callable[[str], None] = print
+) -> list[dict[str, Any]]:
+    """Return one row for each n, with the medians of `rounds` turns of both sides; `show` gets each as a line."""
     environ = {**os.environ, "SRB_MODEL": str(model), "PYTHONPATH": os.getcwd()}
     raw = RawLoop(environ)
     rows = []
@@ -72,7 +74,7 @@ def measure(model: Path, ns: list[int], tokens: int, rounds: int) -> list[dict[s
                 turns = [(_rested(raw.run, work), _rested(client.run, url, work)) for _ in range(rounds + 1)]
                 turns = turns[1:]  # the first warms up
                 rows.append(_row(n, turns))
-                print(_line(rows[-1]), flush=True)
+                show(_line(rows[-1]))
     finally:
         raw.close()
     return rows

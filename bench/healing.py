@@ -12,13 +12,13 @@ import os
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from srb.bench.client import BenchFailed, post
 from srb.bench.server import server
+from tools.real_models import model_option
 
 # The beginning of a sentence, the next word, and how many of its letters a prompt within the word has.
 STEMS = [
@@ -115,7 +115,7 @@ def measure(url: str, kind: str, stems: list[tuple[str, str, int]], n: int, toke
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.healing", description=__doc__)
-    parser.add_argument("--model", type=Path, required=True, help="a GGUF file of a model that has learned a language")
+    parser.add_argument("--model", type=model_option, required=True, help="smollm2, gemma3 or a GGUF file")
     parser.add_argument("--prompts", type=int, default=len(STEMS), help="number of prompts (default: %(default)s)")
     parser.add_argument("--n", type=int, default=32, help="branches of each (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=24, help="of each branch (default: %(default)s)")

@@ -16,9 +16,9 @@ import statistics
 import time
 import urllib.request
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +68,18 @@ FAKE_WORDS = (
 
 @dataclass
 class Report:
-    """The rows of the table: printed as they come."""
+    """The rows of the table, each with its value and bound: shown as they come."""
 
     failed: int = 0
+    rows: list[tuple[str, float, float]] = field(default_factory=list)
+    show: Callable[[str], None] = print
 
     def row(self, name: str, value: float, bound: float, unit: str = "", note: str = "") -> None:
         """Print a value that should be at most `bound`."""
         good = value <= bound
         self.failed += not good
-        print(f"{name:<58} {value:>9.2f} <= {bound:>7.2f} {unit:<3} {'' if good else 'MISSED':<6} {note}", flush=True)
+        self.rows.append((name, value, bound))
+        self.show(f"{name:<58} {value:>9.2f} <= {bound:>7.2f} {unit:<3} {'' if good else 'MISSED':<6} {note}")
 
 
 @dataclass(frozen=True)
@@ -453,6 +456,18 @@ def _at_once(target: Target, prompts: list[list[int]], n: int, tokens: int) -> t
 PARTS = ("known", "beside", "siblings", "crowds", "together")
 
 
+def alone(report: Report, model: Path, parts: Collection[str], rounds: int) -> None:
+    """Measure the parts that need an engine in this process."""
+    desk = Desk(model)
+    for n in (1, 8, 32) if "beside" in parts else ():
+        beside(report, desk, n, rounds)
+    for n, tokens in SIBLINGS if "siblings" in parts else ():
+        siblings(report, desk, n, tokens, rounds)
+    if "crowds" in parts:
+        crowds(report, desk, rounds)
+    desk.engine.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.long", description=__doc__)
     parser.add_argument(
@@ -470,14 +485,7 @@ def main() -> None:
         known_by_llama(report, max(5, options.rounds))
     model = None if parts == ["known"] else (options.model or random_model()).absolute()
     if model and {"beside", "siblings", "crowds"} & set(parts):
-        desk = Desk(model)
-        for n in (1, 8, 32) if "beside" in parts else ():
-            beside(report, desk, n, options.rounds)
-        for n, tokens in SIBLINGS if "siblings" in parts else ():
-            siblings(report, desk, n, tokens, options.rounds)
-        if "crowds" in parts:
-            crowds(report, desk, options.rounds)
-        desk.engine.close()
+        alone(report, model, parts, options.rounds)
     if model and options.peer and "together" in parts:
         with server({**os.environ, "SRB_MODEL": str(model), "SRB_N_CTX": str(N_CTX)}) as url:
             together(report, Target.srb(url), Target.peer(options.peer), options.rounds)

@@ -5,7 +5,7 @@ its groups of 5 words have come before in it. `sentences` and `4-grams` are the 
 4 words that have come before in it; distinct-2 is that of an opening's branches together. `bits` is what a character of each
 opening's first branch costs under another model: far above the others' a text is noise, and far below it loops.
 
-The values of DRY, XTC and top-n-sigma are those that their authors recommend.
+The values of DRY (0.8, 1.75, 2), XTC (0.1, 0.5), min-p and top-n-sigma are those that their authors recommend.
 """
 
 from __future__ import annotations
@@ -58,27 +58,30 @@ _LOOP = 0.15
 _PLAIN = {"top_k": 0, "top_p": 1}
 _DRY = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": 4096}
 _ACROSS = {**_DRY, "dry_sequence_breakers": [":", "*"]}  # those by default include line breaks and quotation marks
+_STEADY = {"temperature": 0.7, "min_p": 0.1}
+_LIVELY = {"temperature": 1, "min_p": 0.05, **_PLAIN}
+_WILD = {"temperature": 1.3, "min_p": 0.03, "xtc_probability": 0.3, **_PLAIN}
+_HOT = {"temperature": 1.5, "min_p": 0.1, **_PLAIN}
 _XTC = {"temperature": 1, "min_p": 0.02, "xtc_probability": 0.5, "xtc_threshold": 0.1, **_PLAIN}
 SETTINGS: dict[str, dict[str, Any]] = {
     "the server's": {},
-    "the server's, DRY 0.8": _DRY,
-    "temperature 0.7, min-p 0.1, DRY 0.8": {"temperature": 0.7, "min_p": 0.1, **_DRY},
-    "temperature 1, min-p 0.05, DRY 0.8": {"temperature": 1, "min_p": 0.05, **_PLAIN, **_DRY},
-    "temperature 1.3, min-p 0.03, XTC 0.3, DRY 0.8": {
-        "temperature": 1.3, "min_p": 0.03, "xtc_probability": 0.3, **_PLAIN, **_DRY,
-    },
-    "the server's, DRY 0.8 across lines": _ACROSS,
-    "temperature 0.7, min-p 0.1, DRY 0.8 across lines": {"temperature": 0.7, "min_p": 0.1, **_ACROSS},
-    "temperature 1, min-p 0.05, DRY 0.8 across lines": {"temperature": 1, "min_p": 0.05, **_PLAIN, **_ACROSS},
-    "the server's, DRY 0.8 in 64 tokens": {**_DRY, "dry_penalty_last_n": 64},
+    "the server's, DRY across lines": _ACROSS,
+    "temperature 0.7, min-p 0.1, DRY across lines": {**_STEADY, **_ACROSS},
+    "temperature 1, min-p 0.05, DRY across lines": {**_LIVELY, **_ACROSS},
+    "temperature 1.3, min-p 0.03, XTC 0.3, DRY across lines": {**_WILD, **_ACROSS},
+    "the server's, DRY": _DRY,
+    "temperature 0.7, min-p 0.1, DRY": {**_STEADY, **_DRY},
+    "temperature 1, min-p 0.05, DRY": {**_LIVELY, **_DRY},
+    "temperature 1.3, min-p 0.03, XTC 0.3, DRY": {**_WILD, **_DRY},
+    "the server's, DRY in 64 tokens": {**_DRY, "dry_penalty_last_n": 64},
     "the server's, repeat penalty 1.1": {"repeat_penalty": 1.1, "repeat_last_n": 64},
-    "temperature 1, min-p 0.05": {"temperature": 1, "min_p": 0.05, **_PLAIN},
-    "temperature 1.5, min-p 0.1": {"temperature": 1.5, "min_p": 0.1, **_PLAIN},
+    "temperature 1, min-p 0.05": _LIVELY,
+    "temperature 1.5, min-p 0.1": _HOT,
+    "temperature 1.5, min-p 0.1, DRY": {**_HOT, **_DRY},
     "temperature 1, top-n-sigma 1": {"temperature": 1, "min_p": 0, "top_n_sigma": 1, **_PLAIN},
     "temperature 1, min-p 0.02, XTC 0.5": _XTC,
-    "temperature 1, min-p 0.02, XTC 0.5, DRY 0.8": {**_XTC, **_DRY},
-    "temperature 1.5, min-p 0.1, DRY 0.8": {"temperature": 1.5, "min_p": 0.1, **_PLAIN, **_DRY},
-}  # fmt: skip
+    "temperature 1, min-p 0.02, XTC 0.5, DRY": {**_XTC, **_DRY},
+}
 
 
 def words_of(text: str) -> list[str]:

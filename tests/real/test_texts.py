@@ -101,6 +101,11 @@ def read_story(server: Server, text: str = STORY) -> list[int]:
     return tokens
 
 
+def recalling(text: str, words: str) -> str:
+    """Return a text that ends as it did before some words: the models repeat them, and all else that stands there now."""
+    return text + "\n\n" + text[: text.index(words)].rstrip()[-200:].partition(" ")[2]
+
+
 def text_of(server: Server, tokens: Sequence[int]) -> str:
     return str(server.post("/detokenize", {"tokens": tokens}).json()["content"])
 
@@ -113,13 +118,16 @@ def test_a_text_that_is_gone_on_with_is_as_one_computed_anew(model: Server) -> N
     check(model, [cold])
 
 
-@pytest.mark.parametrize(("old", "new"), [("ORANGE MARMALADE", "STRAWBERRY JAM"), ("maps and pictures", "clocks"),
-                                          ("White Rabbit", "Grey Hare")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("ORANGE MARMALADE", "STRAWBERRY JAM"), ("maps and pictures", "lamps and bottles"), ("White Rabbit", "Grey Hare")],
+)
 def test_a_text_with_a_word_changed_far_back_is_as_one_computed_anew(model: Server, old: str, new: str) -> None:
     read_story(model)
-    edited = STORY.replace(old, new)
+    edited = recalling(STORY.replace(old, new), new)
     before = STORY.index(old) * len(model.post("/tokenize", {"content": STORY}).json()["tokens"]) // len(STORY)
     cold = write_cold(model, edited)
+    assert text_of(model, cold.tokens).removeprefix("<bos>").strip().startswith(new)
     assert write(model, edited, 1)["timings"]["cache_n"] >= 0.8 * before - 8
     check(model, [cold])
 
@@ -134,18 +142,19 @@ def test_a_text_that_went_back_is_as_one_computed_anew(model: Server, share: flo
 
 
 def test_a_text_that_was_parked_is_as_one_computed_anew(model: Server) -> None:
-    read_story(model)
+    text = recalling(STORY, "maps and pictures")
+    read_story(model, text)
     for number in range(3):  # each is the newest text for a while, and the story's cells are given to others
         read_story(model, f"{number}. {STORY[::-1][:400]}")
-    cold = write_cold(model, STORY)
+    cold = write_cold(model, text)
     restored = model.metric("tokens_restored_total")
-    assert write(model, STORY, 1)["timings"]["cache_n"] >= len(cold.prompt_tokens) - 1
+    assert write(model, text, 1)["timings"]["cache_n"] >= len(cold.prompt_tokens) - 1
     assert model.metric("tokens_restored_total") - restored >= len(cold.prompt_tokens) // 2
     check(model, [cold])
 
 
 def test_eight_branches_of_a_text_are_each_as_one_computed_anew(model: Server) -> None:
-    cold = write_cold(model, STORY)
+    cold = write_cold(model, recalling(STORY, "maps and pictures"))
     for prompt, stretch in cold.stretches(NARROW):
         body = {"prompt": prompt, "n": 8, "max_tokens": len(stretch), "temperature": 0, "return_tokens": True}
         said = model.post("/v1/srb/completions", {**body, "stream": False}).json()

@@ -1,0 +1,152 @@
+"""`python -m bench.tables`: the tables of docs/usage.md under "Speed", of SmolLM2 and of Gemma 3, as finished Markdown.
+
+Needs a quiet machine. `speed` compares the server with bare llama.cpp and with n requests one after another, `steps` times a
+step after long texts, and `long` runs bench.long's ratios; with `--llama-server`, its path, also those beside one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import statistics
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench import long
+from bench.__main__ import measure
+from bench.scenarios import Target
+from srb.bench import speed
+from srb.bench.client import Server
+from srb.bench.server import START_SECONDS, server
+from tools.real_models import model_file
+
+MODELS = {"SmolLM2 135M Instruct": "smollm2", "Gemma 3 270M": "gemma3"}
+NS = (1, 8, 32, 64)
+SHARED = (512, 2048, 6144)  # tokens of a text before its branches
+_TOKENS, _STEPS = 64, 24  # of each branch, for speed and for steps
+_N_CTX = "12288"
+
+
+def environ_of(model: Path) -> dict[str, str]:
+    return {**os.environ, "SRB_MODEL": str(model), "SRB_N_CTX": _N_CTX, "SRB_STORIES": ""}
+
+
+def row(*cells: object) -> None:
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+def head(first: str, columns: Sequence[object]) -> None:
+    row(first, *columns)
+    print("|---" * (len(columns) + 1) + "|")
+
+
+def speeds(rounds: int) -> None:
+    head("", [f"n = {n}" for n in NS])
+    for title, name in MODELS.items():
+        model = model_file(name).absolute()
+        beside_bare = measure(model, list(NS), _TOKENS, rounds, show=lambda line: None)
+        with server(environ_of(model)) as url:
+            plan = speed.Plan(NS, _TOKENS, rounds)
+            rows = speed.measure(Server(url), plan, int(_N_CTX), lambda done, name: None).rows
+        row(f"{title}: tokens a second", *(f"{each['server_tokens_per_second']:.0f}" for each in beside_bare))
+        row("… to those of bare llama.cpp", *(f"{each['ratio']:.2f}" for each in beside_bare))
+        row("… ms to the first token, new prompt", *(f"{each.first_token_cold * 1000:.0f}" for each in rows))
+        row("… the same, known prompt", *(f"{each.first_token_warm * 1000:.0f}" for each in rows))
+        row("… times faster than n requests", *(f"{each.gain:.1f}" for each in rows))
+
+
+def step_ms(url: str, prompt: list[int], n: int, rounds: int) -> float:
+    """Return the milliseconds of a step of n branches after a known prompt."""
+    steps = []
+    for _ in range(rounds + 1):  # the first time the prompt is computed
+        times = long.stream(url, prompt, n, _STEPS).times(0)
+        steps.append((times[-1] - times[0]) / (len(times) - 1))
+    return statistics.median(steps[1:]) * 1000
+
+
+def steps(rounds: int) -> None:
+    head("ms of a step after a text of", [f"n = {n}" for n in NS])
+    for title, name in MODELS.items():
+        with server(environ_of(model_file(name).absolute())) as url:
+            for count in SHARED:
+                prompt = long.words(count, count)
+                row(f"{title}: {count:,} tokens", *(f"{step_ms(url, prompt, n, rounds):.0f}" for n in NS))
+
+
+def longs(rounds: int, llama_server: Path | None) -> None:
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for name in MODELS.values():
+        report = long.Report(show=lambda line: None)
+        model = model_file(name).absolute()
+        long.alone(report, model, ("beside", "siblings", "crowds"), rounds)
+        if llama_server is not None:
+            with (
+                peer(llama_server, model) as theirs,
+                server(environ_of(model) | {"SRB_N_CTX": str(long.N_CTX)}) as ours,
+            ):
+                long.together(report, Target.srb(ours), Target.peer(theirs), rounds)
+        for title, value, bound in report.rows:
+            found.setdefault(title, {})[name] = value, bound
+    head("", [*MODELS, "bound"])
+    for title, values in found.items():
+        bound = max(bound for _, bound in values.values())  # of a ratio whose floor is llama.cpp's own
+        row(title, *(f"{values[name][0]:.2f}" for name in MODELS.values()), f"{bound:.2f}")
+
+
+@contextmanager
+def peer(program: Path, model: Path) -> Iterator[str]:
+    """Run a llama-server with a model, as bench.long asks for it, and yield its base URL."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url, asked = f"http://127.0.0.1:{port}", ["-c", str(long.N_CTX), "-np", "32", "--kv-unified", "--port", str(port)]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen([program, "-m", model, *asked], stdout=quiet, stderr=quiet) as child:
+        try:
+            _wait_until_ready(url, child)
+            yield url
+        finally:
+            child.terminate()
+
+
+def _wait_until_ready(url: str, child: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and child.poll() is None:
+        try:
+            urllib.request.urlopen(f"{url}/health").close()
+            return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.2)
+    raise RuntimeError("llama-server did not start")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.tables", description=__doc__)
+    parser.add_argument(
+        "tables", nargs="*", default=["speed", "steps", "long"], help="speed, steps, long (default: all)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=2, help="turns, of which medians are reported (default: %(default)s)"
+    )
+    parser.add_argument("--llama-server", type=Path, help="the program, for the ratios beside it")
+    options = parser.parse_args()
+    tables: dict[str, Callable[[], None]] = {
+        "speed": lambda: speeds(options.rounds),
+        "steps": lambda: steps(options.rounds),
+        "long": lambda: longs(options.rounds, options.llama_server),
+    }
+    for name in options.tables:
+        print(f"\n{name}\n", flush=True)
+        began = time.monotonic()
+        tables[name]()
+        print(f"\n({time.monotonic() - began:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

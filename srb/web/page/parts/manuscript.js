@@ -110,7 +110,7 @@ export class Manuscript extends HTMLElement {
       effects: [
         setMarks.of(marksOf(pieces, this.#isInserted)),
         top === null
-          ? EditorView.scrollIntoView(text.length)
+          ? EditorView.scrollIntoView(text.length, { y: "start" }) // as far up as it goes: to two thirds of the view
           : EditorView.scrollIntoView(within(top), { y: "start", yMargin: -into }),
       ],
     });

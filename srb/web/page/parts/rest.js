@@ -1,6 +1,7 @@
 /** All parts that are not needed until the caret is in the manuscript, with their styles. */
 
 import "./branches.js";
+import { caretInView } from "./caret_in_view.js";
 import { LaterDialogs } from "./dialogs.js";
 import "./file_drops.js";
 import { divider, sheetHandle } from "./layout.js";
@@ -26,6 +27,7 @@ const STYLES = [
 
 /** @param {Desk} desk @param {HTMLElement} root of the panes @returns {Promise<Rest>} */
 export async function addRest(desk, root) {
+  /** @type {import("./manuscript.js").Manuscript | null} */ (desk.manuscript)?.extend(caretInView); // sees where it was before panes come
   await Promise.all(STYLES.map(addStyle));
   const make = (/** @type {string} */ name) => {
     const part = /** @type {HTMLElement & {desk: Desk}} */ (document.createElement(name));

@@ -163,6 +163,51 @@ def test_alternatives_that_are_asked_for_again_at_once_are_shown(pane: Pane) -> 
     expect(buttons).to_have_count(13)
 
 
+SENTENCE = """() => {
+  const pane = document.querySelector("srb-branches");
+  const { content } = pane.board.currentCard;
+  const { left, top, right, bottom } = content.box(0, content.written);
+  const list = document.querySelector("srb-alternatives dialog").getBoundingClientRect();
+  return list.right <= left || list.left >= right || list.bottom <= top || list.top >= bottom;
+}"""
+
+
+@pytest.mark.parametrize("height", [900, 560])
+@pytest.mark.parametrize("card", [1, 8])
+def test_alternatives_never_lie_over_their_sentence(make_page: MakePage, height: int, card: int) -> None:
+    pane = Pane(make_page(viewport={"width": 1000, "height": height}))
+    pane.begin(*[f" one little lamp of {each} which burned for as long as anybody looked at it" for each in range(8)])
+    pane.tell("desk.rivals = given", RIVALS)
+    pane.tell("branches.board.setCurrent(given, { focus: true, scroll: true })", card - 1)
+    pane.press("t")
+    expect(pane.page.locator("srb-alternatives dialog").get_by_role("button")).to_have_count(13)
+    assert pane.page.evaluate(SENTENCE)
+
+
+def test_one_row_of_alternatives_is_highlighted_the_one_that_enter_takes(pane: Pane) -> None:
+    pane.tell("desk.rivals = given", RIVALS)
+    pane.press("t")
+    rows = pane.page.locator("srb-alternatives li button")
+    expect(rows.first).to_be_focused()
+    rows.nth(3).hover()
+    expect(rows.nth(3)).to_be_focused()
+    marked = rows.evaluate_all(
+        """(rows) => rows.map((row) => getComputedStyle(row)).map(({ outlineStyle, borderTopColor }) =>
+             outlineStyle !== "none" || !["transparent", "rgba(0, 0, 0, 0)"].includes(borderTopColor))"""
+    )
+    assert [place for place, is_marked in enumerate(marked) if is_marked] == [3]
+    pane.press("Enter")
+    assert [call[2] for call in pane.calls("choose")] == [RIVALS[3]["text"]]
+
+
+def test_alternatives_that_differ_by_a_space_alone_can_be_told_apart(pane: Pane) -> None:
+    texts = [".", ". ", " lamp", "lamp", " boat", "\n\n"]
+    pane.tell("desk.rivals = given", [{"text": text, "logprob": -1, "probability": 0.1} for text in texts])
+    pane.press("t")
+    rows = pane.page.locator("srb-alternatives .rival")
+    expect(rows).to_have_text([".", ".␣", "␣lamp", "lamp", "boat", "↵↵"])
+
+
 def test_alternatives_that_cannot_be_asked_for_say_why(pane: Pane) -> None:
     pane.tell("desk.alternatives = async () => { throw new Error('the engine is restarting'); }")
     pane.press("t")

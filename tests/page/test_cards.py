@@ -244,6 +244,27 @@ def test_a_round_without_likelihoods_says_so_and_the_next_one_asks_for_them(pane
     assert [pane.text(number).inner_text() for number in (1, 2, 3)] == [text.strip() for text in TEXTS]
 
 
+def test_the_bars_that_sorting_brings_are_switched_off_beside_it(pane: Pane) -> None:
+    switch = pane.page.get_by_role("button", name="Likelihood")
+    pane.begin(*TEXTS)
+    pane.card(1).focus()
+    expect(pane.page.get_by_role("button", name="Sort")).to_be_visible()
+    expect(switch).to_have_count(0)
+    pane.press("p")
+    expect(switch).to_have_attribute("aria-pressed", "true")
+    ends = [{"event": "stop", "index": n, "length": 9, "reason": "limit", "logprob": -1 - n} for n in range(3)]
+    pane.tell("desk.events(given)", ends)
+    bars = pane.page.locator(".card .bar[data-step]")
+    expect(bars).to_have_count(3)
+    expect(bars.first).to_have_attribute("title", re.compile("^Beside the others"))
+    switch.click()
+    expect(bars).to_have_count(0)
+    assert pane.tell("return desk.settings.likelihood") is False
+    expect(switch).to_have_attribute("aria-pressed", "false")
+    switch.click()
+    expect(bars).to_have_count(3)
+
+
 def test_markup_and_control_characters_are_shown_as_text(pane: Pane) -> None:
     pane.begin(" <img src=x onerror=alert(1)> \x1b[31m \u202etxt\u202c \x00", " שלום, world", " x")
     expect(pane.text(1)).to_have_text("<img src=x onerror=alert(1)> ␛[31m ⇄txt⇄ ␀")

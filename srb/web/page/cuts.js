@@ -106,6 +106,16 @@ export function sentenceEnd(text, offset) {
   return text.length;
 }
 
+const LONGEST_SENTENCE = 1000; // units before a place in which its sentence's beginning is looked for
+
+/** The sentence of a text in which a place stands, without the spaces before it. @param {string} text @param {number} at */
+export function sentenceAt(text, at) {
+  let from = onBoundary(text, Math.max(0, at - LONGEST_SENTENCE));
+  for (let end = sentenceEnd(text, from); end <= at && end > from && end < text.length; end = sentenceEnd(text, from))
+    from = end + (/\s*/u.exec(text.slice(end))?.[0].length ?? 0);
+  return { from: Math.min(from, at), to: sentenceEnd(text, at) };
+}
+
 /** Whether a mark stands after a short title or initial, or before a lower-case letter. @param {string} text @param {RegExpExecArray} found */
 function isAbbreviation(text, found) {
   if (found[0] === "\n" || !/^[.…]/.test(found[0]))

@@ -23,3 +23,23 @@ export function leadingSpace(text) {
   const at = text.search(/\S/u);
   return at < 0 ? Number.POSITIVE_INFINITY : at;
 }
+
+/**
+ * Return a token's text in three parts, with signs for the white space around its words. One space before them is what most
+ * tokens have: it has a sign only where that tells two tokens apart.
+ * @param {string} text @param {boolean} [isAlike] whether another token has the same words
+ */
+export function spaced(text, isAlike = false) {
+  const words = text.trim();
+  const at = text.indexOf(words);
+  const [before, after] = words === "" ? [text, ""] : [text.slice(0, at), text.slice(at + words.length)];
+  const isUsual = before === " " && words !== "" && !isAlike;
+  return { before: isUsual ? "" : signs(before), words: visible(words), after: signs(after) };
+}
+
+/** @param {string} space */
+const signs = (space) =>
+  space
+    .replaceAll("\n", "↵")
+    .replaceAll(/[^\S\t↵]/g, "␣")
+    .replaceAll("\t", "⇥");

@@ -6,7 +6,8 @@ import { test } from "node:test";
 import * as cuts from "../../../srb/web/page/cuts.js";
 import { random } from "./random.js";
 
-const { codePoints, nextWord, onBoundary, previousWord, sentenceEnd, trimCut, wordEndAt, wordStartAt } = cuts;
+const { codePoints, nextWord, onBoundary, previousWord, sentenceAt, sentenceEnd, trimCut, wordEndAt, wordStartAt } =
+  cuts;
 
 test("a click anywhere in a word finds its end, and in a space the end of the word before", () => {
   const text = " The keeper's lamp, lit";
@@ -96,4 +97,16 @@ test("a text without a space costs no more at its end than at its beginning", ()
     assert.ok(end > at && end <= text.length);
   }
   assert.equal(trimCut(text, 60_000), 60_000);
+});
+
+test("a place stands in the sentence around it, which begins behind the one before", () => {
+  const text = "One lamp. Mr. Brown lit it!\n\n“Who?” she said. No end";
+  const of = (at) => text.slice(sentenceAt(text, at).from, sentenceAt(text, at).to);
+  assert.equal(of(0), "One lamp.");
+  assert.equal(of(4), "One lamp.");
+  assert.equal(of(text.indexOf("Brown")), "Mr. Brown lit it!");
+  assert.equal(of(text.indexOf("she")), "“Who?” she said.");
+  assert.equal(of(text.length), "No end");
+  const long = "word ".repeat(5000);
+  assert.deepEqual(sentenceAt(long, 20_000), { from: 19_000, to: long.length });
 });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { leadingSpace, visible } from "../../../srb/web/page/visible.js";
+import { leadingSpace, spaced, visible } from "../../../srb/web/page/visible.js";
 
 test("every unit is shown by one unit, and only those that cannot be seen are replaced", () => {
   for (let code = 0; code < 0x10000; code++) {
@@ -29,4 +29,14 @@ test("white space at a beginning is measured, and of nothing else there is no en
   assert.equal(leadingSpace("a"), 0);
   assert.equal(leadingSpace(" \n"), Number.POSITIVE_INFINITY);
   assert.equal(leadingSpace(""), Number.POSITIVE_INFINITY);
+});
+
+test("white space around a token's words has signs, but for the one space before that most have", () => {
+  const shown = (text, isAlike) => Object.values(spaced(text, isAlike)).join("|");
+  assert.deepEqual(
+    [shown(" lamp"), shown("lamp"), shown(" lamp", true), shown(". ")],
+    ["|lamp|", "|lamp|", "␣|lamp|", "|.|␣"],
+  );
+  assert.deepEqual([shown("  a b"), shown("\n\n"), shown(" "), shown("\t")], ["␣␣|a b|", "↵↵||", "␣||", "⇥||"]);
+  assert.deepEqual(shown("\u00a0x\n"), "␣|x|↵");
 });

@@ -1,7 +1,7 @@
 /** Gestures on the shown round: what a person does with its cards. */
 
 import { commonLength } from "../compare.js";
-import { trimCut, wordEndAt, wordStartAt } from "../cuts.js";
+import { sentenceAt, trimCut, wordEndAt, wordStartAt } from "../cuts.js";
 import { markersOf } from "../markers.js";
 import { stretchesOf } from "../story/same.js";
 import { move, quoted } from "./moves.js";
@@ -193,7 +193,9 @@ export class Gestures {
       return this.desk.notice("Put the caret at a word: then the words that could stand in its place are shown.");
     const [at, word] = [trimCut(text, from), text.slice(from, end)];
     const back = () => manuscript.focus();
-    this.desk.openDialog("alternatives", { number: null, at, word, rect: manuscript.rect(from), back });
+    const sentence = sentenceAt(text, from);
+    const lines = manuscript.box(sentence.from, sentence.to) ?? manuscript.rect(from);
+    this.desk.openDialog("alternatives", { number: null, at, word, lines, back });
   }
 
   /** @param {number | null} number @param {number} at */

@@ -14,7 +14,8 @@
  *   colour: (pieces: any[]) => void,
  *   insert: (text: string) => void, select: (from: number, to?: number) => void,
  *   record: (undo: () => void, redo: () => void) => void,
- *   text: string, undo: () => void, redo: () => void, caret: () => number, rect: (at: number) => DOMRect | null, head: Place,
+ *   text: string, undo: () => void, redo: () => void, caret: () => number, rect: (at: number) => DOMRect | null,
+ *   box: (from: number, to: number) => DOMRect | null, head: Place,
  * }} Manuscript
  */
 

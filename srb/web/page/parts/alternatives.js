@@ -1,15 +1,17 @@
 // Alternatives: the words that the model thought likely at a place, with their probabilities, in a small list at the word.
 
 import { html, nothing } from "../vendor/lit.js";
-import { visible } from "../visible.js";
+import { spaced, visible } from "../visible.js";
+import { besideLines } from "./beside_lines.js";
 import { Part } from "./part.js";
 
 /** @typedef {{text: string, logprob: number, probability: number}} Rival */
 
 /** A place to ask about: a card's (by slot number) or, with null, the manuscript's; `word` stands there now.
- * @typedef {{number: number|null, at: number, word: string, rect: DOMRect|null, back?: () => void}} Asked */
+ * `lines`: of its sentence on the screen.
+ * @typedef {{number: number|null, at: number, word: string, lines: DOMRect|null, back?: () => void}} Asked */
 
-const MARGIN = 8; // px to the window's edges
+const MOST = 496; // px, of the list's height
 
 export class Alternatives extends Part {
   static properties = {
@@ -58,17 +60,16 @@ export class Alternatives extends Part {
     if (this.dialog.open) this.dialog.close();
   }
 
-  /** Put the list below the word or, where it does not fit, above it. */
+  /** Put the list beside the word's sentence, never over it. */
   _place() {
     const { dialog, asked } = this;
-    const rect = asked?.rect ?? new DOMRect(innerWidth / 2, innerHeight / 3, 0, 0);
-    const { width, height } = dialog.getBoundingClientRect();
-    const left = Math.max(MARGIN, Math.min(rect.left, innerWidth - width - MARGIN));
-    const below = rect.bottom + MARGIN / 2;
-    const above = rect.top - height - MARGIN / 2;
-    const top = below + height + MARGIN <= innerHeight || above < MARGIN ? below : above;
+    const lines = asked?.lines ?? new DOMRect(innerWidth / 2, innerHeight / 3, 0, 0);
+    dialog.style.maxHeight = "";
+    const window = { width: innerWidth, height: innerHeight };
+    const { left, top, most } = besideLines(lines, dialog.getBoundingClientRect(), MOST, window);
     dialog.style.left = `${left}px`;
-    dialog.style.top = `${Math.max(MARGIN, Math.min(top, innerHeight - height - MARGIN))}px`;
+    dialog.style.top = `${top}px`;
+    dialog.style.maxHeight = `${most}px`;
   }
 
   /** @returns {HTMLButtonElement[]} */
@@ -120,7 +121,7 @@ export class Alternatives extends Part {
   render() {
     const { asked, rivals, problem } = this;
     return html`<dialog aria-labelledby="alternatives-title" @keydown=${this.onKey} @click=${this.onClick} @close=${this.onClose}>
-      <h2 id="alternatives-title">In place of “${shown(asked?.word.trim() ?? "")}”</h2>
+      <h2 id="alternatives-title">In place of “${visible(asked?.word.trim() ?? "")}”</h2>
       ${problem ? html`<p role="alert">${problem}</p>` : nothing}
       ${!rivals && !problem ? html`<p role="status">The model is asked …</p>` : nothing}
       ${rivals?.length === 0 ? html`<p>No other word is likely here.</p>` : nothing}
@@ -132,9 +133,11 @@ export class Alternatives extends Part {
   /** @param {Rival} rival @param {number} place */
   _item(rival, place) {
     const isThere = this.asked?.word.trim().startsWith(rival.text.trim()) && rival.text.trim() !== "";
-    return html`<li><button @click=${() => this.choose(rival)}>
+    const isAlike = this.rivals?.some((each) => each !== rival && each.text.trim() === rival.text.trim());
+    const { before, words, after } = spaced(rival.text, isAlike);
+    return html`<li><button @click=${() => this.choose(rival)} @pointermove=${focusThis}>
       <kbd aria-hidden="true">${place < 10 ? (place + 1) % 10 : nothing}</kbd>
-      <span class="rival" dir="auto">${shown(rival.text)}</span>
+      <span class="rival" dir="auto"><span class="space">${before}</span>${words}<span class="space">${after}</span></span>
       ${isThere ? html`<span class="there">as it is</span>` : nothing}
       <meter max="1" value=${rival.probability} aria-hidden="true"></meter>
       <span class="percent">${percent(rival.probability)}</span>
@@ -142,10 +145,10 @@ export class Alternatives extends Part {
   }
 }
 
-/** A token's text, so that its white space can be seen. @param {string} text */
-function shown(text) {
-  const words = visible(text.trim());
-  return words || text.replaceAll("\n", "↵").replaceAll(" ", "␣").replaceAll("\t", "⇥");
+/** The row that is pointed at is the one that Enter chooses. @param {PointerEvent} event */
+function focusThis({ currentTarget }) {
+  if (currentTarget !== document.activeElement)
+    /** @type {HTMLElement} */ (currentTarget).focus({ preventScroll: true });
 }
 
 /** @param {number} probability */

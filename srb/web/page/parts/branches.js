@@ -48,6 +48,11 @@ export class Branches extends Part {
     return !!this.round?.slots.some((slot) => slot.isLive || slot.pending);
   }
 
+  /** Whether bars of likelihood are on the cards, or could be. */
+  get tellsLikelihood() {
+    return this.desk.settings.likelihood === true || !!this.round?.slots.some((slot) => slot.meanLogprob !== null);
+  }
+
   listen() {
     const { signal } = this.listeners;
     this.setAttribute("role", "region");
@@ -57,7 +62,7 @@ export class Branches extends Part {
     this.on("nodes", ({ ids, isGrowth }) => isGrowth || this.board?.refreshNodes(ids ?? null)); // texts are told of apart
     this.on("story", () => {
       this.board?.repaint();
-      if (!this.round) this.requestUpdate();
+      this.requestUpdate();
     });
     this.on("head", () => this.requestUpdate()); // cards may go on from other words now
     for (const name of ["keydown", "pointerdown"])
@@ -242,12 +247,12 @@ export class Branches extends Part {
   }
 
   /** Where a part of a card's text is on the screen. @param {Slot} slot @param {number} from @param {number} to */
-  rectOf(slot, from, to) {
+  boxOf(slot, from, to) {
     const content = this.reader?.isOpen ? this.reader.content : this.board?.cards.get(slot.number)?.content;
-    return content?.rect(from, to) ?? null;
+    return content?.box(from, to) ?? null;
   }
 
-  /** @param {{number: number, at: number, word: string, rect: DOMRect|null}} asked */
+  /** @param {{number: number, at: number, word: string, lines: DOMRect|null}} asked */
   openAlternatives(asked) {
     this.desk.openDialog("alternatives", { ...asked, back: () => this.focus() });
   }

@@ -192,6 +192,18 @@ export class Manuscript extends HTMLElement {
   }
 
   /**
+   * Where the lines of a range are on the screen; null if they are not all in view.
+   *
+   * @param {number} from
+   * @param {number} to
+   */
+  box(from, to) {
+    const [first, last] = [this.rect(from), this.rect(Math.max(from, to - 1))];
+    const { left, right } = this.#view.contentDOM.getBoundingClientRect();
+    return first && last && new DOMRect(left, first.top, right - left, last.bottom - first.top);
+  }
+
+  /**
    * Select a range of the text, and show it.
    *
    * @param {number} from

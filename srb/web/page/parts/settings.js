@@ -191,7 +191,6 @@ class Settings extends DialogPart {
         ${hasNone ? html`<p class="words">This model has no chat template.</p>` : nothing}
       </fieldset>
       ${mode === "chat" ? [textArea(SYSTEM, system, set("system")), textArea(INSTRUCTION, instruction, set("instruction"))] : nothing}
-      ${this.#check("likelihood", "Likelihood", "lets P sort the cards, the likeliest first; a round takes a little longer")}
       ${this.#check("logprobs", "Probabilities", "shows on the cards how much the model expected its own words")}
     `;
   }

@@ -131,14 +131,24 @@ export class BranchText {
     return null;
   }
 
-  /** Where a part of the text is on the screen. @param {number} from @param {number} to */
+  /** Where the last line of a part of the text is on the screen. @param {number} from @param {number} to */
   rect(from, to) {
+    return [...(this.liveRange(from, to)?.getClientRects() ?? [])].at(-1) ?? null;
+  }
+
+  /** Where all lines of a part of the text are. @param {number} from @param {number} to */
+  box(from, to) {
+    return this.liveRange(from, to)?.getBoundingClientRect() ?? null;
+  }
+
+  /** @param {number} from @param {number} to */
+  liveRange(from, to) {
     const [start, end] = [this.place(from + 1), this.place(to)];
     if (!start || !end) return null;
     const range = document.createRange();
     range.setStart(start.node, Math.max(0, start.offset - 1));
     range.setEnd(end.node, end.offset);
-    return [...range.getClientRects()].at(-1) ?? null;
+    return range;
   }
 }
 

@@ -1,7 +1,7 @@
 // Gestures: what a person can do with the cards, by key, by button and by tap. Each acts on the desk; the pane shows what follows.
 
 import { ownWord } from "../../compare.js";
-import { nextWord, previousWord, sentenceEnd, trimCut, wordEndAt, wordStartAt } from "../../cuts.js";
+import { nextWord, previousWord, sentenceAt, sentenceEnd, trimCut, wordEndAt, wordStartAt } from "../../cuts.js";
 
 /** @typedef {import("../../round.js").Slot} Slot */
 /** @typedef {import("../branches.js").Branches} Pane */
@@ -91,6 +91,12 @@ export const CARD_GESTURES = {
 /** @type {Record<string, Gesture>} */
 export const PANE_GESTURES = {
   sort: { label: "Sort: the likeliest first, repeats later", key: "P", run: sort },
+  likelihood: {
+    label: "Bars: how likely each text is",
+    key: "",
+    can: (pane) => pane.tellsLikelihood,
+    run: ({ desk }) => desk.setSetting("likelihood", !desk.settings.likelihood),
+  },
   fold: { label: "Group the same texts", key: "F", run: (pane) => pane.desk.fold() },
   refill: {
     label: "Try others in empty places",
@@ -142,5 +148,7 @@ function openAlternatives(pane, slot) {
   if (slot.mark === null) mark(pane, slot, end);
   const from = wordStartAt(text, end);
   const at = trimCut(text, from);
-  pane.openAlternatives({ number: slot.number, at, word: text.slice(from, end), rect: pane.rectOf(slot, from, end) });
+  const sentence = sentenceAt(text, from);
+  const lines = pane.boxOf(slot, sentence.from, sentence.to) ?? pane.boxOf(slot, from, end);
+  pane.openAlternatives({ number: slot.number, at, word: text.slice(from, end), lines });
 }

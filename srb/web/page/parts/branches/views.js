@@ -12,6 +12,7 @@ import { seamHead } from "./seam.js";
 const BUTTONS = [
   ["refill", "Try others"],
   ["sort", "Sort"],
+  ["likelihood", "Likelihood"],
   ["fold", "Group"],
   ["more", "More"],
   ["stop", "Stop"],
@@ -47,10 +48,17 @@ function paneButtons(pane) {
     Tree</button>`;
   const others = BUTTONS.map(([name, words]) => {
     const gesture = PANE_GESTURES[name];
+    if (name === "likelihood") return pane.tellsLikelihood ? likelihoodButton(pane) : nothing;
     const isOn = round && (gesture?.can?.(pane, slot) ?? true);
     return html`<button data-act=${name} title="${gesture?.label} (${gesture?.key})" ?disabled=${!isOn}>${words}</button>`;
   });
   return [tree, ...others];
+}
+
+/** The switch of what *Sort* brings with it. @param {Pane} pane */
+function likelihoodButton({ desk }) {
+  const isShown = desk.settings.likelihood === true;
+  return html`<button data-act="likelihood" aria-pressed=${isShown} title="Bars: how likely the model finds each text">Likelihood</button>`;
 }
 
 /** How far the model has read the text, before the first branch runs. It stands in the place of the counts, so nothing moves.

@@ -149,9 +149,9 @@ OpenDesk = Callable[[str], contextlib.AbstractContextManager[Desk]]
 @contextlib.contextmanager
 def desks() -> Iterator[OpenDesk]:
     """Run Chromium, and yield a function that opens a server's desk in a fresh profile: `with open_desk(url) as desk`."""
-    path = shutil.which("chromium")
+    path = shutil.which("chromium") or shutil.which("chromium-headless-shell")
     if path is None:
-        raise SystemExit("the benchmark of the page needs Debian's package chromium")
+        raise SystemExit("the benchmark of the page needs Debian's package chromium, or chromium-headless-shell")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path)
 

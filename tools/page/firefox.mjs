@@ -30,7 +30,7 @@ try {
   await browser.close();
 }
 assert.deepEqual(troubles, [], "Firefox had something to say");
-console.log("Firefox: loaded, continued, took, wrote, undid and reloaded");
+console.log("Firefox: loaded, continued, remembered, took, wrote, undid and reloaded");
 
 /** @param {any} page */
 async function walk(page) {
@@ -66,6 +66,14 @@ async function walk(page) {
     Array.from(document.querySelectorAll("srb-branches article.card .text"), (each) => each.textContent),
   );
   assert.equal(shown.filter((words) => words?.trim()).length, 4, "each card shows its text");
+
+  await press("KeyM", "Alt");
+  await until("the caret is in the memory", () => document.activeElement?.id === "side-memory");
+  await page.keyboard.type("Dora is old.");
+  assert.equal(await page.evaluate(() => globalThis.desk.story.meta("memory")), "Dora is old.");
+  await page.keyboard.press("Escape");
+  await until("the caret is in the manuscript", isReady);
+  assert.equal(await text(), START);
 
   await page.keyboard.press("F6");
   await until("a card has the focus", () => document.querySelector("srb-branches")?.contains(document.activeElement));

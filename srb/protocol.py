@@ -72,6 +72,10 @@ class BranchSpec:
     def is_scored(self) -> bool:
         return self.score or self.sampling.n_probs >= 0
 
+    @property
+    def has_grammar(self) -> bool:
+        return bool(self.sampling.grammar or self.sampling.json_schema)
+
 
 @dataclass(frozen=True, slots=True)
 class ContextShift:

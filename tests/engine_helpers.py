@@ -57,6 +57,17 @@ class Wavering(FakeModel):
         return logits
 
 
+class Slowly:
+    """A clock of a processor that advances with every reading."""
+
+    def __init__(self, seconds: float) -> None:
+        self.now, self.seconds = 0.0, seconds
+
+    def __call__(self) -> float:
+        self.now += self.seconds
+        return self.now
+
+
 def always_draft(driver: Driver) -> Driver:
     """Let an engine draft as much as it may, whatever it has measured."""
     always_draft_in(driver.engine)

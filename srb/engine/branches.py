@@ -10,6 +10,7 @@ from functools import partial
 
 from srb.engine.exploring import Fork
 from srb.engine.first_words import Ending
+from srb.engine.grammar.limits import STEP_SECONDS
 from srb.engine.healing import KnownEndings
 from srb.engine.model import Logits, Model
 from srb.engine.probs import behind, chosen_probs, token_probs
@@ -69,6 +70,10 @@ class Branches:
         self._known_endings = KnownEndings()
         # Branches whose newest token is not read yet, with its probability: what it says is found during the next decode.
         self._unread: dict[Branch, Prob | None] = {}
+        # Branches whose newest token is computed and whose grammar takes too long for this step, with its logits; None:
+        # those of the prompt.
+        self._late: dict[Branch, Logits | None] = {}
+        self._grammar_seconds = 0.0  # of this step
         self.counters = BranchCounters()
 
     def start(self, branch: Branch, events: list[Event]) -> None:
@@ -145,6 +150,35 @@ class Branches:
             self._set_aside(branch, BranchState.WAITING)
             return
         self.counters.decode_steps_total += row is not None
+        grammar = branch.sampler.grammar
+        if grammar is None:
+            self._sample(branch, row, events)
+        elif self._grammar_seconds >= STEP_SECONDS and not grammar.is_quick:
+            self._late[branch] = branch.logits if row is None else self._model.logits(row).copy()
+        else:
+            before = grammar.seconds
+            self._sample(branch, row, events)
+            self._grammar_seconds += grammar.seconds - before
+
+    def go_on(self, events: list[Event]) -> bool:
+        """Begin a step: sample the tokens that the last one had no time for, as far as this one has.
+
+        The longest wait comes first. Return whether there were any.
+        """
+        self._grammar_seconds = 0.0
+        waiting = list(self._late)
+        for branch in waiting:
+            if branch in self._late:  # the token of another may have ended it
+                branch.logits = self._late.pop(branch)
+                self.sample(branch, None, events)
+                branch.logits = None
+        return bool(waiting)
+
+    def is_late(self, branch: Branch) -> bool:
+        """Whether a branch waits for its grammar alone."""
+        return branch in self._late
+
+    def _sample(self, branch: Branch, row: int | None, events: list[Event]) -> None:
         try:
             if branch.is_plain and row is not None:
                 token = branch.sampler.sample(row)
@@ -207,6 +241,7 @@ class Branches:
         """
         rewinding = branch.rewinding
         assert rewinding is not None
+        self._late.pop(branch, None)
         place, keep = branch.length - count, len(branch.tokens) - count
         end = None
         if keep > 0 and branch.lease is not None:  # the last token that stays is computed again, for its logits
@@ -279,6 +314,7 @@ class Branches:
         """End a branch's lease; with `keep` its computed tokens stay in the tree. Does nothing without a lease."""
         if branch.lease is None:
             return
+        self._late.pop(branch, None)
         self._note_stop(branch, keep)
         self.drop_ahead(branch)
         lease, branch.lease = branch.lease, None
@@ -434,9 +470,11 @@ class Branches:
         return branch.sampler.sample_from(self._logits(branch, row) if logits is None else logits)
 
     def _logits(self, branch: Branch, row: int | None) -> Logits:
-        """Return a row of the last decode, or the logits of the branch's prefix if `row` is None."""
+        """Return a row of the last decode, or the logits that the branch has, or its prefix's, if `row` is None."""
         if row is not None:
             return self._model.logits(row)
+        if branch.logits is not None:
+            return branch.logits
         if branch.begins_with_cover and branch.cover is not None and branch.cover.logits is not None:
             return branch.cover.logits
         assert branch.request.prefix.logits is not None

@@ -184,6 +184,16 @@ class Engine:
         """Whether no medium of a request has to be encoded. Raise InvalidRequest or NotSupported."""
         return self._preparer.knows_media(command)
 
+    def has_grammar(self, command: Generate | Embed | Rerank | StateAction | AddBranches) -> bool:
+        """Whether a command has a grammar to compile, or to go on in from a fork's beginning. Raise NotFound."""
+        match command:
+            case Generate(branches=specs):
+                return any(spec.has_grammar for spec in specs)
+            case AddBranches(target=target, owner=owner, branches=entries):
+                own = any(not {"grammar", "json_schema"}.isdisjoint(dict(sampling)) for *_, sampling in entries)
+                return own or any(branch.spec.has_grammar for branch in self.find(target, owner).branches)
+        return False
+
     def detokenize(self, tokens: Sequence[int], special: bool = True) -> list[bytes]:
         return self._preparer.detokenize(tokens, special)
 
@@ -382,6 +392,8 @@ class Engine:
         events: list[Event] = []
         self._expire(began, events)
         self._give_way()
+        if self._branches.go_on(events):
+            self._finish_ended(events)
         if not self._admit(events):
             self._residency.trim()
             self._speculation.trim()
@@ -479,7 +491,8 @@ class Engine:
         self._speculation.check_invariants()
         for branch in branches:
             assert (branch.state is BranchState.RUNNING) == (branch.seq_id is not None), repr(branch)
-            assert branch.state is not BranchState.RUNNING or branch.pending, f"{branch!r} has nothing to compute"
+            has_work = branch.pending or self._branches.is_late(branch)
+            assert branch.state is not BranchState.RUNNING or has_work, f"{branch!r} has nothing to compute"
         for request in self._registry.active.values():
             assert request.words is None or not request.words.next_held(request), f"{request!r} holds a branch in vain"
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.engine.cuts import Cuts
-from srb.engine.grammar.matcher import Grammars, Vocabulary
+from srb.engine.grammar.matcher import Grammars, Matcher, Vocabulary
 from srb.engine.media import Encoder, IsWanted, MediaChunk, Sections, always, check_wanted
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.engine.positions import Positions
@@ -562,6 +562,10 @@ class FakeSampler:
         weights = np.exp((scores - scores.max()) / self._params.temperature)
         sums = weights.cumsum()
         return weights, int((sums <= self._random.random() * sums[-1]).sum())
+
+    @property
+    def grammar(self) -> Matcher | None:
+        return self._grammar
 
     @property
     def forced(self) -> list[int]:

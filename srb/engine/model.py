@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from srb.engine.grammar.matcher import Grammars
+from srb.engine.grammar.matcher import Grammars, Matcher
 from srb.engine.media import Encoder, MediaRun, Vectors
 from srb.engine.tokens import Tokens
 from srb.errors import SRBError
@@ -103,6 +103,11 @@ class Sampler(Protocol):
 
     def sample_from(self, logits: Logits) -> int:
         """Sample and accept a token from stored logits, as `sample` does."""
+        ...
+
+    @property
+    def grammar(self) -> Matcher | None:
+        """Where its text stands in a grammar, which also tells what it has taken; None without one."""
         ...
 
     @property

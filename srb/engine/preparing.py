@@ -514,7 +514,7 @@ class Preparer:
 
 def heals(spec: BranchSpec) -> bool:
     """Whether a branch heals the end of what stands before its text; a grammar begins behind it, and is kept as it is."""
-    return spec.token_healing and not (spec.sampling.grammar or spec.sampling.json_schema)
+    return spec.token_healing and not spec.has_grammar
 
 
 def any_of_type(schema: str) -> str:

@@ -121,11 +121,11 @@ class Branch:
     """
 
     __slots__ = (
-        "began_at", "cover", "draft", "ended", "ending", "first_word", "grammar_from", "has_new_line", "index", "is_plain",
-        "lease", "logprob_sum", "num_accepted", "num_ahead", "num_appended", "num_cached", "num_computed", "num_decoded",
-        "num_drafted", "num_given", "num_hidden", "num_of_prompt", "num_rewinds", "num_shifted", "num_shown", "origin",
-        "path", "prompt_bytes", "request", "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text",
-        "tokens",
+        "began_at", "cover", "draft", "ended", "ending", "first_word", "grammar_from", "has_new_line", "index",
+        "is_plain", "lease", "logits", "logprob_sum", "num_accepted", "num_ahead", "num_appended", "num_cached",
+        "num_computed", "num_decoded", "num_drafted", "num_given", "num_hidden", "num_of_prompt", "num_rewinds",
+        "num_shifted", "num_shown", "origin", "path", "prompt_bytes", "request", "rewinding", "sampler", "shown", "slot",
+        "spec", "start", "state", "text", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -170,6 +170,7 @@ class Branch:
         self.is_plain = self.rewinding is None and request.spreading is None
         self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
         self.state = BranchState.WAITING
+        self.logits: Logits | None = None  # of its newest token, if it has waited for its grammar
         self.logprob_sum = 0.0
         self.has_new_line = False  # whether the emitted text has one
         self.num_shown = 0  # emitted tokens
@@ -297,9 +298,7 @@ class Branch:
     @property
     def may_jump(self) -> bool:
         """Whether tokens that a grammar forces are appended without a step of their own, and so without probabilities."""
-        sampling = self.spec.sampling
-        has_grammar = bool(sampling.grammar or sampling.json_schema)
-        return has_grammar and self.is_plain and self.cover is None and not self.spec.is_scored
+        return self.spec.has_grammar and self.is_plain and self.cover is None and not self.spec.is_scored
 
     @property
     def pending(self) -> int:

@@ -207,8 +207,8 @@ class Scheduler:
             plan.add(span, count)
             budget -= count
             free -= count
-        if running and not plan.chunks and not plan.pauses and not plan.drops:
-            plan.ends.append(running[-1])
+        if not plan.chunks and not plan.pauses and not plan.drops:
+            plan.ends += [branch for branch in running if branch.pending][-1:]  # others wait for their grammars alone
         return plan
 
     def _to_checkpoint(self, span: Prefix | Branch) -> int:

@@ -33,7 +33,7 @@ from srb.protocol import (
     PromptLogprobs,
     StateAction,
 )
-from tests.engine_helpers import Contrary, Driver, Outcome, Wavering, always_draft, parked_bytes, plain, solo
+from tests.engine_helpers import Contrary, Driver, Outcome, Slowly, Wavering, always_draft, parked_bytes, plain, solo
 from tests.media import b64, png, wav
 from tests.tree_oracle import WORTH_FINDING, check_found
 
@@ -168,6 +168,7 @@ class EngineWalk(RuleBasedStateMachine):
         ahead=st.booleans(),
         sections=st.booleans(),
         apart_from=st.sampled_from([0, 0, 8]),
+        slow_grammars=st.booleans(),
     )
     def begin(
         self,
@@ -187,6 +188,7 @@ class EngineWalk(RuleBasedStateMachine):
         ahead: bool,
         sections: bool,
         apart_from: int,
+        slow_grammars: bool = False,
     ) -> None:
         self.n_ctx_seq = 60 if short else n_ctx
         model = FakeModel(
@@ -202,6 +204,8 @@ class EngineWalk(RuleBasedStateMachine):
             has_sections=sections,
             apart_from=apart_from,
         )
+        if slow_grammars:
+            model.grammars.clock = Slowly(0.003)  # a step has time for two or three tokens
         limits = {"cache_cells": cache_cells, "cache_bytes": cache_bytes, "max_running": max_running}
         draft_model = draft(draft_room[0], draft_room[1], 32, 8) if draft is not None and max_draft else None
         drafts = {"max_draft": max_draft, "draft_model": draft_model, "looks_up": looks_up}

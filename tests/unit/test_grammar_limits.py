@@ -6,6 +6,7 @@ import json
 import random
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,12 +14,13 @@ import pytest
 from srb.engine.fake import FakeModel
 from srb.engine.grammar import matcher as matcher_module
 from srb.engine.grammar.lark import Lark
+from srb.engine.grammar.limits import CALL_SECONDS, FREE_SECONDS, TOKEN_SECONDS
 from srb.engine.grammar.schemas import prepared
 from srb.errors import GrammarDeadEnd, GrammarTooComplex, InvalidRequest, QueueFull
 from srb.protocol import FinishReason
 from srb.sampling_params import MAX_GRAMMAR
 from srb.web.chat.grammar import Rules, any_text_until, quoted
-from tests.engine_helpers import Driver
+from tests.engine_helpers import Driver, Slowly, plain, solo
 
 
 def schema(value: Any) -> dict[str, Any]:
@@ -172,7 +174,7 @@ def test_a_grammar_that_was_too_complex_for_a_branch_is_so_for_its_siblings_and_
     model = FakeModel()
     first, sibling = (model.grammars.matcher("root ::= [a-z]* [0-9]") for _ in range(2))
     token = int(first.allowed[0])
-    raise_from = first._grammar.fail(first._native)
+    raise_from = first._grammar.fail("no more")
     assert raise_from.code == "grammar_too_complex"
     for call in (lambda: sibling.allowed, lambda: sibling.accept(token)):
         with pytest.raises(GrammarTooComplex):
@@ -211,3 +213,119 @@ def test_a_grammar_that_compiles_for_ever_is_refused_and_others_are_compiled_mea
         thread.join()
     monkeypatch.setattr(matcher_module, "COMPILE_SECONDS", 60)
     assert model.grammars.matcher("root ::= [b]").allowed.size
+
+
+LETTERS = 'root ::= [a-z ]{200,400} "."'
+OF_WORDS = json.dumps({"type": "array", "items": {"enum": ["the king", "the fox", "a", 1]}, "minItems": 60})
+SLOW_FORMS: dict[str, dict[str, Any]] = {
+    "a grammar": {"grammar": LETTERS},
+    "a schema": {"json_schema": OF_WORDS},
+    "a grammar, and banned strings": {"grammar": LETTERS, "banned_strings": ("the ",)},
+}
+
+
+def slow_driver(seconds: float) -> Driver:
+    """Return a driver in which each call into llguidance takes so long."""
+    model = FakeModel(n_ctx=8000, n_seq_max=40)
+    model.grammars.clock = Slowly(seconds)
+    return Driver(model)
+
+
+def test_a_grammar_that_is_known_is_not_waited_for_while_another_one_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, begun, end = FakeModel(), threading.Event(), threading.Event()
+    model.grammars.matcher("root ::= [a]")
+    compile_one = model.grammars._compile
+
+    def compile_slowly(*given: Any) -> None:
+        begun.set()
+        assert end.wait(60)
+        compile_one(*given)
+
+    monkeypatch.setattr(model.grammars, "_compile", compile_slowly)
+    thread = threading.Thread(target=model.grammars.matcher, args=("root ::= [b]",))
+    thread.start()
+    assert begun.wait(60)
+    assert model.grammars.matcher("root ::= [a]").allowed.size
+    end.set()
+    thread.join()
+
+
+def lengths(driver: Driver, request_id: str) -> list[int]:
+    return [branch.length for branch in driver.request(request_id).branches]
+
+
+@pytest.mark.parametrize("form", SLOW_FORMS)
+def test_branches_with_slow_grammars_sit_steps_out_and_the_others_get_a_token_in_each(form: str) -> None:
+    driver = slow_driver(0.002)  # a step has time for a few of them
+    victim = driver.submit("the old king", n=2, max_tokens=60, ignore_eos=True)
+    driver.step()
+    slow = driver.submit("the fox", n=16, max_tokens=40, **SLOW_FORMS[form])
+    for _ in range(40):
+        before = lengths(driver, victim), lengths(driver, slow)
+        driver.step()
+        assert lengths(driver, victim) == [length + 1 for length in before[0]]
+        assert sum(now != then for now, then in zip(lengths(driver, slow), before[1], strict=True)) < 8
+    assert min(lengths(driver, slow)) > 2, "the longest wait comes first: each has had its turns"
+    driver.run()
+    at_ease = Driver(FakeModel(n_ctx=8000, n_seq_max=40))
+    same = at_ease.submit("the fox", n=16, max_tokens=40, **SLOW_FORMS[form])
+    at_ease.run()
+    assert driver.result(slow).texts == at_ease.result(same).texts
+    assert driver.result(slow).ends == {
+        index: replace(end, request_id=slow) for index, end in at_ease.result(same).ends.items()
+    }
+
+
+def test_a_fast_grammar_never_waits_for_slow_ones() -> None:
+    driver = slow_driver(0.0)
+    fast = driver.submit("the old king", n=2, max_tokens=60, grammar=LETTERS)
+    driver.step()
+    driver.model.grammars.clock = Slowly(0.002)
+    slow = driver.submit("the fox", n=16, max_tokens=40, json_schema=OF_WORDS)
+    for _ in range(20):
+        before = lengths(driver, fast)
+        driver.step()
+        assert lengths(driver, fast) == [length + 1 for length in before]
+    assert max(lengths(driver, slow)) < 20
+
+
+def test_a_branch_that_waits_for_its_grammar_is_paused_cancelled_and_forked_as_any_other() -> None:
+    driver = slow_driver(0.002)
+    slow = driver.submit("the fox", n=16, max_tokens=30, grammar=LETTERS, can_grow=True)
+    for _ in range(14):
+        driver.step()
+    late = [branch for branch in driver.request(slow).branches if driver.engine._branches.is_late(branch)]
+    begun = [branch for branch in late if branch.length > 1]
+    assert len(late) > 8
+    driver.cancel(slow, begun[0].index)
+    driver.engine._branches.pause(begun[1])
+    driver.engine._branches.share(begun[2])
+    driver.engine.check_invariants()
+    assert not any(map(driver.engine._branches.is_late, begun[:3]))
+    [fork] = driver.add(slow, plain(seed=99), origin=begun[3].index)
+    driver.run()
+    ends, texts = driver.result(slow).ends, driver.result(slow).texts
+    assert {index for index, end in ends.items() if end.reason is FinishReason.CANCELLED} == {begun[0].index}
+    for index in {*texts} - {begun[0].index, fork}:
+        assert texts[index] == solo("the fox", 1 + index, 30, grammar=LETTERS).texts[0]
+    assert texts[fork].startswith(texts[begun[3].index][:2])
+
+
+def test_a_text_whose_tokens_take_long_ends_alone_and_its_siblings_with_it_where_one_call_took_too_long() -> None:
+    driver = slow_driver(0.0)
+    form: dict[str, Any] = {"n": 2, "max_tokens": 30, "grammar": LETTERS}
+    request_id = driver.submit("the fox", **form)
+    driver.step()
+    one = driver.request(request_id).branches[0].sampler.grammar
+    assert one is not None
+    one.seconds = FREE_SECONDS + 30 * TOKEN_SECONDS
+    driver.run()
+    reasons = [(end.reason, end.code) for _, end in sorted(driver.result(request_id).ends.items())]
+    assert reasons == [(FinishReason.ERROR, "grammar_too_complex"), (FinishReason.LIMIT, "")]
+    again = driver.submit("the fox", **form)
+    driver.step()
+    driver.request(again).branches[0].sampler.grammar._grammar.clock = Slowly(CALL_SECONDS * 1.1)  # type: ignore[union-attr]
+    driver.run()
+    assert {end.code for end in driver.result(again).ends.values()} == {"grammar_too_complex"}
+    with pytest.raises(InvalidRequest, match="too complex"):
+        driver.submit("the fox", **form)

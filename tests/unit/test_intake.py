@@ -13,8 +13,9 @@ import pytest
 
 from srb.engine.process import intake as module
 from srb.engine.process.intake import CancelItem, DisconnectItem, Intake, QueryItem, SubmitItem, Work
-from srb.errors import Cancelled, InvalidRequest
+from srb.errors import Cancelled, InvalidRequest, NotFound
 from srb.protocol import (
+    AddBranches,
     BranchSpec,
     Cancel,
     CountTokens,
@@ -23,6 +24,7 @@ from srb.protocol import (
     GetSlots,
     Rejected,
     Reply,
+    SamplingParams,
     StateAction,
     Tokenize,
 )
@@ -75,6 +77,11 @@ class SlowEngine:
         if command.media == ("broken",):
             raise InvalidRequest("base64")
         return command.media == ("known",)
+
+    def has_grammar(self, command: Any) -> bool:
+        if command.request_id == "gone":
+            raise NotFound("no such request")
+        return any(spec.has_grammar for spec in getattr(command, "branches", ()))
 
     def detokenize(self, tokens: Any, special: bool) -> list[bytes]:
         return [b"x"] * len(tokens)
@@ -155,6 +162,25 @@ def test_a_text_does_not_wait_for_a_picture_that_is_encoded(desk: Desk) -> None:
     assert desk.next_event().request_id == "picture"
     desk.engine.gate.release(2)
     assert desk.next_item().request_id == "text"
+
+
+@pytest.mark.parametrize("form", [{"grammar": "root ::= [a-z]"}, {"json_schema": "{}"}])
+def test_a_text_does_not_wait_for_a_grammar_that_is_compiled(desk: Desk, form: dict[str, str]) -> None:
+    desk.take(Generate("formed", ("a",), (BranchSpec(0), BranchSpec(1, sampling=SamplingParams(**form)))))
+    assert desk.begun() == "formed"
+    desk.generate("text")
+    assert desk.begun() == "text"
+    desk.take(Cancel("formed"))
+    assert desk.next_event().request_id == "formed"
+    desk.engine.gate.release(2)
+    assert desk.next_item().request_id == "text"
+
+
+def test_branches_for_a_request_that_is_gone_are_refused_where_requests_are_prepared(desk: Desk) -> None:
+    desk.take(AddBranches("gone", "r", ((None, (), (), ()),)))
+    assert desk.begun() == "gone"
+    desk.engine.gate.release()
+    assert desk.next_item().request_id == "gone"
 
 
 def see(request_id: str, medium: str) -> Generate:

@@ -815,3 +815,18 @@ def test_a_rest_before_the_prompt_was_computed_counts_as_no_work() -> None:
     prompt_ms, predicted_ms = times(driver, request_id)
     assert 0 < prompt_ms < 1000
     assert 0 < predicted_ms < 1000
+
+
+def test_branches_of_a_request_with_a_grammar_are_told_from_others() -> None:
+    driver = Driver()
+    plain_id = driver.submit("a", can_grow=True, max_tokens=4)
+    formed_id = driver.submit("a", can_grow=True, max_tokens=4, grammar="root ::= [a-z]+")
+    growth = {
+        given: AddBranches("c", *given)
+        for given in (
+            (plain_id, (plain(),)),
+            (plain_id, (plain(sampling={"grammar": "root ::= [a]"}),)),
+            (formed_id, (plain(),)),
+        )
+    }
+    assert [driver.engine.has_grammar(command) for command in growth.values()] == [False, True, True]

@@ -16,6 +16,12 @@ MAX_SYMBOLS = 2000  # of a grammar in Lark; where all may be missing, a token ta
 MAX_DEPTH_OF_SCHEMAS = 64
 MAX_PATTERN = 8192  # characters of a schema's pattern; `[a-z]?` as often as fits takes 70 ms
 MAX_TOGETHER = 8  # patterns for one text; with each the time doubles, and 20 take 15 s
+# Seconds of a processor. A call into llguidance cannot be interrupted; a mask of an ordinary schema takes 0.3 ms.
+CALL_SECONDS = 0.1  # of one call
+TOKEN_SECONDS = 0.02  # of a text, for each of its tokens,
+FREE_SECONDS = 0.5  # beyond these
+STEP_SECONDS = 0.03  # of a step, for all grammars; texts whose tokens take longer than their share wait for the next step
+SHARE_SECONDS = 0.0005  # of a token of a text that never waits
 # Of llguidance. A lexer of 200,000 takes 0.1 s to refuse; a mask of 10,000 items, after which a grammar is refused, 15 ms.
 LIMITS = LLParserLimits(
     initial_lexer_fuel=200_000,

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Sequence
-from functools import cached_property
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from itertools import takewhile
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from srb.engine.grammar.gbnf import parse
 from srb.engine.grammar.lark import TOKEN_CHARS, Lark, lark_of
-from srb.engine.grammar.limits import LIMITS
+from srb.engine.grammar.limits import CALL_SECONDS, FREE_SECONDS, LIMITS, SHARE_SECONDS, TOKEN_SECONDS
 from srb.engine.grammar.recursion import DEEPER
 from srb.errors import GrammarDeadEnd, GrammarTooComplex, QueueFull, bad_field
 
@@ -35,33 +36,37 @@ DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # errors of llguidance where no 
 _FIRST_BYTE = DEEPER.encode()[0]
 _PRIVATE = re.compile(f"([{TOKEN_CHARS[0]}-{DEEPER}])")
 _BITS = np.arange(32, dtype=np.uint32)
+_Made = TypeVar("_Made")
 
 
 class Grammar:
     """A compiled grammar, which all matchers in it share."""
 
-    def __init__(self, native: LLMatcher, vocabulary: Vocabulary, lark: Lark) -> None:
+    def __init__(self, native: LLMatcher, vocabulary: Vocabulary, lark: Lark, clock: Callable[[], float]) -> None:
         self.native = native  # at the beginning of a text
         self.vocabulary = vocabulary
+        self.clock = clock
         self.has_levels = lark.has_levels
         self.aliases = dict(zip(lark.tokens, vocabulary.aliases, strict=False))  # of tokens that it names
         self.named = {alias: token for token, alias in self.aliases.items()}
         self.problem = ""  # why no text goes on in it: one that was too complex for a branch is so for its siblings
 
-    def fail(self, native: LLMatcher) -> GrammarTooComplex:
-        """Return the error for a grammar that was too complex at the place of `native`; nothing uses it from now on."""
-        self.problem = f"the grammar is too complex: {_reason(native)}"
+    def fail(self, reason: str) -> GrammarTooComplex:
+        """Return the error for a grammar that was too complex somewhere; nothing uses it from now on."""
+        self.problem = f"the grammar is too complex: {reason}"
         return GrammarTooComplex(self.problem)
 
 
 class Matcher:
     """A place in a grammar. Any thread may use it, one at a time."""
 
-    def __init__(self, grammar: Grammar, native: LLMatcher, length: int = 0) -> None:
+    def __init__(self, grammar: Grammar, native: LLMatcher) -> None:
         self._grammar = grammar
         self._native = native
         self._vocabulary = grammar.vocabulary
-        self.length = length  # accepted tokens, ends not counted
+        self.length = 0  # accepted tokens, ends not counted
+        self.seconds = 0.0  # of a processor that all calls took
+        self._num_accepted = 0  # tokens that were accepted, those that were taken back included
         self._allowed: npt.NDArray[np.intp] | None = None  # the mask of this place, if it is known
 
     def __repr__(self) -> str:
@@ -69,7 +74,14 @@ class Matcher:
 
     def copy(self) -> Matcher:
         """Return a matcher at the same place, which goes on by itself."""
-        return Matcher(self._grammar, self._native.deep_copy(), self.length)
+        copy = Matcher(self._grammar, self._native.deep_copy())
+        copy.length, copy.seconds, copy._num_accepted = self.length, self.seconds, self._num_accepted
+        return copy
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether its tokens have taken so little time that it never waits for other grammars."""
+        return self.seconds < SHARE_SECONDS * self._num_accepted
 
     def allows(self, token: int) -> bool:
         """Whether a token may come next. Raise GrammarTooComplex."""
@@ -79,14 +91,17 @@ class Matcher:
 
     def takes(self, tokens: Sequence[int]) -> bool:
         """Whether all of these tokens, none of which is an end, may come one after the other. Raise GrammarTooComplex."""
-        if self._native.validate_tokens(list(tokens)) == len(tokens):
+        if self._timed(lambda: self._native.validate_tokens(list(tokens))) == len(tokens):
             return True
         trial = self.copy()
-        for token in tokens:
-            if not trial.allows(token):
-                return False
-            trial.accept(token)
-        return True
+        try:
+            for token in tokens:
+                if not trial.allows(token):
+                    return False
+                trial.accept(token)
+            return True
+        finally:
+            self.seconds = trial.seconds
 
     def accept(self, token: int) -> None:
         """Go on by a token. Raise GrammarDeadEnd for one that may not come, and GrammarTooComplex."""
@@ -96,9 +111,10 @@ class Matcher:
         number = self._number(token)
         if number is None and token in self._vocabulary.ends:
             return
-        if number is None or not self._native.consume_token(number):
-            raise self._grammar.fail(self._native)
+        if number is None or not self._timed(lambda: self._native.consume_token(number)):
+            raise self._grammar.fail(_reason(self._native))
         self.length += 1
+        self._num_accepted += 1
         self._allowed = None
 
     def rewind(self, count: int) -> None:
@@ -115,7 +131,9 @@ class Matcher:
         """
         alias = self._grammar.aliases.get(token)
         for number in (token,) if alias is None else (alias, token):
-            if number not in self._vocabulary.unwritten and self._native.validate_tokens([number]) == 1:
+            if number in self._vocabulary.unwritten:
+                continue
+            if self._timed(partial(self._native.validate_tokens, [number])) == 1:
                 return number
         return None
 
@@ -124,7 +142,7 @@ class Matcher:
         """The tokens that may come next, in the tokenization that the model knows. Raise GrammarTooComplex."""
         self._check()
         if self._allowed is None:
-            self._allowed = self._masked()
+            self._allowed = self._timed(self._masked)
         return self._allowed
 
     def _masked(self) -> npt.NDArray[np.intp]:
@@ -135,7 +153,7 @@ class Matcher:
         if not copy.is_error():
             self._native = copy  # with the states that it has made, and room for as much work again
         elif _reason(copy) not in DEAD_ENDS:
-            raise self._grammar.fail(copy)
+            raise self._grammar.fail(_reason(copy))
         if self._grammar.has_levels or self._grammar.named:
             mask &= vocabulary.written
         numbers = _numbers(mask)
@@ -156,12 +174,31 @@ class Matcher:
     def forced(self) -> list[int]:
         """The tokens that have to come next, as far as the grammar leaves no choice; [] where it does."""
         named, size = self._grammar.named, self._vocabulary.size
-        tokens = (named.get(token, token) for token in self._native.compute_ff_tokens())
+        tokens = (named.get(token, token) for token in self._timed(self._native.compute_ff_tokens))
         return list(takewhile(lambda token: token < size, tokens))
 
     def _check(self) -> None:
         if self._grammar.problem:
             raise GrammarTooComplex(self._grammar.problem)
+
+    def _timed(self, call: Callable[[], _Made]) -> _Made:
+        """Return what a call into llguidance returns. Raise GrammarTooComplex if it, or all of the text's, took too long.
+
+        A call cannot be interrupted, and one that took long is not made again: other texts of the grammar end, too. A text
+        whose calls are many ends alone.
+        """
+        began = self._grammar.clock()
+        made = call()
+        took = self._grammar.clock() - began
+        self.seconds += took
+        if took > CALL_SECONDS:
+            raise self._grammar.fail(f"a token took {took * 1000:.0f} ms")
+        if self.seconds > FREE_SECONDS + TOKEN_SECONDS * self._num_accepted:
+            raise GrammarTooComplex(
+                f"the grammar is too complex: {self._num_accepted} tokens took {self.seconds * 1000:.0f} ms, and "
+                f"{TOKEN_SECONDS * 1000:.0f} ms each are taken"
+            )
+        return made
 
 
 def _numbers(mask: npt.NDArray[np.uint32]) -> npt.NDArray[np.intp]:
@@ -280,10 +317,13 @@ class Vocabulary:
 class Grammars:
     """The grammars of one vocabulary. Any thread may compile; one at a time does."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, clock: Callable[[], float] = time.thread_time) -> None:
+        """`clock` returns the seconds of a processor that the calling thread has had."""
         self._vocabulary = vocabulary
+        self.clock = clock
         self._kept: dict[tuple[str, tuple[str, ...]], Grammar] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # guards _kept
+        self._turn = threading.Lock()  # of those that compile
         self._given_up: list[threading.Thread] = []
 
     def make_ready(self) -> None:
@@ -296,16 +336,30 @@ class Grammars:
         Raise InvalidRequest, which names `field`, or QueueFull.
         """
         key = (grammar, tuple(schemas))
-        with self._lock:
-            found = self._kept.pop(key, None)
-            if found is None:
-                found = self._compiled(lark_of(parse(grammar, len(schemas), field), schemas, field), field)
-            self._kept[key] = found
-            if len(self._kept) > MAX_KEPT:
-                del self._kept[next(iter(self._kept))]
+        found = self._known(key)
+        if found is None:
+            with self._turn:
+                found = self._known(key)  # another thread may have compiled it
+                if found is None:
+                    found = self._compiled(lark_of(parse(grammar, len(schemas), field), schemas, field), field)
+                    self._keep(key, found)
         if found.problem:
             raise bad_field(field, found.problem)
         return Matcher(found, found.native.deep_copy())
+
+    def _known(self, key: tuple[str, tuple[str, ...]]) -> Grammar | None:
+        """Return a grammar that is kept, which is now the last to go. Nobody waits here for one that is compiled."""
+        with self._lock:
+            found = self._kept.pop(key, None)
+            if found is not None:
+                self._kept[key] = found
+        return found
+
+    def _keep(self, key: tuple[str, tuple[str, ...]], grammar: Grammar) -> None:
+        with self._lock:
+            self._kept[key] = grammar
+            if len(self._kept) > MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
 
     def close(self) -> None:
         """Forget all grammars."""
@@ -336,7 +390,7 @@ class Grammars:
             native = LLMatcher(self._vocabulary.native, lark.text, log_level=0, limits=LIMITS)
             if native.is_error():
                 raise bad_field(field, f"cannot be used as a grammar: {_reason(native)}")
-            grammar = Grammar(native, self._vocabulary, lark)
+            grammar = Grammar(native, self._vocabulary, lark, self.clock)
             self._try(Matcher(grammar, native.deep_copy()), field)
             made.append(grammar)
         except Exception as error:  # raised by the thread that waits

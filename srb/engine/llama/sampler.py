@@ -332,6 +332,10 @@ class LlamaSampler:
         return token
 
     @property
+    def grammar(self) -> Matcher | None:
+        return self._grammar
+
+    @property
     def forced(self) -> list[int]:
         tokens = self._grammar_here.forced if self._grammar_here is not None else []
         return list(takewhile(lambda token: token not in self._forbidden, tokens))

@@ -46,6 +46,7 @@ class Preparing(Protocol):
     def tokenize(self, parts: Sequence[str | int], add_special: bool, parse_special: bool) -> list[int]: ...
     def count_tokens(self, command: CountTokens) -> int: ...
     def knows_media(self, command: Generate) -> bool: ...
+    def has_grammar(self, command: Prepared) -> bool: ...
     def detokenize(self, tokens: Sequence[int], special: bool) -> list[bytes]: ...
 
 
@@ -287,8 +288,9 @@ class Intake:
         self.inbox: Inbox = queue.SimpleQueue()
         self._engine: Preparing | None = None
         self._refusal: SRBError | None = EngineLoading("the model is being loaded")
-        # For requests, for (de)tokenizing, for requests with media, and for those whose media have to be encoded.
-        self._lanes: dict[Connection, tuple[Lane, Lane, Lane, Lane]] = {}
+        # For requests, for (de)tokenizing, for requests with media, for those whose media have to be encoded, and for those
+        # with grammars, which may take long to compile.
+        self._lanes: dict[Connection, tuple[Lane, Lane, Lane, Lane, Lane]] = {}
         self._left: list[Lane] = []  # lanes of closed connections, whose threads may still work
         self._lock = threading.Lock()  # guards _lanes, _left and _refusal
 
@@ -315,7 +317,7 @@ class Intake:
                 self.inbox.put(CancelItem(connection, command))
             return
         try:
-            requests, texts, media, _ = self._lanes_of(connection)
+            requests, texts, media, *_ = self._lanes_of(connection)
             match command:
                 case Generate() if command.media:
                     media.add(command)
@@ -349,7 +351,7 @@ class Intake:
         latest = max((work.progressed_at for work in works if work.encodes), default=0.0)
         return [replace(work, progressed_at=latest) if work.encodes else work for work in works]
 
-    def _lanes_of(self, connection: Connection) -> tuple[Lane, Lane, Lane, Lane]:
+    def _lanes_of(self, connection: Connection) -> tuple[Lane, Lane, Lane, Lane, Lane]:
         """Return the lanes of an open connection. Raise the present refusal, if any."""
         with self._lock:
             if self._refusal is not None:
@@ -358,7 +360,9 @@ class Intake:
                 given = connection, self.inbox, self._maker(connection)
                 encoding = Lane("encoding", *given, gives_way=True)
                 media = Lane("media", *given, (encoding, self._has_to_encode))
-                self._lanes[connection] = Lane("requests", *given), Lane("texts", *given), media, encoding
+                grammars = Lane("grammars", *given)
+                requests = Lane("requests", *given, (grammars, self._has_grammar))
+                self._lanes[connection] = requests, Lane("texts", *given), media, encoding, grammars
             return self._lanes[connection]
 
     def _has_to_encode(self, command: Any) -> bool:
@@ -366,6 +370,14 @@ class Intake:
         assert self._engine is not None
         try:
             return isinstance(command, Generate) and not self._engine.knows_media(command)
+        except Exception:
+            return False
+
+    def _has_grammar(self, command: Any) -> bool:
+        """Whether a command has a grammar, or belongs to a request that has; one of a request that is gone has none."""
+        assert self._engine is not None
+        try:
+            return self._engine.has_grammar(command)
         except Exception:
             return False
 

@@ -24,6 +24,7 @@ from srb.engine.tree.prefix_tree import PrefixTree
 from srb.errors import BannedDeadEnd, GrammarDeadEnd, GrammarTooComplex, SRBError
 from srb.protocol import BranchAdded, BranchEnded, Delta, Event, FinishReason
 
+MAX_JUMP = 64  # forced tokens of a branch in a step: a constant of 60,000 characters took a second for each branch
 MIN_PROB = 1e-45  # the smallest positive number in 32 bits
 
 
@@ -179,6 +180,9 @@ class Branches:
         return branch in self._late
 
     def _sample(self, branch: Branch, row: int | None, events: list[Event]) -> None:
+        if branch.forced:
+            self._jump(branch, events)
+            return
         try:
             if branch.is_plain and row is not None:
                 token = branch.sampler.sample(row)
@@ -210,9 +214,17 @@ class Branches:
         if not branch.may_jump or not branch.is_active:
             return
         self.read_newest(branch, events)  # it may end the branch
+        if branch.is_active:
+            branch.forced = branch.sampler.forced
+            self._jump(branch, events)
+
+    def _jump(self, branch: Branch, events: list[Event]) -> None:
+        """Append forced tokens, as many as a branch may have in a step; the others follow when these are computed."""
         state, room = branch.state, self._model.n_ctx_seq - branch.end - 1
+        tokens = branch.forced[: min(room, MAX_JUMP)]
+        branch.forced = branch.forced[MAX_JUMP:] if room > MAX_JUMP else []
         try:
-            for token in branch.sampler.forced[:room] if branch.is_active else ():
+            for token in tokens:
                 branch.sampler.accept(token)
                 self._append(branch, token, None, events)
                 self.counters.tokens_forced_total += 1
@@ -357,7 +369,7 @@ class Branches:
         self.return_lease(branch, keep=branch.request.cache_prompt)
         self._note_end(branch)
         branch.move(BranchState.ENDED)
-        branch.draft = None  # it may rest for long
+        branch.draft, branch.forced = None, []  # it may rest for long
         length, truncated = branch.length, truncated or branch.num_shifted > 0
         self.counters.n_tokens_max = max(self.counters.n_tokens_max, branch.end)
         logprob_sum = branch.path.of_text if branch.path is not None else branch.logprob_sum

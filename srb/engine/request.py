@@ -121,7 +121,7 @@ class Branch:
     """
 
     __slots__ = (
-        "began_at", "cover", "draft", "ended", "ending", "first_word", "grammar_from", "has_new_line", "index",
+        "began_at", "cover", "draft", "ended", "ending", "first_word", "forced", "grammar_from", "has_new_line", "index",
         "is_plain", "lease", "logits", "logprob_sum", "num_accepted", "num_ahead", "num_appended", "num_cached",
         "num_computed", "num_decoded", "num_drafted", "num_given", "num_hidden", "num_of_prompt", "num_rewinds",
         "num_shifted", "num_shown", "origin", "path", "prompt_bytes", "request", "rewinding", "sampler", "shown", "slot",
@@ -152,6 +152,7 @@ class Branch:
         self.num_computed = 0
         self.num_ahead = 0  # drafted tokens that are computed and not yet drawn; never between two steps
         self.draft: Draft | None = None
+        self.forced: list[int] = []  # tokens that its grammar leaves no choice of and that are not appended yet
         self.num_drafted = self.num_accepted = 0  # computed tokens of drafts, and of those the ones that it drew
         self.num_shifted = 0  # tokens before the latest context shift, given ones included; `tokens` has those after it
         self.lease: Lease | None = None  # its node and sequence in the tree, while the branch runs

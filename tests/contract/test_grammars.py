@@ -10,6 +10,7 @@ import pytest
 from srb.engine.grammar.schemas import prepared
 from srb.engine.llama.model import LlamaModel
 from srb.protocol import SamplingParams
+from tests import vocabularies
 from tests.made_schemas import MADE, validator_of
 
 
@@ -33,3 +34,30 @@ def test_every_whole_answer_at_a_high_temperature_follows_its_schema(llama: Llam
             text += llama.piece(token)
         sampler.close()
     assert whole >= 6
+
+
+LETTERS = "".join(filter(str.isalpha, map(chr, range(0x80, 0xD7FF, 3))))  # a third of all, of each script
+
+
+@pytest.fixture(scope="module")
+def of_many_scripts(tmp_path_factory: pytest.TempPathFactory) -> LlamaModel:
+    return vocabularies.load(vocabularies.write_signs(tmp_path_factory.mktemp("signs") / "signs.gguf", LETTERS))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"^\p{L}{1,4}$", "Øяあ"), (r"^\p{Lu}\p{Ll}{2,20}$", "Ørøя"), (r"^[\p{L}\s'-]{1,50}$", "Ø' я-あ"),
+        (r"^\w{3,16}$", "abc_9"), (r"^\p{L}[\p{L}\p{N}]*$", "ж9ц"), (r"^[\p{L}\p{N}\p{P}]{1,200}$", "«ж9»!"),
+    ],
+)  # fmt: skip
+def test_a_class_of_unicode_is_no_bomb_on_a_vocabulary_of_many_scripts(
+    of_many_scripts: LlamaModel, pattern: str, text: str
+) -> None:
+    made = prepared(json.dumps({"type": "string", "pattern": pattern}), "json_schema")
+    matcher = of_many_scripts.grammars.matcher("root ::= schema-0", (made.text,), "json_schema")
+    for token in of_many_scripts.tokenize(json.dumps(text, ensure_ascii=False), False, False):
+        assert token in matcher.allowed
+        matcher.accept(token)
+    assert of_many_scripts.grammars._vocabulary.ends <= set(matcher.allowed.tolist())
+    assert made.remarks == ()

@@ -228,6 +228,53 @@ def test_row_10_a_grammar_that_explodes_holds_nobody_up(storyteller: Server, nam
     wait_for(lambda: storyteller.metric("requests_processing") == 0, "who leaves ends the branches")
 
 
+def tool(name: str) -> dict[str, Any]:
+    keys = {f"{name}{'a' * length}": {"type": "string"} for length in range(20)}
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": keys}}}
+
+
+ALIKE = {"anyOf": [{"type": "object", "properties": {"a": {}, "b": {}, f"c{i}": {}}} for i in range(50)]}
+NEIGHBOURS: dict[str, dict[str, Any]] = {
+    "GBNF": {"grammar": BOMBS["thirty levels of operators"]()["grammar"]},
+    "a long constant": {"grammar": 'root ::= [ab] "' + "a b " * 200 + '"'},
+    "a schema": {"json_schema": ALIKE},
+    "tools": {
+        "messages": MESSAGES, "tools": [tool("t" * (1 + i)) for i in range(64)], "tool_choice": "required", "stream": False,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_row_10_a_stream_gets_a_token_in_every_step_beside_64_branches_with_costly_grammars(
+    storyteller: Server, name: str
+) -> None:
+    """Steps in which each of the 64 samples a token are as many for the stream; all tokens but theirs are its own."""
+    beside = Stream(storyteller, ENDLESS)
+    beside.until("stream")
+    names = ("tokens_predicted_total", "tokens_forced_total")
+    body = {
+        "prompt": "Once",
+        "n": 64,
+        "max_tokens": 24,
+        "temperature": 1.5,
+        "seed": 3,
+        "stream": False,
+        **NEIGHBOURS[name],
+    }
+    path = "/v1/chat/completions" if "messages" in body else "/v1/srb/completions"
+    before = [storyteller.metric(each) for each in names]
+    answer = storyteller.post(path, {key: value for key, value in body.items() if path[4] == "s" or key != "prompt"})
+    written, forced = (storyteller.metric(each) - then for each, then in zip(names, before, strict=True))
+    assert answer.status_code == 200, answer.text
+    said = answer.json()
+    tokens = said["usage"]["completion_tokens"]
+    assert tokens - forced >= 64, "they sample tokens"
+    assert written - tokens >= (tokens - forced) / 64 - 2
+    assert beside.until("stream", "error")["event"] == "stream"
+    beside.close()
+    wait_for(lambda: storyteller.metric("requests_processing") == 0, "who leaves ends the branches")
+
+
 # A token that begins a snowman is forbidden, and the grammar has one behind an a: that way leads nowhere.
 DEAD_END = {"prompt": "Once", "logit_bias": [["☃", False]], "grammar": 'root ::= "a☃"'}
 ONE_WAY_OUT = DEAD_END | {"grammar": 'root ::= "a☃" | "b"', "temperature": 1e6, "n": 8, "seed": 1}

@@ -105,6 +105,24 @@ BOMBS: dict[str, Callable[[], dict[str, Any]]] = {
     "long lists": lambda: schema({"type": "array", "items": {"type": "array", "maxItems": 10**6}, "minItems": 10**5}),
     "1,500 properties": lambda: schema({"properties": {f"k{i}": {"type": "integer"} for i in range(1500)}}),
     "nested": lambda: schema(eval('{"items":' * 60 + "{}" + "}" * 60)),
+    "300 lists within each other": lambda: schema(  # 0.6 s a mask
+        {"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [
+            {"type": "array", "items": {"$ref": "#/$defs/n"}, "maxItems": i + 1} for i in range(300)
+        ]}}}
+    ),
+    "1,000 lists behind a key": lambda: schema(  # 25 s a mask
+        {"type": "object", "required": ["a"], "properties": {"a": {"type": "boolean"}, "b": {"$ref": "#/$defs/n"}},
+         "$defs": {"n": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/n"}}] * 1000}}}
+    ),
+    "300 objects within each other": lambda: schema(
+        {"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}, f"b{i}": {}}, "required": ["a"]}
+            for i in range(300)
+        ]}}}
+    ),
+    "a chain that holds together": lambda: schema(chained(700, lambda target: {"allOf": [{"$ref": target}]})),  # 500
+    "a constant": lambda: schema({"enum": ["a" * 60_000, 1]}),
+    "multiples of a large prime": lambda: schema({"type": "integer", "multipleOf": 99991}),
     "multiples": lambda: schema({"type": "integer", "multipleOf": 999999937}),
 }  # fmt: skip
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from srb.engine.grammar.limits import MAX_NESTED
+from srb.engine.grammar.nesting import nested_alternatives
 from srb.engine.grammar.patterns import in_rust
 from srb.engine.grammar.references import MAX_PAIRS, References
 from srb.engine.grammar.schemas import MAX_INTEGER, prepared
@@ -293,6 +295,8 @@ def test_a_remark_is_one_line_whatever_names_it_quotes() -> None:
         ({"properties": {"a": {"minItems": -1}}}, "properties.a.minItems: should be a whole number"),
         ({"items": {"maximum": "3"}}, "items.maximum: should be a number"),
         ({"multipleOf": 0}, "multipleOf: should be a number above 0"),
+        ({"items": {"const": "a" * 20_000}}, "items.const: has a value of 20000 characters; at most 16384"),
+        ({"items": {"enum": [1, ["a" * 20_000]]}}, "items.enum: has a value of 20004 characters"),
         ({"properties": []}, "properties: should be an object"), ({"enum": "a"}, "enum: should be a list"),
         ({"required": "a"}, "required: should be a list of names"), ({"items": 3}, "items: should be a schema"),
         ({"properties": {"a": "string"}}, r"properties\.a: should be a schema"),
@@ -306,6 +310,53 @@ def test_what_is_refused_is_named_with_its_place(schema: dict[str, Any], place: 
     with pytest.raises(InvalidRequest, match=rf"Field 'json_schema\.{where}': {problem}") as caught:
         prepared(json.dumps(schema), "json_schema")
     assert re.fullmatch(rf"json_schema\.{where}", caught.value.extra["param"])
+
+
+LISTS = [{"type": "array", "items": {"$ref": "#/$defs/n"}, "maxItems": i + 1} for i in range(120)]
+OBJECTS = [{"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}, f"b{i}": {}}} for i in range(120)]
+FLAT = [{"type": "object", "properties": {"kind": {"const": f"k{i}"}, "v": {"type": "string"}}} for i in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "count"),
+    [
+        ({"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": LISTS}}}, 120),
+        ({"$ref": "#/$defs/n", "$defs": {"n": {"oneOf": OBJECTS[:97]}}}, 97),
+        ({"$ref": "#/$defs/n", "$defs": {"n": {"oneOf": OBJECTS[:96]}}}, 0),
+        ({"anyOf": LISTS, "$defs": {"n": {"anyOf": [{"$ref": f"#/$defs/l{i}"} for i in range(2)]}, "l0": LISTS[0],
+                                    "l1": {"type": ["object", "null"]}}}, 121),  # the object leads nowhere
+        ({"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}], "$defs": {"n": {"oneOf": FLAT}}}, 0),
+        ({"anyOf": FLAT}, 0),
+        ({"anyOf": [{"type": "string", "pattern": f"^a{i}"} for i in range(300)]}, 0),
+        ({"items": {"allOf": [{"anyOf": LISTS}]}, "$defs": {"n": {"anyOf": [*LISTS[:3], {}]}}}, 123),
+    ],
+)  # fmt: skip
+def test_alternatives_that_lead_to_alternatives_are_counted_before_anything_is_compiled(
+    schema: dict[str, Any], count: int
+) -> None:
+    schema = json.loads(json.dumps(schema))  # of which no part is another one
+    assert nested_alternatives(schema, References(schema)) == count
+    if count > MAX_NESTED:
+        with pytest.raises(
+            InvalidRequest, match=f"Field 'json_schema': has {count} lists and objects that are alternatives"
+        ):
+            prepared(json.dumps(schema), "json_schema")
+    else:
+        prepared(json.dumps(schema), "json_schema")
+
+
+def test_a_long_chain_of_schemas_that_hold_together_is_read_without_recursion() -> None:
+    links = {f"a{place}": {"allOf": [{"$ref": f"#/$defs/a{place + 1}"}]} for place in range(1000)}
+    prepared(json.dumps({"$ref": "#/$defs/a0", "$defs": links | {"a1000": {"type": "null"}}}), "json_schema")
+
+
+@pytest.mark.parametrize("value", [99991, 12345.67])
+def test_a_multiple_of_many_digits_does_not_hold(value: float) -> None:
+    found = prepared(json.dumps({"items": {"type": "number", "multipleOf": value}}), "json_schema")
+    assert json.loads(found.text)["items"] == {"type": "number"}
+    assert found.remarks[0].startswith(
+        f"json_schema.items.multipleOf is not supported and does not hold: {value} takes"
+    )
 
 
 def test_property_names_are_properties_or_patterns() -> None:

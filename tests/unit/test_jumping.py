@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from srb.engine import branches
 from srb.engine.fake import FakeModel
 from srb.engine.request import Branch
 from srb.protocol import FinishReason
@@ -86,3 +87,28 @@ def test_forced_tokens_wait_for_room_as_any_others() -> None:
         texts.append(dict(outcome.texts))
         assert {end.reason for end in outcome.ends.values()} == {FinishReason.EOS}
     assert texts[0] == texts[1]
+
+
+def test_a_long_constant_takes_a_few_tokens_of_a_step_and_the_text_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = {"grammar": 'root ::= [ab] "' + "some text that has no choice " * 40 + '" [a-z]{9}', "max_tokens": 2000}
+    driver, outcome = run(4, **form)
+    monkeypatch.setattr(branches, "MAX_JUMP", 10**6)
+    whole_driver, whole = run(4, **form)
+    assert outcome.texts == whole.texts
+    assert {end.reason for end in outcome.ends.values()} == {FinishReason.EOS}
+    assert driver.model.n_decodes > whole_driver.model.n_decodes
+    monkeypatch.setattr(branches, "MAX_JUMP", 8)
+    driver = Driver(FakeModel(n_ctx=8000, n_seq_max=32, n_batch=256, n_ubatch=256))
+    beside = driver.submit(PROMPT, max_tokens=60, ignore_eos=True)
+    driver.step()
+    jumping = driver.submit(PROMPT, n=4, seed=1, **form)
+    driver.step()
+    for _ in range(40):
+        before = [branch.length for branch in driver.request(jumping).branches]
+        of_beside = driver.request(beside).branches[0].length
+        driver.step()
+        grown = [branch.length - then for branch, then in zip(driver.request(jumping).branches, before, strict=True)]
+        assert max(grown) <= 9
+        assert driver.request(beside).branches[0].length == of_beside + 1
+    driver.run()
+    assert driver.result(jumping).texts == whole.texts

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from llguidance import LLMatcher
 
-from srb.engine.grammar.limits import LIMITS, MAX_SYMBOLS
+from srb.engine.grammar.limits import LIMITS, MAX_IN_LARK, MAX_SYMBOLS
 from srb.engine.grammar.schemas import checked_regex, prepared
 from srb.errors import bad_field
 
@@ -43,7 +43,7 @@ def checked_lark(grammar: str, field: str) -> str:
         raise bad_field(field, f"has {count} names and texts; at most {MAX_SYMBOLS} are taken")
     made: list[str] = []
     plain: list[str] = []  # the same without comments, and with "" for each text, expression and schema
-    at = 0
+    at = num_schemas = 0
     for part in _PARTS.finditer(grammar):
         if part.start() < at or not (part["skip"] or part["command"]):
             continue
@@ -58,6 +58,9 @@ def checked_lark(grammar: str, field: str) -> str:
                 _, at = json.JSONDecoder().raw_decode(grammar, begin)
             except (ValueError, RecursionError):
                 raise bad_field(field, "has a %json without a JSON schema") from None
+            num_schemas += 1
+            if num_schemas > MAX_IN_LARK:
+                raise bad_field(field, f"has more than {MAX_IN_LARK} schemas")
             written, bare = f"%json {prepared(grammar[begin:at], f'{field}.%json').text}", '""'
         made += between, written
         plain += between, bare

@@ -14,18 +14,25 @@ MAX_RING = 64  # rules that end, or begin, with each other, and become repetitio
 MAX_TOKENS = 32  # tokens of the vocabulary that a grammar names
 MAX_SYMBOLS = 2000  # of a grammar in Lark; where all may be missing, a token takes 50 ms
 MAX_DEPTH_OF_SCHEMAS = 64
+MAX_NESTED = 96  # lists and objects that are alternatives and lead to further ones; 300 lists take 0.6 s for a mask
+MAX_CONSTANT = 16 * 1024  # characters of one value of `const` and `enum`; a text of 60,000 takes 0.1 s for a token
+MAX_MULTIPLE = 20_000  # of `multipleOf`, without its point and zeros at its end; 99,991 takes 1 s to compile
+MAX_IN_LARK = 16  # schemas within a grammar in Lark, which may be alternatives
 MAX_PATTERN = 8192  # characters of a schema's pattern; `[a-z]?` as often as fits takes 70 ms
 MAX_TOGETHER = 8  # patterns for one text; with each the time doubles, and 20 take 15 s
 # Seconds of a processor. A call into llguidance cannot be interrupted; a mask of an ordinary schema takes 0.3 ms.
 CALL_SECONDS = 0.1  # of one call
 TOKEN_SECONDS = 0.02  # of a text, for each of its tokens,
 FREE_SECONDS = 0.5  # beyond these
-STEP_SECONDS = 0.03  # of a step, for all grammars; texts whose tokens take longer than their share wait for the next step
+STEP_SECONDS = (
+    0.03  # of a step, for all grammars; texts whose tokens take longer than their share wait for the next step
+)
 SHARE_SECONDS = 0.0005  # of a token of a text that never waits
-# Of llguidance. A lexer of 200,000 takes 0.1 s to refuse; a mask of 10,000 items, after which a grammar is refused, 15 ms.
+# Of llguidance. A lexer of 200,000 takes 0.1 s to refuse. A mask of 10,000 items or 100,000 of the lexer's fuel, after which
+# a grammar is refused, takes 10 ms; `\p{L}` over a vocabulary of 262,144 needs 80,000.
 LIMITS = LLParserLimits(
     initial_lexer_fuel=200_000,
-    step_lexer_fuel=20_000,
+    step_lexer_fuel=100_000,
     max_items_in_row=1000,
     step_max_items=10_000,
     verbose_errors=False,

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import TypeVar
 
 from srb.engine.grammar.gbnf import EMPTY, Choice, Node, Parts, Repeat, Rule, Text, names_in
 from srb.engine.grammar.limits import MAX_LEVELS, MAX_RING, MAX_SIZE, MIN_LEVELS
 from srb.engine.grammar.sizes import size_of
 from srb.errors import bad_field
 
+_Name = TypeVar("_Name", str, int)
 DEEPER = "\U0010ffff"  # of the plane that is private and last, whose characters no grammar takes
 MAX_SPLIT = 8  # repetitions within each other at whose ends rules may stand
 _NEVER = Text(DEEPER)  # of a rule that makes no text at all
@@ -50,17 +52,17 @@ def _groups_of(rules: Mapping[str, Node]) -> Iterable[dict[str, Node]]:
             yield {name: rules[name] for name in names}
 
 
-def groups(refers: Mapping[str, Iterable[str]], roots: Sequence[str]) -> list[list[str]]:
+def groups(refers: Mapping[_Name, Iterable[_Name]], roots: Sequence[_Name]) -> list[list[_Name]]:
     """Return the strongly connected groups of a graph, each behind those that it refers to (Tarjan, without recursion).
 
     Within a group a name stands before those that it leads to, but for references that go back.
     """
-    places: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    open_names: list[str] = []
-    is_open: set[str] = set()
-    found: list[list[str]] = []
-    left: dict[str, int] = {}  # in which order names were left; the later, the further in front
+    places: dict[_Name, int] = {}
+    lowest: dict[_Name, int] = {}
+    open_names: list[_Name] = []
+    is_open: set[_Name] = set()
+    found: list[list[_Name]] = []
+    left: dict[_Name, int] = {}  # in which order names were left; the later, the further in front
     for root in roots:
         if root in places:
             continue

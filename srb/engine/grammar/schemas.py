@@ -16,7 +16,16 @@ from urllib.parse import quote
 from llguidance import LLMatcher
 
 from srb.engine.grammar.apart import are_apart
-from srb.engine.grammar.limits import LIMITS, MAX_DEPTH_OF_SCHEMAS, MAX_PATTERN, MAX_TOGETHER
+from srb.engine.grammar.limits import (
+    LIMITS,
+    MAX_CONSTANT,
+    MAX_DEPTH_OF_SCHEMAS,
+    MAX_MULTIPLE,
+    MAX_NESTED,
+    MAX_PATTERN,
+    MAX_TOGETHER,
+)
+from srb.engine.grammar.nesting import nested_alternatives
 from srb.engine.grammar.patterns import in_rust
 from srb.engine.grammar.references import IN_PLACE, References
 from srb.errors import bad_field
@@ -94,6 +103,7 @@ def prepared(text: str, place: str) -> Prepared:
     if _depth(schema) > MAX_DEPTH_OF_SCHEMAS:
         raise bad_field(place, f"is nested deeper than {MAX_DEPTH_OF_SCHEMAS}")
     preparation = _Preparation(schema)
+    preparation.check_nesting(schema, place)
     made = preparation.schema(schema, place)
     if preparation.has_integers:
         made["$defs"] = {**made.get("$defs", {}), INTEGER: _INTEGER}
@@ -158,6 +168,12 @@ class _Preparation:
         self.remarks: list[str] = []
         self.has_integers = False
 
+    def check_nesting(self, whole: dict[str, Any], place: str) -> None:
+        """Refuse a schema whose alternatives lead to too many others."""
+        if (count := nested_alternatives(whole, self._references)) > MAX_NESTED:
+            what = "lists and objects that are alternatives and lead to further ones"
+            _refuse(place, f"has {count} {what}; at most {MAX_NESTED} are taken")
+
     def schema(self, schema: Any, place: str) -> Any:
         """Return the schema that stands at a place."""
         if isinstance(schema, list):
@@ -172,6 +188,8 @@ class _Preparation:
             where = f"{place}.{key}"
             if key in MARKS:
                 continue
+            if key in ("const", "enum"):
+                _check_constants([value] if key == "const" else value, where)
             if key in _OF_DATA or key.startswith("x-"):
                 made[key] = value
             elif value is None:  # as if it were not there
@@ -257,6 +275,8 @@ class _Preparation:
             or (key == "required" and isinstance(value, bool))
         ):
             return ""
+        if key == "multipleOf" and int(repr(value).partition("e")[0].replace(".", "").rstrip("0") or 0) > MAX_MULTIPLE:
+            return f"{value} takes too long; numbers of other digits than up to {MAX_MULTIPLE} do"
         if key in _OF_NUMBERS and not _is_plain(value):
             kind = "integer" if schema.get("type") == "integer" else "number"
             return _problem({"type": kind, key: value}) or None
@@ -287,20 +307,24 @@ class _Preparation:
 
     def _check_together(self, schema: dict[str, Any], place: str) -> None:
         """Refuse a schema that has too many patterns hold for one string: llguidance's time doubles with each."""
-        if "allOf" in schema and (count := self._patterns(schema, set())) > MAX_TOGETHER:
+        if "allOf" in schema and (count := self._patterns(schema)) > MAX_TOGETHER:
             _refuse(place, f"has {count} patterns and formats for one text; at most {MAX_TOGETHER} are taken")
 
-    def _patterns(self, schema: Any, seen: set[str]) -> int:
-        if isinstance(schema, list):
-            return sum(self._patterns(each, seen) for each in schema)
-        if not isinstance(schema, dict):
-            return 0
-        count = ("pattern" in schema) + ("format" in schema)
-        target = schema.get("$ref")
-        if isinstance(target, str) and target not in seen:
-            seen.add(target)
-            count += self._patterns(self._references.target(target), seen)
-        return count + sum(self._patterns(schema.get(key), seen) for key in IN_PLACE)
+    def _patterns(self, schema: dict[str, Any]) -> int:
+        count, seen, waiting = 0, set[str](), list[Any]([schema])
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, list):
+                waiting += part
+            if not isinstance(part, dict):
+                continue
+            count += ("pattern" in part) + ("format" in part)
+            target = part.get("$ref")
+            if isinstance(target, str) and target not in seen:
+                seen.add(target)
+                waiting.append(self._references.target(target))
+            waiting += [part.get(key) for key in IN_PLACE]
+        return count
 
 
 def _with_names(schema: dict[str, Any]) -> dict[str, Any]:
@@ -369,6 +393,14 @@ def _skeleton(schema: dict[str, Any]) -> dict[str, Any]:
     }
     named = schema.get("properties")
     return {"type": "object", "properties": {name: {} for name in named} if isinstance(named, dict) else {}, **rest}
+
+
+def _check_constants(values: Any, place: str) -> None:
+    """Raise InvalidRequest for a value that is too long a text to come without a choice."""
+    for value in values if isinstance(values, list) else ():
+        size = len(value) if isinstance(value, str) else len(json.dumps(value)) if isinstance(value, dict | list) else 0
+        if size > MAX_CONSTANT:
+            _refuse(place, f"has a value of {size} characters; at most {MAX_CONSTANT} are taken")
 
 
 def _is_plain(number: float) -> bool:

@@ -345,9 +345,17 @@ def test_alternatives_that_lead_to_alternatives_are_counted_before_anything_is_c
         prepared(json.dumps(schema), "json_schema")
 
 
-def test_a_long_chain_of_schemas_that_hold_together_is_read_without_recursion() -> None:
-    links = {f"a{place}": {"allOf": [{"$ref": f"#/$defs/a{place + 1}"}]} for place in range(1000)}
-    prepared(json.dumps({"$ref": "#/$defs/a0", "$defs": links | {"a1000": {"type": "null"}}}), "json_schema")
+def test_a_long_chain_of_schemas_that_hold_together_is_bounded() -> None:
+    def chain(count: int) -> str:
+        links = {f"a{place}": {"allOf": [{"$ref": f"#/$defs/a{place + 1}"}]} for place in range(count)}
+        return json.dumps({"$ref": "#/$defs/a0", "$defs": links | {f"a{count}": {"type": "null"}}})
+
+    prepared(chain(90), "json_schema")
+    for count in (300, 1000):
+        with pytest.raises(
+            InvalidRequest, match=r"json_schema\.\$defs\.a\d+': has, with those before it, more than 10000"
+        ):
+            prepared(chain(count), "json_schema")
 
 
 @pytest.mark.parametrize("value", [99991, 12345.67])

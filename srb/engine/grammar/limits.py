@@ -14,6 +14,7 @@ MAX_RING = 64  # rules that end, or begin, with each other, and become repetitio
 MAX_TOKENS = 32  # tokens of the vocabulary that a grammar names
 MAX_SYMBOLS = 2000  # of a grammar in Lark; where all may be missing, a token takes 50 ms
 MAX_DEPTH_OF_SCHEMAS = 64
+MAX_PARTS = 10_000  # schemas that hold together (`allOf`), counted for each that names them; a chain of 700 took 10 s
 MAX_NESTED = 96  # lists and objects that are alternatives and lead to further ones; 300 lists take 0.6 s for a mask
 MAX_CONSTANT = 16 * 1024  # characters of one value of `const` and `enum`; a text of 60,000 takes 0.1 s for a token
 MAX_MULTIPLE = 20_000  # of `multipleOf`, without its point and zeros at its end; 99,991 takes 1 s to compile

@@ -22,6 +22,7 @@ from srb.engine.grammar.limits import (
     MAX_DEPTH_OF_SCHEMAS,
     MAX_MULTIPLE,
     MAX_NESTED,
+    MAX_PARTS,
     MAX_PATTERN,
     MAX_TOGETHER,
 )
@@ -167,6 +168,7 @@ class _Preparation:
         self._references = References(schema)
         self.remarks: list[str] = []
         self.has_integers = False
+        self._num_together = 0  # schemas that were looked at for what holds together
 
     def check_nesting(self, whole: dict[str, Any], place: str) -> None:
         """Refuse a schema whose alternatives lead to too many others."""
@@ -259,7 +261,7 @@ class _Preparation:
         seen: set[str] = set()
         while isinstance(schema, dict) and schema.keys() == {"$ref"}:
             reference = str(schema["$ref"])
-            if reference in seen:
+            if reference in seen or len(seen) >= MAX_DEPTH_OF_SCHEMAS:
                 return {}
             seen.add(reference)
             schema = self._references.target(reference) or {}
@@ -307,10 +309,10 @@ class _Preparation:
 
     def _check_together(self, schema: dict[str, Any], place: str) -> None:
         """Refuse a schema that has too many patterns hold for one string: llguidance's time doubles with each."""
-        if "allOf" in schema and (count := self._patterns(schema)) > MAX_TOGETHER:
+        if "allOf" in schema and (count := self._patterns(schema, place)) > MAX_TOGETHER:
             _refuse(place, f"has {count} patterns and formats for one text; at most {MAX_TOGETHER} are taken")
 
-    def _patterns(self, schema: dict[str, Any]) -> int:
+    def _patterns(self, schema: dict[str, Any], place: str) -> int:
         count, seen, waiting = 0, set[str](), list[Any]([schema])
         while waiting:
             part = waiting.pop()
@@ -318,6 +320,9 @@ class _Preparation:
                 waiting += part
             if not isinstance(part, dict):
                 continue
+            self._num_together += 1
+            if self._num_together > MAX_PARTS:
+                _refuse(place, f"has, with those before it, more than {MAX_PARTS} schemas that hold together")
             count += ("pattern" in part) + ("format" in part)
             target = part.get("$ref")
             if isinstance(target, str) and target not in seen:

@@ -229,7 +229,7 @@ def test_row_10_a_grammar_that_explodes_holds_nobody_up(storyteller: Server, nam
 
 
 def tool(name: str) -> dict[str, Any]:
-    keys = {f"{name}{'a' * length}": {"type": "string"} for length in range(20)}
+    keys = {f"{name}{'a' * length}": {"type": "string"} for length in range(4)}
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": keys}}}
 
 
@@ -239,7 +239,7 @@ NEIGHBOURS: dict[str, dict[str, Any]] = {
     "a long constant": {"grammar": 'root ::= [ab] "' + "a b " * 200 + '"'},
     "a schema": {"json_schema": ALIKE},
     "tools": {
-        "messages": MESSAGES, "tools": [tool("t" * (1 + i)) for i in range(64)], "tool_choice": "required", "stream": False,
+        "messages": MESSAGES, "tools": [tool("t" * (1 + i)) for i in range(5)], "tool_choice": "required", "stream": False,
     },
 }  # fmt: skip
 

@@ -229,6 +229,7 @@ class Branches:
                 self._append(branch, token, None, events)
                 self.counters.tokens_forced_total += 1
                 if branch.state is not state:  # the token has ended the branch
+                    branch.forced = []
                     return
         except (GrammarDeadEnd, GrammarTooComplex) as error:
             self.end(branch, FinishReason.ERROR, events, error=error)

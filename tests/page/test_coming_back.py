@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.page.conftest import MakePage, Troubles
 from tests.page.wire import wire_to
@@ -62,6 +63,25 @@ def test_a_branch_that_was_pruned_stays_pruned_after_a_reload(writer: Writer, sl
     writer.reload()
     writer.wait("desk.round?.slots.length === 8 && desk.round.slots[7].state === 'running'")
     assert [slot["state"] for slot in writer.slots()] == ["pruned"] + 7 * ["running"]
+
+
+def test_after_a_reload_undo_goes_on_by_the_story_and_says_so(writer: Writer) -> None:
+    writer.set(max_tokens=6, n=2).write(START).press("Control+Enter").wait_for_end().to_cards()
+    writer.press("Shift+Digit1").to_text()
+    taken = writer.text
+    writer.write(" It was red.").wait_until_saved().reload()
+    writer.press("Control+z").expect_text(taken)
+    said = writer.page.get_by_role("status").filter(has_text="Undone as the story has it")
+    expect(said).to_be_visible()
+    writer.press("Control+z").expect_text(START)
+    expect(writer.cards).to_have_count(2)
+    writer.press("Control+Shift+z").expect_text(taken)
+    writer.write(" New.").press("Control+z").expect_text(taken)
+    writer.press("Control+z").expect_text(START)
+    writer.page.get_by_role("button", name="Undo").click()
+    writer.wait("desk.text === ''")
+    writer.press("Control+z")
+    expect(writer.page.get_by_text("This is where the text began.")).to_be_visible()
 
 
 def test_the_place_in_the_middle_of_a_text_is_kept(writer: Writer) -> None:

@@ -37,6 +37,24 @@ def test_two_windows_say_what_goes_on_in_the_other_and_join_it(writer: Writer, o
     writer.press("Control+z").expect_text(START + " one two")
 
 
+def test_a_window_that_is_read_anew_after_another_wrote_last_tells_its_own_words(writer: Writer, other: Writer) -> None:
+    for each in (writer, other):
+        each.wait_until_saved()
+    expect(elsewhere(writer.page)).to_be_visible(timeout=1000 * NEWS)
+    writer.reload()
+    writer.expect_text(START + " three four five")
+    own = writer.page.get_by_role("status").filter(has_text="of this window")
+    expect(own).to_contain_text("Your 2 words of this window are in the outline")
+    other.write(" six").wait_until_saved()
+    expect(own).to_be_visible()
+    own.get_by_role("button", name="Join").click()
+    writer.wait("desk.text.includes(' one two') && desk.text.includes(' three four five')")
+    expect(own).to_have_count(0)
+    writer.wait_until_saved().reload()
+    writer.wait("desk.rounds !== null")
+    expect(own).to_have_count(0)
+
+
 def test_words_that_are_joined_leave_the_cards_where_they_are(writer: Writer, slow: Server) -> None:
     page = writer.set(n=3, max_tokens=8).write(START).go().wait_for_end().wait_until_saved().page
     cards = writer.slots()

@@ -297,12 +297,13 @@ export class Desk extends EventTarget {
     return this.rounds?.elsewhere.words ?? 0;
   }
 
+  /** Take the last step back: of the editor's history, or where that has none, as after a reload, of the story's own trail. */
   undo() {
-    this.manuscript?.undo();
+    if (this.manuscript?.undo() === false) return this.withRounds(({ trail }) => trail.back());
   }
 
   redo() {
-    this.manuscript?.redo();
+    if (this.manuscript?.redo() === false) return this.withRounds(({ trail }) => trail.forward());
   }
 
   // ---- Saving
@@ -322,6 +323,7 @@ export class Desk extends EventTarget {
    * those on which branches are written. */
   leave() {
     clearInterval(this.hidden);
+    this.rounds?.elsewhere.leave();
     this.hidden = window.setInterval(() => this.rounds?.endResting(), REST);
     this.rounds?.save();
     this.keeper.flush({ keepalive: true });

@@ -188,3 +188,63 @@ test("a text that goes on and is ended by the model at once keeps its words and 
   const [{ text, end }] = it.desk.round.slots;
   assert.deepEqual([text, end.reason], [" b", "eos"]);
 });
+
+test("after a reload undo goes on by the story, through takes and typing, says so, and redo leads back", async () => {
+  const it = await makeDesk();
+  const { desk, manuscript } = it;
+  const seen = [];
+  const note = () => seen.push(desk.text);
+  note();
+  manuscript.type("Once");
+  desk.closeTyped();
+  note();
+  await round(it, " upon a", " more");
+  await desk.take(0, { at: 5, go: false });
+  note();
+  manuscript.type(" it");
+  desk.closeTyped();
+  note();
+  manuscript.type("Twice", 0, 4);
+  desk.closeTyped();
+  note();
+  manuscript.type("", 5, 10);
+  desk.closeTyped();
+  note();
+  assert.deepEqual(seen, ["", "Once", "Once upon", "Once upon it", "Twice upon it", "Twice it"]);
+  await reload(it);
+  const said = desk.said.length;
+  for (const text of seen.slice(0, -1).reverse()) {
+    desk.undo();
+    assert.equal(desk.text, text);
+    assert.equal(manuscript.text, text);
+  }
+  const told = desk.said.slice(said).map(({ text }) => text);
+  assert.equal(told.filter((text) => text.startsWith("Undone as the story has it")).length, 1);
+  desk.undo();
+  assert.equal(desk.said.at(-1).text, "This is where the text began.");
+  for (const text of seen.slice(1)) {
+    desk.redo();
+    assert.equal(desk.text, text);
+  }
+  desk.redo();
+  assert.equal(desk.text, seen.at(-1));
+});
+
+test("words typed after such an undo are undone first, and end the way forward", async () => {
+  const it = await makeDesk();
+  const { desk, manuscript } = it;
+  for (const text of ["One.", " Two.", " Three."]) {
+    manuscript.type(text);
+    desk.closeTyped();
+  }
+  await reload(it);
+  desk.undo();
+  manuscript.type(" Four.");
+  assert.equal(desk.text, "One. Two. Four.");
+  desk.redo();
+  assert.equal(desk.text, "One. Two. Four.");
+  desk.undo();
+  assert.equal(desk.text, "One. Two.");
+  desk.undo();
+  assert.equal(desk.text, "One.");
+});

@@ -118,8 +118,8 @@ class FakeManuscript {
     this.change([{ from, to, insert }], null, true);
   }
 
-  apply({ text, head }) {
-    this.change([{ from: 0, to: this.text.length, insert: text }], head, true);
+  apply({ text, head, why }) {
+    this.change([{ from: 0, to: this.text.length, insert: text }], head, why !== "undo");
   }
 
   record(undo, redo) {
@@ -138,23 +138,24 @@ class FakeManuscript {
   }
 
   undo() {
-    this.travel(this.done, this.undone, 0);
+    return this.travel(this.done, this.undone, 0);
   }
 
   redo() {
-    this.travel(this.undone, this.done, 1);
+    return this.travel(this.undone, this.done, 1);
   }
 
   travel(from, to, which) {
     const step = from.pop();
-    if (!step) return;
+    if (!step) return false;
     if (step.act) {
       step.act[which]();
       to.push(step);
-      return;
+      return true;
     }
     to.push({ text: this.text, head: this.head });
     this.change([{ from: 0, to: this.text.length, insert: step.text }], step.head, false);
+    return true;
   }
 }
 

@@ -7,6 +7,8 @@ import { joined } from "./seam.js";
 
 /** @typedef {import("../story/types.js").Place} Place */
 
+const KEPT = "srb.left"; // where this window was when its page was left: in another one the story may have gone on since
+
 export class Elsewhere {
   /** @param {import("./rounds.js").Rounds} rounds */
   constructor(rounds) {
@@ -14,13 +16,29 @@ export class Elsewhere {
     this.desk = rounds.desk;
     /** @type {Place | null} where the story goes on elsewhere, as far as is known */
     this.place = null;
+    this.isOwn = false; // whether these are the words of this window, as it was before a reload
     this.since = 0; // the story's last change when it was opened: what is older was told then
   }
 
   /** A story was opened. */
   begin() {
-    this.place = null;
-    this.since = this.desk.story.edited;
+    const { story, head } = this.desk;
+    this.since = story.edited;
+    const left = takeLeft(story.id);
+    const isOther = story.isPlace(left) && (left.node !== head.node || left.at !== head.at);
+    this.place = isOther ? { node: left.node, at: left.at } : null;
+    this.isOwn = isOther;
+    if (isOther) this.desk.tell("elsewhere");
+  }
+
+  /** The page is left: after a reload this window knows its own words. */
+  leave() {
+    const { story, head } = this.desk;
+    try {
+      sessionStorage.setItem(KEPT, JSON.stringify({ story: story.id, ...head }));
+    } catch {
+      // full or switched off: the outline has the words
+    }
   }
 
   /** @param {import("../story/types.js").News} news of another window */
@@ -28,8 +46,9 @@ export class Elsewhere {
     const { story } = this.desk;
     const head = meta.has("head") ? story.meta("head") : null;
     const place = story.isPlace(head) ? { ...head } : this.latest(nodes);
-    if (place === null) return;
+    if (place === null || (this.isOwn && this.words > 0)) return;
     this.place = place;
+    this.isOwn = false;
     this.desk.tell("elsewhere");
   }
 
@@ -83,10 +102,22 @@ export class Elsewhere {
     }
     move(desk, after, "take");
     if (!this.rounds.shown) this.rounds.follow("take"); // cards that are shown stay, as when the words were typed here
+    const count = `${words} ${words === 1 ? "word" : "words"}`;
     desk.notice(
-      `The text has the ${words} ${words === 1 ? "word" : "words"} of the other window.`,
+      this.isOwn ? `The text has your ${count} again.` : `The text has the ${count} of the other window.`,
       "info",
       wayTo(desk, head),
     );
+  }
+}
+
+/** Return where this window was when its page was left, once. @param {string} story the open one's id @returns {any} */
+function takeLeft(story) {
+  try {
+    const left = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
+    sessionStorage.removeItem(KEPT);
+    return left?.story === story ? left : null;
+  } catch {
+    return null;
   }
 }

@@ -15,14 +15,14 @@ const QUOTED = 60; // characters
 
 /**
  * Show another place of the story; one step for undo. A notice names the person's words that its text lacks, and leads back.
- * @param {Desk} desk @param {Place} place @param {"take" | "open"} why
+ * @param {Desk} desk @param {Place} place @param {"take" | "open" | "undo"} why "undo": a step back itself, which undo does not take back
  */
 export function move(desk, place, why) {
   const { story, typing } = desk;
   desk.closeTyped();
   place = story.settle(place); // another window may be typing there
   const before = desk.head;
-  const loss = lossOf(story, before, place);
+  const loss = why === "undo" ? "" : lossOf(story, before, place); // a person who undoes sees the words go
   typing.isPaused = true;
   try {
     const text = story.text(place.node, place.at);

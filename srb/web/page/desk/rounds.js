@@ -11,6 +11,7 @@ import { Live } from "./live.js";
 import { move } from "./moves.js";
 import { RunIndex, rebuilt } from "./past_rounds.js";
 import { continuedWords, isStale, seamOf } from "./seam.js";
+import { StoryTrail } from "./story_trail.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../story/types.js").Place} Place */
@@ -32,6 +33,7 @@ export class Rounds {
     this.gestures = new Gestures(this);
     this.context = new Context(desk);
     this.elsewhere = new Elsewhere(this);
+    this.trail = new StoryTrail(this);
     /** @type {Live | null} */
     this.shown = null;
     /** @type {Live | null} what was shown before `go`, until the server has begun the new round */
@@ -207,6 +209,7 @@ export class Rounds {
     this.shown = this.before = null;
     this.runs.forget();
     this.context.forget();
+    this.trail.forget();
   }
 
   /** Return the latest round that continues a place, if it is kept. @param {Place} place */

@@ -14,7 +14,7 @@
  *   colour: (pieces: any[]) => void,
  *   insert: (text: string) => void, select: (from: number, to?: number) => void,
  *   record: (undo: () => void, redo: () => void) => void,
- *   text: string, undo: () => void, redo: () => void, caret: () => number, rect: (at: number) => DOMRect | null,
+ *   text: string, undo: () => boolean, redo: () => boolean, caret: () => number, rect: (at: number) => DOMRect | null,
  *   box: (from: number, to: number) => DOMRect | null, head: Place,
  * }} Manuscript
  */

@@ -133,7 +133,10 @@ export class Manuscript extends HTMLElement {
         setMarks.of(marksOf(pieces, this.#isInserted)),
         ...(arrives ? [arrive.of({ from: change.from, to: change.from + change.insert.length })] : []),
       ],
-      annotations: [isolateHistory.of("full"), Transaction.userEvent.of(why)],
+      annotations: [
+        why === "undo" ? Transaction.addToHistory.of(false) : isolateHistory.of("full"),
+        Transaction.userEvent.of(why),
+      ],
     });
   }
 

@@ -89,8 +89,12 @@ class Banner extends Part {
     const { desk } = this;
     const { wordsElsewhere: words } = desk;
     if (words === 0) return null;
+    const count = words === 1 ? "1 word" : `${words} words`;
+    const said = desk.rounds?.elsewhere.isOwn
+      ? `Your ${count} of this window ${words === 1 ? "is" : "are"} in the outline: another window wrote last.`
+      : `This story goes on in another window: ${count}.`;
     const act = (/** @type {"show" | "join"} */ name) => () => desk.withRounds(({ elsewhere }) => elsewhere[name]());
-    return html`<p class="elsewhere" role="status"><span>This story goes on in another window: ${words === 1 ? "1 word" : `${words} words`}.</span>
+    return html`<p class="elsewhere" role="status"><span>${said}</span>
       <button @click=${act("show")}>Show</button> <button @click=${act("join")}>Join</button></p>`;
   }
 

@@ -1,0 +1,77 @@
+/** Undo beyond the editor's history, as after a reload: the story itself has each text from which the present one was made. */
+
+import { move } from "./moves.js";
+
+/** @typedef {import("../story.js").Story} Story */
+/** @typedef {import("../story/types.js").Place} Place */
+
+export class StoryTrail {
+  /** @param {import("./rounds.js").Rounds} rounds */
+  constructor(rounds) {
+    this.rounds = rounds;
+    this.desk = rounds.desk;
+    /** @type {Place[]} places that were left backwards, the last one last */
+    this.ahead = [];
+    /** @type {Place | null} where the last step led; an edit since then makes a way of its own */
+    this.now = null;
+  }
+
+  forget() {
+    this.ahead = [];
+    this.now = null;
+  }
+
+  /** Go back to the text before the last change that the story knows. */
+  back() {
+    const { desk } = this;
+    desk.closeTyped();
+    if (!this.isOnWay) this.forget();
+    const { head } = desk;
+    const place = placeBefore(desk.story, head);
+    if (!place) return this.ahead.length ? desk.notice("This is where the text began.") : undefined;
+    const isFirst = this.ahead.length === 0;
+    this.step(place);
+    this.ahead.push(head);
+    if (isFirst)
+      desk.notice("Undone as the story has it: this was written before the page was opened.", "info", {
+        label: "Redo",
+        run: () => this.forward(),
+      });
+  }
+
+  /** Take the last step back again. */
+  forward() {
+    if (!this.isOnWay) this.forget();
+    const place = this.ahead.pop();
+    if (place) this.step(place);
+  }
+
+  get isOnWay() {
+    const { head } = this.desk;
+    return this.now?.node === head.node && this.now.at === head.at;
+  }
+
+  /** @param {Place} place */
+  step(place) {
+    move(this.desk, place, "undo");
+    this.now = this.desk.head;
+    this.rounds.follow("undo");
+  }
+}
+
+/**
+ * Return the place whose text was the manuscript before it became that of another place; null at the story's beginning.
+ * @param {Story} story @param {Place} place
+ * @returns {Place | null}
+ */
+export function placeBefore(story, { node: id, at }) {
+  const text = story.text(id, at);
+  for (let node = story.nodes.get(id); node; node = story.nodes.get(node.parent ?? "")) {
+    const { parent, keep = 0, tail } = node;
+    if (parent === undefined) break;
+    const isSplice = tail !== undefined || node.text === ""; // else what was left out behind `keep` was never in the manuscript
+    const before = { node: parent, at: isSplice ? story.length(parent) : keep };
+    if (story.text(before.node, before.at) !== text) return before;
+  }
+  return text === "" ? null : { node: "", at: 0 };
+}

@@ -265,6 +265,43 @@ def test_the_bars_that_sorting_brings_are_switched_off_beside_it(pane: Pane) -> 
     expect(bars).to_have_count(3)
 
 
+RINGS = """() => {
+  const cut = [];
+  const outer = (box, by) => ({ left: box.left - by, top: box.top - by, right: box.right + by, bottom: box.bottom + by });
+  for (const each of document.querySelectorAll(".card, .card button")) {
+    each.focus();
+    if (document.activeElement !== each) continue;
+    const { outlineStyle, outlineWidth, outlineOffset } = getComputedStyle(each);
+    const ring = outlineStyle === "none" ? 0 : Number.parseFloat(outlineWidth) + Number.parseFloat(outlineOffset);
+    const own = outer(each.getBoundingClientRect(), ring);
+    const place = each.closest(".card-place").getBoundingClientRect(); // it cuts what is outside of it
+    const fits = own.left >= place.left && own.top >= place.top && own.right <= place.right && own.bottom <= place.bottom;
+    if (!fits) cut.push(`${each.className} ${each.dataset.act ?? ""} ${JSON.stringify({ own, place })}`);
+  }
+  return cut;
+}"""
+
+
+def test_no_focus_ring_of_a_card_or_its_buttons_is_cut(pane: Pane) -> None:
+    pane.begin(*TEXTS)
+    pane.card(1).focus()
+    pane.press("ArrowRight")
+    assert pane.page.evaluate(RINGS) == []
+
+
+def test_one_card_at_most_shows_its_actions(pane: Pane) -> None:
+    shown = """() => [...document.querySelectorAll(".card .actions")]
+      .map((each, place) => (getComputedStyle(each).visibility === "visible" ? place + 1 : 0)).filter(Boolean)"""
+    pane.begin(*TEXTS)
+    pane.card(1).focus()
+    pane.page.mouse.move(0, 0)
+    assert pane.page.evaluate(shown) == [1]
+    pane.card(3).hover()
+    assert pane.page.evaluate(shown) == [3]
+    pane.page.mouse.move(0, 0)
+    assert pane.page.evaluate(shown) == [1]
+
+
 def test_markup_and_control_characters_are_shown_as_text(pane: Pane) -> None:
     pane.begin(" <img src=x onerror=alert(1)> \x1b[31m \u202etxt\u202c \x00", " שלום, world", " x")
     expect(pane.text(1)).to_have_text("<img src=x onerror=alert(1)> ␛[31m ⇄txt⇄ ␀")

@@ -70,6 +70,7 @@ def test_after_a_space_the_same_words_come_as_without_it(model: Server) -> None:
         (CUT, ("ace",)),
         ("She looked out of the win", ("dow",)),
         ("In the sky he saw a beaut", ("iful", "y", "eous", "ies")),
+        ("He opened the umbr", ("ella",)),  # of which " um" alone is unlikely, and much may follow it
     ],
 )
 def test_a_word_that_was_cut_is_completed(model: Server, prompt: str, ends: tuple[str, ...]) -> None:
@@ -169,3 +170,6 @@ def test_a_known_prompt_that_is_healed_computes_no_token_of_it_again(model: Serv
         before = model.metric("prompt_tokens_total")
         write(model, prompt, n=4, max_tokens=1)
         assert model.metric("prompt_tokens_total") == before
+        again = {"prompt": prompt, "n_predict": 1, "token_healing": True}
+        timings = model.post("/completion", again).json()["timings"]
+        assert timings["prompt_n"] <= 1  # a branch that draws the prompt's own end computes its last token

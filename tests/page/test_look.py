@@ -18,6 +18,14 @@ def test_text_and_cards_are_set_in_the_face_that_the_page_brings(writer: Writer)
     assert writer.cards.first.locator(".body").evaluate("(each) => getComputedStyle(each).fontFamily") == text
 
 
+def test_the_text_is_checked_for_spelling_and_the_window_bears_its_title(writer: Writer) -> None:
+    text = writer.page.get_by_role("textbox", name="Manuscript")
+    for name, value in {"spellcheck": "true", "autocorrect": "on", "autocapitalize": "sentences"}.items():
+        expect(text).to_have_attribute(name, value)
+    writer.page.evaluate("desk.setTitle('The lighthouse')")
+    expect(writer.page).to_have_title("The lighthouse · SRB")
+
+
 def test_who_wrote_what_is_shown_only_to_those_who_ask(writer: Writer) -> None:
     page = writer.write(START).go().press("Escape").wait_for_end().page
     writer.to_cards().press("Shift+Digit1").wait("document.activeElement && !desk.isRunning")

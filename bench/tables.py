@@ -1,7 +1,7 @@
 """`python -m bench.tables`: the tables of docs/usage.md under "Speed", of SmolLM2 and of Gemma 3, as finished Markdown.
 
 Needs a quiet machine. `speed` compares the server with bare llama.cpp and with n requests one after another, `steps` times a
-step after long texts, and `long` runs bench.long's ratios; with `--llama-server`, its path, also those beside one.
+step after long texts, and `long` runs the ratios of long siblings; with `--llama-server`, its path, also those beside one.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def longs(rounds: int, llama_server: Path | None) -> None:
     for name in MODELS.values():
         report = long.Report(show=lambda line: None)
         model = model_file(name).absolute()
-        long.alone(report, model, ("beside", "siblings", "crowds"), rounds)
+        long.alone(report, model, ("siblings",), rounds)
         if llama_server is not None:
             with (
                 peer(llama_server, model) as theirs,

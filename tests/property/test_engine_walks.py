@@ -19,6 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from srb.engine import tokens as ids
 from srb.engine.banned import fold
 from srb.engine.fake import EOS, FakeModel
+from srb.engine.grammar.languages import rule_of
+from srb.engine.grammar.matcher import Matcher
+from srb.engine.grammar.schemas import prepared
 from srb.engine.model import DecodeStatus, LoraScales
 from srb.engine.request import BranchState
 from srb.errors import Conflict, ContextExceeded, InvalidRequest, NotFound
@@ -114,7 +117,10 @@ class Spread:
 
 @dataclass
 class Formed:
-    """A request whose texts have a form, and its forks: the origin, how many of its tokens, seed and limit."""
+    """A request whose texts have a form, and its forks: the origin, how many of its tokens, seed and limit.
+
+    `given`: the tokens of a text in the form with which a fork began.
+    """
 
     prompt: str
     n: int
@@ -122,6 +128,7 @@ class Formed:
     max_tokens: int
     options: dict[str, Any]
     forks: list[tuple[int, int, int, int]] = field(default_factory=list)
+    given: dict[int, list[int]] = field(default_factory=dict)
 
 
 FORMS: list[dict[str, str]] = [
@@ -133,6 +140,36 @@ FORMS: list[dict[str, str]] = [
     },
     {"json_schema": '{"type":"array","items":{"enum":["the fox","the fog","a",1]},"maxItems":4}'},
 ]
+
+
+def matcher_of(model: FakeModel, form: dict[str, str]) -> Matcher:
+    """Return a matcher at the beginning of a text in this form, of which the engine knows nothing."""
+    if "json_schema" in form:
+        return model.grammars.matcher("root ::= schema-0", (prepared(form["json_schema"], "json_schema").text,))
+    rule = rule_of(form["grammar"], "grammar")
+    return model.grammars.matcher("root ::= schema-0", (rule,)) if rule else model.grammars.matcher(form["grammar"])
+
+
+def check_in_form(model: FakeModel, form: dict[str, str], tokens: list[int], is_whole: bool) -> None:
+    """Check that tokens are the beginning of a text in a form, and at each place that what is forced there is no choice."""
+    place = matcher_of(model, form)
+    for token in [*tokens, None]:
+        check_forced(model, place)
+        if token is not None:
+            assert token in place.allowed
+            place.accept(token)
+    assert not is_whole or EOS in place.allowed
+
+
+def check_forced(model: FakeModel, place: Matcher) -> None:
+    """Check that forced tokens are all that may come: no other, and none that reaches beyond their end."""
+    pieces = list(map(model.piece, place.forced))
+    trial = place.copy()
+    for number, token in enumerate(place.forced):
+        rest = b"".join(pieces[number:])
+        others = [model.piece(int(other)) for other in trial.allowed]
+        assert all(piece and rest.startswith(piece) for piece in others), (rest, others)
+        trial.accept(token)
 
 
 def media_of(prompt: str | tuple[str | int, ...]) -> tuple[str, ...]:
@@ -383,6 +420,7 @@ class EngineWalk(RuleBasedStateMachine):
             self.driver.add(request_id, plain(seed, (), max_tokens=max_tokens), origin=origin, token=token)
         except (ContextExceeded, InvalidRequest):  # there is no room for it, or it would end within a character
             return
+        formed.given[formed.n + len(formed.forks)] = own[:token]
         formed.forks.append((origin, token, seed, max_tokens))
 
     @rule(
@@ -721,7 +759,7 @@ class EngineWalk(RuleBasedStateMachine):
             self.check_form(request_id, formed)
 
     def check_form(self, request_id: str, formed: Formed) -> None:
-        """Branches in a form, and forks of them, are what they would be alone with all the room."""
+        """Branches in a form, and forks of them, are in it, and what they would be alone with all the room."""
         outcome = self.driver.result(request_id)
         if isinstance(outcome.terminal[0], Failed):
             assert self.may_fail
@@ -733,7 +771,11 @@ class EngineWalk(RuleBasedStateMachine):
             alone.add(asked, plain(seed, (), max_tokens=max_tokens), origin=origin, token=token)
             alone.run()
         expected = alone.result(asked)
+        form = {name: text for name, text in formed.options.items() if name in ("grammar", "json_schema")}
         for index, end in outcome.ends.items():
+            tokens = [*formed.given.get(index, ()), *outcome.tokens[index]]
+            check_in_form(self.driver.model, form, tokens, end.reason == FinishReason.EOS)
+            assert end.code not in ("grammar_dead_end", "grammar_too_complex")
             if end.truncated or end.reason == FinishReason.CANCELLED:
                 assert expected.tokens[index][: len(outcome.tokens[index])] == outcome.tokens[index]
                 continue

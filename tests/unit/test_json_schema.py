@@ -165,6 +165,14 @@ def test_a_schema_is_closed_but_where_another_one_asks_for_more_of_the_same_valu
     assert is_closed(found) is closed
 
 
+@pytest.mark.parametrize("big", [{"minimum": 10**17}, {"const": 10**17}, {"multipleOf": 10**17}])
+def test_whole_numbers_have_no_bounds_of_ours_where_another_schema_has_some(big: dict[str, Any]) -> None:
+    number = {"type": "integer"}
+    assert made({"allOf": [number, big]})["allOf"][0] == number
+    within = made({"properties": {"n": number}, "patternProperties": {"n": big}})
+    assert within["properties"]["n"] == number
+
+
 def test_a_required_property_is_one_that_a_closed_schema_names() -> None:
     assert made({**OPEN, "required": ["b", "a"]})["properties"] == {"a": {"type": "string"}, "b": {}}
 

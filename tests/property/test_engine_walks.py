@@ -131,6 +131,7 @@ class Formed:
     given: dict[int, list[int]] = field(default_factory=dict)
 
 
+LONG = {"grammar": "root ::= ( [a-z] [.,?] ){30}"}  # so that branches in a form have no room beside each other
 FORMS: list[dict[str, str]] = [
     {"grammar": 'root ::= " the" ( " old" | " grey" )? " " [a-z]+ ( "," root | "." )'},  # refers to itself at its end
     {"grammar": 'root ::= "(" root ")" | " king" | [a-c ]+ root? "!"'},  # nests
@@ -900,4 +901,17 @@ def test_a_healed_text_that_was_drafted_is_that_of_one_that_was_not() -> None:
     )  # fmt: skip
     walk.driver.run()
     assert walk.driver.result("r0").ends[0].drafted > 0
+    walk.teardown()
+
+
+@pytest.mark.parametrize("memory", [{}, {"has_states": True}, {"supports_partial_reuse": False}], ids=str)
+def test_a_branch_that_is_paused_goes_on_where_it_stood_in_its_form(memory: dict[str, bool]) -> None:
+    walk = EngineWalk()
+    walk.begin(
+        ahead=True, n_ctx=100, cache_bytes=10**6, short=False, memory=memory, cache_cells=0, n_ubatch=32, n_seq_max=12,
+        max_draft=0, looks_up=False, every=8, draft=None, draft_room=(400, 12), max_running=0, sections=False, apart_from=0,
+    )  # fmt: skip
+    walk.submit_in_a_form("a", 8, 0, 60, LONG, (), temperature=2.0)
+    walk.driver.run()
+    assert walk.driver.engine.stats()["branches_paused_total"] > 0
     walk.teardown()

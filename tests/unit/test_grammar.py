@@ -236,6 +236,7 @@ def test_a_mask_has_what_may_come_and_a_rewound_matcher_stands_where_it_stood() 
         walked.append(matcher.copy())
     for count in (1, 3, 8):
         other = matcher.copy()
+        assert other.allowed.tolist() == matcher.allowed.tolist()  # known here, and wrong where it goes back to
         other.rewind(count)
         assert other.allowed.tolist() == walked[len(walked) - 1 - count].allowed.tolist()
         assert other.length == matcher.length - count

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from srb.engine import preparing
 from srb.engine.fake import FakeModel
 from srb.engine.preparing import KINDS, Preparer, any_of_type
 from srb.engine.tokens import tokens_of
@@ -44,6 +45,12 @@ def takes(preparer: Preparer, model: FakeModel, params: SamplingParams, text: st
     except GrammarDeadEnd:
         return False
     return True
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_told() -> None:
+    """Lines that are written once for each text of a request would be missing after another test with the same one."""
+    preparing._warn.cache_clear()
 
 
 @pytest.mark.parametrize("kind", IMPOSSIBLE)

@@ -168,6 +168,7 @@ class _Preparation:
         self._references = References(schema)
         self.remarks: list[str] = []
         self.has_integers = False
+        self._multiples = 0  # digits of all `multipleOf` that hold, as numbers
         self._num_together = 0  # schemas that were looked at for what holds together
 
     def check_nesting(self, whole: dict[str, Any], place: str) -> None:
@@ -277,8 +278,11 @@ class _Preparation:
             or (key == "required" and isinstance(value, bool))
         ):
             return ""
-        if key == "multipleOf" and int(repr(value).partition("e")[0].replace(".", "").rstrip("0") or 0) > MAX_MULTIPLE:
-            return f"{value} takes too long; numbers of other digits than up to {MAX_MULTIPLE} do"
+        if key == "multipleOf":
+            digits = int(repr(value).partition("e")[0].replace(".", "").rstrip("0") or 0)
+            if self._multiples + digits > MAX_MULTIPLE:
+                return f"the digits of {value} and of those before it are more than {MAX_MULTIPLE} together"
+            self._multiples += digits
         if key in _OF_NUMBERS and not _is_plain(value):
             kind = "integer" if schema.get("type") == "integer" else "number"
             return _problem({"type": kind, key: value}) or None

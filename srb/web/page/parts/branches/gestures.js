@@ -149,6 +149,7 @@ function openAlternatives(pane, slot) {
   const from = wordStartAt(text, end);
   const at = trimCut(text, from);
   const sentence = sentenceAt(text, from);
-  const lines = pane.boxOf(slot, sentence.from, sentence.to) ?? pane.boxOf(slot, from, end);
+  const card = pane.board?.currentCard?.box.getBoundingClientRect() ?? null; // its text may not be drawn yet
+  const lines = pane.boxOf(slot, sentence.from, sentence.to) ?? card;
   pane.openAlternatives({ number: slot.number, at, word: text.slice(from, end), lines });
 }

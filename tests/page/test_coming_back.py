@@ -134,3 +134,18 @@ def test_a_phone_whose_screen_goes_off_misses_no_word_of_its_round(
         writer.wait("!desk.isRunning")
         wait_for(lambda: slow.metric("branches_running") == 0, "no branch runs any more")
         writer.wait_until_saved()
+
+
+def test_what_was_undone_beyond_a_reload_is_done_again_in_its_order(writer: Writer) -> None:
+    page = writer.set(n=2, max_tokens=8).write(START).go().wait_for_end().page
+    writer.to_cards().press("Shift+Digit1").wait("desk.text !== argument", START)
+    writer.to_text().wait_until_saved().reload()
+    texts = [page.evaluate("desk.text")]
+    writer.press("Control+End").write(" She counted lamps.")
+    texts.append(page.evaluate("desk.text"))
+    for _ in range(3):
+        page.evaluate("desk.undo()")
+    assert page.evaluate("desk.text") == ""
+    for text in (START, *texts):
+        page.evaluate("desk.redo()")
+        assert page.evaluate("desk.text") == text

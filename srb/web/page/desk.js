@@ -302,7 +302,9 @@ export class Desk extends EventTarget {
     if (this.manuscript?.undo() === false) return this.withRounds(({ trail }) => trail.back());
   }
 
+  /** Do again what was taken back last: steps of the trail lie before those of the editor, on whose text they depend. */
   redo() {
+    if (this.rounds?.trail.isAhead) return this.rounds.trail.forward();
     if (this.manuscript?.redo() === false) return this.withRounds(({ trail }) => trail.forward());
   }
 

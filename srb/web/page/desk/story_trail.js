@@ -46,6 +46,11 @@ export class StoryTrail {
     if (place) this.step(place);
   }
 
+  /** Whether a step of the trail is what was taken back last. */
+  get isAhead() {
+    return this.ahead.length > 0 && this.isOnWay;
+  }
+
   get isOnWay() {
     const { head } = this.desk;
     return this.now?.node === head.node && this.now.at === head.at;

@@ -7,8 +7,15 @@
 // The cells are walked in tiles (Piece). In each, rows that see none of its cells are left out, so texts that share nothing cost
 // no more than each alone. Where few pairs of a row and a cell are visible, as in cells that branches wrote side by side, each
 // pair is computed alone. Tokens that see most of their cells alone, as long branches do, wait for memory more than they compute:
-// they are computed cell by cell, with all heads at once (Cells).
+// they are computed with all heads of a cell one after the other (Cells).
+//
+// A row's numbers do not depend on the way, the batch, others' cells among its own or the threads: products of a score are added
+// from the first number of a key to the last, weights and weighted values from the first cell to the last.
 #pragma once
+
+#ifdef __AVX2__
+#include "mul_mat_vectors.h"
+#endif
 
 #if defined(GGML_SIMD) && !defined(__ARM_FEATURE_SVE) && !defined(__riscv_v_intrinsic)
 #define SRB_SHARED_KEYS
@@ -18,15 +25,16 @@ namespace srb {
 static constexpr int LANES      = GGML_F32_EPR;
 static constexpr int MOST_ROWS  = GGML_FA_TILE_Q;   // of a piece of work
 static constexpr int MOST_CELLS = GGML_FA_TILE_KV;  // of a tile
-static constexpr int FEWEST     = LANES / 4;        // rows; of fewer with many cells ggml computes each alone
+static constexpr int FEWEST     = LANES / 4;        // rows; fewer, with many cells, are computed cell by cell
 static constexpr int SPARSE     = 8;                // pairs are computed alone if so many times as many would be computed together
 static constexpr int FEW        = 128;              // tokens, at most, that may be computed cell by cell
 static constexpr int APART      = 2;                // cell by cell is faster where tokens see less than one of so many cells,
 static constexpr int APART_SHARED = 4;              // or than one of so many, where heads share keys
-static constexpr int LONG       = 512;              // cells from which on ggml shares those of one token among its threads
+static constexpr int LONG       = 512;              // cells from which on threads share those of one token
+static constexpr int BLOCK      = 1024;             // cells, at most, whose scores are there at once
+static constexpr int CHUNK      = 16;               // values that are converted at once, cell by cell
 static constexpr int AT_ONCE    = 8;                // pairs, none of which waits for another
 static constexpr int AHEAD      = 8;                // cells that are fetched from memory before they are converted
-static constexpr int SOON       = 4;                // the same, where a cell's heads are all computed before the next
 static constexpr uint16_t HIDDEN = 0xFC00;          // minus infinity with 16 bits, in a mask
 
 #if defined(__AVX512F__) || defined(__ARM_NEON__)
@@ -251,27 +259,28 @@ class Attention {
                            : powf(powf(2.0f, -max_bias / 2.0f / power), 2 * (head - power) + 1);
     }
 
-    // Divide a row's weights by the power of two of `score` from now on, and what it has summed so far, if that is more.
-    void raise(int32_t & power, float & total, float * sums, float score) const {
+    // Divide a row's weights by the power of two of `score` from now on, and what it has summed so far, if that is more. `sums`
+    // are all of its sums, or a part.
+    static void raise(int32_t & power, float & total, float * sums, int size, float score) {
         const int32_t higher = power_of(score);
         if (higher > power) {
             const float factor = power_of_two(power - higher);
-            ggml_vec_scale_f32(DV, sums, factor);
+            ggml_vec_scale_f32(size, sums, factor);
             total *= factor;
             power = higher;
         }
     }
 
-    // Write a row's result, after the head's sink.
-    void finish(int token, int head, int32_t power, float total, float * sums) const {
+    // Write a row's result from the number `first` on, after the head's sink.
+    void finish(int token, int head, int32_t power, float total, float * sums, int first, int size) const {
         if (sinks) {
             const float sink = ((const float *) sinks->data)[head];
-            raise(power, total, sums, sink);
+            raise(power, total, sums, size, sink);
             total += weight_of(sink, power);
         }
-        ggml_vec_scale_f32(DV, sums, total == 0.0f ? 0.0f : 1.0f / total);
+        ggml_vec_scale_f32(size, sums, total == 0.0f ? 0.0f : 1.0f / total);
         const int64_t place = i3 * dst->ne[2] * dst->ne[1] + head + token * dst->ne[1];
-        memcpy((char *) dst->data + place * dst->nb[1], sums, DV * sizeof(float));
+        memcpy((float *) ((char *) dst->data + place * dst->nb[1]) + first, sums, size * sizeof(float));
     }
 };
 
@@ -381,7 +390,7 @@ class Piece : Attention {
         }
     }
 
-    void raise(int row, float score) { Attention::raise(powers[row], total[row], sums + row * DV, score); }
+    void raise(int row, float score) { Attention::raise(powers[row], total[row], sums + row * DV, DV, score); }
 
     void add_pairs() {
         int seen[MOST_CELLS], num_seen = 0;
@@ -505,196 +514,255 @@ class Piece : Attention {
 
     void end() {
         for (int row = 0; row < rows; row++) {
-            finish(token(row), head(row), powers[row], total[row], sums + row * DV);
+            finish(token(row), head(row), powers[row], total[row], sums + row * DV, 0, DV);
         }
     }
 };
 
-// A few tokens that see little in common, cell by cell, all heads of a cell at once. These lie side by side in memory, and are
-// fetched while the cells before are computed; the cells of one head lie far apart, and a processor waits for most of them. Each
-// thread sums up a part of the cells.
+// The numbers of LANES rows, of `size` each, as columns: to[size][LANES].
+static void transpose_rows(const float * from, int size, float * to) {
+    int d = 0;
+#ifdef __AVX2__
+    static_assert(LANES == ROWS, "a lane for each row");
+    for (; d + 4 <= size; d += 4) {
+        Ints out[4];
+        transpose(Rows<true>{ (const uint8_t *) (from + d), size * sizeof(float), LANES - 1 }, out);
+        memcpy(to + d * LANES, out, sizeof(out));
+    }
+#endif
+    for (; d < size; d++) {
+        for (int row = 0; row < LANES; row++) {
+            to[d * LANES + row] = from[row * size + d];
+        }
+    }
+}
+
+// A few tokens that see little in common, or a single one: by blocks of cells, all heads of a cell one after the other. These lie
+// side by side in memory, while the cells of one head lie far apart, and a processor waits for most of them.
 //
-// Milliseconds of a step with 8 branches of 700 tokens after 512 shared ones, 110 million weights, two cores (an EPYC Zen 4): 12
-// heads with keys of their own, kernels for AVX512: 40, by tiles 59, ggml's own 50; for AVX2: 36, 56, 114. Three heads with the
-// same keys, for AVX512: 33, 42, 45; for AVX2: 32, 38, 69.
+// Threads share a block's cells while they compute scores, and the numbers of the results while they add up weighted values. So
+// every score, weight and sum is computed as in a Piece, to the last bit, with any number of threads.
 class Cells : Attention {
   public:
     Cells(const ggml_compute_params * params, ggml_tensor * dst)
         : Attention(dst, 0), params(params), groups(k->ne[2]), n_head(q->ne[2]), tokens(q->ne[1]) {
-        const int free = reserved() - 2 * n_head - groups * (DK + DV), most = std::max(0, free) / (n_head * (2 + DV));
-        at_once = most == 0 ? 0 : parts(tokens, parts(tokens, most));
+        // Floats: of a thread, of a token at once and of a cell of the block.
+        const int64_t threads = params->nth, a_thread = 2 * LANES * DK + CHUNK * DV;
+        const int64_t a_token = n_head * (DV + 2 * threads), a_cell = threads * (n_head + 1);
+        const int64_t free = threads * (reserved() - a_thread);
+        const int64_t most = (free - MOST_CELLS * a_cell) / (a_token + MOST_CELLS * n_head);
+        at_once = most <= 0 ? 0 : parts(tokens, parts(tokens, (int) std::min<int64_t>(most, tokens)));
+        if (at_once) {
+            block = (int) std::min<int64_t>(BLOCK, (free - at_once * a_token) / (at_once * n_head + a_cell)) / LANES * LANES;
+        }
+        own_size = a_thread + block * (n_head + 1) + at_once * n_head * 2;
     }
 
-    // Whether this can compute the node, and is faster than by tiles.
-    bool are_better() {
-        if (tokens == 1 || tokens > FEW || at_once == 0 || q->ne[3] > 1 || !mask || mask->ne[2] > 1 ||
-            k->ne[1] < MOST_CELLS * params->nth ||
-            k->nb[2] != ggml_row_size(k->type, DK) || v->nb[2] != ggml_row_size(v->type, DV)) {
+    // Whether this can compute the node, and is faster than by tiles: where tokens see most cells alone.
+    bool are_better() const {
+        if (tokens > FEW || !at_once || q->ne[3] > 1 || !mask || mask->ne[2] > 1) {
             return false;
         }
-        for (int token = 0; token < tokens; token++) {
-            masks[token] = masks_of(token, 0);
+        if (tokens * heads < FEWEST) {
+            return true;
         }
-        first = 0, end = tokens;
         int64_t visible = 0, all = 0;
-        for (start = 0; start < k->ne[1]; start += MOST_CELLS) {
-            const int pairs = num_pairs();
+        for (int64_t begin = 0; begin < k->ne[1]; begin += MOST_CELLS) {
+            const int number = (int) std::min((int64_t) MOST_CELLS, k->ne[1] - begin);
+            int pairs = 0;
+            for (int token = 0; token < tokens; token++) {
+                pairs += num_visible(masks_of(token, 0) + begin, number);
+            }
             visible += pairs;
-            all += pairs ? tokens * num_cells() : 0;
+            all += pairs ? tokens * number : 0;
         }
-        return visible * (heads == 1 ? APART : APART_SHARED) < all;
+        return tokens == 1 || visible * (heads == 1 ? APART : APART_SHARED) < all;
     }
 
     void compute() {
-        own     = part_of(params->ith);
-        weights = own.sums + at_once * n_head * DV;
-        slope   = weights + n_head;
-        keys    = slope + n_head;
-        values  = keys + groups * DK;
-        for (int head = 0; head < n_head; head++) {
-            slope[head] = slope_of(head);
-        }
+        const int rows = at_once * n_head;
+        scores  = (float *) params->wdata;
+        sums    = scores + rows * block;
+        columns = sums + rows * DV + params->ith * own_size;
+        keys    = columns + LANES * DK;
+        values  = keys + LANES * DK;
+        weights = values + CHUNK * DV;
+        seen    = (int32_t *) (weights + n_head * block);
+        powers  = seen + block;
+        total   = (float *) (powers + rows);
         for (first = 0; first < tokens; first = end) {
             end = std::min(first + at_once, tokens);
-            add_part();
-            ggml_barrier(params->threadpool);
-            for (int row = params->ith; row < (end - first) * n_head; row += params->nth) {
-                merge(row);
-            }
-            if (end < tokens) {
+            std::fill_n(powers, rows, LEAST_POWER);
+            std::fill_n(total, rows, 0.0f);
+            for_shares([&](int token, int group, int from, int to) {
+                for (int row = row_of(token, group); row < row_of(token, group + 1); row++) {
+                    std::fill(sums + row * DV + from, sums + row * DV + to, 0.0f);
+                }
+            });
+            for (start = 0; start < k->ne[1]; start += cells) {
+                cells = (int) std::min((int64_t) block, k->ne[1] - start);
+                for (int cell = params->ith * LANES; cell < cells; cell += params->nth * LANES) {
+                    add_scores(cell);
+                }
                 ggml_barrier(params->threadpool);
+                for (int token = first; token < end; token++) {
+                    add_values(token);
+                }
+                ggml_barrier(params->threadpool);
+            }
+            for_shares([&](int token, int group, int from, int to) {
+                for (int i = 0; i < heads; i++) {
+                    const int head = group * heads + i, row = row_of(token, group) + i;
+                    finish(token, head, powers[row], total[row], sums + row * DV + from, from, to - from);
+                }
+            });
+            if (end < tokens) {
+                ggml_barrier(params->threadpool);  // the next tokens' shares are others
             }
         }
     }
 
   private:
-    // A thread's part of each row: the power of two by which its weights are divided, their sum, and the weighted values'.
-    struct Part {
-        int32_t * powers;
-        float * total, * sums;
-    };
-
     const ggml_compute_params * params;
     const int groups, n_head, tokens;
     int at_once, first, end;    // as many tokens as there is memory for, from `first` to before `end`
-    const uint16_t * masks[FEW];
-    int64_t start;              // of the tile
-    Part own;
-    float * weights, * slope;   // of a pair's heads, and the masks' factors: [n_head]
-    float * keys, * values;     // of a cell: [groups][DK], [groups][DV]
+    int block = 0, cells;       // the most cells of a block; those of the present one, from `start` on
+    int64_t start, own_size;
 
-    Part part_of(int thread) const {
-        float * from = memory(params, thread);
-        return { (int32_t *) from, from + at_once * n_head, from + 2 * at_once * n_head };
+    // Of all threads: [tokens at once][n_head][block] and [tokens at once][n_head][DV]. Of the sums each has its share.
+    float * scores, * sums;
+    // Of this one.
+    float * columns;   // [DK][LANES]: some keys
+    float * keys;      // [LANES][DK]: the same, as they lie in memory
+    float * values;    // [CHUNK][numbers of a share]
+    float * weights;   // [n_head][block]: a token's, of the cells that it sees
+    int32_t * seen;    // these cells
+    int32_t * powers;  // [tokens at once][n_head]: by what weights are divided
+    float * total;     // [tokens at once][n_head]: sums of the weights
+
+    int row_of(int token, int group) const { return (token - first) * n_head + group * heads; }
+
+    // Call `act` for each token and group with this thread's share of their DV numbers.
+    template <class Act> void for_shares(int token, Act act) const {
+        const int64_t parts = DV / LANES, all = (end - first) * groups * parts;
+        for (int group = 0; group < groups; group++) {
+            const int64_t before = ((token - first) * groups + group) * parts;
+            const int64_t from = std::max<int64_t>(params->ith * all / params->nth - before, 0);
+            const int64_t to = std::min((params->ith + 1) * all / params->nth - before, parts);
+            if (from < to) {
+                act(token, group, (int) from * LANES, (int) to * LANES);
+            }
+        }
     }
 
-    int num_cells() const { return (int) std::min((int64_t) MOST_CELLS, k->ne[1] - start); }
-
-    // The pairs of a token and a cell of the tile that it sees.
-    int num_pairs() const {
-        int pairs = 0;
+    template <class Act> void for_shares(Act act) const {
         for (int token = first; token < end; token++) {
-            pairs += num_visible(masks[token] + start, num_cells());
+            for_shares(token, act);
         }
-        return pairs;
     }
 
-    // The tile's work: to read a cell takes about as long as a pair.
-    int work() const {
-        const int pairs = num_pairs();
-        return pairs + std::min(pairs, num_cells());
-    }
-
-    // Sum up some tiles, so many that each thread has as much work.
-    void add_part() {
-        const int rows = (end - first) * n_head;
-        std::fill_n(own.powers, rows, LEAST_POWER);
-        std::fill_n(own.total, rows, 0.0f);
-        std::fill_n(own.sums, rows * DV, 0.0f);
-        int64_t all = 0, before = 0;
-        for (start = 0; start < k->ne[1]; start += MOST_CELLS) {
-            all += work();
+    // Compute the scores of LANES cells of the block, or of its last ones, from `cell` on.
+    void add_scores(int cell) {
+        const int number = std::min(LANES, cells - cell);
+        bool sees[FEW];
+        bool any = false;
+        for (int token = first; token < end; token++) {
+            any |= sees[token - first] = num_visible(masks_of(token, 0) + start + cell, number);
         }
-        for (start = 0; start < k->ne[1]; start += MOST_CELLS) {
-            const int more = work();
-            if (more && before * params->nth / all == params->ith) {
-                add_tile();
+        for (int group = 0; any && group < groups; group++) {
+            for (int i = 0; i < LANES; i++) {
+                const int64_t own = start + cell + std::min(i, number - 1);
+                prefetch(key(std::min(own + params->nth * LANES, k->ne[1] - 1), group), ggml_row_size(k->type, DK));
+                to_floats(k, key(own, group), keys + i * DK, DK);
             }
-            before += more;
-        }
-    }
-
-    void add_tile() {
-        for (int64_t cell = start; cell < start + num_cells(); cell++) {
-            bool is_read = false;
-            for (int token = first; token < end; token++) {
-                if (masks[token][cell] == HIDDEN) {
-                    continue;
+            transpose_rows(keys, DK, columns);
+            for (int token = first, run; token < end; token += run) {
+                for (run = 1; heads == 1 && sees[token - first] && token + run < end && sees[token + run - first]; run++) {}
+                if (sees[token - first]) {
+                    add_products(token, group, cell, heads == 1 ? run : heads);
                 }
-                if (!is_read) {
-                    to_floats(k, key(cell, 0), keys, groups * DK);
-                    to_floats(v, value(cell, 0), values, groups * DV);
-                    is_read = true;
+            }
+        }
+        for (int token = first; any && token < end; token++) {
+            if (sees[token - first]) {
+                finish_scores(token, cell, number);
+            }
+        }
+    }
+
+    // Multiply a group's keys with the queries of a token's heads, or of some tokens' if these have one each.
+    void add_products(int token, int group, int cell, int rows) {
+        float * to = scores + row_of(token, group) * block + cell;
+        const int stride = heads == 1 ? n_head * block : block;
+        for (int row = 0; row < rows; row++) {
+            std::fill_n(to + row * stride, LANES, 0.0f);
+        }
+        const int between = q->nb[heads == 1 ? 1 : 2] / sizeof(float);
+        multiply<false>(to, stride, query(token, group * heads), between, columns, LANES, rows, LANES, DK);
+    }
+
+    void finish_scores(int token, int cell, int number) {
+        float bias[LANES] = {};
+        for (int i = 0; i < number; i++) {
+            bias[i] = GGML_CPU_FP16_TO_FP32(masks_of(token, 0)[start + cell + i]);
+        }
+        const GGML_F32_VEC biases = GGML_F32_VEC_LOAD(bias);
+        for (int head = 0; head < n_head; head++) {
+            float * own = scores + (row_of(token, 0) + head) * block + cell;
+            ggml_vec_scale_f32(LANES, own, scale);
+            if (softcap != 0.0f) {
+                ggml_vec_tanh_f32(LANES, own, own);
+                ggml_vec_scale_f32(LANES, own, softcap);
+            }
+            GGML_F32_VEC_STORE(own, GGML_F32_VEC_FMA(GGML_F32_VEC_LOAD(own), biases, GGML_F32_VEC_SET1(slope_of(head))));
+        }
+    }
+
+    // Add the block's values to this thread's share of a token's results.
+    void add_values(int token) {
+        int number = 0;
+        const uint16_t * masks = masks_of(token, 0) + start;
+        for (int cell = 0; cell < cells; cell++) {
+            seen[number] = cell;
+            number += masks[cell] != HIDDEN;
+        }
+        for_shares(token, [&](int, int group, int from, int to) {
+            for (int i = 0; number && i < heads; i++) {
+                find_weights(group * heads + i, row_of(token, group) + i, number, from, to);
+            }
+        });
+        const int size = ggml_blck_size(v->type);
+        for (int chunk = 0; chunk < number; chunk += CHUNK) {
+            const int rows = std::min(CHUNK, number - chunk);
+            for_shares(token, [&](int, int group, int from, int to) {
+                const int begin = from / size * size, width = rounded_up(to, size) - begin;
+                for (int i = 0; i < rows; i++) {
+                    const int soon = seen[std::min(chunk + i + CHUNK, number - 1)];
+                    prefetch(value(start + soon, group) + ggml_row_size(v->type, begin), ggml_row_size(v->type, width));
+                    to_floats(v, value(start + seen[chunk + i], group) + ggml_row_size(v->type, begin), values + i * width, width);
                 }
-                add_pairs(token, cell);
-            }
+                multiply<false>(sums + row_of(token, group) * DV + from, DV, weights + group * heads * block + chunk, block,
+                                values + (from - begin), width, heads, to - from, rows);
+            });
         }
     }
 
-    // Add a cell to each head of a token.
-    void add_pairs(int token, int64_t cell) {
-        const int64_t soon = std::min(cell + SOON, k->ne[1] - 1);
-        for (int head = 0; head < n_head; head++) {
-            const int group = head / heads;
-            prefetch(key(soon, group), k->nb[2]);
-            ggml_vec_dot_f32(DK, weights + head, 0, query(token, head), 0, keys + group * DK, 0, 1);
+    // Find the weights of the cells that a head's token sees.
+    void find_weights(int head, int row, int number, int from, int to) {
+        float * own = weights + head * block;
+        const float * from_all = scores + row * block;
+        float highest = -INFINITY;
+        for (int i = 0; i < number; i++) {
+            own[i] = from_all[seen[i]];
+            highest = std::max(highest, own[i]);
         }
-        ggml_vec_scale_f32(n_head, weights, scale);
-        if (softcap != 0.0f) {
-            ggml_vec_tanh_f32(n_head, weights, weights);
-            ggml_vec_scale_f32(n_head, weights, softcap);
+        raise(powers[row], total[row], sums + row * DV + from, to - from, highest);
+        for (int i = 0; i < number; i++) {
+            own[i] = weight_of(own[i], powers[row]);
         }
-        const int row = (token - first) * n_head;
-        const float bias = GGML_CPU_FP16_TO_FP32(masks[token][cell]);
-        int32_t * powers = own.powers + row;
-        float * total = own.total + row, * sums = own.sums + row * DV;
-        bool is_higher = false;
-        for (int head = 0; head < n_head; head++) {
-            weights[head] = add_product(weights[head], slope[head], bias);
-            is_higher |= power_of(weights[head]) > powers[head];
+        for (int i = 0; i < number; i++) {
+            total[row] += own[i];
         }
-        for (int head = 0; is_higher && head < n_head; head++) {
-            raise(powers[head], total[head], sums + head * DV, weights[head]);
-        }
-        for (int head = 0; head < n_head; head++) {
-            weights[head] = weight_of(weights[head], powers[head]);
-            total[head] += weights[head];
-        }
-        for (int head = 0; head < n_head; head++) {
-            const int group = head / heads;
-            prefetch(value(soon, group), v->nb[2]);
-            ggml_vec_mad_f32(DV, sums + head * DV, values + group * DV, weights[head]);
-        }
-    }
-
-    // Add up the threads' parts of a row, and write the result.
-    void merge(int row) const {
-        int32_t power = LEAST_POWER;
-        for (int thread = 0; thread < params->nth; thread++) {
-            power = std::max(power, part_of(thread).powers[row]);
-        }
-        float total = 0.0f, * sums = part_of(0).sums + row * DV;
-        for (int thread = 0; thread < params->nth; thread++) {
-            const Part part = part_of(thread);
-            const float factor = power_of_two(part.powers[row] - power);
-            total += part.total[row] * factor;
-            if (thread == 0) {
-                ggml_vec_scale_f32(DV, sums, factor);
-            } else {
-                ggml_vec_mad_f32(DV, sums, part.sums + row * DV, factor);
-            }
-        }
-        finish(first + row / n_head, row % n_head, power, total, sums);
     }
 };
 
@@ -711,9 +779,6 @@ static bool flash_attention(const ggml_compute_params * params, ggml_tensor * ds
         if (cells.are_better()) {
             cells.compute();
             return true;
-        }
-        if (q->ne[1] == 1 || rows < FEWEST) {
-            return false;
         }
     }
     // Pieces of as many rows each, four for a thread if they are not small.

@@ -12,8 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 F32, F16, Q8_0, BF16 = 0, 1, 8, 30  # enum ggml_type
-LONG = 512  # cells from which on few tokens that see little in common are computed cell by cell
-FEWEST = 4  # tokens; of fewer with many cells ggml computes each alone, and rounds what it sums
+LONG = 512  # cells from which on few tokens that see little in common are computed by blocks of cells
 MOST = 2e-5  # difference to sums of 64 bits; keys and values are rounded before
 GUARD, UNTOUCHED = 1 << 16, 0xA5  # bytes behind the work memory, and what is in each
 GGMLS_MOST = 2e-4  # the same, where ggml computes it its own way
@@ -61,7 +60,7 @@ cases = st.builds(
     max_bias=st.sampled_from([0.0, 0.0, 8.0]),
     has_sinks=st.booleans(),
     seed=st.integers(0, 9),
-).filter(lambda case: case.cells < LONG or case.tokens >= FEWEST)
+)
 
 
 @settings(deadline=None)
@@ -103,17 +102,21 @@ def test_it_is_attention(case: Case) -> None:
     st.integers(1, 3),
     st.sampled_from(["all", "before", "window", "beside", "own", "mixed"]),
     st.sampled_from([16, 32, 64, 80, 128]),
-    st.integers(1, LONG - 1),
+    st.one_of(st.integers(1, LONG - 1), st.integers(LONG, 3 * LONG)),
     st.sampled_from([0.0, 20.0, 50.0]),
     st.sampled_from([0.0, 8.0]),
+    st.sampled_from([1, 2, 5]),
     st.integers(0, 9),
 )
-@example(8, 1, "beside", 64, 256, 0.0, 0.0, 0)
-@example(8, 2, "beside", 16, 256, 50.0, 0.0, 0)
-def test_a_token_among_others_cells_is_what_it_is_alone(
-    tokens: int, heads: int, sees: str, size: int, cells: int, softcap: float, max_bias: float, seed: int
+@example(8, 1, "beside", 64, 256, 0.0, 0.0, 1, 0)
+@example(8, 2, "beside", 16, 256, 50.0, 0.0, 2, 0)
+@example(8, 1, "own", 64, 1200, 0.0, 0.0, 2, 0)  # by blocks of cells
+@example(8, 3, "all", 64, 1200, 0.0, 0.0, 2, 0)  # by tiles, and each alone by blocks
+@example(40, 3, "own", 128, 1400, 20.0, 8.0, 5, 0)  # more tokens than there is memory for at once
+def test_a_token_among_others_cells_is_what_it_is_alone_and_with_any_threads(
+    tokens: int, heads: int, sees: str, size: int, cells: int, softcap: float, max_bias: float, threads: int, seed: int
 ) -> None:
-    case = Case(tokens, 2, heads, size, size, cells, sees, softcap=softcap, max_bias=max_bias)
+    case = Case(tokens, 2, heads, size, size, cells, sees, threads=threads, softcap=softcap, max_bias=max_bias)
     pick = np.random.default_rng(seed)
     q = pick.normal(size=(2 * heads, tokens, size)).astype(np.float32)
     k, v = (4 * pick.normal(size=(2, cells, size)).astype(np.float32) for _ in range(2))
@@ -123,7 +126,7 @@ def test_a_token_among_others_cells_is_what_it_is_alone(
         together, _, _ = graph.attention(case, q, k, v, mask, None)
         for token in {0, tokens - 1} & set(np.flatnonzero(np.isfinite(mask).any(1))):
             seen = np.flatnonzero(np.isfinite(mask[token]))
-            one = replace(case, tokens=1, cells=len(seen))
+            one = replace(case, tokens=1, cells=len(seen), threads=1)
             alone, _, _ = graph.attention(one, q[:, [token]], k[:, seen], v[:, seen], mask[[token]][:, seen], None)
             assert np.array_equal(together[token], alone[0])
 

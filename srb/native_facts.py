@@ -17,10 +17,10 @@ PATCHES = (
         "special-tokens",
     ),
     *("zeros-are-given-back", "cells-in-order", "cells-of-a-sequence", "shared-keys", "patch-names"),
+    *("mul-mat", "cells-behind"),
 )
-MUL_MAT = "mul-mat"  # one that is only applied with -DMUL_MAT=ON
 _PATCHES = "SRB_PATCHES"  # the feature in which llama.cpp tells their names
-_LOSS = "branches of long texts are slower, and a KV store may take all its memory at once"
+_LOSS = "many branches and long texts are slower, a seed's text depends on what is computed beside it, and a KV store may take all its memory at once"
 _FOR_AMX = frozenset(name for name in PATCHES if name.startswith("amx-"))
 
 
@@ -43,8 +43,8 @@ def has_faulty_amx(system_info: str) -> bool:
     return features_of(system_info).get("AMX_INT8") == "1" and not patches_of(system_info) >= _FOR_AMX
 
 
-def multiplies_plain_weights(system_info: str) -> bool:
-    """Whether native/mul_mat.cpp computes products, of weights as they lie in the file."""
+def has_own_products(system_info: str) -> bool:
+    """Whether native/mul_mat.cpp computes products of quantized weights, each the same in every batch."""
     features = features_of(system_info)
     return (
         "mul-mat" in patches_of(system_info)

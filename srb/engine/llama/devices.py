@@ -33,12 +33,6 @@ def has_faulty_amx() -> bool:
     return native_facts.has_faulty_amx(system_info())
 
 
-@cache
-def lays_weights_out() -> bool:
-    """Whether llama.cpp's own kernels may lay weights out for them, which takes memory beside the file."""
-    return not has_faulty_amx() and not native_facts.multiplies_plain_weights(system_info())
-
-
 def system_info() -> str:
     """Return the parts of llama.cpp and their features, such as CPU : AVX2 = 1, with the names of SRB's patches."""
     info: bytes = lib.llama_print_system_info()

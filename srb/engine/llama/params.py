@@ -10,7 +10,7 @@ from typing import Any
 import llama_cpp as lib
 
 from srb.cores import usable_cores
-from srb.engine.llama.devices import DeviceType, device_types, lays_weights_out
+from srb.engine.llama.devices import DeviceType, device_types, has_faulty_amx
 from srb.engine.llama.windows import Windows, most_windows, small_sequences
 from srb.native_facts import Remark
 from srb.settings import Settings
@@ -59,7 +59,7 @@ def model_params(settings: Settings) -> tuple[Any, Any]:
     params.main_gpu = settings.main_gpu
     params.load_mode = _LOAD_MODES[settings.mmap, settings.mlock]
     params.check_tensors = settings.check_tensors
-    params.use_extra_bufts = lays_weights_out()
+    params.use_extra_bufts = not has_faulty_amx()
     shares = None
     if settings.tensor_split:
         given = [float(share) for share in settings.tensor_split.split(",") if share.strip()]

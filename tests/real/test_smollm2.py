@@ -16,7 +16,10 @@ from tests.servers import Server
 pytestmark = pytest.mark.timeout(600)  # seconds of a test, for a machine that does much else
 
 HOT = {"temperature": 1.5, "n": 8, "stream": False}  # much that it writes at this temperature is no English
-CAPITAL = {"role": "user", "content": "What is the capital of France?"}
+CAPITAL = {
+    "role": "user",
+    "content": "What is the capital of France? Answer in one sentence.",
+}  # no token is almost a tie
 
 
 def chat(server: Server, **fields: Any) -> list[dict[str, Any]]:
@@ -34,7 +37,7 @@ def test_a_chat_is_written_in_the_models_own_template(smollm2: Server) -> None:
     said = smollm2.post("/apply-template", {"messages": [{"role": "system", "content": "Be brief."}, CAPITAL]})
     assert said.json()["prompt"] == (
         "<|im_start|>system\nBe brief.<|im_end|>\n"
-        "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n"
+        "<|im_start|>user\nWhat is the capital of France? Answer in one sentence.<|im_end|>\n"
         "<|im_start|>assistant\n"
     )
 

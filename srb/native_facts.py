@@ -20,7 +20,10 @@ PATCHES = (
     *("mul-mat", "cells-behind"),
 )
 _PATCHES = "SRB_PATCHES"  # the feature in which llama.cpp tells their names
-_LOSS = "many branches and long texts are slower, a seed's text depends on what is computed beside it, and a KV store may take all its memory at once"
+_LOSS = (
+    "many branches and long texts are slower, a seed's text depends on what is computed beside it, "
+    "and a KV store may take all its memory at once"
+)
 _FOR_AMX = frozenset(name for name in PATCHES if name.startswith("amx-"))
 
 

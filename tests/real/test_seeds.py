@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from srb.engine.llama.devices import system_info
+from srb.engine.llama.model import LlamaModel
+from srb.engine.model import Batch, DecodeStatus
 from srb.native_facts import has_own_products
+from srb.settings import Settings
+from tests.real.conftest import need_model
 from tests.real.prompts import PROMPTS, STORY
 from tests.servers import Server
 
@@ -18,6 +23,43 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(not has_own_products(system_info()), reason="native/mul_mat.cpp is for x86-64 with AVX2"),
 ]
+
+
+def decode(model: LlamaModel, tokens: list[tuple[int, int, int]]) -> list[np.ndarray[Any, Any]]:
+    """Compute tokens, each with its sequence and position, in one batch; return the logits after each, shape (n_vocab,)."""
+    batch = Batch()
+    rows = [batch.add(seq_id, position, [token], want_logits=True) for seq_id, position, token in tokens]
+    assert model.decode(batch) is DecodeStatus.OK
+    return [model.logits(row).copy() for row in rows]
+
+
+@pytest.mark.parametrize("length", [0, 40, 200], ids=lambda length: f"beside 7 texts of {length} tokens")
+def test_a_token_is_the_same_to_the_last_bit_in_every_batch_and_place(name: str, length: int) -> None:
+    path = str(need_model(name))
+    pick = np.random.default_rng(length)
+    text, *others = pick.integers(100, 40_000, (8, length + 90)).tolist()
+    model = LlamaModel.load(Settings(model=path, n_ctx=4096, n_batch=256, n_seq_max=64, threads=1, n_gpu_layers=0))
+    try:
+        alone = decode(model, [(0, place, token) for place, token in enumerate(text[:30])])
+        for place in range(30, 90):
+            alone += decode(model, [(0, place, text[place])])
+        model.clear()
+        for seq_id, other in enumerate(others, 1):
+            for start in range(0, length, 40):
+                decode(model, [(seq_id, start + i, token) for i, token in enumerate(other[start : start + 40])])
+        found: list[np.ndarray[Any, Any]] = []
+        end = length  # of each other text
+        while len(found) < 90:
+            start, count = len(found), int(pick.integers(1, 9)) if found else 30
+            batch = [(0, start + i, token) for i, token in enumerate(text[start : min(start + count, 90)])]
+            own = len(batch)
+            if length and pick.integers(2):
+                batch += [(seq_id, end, other[end]) for seq_id, other in enumerate(others, 1)]
+                end += 1
+            found += decode(model, batch)[:own]
+        np.testing.assert_array_equal(np.stack(found), np.stack(alone))
+    finally:
+        model.close()
 
 
 def texts(server: Server, prompt: str, n: int, seed: int, **fields: Any) -> list[str]:

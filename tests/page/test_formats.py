@@ -221,7 +221,7 @@ def test_the_dialog_works_without_a_mouse(page: Page) -> None:
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="Import and export")
     reached = []
-    for _ in range(11):
+    for _ in range(13):
         reached.append(
             page.evaluate(
                 "document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent.trim()"

@@ -103,15 +103,6 @@ def test_without_patches_the_sources_are_as_they_were_and_tell_no_names(sources:
     assert sources.texts() == before
 
 
-def test_a_patch_may_be_applied_only_with_an_option(sources: Sources) -> None:
-    two = sources.native / "patches/02-two.patch"
-    two.write_text(two.read_text().replace("\n---\n", "\nOnly with: TWO\n---\n", 1))
-    assert "SRB's patches of llama.cpp: one\n" in sources.configure()
-    assert sources.texts()["two.cpp"] == OLD
-    assert "SRB's patches of llama.cpp: one,two\n" in sources.configure("-DTWO=ON")
-    assert sources.texts()["two.cpp"] == NEW["two.cpp"]
-
-
 def test_sources_with_another_version_of_a_patch_are_refused(sources: Sources) -> None:
     sources.configure()
     (sources.native / "patches/01-one.patch").write_text(patch("one", "new  ", "newer"))

@@ -36,9 +36,9 @@ def test_the_page_presets_are_among_what_is_measured() -> None:
     for preset in ("temperature: 0.7, min_p: 0.1", "temperature: 1, min_p: 0.05"):
         assert preset in source
         name = preset.replace(":", "").replace("_", "-")
-        assert f"{name}, DRY 0.8" in SETTINGS
+        assert f"{name}, DRY across lines" in SETTINGS
     [wild] = re.findall(r"wild: \{(.*?)\}", source, re.DOTALL)
-    measured = SETTINGS["temperature 1.3, min-p 0.03, XTC 0.3, DRY 0.8"]
+    measured = SETTINGS["temperature 1.3, min-p 0.03, XTC 0.3, DRY across lines"]
     given = dict(re.findall(r"(\w+): ([\d.]+)", wild))
     assert {name: float(value) for name, value in given.items()}.items() <= measured.items()
-    assert {"dry_multiplier": 0.8, "dry_penalty_last_n": 4096}.items() <= SETTINGS["the server's, DRY 0.8"].items()
+    assert {"dry_multiplier": 0.8, "dry_penalty_last_n": 4096}.items() <= SETTINGS["the server's, DRY across lines"].items()

@@ -232,7 +232,7 @@ def test_equal_texts_are_counted_and_folded_on_request(page: Page, slow: Server)
 
 
 def test_three_takes_need_no_mouse(writer: Writer) -> None:
-    writer.write(START).press("Control+Enter").wait("desk.round?.slots.every((slot) => slot.text)").to_cards()
+    writer.write(START).go().to_cards()
     for key in "142":
         before = writer.page.evaluate("desk.round.id")
         writer.press(key).wait("desk.round.id !== argument && desk.round.slots.every((slot) => slot.text)", before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import threading
@@ -327,6 +328,25 @@ def test_a_branch_that_waits_for_its_grammar_is_paused_cancelled_and_forked_as_a
     for index in {*texts} - {begun[0].index, fork}:
         assert texts[index] == solo("the fox", 1 + index, 30, grammar=LETTERS).texts[0]
     assert texts[fork].startswith(texts[begun[3].index][:2])
+
+
+def test_no_grammar_is_blamed_for_a_collection_of_garbage() -> None:
+    driver = slow_driver(0.0)
+    clock = driver.model.grammars.clock
+
+    def collect(phase: str, _: dict[str, int]) -> None:
+        clock.now += 1.0  # type: ignore[attr-defined]
+
+    gc.callbacks.append(collect)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        request_id = driver.submit("the fox", n=2, max_tokens=30, grammar=LETTERS)
+        driver.run()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(collect)
+    assert {end.code for end in driver.result(request_id).ends.values()} == {""}
 
 
 def test_a_text_whose_tokens_take_long_ends_alone_and_its_siblings_with_it_where_one_call_took_too_long() -> None:

@@ -41,4 +41,6 @@ def test_the_page_presets_are_among_what_is_measured() -> None:
     measured = SETTINGS["temperature 1.3, min-p 0.03, XTC 0.3, DRY across lines"]
     given = dict(re.findall(r"(\w+): ([\d.]+)", wild))
     assert {name: float(value) for name, value in given.items()}.items() <= measured.items()
-    assert {"dry_multiplier": 0.8, "dry_penalty_last_n": 4096}.items() <= SETTINGS["the server's, DRY across lines"].items()
+    assert {"dry_multiplier": 0.8, "dry_penalty_last_n": 4096}.items() <= SETTINGS[
+        "the server's, DRY across lines"
+    ].items()

@@ -5,6 +5,7 @@ Ends of text are no part of a grammar: a text may end where the grammar does, wh
 
 from __future__ import annotations
 
+import gc
 import re
 import threading
 import time
@@ -187,9 +188,15 @@ class Matcher:
         A call cannot be interrupted, and one that took long is not made again: other texts of the grammar end, too. A text
         whose calls are many ends alone.
         """
-        began = self._grammar.clock()
-        made = call()
-        took = self._grammar.clock() - began
+        collects = gc.isenabled()
+        gc.disable()  # garbage of the whole process may take 0.1 s, for which no grammar is to blame
+        try:
+            began = self._grammar.clock()
+            made = call()
+            took = self._grammar.clock() - began
+        finally:
+            if collects:
+                gc.enable()
         self.seconds += took
         if took > CALL_SECONDS:
             raise self._grammar.fail(f"a token took {took * 1000:.0f} ms")

@@ -1,4 +1,4 @@
-// Flash attention of several tokens, on a CPU. native/patches/08-shared-keys.patch calls it in llama.cpp.
+// Flash attention of several tokens, on a CPU. native/patches/09-shared-keys.patch calls it in llama.cpp.
 //
 // ggml's own takes the tokens of each head one by one, or, from 64 tokens on, by 64. Here a row is a token's query of one head,
 // and all rows that use the same keys, those of several branches and of several heads, are computed together: keys and values
@@ -25,10 +25,10 @@ namespace srb {
 static constexpr int LANES      = GGML_F32_EPR;
 static constexpr int MOST_ROWS  = GGML_FA_TILE_Q;   // of a piece of work
 static constexpr int MOST_CELLS = GGML_FA_TILE_KV;  // of a tile
-static constexpr int FEWEST     = LANES / 4;        // rows; fewer, with many cells, are computed cell by cell
+static constexpr int FEWEST     = LANES / 4;        // rows; fewer, with many cells, are computed by blocks of cells
 static constexpr int SPARSE     = 8;                // pairs are computed alone if so many times as many would be computed together
-static constexpr int FEW        = 128;              // tokens, at most, that may be computed cell by cell
-static constexpr int APART      = 2;                // cell by cell is faster where tokens see less than one of so many cells,
+static constexpr int FEW        = 128;              // tokens, at most, that may be computed by blocks of cells
+static constexpr int APART      = 2;                // that is faster where tokens see less than one of so many cells,
 static constexpr int APART_SHARED = 4;              // or than one of so many, where heads share keys
 static constexpr int LONG       = 512;              // cells from which on threads share those of one token
 static constexpr int BLOCK      = 1024;             // cells, at most, whose scores are there at once
@@ -547,7 +547,7 @@ class Cells : Attention {
     Cells(const ggml_compute_params * params, ggml_tensor * dst)
         : Attention(dst, 0), params(params), groups(k->ne[2]), n_head(q->ne[2]), tokens(q->ne[1]) {
         // Floats: of a thread, of a token at once and of a cell of the block.
-        const int64_t threads = params->nth, a_thread = 2 * LANES * DK + CHUNK * DV;
+        const int64_t threads = params->nth, a_thread = 2 * LANES * DK + CHUNK * DV + n_head;
         const int64_t a_token = n_head * (DV + 2 * threads), a_cell = threads * (n_head + 1);
         const int64_t free = threads * (reserved() - a_thread);
         const int64_t most = (free - MOST_CELLS * a_cell) / (a_token + MOST_CELLS * n_head);
@@ -563,7 +563,7 @@ class Cells : Attention {
         if (tokens > FEW || !at_once || q->ne[3] > 1 || !mask || mask->ne[2] > 1) {
             return false;
         }
-        if (tokens * heads < FEWEST) {
+        if (tokens == 1 || tokens * heads < FEWEST) {
             return true;
         }
         int64_t visible = 0, all = 0;
@@ -576,7 +576,7 @@ class Cells : Attention {
             visible += pairs;
             all += pairs ? tokens * number : 0;
         }
-        return tokens == 1 || visible * (heads == 1 ? APART : APART_SHARED) < all;
+        return visible * (heads == 1 ? APART : APART_SHARED) < all;
     }
 
     void compute() {
@@ -590,6 +590,10 @@ class Cells : Attention {
         seen    = (int32_t *) (weights + n_head * block);
         powers  = seen + block;
         total   = (float *) (powers + rows);
+        slopes  = total + rows;
+        for (int head = 0; head < n_head; head++) {
+            slopes[head] = slope_of(head);
+        }
         for (first = 0; first < tokens; first = end) {
             end = std::min(first + at_once, tokens);
             std::fill_n(powers, rows, LEAST_POWER);
@@ -639,6 +643,7 @@ class Cells : Attention {
     int32_t * seen;    // these cells
     int32_t * powers;  // [tokens at once][n_head]: by what weights are divided
     float * total;     // [tokens at once][n_head]: sums of the weights
+    float * slopes;    // [n_head]: the factors of the masks
 
     int row_of(int token, int group) const { return (token - first) * n_head + group * heads; }
 
@@ -714,7 +719,7 @@ class Cells : Attention {
                 ggml_vec_tanh_f32(LANES, own, own);
                 ggml_vec_scale_f32(LANES, own, softcap);
             }
-            GGML_F32_VEC_STORE(own, GGML_F32_VEC_FMA(GGML_F32_VEC_LOAD(own), biases, GGML_F32_VEC_SET1(slope_of(head))));
+            GGML_F32_VEC_STORE(own, GGML_F32_VEC_FMA(GGML_F32_VEC_LOAD(own), biases, GGML_F32_VEC_SET1(slopes[head])));
         }
     }
 

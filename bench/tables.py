@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import statistics
-import subprocess
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench import long
 from bench.__main__ import measure
+from bench.editing import llama_server as run_llama_server
 from bench.scenarios import Target
 from srb.bench import speed
 from srb.bench.client import Server
-from srb.bench.server import START_SECONDS, server
+from srb.bench.server import server
 from tools.real_models import model_file
 
 MODELS = {"SmolLM2 135M Instruct": "smollm2", "Gemma 3 270M": "gemma3"}
@@ -87,7 +83,7 @@ def longs(rounds: int, llama_server: Path | None) -> None:
         long.alone(report, model, ("siblings",), rounds)
         if llama_server is not None:
             with (
-                peer(llama_server, model) as theirs,
+                run_llama_server(llama_server, model, 0, "-np", "32", "--kv-unified") as theirs,
                 server(environ_of(model) | {"SRB_N_CTX": str(long.N_CTX)}) as ours,
             ):
                 long.together(report, Target.srb(ours), Target.peer(theirs), rounds)
@@ -97,33 +93,6 @@ def longs(rounds: int, llama_server: Path | None) -> None:
     for title, values in found.items():
         bound = max(bound for _, bound in values.values())  # of a ratio whose floor is llama.cpp's own
         row(title, *(f"{values[name][0]:.2f}" for name in MODELS.values()), f"{bound:.2f}")
-
-
-@contextmanager
-def peer(program: Path, model: Path) -> Iterator[str]:
-    """Run a llama-server with a model, as bench.long asks for it, and yield its base URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url, asked = f"http://127.0.0.1:{port}", ["-c", str(long.N_CTX), "-np", "32", "--kv-unified", "--port", str(port)]
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen([program, "-m", model, *asked], stdout=quiet, stderr=quiet) as child:
-        try:
-            _wait_until_ready(url, child)
-            yield url
-        finally:
-            child.terminate()
-
-
-def _wait_until_ready(url: str, child: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and child.poll() is None:
-        try:
-            urllib.request.urlopen(f"{url}/health").close()
-            return
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.2)
-    raise RuntimeError("llama-server did not start")
 
 
 def main() -> None:

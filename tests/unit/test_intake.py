@@ -153,27 +153,26 @@ def test_queries_and_cancels_do_not_wait_for_a_long_tokenization(desk: Desk) -> 
     assert {desk.next_item().request_id, desk.next_event().request_id} == {"a", "t"}
 
 
-def test_a_text_does_not_wait_for_a_picture_that_is_encoded(desk: Desk) -> None:
-    desk.take(Generate("picture", (-1,), (BranchSpec(0),), media=("aGk=",)))
-    assert desk.begun() == "picture"
+def check_that_a_text_passes(desk: Desk, command: Generate) -> None:
+    """Check that a text is prepared while a request is, which takes long."""
+    desk.take(command)
+    assert desk.begun() == command.request_id
     desk.generate("text")
     assert desk.begun() == "text"
-    desk.take(Cancel("picture"))
-    assert desk.next_event().request_id == "picture"
+    desk.take(Cancel(command.request_id))
+    assert desk.next_event().request_id == command.request_id
     desk.engine.gate.release(2)
     assert desk.next_item().request_id == "text"
+
+
+def test_a_text_does_not_wait_for_a_picture_that_is_encoded(desk: Desk) -> None:
+    check_that_a_text_passes(desk, Generate("picture", (-1,), (BranchSpec(0),), media=("aGk=",)))
 
 
 @pytest.mark.parametrize("form", [{"grammar": "root ::= [a-z]"}, {"json_schema": "{}"}])
 def test_a_text_does_not_wait_for_a_grammar_that_is_compiled(desk: Desk, form: dict[str, str]) -> None:
-    desk.take(Generate("formed", ("a",), (BranchSpec(0), BranchSpec(1, sampling=SamplingParams(**form)))))
-    assert desk.begun() == "formed"
-    desk.generate("text")
-    assert desk.begun() == "text"
-    desk.take(Cancel("formed"))
-    assert desk.next_event().request_id == "formed"
-    desk.engine.gate.release(2)
-    assert desk.next_item().request_id == "text"
+    specs = (BranchSpec(0), BranchSpec(1, sampling=SamplingParams(**form)))
+    check_that_a_text_passes(desk, Generate("formed", ("a",), specs))
 
 
 def test_branches_for_a_request_that_is_gone_are_refused_where_requests_are_prepared(desk: Desk) -> None:

@@ -46,15 +46,6 @@ def has_faulty_amx(system_info: str) -> bool:
     return features_of(system_info).get("AMX_INT8") == "1" and not patches_of(system_info) >= _FOR_AMX
 
 
-def has_own_products(system_info: str) -> bool:
-    """Whether native/mul_mat.cpp computes products of quantized weights, each the same in every batch."""
-    features = features_of(system_info)
-    return (
-        "mul-mat" in patches_of(system_info)
-        and features.get("AVX2") == features.get("FMA") == features.get("F16C") == "1"
-    )
-
-
 def without_patches(system_info: str) -> str:
     """Return the sentence that tells which patches this llama.cpp lacks, and what of; empty: it has all."""
     has = patches_of(system_info)

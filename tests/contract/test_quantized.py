@@ -12,11 +12,10 @@ import llama_cpp as native
 import numpy as np
 import pytest
 
-from srb.engine.llama.devices import system_info
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
-from srb.native_facts import has_own_products
 from srb.settings import Settings
+from tests.contract.rounding import needs_own_products
 from tools.random_gguf import TINY, WRITERS, write_llama
 
 KINDS = {
@@ -120,7 +119,7 @@ def test_products_are_those_of_the_same_weights_as_floats(load: Load, tmp_path: 
         assert wrong.max() < MOST, f"{size} tokens at once, row {wrong.argmax() % size} of a batch"
 
 
-@pytest.mark.skipif(not has_own_products(system_info()), reason="native/mul_mat.cpp is for x86-64 with AVX2")
+@needs_own_products
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_token_is_the_same_to_the_last_bit_in_every_batch_and_with_any_threads(
     load: Load, tmp_path: Path, kind: str

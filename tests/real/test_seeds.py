@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srb.engine.llama.devices import system_info
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
-from srb.native_facts import has_own_products
 from srb.settings import Settings
+from tests.contract.rounding import needs_own_products
 from tests.real.conftest import need_model
 from tests.real.prompts import PROMPTS, STORY
 from tests.servers import Server
@@ -20,10 +19,7 @@ TOKENS = 24
 # Cold: a known text may have been restored into cells before its beginning, and is then added up in another order.
 SAMPLED = {"max_tokens": TOKENS, "stream": False, "cache_prompt": False}
 
-pytestmark = [
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(not has_own_products(system_info()), reason="native/mul_mat.cpp is for x86-64 with AVX2"),
-]
+pytestmark = [pytest.mark.timeout(600), needs_own_products]
 
 
 def decode(model: LlamaModel, tokens: list[tuple[int, int, int]]) -> list[np.ndarray[Any, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from srb.engine.grammar.limits import MAX_NESTED
 from srb.engine.grammar.recursion import groups
-from srb.engine.grammar.references import References
+from srb.engine.grammar.references import References, list_of
 
 _CHOICES = ("anyOf", "oneOf")
 _OTHERS = {"null", "boolean", "integer", "number", "string"}
@@ -26,8 +26,8 @@ def nested_alternatives(whole: dict[str, Any], references: References) -> int:
     all_below: dict[int, set[int]] = {}
     for key, node in nodes.items():
         targets = [references.target(node["$ref"])] if isinstance(node.get("$ref"), str) else []
-        parts = [part for word in _CHOICES for part in _listed(node.get(word))]
-        parts += every if len(every := _listed(node.get("allOf"))) == 1 else []
+        parts = [part for word in _CHOICES for part in list_of(node, word)]
+        parts += every if len(every := list_of(node, "allOf")) == 1 else []
         in_place[key] = {id(each) for each in (*targets, *parts) if id(each) in nodes}
         all_below[key] = in_place[key].union(id(each) for each in _children(node) if id(each) in nodes)
     containers: dict[int, frozenset[int]] = {}  # that a node may be
@@ -58,17 +58,13 @@ def _children(node: Any) -> Iterable[Any]:
     return [part for each in inner for part in (each if isinstance(each, list) else (each,))]
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _choices(node: dict[str, Any]) -> list[list[Any]]:
-    return [each for word in _CHOICES if len(each := _listed(node.get(word))) > 1]
+    return [each for word in _CHOICES if len(each := list_of(node, word)) > 1]
 
 
 def _is_container(node: dict[str, Any]) -> bool:
     """Whether a schema itself is one of lists or objects, and not those that it names are."""
-    is_merged = len(_listed(node.get("allOf"))) > 1
+    is_merged = len(list_of(node, "allOf")) > 1
     if not is_merged and not node.keys().isdisjoint(("$ref", *_CHOICES, "allOf", "enum", "const")):
         return False
     kinds = node.get("type", ())

@@ -130,15 +130,15 @@ class _Speakers:
         if self.schema.keys().isdisjoint(_TOGETHER):
             return []
         groups = [[self.target], [self.schema.get("then"), self.schema.get("else")]]
-        groups += (_list(self.schema, key) for key in ("anyOf", "oneOf"))
-        groups += ([each] for each in _list(self.schema, "allOf"))
+        groups += (list_of(self.schema, key) for key in ("anyOf", "oneOf"))
+        groups += ([each] for each in list_of(self.schema, "allOf"))
         groups += ([each] for key in _OF_CASES for each in _dict(self.schema, key).values())
         return [found for group in groups if (found := _speaking(group))]
 
     @cached_property
     def names(self) -> frozenset[str]:
         """The properties that the schema names."""
-        required = (name for name in _list(self.schema, "required") if isinstance(name, str))
+        required = (name for name in list_of(self.schema, "required") if isinstance(name, str))
         return frozenset((*_dict(self.schema, "properties"), *required))
 
     @cached_property
@@ -150,7 +150,7 @@ class _Speakers:
             patterns = _dict(self.schema, "patternProperties").values()
             found.append(_Places("object", _dict(self.schema, "properties"), patterns, further))
         if not self.schema.keys().isdisjoint(_OF_ITEMS):
-            first = dict(enumerate(_list(self.schema, "prefixItems") or _list(self.schema, "items")))
+            first = dict(enumerate(list_of(self.schema, "prefixItems") or list_of(self.schema, "items")))
             further = map(get, ("items", "additionalItems", "unevaluatedItems"))
             found.append(_Places("array", first, [get("contains")], further))
         return found
@@ -202,7 +202,8 @@ def _speaking(values: Iterable[Any]) -> list[dict[str, Any]]:
     return [each for each in schemas if not each.keys().isdisjoint(_SPEAKING) or each.get("type") == "integer"]
 
 
-def _list(schema: dict[str, Any], key: str) -> list[Any]:
+def list_of(schema: dict[str, Any], key: str) -> list[Any]:
+    """Return the list that a keyword has; an empty one if it has none, or something else."""
     return value if isinstance(value := schema.get(key), list) else []
 
 

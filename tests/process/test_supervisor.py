@@ -193,7 +193,7 @@ def test_row_24_a_model_that_ends_three_engines_while_it_is_loaded_has_failed(
 
 
 def test_row_24_an_engine_that_is_killed_while_it_loads_and_one_that_once_ran_are_started_again(
-    start: Start, connect: Connect, runtime: Path, tmp_path: Path
+    start: Start, runtime: Path, tmp_path: Path
 ) -> None:
     """The first two abort, the third runs, is aborted, the next two abort as well, and the last one runs."""
     starts = tmp_path / "starts"
@@ -204,7 +204,7 @@ def test_row_24_an_engine_that_is_killed_while_it_loads_and_one_that_once_ran_ar
         os.abort()
     model = FakeModel()
     """))  # fmt: skip
-    connect().ready()
+    # Nobody connects before the third: an engine listens while it loads, and one that aborts then resets the connection.
     wait_for(lambda: status(runtime)["state"] == "running", "the third engine runs")
     assert starts.read_text() == "xxx"
     os.kill(engine_pid(supervisor), signal.SIGABRT)

@@ -17,19 +17,15 @@ import contextlib
 import math
 import os
 import random
-import socket
 import statistics
-import subprocess
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from bench.llama_server import N_CTX, llama_server
 from bench.scenarios import REST_SECONDS
 from srb.bench.client import post
 from srb.bench.server import server
@@ -40,7 +36,6 @@ from tools.random_gguf import WRITERS, Shape
 from tools.real_models import model_option
 
 FOLDER = Path("build/bench")
-N_CTX = 16384
 SHAPES = {
     "lfm2": Shape(dim=768, layers=12, heads=12, kv_heads=4, ffn=2048, vocab=32000, context=N_CTX, q8=True),
     "falcon-h1": Shape(
@@ -62,7 +57,6 @@ ACTS = ("continue", "take half", "edit 200 tokens back", "go back three turns", 
 STORY, BRANCH, WRITTEN, EDIT_BACK = 1500, 96, 20, 200  # tokens
 BOUND = 0.6  # of llama-server's time to the first token, for each act
 _FIRST_WORD, _NUM_WORDS = 400, 20000  # token ids of normal words
-_START_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -212,37 +206,6 @@ def table(sides: list[Side], floor: dict[str, float]) -> str:
             cells += f" {floor[act] / other.first_token(act):>9.2f} {'' if ratio <= BOUND else 'MISSED':<6}"
         lines.append(f"{act:<26}{cells}".rstrip())
     return "\n".join(lines)
-
-
-@contextlib.contextmanager
-def llama_server(program: Path, model: Path, threads: int, *more: str) -> Iterator[str]:
-    """Run a llama-server with its default options on a free port, and yield its URL; `threads` 0: its own number.
-
-    `more`: options in place of its defaults.
-    """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [str(program), "-m", str(model), "-c", str(N_CTX), "--port", str(port)]
-    command += [*(("-t", str(threads)) if threads else ()), *more]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
-        url = f"http://127.0.0.1:{port}"
-        try:
-            _wait(url, child)
-            yield url
-        finally:
-            child.terminate()
-
-
-def _wait(url: str, child: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline and child.poll() is None:
-        try:
-            with urllib.request.urlopen(url + "/health", timeout=5):
-                return
-        except (OSError, urllib.error.HTTPError):
-            time.sleep(0.2)
-    raise RuntimeError("the llama-server did not start")
 
 
 def random_model(arch: str) -> Path:

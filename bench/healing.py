@@ -8,6 +8,7 @@ lot; with it they should cost nothing beside prompts that end at a word (`space`
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 from collections.abc import Iterator
@@ -119,13 +120,14 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=len(STEMS), help="number of prompts (default: %(default)s)")
     parser.add_argument("--n", type=int, default=32, help="branches of each (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=24, help="of each branch (default: %(default)s)")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="of prompts (default: all)")
     options = parser.parse_args()
     with server({**os.environ, "SRB_MODEL": str(options.model.absolute())}) as url:
         print(f"{'prompt ends':<16} {'log p per character':>20} {'beside':>8}")
         means: dict[str, float] = {}
-        for kind in KINDS:
+        for kind in options.kinds:
             means[kind] = measure(url, kind, STEMS[: options.prompts], options.n, options.tokens).mean
-            beside = means["word" if kind.startswith(("word", "space")) else "whole"] if kind != "word" else means[kind]
+            beside = means.get("word" if kind.startswith(("word", "space")) else "whole", math.nan)
             print(f"{kind:<16} {means[kind]:>20.3f} {means[kind] - beside:>8.3f}", flush=True)
     print("\n" + orjson.dumps(means).decode())
 

@@ -334,11 +334,12 @@ class Desk:
         return time.thread_time() - began
 
     def end(self, *requests: Request) -> None:
-        """Cancel requests, and park what they leave."""
+        """Cancel requests, and empty the KV store."""
         for request in requests:
             self.engine.cancel(request.request_id)
         while self.engine.has_work:
             self.engine.step()
+        self.engine._tree.clear()  # the newest text keeps its cells, else, which a recording does not know of
 
     def prefill(self, others: Request | None = None) -> tuple[float, list[float]]:
         """Compute a long prompt; return its CPU seconds, and those between two tokens of each branch of `others`."""

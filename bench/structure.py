@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from bench.editing import llama_server
+from bench.llama_server import llama_server
 from bench.scenarios import REST_SECONDS
 from srb.bench.client import post
 from srb.bench.server import server

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench import long
 from bench.__main__ import measure
-from bench.editing import llama_server as run_llama_server
+from bench.llama_server import llama_server as run_llama_server
 from bench.scenarios import Target
 from srb.bench import speed
 from srb.bench.client import Server

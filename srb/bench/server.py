@@ -19,11 +19,15 @@ from srb.status import read_status
 
 START_SECONDS = 600.0  # a large model on a slow disk takes minutes to load
 _END_SECONDS = 60
+_LOGGED = 5  # last lines of the server's log in an error
 
 
 @contextmanager
 def server(environ: Mapping[str, str]) -> Iterator[str]:
-    """Run a server with the settings of `environ`, and yield its base URL. Raise BenchFailed if it does not start."""
+    """Run a server with the settings of `environ`, and yield its base URL. Raise BenchFailed if it does not start.
+
+    A BenchFailed of the block says what the server has logged, too, since the log ends with the server.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -45,7 +49,11 @@ def server(environ: Mapping[str, str]) -> Iterator[str]:
         url = f"http://127.0.0.1:{port}"
         try:
             _wait_until_ready(url, child, Path(folder))
-            yield url
+            try:
+                yield url
+            except BenchFailed as failed:
+                logged = [line for line in _lines(log) if " ERROR " in line or " WARNING " in line]
+                raise BenchFailed("\n".join([str(failed), *logged[-_LOGGED:]])) from failed
         finally:
             _end(child)
 
@@ -72,5 +80,9 @@ def _wait_until_ready(url: str, child: subprocess.Popen[bytes], folder: Path) ->
             time.sleep(0.05)
     if child.poll() is None:
         raise BenchFailed(f"the server was not ready after {START_SECONDS:.0f} seconds")
-    lines = (folder / "server.log").read_text("utf-8", "replace").splitlines()
+    lines = _lines(folder / "server.log")
     raise BenchFailed(lines[-1].removeprefix("srb: ") if lines else f"the server ended with {child.returncode}")
+
+
+def _lines(log: Path) -> list[str]:
+    return log.read_text("utf-8", "replace").splitlines()

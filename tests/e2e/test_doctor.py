@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.processes import DEADLINE, PYTHON, ROOT, clean_environ
+from srb.bench.client import BenchFailed
+from srb.bench.server import server
+from tests.processes import DEADLINE, PYTHON, ROOT, clean_environ, command_line, descendants, wait_for
 from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
@@ -90,6 +94,24 @@ def test_the_bench_measures_a_running_server_with_its_key_and_prefix(tmp_path: P
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line.split() for line in done.stdout.splitlines()[-1:]]
     assert [row[0] for row in rows] == ["1"]  # max_n is less than 8
+
+
+def test_a_bench_that_fails_tells_what_its_server_has_logged() -> None:
+    before = set(descendants(os.getpid()))
+
+    def engine() -> int | None:
+        found = [pid for pid in descendants(os.getpid()) if "srb.engine.process " in command_line(pid)]
+        return next((pid for pid in found if pid not in before), None)
+
+    def fail() -> None:
+        with server(clean_environ(model="fake:")):
+            before.add(killed := wait_for(engine, "there is an engine"))
+            os.kill(killed, signal.SIGKILL)
+            wait_for(engine, "there is another one, of which the log has told why")
+            raise BenchFailed("the answer")
+
+    with pytest.raises(BenchFailed, match=r"(?s)the answer.*the engine exited \(SIGKILL\)"):
+        fail()
 
 
 def test_nothing_listens_is_one_line() -> None:

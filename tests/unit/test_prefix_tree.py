@@ -223,6 +223,17 @@ def test_another_text_frees_the_cells_that_are_kept() -> None:
     assert driver.result(again).texts[0] == solo([*prompt, 7], seed=9).texts[0]
 
 
+def test_a_tree_that_is_cleared_keeps_no_cells() -> None:
+    driver, prompt, _ = after_a_round()
+    driver.engine._tree.clear()
+    assert driver.engine.stats()["kv_cells_kept"] == driver.model.used_cells == 0
+    driver.engine.check_invariants()
+    again = driver.submit([*prompt, 7], seed=9)
+    driver.run()
+    assert driver.engine.stats()["tokens_restored_total"] == len(prompt)
+    assert driver.result(again).texts[0] == solo([*prompt, 7], seed=9).texts[0]
+
+
 def test_texts_whose_cells_lie_among_others_are_not_kept() -> None:
     driver = Driver(FakeModel(n_ctx=2000, n_ubatch=64), cache_cells=0)
     for first in (2, 3):

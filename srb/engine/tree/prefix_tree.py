@@ -226,6 +226,7 @@ class PrefixTree:
         for root in self._roots.values():
             for node in list(root.live_children):
                 self._residency.evict(node)
+        self._residency.drop_kept()
         self._model.clear()
 
     def check_invariants(self, prompts: Sequence[Node], leases: Sequence[Lease], branch_cells: int) -> None:

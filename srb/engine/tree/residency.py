@@ -451,8 +451,8 @@ class Residency:
 
         Something will be computed, so no parked text keeps its cells.
         """
-        if (cells or ids) and self._kept is not None:
-            self._drop_kept()
+        if cells or ids:
+            self.drop_kept()
         if len(self._free_ids) < ids:
             self.states.save_all()
         while self._model.n_ctx - self.used_cells < cells or len(self._free_ids) < ids:
@@ -532,10 +532,11 @@ class Residency:
         """Cells that a parked text keeps; the beginning of the same text may still be in nodes, which own its cells."""
         return max(0, len(self._kept.tokens) - self.used_cells) if self._kept is not None else 0
 
-    def _drop_kept(self) -> None:
-        assert self._kept is not None
-        self.free_seq(self._kept.seq_id)
-        self._kept = None
+    def drop_kept(self) -> None:
+        """Free the cells that a parked text keeps, if there are any."""
+        if self._kept is not None:
+            self.free_seq(self._kept.seq_id)
+            self._kept = None
 
     def _take_back(self, at: Node, match: Match, steps: list[Node]) -> Node:
         """Take the first of `steps`, parked nodes after `at` with the first one last, whose cells are kept off the list.
@@ -547,7 +548,7 @@ class Residency:
             return at
         nodes = kept.has(at, reversed(steps))
         if not nodes:
-            self._drop_kept()
+            self.drop_kept()
             return at
         self._kept = None
         self._model.truncate(kept.seq_id, nodes[-1].end)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import sys
 import tracemalloc
 import zlib
 from typing import Any
 
+import brotli
 import orjson
 import pytest
 from flask.testing import FlaskClient
@@ -14,7 +16,13 @@ from flask.testing import FlaskClient
 from srb.protocol import Generate
 from srb.settings import Settings
 from srb.web.app import create_app
+from srb.web.bodies.encodings import MAX_MEMBERS, PIECE, Decoder
 from srb.web.calls.scripted import ScriptedClient
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 LIMIT = 1024 * 1024
 SETTINGS = Settings(max_body_bytes=LIMIT)
@@ -43,8 +51,14 @@ ENCODINGS = {
     "GZIP, identity": gzip.compress,
     "deflate": zlib.compress,
     "deflate ": raw_deflate,
+    "br": lambda data: brotli.compress(data, quality=5),
+    "zstd": zstd.compress,
     "identity": bytes,
+    "gzip, zstd": lambda data: zstd.compress(gzip.compress(data)),
+    "br, deflate": lambda data: zlib.compress(brotli.compress(data)),
+    "zstd,identity,br,gzip": lambda data: gzip.compress(brotli.compress(zstd.compress(data))),
 }
+BROKEN = ["gzip", "deflate", "br", "zstd", "br, zstd", "gzip, gzip"]  # and bombs are of these
 
 
 @pytest.fixture
@@ -69,32 +83,57 @@ def test_a_compressed_body_is_read(http: FlaskClient, path: str, encoding: str) 
     assert answer.status_code == 200, answer.text
 
 
-def test_two_members_of_gzip_are_one_body(http: FlaskClient) -> None:
-    data = gzip.compress(b'{"content": ') + gzip.compress(b'"Hi"}')
-    assert send(http, "/tokenize", data, "gzip").json["tokens"] == [72, 105]
+def pack(data: bytes, encoding: str) -> bytes:
+    for name in encoding.split(", "):
+        data = ENCODINGS[name](data)
+    return data
 
 
-@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "compress"])
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_two_members_are_one_body(http: FlaskClient, encoding: str) -> None:
+    data = pack(b'{"content": ', encoding) + pack(b'"Hi"}', encoding)
+    assert send(http, "/tokenize", data, encoding).json["tokens"] == [72, 105]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_members_without_a_byte_are_bounded(http: FlaskClient, encoding: str) -> None:
+    body, nothing = pack(b'{"content": "Hi"}', encoding), pack(b"", encoding)
+    assert send(http, "/tokenize", nothing * (MAX_MEMBERS - 1) + body, encoding).status_code == 200
+    answer = send(http, "/tokenize", nothing * MAX_MEMBERS + body, encoding)
+    assert answer.status_code == 400
+    assert f"more than {MAX_MEMBERS} members" in answer.json["error"]["message"]
+
+
+@pytest.mark.parametrize("encoding", ["compress", "lz4", "gzip, aws-chunked", "gzip, gzip, br, zstd, deflate"])
 @pytest.mark.parametrize("path", BODIES)
 def test_another_encoding_is_415_and_told_what_is_understood(http: FlaskClient, path: str, encoding: str) -> None:
     answer = send(http, path, b"\x28\xb5\x2f\xfd", encoding)
     assert answer.status_code == 415
-    assert answer.headers["Accept-Encoding"] == "gzip, deflate"
+    assert answer.headers["Accept-Encoding"] == "gzip, deflate, br, zstd"
     assert "Content-Encoding" in answer.text
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.parametrize("encoding", BROKEN)
 def test_broken_compression_is_400(http: FlaskClient, encoding: str) -> None:
-    packed = ENCODINGS[encoding](orjson.dumps({"content": "Hi"}))
-    for broken in (packed[:-3], packed[:12] + b"\xff\xff\xff" + packed[15:], packed + b"more", b'{"content": "Hi"}'):
+    packed = pack(orjson.dumps({"content": "Hi"}), encoding)
+    for broken in (packed[:-3], b"\xff\xff" + packed[2:], packed + b"more", b'{"content": "Hi"}'):
         answer = send(http, "/tokenize", broken, encoding)
         assert answer.status_code == 400
         assert "Content-Encoding" in answer.json["error"]["message"]
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.parametrize("encoding", ["deflate", "deflate ", "gzip", "br", "zstd"])
+@pytest.mark.parametrize("more", range(-2, 3))
+def test_a_body_of_about_a_piece_is_decoded_whole(encoding: str, more: int) -> None:
+    data = b"x" * (PIECE + more)
+    decoder = Decoder(encoding, LIMIT)
+    assert b"".join(decoder.feed(pack(data, encoding))) == data
+    decoder.end()
+
+
+@pytest.mark.parametrize("encoding", BROKEN)
 def test_a_bomb_is_refused_before_it_is_decoded(http: FlaskClient, encoding: str) -> None:
-    bomb = ENCODINGS[encoding](b"[" * (200 * LIMIT))
+    bomb = pack(b"[" * (40 * LIMIT), encoding)
     assert len(bomb) < LIMIT
     tracemalloc.start()
     answer = send(http, "/tokenize", bomb, encoding)
@@ -103,6 +142,11 @@ def test_a_bomb_is_refused_before_it_is_decoded(http: FlaskClient, encoding: str
     assert answer.status_code == 413
     assert f"larger than {LIMIT} bytes" in answer.json["error"]["message"]
     assert most < 8 * LIMIT
+
+
+def test_a_layer_within_is_bounded_though_no_byte_comes_of_it(http: FlaskClient) -> None:
+    endless_name = b"\x1f\x8b\x08\x08" + bytes(6) + b"x" * (40 * LIMIT)
+    assert send(http, "/tokenize", zstd.compress(endless_name), "gzip, zstd").status_code == 413
 
 
 def test_the_limit_counts_the_decoded_bytes(http: FlaskClient) -> None:

@@ -151,17 +151,15 @@ def read_bytes(request: Request) -> bytes:
 def _received(request: Request, budget: BodyBudget) -> bytes:
     """Return the body, read in pieces: a client that sends without a pause would otherwise keep all other calls waiting."""
     stream, data = request.stream, bytearray()  # both raise 413 for an announced length, before anything is read
-    decoder = Decoder(request.headers.get("Content-Encoding", ""))
     most = request.max_content_length or math.inf
+    decoder = Decoder(request.headers.get("Content-Encoding", ""), most)
     try:
         with budget.receiving(request.content_length or 0) as arrive:
             while len(data) < most and (piece := stream.read(_PIECE)):
-                for decoded in decoder.feed(piece) if decoder.is_needed else (piece,):
+                for decoded in decoder.feed(piece):
                     arrive(len(decoded))
                     data += decoded
                     gevent.sleep(0)
-                    if len(data) >= most:
-                        break
             if len(data) < most:
                 decoder.end()
             return bytes(data)

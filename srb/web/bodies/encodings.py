@@ -3,65 +3,175 @@
 from __future__ import annotations
 
 import re
+import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import brotli
+from werkzeug.exceptions import RequestEntityTooLarge
 
 from srb.errors import InvalidRequest, UnsupportedEncoding
 
-ACCEPTED = "gzip, deflate"
-PIECE = 256 * 1024  # bytes that are decoded at once: a bomb is refused when it exceeds the limit, not when it is over
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
-_GZIP_OR_ZLIB, _RAW = 32 + zlib.MAX_WBITS, -zlib.MAX_WBITS
+ACCEPTED = "gzip, deflate, br, zstd"
+PIECE = 256 * 1024  # bytes that are decoded at once: a bomb is refused when it exceeds the limit, not when it is over
+MAX_LAYERS = 4  # encodings of one body, each of what the one before it made
+MAX_MEMBERS = 1024  # of a gzip or zstd layer: those that are empty cost work, and no byte that counts
+
+_GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
+# A window of 8 MiB at most, as RFC 9659 says: a frame's header may ask for gigabytes.
+_ZSTD_WINDOW = {int(zstd.DecompressionParameter.window_log_max): 23}
+_ERRORS = (zlib.error, brotli.error, zstd.ZstdError)
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
 # A pair of surrogates, a lone one, or any other escape.
 _ESCAPE = re.compile(rb"(?i:(\\ud[89ab]..\\ud[c-f]..)|(\\ud[89a-f][0-9a-f]{2})|\\.)", re.DOTALL)
 
 
-class Decoder:
-    """A body that is decoded as it arrives, piece by piece."""
-
-    def __init__(self, header: str) -> None:
-        """Read the header Content-Encoding; raise UnsupportedEncoding for one that is not in ACCEPTED."""
-        names = [name.strip().lower() for name in header.split(",")]
-        names = [name for name in names if name not in ("", "identity")]
-        self._name = names[0] if names else ""
-        if len(names) > 1 or self._name not in ("", "gzip", "x-gzip", "deflate"):
-            raise UnsupportedEncoding(
-                f"Content-Encoding {header[:40]!r} is not understood; send {ACCEPTED} or no encoding"
-            )
-        self._inflating = zlib.decompressobj(_GZIP_OR_ZLIB)
-        self._has_begun = False
+class _Member(Protocol):
+    """A decompressor as those of `bz2`, `lzma` and `compression.zstd`: it keeps what it has not decoded."""
 
     @property
-    def is_needed(self) -> bool:
-        return bool(self._name)
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
-    def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Yield what a piece of the body decodes to, in pieces; raise InvalidRequest for broken data."""
-        if not self._has_begun and self._name == "deflate" and piece[0] & 0x0F != zlib.DEFLATED:
-            self._inflating = zlib.decompressobj(_RAW)  # as some clients send it, without zlib's header
-        self._has_begun = True
-        while piece:
-            try:
-                decoded = self._inflating.decompress(piece, PIECE)
-            except zlib.error as error:
-                raise self._broken(str(error)) from None
-            yield decoded
-            piece = self._inflating.unconsumed_tail
-            if self._inflating.eof:
-                piece = self._inflating.unused_data
-                if piece and self._name == "deflate":
-                    raise self._broken("more bytes follow its end")
-                if piece:  # gzip's members follow each other
-                    self._inflating = zlib.decompressobj(_GZIP_OR_ZLIB)
+
+class _Inflater:
+    """zlib's decompressor as a `_Member`."""
+
+    def __init__(self, wbits: int) -> None:
+        self._inflating = zlib.decompressobj(wbits)
+        self._is_full = False
+
+    @property
+    def eof(self) -> bool:
+        return self._inflating.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._is_full
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inflating.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        decoded = self._inflating.decompress(self._inflating.unconsumed_tail + data, max_length)
+        self._is_full = len(decoded) == max_length  # more may come of what it has, also where no byte is left over
+        return decoded
+
+
+class _Brotli:
+    """Brotli's decompressor as a `_Member`. It raises an error itself for bytes that follow the end."""
+
+    unused_data = b""
+
+    def __init__(self) -> None:
+        self._decompressor = brotli.Decompressor()
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._decompressor.is_finished())
+
+    @property
+    def needs_input(self) -> bool:
+        return bool(self._decompressor.can_accept_more_data())
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return bytes(self._decompressor.process(data, output_buffer_limit=max_length))
+
+
+def _member(name: str, first_byte: int) -> _Member:
+    """Return the decompressor of an encoding, whose data begin with this byte."""
+    if name == "zstd":
+        return zstd.ZstdDecompressor(options=_ZSTD_WINDOW)
+    if name == "br":
+        return _Brotli()
+    if name == "deflate":  # some clients send it without zlib's header
+        return _Inflater(_ZLIB if first_byte & 0x0F == zlib.DEFLATED else _RAW)
+    return _Inflater(_GZIP)
+
+
+class _Layer:
+    """An encoding of a body, at most `most` bytes of which are decoded."""
+
+    def __init__(self, name: str, most: float) -> None:
+        self._name = name
+        self._most = most
+        self._member: _Member | None = None
+        self._members = self._size = 0
+
+    def decode(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield what pieces decode to, in pieces that may be empty: between two of them other calls have their turn."""
+        for piece in pieces:
+            yield b""
+            while piece or not (self._member is None or self._member.eof or self._member.needs_input):
+                member = self._member = self._next(piece)
+                try:
+                    decoded = member.decompress(piece, PIECE)
+                except _ERRORS as error:
+                    raise self._broken(str(error)) from None
+                self._size += len(decoded)
+                if self._size >= self._most:
+                    raise RequestEntityTooLarge
+                yield decoded
+                piece = member.unused_data if member.eof else b""
+
+    def _next(self, piece: bytes) -> _Member:
+        """Return the decompressor that a piece is for: members of gzip and frames of zstd follow each other."""
+        if self._member is not None and not self._member.eof:
+            return self._member
+        if self._member is not None and self._name in ("deflate", "br"):
+            raise self._broken("more bytes follow its end")
+        self._members += 1
+        if self._members > MAX_MEMBERS:
+            raise self._broken(f"it has more than {MAX_MEMBERS} members")
+        return _member(self._name, piece[0])
 
     def end(self) -> None:
         """Raise InvalidRequest if the body ended too soon."""
-        if self._has_begun and not self._inflating.eof:
+        if self._member is not None and not self._member.eof:
             raise self._broken("it ends too soon")
 
     def _broken(self, problem: str) -> InvalidRequest:
         return InvalidRequest(f"The body is not valid {self._name}, its Content-Encoding: {problem}")
+
+
+class Decoder:
+    """A body that is decoded as it arrives, piece by piece."""
+
+    def __init__(self, header: str, most: float) -> None:
+        """Read the header Content-Encoding; raise UnsupportedEncoding for one that is not in ACCEPTED.
+
+        A layer that decodes to `most` bytes or more raises Werkzeug's 413.
+        """
+        names = [name.strip().lower() for name in header.split(",")]
+        names = [name.replace("x-gzip", "gzip") for name in names if name not in ("", "identity")]
+        if len(names) > MAX_LAYERS or not set(names) <= set(ACCEPTED.split(", ")):
+            raise UnsupportedEncoding(
+                f"Content-Encoding {header[:40]!r} is not understood; send at most {MAX_LAYERS} of {ACCEPTED}, or none"
+            )
+        self._layers = [_Layer(name, most) for name in reversed(names)]  # the last one was applied last
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """Yield what a piece of the body decodes to, in pieces; raise InvalidRequest for broken data."""
+        pieces: Iterable[bytes] = (piece,)
+        for layer in self._layers:
+            pieces = layer.decode(pieces)
+        yield from pieces
+
+    def end(self) -> None:
+        """Raise InvalidRequest if the body ended too soon."""
+        for layer in self._layers:
+            layer.end()
 
 
 def without_mark(data: bytes) -> bytes:

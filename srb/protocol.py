@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from srb.errors import AnswerTooLarge, ProtocolError, SRBError, from_code
 from srb.sampling_params import SamplingParams as SamplingParams
 
-VERSION = 11
+VERSION = 12
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000
@@ -502,7 +502,7 @@ class PromptLogprobs:
 class Delta:
     """New text of one branch: whole characters, stop strings removed; `tokens` are the ids that ended in this text.
 
-    `probs`, where asked for, has one entry a token.
+    `probs`, where asked for, has one entry a token. `predicted_ms` is the work since the prompt was done.
     """
 
     request_id: str
@@ -510,6 +510,7 @@ class Delta:
     text: str
     tokens: list[int]
     probs: list[TokenProbs] | None = None
+    predicted_ms: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -530,6 +531,7 @@ class BranchEnded:
     drafted: int = 0  # tokens of drafts that were computed (spec_type), and of those the ones that the branch drew
     accepted: int = 0
     given_computed: int = 0  # tokens that were computed for it before its first one: of its `append`, and to heal it
+    predicted_ms: float = field(default=0.0, compare=False)  # as Delta's
 
 
 @dataclass(frozen=True, slots=True)

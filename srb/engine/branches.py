@@ -393,6 +393,7 @@ class Branches:
             branch.num_drafted,
             branch.num_accepted,
             branch.num_decoded,
+            branch.request.predicted_ms(self._clock()),
         )
         if not branch.can_resume:
             branch.sampler.close()
@@ -622,5 +623,8 @@ class Branches:
             branch.shown.append(emission.text)
             branch.num_shown += len(emission.tokens)
             branch.has_new_line = branch.has_new_line or "\n" in emission.text
-            probs = emission.probs if branch.spec.sampling.n_probs >= 0 else None
-            events.append(Delta(branch.request.request_id, branch.index, emission.text, emission.tokens, probs))
+            request, spent_ms = branch.request, branch.request.predicted_ms(self._clock())
+            has_probs = branch.spec.sampling.n_probs >= 0
+            for part in emission.parts() if has_probs else (emission,):
+                probs = part.probs if has_probs else None
+                events.append(Delta(request.request_id, branch.index, part.text, part.tokens, probs, spent_ms))

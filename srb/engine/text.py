@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
@@ -32,6 +32,26 @@ class Emission:
     is_outdented: bool = False  # whether a line with too little indentation ended the branch
     is_boundary: bool = False  # whether the end of a word, line, sentence or paragraph ended the branch
     rewind: int = 0  # number of last tokens taken back: with them a banned string began and was completed
+    ends: list[int] = field(
+        default_factory=list, compare=False
+    )  # of several tokens: where the text of each ends in `text`
+
+    @classmethod
+    def of(cls, text: str, ready: Sequence[_PendingToken], start: int) -> Emission:
+        """Return the emission of a text that begins at `start`, and of the tokens that end in it."""
+        probs = [each.prob for each in ready if each.prob]
+        return cls(text, [each.token for each in ready], probs, ends=[each.end - start for each in ready])
+
+    def parts(self) -> Iterator[Emission]:
+        """Yield an emission for each token that has probabilities; the last one has the text that is left."""
+        if len(self.tokens) < 2 or len(self.probs) < len(self.tokens):
+            yield self
+            return
+        begin = 0
+        for token, prob, end in zip(self.tokens[:-1], self.probs, self.ends, strict=False):
+            yield Emission(self.text[begin:end], [token], [prob])
+            begin = max(begin, end)
+        yield Emission(self.text[begin:], self.tokens[-1:], self.probs[-1:])
 
     def __bool__(self) -> bool:
         return bool(self.text or self.tokens or self.stop or self.is_outdented or self.is_boundary)
@@ -175,8 +195,9 @@ class BranchText:
             self._shown += at + len(text)
             if not pending:
                 return Emission(text, [token], probs)
-            tokens = [*[each.token for each in pending], token]
-            emission = Emission(self._tail + text, tokens, [each.prob for each in pending if each.prob] + probs)
+            start = self._shown - at - len(text)
+            pending.append(_PendingToken(token, start + at, text, prob))
+            emission = Emission.of(self._tail + text, pending, start)
             self._tail = ""
             pending.clear()
             return emission
@@ -235,6 +256,7 @@ class BranchText:
             return emission
         emission.tokens += [pending.token for pending in self._pending]
         emission.probs += [pending.prob for pending in self._pending if pending.prob]
+        emission.ends += [len(emission.text)] * len(self._pending)
         self._pending.clear()
         return emission
 
@@ -353,16 +375,16 @@ class BranchText:
         if not count and self._pending and self._pending[0].text:
             return Emission()
         text, self._tail = self._tail[:count], self._tail[count:]
-        self._shown += count
+        start, self._shown = self._shown, self._shown + count
         # A token with a part of an incomplete character stands at the very end of the decoded text.
         whole = not self._decoder.getstate()[0]
         if whole and not self._tail:
             ready, self._pending = self._pending, []
-            return Emission(text, [h.token for h in ready], [h.prob for h in ready if h.prob])
+            return Emission.of(text, ready, start)
         total = self._shown + len(self._tail)
         ready = list(takewhile(lambda h: h.end <= self._shown and (whole or h.end < total), self._pending))
         del self._pending[: len(ready)]
-        return Emission(text, [h.token for h in ready], [h.prob for h in ready if h.prob])
+        return Emission.of(text, ready, start)
 
     def _cut(self, at: int, stop: str = "", is_outdented: bool = False, is_boundary: bool = False) -> Emission:
         """Emit the tail before `at`; a token that reaches beyond keeps only its part before."""
@@ -372,6 +394,7 @@ class BranchText:
             if pending.start >= edge:
                 continue
             emission.tokens.append(pending.token)
+            emission.ends.append(min(pending.end, edge) - self._shown)
             if pending.prob:
                 if pending.end > edge:
                     kept = pending.text[: edge - pending.start]

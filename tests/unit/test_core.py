@@ -533,6 +533,17 @@ def test_progress_is_told_from_what_was_cached_to_the_end() -> None:
     assert not of_kind(driver.result(driver.submit(PROMPT)).events, Progress)
 
 
+def test_events_tell_the_time_since_the_prompt_as_the_engine_measured_it() -> None:
+    driver = Driver()
+    outcome = driver.result(driver.submit(PROMPT, n=2, max_tokens=3))
+    driver.run()
+    for index in range(2):
+        times = [event.predicted_ms for event in of_kind(outcome.events, Delta) if event.index == index]
+        assert times[0] > 0
+        assert times == sorted(set(times))
+        assert times[-1] <= outcome.ends[index].predicted_ms <= of_kind(outcome.events, Done)[0].predicted_ms
+
+
 def test_a_time_limit_ends_a_branch_at_the_end_of_a_line() -> None:
     newline = FakeModel().tokenize("\n", False, False)[0]
     driver = Driver()

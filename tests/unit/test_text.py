@@ -116,6 +116,9 @@ def test_logprob_tokens_concatenate_to_any_text_wherever_it_is_cut(
         shown.append(branch.finish())
     text = "".join(emission.text for emission in shown)
     assert "".join(prob["token"] for emission in shown for prob in emission.probs) == text
+    parts = [part for emission in shown for part in emission.parts()]
+    assert all(len(part.tokens) == len(part.probs) <= 1 for part in parts)
+    assert "".join(part.text for part in parts) == text
 
 
 def test_tokens_without_text_pass_through() -> None:

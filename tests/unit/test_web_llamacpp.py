@@ -65,7 +65,7 @@ def everything(command: Generate) -> Iterable[list[Event]]:
     yield [PromptDone(request_id, 4, 2, 12.0, computed_tokens=3)]
     yield [Delta(request_id, 0, "a\n", [1, 5], probs if wanted else None)]
     yield [
-        BranchEnded(request_id, 0, "word", 2, stopping_word="END"),
+        BranchEnded(request_id, 0, "word", 2, stopping_word="END", predicted_ms=6.0),
         *(BranchEnded(request_id, index, "limit", 0, truncated=True) for index in range(1, len(command.branches))),
         Done(request_id, 7, 4, 2, 12.0, 30.0, computed_tokens=3),
     ]
@@ -269,6 +269,23 @@ def test_the_reason_of_an_end_is_said_in_both_ways(reason: str, stop_type: str, 
     assert answer["stop_type"] == stop_type
     assert [name for name in ("stopped_eos", "stopped_word", "stopped_limit") if answer[name]] == [flag]
     assert answer["tokens_cached"] == (4 if reason == "eos" else 3)
+
+
+def test_timings_are_the_engines_however_late_its_events_are_read() -> None:
+    def late(command: Generate) -> Iterable[list[Event]]:
+        request_id = command.request_id
+        yield [
+            *(Accepted(request_id, 5), PromptDone(request_id, 2, 0, 10.0)),
+            *(Delta(request_id, 0, "a", [1], predicted_ms=0.5), Delta(request_id, 0, "b", [2], predicted_ms=20.5)),
+            BranchEnded(request_id, 0, "limit", 2, predicted_ms=20.75),
+            Done(request_id, 5, 2, 2, 10.0, 21.0),
+        ]
+
+    http, _ = serve(late)
+    assert post(http).json["timings"]["predicted_ms"] == 20.75
+    told = [event["timings"] for event in events(post(http, stream=True, timings_per_token=True).text)]
+    assert [each["predicted_ms"] for each in told] == [20.5, 20.75]  # the text that waited is one event
+    assert [round(each["predicted_per_second"], 3) for each in told] == [48.78, 48.193]
 
 
 def test_the_rate_is_that_of_the_tokens_after_the_first_which_costs_no_step() -> None:

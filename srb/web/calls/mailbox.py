@@ -132,11 +132,14 @@ class Mailbox:
 
 
 def coalesced(events: list[Any]) -> list[Any]:
-    """Return the events with the deltas of each branch merged into one, in the place of the first."""
+    """Return the events with the deltas of each branch merged into one, in the place of the first.
+
+    Deltas with probabilities stay apart: clients read one token's of each event, and joining them saves no memory.
+    """
     deltas: dict[tuple[str, int], list[Delta]] = {}
     kept: list[Any] = []
     for event in events:
-        if type(event) is not Delta:
+        if type(event) is not Delta or event.probs is not None:
             kept.append(event)
             if type(event) is BranchEnded:  # the branch may go on later
                 deltas.pop((event.request_id, event.index), None)
@@ -150,6 +153,6 @@ def coalesced(events: list[Any]) -> list[Any]:
 
 def _joined(parts: list[Delta]) -> Delta:
     first = parts[0]
-    probs = [prob for part in parts for prob in part.probs or ()] if first.probs is not None else None
     tokens = [token for part in parts for token in part.tokens]
-    return Delta(first.request_id, first.index, "".join(part.text for part in parts), tokens, probs)
+    text = "".join(part.text for part in parts)
+    return Delta(first.request_id, first.index, text, tokens, predicted_ms=parts[-1].predicted_ms)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
@@ -43,7 +42,6 @@ class BranchOutcome:
     tokens: list[int] = field(default_factory=list)
     probs: list[TokenProbs] = field(default_factory=list)
     ended: BranchEnded | None = None
-    predicted_ms: float = 0.0  # from the end of the prompt to the end of the branch
     origin: int | None = None  # of a fork: the index of its origin, and how many of its tokens it has
     token: int | None = None
 
@@ -69,29 +67,22 @@ def error_of(ended: BranchEnded) -> SRBError | None:
 
 
 class PromptTimes:
-    """The PromptDone event of each prompt of a call, and the time since its arrival."""
+    """The PromptDone event of each prompt of a call."""
 
     def __init__(self) -> None:
-        self._prompts: dict[str, tuple[PromptDone, float]] = {}
+        self._prompts: dict[str, PromptDone] = {}
 
     def put(self, event: PromptDone) -> None:
-        self._prompts[event.request_id] = (event, time.monotonic())
+        self._prompts[event.request_id] = event
 
     def choose(self, request_id: str, slots: list[int]) -> None:
         """Take the slots of a request's chosen branches for those of its branches."""
         if request_id in self._prompts:
-            event, at = self._prompts[request_id]
-            self._prompts[request_id] = replace(event, slots=slots), at
+            self._prompts[request_id] = replace(self._prompts[request_id], slots=slots)
 
     def prompt(self, request_id: str) -> PromptDone:
         """Return the event of a request's prompt; it has zeros if the branches ended before the prompt was done."""
-        found = self._prompts.get(request_id)
-        return found[0] if found else PromptDone(request_id, 0, 0, 0.0)
-
-    def since(self, request_id: str) -> float:
-        """Return the milliseconds since a prompt was done, during which its branches were generated."""
-        found = self._prompts.get(request_id)
-        return (time.monotonic() - found[1]) * 1000 if found else 0.0
+        return self._prompts.get(request_id) or PromptDone(request_id, 0, 0, 0.0)
 
 
 @dataclass(slots=True)
@@ -161,8 +152,7 @@ def gather(call: Call) -> Outcome:
                     raise grown_too_large(call.max_answer_bytes)
                 branches[firsts[event.request_id] + event.index].add(event)
             elif isinstance(event, BranchEnded):
-                branch = branches[firsts[event.request_id] + event.index]
-                branch.ended, branch.predicted_ms = event, times.since(event.request_id)
+                branches[firsts[event.request_id] + event.index].ended = event
             elif isinstance(event, BranchAdded):
                 if event.resumed:
                     branches[event.index].ended = None

@@ -113,7 +113,7 @@ class Answers:
         first = self.choices[0]
         self.choices += [_Choice(first.command, i) for i in range(len(self.choices), count)]
 
-    def final(self, number: int, ended: BranchEnded, predicted_ms: float, content: str = "") -> Final:
+    def final(self, number: int, ended: BranchEnded, content: str = "") -> Final:
         """Return the object that ends a branch; `content` is its whole text if it was not streamed."""
         choice = self.choices[number]
         request_id, length = choice.command.request_id, ended.length
@@ -135,7 +135,7 @@ class Answers:
             "stopping_word": ended.stopping_word,
             # The last token was sampled but not decoded, unless the end of the text was sampled after it.
             "tokens_cached": evaluated + (length if ended.reason == FinishReason.EOS else max(0, length - 1)),
-            "timings": self.timings(request_id, length, predicted_ms, ended),
+            "timings": self.timings(request_id, length, ended.predicted_ms, ended),
             "stopped_eos": ended.reason == FinishReason.EOS,
             "stopped_limit": ended.reason == FinishReason.LIMIT,
             "stopped_word": STOP_TYPES[ended.reason] == "word",
@@ -183,7 +183,7 @@ def completion(
     for number, branch in enumerate(outcome.branches):
         assert branch.ended is not None  # the engine ends every branch before the request
         answers.choices[number].has_new_line = "\n" in branch.text
-        final = answers.final(number, branch.ended, branch.predicted_ms, branch.text)
+        final = answers.final(number, branch.ended, branch.text)
         if answers.asked.return_tokens:
             final["tokens"] = branch.tokens
         if branch.probs:
@@ -201,9 +201,9 @@ class LlamaRenderer(Renderer):
         super().__init__(call)
         self._answers = answers
         self._running = len(answers.choices)
-        self.writes_one_by_one = (
-            len(answers.choices) == 1 and answers.choices[0].command.explore is None
-        )  # as llama-server's: there were no others when clients relied on it
+        # As llama-server's of one branch, on which clients rely. With probabilities each token has its event, at once.
+        only = answers.choices[0] if len(answers.choices) == 1 else None
+        self.writes_one_by_one = bool(only and only.command.explore is None and only.spec.sampling.n_probs < 0)
         self._heads = [_head(number) for number in range(len(answers.choices))]
         self._middles = [self._middle(number) for number in range(len(self._heads))]
         self._tails = [
@@ -294,8 +294,7 @@ class LlamaRenderer(Renderer):
         number, choice = self._count(event)
         partial = self._partial(number, event.text, event.tokens)
         if self._answers.asked.timings_per_token:
-            predicted_ms = self._answers.times.since(event.request_id)
-            partial["timings"] = self._answers.timings(event.request_id, choice.length, predicted_ms)
+            partial["timings"] = self._answers.timings(event.request_id, choice.length, event.predicted_ms)
         if event.probs:
             partial["completion_probabilities"] = probabilities(event.probs)
         return partial
@@ -307,7 +306,7 @@ class LlamaRenderer(Renderer):
     def final(self, event: BranchEnded) -> Final | Selection:
         """Return the object that ends a branch."""
         number = self._firsts[event.request_id] + event.index
-        final = self._answers.final(number, event, self._answers.times.since(event.request_id))
+        final = self._answers.final(number, event)
         self._running -= 1
         if not self._running:
             final = {**final, **self.ranking()}

@@ -124,7 +124,8 @@ class OllamaRenderer(Renderer):
         self._branches = [_Branch(answers.asked.parser()) for _ in self._specs]
         self._around = self._plain_lines()
         self._last: BranchEnded | None = None
-        self.writes_one_by_one = len(self._specs) == 1  # some clients take the data of one read for one line
+        # Some clients take the data of one read for one line. With probabilities each token has its line, at once.
+        self.writes_one_by_one = len(self._specs) == 1 and self._specs[0].sampling.n_probs < 0
 
     def delta(self, event: Delta) -> bytes:
         branch = self._branches[event.index]

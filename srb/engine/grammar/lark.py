@@ -4,7 +4,8 @@ llguidance's lexer takes the longest lexeme and never goes back, and GBNF has no
 characters `[a-z]+ "b"` would never find its b. Its parser, with a lexeme for each character, is exact but takes 30 ms for
 a mask of an ordinary grammar, and without a bound: a single row of its table may take seconds. So a grammar is one
 lexeme, a regular expression, whose automaton is made as texts need it and whose work is counted. Only the forms of tool
-calls, whose schemas are grammars of their own, have a lexeme for each character.
+calls, whose schemas are grammars of their own, have a lexeme for each character; and for each repetition of a negated
+class, which names all characters that may begin what follows it: a mask of free text by characters would be too complex.
 """
 
 from __future__ import annotations
@@ -122,6 +123,8 @@ def _written(
             return " | ".join(_grouped(way, names, literal, tokens) for way in ways)
         case Repeat(_, _, 0):
             return '""'
+        case Repeat(Chars(ranges, True), 0 | 1 as least, None):
+            return f"/{_char_class(ranges, True)}+/{'' if least else '?'}"
         case Repeat(part, least, most):
             inner = f"({_written(part, names, literal, tokens)})"
             match least, most:

@@ -514,7 +514,7 @@ class TaggedCalls(Form):
                 f"{quoted(self.key)} {ANY_KEY} {quoted(self.key_end)}",
                 f"{wrap} {quoted(self.value_end)} [\\n]?",
             )
-            ways = [(self.types[:1], rules.add("text", any_text_until(rules, self.value_end)))]
+            ways = [(self.types[:1], rules.add("text", self._text_rule(rules)))]
             ways += [(self.types[1:], rules.schema(ANY_VALUE))] if self.types else []
             parts.append(f"( {begin} ( {self._ways(ways, wrap)} ) {end} )*")
         return (
@@ -528,10 +528,13 @@ class TaggedCalls(Form):
         if may_be_string(schema):
             values = [value for value in values_of(schema) if isinstance(value, str) or not self.types]
             texts = " | ".join(quoted(text_of(value)) for value in values)
-            ways.append((self.types[:1], texts or rules.add("text", any_text_until(rules, self.value_end))))
+            ways.append((self.types[:1], texts or rules.add("text", self._text_rule(rules))))
         if not ways or (self.types and not is_string(schema)):
             ways.append((self.types[1:], rules.schema(schema)))
         return self._ways(ways, wrap)
+
+    def _text_rule(self, rules: Rules) -> str:
+        return any_text_until(rules, self.value_end, "\n" if self.newlines else "")
 
     def _ways(self, ways: Sequence[tuple[Sequence[str], str]], wrap: str) -> str:
         """Return the grammar of a value that is written in one of several ways: attributes, and what follows them."""

@@ -63,21 +63,21 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def any_text_until(rules: Rules, marker: str) -> str:
-    """Return the expression of any text without `marker`, with its rules added.
+def any_text_until(rules: Rules, marker: str, before: str = "") -> str:
+    """Return the expression of any text without `marker`, with its rules added; the marker, perhaps after `before`, follows.
 
     A rule stands for each number of the marker's characters that the text ends with (Knuth, Morris and Pratt's automaton).
+    All characters of which none can begin what follows are one repeated class, which llguidance reads as a whole.
     """
-    prefix = f"until-{'-'.join(f'{ord(char):x}' for char in marker)}"
-    alphabet = "".join(dict.fromkeys(marker))
+    prefix = f"until-{'-'.join(f'{ord(char):x}' for char in before + marker)}"
     for matched in range(len(marker)):
-        steps = []
-        for char in alphabet:
-            after = _matched(marker, marker[:matched] + char)
-            if after < len(marker):
-                steps.append(f"{quoted(char)} {prefix}-{after}")
-        others = "".join(_in_class(char) for char in alphabet)
-        steps.append(f"[^{others}] {prefix}-0")
+        after = {char: _matched(marker, marker[:matched] + char) for char in dict.fromkeys(marker)}
+        steps = [f"{quoted(char)} {prefix}-{count}" for char, count in after.items() if 0 < count < len(marker)]
+        held = "".join(_in_class(char) for char, count in after.items() if count)
+        if not matched:
+            steps += [f"{quoted(char)} {prefix}-0" for char in before]
+            held += "".join(map(_in_class, before))
+        steps.append(f"[^{held}]{'' if matched else '+'} {prefix}-0")
         rules.set(f"{prefix}-{matched}", " | ".join(steps) + ' | ""')
     return f"{prefix}-0"
 

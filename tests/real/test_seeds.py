@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,6 @@ from tests.real.prompts import PROMPTS, STORY
 from tests.servers import Server
 
 TOKENS = 24
-# Cold: a known text may have been restored into cells before its beginning, and is then added up in another order.
-SAMPLED = {"max_tokens": TOKENS, "stream": False, "cache_prompt": False}
 
 pytestmark = [pytest.mark.timeout(600), needs_own_products]
 
@@ -59,14 +58,57 @@ def test_a_token_is_the_same_to_the_last_bit_in_every_batch_and_place(name: str,
         model.close()
 
 
-def texts(server: Server, prompt: str, n: int, seed: int, **fields: Any) -> list[str]:
-    answer = server.post("/v1/srb/completions", {"prompt": prompt, "n": n, "seed": seed, **SAMPLED, **fields})
+@pytest.mark.parametrize("at", [1, 60, 200])
+def test_a_restored_text_goes_on_to_the_last_bit_as_if_it_had_stayed(name: str, at: int) -> None:
+    """There are free cells before the text's beginning, which its restored end must not get."""
+    path = str(need_model(name))
+    text, other = np.random.default_rng(at).integers(100, 40_000, (2, 300)).tolist()
+    model = LlamaModel.load(Settings(model=path, n_ctx=2048, n_batch=512, n_seq_max=4, threads=1, n_gpu_layers=0))
+    try:
+        for seq_id, tokens in ((1, other), (0, text[:280])):
+            batch = Batch()
+            batch.add(seq_id, 0, tokens, want_logits=True)
+            assert model.decode(batch) is DecodeStatus.OK
+        model.fork(0, 2, at)
+        saved = model.save(0, at)
+        stayed = [decode(model, [(0, place, text[place])])[0] for place in range(280, 300)]
+        model.remove(0)
+        model.remove(1)
+        assert model.restore(2, saved)
+        again = [decode(model, [(2, place, text[place])])[0] for place in range(280, 300)]
+        np.testing.assert_array_equal(np.stack(again), np.stack(stayed))
+    finally:
+        model.close()
+
+
+def texts(server: Server, prompt: str, n: int, seed: int) -> list[str]:
+    body = {"prompt": prompt, "n": n, "seed": seed, "max_tokens": TOKENS, "stream": False}
+    answer = server.post("/v1/srb/completions", body)
     assert answer.status_code == 200, answer.text
     return [each["text"] for each in answer.json()["completions"]]
 
 
 @pytest.mark.parametrize("prompt", [PROMPTS["Latin"][0], STORY], ids=["short", "long"])
 def test_a_branch_of_eight_is_written_again_alone(model: Server, prompt: str) -> None:
-    together = texts(model, prompt, 8, 100)
+    """The eight are written beside another person's, and what is known is parked and restored in between."""
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(texts, model, "Another text of other people, who", 3, 7)
+        together = texts(model, prompt, 8, 100)
+        beside.result()
     alone = [texts(model, prompt, 1, 100 + index)[0] for index in range(8)]
     assert alone == together
+
+
+def test_a_greedy_chat_is_the_same_whatever_came_between(model: Server) -> None:
+    def answer(text: str) -> str:
+        messages = [{"role": "system", "content": "You answer briefly."}, {"role": "user", "content": text}]
+        body = {"messages": messages, "temperature": 0, "max_tokens": TOKENS}
+        said = model.post("/v1/chat/completions", body)
+        assert said.status_code == 200, said.text
+        return str(said.json()["choices"][0]["message"]["content"])
+
+    questions = ["Tell me about the sea.", "Why is the sky blue?", "Write a poem about rain."]
+    first = [answer(question) for question in questions]
+    for question in questions:
+        answer(f"Another question: {question[::-1]}")
+    assert [answer(question) for question in questions] == first

@@ -65,13 +65,7 @@ class Sequences:
             yield self._span(seq_id, begin, min(begin + _SPAN, end))
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
-        target = self._scratch if self.can_be_cut else seq_id
-        if not self._set_state(target, blob):
-            return False
-        if target == self._scratch:
-            self._copy(self._scratch, seq_id)
-            self._cut(self._scratch)
-        return True
+        return self._append(seq_id, blob) if self.can_be_cut else self._set_state(seq_id, blob)
 
     def split(self, blob: Blob, start: int, at: int) -> tuple[Blob, Blob] | None:
         """Return the two spans of a saved one from `start` on, up to `at` and from there on; None: its form is not known."""
@@ -106,6 +100,17 @@ class Sequences:
         blob = self._state(self._scratch)
         self._cut(self._scratch)
         return blob
+
+    def _append(self, seq_id: int, blob: Blob) -> bool:
+        """Restore a saved span behind the sequence's end, through the scratch; return False if there is no room."""
+        # llama.cpp empties the sequence that it restores into, and puts the span behind what that held (`12-cells-behind`).
+        # Without the last position the span could get cells before the sequence's own, and sums would have another order.
+        self._copy(seq_id, self._scratch, self._end(seq_id) - 1, -1)
+        if not self._set_state(self._scratch, blob):
+            return False
+        self._copy(self._scratch, seq_id)
+        self._cut(self._scratch)
+        return True
 
     # ---- llama.cpp's calls; positions from `start`, up to `end`, -1: all
 
@@ -182,10 +187,8 @@ class GuardedSequences(Sequences):
         if parts is None:
             return False
         for part in parts:
-            if not self._set_state(self._scratch, part):
+            if not self._append(seq_id, part):
                 return False
-            self._copy(self._scratch, seq_id)
-            self._cut(self._scratch)
             self._guard(seq_id, self._guarded[seq_id])
         return True
 

@@ -23,6 +23,29 @@ _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG markers before a fra
 _WAV_FORMATS = {1, 3, 6, 7}  # samples of a fixed size
 
 
+# Formats that no decoder here reads, by their brands and by the bytes at their beginning: an error names them.
+_BRANDS = {
+    **dict.fromkeys((b"avif", b"avis"), "a picture in AVIF"),
+    **dict.fromkeys((b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1"), "a picture in HEIC"),
+}
+_OTHERS = {
+    b"II*\0": "a picture in TIFF",
+    b"MM\0*": "a picture in TIFF",
+    b"II+\0": "a picture in TIFF",
+    b"MM\0+": "a picture in TIFF",
+    b"\xff\x0a": "a picture in JPEG XL",
+    b"\0\0\0\x0cJXL ": "a picture in JPEG XL",
+    b"\0\0\0\x0cjP  ": "a picture in JPEG 2000",
+    b"\xff\x4f\xff\x51": "a picture in JPEG 2000",
+    b"8BPS": "a picture in PSD",
+    b"\0\0\1\0": "a picture in ICO",
+    b"%PDF-": "a document in PDF",
+    b"\x1aE\xdf\xa3": "a video or sound in Matroska or WebM",
+}
+MAX_BRANDS = 256  # bytes of the list of an ISO file's brands that are read
+MAX_PROLOGUE = 4096  # bytes before `<svg`: a declaration and comments
+
+
 class MediaKind(StrEnum):
     IMAGE = "image"
     AUDIO = "audio"
@@ -71,7 +94,22 @@ def _inspect(data: bytes) -> str:
         if len(data) > MAX_MP3_BYTES:
             raise ValueError(f"has {len(data)} bytes of MP3; at most {MAX_MP3_BYTES} are taken")
         return "audio/mpeg"
-    raise ValueError("should be a picture (PNG, JPEG, GIF, BMP) or a sound (WAV, MP3, FLAC)")
+    known = f"is {name}, which is not supported; it " if (name := _other_format(data)) else ""
+    raise ValueError(f"{known}should be a picture (PNG, JPEG, GIF, BMP) or a sound (WAV, MP3, FLAC)")
+
+
+def _other_format(data: bytes) -> str:
+    """Return what a file is that no decoder reads, as its sender may know it; "" for what is not known here."""
+    if data[4:8] == b"ftyp":  # ISO 14496-12: a file names its own brand, and those that it is compatible with
+        size = min(int.from_bytes(data[:4], "big"), MAX_BRANDS)
+        brands = {data[8:12], *(data[at : at + 4] for at in range(16, size, 4))}
+        return next((name for brand, name in _BRANDS.items() if brand in brands), "a video or sound in MP4")
+    if data[:4] == b"RIFF":
+        return {b"WEBP": "a picture in WebP", b"AVI ": "a video in AVI"}.get(data[8:12], "")
+    if name := next((name for begin, name in _OTHERS.items() if data.startswith(begin)), ""):
+        return name
+    begin = data[:MAX_PROLOGUE].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    return "a picture in SVG" if begin.startswith(b"<") and b"<svg" in begin else ""
 
 
 def _after_tags(data: bytes) -> int:

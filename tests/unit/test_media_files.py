@@ -32,6 +32,25 @@ def test_sounds_are_known_by_their_first_bytes(data: bytes) -> None:
     assert kind_of(data) == "audio"
 
 
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"RIFF\0\0\0\0WEBPVP8 ", "a picture in WebP"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "a picture in HEIC"),
+        (b"\0\0\0\x1cftypmif1\0\0\0\0mif1avifmiaf", "a picture in AVIF"),
+        (b"\0\0\0\x18ftypisom\0\0\0\0isommp42", "a video or sound in MP4"),
+        (b"II*\0\x08\0\0\0", "a picture in TIFF"),
+        (b"MM\0*\0\0\0\x08", "a picture in TIFF"),
+        (b'<?xml version="1.0"?>\n<!-- a -->\n<svg xmlns="http://www.w3.org/2000/svg"/>', "a picture in SVG"),
+        (b"\xff\x0a\xfa\x1f", "a picture in JPEG XL"),
+        (b"%PDF-1.7", "a document in PDF"),
+    ],
+)
+def test_a_format_that_is_not_read_is_named(data: bytes, name: str) -> None:
+    with pytest.raises(ValueError, match=f"is {name}, which is not supported; it should be a picture \\(PNG"):
+        kind_of(data)
+
+
 @pytest.mark.parametrize("data", [b"", b"%PDF-1.7", b"RIFF\0\0\0\0WEBPVP8 ", b"hello", bytes(1000)])
 def test_other_files_are_refused_with_the_formats_that_are_taken(data: bytes) -> None:
     with pytest.raises(ValueError, match="should be a picture"):

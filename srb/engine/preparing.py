@@ -42,6 +42,7 @@ MAX_TOLD = 8  # places of a request's schemas, in one line of the log
 KINDS = ("string", "number", "integer", "boolean", "null", "array", "object")
 MAX_REMEMBERED = 2**26  # tokens over all branches' penalties; each takes 4 to 8 bytes from the start
 MAX_NUMBERS = 2_000_000  # in one reply, which crosses the socket as text
+COUNTED_BYTES = 2**20  # of a text that cannot fit; they take up to a second to tokenize
 
 
 class Preparer:
@@ -284,16 +285,17 @@ class Preparer:
             )
 
     def _fewest_tokens(self, parts: Sequence[str | int], most: int) -> int:
-        """Return a lower bound of the number of tokens, without tokenizing; 0 if the parts may fit `most` tokens.
+        """Return a lower bound of the number of tokens, without tokenizing; 0 for parts that are to be counted.
 
-        Megabytes take seconds to tokenize, and a context seldom has room for them.
+        These may fit `most` tokens, or have at most COUNTED_BYTES, so that an error tells their true number. Megabytes
+        take seconds to tokenize, and a context seldom has room for them.
         """
         if str not in set(map(type, parts)):
             return 0  # ids are counted when they are checked
         texts = [part for part in parts if isinstance(part, str)]
         sizes = [len(text) if text.isascii() else len(text.encode()) for text in texts]
         ids = len(parts) - len(texts)
-        if ids + sum(sizes) <= most or not self._model.max_piece_bytes:
+        if ids + sum(sizes) <= max(most, COUNTED_BYTES) or not self._model.max_piece_bytes:
             return 0
         return ids + sum(-(-size // self._model.max_piece_bytes) for size in sizes)
 

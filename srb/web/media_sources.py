@@ -39,7 +39,7 @@ _DATA_URL = re.compile(r"data:[^,]*?;base64,", re.IGNORECASE)
 
 
 def load_media(sources: Sequence[Mapping[str, str]], settings: Settings, field: str, max_characters: int) -> list[str]:
-    """Return the base64 of each source, {"data": base64} or {"url"}, in their order.
+    """Return the base64 of each source, {"data": base64} or {"url"} with its "place" in the body, in their order.
 
     A URL is asked once, however often it comes, and the first that fails ends the others. Raise InvalidRequest or
     NotSupported, which name `field`; also for more than `max_characters` of base64 in all.
@@ -48,6 +48,7 @@ def load_media(sources: Sequence[Mapping[str, str]], settings: Settings, field: 
         f"Field '{field}': has more than {max_characters} characters of base64 in pictures and sounds", param=field
     )
     urls = Counter(source["url"] for source in sources if "url" in source)
+    places = {source["url"]: source["place"] for source in reversed(sources) if "url" in source}
     found = {url: url[begin.end() :] for url in urls if (begin := _DATA_URL.match(url))}
     left = max_characters - sum(len(source["data"]) for source in sources if "data" in source)
     left -= sum(len(data) * urls[url] for url, data in found.items())
@@ -58,7 +59,7 @@ def load_media(sources: Sequence[Mapping[str, str]], settings: Settings, field: 
 
         def ask(url: str) -> None:
             with turns:
-                done.put((url, _outcome(url, settings, field)))
+                done.put((url, _outcome(url, settings, field, places[url])))
 
         asking = [gevent.spawn(ask, url) for url in asked]
         late = f"Field '{field}': its URLs did not all answer within {MAX_SECONDS_OF_ALL:g} seconds"
@@ -81,15 +82,15 @@ class _Refused(Exception):
     """The server's settings do not allow it."""
 
 
-def _outcome(url: str, settings: Settings, field: str) -> str | Exception:
+def _outcome(url: str, settings: Settings, field: str, place: str) -> str | Exception:
     """Return what a URL stands for, as base64, or the error."""
     shown = url if len(url) <= _MAX_SHOWN else url[:_MAX_SHOWN] + "…"
     try:
         return _base64(url, settings)
     except _Refused as error:
-        return NotSupported(f"Field '{field}': {shown}: {error}", param=field)
+        return NotSupported(f"Field '{field}': {place}: {shown}: {error}", param=field)
     except ValueError as error:
-        return InvalidRequest(f"Field '{field}': {shown}: {error}", param=field)
+        return InvalidRequest(f"Field '{field}': {place}: {shown}: {error}", param=field)
     except Exception as error:
         return error  # the caller raises it
 

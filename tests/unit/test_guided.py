@@ -8,6 +8,7 @@ import pytest
 
 from srb.errors import InvalidRequest
 from srb.settings import Settings
+from srb.web.dialects.llamacpp.body import LlamaCompletionBody
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.completion_body import TextCompletionBody
 from srb.web.dialects.srb.controls import AddBody
@@ -32,6 +33,10 @@ SAME: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"structured_outputs": {"regex": "a+"}}, {"grammar": "/a+/", "json_schema": ""}),
     ({"structured_outputs": {"grammar": GRAMMAR}}, {"grammar": GRAMMAR, "json_schema": ""}),
     ({"guided_json": None, "structured_outputs": {}}, {}),
+    ({"guided_json_object": True}, {"json_schema": '{"type":"object"}', "grammar": ""}),
+    ({"guided_json_object": False, "structured_outputs": {"json_object": False, "whitespace_pattern": None}}, {}),
+    ({"guided_regex": "a+", "guided_decoding_backend": "xgrammar"}, {"grammar": "/a+/", "json_schema": ""}),
+    ({"structured_outputs": {"regex": "a+", "disable_fallback": True}}, {"grammar": "/a+/", "json_schema": ""}),
 ]
 
 
@@ -39,7 +44,8 @@ SAME: list[tuple[dict[str, Any], dict[str, str]]] = [
 def test_a_constraint_of_others_is_one_of_ours(given: dict[str, Any], right: dict[str, str]) -> None:
     text = TextCompletionBody.parse({"prompt": "x", **given})
     chat = ChatBody.parse({"messages": [{"role": "user", "content": "x"}], **given})
-    for body in (text, chat):
+    llama = LlamaCompletionBody.parse({"prompt": "x", **given})
+    for body in (text, chat, llama):
         changes = body.sampling_changes()
         assert {name: value for name, value in changes.items() if name in ("grammar", "json_schema")} == right
 
@@ -59,12 +65,23 @@ def test_a_constraint_of_others_is_one_of_ours(given: dict[str, Any], right: dic
         ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs.choice"),
         ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_choice"),
         ({"regex": "a", "grammar": GRAMMAR}, "grammar"),
+        ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
+        ({"structured_outputs": {"json": SCHEMA, "whitespace_pattern": " "}}, "structured_outputs.whitespace_pattern"),
+        (
+            {"structured_outputs": {"json": SCHEMA, "disable_any_whitespace": True}},
+            "structured_outputs.disable_any_whitespace",
+        ),
+        ({"guided_json": SCHEMA, "guided_whitespace_pattern": " "}, "guided_whitespace_pattern"),
+        ({"guided_not_known_yet": "x"}, "guided_not_known_yet"),
+        ({"structural_tag": "{}"}, "structural_tag"),
+        ({"guided_json_object": "yes"}, "guided_json_object"),
     ],
 )
 def test_a_constraint_that_is_none_or_one_of_two_is_refused_and_named(given: dict[str, Any], named: str) -> None:
-    with pytest.raises(InvalidRequest, match=named) as caught:
-        TextCompletionBody.parse({"prompt": "x", **given})
-    assert caught.value.extra["param"] == named
+    for body in (TextCompletionBody, LlamaCompletionBody):
+        with pytest.raises(InvalidRequest, match=named) as caught:
+            body.parse({"prompt": "x", **given})
+        assert caught.value.extra["param"] == named
 
 
 @pytest.mark.parametrize(

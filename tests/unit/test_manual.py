@@ -73,9 +73,8 @@ def test_every_field_of_a_chat_is_documented_under_all_its_names() -> None:
 def test_every_field_of_the_llamacpp_dialect_is_documented() -> None:
     section = API.partition("## The llamacpp dialect")[2].partition("\n## ")[0]
     first_columns = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| `"))
-    names = (
-        LlamaCompletionBody.model_fields.keys() - CompletionBody.model_fields.keys() | InfillBody.model_fields.keys()
-    )
+    shared = CompletionBody.model_fields.keys() | GuidedFields.model_fields.keys()
+    names = LlamaCompletionBody.model_fields.keys() - shared | InfillBody.model_fields.keys()
     assert names <= set(re.findall(r"`(\w+)`", first_columns))
     for body in (TokenizeBody, DetokenizeBody, EmbeddingBody, RerankBody, SlotBody):
         for name in body.model_fields.keys() - {"model"}:

@@ -26,7 +26,10 @@ DEADLINE = 30.0
 
 
 def load(*sources: str | dict[str, str], most: int = 10**9, **settings: Any) -> list[str]:
-    named = [{"url": source} if isinstance(source, str) else source for source in sources]
+    named = [
+        {"place": f"part {place}", **({"url": source} if isinstance(source, str) else source)}
+        for place, source in enumerate(sources)
+    ]
     return load_media(named, Settings(**settings), "messages", most)
 
 
@@ -206,7 +209,7 @@ def test_a_url_that_comes_again_is_asked_once(fetches: Fetches) -> None:
 
 def test_the_first_url_that_fails_ends_the_others(fetches: Fetches) -> None:
     urls = [*(f"http://a/hangs{number}" for number in range(AT_ONCE - 1)), "http://a/fails"]
-    with pytest.raises(InvalidRequest, match="'messages': http://a/fails: the URL answers 404"):
+    with pytest.raises(InvalidRequest, match="'messages': part 5: http://a/fails: the URL answers 404"):
         load(*urls, *(f"http://a/{number}" for number in range(20)))
     assert fetches.running == 0
     assert len(fetches.asked) <= AT_ONCE + 1

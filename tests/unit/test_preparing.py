@@ -39,6 +39,13 @@ def test_the_longest_text_that_may_fit_is_read(model: FakeModel) -> None:
     request.close()
 
 
+@pytest.fixture
+def counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take every text that cannot fit for one that is too long to count."""
+    monkeypatch.setattr("srb.engine.preparing.COUNTED_BYTES", 0)
+
+
+@pytest.mark.usefixtures("counts_nothing")
 @pytest.mark.parametrize("prompt", [("x" * 64 * 11,), (5, "x" * 62 * 11, "é" * 11)])
 def test_a_text_that_can_never_fit_is_refused_without_being_read(
     model: FakeModel, monkeypatch: pytest.MonkeyPatch, prompt: tuple[Any, ...]
@@ -49,6 +56,20 @@ def test_a_text_that_can_never_fit_is_refused_without_being_read(
         Preparer(model, None).request(Generate("a", prompt, (BranchSpec(1),)))
     assert caught.value.extra["n_ctx"] == 64
     assert caught.value.extra["n_prompt_tokens"] in (64, 65)
+
+
+@pytest.mark.parametrize("prompt", [("remembered " * 500,), (5, "x" * 4000), ("é" * 900, 7, 7)])
+def test_an_error_tells_the_true_number_of_tokens_of_a_text_that_is_not_huge(
+    model: FakeModel, prompt: tuple[Any, ...]
+) -> None:
+    preparer = Preparer(model, None)
+    count = len(preparer.tokenize(prompt, add_special=True, parse_special=True))
+    with pytest.raises(ContextExceeded, match=rf"^request \({count} tokens\)") as caught:
+        preparer.request(Generate("a", prompt, (BranchSpec(1),)))
+    assert caught.value.extra["n_prompt_tokens"] == count
+    with pytest.raises(ContextExceeded) as caught:
+        preparer.request(Generate("a", ("x",), (BranchSpec(1, append=prompt),)))
+    assert caught.value.extra["n_prompt_tokens"] in (count + 1, count + 2)  # with the prompt
 
 
 def test_a_prompt_of_token_ids_is_checked_by_its_exact_length(model: FakeModel) -> None:
@@ -106,6 +127,7 @@ def test_control_tokens_have_their_text_only_where_it_is_wanted(model: FakeModel
     assert b"".join(Preparer(model, None).detokenize(tokens, special=False)) == b"a king"
 
 
+@pytest.mark.usefixtures("counts_nothing")
 def test_inputs_of_embeddings_and_rankings_are_refused_without_being_read(
     model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

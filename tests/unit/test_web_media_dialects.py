@@ -231,7 +231,8 @@ def test_a_messages_pictures_stand_where_its_blocks_are(engine: ScriptedClient, 
 @pytest.mark.parametrize(
     ("block", "status", "words"),
     [
-        (image(type="file", file_id="f"), 400, "the 'source' of an image must be base64"),
+        (image(type="file", file_id="f"), 501, "message 2, block 0 is of type"),
+        (image(type="files"), 400, "message 2, block 0: the 'source' of an image must be base64"),
         (image(type="url", url="ftp://a/b.png"), 400, "should be a data URL"),
         (image(type="url", url=REMOTE), 501, "media_hosts"),
         (
@@ -305,7 +306,7 @@ def test_a_responses_pictures_stand_where_its_parts_are(engine: ScriptedClient, 
 @pytest.mark.parametrize(
     ("part", "status", "words"),
     [
-        (input_image(file_id="f"), 400, "file_id"),
+        (input_image(file_id="f"), 501, "item 3, part 0 of its content is of type"),
         (input_image(image_url="ftp://a/b.png"), 400, "should be a data URL"),
         (input_image(image_url=REMOTE), 501, "media_hosts"),
         ({"type": "input_file", "file_data": URL, "filename": "a.pdf"}, 501, "input_file"),

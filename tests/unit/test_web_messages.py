@@ -189,7 +189,7 @@ def test_samplers_and_fields_of_srb_pass_through() -> None:
         ({"messages": blocks({"type": "tool_result", "tool_use_id": "a", "content": 3})}, "messages"),
         ({"messages": blocks({"type": "thinking", "thinking": 3}, role="assistant")}, "messages"),
         ({"messages": blocks({"type": "thinking", "thinking": "x"})}, "messages"),
-        ({"messages": blocks({"type": "image", "source": {"type": "file", "file_id": "f"}})}, "messages"),
+        ({"messages": blocks({"type": "image", "source": {"type": "files", "file_id": "f"}})}, "messages"),
         ({"system": 3}, "system"),
         ({"system": [{"type": "image"}]}, "system"),
         ({"tools": {}}, "tools"),

@@ -410,7 +410,7 @@ def test_fields_without_effect_are_accepted(body: dict[str, Any]) -> None:
         ({"n": 0}, 400, "Field 'n'"),
         ({"n": 1000}, 400, "Field 'n'"),
         ({"top_logprobs": 21}, 400, "Field 'top_logprobs'"),
-        ({"images": ["aGk="]}, 501, "Field 'images': this server reads text only; start it with --mmproj"),
+        ({"images": ["aGk="]}, 501, "Field 'images': image 0 is a picture or sound, and this server reads text only"),
         ({"images": ["aGk="], "raw": True}, 501, "--mmproj"),
         ({"images": [3]}, 400, "Field 'images"),
         ({"template": "{{ .Prompt }}"}, 501, "Field 'template'"),
@@ -435,7 +435,7 @@ def test_a_bad_completion_is_refused_in_words(body: dict[str, Any], status: int,
         (
             {"messages": [{**USER, "images": ["aGk="]}]},
             501,
-            "Field 'messages': this server reads text only; start it with --mmproj",
+            "Field 'messages': message 0, image 0 is a picture or sound, and this server reads text only",
         ),
         (
             {"messages": [{**USER, "images": [3]}]},

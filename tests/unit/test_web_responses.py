@@ -166,7 +166,7 @@ def test_a_text_format_is_the_schema_of_the_reply(text: Any, schema: str) -> Non
         ({"input": [{"role": "user", "content": 3}]}, "input"),
         ({"input": [{"role": "user", "content": [{"type": "what"}]}]}, "input"),
         ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]}, "input"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "file": "f"}]}]}, "input"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input"),
         ({"input": [{"type": "function_call_output", "output": "x"}]}, "input"),
         ({"input": [{"type": "reasoning", "summary": 3}]}, "input"),
@@ -522,6 +522,57 @@ def test_tools_of_a_namespace_are_offered_by_name_and_called_back(namespace: str
     assert again["tool_calls"][0]["function"]["name"] == offered
     own = '<tool_call>\n{"name": "time", "arguments": {}}\n</tool_call>'
     assert "namespace" not in post(serve(own), tools=tools).json["output"][0]
+
+
+def function(name: str, **more: str) -> dict[str, Any]:
+    return {"type": "function", "name": name, **more}
+
+
+def allowed(mode: str, *tools: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "allowed_tools", "mode": mode, "tools": list(tools)}
+
+
+@pytest.mark.parametrize(
+    ("choice", "chosen", "offered"),
+    [
+        (function("weather", namespace="sky"), "=sky__weather", ["sky__weather", "sky__time", "time"]),
+        (function("weather"), "=sky__weather", ["sky__weather", "sky__time", "time"]),
+        (function("sky__weather"), "=sky__weather", ["sky__weather", "sky__time", "time"]),
+        (function("time"), "=time", ["sky__weather", "sky__time", "time"]),
+        (function("time", namespace="sky"), "=sky__time", ["sky__weather", "sky__time", "time"]),
+        ({"type": "namespace", "name": "sky"}, "required", ["sky__weather", "sky__time"]),
+        (allowed("auto", function("weather", namespace="sky"), {"type": "web_search"}), "auto", ["sky__weather"]),
+        (allowed("required", {"type": "namespace", "name": "sky"}), "required", ["sky__weather", "sky__time"]),
+        (allowed("auto", function("time")), "auto", ["time"]),
+    ],
+)
+def test_a_choice_names_tools_of_a_namespace(choice: dict[str, Any], chosen: str, offered: list[str]) -> None:
+    inner = [{"type": "function", "name": name, "parameters": TOOL["parameters"]} for name in ("weather", "time")]
+    body = parsed(tools=[{"type": "namespace", "name": "sky", "tools": inner}, OTHER], tool_choice=choice)
+    assert body.tool_choice == chosen
+    assert [tool["function"]["name"] for tool in body.offered_tools] == offered
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [function("rain", namespace="sky"), function("weather", namespace="sea"), {"type": "namespace", "name": "sea"}],
+)
+def test_a_choice_of_an_unknown_tool_of_a_namespace_is_refused(choice: dict[str, Any]) -> None:
+    inner = [{"type": "function", "name": "weather", "parameters": TOOL["parameters"]}]
+    answer = post(serve("a"), tools=[{"type": "namespace", "name": "sky", "tools": inner}], tool_choice=choice)
+    assert (answer.status_code, answer.json["error"]["param"]) == (400, "tool_choice")
+
+
+@pytest.mark.parametrize("metadata", [{"a": None}, {"a": "x", "b": None}, None])
+def test_a_null_in_an_object_is_absent(metadata: Any) -> None:
+    answer = post(serve("a"), metadata=metadata, text={"format": None, "verbosity": None}, reasoning={"effort": None})
+    assert answer.json["metadata"] == {name: value for name, value in (metadata or {}).items() if value is not None}
+
+
+@pytest.mark.parametrize("field", ["functions", "function_call"])
+def test_fields_of_2023_are_refused(field: str) -> None:
+    answer = post(serve("a"), **{field: [{"name": "f"}]})
+    assert (answer.status_code, answer.json["error"]["param"]) == (400, field)
 
 
 @pytest.mark.parametrize("tools", [None, [], [{"type": "function"}], [7]])

@@ -84,11 +84,12 @@ def _image_parts(part: str | int, places: dict[int, int]) -> list[str | int]:
     return pieces
 
 
-def check_reads_media(model: ModelInfo, field: str) -> None:
-    """Raise NotSupported, which names `field`, if the model reads text only."""
+def check_reads_media(model: ModelInfo, field: str, place: str = "") -> None:
+    """Raise NotSupported, which names `field` and the `place` in it, if the model reads text only."""
     if not (model.sees or model.hears):
+        medium = f"{place} is a picture or sound, and " if place else ""
         raise NotSupported(
-            f"Field '{field}': this server reads text only; start it with --mmproj FILE, the model's projector, for "
+            f"Field '{field}': {medium}this server reads text only; start it with --mmproj FILE, the model's projector, for "
             "pictures and sounds",
             param=field,
         )

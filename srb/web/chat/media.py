@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,12 +16,29 @@ from srb.web.loop.yielding import yielding
 
 MEDIA_PART = "media_marker"  # the type of a part whose text is a mark
 _URLS = {"image_url": "image_url", "audio_url": "audio_url", "input_image": "image_url", "image": "image"}
-NOT_SUPPORTED = ("video", "video_url", "input_video", "file", "input_file")
+_NOT_SUPPORTED = ("video", "video_url", "input_video", "file", "input_file")
 
 
-def media_part(part: dict[str, Any]) -> dict[str, str] | None:
-    """Return a message's part of media as {"type", "url"} or {"type", "data"}; None if it is none. Raise ValueError."""
+class PlacedPart(dict[str, Any]):
+    """A part of a message in the form of chats, with what errors call its place in the client's body."""
+
+    def __init__(self, part: Mapping[str, Any], place: str) -> None:
+        super().__init__(part)
+        self.place = place
+
+
+class UnreadPart(PlacedPart):
+    """A part that no model of this server can read, such as a document or a file; its type is the client's word for it."""
+
+
+def media_part(part: dict[str, Any], place: str) -> dict[str, str] | None:
+    """Return a message's part of media as {"type", "place"} with "url", "data" or, of what is never read, "unread".
+
+    Return None for a part of another type. Raise ValueError.
+    """
     kind = str(part.get("type"))
+    if kind in _NOT_SUPPORTED or isinstance(part, UnreadPart):
+        return {"type": MEDIA_PART, "unread": kind, "place": place}
     if kind == "input_audio":
         sound = part.get("input_audio")
         if not isinstance(sound, dict) or not isinstance(sound.get("data"), str):
@@ -30,31 +47,44 @@ def media_part(part: dict[str, Any]) -> dict[str, str] | None:
             raise ValueError(
                 f"the format of an input_audio must be wav, mp3 or flac, but got {str(sound['format'])[:40]!r}"
             )
-        return {"type": MEDIA_PART, "data": sound["data"]}
+        return {"type": MEDIA_PART, "data": sound["data"], "place": place}
     if kind not in _URLS:
         return None
     given = part.get(_URLS[kind])
     url = given.get("url") if isinstance(given, dict) else given
     if not isinstance(url, str):
         raise ValueError(f'a part of type "{kind}" must have {{"url": "…"}}')
-    return {"type": MEDIA_PART, "url": url}
+    return {"type": MEDIA_PART, "url": url, "place": place}
 
 
 UNSEEN = "[a picture or sound, which this model cannot read]"
+_UNREAD = "[a document or file, which this server cannot read]"
 
 
-def without_past_media(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a history for a model that reads text only: media before the assistant's last message are a text.
+def without_past_media(messages: Sequence[dict[str, Any]], is_unread: Callable[[Any], bool]) -> list[dict[str, Any]]:
+    """Return a history in which media that are unread, and stand before the newest turn, are a text.
 
-    A tool's screenshot would otherwise end a conversation for good. Those of the newest turn stay, and are refused.
+    A tool's screenshot would otherwise end a conversation for good. Those of the newest turn stay, and are refused: it
+    begins after the assistant's last message, but for one that the reply continues.
     """
     kept = list(messages)
-    newest = next((at for at in range(len(kept) - 1, -1, -1) if kept[at]["role"] == "assistant"), 0)
+    newest = next((at for at in range(len(kept) - 2, -1, -1) if kept[at]["role"] == "assistant"), 0)
     for place, message in enumerate(kept[:newest]):
         if isinstance(content := message.get("content"), list):
-            parts = [{"type": "text", "text": UNSEEN} if part["type"] == MEDIA_PART else part for part in content]
+            parts = [_placeholder(part) if part["type"] == MEDIA_PART and is_unread(part) else part for part in content]
             kept[place] = {**message, "content": parts}
     return kept
+
+
+def _placeholder(part: Mapping[str, str]) -> dict[str, str]:
+    return {"type": "text", "text": _UNREAD if "unread" in part else UNSEEN}
+
+
+def media_of(messages: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
+    """Yield the parts of media of messages, in their order."""
+    for message in messages:
+        content = message.get("content")
+        yield from (part for part in content if part["type"] == MEDIA_PART) if isinstance(content, list) else ()
 
 
 @dataclass

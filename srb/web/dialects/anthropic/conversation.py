@@ -1,7 +1,7 @@
 """A conversation of Anthropic's Messages as messages, tools and a tool choice of a chat.
 
-All functions raise ValueError with a message that fits after "Field 'x': ", and NotSupported for documents and for
-tools that Anthropic defines.
+All functions raise ValueError with a message that fits after "Field 'x': ", and NotSupported for tools that Anthropic
+defines. Blocks of tools that Anthropic's servers ran are left out, wherever they stand.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import orjson
 
 from srb.errors import NotSupported
 from srb.web.bodies.fields import short_json
+from srb.web.chat.media import PlacedPart, UnreadPart
 from srb.web.loop.yielding import yielding
 
 Message = dict[str, Any]
@@ -73,12 +74,15 @@ def _converted(where: str, message: Any) -> list[Message]:
     if not isinstance(content, list):
         raise ValueError(f"{where}: 'content' must be a string or a list of blocks")
     turn = _Turn(where, role)
-    for block in content:
-        turn.add(block)
+    for number, block in enumerate(content):
+        turn.add(f"{where}, block {number}", block)
     return turn.messages()
 
 
 _OWN = ("text", "image", "document", "thinking", "tool_use", "tool_result")  # blocks that say something here
+_OF_SERVERS = re.compile(
+    r"server_tool_use|mcp_tool_use|.+_tool_result"
+)  # calls that Anthropic's servers ran, and results
 
 
 class _Turn:
@@ -92,7 +96,7 @@ class _Turn:
         self._calls: list[dict[str, Any]] = []
         self._results: list[Message] = []
 
-    def add(self, block: Any) -> None:
+    def add(self, place: str, block: Any) -> None:
         kind = block.get("type") if isinstance(block, dict) else None
         if kind == "thinking" and self._role == "assistant":
             self._thoughts.append(self._string(block, "thinking"))
@@ -101,11 +105,13 @@ class _Turn:
         elif kind == "tool_use" and self._role == "assistant":
             self._calls.append(self._call(block))
         elif kind == "tool_result" and self._role == "user":
-            self._results.append(self._result(block))
+            self._results.append(self._result(place, block))
+        elif isinstance(kind, str) and _OF_SERVERS.fullmatch(kind):
+            pass
         elif self._role == "assistant" and isinstance(kind, str) and kind not in _OWN:
-            pass  # of a tool that Anthropic's servers ran: a call, or its result
+            pass  # what Anthropic's servers wrote for themselves
         else:
-            self._content.append(_part(self._where, block))
+            self._content += _parts(place, block)
 
     def messages(self) -> list[Message]:
         if not self._content and not self._thoughts and not self._calls:
@@ -133,48 +139,64 @@ class _Turn:
         function = {"name": self._string(block, "name"), "arguments": written}
         return {"id": self._string(block, "id"), "type": "function", "function": function}
 
-    def _result(self, block: Block) -> Message:
+    def _result(self, place: str, block: Block) -> Message:
         content = block.get("content")
         if content is not None and not isinstance(content, (str, list)):
             raise ValueError(f"{self._where}: 'content' of a tool_result block must be a string or a list of blocks")
         if isinstance(content, list):
-            content = [_part(self._where, part) for part in content]
+            content = _parts_of(f"{place}, block", content)
             if all(part["type"] == "text" for part in content):
                 content = "".join(part["text"] for part in content)
         return {"role": "tool", "tool_call_id": self._string(block, "tool_use_id"), "content": content or ""}
 
 
-def _part(where: str, block: Any) -> dict[str, Any]:
-    """Return a block of text or an image as a part of a chat's content."""
+def _parts_of(place: str, blocks: list[Any]) -> list[dict[str, Any]]:
+    return [part for number, block in enumerate(blocks) for part in _parts(f"{place} {number}", block)]
+
+
+def _parts(place: str, block: Any) -> list[dict[str, Any]]:
+    """Return a block of a user's message or of a result as parts of a chat's content.
+
+    A document has the parts of its content. Of a block that is unknown here the model reads that there is one.
+    """
     kind = block.get("type") if isinstance(block, dict) else None
     if kind == "text" and isinstance(block.get("text"), str):
-        return {"type": "text", "text": block["text"]}
-    if kind == "image":
-        return {"type": "image_url", "image_url": {"url": _image_url(where, block.get("source"))}}
-    if (text := _text_of(block, kind)) is not None:
-        return {"type": "text", "text": text}
-    if isinstance(kind, str) and kind not in ("text", "thinking", "tool_use", "tool_result"):
-        raise NotSupported(f"Field 'messages': {where} has a block of type {short_json(kind)}", param="messages")
-    raise ValueError(f'{where}: a block of its content must be {{"type": "text", "text": "…"}}, and calls, thoughts and '
-                     "results of tools must stand in messages of the right role")  # fmt: skip
-
-
-def _text_of(block: Any, kind: Any) -> str | None:
-    """Return the text of a document, of a result of a search, or of a reference to a tool; None if it has none."""
+        return [{"type": "text", "text": block["text"]}]
     if kind == "tool_reference":
-        return str(block.get("tool_name", ""))
-    source = block.get("source") if kind == "document" else block if kind == "search_result" else None
+        return [{"type": "text", "text": str(block.get("tool_name", ""))}]
+    if kind == "image":
+        source = block.get("source")
+        if isinstance(source, dict) and source.get("type") == "file":
+            return [UnreadPart({"type": "image with a file_id"}, place)]
+        return [PlacedPart({"type": "image_url", "image_url": {"url": _image_url(place, source)}}, place)]
+    if kind in ("document", "search_result"):
+        return _of_document(place, block) or [UnreadPart({"type": kind}, place)]
+    if kind == "container_upload":
+        return [UnreadPart({"type": kind}, place)]
+    if isinstance(kind, str) and kind not in _OWN:
+        return (
+            [] if _OF_SERVERS.fullmatch(kind) else [{"type": "text", "text": f"[a block of type {short_json(kind)}]"}]
+        )
+    raise ValueError(f'{place}: must be {{"type": "text", "text": "…"}}, and calls, thoughts and results of tools must '
+                     "stand in messages of the right role")  # fmt: skip
+
+
+def _of_document(place: str, block: Block) -> list[dict[str, Any]]:
+    """Return the parts of a document or of a result of a search; none of a file that is no text."""
+    source = block.get("source") if block["type"] == "document" else block
     if not isinstance(source, dict):
-        return None
+        return []
     content = source.get("data") if source.get("type") == "text" else source.get("content")
-    if isinstance(content, list) and all(
-        isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
-    ):
-        content = "\n".join(part["text"] for part in content)
+    if isinstance(content, str):
+        parts = [{"type": "text", "text": content}]
+    else:
+        parts = _parts_of(f"{place}, block", content) if isinstance(content, list) else []
+    if all(part["type"] == "text" for part in parts):
+        parts = [{"type": "text", "text": "\n".join(part["text"] for part in parts)}] if parts else []
     title = block.get("title")
-    return (
-        (f"{title}\n\n{content}" if isinstance(title, str) and title else content) if isinstance(content, str) else None
-    )
+    if parts and parts[0]["type"] == "text" and isinstance(title, str) and title:
+        parts[0] = {"type": "text", "text": f"{title}\n\n{parts[0]['text']}"}
+    return parts
 
 
 def _image_url(where: str, source: Any) -> str:

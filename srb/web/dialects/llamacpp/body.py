@@ -41,6 +41,7 @@ from srb.web.bodies.fields import (
 )
 from srb.web.bodies.media import IMAGE_DATA_SCHEMA
 from srb.web.bodies.sampling import explain
+from srb.web.dialects.openai.guided import GuidedFields
 from srb.web.loop.yielding import batches, yielding
 
 MAX_EXTRA = 1024  # files besides the one with the gap
@@ -143,7 +144,7 @@ Triggers = Annotated[
 ShortText = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
-class LlamaCompletionBody(CompletionBody):
+class LlamaCompletionBody(GuidedFields, CompletionBody):
     """The body of `POST /completion`, with llama-server's current fields and those of 2024."""
 
     response_fields: ResponseFields = ()

@@ -26,6 +26,7 @@ from srb.web.bodies.media import (
 from srb.web.bodies.renaming import renamed
 from srb.web.bodies.sampling import BranchFields
 from srb.web.calls.engine_client import EngineClient
+from srb.web.chat.media import PlacedPart
 from srb.web.chat.reply_parser import ReplyParser
 from srb.web.dialects.llamacpp.body import Body, EmbeddingBody, InfillBody, Tokens
 from srb.web.dialects.llamacpp.infill import infill_prompt, missing_infill
@@ -257,7 +258,7 @@ class OllamaGenerateBody(_Generating):
     def request(self, checked: Text | Chat, client: EngineClient, settings: Settings, model: ModelInfo) -> Asked:
         """Return the commands and parsers of a body that was checked; raise InvalidRequest or NotSupported."""
         if self.images:
-            check_reads_media(model, "images")
+            check_reads_media(model, "images", "image 0")
         if isinstance(checked, Text):
             if self.suffix:
                 return self._infill(checked, client, settings, model)
@@ -292,11 +293,19 @@ class OllamaGenerateBody(_Generating):
         return checked.asked(prompts, settings, media)
 
 
-def _with_images(content: Any, images: Any) -> Any:
-    """Return a message's content with its pictures as parts: at the text's `[img]`, and before it those that are left."""
+def _with_images(content: Any, images: Any, where: str = "") -> Any:
+    """Return a message's content with its pictures as parts: at the text's `[img]`, and before it those that are left.
+
+    `where`: what errors say before a picture's number.
+    """
     if not images:
         return content
-    parts = [{"type": "image_url", "image_url": {"url": f"data:image/*;base64,{image}"}} for image in images]
+    parts = [
+        PlacedPart(
+            {"type": "image_url", "image_url": {"url": f"data:image/*;base64,{image}"}}, f"{where}image {number}"
+        )
+        for number, image in enumerate(images)
+    ]
     if not isinstance(content, str):
         return [*parts, *(content or ())]
     first, *after = content.split("[img]", len(parts))
@@ -345,10 +354,10 @@ def _as_openai(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     waiting: list[str] = []
     made = 0
     renamed = []
-    for message in yielding(messages):
+    for place, message in yielding(enumerate(messages)):
         kept = {name: value for name, value in message.items() if name not in ("images", "thinking", "tool_name")}
         if message.get("images"):
-            kept["content"] = _with_images(message.get("content"), message["images"])
+            kept["content"] = _with_images(message.get("content"), message["images"], f"message {place}, ")
         if message.get("thinking"):
             kept["reasoning_content"] = message["thinking"]
         calls = []

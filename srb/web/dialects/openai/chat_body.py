@@ -254,13 +254,13 @@ class ChatBody(GuidedFields, CompletionBody):
 
     def _marked(self, model: ModelInfo) -> MarkedMessages:
         reads_media = model.sees or model.hears
-        return MarkedMessages.of(self.messages if reads_media else without_past_media(self.messages))
+        return MarkedMessages.of(self.messages if reads_media else without_past_media(self.messages, lambda part: True))
 
     def _with_media(
         self, text: str, marked: MarkedMessages, settings: Settings, model: ModelInfo
     ) -> tuple[Prompt, list[str]]:
         """Return the prompt of a rendered conversation, and its media as base64. Raise InvalidRequest or NotSupported."""
-        check_reads_media(model, "messages")
+        check_reads_media(model, "messages", marked.sources[0]["place"])
         try:
             most = max(MAX_CHARACTERS, settings.max_body_bytes)
             parts, media = marked.prompt(

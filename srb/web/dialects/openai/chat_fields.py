@@ -10,8 +10,7 @@ import orjson
 
 from srb.errors import NotSupported
 from srb.web.bodies.fields import check_length, schema_text, short_json
-from srb.web.chat.media import NOT_SUPPORTED as NO_MEDIA
-from srb.web.chat.media import media_part
+from srb.web.chat.media import PlacedPart, media_of, media_part, without_past_media
 from srb.web.loop.yielding import yielding
 
 MAX_TOOLS = 256
@@ -44,13 +43,18 @@ FORMAT_SCHEMA = {
 
 
 def parse_messages(value: Any) -> list[dict[str, Any]]:
-    """Return a body's messages without their null fields.
+    """Return a body's messages without their null fields, and without the documents and files of earlier turns.
 
-    Raise ValueError for malformed messages, NotSupported for parts that are not text.
+    Raise ValueError for malformed messages, NotSupported for documents and files in the newest turn.
     """
     if not isinstance(value, list) or not value:
         raise ValueError("must be a non-empty list of messages")
-    return [_message(place, message) for place, message in yielding(enumerate(value))]
+    given = [_message(place, message) for place, message in yielding(enumerate(value))]
+    messages = without_past_media(given, lambda part: "unread" in part)
+    if unread := next((part for part in media_of(messages) if "unread" in part), None):
+        problem = f"is of type {short_json(unread['unread'])}; text, pictures and sounds are supported"
+        raise NotSupported(f"Field 'messages': {unread['place']} {problem}", param="messages")
+    return messages
 
 
 def _message(place: int, message: Any) -> dict[str, Any]:
@@ -75,7 +79,7 @@ def _message(place: int, message: Any) -> dict[str, Any]:
     if refusal and not kept.get("content"):
         kept["content"] = refusal
     if isinstance(kept.get("content"), list):
-        kept["content"] = [_text_part(where, part) for part in kept["content"]]
+        kept["content"] = [_part(f"{where}, part {number}", part) for number, part in enumerate(kept["content"])]
     elif not isinstance(kept.get("content", ""), str):
         raise ValueError(f"{where}: 'content' must be a string, null or a list of parts")
     if kept["role"] != "assistant":
@@ -83,25 +87,19 @@ def _message(place: int, message: Any) -> dict[str, Any]:
     return kept
 
 
-def _text_part(where: str, part: Any) -> dict[str, str]:
+def _part(place: str, part: Any) -> dict[str, str]:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in ("text", "input_text", "output_text") and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
     if kind == "refusal" and isinstance(part.get("refusal"), str):
         return {"type": "text", "text": part["refusal"]}
-    if kind in NO_MEDIA:
-        raise NotSupported(
-            f"Field 'messages': {where} has a part of type {short_json(kind)}; text, pictures and sounds are supported",
-            param="messages",
-        )
+    place = part.place if isinstance(part, PlacedPart) else place
     try:
-        medium = media_part(part) if isinstance(part, dict) else None
+        medium = media_part(part, place) if isinstance(part, dict) else None
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+        raise ValueError(f"{place}: {error}") from None
     if medium is None:
-        raise ValueError(
-            f'{where}: a part of its content must be {{"type": "text", "text": "…"}}, a picture or a sound'
-        )
+        raise ValueError(f'{place}: must be {{"type": "text", "text": "…"}}, a picture or a sound')
     return medium
 
 

@@ -31,7 +31,7 @@ class TextCompletionBody(GuidedFields, CompletionBody):
 
     # `model` was read before: ModelChoice picks by it, and a server with one model takes any name. `user` has no effect.
     model: str | None = None
-    user: str | None = None
+    user: Any = None
     format: Any = None  # chose the dialect, before the body was parsed
 
     def commands(self, settings: Settings, n: int, max_tokens: int, draft: Draft | None = None) -> list[Generate]:

@@ -20,12 +20,14 @@ _SCHEMA = WithJsonSchema({"anyOf": [*SCHEMA_SCHEMA["anyOf"], {"type": "string"}]
 _OUTPUTS = WithJsonSchema(
     {"type": "object", "description": "one of json, json_object, regex, choice and grammar, as guided_…"}
 )
+_BOOLEAN = WithJsonSchema({"type": "boolean"})
 
 
 class GuidedFields(FieldsBody):
     """The names of others for a constraint of the text; at most one of all is given."""
 
     guided_json: Annotated[Any, _SCHEMA] = None
+    guided_json_object: Annotated[Any, _BOOLEAN] = None
     guided_regex: Annotated[Any, _TEXT] = None
     guided_choice: Annotated[Any, _CHOICES] = None
     guided_grammar: Annotated[Any, _TEXT] = None
@@ -60,9 +62,20 @@ def _constraint(body: Mapping[str, Any]) -> dict[str, Any]:
     outputs = body.get("structured_outputs")
     if outputs is not None and not isinstance(outputs, dict):
         raise bad_field("structured_outputs", "should be an object")
-    for kind, value in (outputs or {}).items():
-        if kind in _KINDS and value is not None and not (kind == "json_object" and value is False):
-            given.append((f"structured_outputs.{kind}", _KINDS[kind], value))
+    given += [
+        (f"structured_outputs.{kind}", f"guided_{kind}", value)
+        for kind, value in (outputs or {}).items()
+        if f"guided_{kind}" in _MADE and value is not None
+    ]
+    given = [
+        (name, field, value) for name, field, value in given if field != "guided_json_object" or value is not False
+    ]
+    said = {name: value for name, value in body.items() if name.startswith("guided_") or name == "structural_tag"}
+    said |= {f"structured_outputs.{name}": value for name, value in (outputs or {}).items()}
+    known = {name for name, _, _ in given}
+    for name, value in said.items():
+        if value not in (None, False) and name not in known and name.rpartition(".")[2] not in _WITHOUT_EFFECT:
+            raise bad_field(name, "is not supported; json, json_object, regex, choice and grammar are")
     if not given:
         return {}
     name, field, value = given[0]
@@ -108,12 +121,14 @@ def _is_text(value: Any) -> bool:
 
 
 def _object(value: Any, name: str) -> dict[str, Any]:
+    if value is not True:
+        raise bad_field(name, "should be true or false")
     return {"json_schema": {}}
 
 
-_FIELDS = ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "regex", "ebnf")
-_KINDS = {kind: f"guided_{kind}" for kind in ("json", "regex", "choice", "grammar")} | {"json_object": "json_object"}
 _MADE: dict[str, Callable[[Any, str], dict[str, Any]]] = {
-    "guided_json": _json, "guided_regex": _regex, "guided_choice": _choice, "guided_grammar": _grammar,
-    "regex": _regex, "ebnf": _grammar, "json_object": _object,
+    "guided_json": _json, "guided_json_object": _object, "guided_regex": _regex, "guided_choice": _choice,
+    "guided_grammar": _grammar, "regex": _regex, "ebnf": _grammar,
 }  # fmt: skip
+_FIELDS = tuple(_MADE)
+_WITHOUT_EFFECT = ("guided_decoding_backend", "disable_fallback", "_backend", "_backend_was_auto")  # whose work it is

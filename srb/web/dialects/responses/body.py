@@ -22,7 +22,7 @@ from srb.web.dialects.openai.chat_fields import (
     parse_response_format,
     parse_tools,
 )
-from srb.web.dialects.responses.items import chat_messages, chat_tool_choice, chat_tools, inside
+from srb.web.dialects.responses.items import chat_messages, chat_tool_choice, chat_tools, inside, offered_choice
 
 LOGPROBS = "message.output_text.logprobs"  # the value of `include` that asks for log-probabilities
 
@@ -77,6 +77,13 @@ NAMES = {
 }  # fmt: skip
 
 
+Metadata = Annotated[
+    dict[str, str],
+    BeforeValidator(lambda given: {name: value for name, value in given.items() if value is not None}
+                    if isinstance(given, dict) else given),
+]  # fmt: skip
+
+
 class TextFields(ObjectFields):
     format: Annotated[
         ReplyFormat,
@@ -119,7 +126,7 @@ class ResponsesBody(ChatBody):
         "max_length",
     )
     include: list[str] = Field(default_factory=list)
-    metadata: dict[str, str] = Field(default_factory=dict)  # sent back
+    metadata: Metadata = Field(default_factory=dict)  # sent back
 
     # Without effect: nothing is kept, and a prompt that is too long is refused.
     store: bool | None = None
@@ -134,6 +141,9 @@ class ResponsesBody(ChatBody):
         for name, problem in _REFUSED.items():
             if body.get(name):
                 raise bad_field(name, problem)
+        cls._check_known(body)
+        if isinstance(body.get("tool_choice"), dict):
+            body = body | {"tool_choice": offered_choice(body["tool_choice"], body.get("tools"))}
         if body.get("background") is True:
             raise NotSupported("Field 'background': a response is made while its client waits", param="background")
         values = {name: value for name, value in body.items() if name not in ("messages", "prompt", "background")}

@@ -6,12 +6,13 @@ All functions raise ValueError with a message that fits after "Field 'x': ".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
 from srb.web.bodies.fields import short_json
 from srb.web.chat.history import SYSTEMS, as_one
+from srb.web.chat.media import PlacedPart, UnreadPart
 from srb.web.dialects.openai.chat_fields import parse_tool_choice
 from srb.web.loop.yielding import yielding
 
@@ -20,6 +21,7 @@ Item = Mapping[str, Any]
 
 ROLES = ("user", "assistant", "system", "developer")
 _TEXT_PARTS = ("input_text", "output_text", "text")
+_MEDIA_PARTS = ("input_image", "input_audio", "input_file")
 _NOT_KEPT = "the server keeps no responses and no files; send it again in the input"
 
 
@@ -107,7 +109,7 @@ def _of_other_tool(where: str, kind: str, item: Item) -> Message | None:
         output = item.get("output", item.get("tools", ""))
         if isinstance(output, dict) and isinstance(output.get("image_url"), str):
             output = [{"type": "input_image", "image_url": output["image_url"]}]
-        is_content = isinstance(output, str) or (isinstance(output, list) and kind != "tool_search_output")
+        is_content = isinstance(output, str) or (isinstance(output, list) and all(map(_is_part, output)))
         return _of_output(where, {**item, "output": output if is_content else _json(where, output)})
     if not kind.endswith("_call"):
         return None
@@ -140,10 +142,14 @@ def _content(where: str, name: str, value: Any) -> Any:
         return value
     if not isinstance(value, list):
         raise ValueError(f"{where}: '{name}' must be a string or a list of parts")
-    return [_part(where, name, part) for part in value]
+    return [_part(f"{where}, part {number} of its {name}", part) for number, part in enumerate(value)]
 
 
-def _part(where: str, name: str, part: Any) -> dict[str, Any]:
+def _is_part(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("type") in (*_TEXT_PARTS, *_MEDIA_PARTS)
+
+
+def _part(where: str, part: Any) -> dict[str, Any]:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in _TEXT_PARTS and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
@@ -151,13 +157,13 @@ def _part(where: str, name: str, part: Any) -> dict[str, Any]:
         return {"type": "text", "text": part["refusal"]}
     if kind == "input_image":
         if part.get("file_id"):
-            raise ValueError(f"{where} has an image with a 'file_id', but {_NOT_KEPT}")
+            return UnreadPart({"type": "input_image with a file_id"}, where)
         if not isinstance(part.get("image_url"), str):
             raise ValueError(f"{where}: the 'image_url' of an image must be a string")
-        return {"type": "image_url", "image_url": {"url": part["image_url"]}}
-    if kind in ("input_audio", "input_file"):
-        return dict(part)  # for the chat's parser: it knows what the server can read
-    raise ValueError(f'{where}: a part of its {name} must be {{"type": "input_text", "text": "…"}}')
+        return PlacedPart({"type": "image_url", "image_url": {"url": part["image_url"]}}, where)
+    if kind in _MEDIA_PARTS:
+        return PlacedPart(part, where)  # for the chat's parser: it knows what the server can read
+    raise ValueError(f'{where} must be {{"type": "input_text", "text": "…"}}')
 
 
 def _add(messages: list[Message], message: Message | None) -> None:
@@ -196,14 +202,14 @@ def chat_tools(value: Any) -> dict[str, dict[str, Any]]:
 
 def namespaced(tools: Any) -> dict[str, tuple[str, str]]:
     """Return the namespace and the name of each tool that a namespace has, by the name under which it is offered."""
-    found = tools if isinstance(tools, list) else []
+    found = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
     return {name: (tool["name"], inner["name"]) for tool in found for name, (_, inner) in inside(tool).items()}
 
 
 def inside(tool: Item) -> dict[str, tuple[int, Item]]:
     """Return the numbered functions of a tool of the type namespace, by the names under which they are offered."""
     inner = tool.get("tools")
-    if tool["type"] != "namespace" or not isinstance(tool.get("name"), str) or not isinstance(inner, list):
+    if tool.get("type") != "namespace" or not isinstance(tool.get("name"), str) or not isinstance(inner, list):
         return {}
     functions = [(number, each) for number, each in enumerate(inner) if isinstance(each, dict)]
     return {
@@ -211,6 +217,39 @@ def inside(tool: Item) -> dict[str, tuple[int, Item]]:
         for number, each in functions
         if each.get("type") == "function" and isinstance(each.get("name"), str)
     }
+
+
+def offered_choice(choice: dict[str, Any], tools: Any) -> dict[str, Any]:
+    """Return a `tool_choice` in which the tools of a namespace have the names under which they are offered.
+
+    A tool may be named with its namespace, or without it if it is the only one of that name; a namespace stands for its
+    tools.
+    """
+    if choice.get("type") == "namespace":
+        return {"type": "allowed_tools", "mode": "required", "tools": _named([choice], tools)}
+    if choice.get("type") == "function":
+        [named] = _named([choice], tools)
+        return cast(dict[str, Any], named)
+    if isinstance(choice.get("tools"), list):
+        return choice | {"tools": _named(choice["tools"], tools)}
+    return choice
+
+
+def _named(chosen: list[Any], tools: Any) -> list[Any]:
+    known = namespaced(tools)
+    plain = {tool.get("name") for tool in tools if isinstance(tool, dict)} if isinstance(tools, list) else set()
+    named: list[Any] = []
+    for each in chosen:
+        kind, name, space = (
+            (each.get(key) for key in ("type", "name", "namespace")) if isinstance(each, dict) else (None, None, None)
+        )
+        if kind == "namespace":
+            named += [{"type": "function", "name": offered} for offered, (within, _) in known.items() if within == name]
+            continue
+        found = [offered for offered, (within, inner) in known.items() if inner == name and space in (None, within)]
+        is_inside = kind == "function" and len(found) == 1 and (space is not None or name not in plain)
+        named.append({"type": "function", "name": found[0]} if is_inside else each)
+    return named
 
 
 def _offered(namespace: str, name: str) -> str:

@@ -68,8 +68,8 @@ class Server:
             self.wait_ready()
         return self
 
-    def wait_ready(self) -> None:
-        wait_for(lambda: self.has_ended or self.health() == 200, "GET /health answers 200")
+    def wait_ready(self, deadline: float = DEADLINE) -> None:
+        wait_for(lambda: self.has_ended or self.health() == 200, "GET /health answers 200", deadline)
         assert not self.has_ended, f"the server ended:\n{self.logs}"
 
     def stop(self, signum: int = signal.SIGTERM) -> int:
@@ -141,10 +141,10 @@ class Server:
     # what it does
 
     def health(self) -> int:
-        """Return the status of GET /health, or 0 when nobody listens."""
+        """Return the status of GET /health, or 0 when nobody answers."""
         try:
             return self.get(f"{self._prefix}/health").status_code
-        except requests.ConnectionError:
+        except (requests.ConnectionError, requests.Timeout):
             return 0
 
     def live(self) -> int:

@@ -12,6 +12,7 @@ from playwright.sync_api import Page
 from tests.page.conftest import Troubles
 from tests.page.evening import Evening
 from tests.page.writer import Writer
+from tests.processes import DEADLINE
 from tests.real.conftest import need_model
 from tests.servers import Server
 
@@ -24,20 +25,19 @@ class Restartable:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.server = self._start()
+        self._start()
 
     def restart(self) -> None:
         self.server.kill()
         self.close()
-        self.server = self._start(port=self.server.port)
+        self._start(port=self.server.port)
 
     def close(self) -> None:
         self.server.__exit__(None, None, None)
 
-    def _start(self, **settings: object) -> Server:
-        server = Server(self.folder, model=need_model("smollm2"), n_ctx=8192, threads=1, **settings)
-        server.__enter__()
-        return server.start()
+    def _start(self, **settings: object) -> None:
+        self.server = Server(self.folder, model=need_model("smollm2"), n_ctx=8192, threads=1, **settings)
+        self.server.start(wait=False).wait_ready(10 * DEADLINE)  # a machine that does much else reads a model slowly
 
 
 @pytest.fixture

@@ -249,7 +249,7 @@ export class Desk extends EventTarget {
     };
     set(value);
     if (key !== "seen")
-      this.manuscript?.record(
+      this.record(
         () => set(before),
         () => set(value),
       );
@@ -300,6 +300,12 @@ export class Desk extends EventTarget {
   /** Take the last step back: of the editor's history, or where that has none, as after a reload, of the story's own trail. */
   undo() {
     if (this.manuscript?.undo() === false) return this.withRounds(({ trail }) => trail.back());
+  }
+
+  /** Make an act that changes no text a step of undo. @param {() => void} undo @param {() => void} redo */
+  record(undo, redo) {
+    this.rounds?.trail.forget();
+    this.manuscript?.record(undo, redo);
   }
 
   /** Do again what was taken back last: steps of the trail lie before those of the editor, on whose text they depend. */

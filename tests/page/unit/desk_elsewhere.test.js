@@ -99,3 +99,13 @@ test("a window keeps the text that it shows while another one rewrites the words
   two.manuscript.type(" ran.");
   assert.deepEqual([two.manuscript.text, two.desk.text], ["A fox ran.", "A fox ran."]);
 });
+
+test("words that the other window typed before this one was opened, and that come later, are told of", async () => {
+  const [one, two] = await twoWindows("A fox.");
+  two.manuscript.type(" Your three words.");
+  await new Promise((done) => setTimeout(done, 2)); // this window writes later
+  one.manuscript.type(" Mine.");
+  one.desk.setStory(one.desk.story);
+  exchange(one, two);
+  assert.equal(one.desk.wordsElsewhere, 3);
+});

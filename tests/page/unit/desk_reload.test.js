@@ -248,3 +248,19 @@ test("words typed after such an undo are undone first, and end the way forward",
   desk.undo();
   assert.equal(desk.text, "One.");
 });
+
+test("what was typed after an undo by the story and undone comes back by redo, not the story's older way", async () => {
+  const it = await makeDesk();
+  const { desk } = it;
+  it.manuscript.type("A");
+  desk.closeTyped();
+  it.manuscript.type(" b", 1);
+  await reload(it);
+  await desk.undo();
+  const text = desk.text;
+  it.manuscript.type(" mine");
+  desk.undo();
+  assert.equal(desk.text, text);
+  desk.redo();
+  assert.equal(desk.text, `${text} mine`);
+});

@@ -169,3 +169,17 @@ test("words typed at a place that was opened are told of when it is left, and le
   assert.equal(it.desk.text, "A fox. It ran.");
   assert.match(lastNotice(it).text, /“Deep\.” is not in this text/);
 });
+
+test("what leads back from a second place that was opened leads to the words that it lacks", async () => {
+  const it = await makeDesk();
+  const { desk } = it;
+  it.manuscript.type("A fox.");
+  const { node } = desk.settle();
+  it.manuscript.type(" Red.");
+  await desk.openNode(node);
+  it.manuscript.type(" Grey.");
+  await desk.openNode(node);
+  assert.match(lastNotice(it).text, /Grey/);
+  lastNotice(it).action.run();
+  assert.equal(desk.text, "A fox. Grey.");
+});

@@ -154,9 +154,18 @@ class FakeManuscript {
       return true;
     }
     to.push({ text: this.text, head: this.head });
-    this.change([{ from: 0, to: this.text.length, insert: step.text }], step.head, false);
+    this.change([difference(this.text, step.text)], step.head, false);
     return true;
   }
+}
+
+/** What turns a text into another one. */
+function difference(before, after) {
+  let from = 0;
+  while (from < before.length && before[from] === after[from]) from += 1;
+  let same = 0;
+  while (same < Math.min(before.length, after.length) - from && before.at(-1 - same) === after.at(-1 - same)) same += 1;
+  return { from, to: before.length - same, insert: after.slice(from, after.length - same) };
 }
 
 /** Return a desk that has started, with its fake server and manuscript. */

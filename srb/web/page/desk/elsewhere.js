@@ -17,13 +17,11 @@ export class Elsewhere {
     /** @type {Place | null} where the story goes on elsewhere, as far as is known */
     this.place = null;
     this.isOwn = false; // whether these are the words of this window, as it was before a reload
-    this.since = 0; // the story's last change when it was opened: what is older was told then
   }
 
   /** A story was opened. */
   begin() {
     const { story, head } = this.desk;
-    this.since = story.edited;
     const left = takeLeft(story.id);
     const isOther = story.isPlace(left) && (left.node !== head.node || left.at !== head.at);
     this.place = isOther ? { node: left.node, at: left.at } : null;
@@ -55,7 +53,7 @@ export class Elsewhere {
   /** The end of the text that a person has typed last in some nodes. @param {Set<string>} ids @returns {Place | null} */
   latest(ids) {
     const { story } = this.desk;
-    let [time, place] = [this.since, /** @type {Place | null} */ (null)];
+    let [time, place] = [0, /** @type {Place | null} */ (null)];
     for (const id of ids) {
       const node = story.nodes.get(id);
       if (node?.by !== "person" || (node.changed ?? node.made) < time) continue;

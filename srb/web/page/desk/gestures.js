@@ -99,7 +99,7 @@ export class Gestures {
         this.desk.tell("nodes", { ids: new Set([trail.last.node]) });
       };
       mark(true);
-      this.desk.manuscript?.record(
+      this.desk.record(
         () => mark(null),
         () => mark(true),
       );
@@ -238,7 +238,7 @@ export class Gestures {
       kept?.round.rearrange(arrangement);
       if (kept) this.rounds.round(kept, null);
     };
-    this.desk.manuscript?.record(
+    this.desk.record(
       () => put(before),
       () => put(after),
     );

@@ -34,8 +34,12 @@ export function move(desk, place, why) {
   story.head = place;
   desk.changed();
   desk.tell("head", { why });
-  if (loss) desk.notice(loss, "info", why === "open" && desk.before ? wayBack(desk) : wayTo(desk, before));
+  const isVisit = why === "open" && desk.before && isSame(desk.before.head, before);
+  if (loss) desk.notice(loss, "info", isVisit ? wayBack(desk) : wayTo(desk, before));
 }
+
+/** @param {Place} one @param {Place} other */
+const isSame = (one, other) => one.node === other.node && one.at === other.at;
 
 /** What leads from a place that was opened back to the text. @param {Desk} desk @returns {Action} */
 function wayBack(desk) {

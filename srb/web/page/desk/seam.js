@@ -48,7 +48,7 @@ export const isStale = ({ typed, isCut }) => isCut || typed !== "";
 export function continuedWords(story, { base, keep }) {
   const text = story.text(base.node, keep).trimEnd();
   if (text.length <= SHOWN) return text;
-  return `… ${text.slice(-SHOWN).replace(/^\S*\s+/u, "")}`;
+  return `…\u00a0${text.slice(-SHOWN).replace(/^\S*\s+/u, "")}`;
 }
 
 /**

@@ -12,20 +12,19 @@ export class StoryTrail {
     this.desk = rounds.desk;
     /** @type {Place[]} places that were left backwards, the last one last */
     this.ahead = [];
-    /** @type {Place | null} where the last step led; an edit since then makes a way of its own */
-    this.now = null;
+    this.desk.addEventListener("head", (event) => {
+      if (/** @type {CustomEvent} */ (event).detail.why !== "undo") this.forget(); // a new way: nothing lies ahead on it
+    });
   }
 
   forget() {
     this.ahead = [];
-    this.now = null;
   }
 
   /** Go back to the text before the last change that the story knows. */
   back() {
     const { desk } = this;
     desk.closeTyped();
-    if (!this.isOnWay) this.forget();
     const { head } = desk;
     const place = placeBefore(desk.story, head);
     if (!place) return this.ahead.length ? desk.notice("This is where the text began.") : undefined;
@@ -41,25 +40,18 @@ export class StoryTrail {
 
   /** Take the last step back again. */
   forward() {
-    if (!this.isOnWay) this.forget();
     const place = this.ahead.pop();
     if (place) this.step(place);
   }
 
   /** Whether a step of the trail is what was taken back last. */
   get isAhead() {
-    return this.ahead.length > 0 && this.isOnWay;
-  }
-
-  get isOnWay() {
-    const { head } = this.desk;
-    return this.now?.node === head.node && this.now.at === head.at;
+    return this.ahead.length > 0;
   }
 
   /** @param {Place} place */
   step(place) {
     move(this.desk, place, "undo");
-    this.now = this.desk.head;
     this.rounds.follow("undo");
   }
 }

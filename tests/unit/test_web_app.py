@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -116,9 +117,7 @@ def test_an_unknown_path_is_llama_servers_404(http: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize(
-    "path", ["/v1/lora", "/v1/model/list", "/sdapi/v1/options", "/version", "/info", "/speakers_list"]
-)
+@pytest.mark.parametrize("path", ["/v1/lora", "/sdapi/v1/options", "/version", "/info", "/speakers_list"])
 def test_a_page_that_tries_other_servers_routes_can_read_the_404(http: FlaskClient, path: str, method: str) -> None:
     response = http.open(path, method=method, headers={"Origin": "https://lite.example.org"})
     assert (response.status_code, response.mimetype) == (404, "application/json")
@@ -228,6 +227,25 @@ def test_a_model_is_retrieved_by_each_of_its_names(engine: ScriptedClient, prefi
     response = http.get(f"{prefix}other")
     assert (response.status_code, response.json["error"]["type"]) == (404, "not_found_error")
     assert "'other'" in response.json["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/models"])
+def test_a_client_of_anthropics_lists_and_retrieves_models_in_its_form(http: FlaskClient, path: str) -> None:
+    headers = {"anthropic-version": "2023-06-01"}
+    listed = http.get(path, headers=headers).json
+    [model] = listed["data"]
+    assert listed == {"data": [model], "has_more": False, "first_id": "storyteller", "last_id": "storyteller"}
+    assert datetime.fromisoformat(model.pop("created_at")).tzinfo is not None
+    assert model == {"type": "model", "id": "storyteller", "display_name": "storyteller"}
+    assert http.get(f"{path}/storyteller", headers=headers).json == listed["data"][0] | {
+        "created_at": http.get(f"{path}/storyteller", headers=headers).json["created_at"]
+    }
+    assert http.get(path).json["object"] == "list"
+
+
+def test_tabbyapis_list_is_openais(http: FlaskClient) -> None:
+    """SillyTavern's type TabbyAPI asks for it first, and finds no connection without it."""
+    assert http.get("/v1/model/list").json == http.get("/v1/models").json
 
 
 def test_models_lists_the_one_model_for_openai_and_ollama_clients(http: FlaskClient) -> None:

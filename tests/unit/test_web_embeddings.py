@@ -165,6 +165,7 @@ def test_one_vector_a_token_is_not_normalized_and_not_openais(engine: ScriptedCl
     response = post(engine, "/v1/embeddings", input="a")
     assert response.status_code == 400
     assert "Pooling type 'none'" in response.json["error"]["message"]
+    assert "--pooling mean" in response.json["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from flask import Blueprint, Response, request
@@ -26,6 +27,7 @@ from srb.web.replies import json_reply
 routes = Blueprint("models", __name__)
 
 STARTED = int(time.time())  # of this worker, in Unix seconds
+_ANTHROPIC = "anthropic-version"  # the header that all clients of Anthropic's API send
 _SUCCESS: Success = {"success": True}
 _ONE_MODEL = "This server has one model, which stays loaded. Start it with `--models` for several"
 
@@ -40,10 +42,19 @@ class NamedModel(BaseModel):
 
 @routes.get("/models")
 @routes.get("/v1/models")
+@routes.get("/v1/model/list")
 @operation(answer=JSONObject)
 def models() -> Response:
-    """List the models, in OpenAI's form and in Ollama's; with several, each has a status, and a folder is read again."""
-    if (choice := web().choice) is not None:
+    """List the models, in OpenAI's form and in Ollama's; with several, each has a status, and a folder is read again.
+
+    A client of Anthropic's gets their form. TabbyAPI's list, by which SillyTavern finds a server, has OpenAI's form.
+    """
+    choice = web().choice
+    if _ANTHROPIC in request.headers:
+        names = [web().client.check_ready().alias] if choice is None else [state.name for state in choice.look()]
+        return json_reply({"data": list(map(_for_anthropic, names)), "has_more": False,
+                           "first_id": names[0] if names else None, "last_id": names[-1] if names else None})  # fmt: skip
+    if choice is not None:
         states = choice.look()
         data = [_with_status(choice, state) for state in states]
         return json_reply({"object": "list", "data": data, "models": [_brief_of(choice, state) for state in states]})
@@ -58,10 +69,14 @@ def one_model(name: str) -> Response:
     """Describe a model by one of its names, as OpenAI's SDKs retrieve it."""
     if (choice := web().choice) is not None:
         known = choice.models.resolve(name)
+        if _ANTHROPIC in request.headers:
+            return json_reply(_for_anthropic(known))
         return json_reply(_with_status(choice, choice.models.states[known]))
     model = web().client.check_ready()
     if name not in (model.alias, *web().server.model_aliases):
         raise NotFound(f"The model '{name}' does not exist; this server has '{model.alias}'")
+    if _ANTHROPIC in request.headers:
+        return json_reply(_for_anthropic(model.alias))
     return json_reply(_listed(model, web().server))
 
 
@@ -120,6 +135,11 @@ def _listed(model: ModelInfo, settings: Settings) -> dict[str, Any]:
         "owned_by": "llamacpp",
         "meta": {**meta, "n_ctx": model.n_ctx_seq, "ftype": model.ftype},
     }
+
+
+def _for_anthropic(name: str) -> dict[str, Any]:
+    created = datetime.fromtimestamp(STARTED, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"type": "model", "id": name, "display_name": name, "created_at": created}
 
 
 def _with_status(choice: ModelChoice, state: ModelState) -> dict[str, Any]:

@@ -125,7 +125,10 @@ def check_embeds(one_vector: bool = False) -> ModelInfo:
     model = web().client.check_ready()
     _check_embeds(model)
     if one_vector and model.pooling == "none":
-        raise InvalidRequest("Pooling type 'none' is not OAI compatible. Please use a different pooling type")
+        raise InvalidRequest(
+            "Pooling type 'none' is not OAI compatible, since it has a vector for each token and not one for the text. "
+            "Start the server with `--pooling mean`; llama-server's `/embedding` has the vectors of the tokens"
+        )
     return model
 
 

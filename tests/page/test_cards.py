@@ -94,6 +94,24 @@ def test_the_next_round_reserves_the_lines_that_the_last_one_needed(pane: Pane) 
     assert [box[3] for box in boxes(pane)] == [long] * 4
 
 
+def test_a_round_that_has_ended_gives_back_what_it_reserved_when_the_window_gets_another_width(pane: Pane) -> None:
+    pane.begin(*[" and much more text" * 12] * 4)
+    wait_for(lambda: len({box[3] for box in boxes(pane)}) == 1 and boxes(pane)[0][3] > 150, "long texts")
+    long = boxes(pane)[0][3]
+    pane.begin(" a", " b")
+    pane.tell("desk.stopBranch(0, 'eos')")
+    wide = boxes(pane)[0][2]
+    pane.page.set_viewport_size({"width": 1300, "height": 900})
+    wait_for(lambda: boxes(pane)[0][2] != wide, "columns have another width")
+    reserved = [box[3] for box in boxes(pane)]
+    assert min(reserved) >= long  # one is still being written: nothing is given back
+    pane.tell("desk.stopBranch(1, 'eos')")
+    expect(pane.page.locator(".card[aria-busy=true]")).to_have_count(0)
+    assert [box[3] for box in boxes(pane)] == reserved  # an end alone moves nothing
+    pane.page.set_viewport_size({"width": 1440, "height": 900})
+    wait_for(lambda: max(box[3] for box in boxes(pane)) < long / 2, "as high as their texts")
+
+
 def test_what_is_set_aside_is_folded_away_and_comes_back_with_undo(pane: Pane) -> None:
     pane.begin(*[" and much more text" * 12] * 2)
     pane.tell("desk.stopBranch(0, 'eos')")

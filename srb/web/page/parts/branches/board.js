@@ -55,7 +55,11 @@ export class Board {
     this.columns = 1;
     this.line = 24; // px
     this.most = CLOSED; // lines of a card
+    this.width = 0; // px of a column
+    /** Lines of the last round's cards, if a column were 1 px wide. @type {number[]} */
+    this.last = [];
     this.reserve = reserveOf([]);
+    this.isSettled = false; // no card that has ended reserves lines
     this.opened = -1; // slot number of the card that a phone shows whole
     /** @type {Animation | null} */
     this.fading = null;
@@ -83,8 +87,10 @@ export class Board {
     this.fading?.cancel();
     this.list.scrollTo(0, 0);
     this.dirty.clear();
-    const last = [...this.cards.values()].filter((card) => card.textHeight).map((card) => card.textHeight / this.line);
-    if (last.length) this.reserve = reserveOf(last.map(Math.ceil));
+    const last = [...this.cards.values()].flatMap(({ textHeight }) =>
+      textHeight ? (textHeight / this.line) * this.width : [],
+    );
+    if (last.length) this.last = last;
     this.round = round;
     this.opened = -1;
     this.window = 0;
@@ -189,7 +195,8 @@ export class Board {
 
   // ---- Places
 
-  /** Read the sizes of the pane and of a line, and give the cards their columns. */
+  /** Read the sizes of the pane and of a line, and give the cards their columns. A round that has ended gives back what its cards
+   * reserve: they move now, whatever it does. */
   measure() {
     const { list } = this;
     const count = this.round?.slots.length ?? 0;
@@ -198,7 +205,11 @@ export class Board {
     const chrome = px(style.getPropertyValue("--chrome"));
     const height = list.clientHeight;
     this.line = px(style.lineHeight) || this.line;
-    this.columns = columnsOf(count, list.clientWidth - px(style.paddingLeft) - px(style.paddingRight));
+    const width = list.clientWidth - px(style.paddingLeft) - px(style.paddingRight);
+    this.columns = columnsOf(count, width);
+    this.width = (width - GAP * (this.columns - 1)) / this.columns;
+    this.reserve = reserveOf(this.last.map((lines) => Math.ceil(lines / this.width)));
+    this.isSettled = !!this.round?.slots.every((slot) => !slot.isLive);
     const rows = Math.ceil(count / this.columns);
     this.most = PHONE.matches ? CLOSED : mostLines(Math.min(MOST_ROWS, rows), { height, line: this.line, chrome });
     this.fitting = this.columns * Math.ceil(height / (chrome + Math.min(this.reserve, this.most) * this.line));
@@ -210,9 +221,10 @@ export class Board {
   /** Place the cards by their heights. */
   _place() {
     const cards = (this.round?.order ?? []).flatMap((number) => this.cards.get(number) ?? []);
-    const lines = cards.map((card) =>
-      card.fit({ line: this.line, reserve: Math.min(this.reserve, this.most), most: this._mostOf(card) }),
-    );
+    const lines = cards.map((card) => {
+      const reserve = this.isSettled && !card.slot.isLive ? 0 : Math.min(this.reserve, this.most);
+      return card.fit({ line: this.line, reserve, most: this._mostOf(card) });
+    });
     placesOf(lines, this.columns).forEach((place, index) => cards[index]?.put(place));
   }
 

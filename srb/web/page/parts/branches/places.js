@@ -26,13 +26,13 @@ export function mostLines(rows, { height, line, chrome }) {
 }
 
 /**
- * Return the lines that each card reserves while it grows: as many as half of the last round's cards needed, so that growing
- * cards seldom push those below them.
+ * Return the lines that each card reserves while it grows: as many as three quarters of the last round's cards needed. With more,
+ * short texts would stand above holes; with fewer, growing cards would push those below them all the time.
  * @param {number[]} last lines of the last round's cards
  */
 export function reserveOf(last) {
-  const middle = [...last].sort((a, b) => a - b)[Math.floor(last.length / 2)] ?? 0;
-  return Math.max(FEWEST_LINES, Math.min(MOST_LINES, middle));
+  const few = [...last].sort((a, b) => a - b)[Math.floor(last.length / 4)] ?? 0;
+  return Math.max(FEWEST_LINES, Math.min(MOST_LINES, few));
 }
 
 /**

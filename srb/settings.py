@@ -82,12 +82,6 @@ def _proportions(text: str) -> str:
     return text
 
 
-def _body_limit(size: int) -> int:
-    if 0 < size < 1024:
-        raise ValueError("should be 0, or 1024 or more")
-    return size
-
-
 def _biases(text: str) -> str:
     """Check pairs of a token id and a signed bias, separated by commas; the bias may be -inf."""
     for part in filter(None, text.split(",")):
@@ -138,7 +132,6 @@ def expanded(path: str) -> str:
 
 FilePath = Annotated[str, AfterValidator(expanded)]
 
-_BODY, _BODY_WITH_MEDIA = 4 * 1024 * 1024, 32 * 1024 * 1024  # bytes: the default of max_body_bytes
 OF_ONE_MODEL = ("mmproj", "spec_draft_model", "lora")  # files that fit one model, and not all of a list
 
 # Types of the sampling settings that are written as text.
@@ -239,11 +232,11 @@ class _RequestSettings(BaseModel):
     sse_ping_interval: int = Field(
         15, ge=-1, description="seconds without an event before a stream sends a keep-alive comment; -1: never"
     )
-    max_body_bytes: Annotated[int, AfterValidator(_body_limit)] = Field(
-        0,
-        ge=0,
-        description="largest request body, in bytes, 1024 or more; 0: 4 MiB, or with a projector (mmproj) 32 MiB, since a "
-        "picture of 20 MiB has 27 MiB as base64",
+    max_body_bytes: int = Field(
+        32 * 1024 * 1024,
+        ge=1024,
+        description="largest request body, in bytes, 1024 or more; a picture of 20 MiB has 27 MiB as base64, also in the "
+        "history of a model that sees none",
     )
     api_prefix: str = Field(
         "", pattern=r"^(/[\w.~-]+)*$", description="path before all routes, such as /llm; no slash at the end"
@@ -870,10 +863,6 @@ class Settings(_SamplingSettings):
     @property
     def rpc_nodes(self) -> tuple[Node, ...]:
         return nodes_of(self.rpc)
-
-    def body_limit(self, reads_media: bool) -> int:
-        """Return the largest body, in bytes, of a server that has a projector or none."""
-        return self.max_body_bytes or (_BODY_WITH_MEDIA if reads_media else _BODY)
 
     @property
     def mmproj_path(self) -> Path:

@@ -118,7 +118,7 @@ def _note_route() -> None:
 
 
 def _limit_body() -> None:
-    request.max_content_length = web().body_limit + 1  # a body of this length is refused, see read_bytes
+    request.max_content_length = web().server.max_body_bytes + 1  # a body of this length is refused, see read_bytes
 
 
 def _tell_replaced(response: Response) -> Response:
@@ -136,7 +136,7 @@ def _http_error_reply(error: HTTPException) -> Any:
     if error.response is not None or error.code is None or error.code < 400:
         return error
     if error.code == 413:
-        limit = web().body_limit
+        limit = web().server.max_body_bytes
         return _error_reply(BodyTooLarge(f"The body is larger than {limit} bytes"))
     response = _error_reply(_BY_STATUS.get(error.code) or InvalidRequest(error.description or error.name))
     if error.code == 405 and (allowed := getattr(error, "valid_methods", None)):

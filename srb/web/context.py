@@ -70,12 +70,6 @@ class Web:
         return self.engine.model if isinstance(self.engine, EngineClient) else None
 
     @property
-    def body_limit(self) -> int:
-        """The largest body of a request, in bytes. With several models it is that of the one that takes most."""
-        choice = self.choice
-        return self.server.body_limit(bool(self.server.mmproj) or (choice is not None and choice.models.read_media))
-
-    @property
     def request_settings(self) -> Settings:
         """The settings with the limits that requests have now: each replica of a cluster adds its branches to max_n.
 

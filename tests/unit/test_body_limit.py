@@ -1,4 +1,4 @@
-"""The limit of a request's body: a picture fits where the server takes pictures, and a limit that was set is obeyed."""
+"""The limit of a request's body: a picture fits, also for a model that sees none, and a limit that was set is obeyed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from srb.errors import ConfigError
-from srb.model_control import ModelState
 from srb.settings import Settings
 from srb.web.app import create_app
+from srb.web.bodies import completion
 from srb.web.calls.scripted import ScriptedClient
 from srb.web.media_sources import MAX_BYTES
 
@@ -25,10 +25,8 @@ def client(**settings: Any) -> FlaskClient:
 @pytest.mark.parametrize(
     ("settings", "limit"),
     [
-        ({}, 4 * MIB),
-        ({"mmproj": "m.gguf"}, 32 * MIB),
+        ({}, 32 * MIB),
         ({"max_body_bytes": 1024}, 1024),
-        ({"mmproj": "m.gguf", "max_body_bytes": 1024}, 1024),
     ],
 )
 def test_a_body_is_refused_beyond_the_limit(settings: dict[str, Any], limit: int) -> None:
@@ -41,20 +39,31 @@ def test_a_body_is_refused_beyond_the_limit(settings: dict[str, Any], limit: int
 
 
 def test_the_largest_picture_fits_as_base64_beside_a_long_text() -> None:
-    assert Settings(mmproj="m.gguf").body_limit(True) > MAX_BYTES * 4 / 3 + 4 * MIB
+    assert Settings().max_body_bytes > MAX_BYTES * 4 / 3 + 4 * MIB
 
 
-def test_one_of_several_models_with_a_projector_raises_the_limit() -> None:
-    app = create_app(Settings(models="a=fake:,b=fake:"))
-    web = app.extensions["srb"]
-    assert web.body_limit == 4 * MIB
-    own = {"a": {}, "b": {"mmproj": "m.gguf"}}
-    web.engine.models.states = {
-        name: ModelState(name, "fake:", its, "unloaded", "", 0, 0, 0) for name, its in own.items()
-    }
-    assert web.body_limit == 32 * MIB
+def test_a_large_picture_in_the_history_ends_no_conversation_of_a_model_that_sees_none() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBOR" * MIB + "w==="}}
+    history = [
+        {"role": "user", "content": [{"type": "text", "text": "See?"}, picture]},
+        {"role": "assistant", "content": "I do."},
+        {"role": "user", "content": "What was it?"},
+    ]
+    answer = client().post("/v1/chat/completions", json={"messages": history, "max_tokens": 1})
+    assert answer.status_code == 200, answer.json
+
+
+@pytest.mark.parametrize("values", [b"1,", b"[],", b"{},", b'"",', b"[" * 500 + b"]" * 500 + b","])
+def test_a_long_body_of_many_values_is_refused_before_it_is_read(
+    values: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion.orjson, "loads", lambda data: pytest.fail("it was read"))
+    data = b'{"prompt": [' + values * (8 * MIB // len(values)) + b"1]}"
+    refused = client().post("/v1/completions", data=data)
+    assert refused.status_code == 400
+    assert "commas and brackets" in refused.json["error"]["message"]
 
 
 def test_a_limit_of_almost_nothing_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"max_body_bytes .*should be 0, or 1024 or more"):
+    with pytest.raises(ConfigError, match=r"max_body_bytes .*greater than or equal to 1024"):
         Settings.load(environ={"SRB_MAX_BODY_BYTES": "1023"})

@@ -51,6 +51,9 @@ from srb.web.loop.yielding import Turnstile
 BODY_SIZE = "srb_body_size"  # name in flask.g: the bytes of the body that have arrived
 REPLACED = "srb_replaced"  # name in flask.g: the half characters of the body that became U+FFFD
 _PEEKED, _READ = "srb_peeked", "srb_read"  # names in flask.g: a body that is to be read, and what is known of one
+MAX_MARKS = (
+    2 * 1024 * 1024
+)  # commas and opening brackets of a body, between which values stand: 4 MiB has room for so many
 _LARGE = 65536  # bytes of a body that takes milliseconds to check
 _TURNSTILE = Turnstile()  # of the worker's large bodies
 _PIECE = 256 * 1024  # bytes of a body that are read at once
@@ -103,6 +106,9 @@ def parse_json(data: bytes) -> Any:
     """Return a body's JSON value. Raise InvalidRequest for malformed JSON, and for longer lists than are taken."""
     if len(data) > _LARGE:
         _TURNSTILE.wait()
+    if len(data) > 2 * MAX_MARKS and sum(map(data.count, (b",", b"[", b"{"))) > MAX_MARKS:
+        # Long bodies are long texts and pictures. Lists of as many bytes would take seconds and gigabytes to read.
+        raise InvalidRequest(f"The body has more than {MAX_MARKS} commas and brackets; a body may have fewer values")
     gc.disable()  # a collection for every 700 lists of a million takes ten times the time of reading them
     try:
         value = _loaded(without_mark(data))

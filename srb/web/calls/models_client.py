@@ -158,11 +158,6 @@ class ModelsClient:
         names = [name for name, each in self.states.items() if each.state in ("loaded", "draining")]
         return sorted(names, key=lambda name: name != self.default)
 
-    @property
-    def read_media(self) -> bool:
-        """Whether any of the models has a projector, as far as they are known."""
-        return any(each.own.get("mmproj") for each in self.states.values())
-
     def client(self, name: str) -> EngineClient:
         """Return the client of a model's engine, which may not run."""
         if name not in self._clients:

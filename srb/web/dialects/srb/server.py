@@ -46,7 +46,7 @@ def describe_server() -> Response:
         **several,
         "max_n": settings.max_n,
         "max_linger": settings.max_linger,
-        "max_body_bytes": web().body_limit,
+        "max_body_bytes": web().server.max_body_bytes,
         "n": settings.n,
         "max_tokens": settings.default_max_tokens,
         "sampling": asdict(default_sampling(settings)),

@@ -120,7 +120,7 @@ def test_the_files_that_a_chat_names_are_read_and_counted(seer: Server) -> None:
     assert seer.metric("srb:media_reused_total") >= ALBUM
     refused = ask(0, "missing", 1)
     assert refused.status_code == 400
-    assert "Field 'messages': file:///missing.png: the file cannot be read" in refused.text
+    assert "Field 'messages': message 0, part 1: file:///missing.png: the file cannot be read" in refused.text
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ _HELP_BEFORE_START = {
     "hf_repo": "download the model from Hugging Face: user/model or user/model:quant (default quant: Q4_K_M)",
     "hf_file": "name of the model's file in the Hugging Face repository",
     "hf_token": "access token for Hugging Face",
-    "model_url": "download the model from this URL",
+    "model_url": "download the model from this URL, with --model to that file unless it is there",
     "mmproj_url": "download the model's multimodal projector from this URL",
     "mmproj_auto": "download the projector beside the model from Hugging Face, unless --no-mmproj forbids it",
     "models_preset": "llama-server's file of presets, an INI file: several models with options of their own",
@@ -174,13 +174,13 @@ def _settings(flags: Options, variables: Options, environ: Mapping[str, str]) ->
         settings |= _presets(values, settings, environ)
     asked = flags if {"model", "hf_repo", "model_url"} & flags.values.keys() else variables
     sources = {"model", "hf_repo", "model_url"} & asked.values.keys()
-    if len(sources) > 1:
+    if len(sources) > 1 and sources != {"model", "model_url"}:
         raise ConfigError(" and ".join(asked.sources[name] for name in sorted(sources)) + " exclude each other")
     if asked is variables and ENV_PREFIX + "MODEL" in environ:
         return settings
     if "hf_file" in flags.values and not sources & _SOURCES:
         raise ConfigError(f"{flags.sources['hf_file']} needs --hf-repo")
-    chosen = {name: value for name, value in values.items() if name not in _SOURCES - sources}
+    chosen = {name: value for name, value in values.items() if name not in (_SOURCES | {"model"}) - sources}
     if "models" in settings or ENV_PREFIX + "MODELS" in environ:
         chosen["mmproj_auto"] = "false"  # a projector of one of several models belongs into its section
     return settings | _downloaded(chosen)
@@ -211,7 +211,7 @@ def _downloaded(values: Mapping[str, str]) -> dict[str, str]:
             projector = hub.fetch_projector(values["hf_repo"], token, offline)
             found |= {"mmproj": str(projector)} if projector else {}
     elif "model_url" in values:
-        found["model"] = str(hub.fetch_from_url(values["model_url"], offline))
+        found["model"] = str(hub.fetch_from_url(values["model_url"], offline, target=values.get("model", "")))
     if "mmproj_url" in values and "mmproj" not in values:
         found["mmproj"] = str(hub.fetch_from_url(values["mmproj_url"], offline, "--mmproj-url"))
     return found

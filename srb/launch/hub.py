@@ -12,6 +12,7 @@ from typing import Any
 
 from srb.errors import ConfigError
 from srb.launch.download import FAILURES, RemoteFile, bring, one_line, without_login
+from srb.settings import expanded
 
 DEFAULT_QUANT = "Q4_K_M"  # as llama-server
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
@@ -111,19 +112,24 @@ def choose(files: Sequence[str], quant: str = "") -> list[str]:
     return [file for file in models if file.startswith(stem) and _PART.search(file[len(stem) :])]
 
 
-def fetch_from_url(url: str, offline: bool = False, option: str = "--model-url") -> Path:
+def fetch_from_url(url: str, offline: bool = False, option: str = "--model-url", target: str = "") -> Path:
     """Return the path of the file at `url` in SRB's cache; download it if it is missing or has changed.
 
+    With `target` the file is downloaded there, as llama-server does, and one that is there is used as it is.
     Raise ConfigError, in one line, for a URL that is not http or https, or a failed download.
     """
     try:
+        path = Path(expanded(target))
+        if target and path.is_file():
+            return path
         remote = RemoteFile(url)
-        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "srb", "models")
-        target = caches / remote.folder_name / remote.name
+        if not target:
+            caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "srb", "models")
+            path = caches / remote.folder_name / remote.name
         if not offline:
-            bring(remote, target)
-        elif not target.is_file():
-            raise ValueError(f"not in {target.parent}, and --offline forbids the download")
+            bring(remote, path)
+        elif not path.is_file():
+            raise ValueError(f"not in {path.parent}, and --offline forbids the download")
     except (*FAILURES, RuntimeError) as error:  # the last: the user has no home, where the cache would be
         raise ConfigError(f"{option} {without_login(url)}: {one_line(error)}") from None
-    return target
+    return path

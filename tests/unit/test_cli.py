@@ -329,9 +329,9 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Stand in for the network; return what was fetched."""
     asked: list[Any] = []
 
-    def fetch(*what: Any) -> Path:
+    def fetch(*what: Any, target: str = "") -> Path:
         asked.append(what)
-        return Path("/cache/fetched.gguf")
+        return Path(target or "/cache/fetched.gguf")
 
     monkeypatch.setattr(cli.hub, "fetch_from_hub", fetch)
     monkeypatch.setattr(cli.hub, "fetch_from_url", fetch)
@@ -366,6 +366,20 @@ def test_a_model_is_fetched_before_the_start_and_its_token_goes_no_further(fetch
 def test_a_model_comes_from_an_address(fetched: list[Any]) -> None:
     assert serve("-mu", "https://a.example/m.gguf").model == "/cache/fetched.gguf"
     assert fetched == [("https://a.example/m.gguf", False)]
+
+
+def test_a_model_comes_from_an_address_into_the_file_that_is_named(
+    monkeypatch: pytest.MonkeyPatch, fetched: list[Any]
+) -> None:
+    assert serve("-m", "mine.gguf", "-mu", "https://a.example/m.gguf").model == "mine.gguf"
+    assert fetched == [("https://a.example/m.gguf", False)]
+    monkeypatch.setenv("LLAMA_ARG_MODEL", "ours.gguf")
+    assert serve("-mu", "https://a.example/m.gguf").model == "/cache/fetched.gguf", "options win over variables"
+    monkeypatch.setenv("LLAMA_ARG_MODEL_URL", "https://a.example/m.gguf")
+    assert serve().model == "ours.gguf"
+    assert len(fetched) == 3
+    assert serve("-m", "mine.gguf").model == "mine.gguf"
+    assert len(fetched) == 3, "the address belongs to the variables' file"
 
 
 def test_a_repository_in_a_variable_gives_way_to_a_model_that_is_named(

@@ -195,6 +195,20 @@ def test_a_model_is_fetched_from_an_address_once(
     assert cached(tmp_path) == {f"{path.parent.name}/model.gguf"}
 
 
+def test_a_file_that_is_named_is_downloaded_there_and_used_as_it_is_afterwards(site: Site, tmp_path: Path) -> None:
+    url, target = f"{site.address}/a/model.gguf", tmp_path / "mine" / "small.gguf"
+    assert hub.fetch_from_url(url, target=str(target)) == target
+    assert target.read_bytes() == MODEL
+    target.write_bytes(b"mine")
+    site.asked.clear()
+    assert hub.fetch_from_url(url, target=str(target)) == target
+    assert hub.fetch_from_url(url, offline=True, target=str(target)) == target
+    assert (target.read_bytes(), site.asked) == (b"mine", [])
+    assert not cached(tmp_path)
+    with pytest.raises(ConfigError, match="--offline forbids the download"):
+        hub.fetch_from_url(url, offline=True, target=str(tmp_path / "other.gguf"))
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -552,6 +552,12 @@ class BranchAdded:
     logprob: float | None = None
     tokens: list[int] = field(default_factory=list)
     place: int = -1  # BranchSpec.place
+    predicted_ms: float = field(default=0.0, compare=False)  # as Delta's
+
+    @property
+    def begun(self) -> Delta:
+        """The text that the branch begins with, as its first Delta."""
+        return Delta(self.request_id, self.index, self.text, self.tokens, predicted_ms=self.predicted_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -418,7 +418,10 @@ class Branches:
         branch.num_shown, text = len(shown), "".join(branch.shown)
         branch.has_new_line = "\n" in text
         said = (False, origin.index, fork.at, text, fork.logprob, shown)
-        events.append(BranchAdded(branch.request.request_id, branch.index, branch.spec.seed, *said))
+        spent_ms = branch.request.predicted_ms(self._clock())
+        events.append(
+            BranchAdded(branch.request.request_id, branch.index, branch.spec.seed, *said, predicted_ms=spent_ms)
+        )
         if self._model.is_eog(fork.token):
             path.of_text = fork.before
             self.end(branch, FinishReason.EOS, events)

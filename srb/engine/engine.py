@@ -340,7 +340,8 @@ class Engine:
             self._branches.share(growth.point.origin)
         self._registry.resume(request, self._clock())
         self._slots.assign_added(added, self._registry.active.values())
-        events += [_added(branch) for branch in added]
+        now = self._clock() if request.ceased_at is None else request.ceased_at  # neither a rest nor the queue counts
+        events += [_added(branch, request.predicted_ms(now)) for branch in added]
         said = {"indices": [each.index for each in added], "seeds": [each.spec.seed for each in added]}
         return [*events, Reply(command.request_id, said)]
 
@@ -777,11 +778,12 @@ def _stop_exploring(request: Request) -> None:
         request.exploration.stop()
 
 
-def _added(branch: Branch) -> BranchAdded:
+def _added(branch: Branch, predicted_ms: float) -> BranchAdded:
     origin, token = branch.origin or (None, None)
     text = "".join(branch.shown)
     said = (False, origin, token, text)
-    return BranchAdded(branch.request.request_id, branch.index, branch.spec.seed, *said, place=branch.spec.place)
+    spec, request_id = branch.spec, branch.request.request_id
+    return BranchAdded(request_id, branch.index, spec.seed, *said, place=spec.place, predicted_ms=predicted_ms)
 
 
 def _done(request: Request) -> Done:

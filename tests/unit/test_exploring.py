@@ -75,6 +75,7 @@ def walk(asked: Explore, biases: dict[int, float] = HESITANT) -> tuple[dict[Leaf
 def leaves_of(driver: Driver, request_id: str) -> dict[Leaf, float]:
     """Return the leaves of a request: each branch's tokens, with those of its beginning, and its path's probability."""
     outcome = driver.result(request_id)
+    assert all(e.predicted_ms > 0 for e in outcome.events if isinstance(e, BranchAdded))
     tokens = {0: []} | {e.index: list(e.tokens) for e in outcome.events if isinstance(e, BranchAdded)}
     for event in outcome.events:
         if isinstance(event, Delta):

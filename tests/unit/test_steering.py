@@ -90,6 +90,7 @@ def test_a_fork_at_a_token_continues_as_a_new_request_with_the_same_text_would()
     driver, request_id = running()
     written = list(driver.result(request_id).tokens[0])
     assert len(written) > 3
+    told = list(driver.result(request_id).events)
     [index] = driver.add(request_id, plain(seed=77, max_tokens=8), origin=0, token=3)
     added = next(event for event in driver.result(request_id).events if isinstance(event, BranchAdded))
     finish(driver)
@@ -98,6 +99,8 @@ def test_a_fork_at_a_token_continues_as_a_new_request_with_the_same_text_would()
     text = b"".join(map(driver.model.piece, written[:3])).decode()
     assert (added.index, added.origin, added.token, added.text, added.seed) == (index, 0, 3, text, 77)
     assert driver.result(request_id).texts[index] == text + cold.texts[0]
+    written_at = max(event.predicted_ms for event in told if isinstance(event, Delta))
+    assert added.predicted_ms >= written_at > 0
 
 
 def test_a_fork_computes_one_token_of_its_origins_and_no_more() -> None:

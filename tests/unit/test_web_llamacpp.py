@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 
 from srb.protocol import (
     Accepted,
+    BranchAdded,
     BranchEnded,
     Delta,
     Detokenize,
@@ -286,6 +287,19 @@ def test_timings_are_the_engines_however_late_its_events_are_read() -> None:
     told = [event["timings"] for event in events(post(http, stream=True, timings_per_token=True).text)]
     assert [each["predicted_ms"] for each in told] == [20.5, 20.75]  # the text that waited is one event
     assert [round(each["predicted_per_second"], 3) for each in told] == [48.78, 48.193]
+
+
+def test_the_text_that_a_fork_begins_with_has_the_time_of_the_fork() -> None:
+    def forked(command: Generate) -> Iterable[list[Event]]:
+        request_id = command.request_id
+        yield [Accepted(request_id, 5), PromptDone(request_id, 2, 0, 10.0)]
+        yield [BranchAdded(request_id, 1, 9, origin=0, token=1, text="a", tokens=[1], predicted_ms=20.5)]
+        ends = [BranchEnded(request_id, index, "limit", 1, predicted_ms=20.75) for index in range(2)]
+        yield [*ends, Done(request_id, 5, 2, 2, 10.0, 21.0)]
+
+    http, _ = serve(forked)
+    told = [event for event in events(post(http, stream=True, timings_per_token=True).text) if event["index"] == 1]
+    assert [each["timings"]["predicted_ms"] for each in told] == [20.5, 20.75]
 
 
 def test_the_rate_is_that_of_the_tokens_after_the_first_which_costs_no_step() -> None:

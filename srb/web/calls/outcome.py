@@ -158,7 +158,7 @@ def gather(call: Call) -> Outcome:
                     branches[event.index].ended = None
                 else:
                     branch = BranchOutcome(event.seed, origin=event.origin, token=event.token)
-                    begun = Delta(event.request_id, event.index, event.text, event.tokens)
+                    begun = event.begun
                     if event.tokens and event.origin is not None:  # of one request: others never explore
                         begun = replace(begun, probs=branches[event.origin].probs[: len(event.tokens)])
                     size += weight(begun)

@@ -227,7 +227,7 @@ class LlamaRenderer(Renderer):
 
     def branch_added(self, event: BranchAdded) -> bytes:
         self.grow(event)
-        return self.delta(Delta(event.request_id, event.index, event.text, event.tokens)) if event.tokens else b""
+        return self.delta(event.begun) if event.tokens else b""
 
     def grow(self, event: BranchAdded) -> None:
         """Take a branch in that was added, or that goes on."""

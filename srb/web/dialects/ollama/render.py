@@ -145,7 +145,7 @@ class OllamaRenderer(Renderer):
             return b""
         self._branches.append(_Branch(self._answers.asked.parser()))
         self._around = self._plain_lines()
-        return self.delta(Delta(event.request_id, event.index, event.text, event.tokens))
+        return self.delta(event.begun)
 
     def _plain_lines(self) -> list[tuple[bytes, bytes, bytes]]:
         return [self._plain_line(index) for index in range(len(self._specs))]

@@ -79,8 +79,7 @@ class ChatRenderer(ChunkRenderer):
         self._branches.append(_Branch(self._asked.parser(stream=True, in_parts=True)))
         self._before.append(self._before_index(index))
         role = self._chunk(_choice_of(index, {"role": "assistant", "content": ""}))
-        begun = Delta(event.request_id, event.index, event.text, event.tokens)
-        return role + (self.delta(begun) if event.tokens else b"")
+        return role + (self.delta(event.begun) if event.tokens else b"")
 
     def prompt(self, event: PromptEvent) -> bytes:
         """Render progress with an empty delta, since clients read the first choice of every chunk."""

@@ -119,8 +119,7 @@ class CompletionRenderer(ChunkRenderer):
     def _begun(self, event: BranchAdded) -> bytes:
         self._before.append(self._before_index(len(self._before)))
         self._offsets.append(len(event.text))
-        begun = Delta(event.request_id, event.index, event.text, event.tokens)
-        return self.delta(begun) if event.tokens else b""
+        return self.delta(event.begun) if event.tokens else b""
 
     def delta(self, event: Delta) -> bytes:
         index = self._firsts[event.request_id] + event.index

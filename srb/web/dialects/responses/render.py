@@ -83,7 +83,7 @@ class ResponsesRenderer(Renderer):
             return b""
         self._branches.append(self._frame.branch(event.index, event.seed))
         self._unsent.append(0)
-        return self.delta(Delta(event.request_id, event.index, event.text, event.tokens))
+        return self.delta(event.begun)
 
     def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
         branch = self._branches[event.index]

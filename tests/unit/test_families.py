@@ -104,6 +104,17 @@ def test_a_call_that_is_cut_or_damaged_is_content_and_nothing_is_lost(name: str)
                 assert (ToolCall, piece.name, piece.arguments) in whole
 
 
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize("name", REPLIES)
+def test_no_family_shows_a_marker_of_a_forced_call_wherever_it_is_cut(name: str, size: int) -> None:
+    family, text = BY_NAME[name], REPLIES[name]
+    for cut in range(len(text)):
+        parser = ReplyParser(TOOLS, family=family, in_parts=True, must_call=True)
+        parts = [text[begin : min(begin + size, cut)] for begin in range(0, cut, size)]
+        pieces = [piece for part in parts for piece in parser.feed(part)] + parser.end()
+        assert "Wait.".startswith("".join(piece.text for piece in pieces if isinstance(piece, Content))), text[:cut]
+
+
 OPTIONAL = (
     {"type": ["string", "null"]},
     {"anyOf": [{"type": "string"}, {"type": "null"}]},

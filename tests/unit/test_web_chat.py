@@ -416,7 +416,7 @@ def test_a_streamed_call_comes_as_it_is_written_and_nothing_of_it_leaks() -> Non
     assert last["finish_reason"] == "tool_calls"
 
 
-def test_a_call_that_was_cut_short_is_content_and_in_a_stream_what_came_of_it() -> None:
+def test_a_call_that_was_cut_has_what_came_of_it_streamed_or_not() -> None:
     http, _ = serve(writes(CALL[:30], reason="limit"))
     choice = post(http, tools=[TOOL]).json["choices"][0]
     assert choice["message"] == {"role": "assistant", "content": CALL[:30]}
@@ -424,10 +424,12 @@ def test_a_call_that_was_cut_short_is_content_and_in_a_stream_what_came_of_it() 
     between, _ = deltas(post(http, tools=[TOOL], stream=True))
     assert "".join(delta["content"] for delta in between) == CALL[:30]
     http, _ = serve(writes(CALL[:-20], reason="limit"))
-    assert post(http, tools=[TOOL]).json["choices"][0]["message"]["content"] == CALL[:-20]
+    message = post(http, tools=[TOOL]).json["choices"][0]["message"]
+    assert message["content"] is None
     between, last = deltas(post(http, tools=[TOOL], stream=True))
     told = "".join(part["function"]["arguments"] for delta in between for part in delta["tool_calls"])
     assert CALL[:-20].endswith(told)
+    assert [call["function"]["arguments"] for call in message["tool_calls"]] == [told]
     assert last["finish_reason"] == "length"
 
 
@@ -774,6 +776,35 @@ def test_a_call_that_breaks_off_does_not_finish_with_tool_calls(stream: bool) ->
     response = http.post("/v1/chat/completions", json={"messages": [USER], "tools": [TOOL], "stream": stream})
     choice = chunks(response.text)[-1]["choices"][0] if stream else response.json["choices"][0]
     assert choice["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize(
+    ("written", "arguments"),
+    [
+        ('<tool_call>\n{"name": "weather", "arguments": {"city": "Os', '{"city": "Os'),
+        ('<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}', '{"city": "Oslo"}'),
+        ('<tool_call>\n{"name": "weather", "argu', None),
+        ('<tool_call>\n{"na', None),
+        ("<tool_c", None),
+        ("<think>Hm</think><tool_call>\n", None),
+    ],
+)
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
+def test_a_forced_call_that_is_cut_has_one_form_streamed_or_not(
+    written: str, arguments: str | None, choice: Any
+) -> None:
+    http, _ = serve(writes(*written, reason="limit"))
+    body = {"tools": [TOOL], "tool_choice": choice, "max_tokens": 9}
+    whole = post(http, **body).json["choices"][0]
+    said, last = deltas(post(http, stream=True, **body))
+    assert whole["finish_reason"] == last["finish_reason"] == "length"
+    assert "".join(delta.get("content") or "" for delta in said) == (whole["message"]["content"] or "") == ""
+    streamed = "".join(call["function"]["arguments"] for delta in said for call in delta.get("tool_calls", ()))
+    calls = whole["message"].get("tool_calls", [])
+    assert [(call["function"]["name"], call["function"]["arguments"]) for call in calls] == (
+        [] if arguments is None else [("weather", arguments)]
+    )
+    assert streamed == (arguments or "")
 
 
 NULLS: list[dict[str, Any]] = [

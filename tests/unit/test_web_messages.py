@@ -314,6 +314,20 @@ def test_a_call_that_breaks_off_asks_for_no_tool(reason: str, stopped: str, stre
     assert (events(answer.text)[-2]["delta"] if stream else answer.json)["stop_reason"] == stopped
 
 
+@pytest.mark.parametrize(
+    ("written", "names"), [('", "arguments": {"city": "Os', ["weather"]), ("", []), ('", "arg', [])]
+)
+def test_a_forced_call_that_is_cut_has_one_form_streamed_or_not(written: str, names: list[str]) -> None:
+    http = serve('<tool_call>\n{"name": "weather' + written, reason="limit")
+    asked = {"tools": [TOOL], "tool_choice": {"type": "any"}}
+    whole = post(http, **asked).json
+    told = events(post(http, stream=True, **asked).text)
+    begun = [event["content_block"] for event in told if event["type"] == "content_block_start"]
+    assert [(block["type"], block["name"]) for block in begun] == [("tool_use", name) for name in names]
+    assert [(block["type"], block["name"]) for block in whole["content"]] == [("tool_use", name) for name in names]
+    assert whole["stop_reason"] == told[-2]["delta"]["stop_reason"] == "max_tokens"
+
+
 def test_thinking_that_is_omitted_leaves_an_empty_block() -> None:
     http = serve("<think>", "hm</think>", "a")
     asked = {"thinking": {"type": "enabled", "budget_tokens": 9, "display": "omitted"}}

@@ -299,6 +299,14 @@ def test_a_call_that_breaks_off_is_incomplete(reason: str, stream: bool) -> None
     assert [branch["finish_reason"] for branch in response["branches"]] == ["stop"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_forced_call_that_is_cut_before_its_name_is_no_text(stream: bool) -> None:
+    http = serve('<tool_call>\n{"name": "wea', reason="limit")
+    answer = post(http, tools=[TOOL], tool_choice="required", stream=stream)
+    response = events(answer.text)[-1]["response"] if stream else answer.json
+    assert (response["output"], response["status"]) == ([], "incomplete")
+
+
 def fails(*failing: int) -> Any:
     def script(command: Generate) -> Iterable[list[Event]]:
         request_id = command.request_id

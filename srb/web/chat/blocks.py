@@ -70,6 +70,10 @@ class Blocks:
         """The number of calls that are whole."""
         return sum(block.kind == "call" and block.is_whole for block in self.all)
 
+    def joined(self, kind: Kind) -> str:
+        """Return the text of all blocks of a kind."""
+        return "".join(block.text for block in self.all if block.kind == kind)
+
     @property
     def plain(self) -> Block | None:
         """The open block of text, if all further text belongs to it; `append` is then enough."""

@@ -36,7 +36,8 @@ class ReplyParser:
     `tools` are the names of the tools that may be called, or their parameters' JSON schemas by name; without any, tool
     calls are not recognized. With `reasoning`, a block of reasoning at the beginning is recognized; with `thinking`, the
     reply begins inside such a block. `has_begun` means that the prompt ends with the reply's beginning. With
-    `hides_reasoning` reasoning is recognized, but no part of the reply.
+    `hides_reasoning` reasoning is recognized, but no part of the reply. With `must_call` a grammar permits calls alone: the
+    beginning of one that was cut before its name is no part of the reply, either.
 
     A call is one ToolCall when it is complete, and content if it never is. With `in_parts` it is a CallBegan,
     CallArguments as they come, and a CallEnded; then a call that breaks off has the arguments that came, and the text
@@ -52,12 +53,13 @@ class ReplyParser:
         family: Family = HERMES,
         in_parts: bool = False,
         hides_reasoning: bool = False,
+        must_call: bool = False,
     ) -> None:
         self._reader = Reader(tools)
         self._reasoning, self._thinking, self._has_begun = reasoning, thinking, has_begun
         self._family = family
         self._forms = family.forms if tools else ()
-        self._in_parts, self._hides_reasoning = in_parts, hides_reasoning
+        self._in_parts, self._hides_reasoning, self._must_call = in_parts, hides_reasoning, must_call
         self.num_hidden = 0  # characters of reasoning that is hidden
         self._waiting: list[str] = []  # text that has not been read, while much is held back
         self._num_waiting = 0
@@ -102,6 +104,9 @@ class ReplyParser:
         self._reader.final = True
         for _ in self._steps:
             raise AssertionError("the reply has ended")
+        if self._must_call:
+            self._reader.pieces = [(Markup() if isinstance(piece, Content) else piece, text)
+                                   for piece, text in self._reader.pieces]  # fmt: skip
         return self._taken()
 
     def _add(self) -> None:

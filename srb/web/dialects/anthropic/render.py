@@ -43,7 +43,7 @@ class MessageFrame:
         return Blocks(self._asked.parser(stream=False, in_parts=True), keeps_text=False)
 
     def blocks_of(self, text: str) -> Blocks:
-        return blocks_of(self._asked.parser(stream=False), text)
+        return blocks_of(self._asked.parser(stream=False, in_parts=True), text)
 
     def begun(self, cached: int) -> MessageAnswer:
         """Return the message before its content; `cached` tokens of the prompt were computed before."""

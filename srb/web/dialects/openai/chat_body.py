@@ -62,6 +62,7 @@ class ChatRequest:
     reasoning_format: str
     family: Family = HERMES
     hides_reasoning: bool = False
+    must_call: bool = False
 
     def parser(self, stream: bool, in_parts: bool = False) -> ReplyParser:
         """Return the parser of one branch's reply; in a stream, deepseek-legacy keeps reasoning in the content.
@@ -77,6 +78,7 @@ class ChatRequest:
             family=self.family,
             in_parts=in_parts,
             hides_reasoning=self.hides_reasoning,
+            must_call=self.must_call,
         )
 
 
@@ -244,6 +246,7 @@ class ChatBody(GuidedFields, CompletionBody):
             "none" if settings.skip_chat_parsing else self.reasoning_format or settings.reasoning_format,
             family,
             not settings.skip_chat_parsing and (self.reasoning.exclude or not self.include_reasoning),
+            bool(calls) and self._must_call,
         )
 
     def prompt_and_media(self, settings: Settings, model: ModelInfo) -> tuple[Prompt, list[str]]:

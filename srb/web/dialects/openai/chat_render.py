@@ -17,9 +17,10 @@ from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome
 from srb.web.calls.renderer import prompt_progress
+from srb.web.chat.blocks import Block, blocks_of
 from srb.web.chat.families import END_THINK, THINK
-from srb.web.chat.pieces import CallArguments, CallBegan, CallEnded, Content, Piece, Reasoning, ToolCall
-from srb.web.chat.reply_parser import ReplyParser, parse_reply
+from srb.web.chat.pieces import CallArguments, CallBegan, CallEnded, Content, Piece, Reasoning
+from srb.web.chat.reply_parser import ReplyParser
 from srb.web.dialects.llamacpp.answers import Final, Selection
 from srb.web.dialects.llamacpp.render import Answers
 from srb.web.dialects.openai.chat_answers import (
@@ -175,16 +176,20 @@ def chat_completion(
 
 def _choice(asked: ChatRequest, index: int, branch: BranchOutcome) -> ChatChoice:
     assert branch.ended is not None  # the engine ends every branch before the request
-    content, reasoning, calls = parse_reply(asked.parser(stream=False), branch.text)
+    blocks = blocks_of(
+        asked.parser(stream=False, in_parts=True), branch.text
+    )  # as streamed, also for a call that was cut
+    content, reasoning = blocks.joined("text"), blocks.joined("reasoning")
+    calls = [_call(block) for block in blocks.all if block.kind == "call"]
     if asked.reasoning_format == "deepseek-legacy" and reasoning:
         content = f"{THINK}{reasoning}{END_THINK}{content}"
     message: Message = {"role": "assistant", "content": content if content or not calls else None}
     if reasoning:
         message["reasoning_content"] = reasoning
     if calls:
-        message["tool_calls"] = [_call(call) for call in calls]
+        message["tool_calls"] = calls
     logprobs: ChatLogprobs | None = {"content": branch.probs} if branch.probs else None
-    end = _chat_ending(branch.ended, len(calls))
+    end = _chat_ending(branch.ended, blocks.calls)
     return {"index": index, "message": message, "logprobs": logprobs, **end, "seed": branch.seed}
 
 
@@ -201,8 +206,8 @@ def _choice_of(index: int, delta: MessageDelta) -> ChatChunkChoice:
     return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
 
 
-def _call(call: ToolCall) -> CalledTool:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+def _call(block: Block) -> CalledTool:
+    return {"id": block.id, "type": "function", "function": {"name": block.name, "arguments": block.text}}
 
 
 def _chat_ending(event: BranchEnded, calls: int) -> ChatEnding:

@@ -674,6 +674,7 @@ class ModelInfo:
     hears: bool = False  # takes sounds as media
     lacks: str = ""  # typographic characters that the vocabulary can only spell in single bytes
     speculative: str = "none"  # kinds of drafts, under llama-server's names, separated by commas
+    license: str = ""  # of the weights, as the file names it
 
     as_dict = asdict
 

@@ -263,6 +263,7 @@ class LlamaModel:
             can_shift=self.can_generate,
             sees=self._media is not None and self._media.sees,
             hears=self._media is not None and self._media.hears,
+            license=self._metadata("general.license"),
             lacks="".join(filter(self._lacks, _TYPOGRAPHIC)) if self.can_generate else "",
         )
 

@@ -54,7 +54,7 @@ class Said(TypedDict, total=False):
 
 @shape
 class Metrics(TypedDict, total=False):
-    """Counts of tokens, over all branches together, and durations; `load_duration` is 0, since the model is loaded."""
+    """Counts of tokens, over all branches together, and durations; `load_duration` is what the call waited for its model."""
 
     total_duration: int
     load_duration: int

@@ -85,11 +85,13 @@ def _call(index: int, call: ParsedCall) -> answers.ToolCall:
 class Answers:
     """The answer to one call: its model's name, its form, and its clock."""
 
-    def __init__(self, name: str, form: Form, asked: Asked) -> None:
+    def __init__(self, name: str, form: Form, asked: Asked, load_ns: int = 0) -> None:
+        """`load_ns`: how long the call has waited for its model."""
         self.form = form
         self.asked = asked
         self._name = name
-        self._began = time.monotonic_ns()
+        self._load_ns = load_ns
+        self._began = time.monotonic_ns() - load_ns
 
     def line(self, said: Said, done: bool = False) -> OllamaLine:
         return cast(OllamaLine, {"model": self._name, "created_at": timestamp(), **said, "done": done})
@@ -105,7 +107,7 @@ class Answers:
         times = timings(done)
         return {
             "total_duration": time.monotonic_ns() - self._began,
-            "load_duration": 0,
+            "load_duration": self._load_ns,
             "prompt_eval_count": sum(event.prompt_tokens for event in done),
             "prompt_eval_duration": round(times["prompt_ms"] * 1e6),
             "eval_count": times["predicted_n"],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from flask import Blueprint, Response, request
 
+from srb.protocol import ModelInfo
 from srb.web.bodies.completion import read_body
 from srb.web.calls.outcome import gather
 from srb.web.calls.streaming import HEADERS, EventStream
@@ -37,11 +39,11 @@ def generate() -> Response:
     if not (body.prompt or body.suffix or body.images) and _unload(body):
         return _loaded(body, GenerateForm())
     checked = body.check(web().request_settings)
-    model = web().client.check_ready()
+    model, load_ns = _timed(web().client.check_ready)
     check_name(body.model, web().settings, model)
     if not (body.prompt or body.suffix or body.images):
         return _loaded(body, GenerateForm())
-    return _answer(body, GenerateForm(), body.request(checked, web().client, web().request_settings, model))
+    return _answer(body, GenerateForm(), body.request(checked, web().client, web().request_settings, model), load_ns)
 
 
 @routes.post("/api/chat")
@@ -52,11 +54,17 @@ def chat() -> Response:
     if not body.messages and _unload(body):
         return _loaded(body, ChatForm())
     checked = body.check(web().request_settings)
-    model = web().client.check_ready()
+    model, load_ns = _timed(web().client.check_ready)
     check_name(body.model, web().settings, model)
     if isinstance(checked, Text):
         return _loaded(body, ChatForm())
-    return _answer(body, ChatForm(), checked.asked(web().request_settings, model))
+    return _answer(body, ChatForm(), checked.asked(web().request_settings, model), load_ns)
+
+
+def _timed(ready: Callable[[], ModelInfo]) -> tuple[ModelInfo, int]:
+    """Return the model, which may have to be loaded first, and how long the call waited for it, in nanoseconds."""
+    began = time.monotonic_ns()
+    return ready(), time.monotonic_ns() - began
 
 
 def _unload(body: OllamaGenerateBody | OllamaChatBody) -> bool:
@@ -85,8 +93,8 @@ def _loaded(body: OllamaGenerateBody | OllamaChatBody, form: Form) -> Response:
     return json_reply(line)
 
 
-def _answer(body: OllamaGenerateBody | OllamaChatBody, form: Form, asked: Asked) -> Response:
-    answers = Answers(body.model, form, asked)
+def _answer(body: OllamaGenerateBody | OllamaChatBody, form: Form, asked: Asked, load_ns: int) -> Response:
+    answers = Answers(body.model, form, asked, load_ns)
     with web().calls.open(asked.commands, request.environ, streamed=body.stream) as call:
         _unload(body)  # once this request has ended
         if not body.stream:
@@ -102,7 +110,7 @@ def embed_texts() -> Response:
     began = time.monotonic_ns()
     refuse_embeddings()
     body = OllamaEmbedBody.parse(read_body(request))
-    model = check_embeds(one_vector=True)
+    model, load_ns = _timed(lambda: check_embeds(one_vector=True))
     check_name(body.model, web().settings, model)
     vectors: list[list[float]] = []
     tokens = 0
@@ -115,7 +123,7 @@ def embed_texts() -> Response:
         "model": body.model,
         "embeddings": vectors,
         "total_duration": time.monotonic_ns() - began,
-        "load_duration": 0,
+        "load_duration": load_ns,
         "prompt_eval_count": tokens,
     }
     return json_reply(answer)

@@ -128,7 +128,7 @@ def show() -> Response:
     model = _known(body.model) or web().client.check_ready()
     check_name(body.model, settings, model)
     answer: Shown = {
-        "license": "",
+        "license": model.license,
         "modelfile": f"FROM {model.path}\n",
         "parameters": _parameters(settings),
         "template": template_source(settings, model) or CHATML,

@@ -86,6 +86,7 @@ class _Writer:
         self.shape = shape
         self._random = np.random.default_rng(shape.seed)
         self.gguf.add_name(f"random-{arch}")
+        self.gguf.add_license("cc0-1.0")
         self.gguf.add_context_length(shape.context)
         self.gguf.add_embedding_length(shape.dim)
         self.gguf.add_block_count(shape.layers)

@@ -361,6 +361,10 @@ def test_files_that_cannot_be_loaded_say_why_in_one_line(tmp_path: Path, gguf: C
         assert not caught.value.message.endswith(("failed to load model", "no reason given")), "that is no reason"
 
 
+def test_the_license_is_the_files(llama: LlamaModel) -> None:
+    assert llama.info("").license == "cc0-1.0"
+
+
 def test_a_model_in_several_files_is_loaded_by_the_first(tmp_path: Path, llama: LlamaModel) -> None:
     WRITERS["llama"](tmp_path / "split.gguf", replace(TINY, split=8))
     first, *others = sorted(tmp_path.iterdir())

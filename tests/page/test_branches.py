@@ -179,6 +179,7 @@ def test_alternatives_never_lie_over_their_sentence(make_page: MakePage, height:
     pane.begin(*[f" one little lamp of {each} which burned for as long as anybody looked at it" for each in range(8)])
     pane.tell("desk.rivals = given", RIVALS)
     pane.tell("branches.board.setCurrent(given, { focus: true, scroll: true })", card - 1)
+    expect(pane.text(card)).to_contain_text("looked at it")  # a card is drawn when it has come into view
     pane.press("t")
     expect(pane.page.locator("srb-alternatives dialog").get_by_role("button")).to_have_count(13)
     assert pane.page.evaluate(SENTENCE)

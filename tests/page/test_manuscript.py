@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage
 from tests.page.parts_alone import open_harness
+from tests.processes import wait_for
 
 MODEL, EDIT = ".cm-line .by-model", ".cm-line .by-edit"
 HTML = "<b onclick=alert(1)>bold</b> <img src=x onerror=alert(1)><script>alert(1)</script>"
@@ -28,8 +29,9 @@ def content(page: Page) -> Locator:
     return page.get_by_role("textbox", name="Manuscript")
 
 
-def marked(page: Page, mark: str) -> list[str]:
-    return page.locator(mark).all_inner_texts()
+def expect_marked(page: Page, mark: str, texts: list[str]) -> None:
+    """Wait until these parts of the text have the mark: what was typed is drawn in a later frame."""
+    wait_for(lambda: page.locator(mark).all_inner_texts() == texts, f"{texts} have the mark {mark}")
 
 
 def take(page: Page, taken: str) -> None:
@@ -168,8 +170,8 @@ def test_the_models_words_are_tinted_and_the_persons_are_not(page: Page) -> None
     page.keyboard.type("Once upon a time,")
     take(page, " there lived a keeper.")
     page.keyboard.type(" The end.")
-    assert marked(page, MODEL) == [" there lived a keeper."]
-    assert marked(page, EDIT) == []
+    expect_marked(page, MODEL, [" there lived a keeper."])
+    expect_marked(page, EDIT, [])
 
 
 def test_words_typed_into_the_models_are_underlined_at_once_and_stay_so(page: Page) -> None:
@@ -180,8 +182,8 @@ def test_words_typed_into_the_models_are_underlined_at_once_and_stay_so(page: Pa
     page.keyboard.press("Control+End")
     page.keyboard.type(" And 1 more.")
     for _ in range(2):
-        assert marked(page, MODEL) == [" there lived a ", " of a light."]
-        assert marked(page, EDIT) == ["sailor"]
+        expect_marked(page, MODEL, [" there lived a ", " of a light."])
+        expect_marked(page, EDIT, ["sailor"])
         page.evaluate("manuscript.colour(desk.story.pieces(desk.head.node))")
 
 
@@ -191,11 +193,11 @@ def test_undo_brings_the_models_colour_back(page: Page) -> None:
     page.keyboard.press("Delete")
     page.evaluate("manuscript.select(6)")
     page.keyboard.type("was ")
-    assert marked(page, MODEL) == ["There ", "a keeper."]
+    expect_marked(page, MODEL, ["There ", "a keeper."])
     while page.evaluate("manuscript.undo()") and text(page) != "There lived a keeper.":
         pass
-    assert marked(page, MODEL) == ["There lived a keeper."]
-    assert marked(page, EDIT) == []
+    expect_marked(page, MODEL, ["There lived a keeper."])
+    expect_marked(page, EDIT, [])
 
 
 def test_of_a_book_with_2000_pieces_only_what_is_in_view_is_in_the_document(page: Page) -> None:

@@ -64,6 +64,7 @@ class Branches:
         self._tree = tree
         self._prompts = prompts
         self._clock = clock
+        self.now = 0.0  # seconds of the clock in this step, read once: each text tells it
         self._count_special = count_special
         self._note_end = note_end
         self._note_stop = note_stop
@@ -393,7 +394,7 @@ class Branches:
             branch.num_drafted,
             branch.num_accepted,
             branch.num_decoded,
-            branch.request.predicted_ms(self._clock()),
+            branch.request.predicted_ms(self.now),
         )
         if not branch.can_resume:
             branch.sampler.close()
@@ -418,7 +419,7 @@ class Branches:
         branch.num_shown, text = len(shown), "".join(branch.shown)
         branch.has_new_line = "\n" in text
         said = (False, origin.index, fork.at, text, fork.logprob, shown)
-        spent_ms = branch.request.predicted_ms(self._clock())
+        spent_ms = branch.request.predicted_ms(self.now)
         events.append(
             BranchAdded(branch.request.request_id, branch.index, branch.spec.seed, *said, predicted_ms=spent_ms)
         )
@@ -626,7 +627,7 @@ class Branches:
             branch.shown.append(emission.text)
             branch.num_shown += len(emission.tokens)
             branch.has_new_line = branch.has_new_line or "\n" in emission.text
-            request, spent_ms = branch.request, branch.request.predicted_ms(self._clock())
+            request, spent_ms = branch.request, branch.request.predicted_ms(self.now)
             has_probs = branch.spec.sampling.n_probs >= 0
             for part in emission.parts() if has_probs else (emission,):
                 probs = part.probs if has_probs else None

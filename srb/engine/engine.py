@@ -389,7 +389,7 @@ class Engine:
 
     def step(self) -> list[Event]:
         """Compute one batch and return its events. Raise EngineFault if the context is beyond repair."""
-        began = self._clock()
+        began = self._branches.now = self._clock()
         events: list[Event] = []
         self._expire(began, events)
         self._give_way()
@@ -603,6 +603,7 @@ class Engine:
         self._counters.busy_slots_total += len(chunks)
         match self.model.decode(batch):
             case DecodeStatus.OK:
+                self._branches.now = self._clock()
                 self._commit(chunks, rows, events)
             case DecodeStatus.NO_ROOM:
                 self._compute_less(chunks, events, parked)

@@ -438,7 +438,7 @@ class Request:
 
     def predicted_ms(self, now: float) -> float:
         """Return the milliseconds of work since the prompt was done, to the microsecond; 0 before that."""
-        return 0.0 if self.prefix_done_at is None else round((now - self.prefix_done_at) * 1000, 3)
+        return 0.0 if self.prefix_done_at is None else max(0.0, round((now - self.prefix_done_at) * 1000, 3))
 
     def explore(self, exploration: Exploration, asked: Explore) -> None:
         """Let the request explore; it has not begun."""

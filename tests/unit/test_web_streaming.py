@@ -277,23 +277,26 @@ def test_gathering_raises_the_failure_of_the_request(client: ScriptedClient, req
 # Clients that read slowly ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("has_probs", [False, True])
 def test_row_18_while_nobody_reads_a_branchs_text_is_put_together_and_none_is_dropped(
-    client: ScriptedClient, requests: Calls
+    client: ScriptedClient, requests: Calls, has_probs: bool
 ) -> None:
+    """Tokens with probabilities stay apart: clients read one of each event."""
     call = requests.open([COMMAND], {}, streamed=True)
     stream = stream_of(call)
     next(stream)
     for number in range(10_000):
-        client.receive([Delta("r1", number % 2, f"{number} ", [number], [{"id": number}])])
+        probs: Any = [{"id": number}] if has_probs else None
+        client.receive([Delta("r1", number % 2, f"{number} ", [number], probs)])
     client.receive([BranchEnded("r1", 0, "eos", 5_000)])
     events = call.mailbox.take()
-    assert len(events) < 1_000
+    assert len(events) == 10_001 if has_probs else len(events) < 1_000
     for index in (0, 1):
         deltas = [event for event in events if isinstance(event, Delta) and event.index == index]
         numbers = list(range(index, 10_000, 2))
         assert "".join(delta.text for delta in deltas) == "".join(f"{number} " for number in numbers)
         assert [token for delta in deltas for token in delta.tokens] == numbers
-        assert [prob["id"] for delta in deltas for prob in delta.probs or ()] == numbers
+        assert [prob["id"] for delta in deltas for prob in delta.probs or ()] == (numbers if has_probs else [])
     assert isinstance(events[-1], BranchEnded)
     stream.close()
 

@@ -80,6 +80,7 @@ class Branches:
 
     def start(self, branch: Branch, events: list[Event]) -> None:
         """Start a branch: fork its prefix and sample its own first token, or resume it where it was paused."""
+        self.now = self._clock()  # its prompt was done in this step
         prompt = branch.request.prefix.node
         assert prompt is not None
         known = branch.tokens
@@ -419,6 +420,7 @@ class Branches:
         branch.num_shown, text = len(shown), "".join(branch.shown)
         branch.has_new_line = "\n" in text
         said = (False, origin.index, fork.at, text, fork.logprob, shown)
+        self.now = self._clock()  # its prompt may have been done in this step
         spent_ms = branch.request.predicted_ms(self.now)
         events.append(
             BranchAdded(branch.request.request_id, branch.index, branch.spec.seed, *said, predicted_ms=spent_ms)

@@ -64,7 +64,7 @@ class Branches:
         self._tree = tree
         self._prompts = prompts
         self._clock = clock
-        self.now = 0.0  # seconds of the clock in this step, read once: each text tells it
+        self.now = 0.0  # seconds of the clock, read once a step and where a branch begins: each text tells it
         self._count_special = count_special
         self._note_end = note_end
         self._note_stop = note_stop

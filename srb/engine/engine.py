@@ -799,7 +799,7 @@ def _done(request: Request) -> Done:
         cached_tokens=request.cached_tokens,
         completion_tokens=sum(branch.num_sampled for branch in request.branches),
         prompt_ms=(prefix_done - started) * 1000,
-        predicted_ms=(ceased - prefix_done) * 1000,
+        predicted_ms=request.predicted_ms(ceased),
         restored_tokens=request.prefix.num_restored,
         image_tokens=request.prefix.num_image_tokens,
         audio_tokens=request.prefix.num_audio_tokens,

@@ -32,9 +32,8 @@ class Emission:
     is_outdented: bool = False  # whether a line with too little indentation ended the branch
     is_boundary: bool = False  # whether the end of a word, line, sentence or paragraph ended the branch
     rewind: int = 0  # number of last tokens taken back: with them a banned string began and was completed
-    ends: list[int] = field(
-        default_factory=list, compare=False
-    )  # of several tokens: where the text of each ends in `text`
+    # Of several tokens: where the text of each ends in `text`.
+    ends: list[int] = field(default_factory=list, compare=False)
 
     @classmethod
     def of(cls, text: str, ready: Sequence[_PendingToken], start: int) -> Emission:

@@ -51,9 +51,8 @@ from srb.web.loop.yielding import Turnstile
 BODY_SIZE = "srb_body_size"  # name in flask.g: the bytes of the body that have arrived
 REPLACED = "srb_replaced"  # name in flask.g: the half characters of the body that became U+FFFD
 _PEEKED, _READ = "srb_peeked", "srb_read"  # names in flask.g: a body that is to be read, and what is known of one
-MAX_MARKS = (
-    2 * 1024 * 1024
-)  # commas and opening brackets of a body, between which values stand: 4 MiB has room for so many
+# Commas and opening brackets of a body, between which values stand: 4 MiB has room for so many.
+MAX_MARKS = 2 * 1024 * 1024
 _LARGE = 65536  # bytes of a body that takes milliseconds to check
 _TURNSTILE = Turnstile()  # of the worker's large bodies
 _PIECE = 256 * 1024  # bytes of a body that are read at once

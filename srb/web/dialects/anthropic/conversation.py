@@ -80,9 +80,8 @@ def _converted(where: str, message: Any) -> list[Message]:
 
 
 _OWN = ("text", "image", "document", "thinking", "tool_use", "tool_result")  # blocks that say something here
-_OF_SERVERS = re.compile(
-    r"server_tool_use|mcp_tool_use|.+_tool_result"
-)  # calls that Anthropic's servers ran, and results
+# Calls that Anthropic's servers ran, and their results.
+_OF_SERVERS = re.compile(r"server_tool_use|mcp_tool_use|.+_tool_result")
 
 
 class _Turn:

@@ -176,9 +176,8 @@ def chat_completion(
 
 def _choice(asked: ChatRequest, index: int, branch: BranchOutcome) -> ChatChoice:
     assert branch.ended is not None  # the engine ends every branch before the request
-    blocks = blocks_of(
-        asked.parser(stream=False, in_parts=True), branch.text
-    )  # as streamed, also for a call that was cut
+    # In parts, as a stream is read: a call that was cut has one form.
+    blocks = blocks_of(asked.parser(stream=False, in_parts=True), branch.text)
     content, reasoning = blocks.joined("text"), blocks.joined("reasoning")
     calls = [_call(block) for block in blocks.all if block.kind == "call"]
     if asked.reasoning_format == "deepseek-legacy" and reasoning:

@@ -168,7 +168,8 @@ class Server:
         worker = Worker(self.runtime).ready()
         self._exits.callback(worker.close)
         ids = (f"r{i}" for i in count())
-        while not self.metric("requests_deferred"):
+        # A request that has just come is deferred, too, until the next step admits it: only without room does it stay so.
+        while self.metric("branches_room") or not self.metric("requests_deferred"):
             worker.send(endless(next(ids), n=1))
             worker.next(Accepted)
         return worker

@@ -204,7 +204,8 @@ class Evening:
     def prune_and_try_others(self) -> None:
         self.focus(self.card())
         self.writer.press("x").wait("desk.round.slots.some(({state}) => state === 'pruned')").press("r")
-        self.writer.wait("desk.round.slots.every(({text, end}) => text || end)")
+        # A card keeps the pruned text until its next branch begins: taken then, it might be empty when the key arrives.
+        self.writer.wait("desk.round.slots.every(({state, text, end}) => state !== 'pruned' && (text || end))")
         self.take()
 
     def vary(self) -> None:

@@ -131,7 +131,8 @@ def test_the_panel_is_as_open_after_a_reload_as_before_and_has_its_place_at_once
     writer.press("Escape").wait_until_saved()
     there = box(page.locator("srb-manuscript"))
     page.route("**/parts/side_panel.js", lambda route: route.abort())  # before it is there, too
-    page.reload()
+    with page.expect_console_message(lambda message: "ERR_FAILED" in message.text):
+        page.reload()
     expect(page.locator("srb-manuscript")).to_be_focused()
     assert box(page.locator("srb-manuscript"))["x"] == there["x"]
     page.unroute("**/parts/side_panel.js")

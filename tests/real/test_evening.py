@@ -16,7 +16,8 @@ from tests.processes import DEADLINE
 from tests.real.conftest import need_model
 from tests.servers import Server
 
-AWAY = "net::ERR|status of (404|50[234])|ERR_INTERNET_DISCONNECTED|Failed to fetch"
+# 409: a branch that was set aside had ended in the same moment
+AWAY = "net::ERR|status of (404|409|50[234])|ERR_INTERNET_DISCONNECTED|Failed to fetch"
 SHOTS = os.environ.get("EVENING_SHOTS", "")  # a folder to keep the screenshots in
 
 

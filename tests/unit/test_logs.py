@@ -18,11 +18,13 @@ from srb.settings import REPLICA_VARIABLE, Settings
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
     logger = logging.getLogger("srb")
+    level = logger.level
     yield logger
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
         handler.close()
     logger.propagate = True
+    logger.setLevel(level)
 
 
 def written(log_file: Path) -> list[dict[str, object]]:

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Error, Page, Request, expect, sync_playwright
 
 from tests.needs import chromium, need
-from tests.page.writer import Writer
+from tests.page.writer import Writer, wait_for_event
 from tests.processes import DEADLINE, wait_for
 from tests.servers import Server
 
@@ -64,15 +64,22 @@ class Troubles:
         """The test is over: rounds that are stopped from now on may have ended in the same moment."""
         self._is_over = True
 
-    def check(self) -> None:
-        foreign = [url for url in self._requested if _origin(url) not in self._opened]
-        found = self._found + [f"request to another origin: {url}" for url in foreign]
-        wrong = [
-            each for each in found if not any(re.search(pattern, each) for pattern in self._expected + self._allowed)
+    @property
+    def missing(self) -> list[str]:
+        """The expected troubles that have not come."""
+        return [
+            pattern for pattern in self._expected if not any(re.search(pattern, each) for each in self._all_found())
         ]
-        missing = [pattern for pattern in self._expected if not any(re.search(pattern, each) for each in found)]
+
+    def check(self) -> None:
+        allowed = self._expected + self._allowed
+        wrong = [each for each in self._all_found() if not any(re.search(pattern, each) for pattern in allowed)]
         assert not wrong, "\n".join(wrong)
-        assert not missing, f"expected, but not found: {missing}"
+        assert not self.missing, f"expected, but not found: {self.missing}"
+
+    def _all_found(self) -> list[str]:
+        foreign = [url for url in self._requested if _origin(url) not in self._opened]
+        return self._found + [f"request to another origin: {url}" for url in foreign]
 
     def _note_message(self, message: ConsoleMessage) -> None:
         if self._is_over and "status of 404" in message.text and "/v1/srb/completions/" in message.location["url"]:
@@ -122,6 +129,15 @@ def make_page(browser: Browser, troubles: Troubles, request: pytest.FixtureReque
             return page
 
         yield make
+        if troubles.missing and not request.node.stash.get(FAILED, True):
+            _wait_for_the_last(troubles, browser)
+
+
+def _wait_for_the_last(troubles: Troubles, browser: Browser) -> None:
+    """Wait, while the pages are open, for expected troubles: the browser tells of them later than it acts."""
+    pages = [page for context in browser.contexts for page in context.pages]
+    if pages:
+        wait_for_event(pages[0], lambda: not troubles.missing, f"troubles come: {troubles.missing}")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from srb.protocol import BranchSpec, Generate, GetStats, Ready, Reply, SamplingP
 from srb.settings import SOCKET_NAME
 
 ROOT = Path(__file__).parents[1]
-DEADLINE = 60.0  # seconds: far more than anything here takes, on a machine that does much else
+DEADLINE = 120.0  # seconds: far more than anything here takes, on a machine that does much else
 
 T = TypeVar("T")
 

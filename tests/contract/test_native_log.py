@@ -13,6 +13,7 @@ import pytest
 from srb.engine.llama.log import native_log
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
+from tests.processes import DEADLINE
 
 OF_A_GRAMMAR = "failed to parse grammar"  # llama.cpp's error
 
@@ -65,12 +66,12 @@ def test_a_grammar_that_another_thread_parses_mutes_no_line_of_a_decode(
     def reader() -> None:
         with native_log.muted():
             muted.set()
-            decoded.wait(60)
+            decoded.wait(DEADLINE)
             parse(llama)
 
     thread = threading.Thread(target=reader)
     thread.start()
-    muted.wait(60)
+    muted.wait(DEADLINE)
     try:
         refused(llama)
         assert lines(caplog)

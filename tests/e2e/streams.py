@@ -11,6 +11,7 @@ from tests.servers import Server
 
 BRIEF = {"prompt": "Once upon a time,", "n": 2, "max_tokens": 4}
 ENDLESS = {"prompt": "Once upon a time,", "n": 3, "max_tokens": -1, "ignore_eos": True, "format": "srb"}
+SOON = 30.0  # seconds in which a request ends that is cancelled, on a machine that does much else
 
 
 class Stream:

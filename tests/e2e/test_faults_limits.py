@@ -18,8 +18,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.e2e.streams import BRIEF, ENDLESS, Stream
-from tests.processes import PYTHON, ROOT, wait_for
+from tests.e2e.streams import BRIEF, ENDLESS, SOON, Stream
+from tests.processes import DEADLINE, PYTHON, ROOT, wait_for
 from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
@@ -138,7 +138,7 @@ def test_a_clients_open_requests_are_counted_over_all_workers_and_a_killed_ones_
 def connect(server: Server, body: dict[str, Any], *, buffer: int = 0) -> socket.socket:
     """Send a streaming request and return its connection, with a receive buffer of `buffer` bytes where that is not 0."""
     client = socket.socket()
-    client.settimeout(60)
+    client.settimeout(DEADLINE)
     if buffer:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
     client.connect(("127.0.0.1", server.port))
@@ -159,7 +159,7 @@ def test_row_16_a_client_that_closes_or_resets_in_mid_stream_frees_everything(se
                 pass
             if linger:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        wait_for(lambda: nothing_runs(server), "the request has ended", deadline=5)
+        wait_for(lambda: nothing_runs(server), "the request has ended", SOON)
 
 
 def test_row_17_a_client_that_leaves_while_it_waits_or_its_prompt_is_computed_is_cancelled(
@@ -170,12 +170,12 @@ def test_row_17_a_client_that_leaves_while_it_waits_or_its_prompt_is_computed_is
         with connect(server, {"prompt": king * 16_000, "n": 2, "stream": stream}):
             wait_for(lambda: server.metric("requests_processing") == 1, "its prompt is being computed")
             assert server.metric("tokens_predicted_total") == 0
-        wait_for(lambda: nothing_runs(server), "the request has ended", deadline=5)
+        wait_for(lambda: nothing_runs(server), "the request has ended", SOON)
     server.fill()
     for stream in (True, False):
         with connect(server, BRIEF | {"stream": stream}):
             wait_for(lambda: server.metric("requests_deferred") == 2, "it waits")
-        wait_for(lambda: server.metric("requests_deferred") == 1, "it waits no more", deadline=5)
+        wait_for(lambda: server.metric("requests_deferred") == 1, "it waits no more", SOON)
 
 
 def test_row_18_a_reader_that_stands_still_is_cancelled_and_others_go_on(make_server: MakeServer) -> None:

@@ -14,7 +14,7 @@ import orjson
 import pytest
 import requests
 
-from tests.processes import children, is_alive, wait_for
+from tests.processes import DEADLINE, children, is_alive, wait_for
 from tests.servers import MakeServer, Server
 from tools.random_gguf import write_llama
 
@@ -111,7 +111,7 @@ def test_a_stream_ends_whole_while_another_model_is_wished_for(make_server: Make
     thread.start()
     reasons = [event["choices"][0].get("finish_reason") for event in events(answer) if event.get("choices")]
     assert reasons[-1] == "length"
-    thread.join(60)
+    thread.join(DEADLINE)
     assert found[0].json()["model"] == "b"
 
 
@@ -133,7 +133,7 @@ def test_two_clients_with_two_models_both_advance_and_loads_are_few(make_server:
     finally:
         stop.set()
         for thread in threads:
-            thread.join(60)
+            thread.join(DEADLINE)
     assert server.metric("model_loads_total") * 5 < sum(answered.values())
 
 
@@ -229,7 +229,7 @@ def test_an_engine_that_is_killed_while_it_loads_is_started_again(two: Server) -
     thread.start()
     [second] = wait_for(lambda: [pid for pid in children(two.supervisor) if pid != first], "b is started")
     os.kill(second, signal.SIGKILL)
-    thread.join(60)
+    thread.join(DEADLINE)
     assert found[0].status_code == 200
     assert found[0].json()["model"] == "b"
     assert not is_alive(second)
@@ -277,7 +277,7 @@ def test_calls_that_wait_for_a_model_count_as_open_ones_of_their_client(make_ser
         wait_for(lambda: 'srb:model_calls_waiting{model="b"} 1.0' in server.get("/metrics").text, "one waits")
         for model in "ab":
             assert complete(server, model).status_code == 429
-    thread.join(60)
+    thread.join(DEADLINE)
     assert found[0].status_code == 200, "a call that has waited is not counted twice"
     for path in ("/tokenize", "/v1/completions"):
         for model in "ab":
@@ -415,7 +415,7 @@ def test_a_request_that_goes_on_without_readers_is_finished_before_its_model_giv
     last = begun
     while (seen := server.get(f"/v1/srb/completions/{begun['id']}")).status_code == 200:
         last = seen.json()
-    thread.join(60)
+    thread.join(DEADLINE)
     assert found[0].json()["model"] == "b"
     assert last["branches"][0]["length"] > 120, "it was not cut short after the ten or so that the reader left behind"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.writer import NEWS, Writer
+from tests.page.writer import Writer
 
 BEGINNING = "The keeper of the light at Skarholm had not slept for three nights."
 THINGS = ["lamps", "gulls", "steps", "boats", "stones", "windows"]

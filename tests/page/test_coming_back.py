@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.page.conftest import MakePage, Troubles
 from tests.page.wire import wire_to
-from tests.page.writer import NEWS, START, Writer
+from tests.page.writer import START, Writer
 from tests.processes import wait_for
 from tests.servers import Server
 
@@ -102,7 +102,7 @@ def test_another_tabs_words_are_in_the_outline_and_not_in_the_text(make_page: Ma
     two.wait("desk.text === 'Once'").press("Control+End").write("; nobody saw it.")
     one.write(" it ran home.")
     one.page.get_by_role("button", name="Outline").click()
-    one.page.get_by_role("treeitem").filter(has_text="nobody saw it").first.wait_for(timeout=1000 * NEWS)
+    one.page.get_by_role("treeitem").filter(has_text="nobody saw it").first.wait_for()
     assert one.text == "Once it ran home."
 
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from tests.disks import remount
 from tests.page.conftest import MakePage, Troubles
-from tests.page.writer import NEWS, START, Writer
+from tests.page.writer import START, Writer
 from tests.processes import wait_for
 from tests.servers import MakeServer, Server
 
@@ -151,7 +151,6 @@ def test_two_who_write_in_one_story_lose_nothing(make_page: MakePage, shared: Se
         each.wait(
             "argument.every((text) => [...desk.story.nodes.keys()].some((id) => desk.story.text(id) === text))",
             [mine, theirs],
-            deadline=NEWS,
         )
         assert each.text == own
         each.wait(SAVED)

@@ -46,7 +46,7 @@ GIVE = """([bytes, name, type, how, at]) => {
 def seer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("seer")
     model, projector = write_llama(folder / "model.gguf"), write_projector(folder / "mmproj.gguf")
-    with Server(folder, model=model, mmproj=projector, n_ctx=8192, chat_template="chatml").start() as server:
+    with Server(folder, model=model, mmproj=projector, n_ctx=8192, chat_template="chatml", threads=1).start() as server:
         yield server
 
 

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.e2e
 
 GONE = "The server cannot be reached."
 RESTARTING = "The engine stopped and is being started again. Your text is kept."
-SOON = 5000.0  # ms until the page tells of a server or an engine that has ended
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.writer import NEWS, START, Writer
+from tests.page.writer import START, Writer
 from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
@@ -27,8 +27,8 @@ def other(writer: Writer, slow: Server) -> Writer:
 
 
 def test_two_windows_say_what_goes_on_in_the_other_and_join_it(writer: Writer, other: Writer) -> None:
-    expect(elsewhere(writer.page)).to_contain_text("another window: 3 words", timeout=1000 * NEWS)
-    expect(elsewhere(other.page)).to_contain_text("another window: 2 words", timeout=1000 * NEWS)
+    expect(elsewhere(writer.page)).to_contain_text("another window: 3 words")
+    expect(elsewhere(other.page)).to_contain_text("another window: 2 words")
     assert (writer.text, other.text) == (START + " one two", START + " three four five")
     elsewhere(writer.page).get_by_role("button", name="Join").click()
     writer.expect_text(START + " one two three four five")
@@ -72,7 +72,7 @@ def test_words_that_are_joined_leave_the_cards_where_they_are(writer: Writer, sl
 
 
 def test_the_other_windows_text_is_shown_and_left_again(writer: Writer, other: Writer) -> None:
-    expect(elsewhere(writer.page)).to_contain_text("another window: 3 words", timeout=1000 * NEWS)  # all of them
+    expect(elsewhere(writer.page)).to_contain_text("another window: 3 words")  # all of them
     elsewhere(writer.page).get_by_role("button", name="Show").click()
     writer.expect_text(START + " three four five")
     notice = writer.page.locator("srb-banner p").filter(has_text="“one two” is not in this text")

@@ -10,7 +10,6 @@ from playwright.sync_api import Locator, Page, expect
 from tests.processes import DEADLINE, wait_for
 
 START = "Once upon a time,"
-NEWS = 10.0  # seconds in which a page shows what another has written: twice the promise, for busy machines
 
 
 def expect_loaded(page: Page) -> None:

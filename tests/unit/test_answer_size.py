@@ -35,6 +35,7 @@ from srb.web.calls.answer_size import ENTRY_BYTES
 from srb.web.calls.calls import Calls
 from srb.web.calls.outcome import gather
 from srb.web.calls.scripted import ScriptedClient, count_to_three
+from tests.processes import DEADLINE
 
 MIB = 2**20
 
@@ -227,7 +228,7 @@ def test_neither_two_large_replies_nor_a_backlog_close_the_engines_connection(mo
     monkeypatch.setattr(connection, "MAX_FRAME", 100_000)
     monkeypatch.setattr(connection, "_FRAME_BYTES", 10_000)
     ours, theirs = socket.socketpair()
-    theirs.settimeout(30)
+    theirs.settimeout(DEADLINE)
     engines = connection.Connection(ours, lambda *_: None, lambda _: None)
     replies = [Reply(f"r{number}", "x" * 90_000) for number in range(3)]
     deltas = [Delta("r9", 0, f"{number} " * 10, [number]) for number in range(20_000)]

@@ -30,6 +30,7 @@ from srb.web.calls import engine_client
 from srb.web.calls.calls import Calls
 from srb.web.calls.mailbox import Mailbox, coalesced
 from srb.web.calls.scripted import ScriptedClient
+from tests.processes import DEADLINE
 
 COMMAND = Generate("r", ("Once",), (BranchSpec(1), BranchSpec(2)))
 SNAPSHOT = {"id": "r", "state": "running", "age": 1.0, "prompt_tokens": 3, "linger": 0.0, "branches": []}
@@ -58,7 +59,7 @@ class Client(ScriptedClient):
         """Begin to attach; return the greenlet and the command that the engine got."""
         count = len(self.asked())
         greenlet = gevent.spawn(self.attach, target, owner)
-        with gevent.Timeout(5):
+        with gevent.Timeout(DEADLINE):
             while len(self.asked()) == count:
                 gevent.sleep(0)
         return greenlet, self.asked()[-1]
@@ -66,7 +67,7 @@ class Client(ScriptedClient):
     def attached(self, target: str = "r") -> Mailbox:
         greenlet, command = self.begin(target)
         self.receive([Attached(command.request_id, target, SNAPSHOT)])
-        mailbox: Mailbox = greenlet.get(timeout=5)
+        mailbox: Mailbox = greenlet.get(timeout=DEADLINE)
         return mailbox
 
     @property
@@ -104,7 +105,7 @@ def test_the_owner_that_asks_is_told_to_the_engine(client: Client) -> None:
     assert (command.target, command.owner) == ("r", "key 3")
     client.receive([Rejected(command.request_id, NotFound.code, "no", {})])
     with pytest.raises(NotFound):
-        greenlet.get(timeout=5)
+        greenlet.get(timeout=DEADLINE)
 
 
 def test_a_refused_reader_leaves_nothing_and_others_read_on(client: Client) -> None:
@@ -112,7 +113,7 @@ def test_a_refused_reader_leaves_nothing_and_others_read_on(client: Client) -> N
     greenlet, command = client.begin()
     client.receive([Rejected(command.request_id, NotFound.code, "no request with this id is running", {})])
     with pytest.raises(NotFound, match="no request"):
-        greenlet.get(timeout=5)
+        greenlet.get(timeout=DEADLINE)
     client.receive([Delta("r", 0, "a", [1]), DONE])
     assert words(first) == "a"
     assert client.left == []
@@ -125,7 +126,7 @@ def test_an_answer_that_comes_after_the_reader_gave_up_is_told_to_the_engine(
     monkeypatch.setattr(engine_client, "ASK_DEADLINE", 0.02)
     greenlet, command = client.begin()
     with pytest.raises(Unavailable):
-        greenlet.get(timeout=5)
+        greenlet.get(timeout=DEADLINE)
     assert client.left == []  # the engine may not have attached it yet
     client.receive([Attached(command.request_id, "r", SNAPSHOT)])
     assert client.left == ["r"]
@@ -139,7 +140,7 @@ def test_a_late_answer_does_not_take_the_request_from_another_reader(
     monkeypatch.setattr(engine_client, "ASK_DEADLINE", 0.02)
     greenlet, command = client.begin()
     with pytest.raises(Unavailable):
-        greenlet.get(timeout=5)
+        greenlet.get(timeout=DEADLINE)
     client.receive([Attached(command.request_id, "r", SNAPSHOT)])
     client.receive([Delta("r", 0, "a", [1])])
     assert words(first) == "a"
@@ -152,7 +153,7 @@ def test_while_one_attaches_the_last_other_reader_may_leave(client: Client) -> N
     client.abandon("r", Cancelled("left"), first)
     assert client.left == []  # else the engine would cancel what the other is about to read
     client.receive([Attached(command.request_id, "r", SNAPSHOT)])
-    second = greenlet.get(timeout=5)
+    second = greenlet.get(timeout=DEADLINE)
     client.receive([Delta("r", 0, "b", [2])])
     assert words(second) == "b"
     client.abandon("r", Cancelled("left"), second)
@@ -166,7 +167,7 @@ def test_if_the_one_that_attaches_is_refused_the_engine_learns_that_the_other_le
     client.abandon("r", Cancelled("left"), first)
     client.receive([Rejected(command.request_id, NotFound.code, "no", {})])
     with pytest.raises(NotFound):
-        greenlet.get(timeout=5)
+        greenlet.get(timeout=DEADLINE)
     assert client.left == ["r"]
     assert client.is_clean
 
@@ -184,7 +185,7 @@ def test_two_that_attach_at_once_are_both_attached_in_any_order(client: Client) 
     (one, first), (two, second) = client.begin(), client.begin()
     client.receive([Attached(second.request_id, "r", SNAPSHOT), Delta("r", 0, "a", [1])])
     client.receive([Attached(first.request_id, "r", SNAPSHOT), Delta("r", 0, "b", [2])])
-    mailboxes = one.get(timeout=5), two.get(timeout=5)
+    mailboxes = one.get(timeout=DEADLINE), two.get(timeout=DEADLINE)
     assert [words(mailbox) for mailbox in mailboxes] == ["b", "ab"]
     client.abandon("r", Cancelled("left"))
     assert [type(mailbox.ended[0]) for mailbox in mailboxes] == [Failed, Failed]
@@ -197,7 +198,7 @@ def test_each_reader_gets_one_error_when_the_engine_dies(client: Client) -> None
     greenlet, _ = client.begin()
     client.lose_engine()
     with pytest.raises(EngineRestarted):
-        greenlet.get(timeout=5)
+        greenlet.get(timeout=DEADLINE)
     for mailbox in (first, second):
         assert [event.code for event in mailbox.take(0)] == [EngineRestarted.code]
     assert client._mailboxes == {}
@@ -248,13 +249,13 @@ def test_a_reader_may_leave_a_rest_and_the_others_stay(client: Client) -> None:
 def test_a_call_that_ends_while_it_attaches_reads_nothing(client: Client) -> None:
     calls = Calls(lambda: client, Settings())
     greenlet = gevent.spawn(calls.attach, "r", {})
-    with gevent.Timeout(5):
+    with gevent.Timeout(DEADLINE):
         while not client.asked():
             gevent.sleep(0)
     [call] = calls._open
     call.lose_client()
     client.receive([Attached(client.asked()[0].request_id, "r", SNAPSHOT)])
-    assert greenlet.get(timeout=5) is call
+    assert greenlet.get(timeout=DEADLINE) is call
     assert [event.code for event in call.mailbox.take(0)] == ["cancelled"]
     assert client.left == ["r"]
     call.close()

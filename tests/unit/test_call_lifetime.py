@@ -32,7 +32,7 @@ from srb.web.calls.scripted import ScriptedClient, count_to_three
 from srb.web.dialects.llamacpp import completions as llamacpp
 from srb.web.dialects.openai import chat, completion_render, completions
 from srb.web.dialects.srb import routes as srb
-from tests.processes import self_signed
+from tests.processes import DEADLINE, self_signed
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 OPENAI = {"model": "m", "prompt": "Once"}
@@ -174,7 +174,7 @@ def test_row_42_a_client_that_leaves_its_embedding_cancels_it(
     eventually(lambda: busy.sent)
     assert len(calls_of(app)) == 1
     theirs.close()
-    assert answering.get(timeout=5).status_code == 499
+    assert answering.get(timeout=DEADLINE).status_code == 499
     assert busy.sent[1] == Cancel(busy.sent[0].request_id, leaves=True)
     assert len(calls_of(app)) == 0
 
@@ -187,7 +187,7 @@ def test_an_embedding_is_ended_with_an_answer_when_the_server_stops(
     answering = posting(app, path, body)
     eventually(lambda: busy.sent)
     calls_of(app).shut_down(grace=0.01)
-    answer = answering.get(timeout=5)
+    answer = answering.get(timeout=DEADLINE)
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     assert answer.json["error"]["message"] == "The server is shutting down"
     assert isinstance(busy.sent[1], Cancel)
@@ -202,7 +202,7 @@ def test_embeddings_count_as_open_calls_of_their_client(busy: ScriptedClient) ->
     for path, body in WORK:
         assert app.test_client().post(path, json=body).status_code == 429
     calls_of(app).shut_down(grace=0)
-    answering.get(timeout=5)
+    answering.get(timeout=DEADLINE)
     assert b"srb:http_calls_open 0.0" in app.metrics.render({})
 
 
@@ -278,7 +278,7 @@ class SlowToConnect(ScriptedClient):
         self.found = gevent.event.Event()
 
     def _ready_connection(self) -> Any:
-        self.found.wait(5)
+        self.found.wait(DEADLINE)
         return super()._ready_connection()
 
 
@@ -291,7 +291,7 @@ def test_a_client_that_leaves_before_there_is_an_engine_is_cancelled_when_there_
     theirs.close()
     gevent.sleep(0.05)  # seen to have left, several times
     engine.found.set()
-    call = opening.get(timeout=5)
+    call = opening.get(timeout=DEADLINE)
     assert [event.code for event in call.mailbox.take(5)] == ["cancelled"]
     assert engine.cancelled == ["r1"]
     call.close()
@@ -306,7 +306,7 @@ def test_a_server_that_stops_before_there_is_an_engine_ends_its_calls_when_there
     gevent.sleep(0.01)
     engine.found.set()
     with pytest.raises(ShuttingDown):
-        asking.get(timeout=5)
+        asking.get(timeout=DEADLINE)
     assert engine.cancelled == ["e1"]
 
 
@@ -440,7 +440,7 @@ def test_row_42_a_tls_client_that_says_close_notify_has_left(
     left, right = gevent.socket.socketpair()
     accepting = gevent.spawn(serving.wrap_socket, left, server_side=True)
     theirs = asking.wrap_socket(right)
-    ours = accepting.get(timeout=5)
+    ours = accepting.get(timeout=DEADLINE)
     watch.add(ours, "a")
     assert watch.left() == []
     theirs.settimeout(0.05)

@@ -46,6 +46,7 @@ from srb.web.calls import engine_client
 from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.mailbox import Mailbox
 from srb.web.calls.scripted import MODEL, ScriptedClient
+from tests.processes import DEADLINE
 
 Answer = Callable[["Engine", Any], None]
 
@@ -369,7 +370,7 @@ def test_every_open_request_ends_exactly_once_when_the_engine_dies(
     eventually(lambda: len(engine.received) == 4)
     engine.close()
     with pytest.raises(EngineRestarted):
-        waiting.get(timeout=5)
+        waiting.get(timeout=DEADLINE)
     for mailbox in mailboxes:
         assert [type(event) for event in mailbox.take(5)] == [Failed]
         assert mailbox.done
@@ -394,7 +395,7 @@ def test_many_greenlets_send_whole_frames(client: EngineClient, engine_at: Calla
     client.check_ready()
     commands = [Generate(f"r{i}", ("x" * 100_000,), (BranchSpec(i),)) for i in range(20)]
     sending = [gevent.spawn(client.submit, command) for command in commands]
-    gevent.joinall(sending, timeout=10, raise_error=True)
+    gevent.joinall(sending, timeout=DEADLINE, raise_error=True)
     assert sorted(command.request_id for command in engine.received) == sorted(c.request_id for c in commands)
 
 

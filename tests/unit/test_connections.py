@@ -17,6 +17,7 @@ from gevent.pool import Pool
 from srb.launch import connections as connections_module
 from srb.launch.connections import Connections, Server
 from srb.launch.gunicorn_worker import Response
+from tests.processes import DEADLINE
 
 
 class Clock:
@@ -161,7 +162,7 @@ def test_without_a_descriptor_accepting_pauses_with_one_line_and_goes_on(
         server.start()
         try:
             with socket.create_connection(listening.getsockname()):
-                assert served.wait(30)
+                assert served.wait(DEADLINE)
         finally:
             server.stop()
     assert [record.getMessage() for record in caplog.records if record.name == "srb.web"] == [

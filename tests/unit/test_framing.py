@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from srb.errors import ProtocolError
 from srb.framing import FrameSocket
+from tests.processes import DEADLINE
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -22,7 +23,7 @@ Pair = tuple[socket.socket, socket.socket]
 def pair() -> Iterator[Pair]:
     left, right = socket.socketpair()
     for end in (left, right):
-        end.settimeout(30)
+        end.settimeout(DEADLINE)
     yield left, right
     left.close()
     right.close()
@@ -102,7 +103,7 @@ def test_close_wakes_a_thread_that_is_blocked_in_receive(pair: Pair) -> None:
     thread = threading.Thread(target=receive)
     thread.start()
     frames.close()
-    thread.join(30)
+    thread.join(DEADLINE)
     assert len(ended) == 1
 
 

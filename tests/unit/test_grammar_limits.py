@@ -22,6 +22,7 @@ from srb.protocol import FinishReason
 from srb.sampling_params import MAX_GRAMMAR
 from srb.web.chat.grammar import Rules, any_text_until, quoted
 from tests.engine_helpers import Driver, Slowly, plain, solo
+from tests.processes import DEADLINE
 
 
 def schema(value: Any) -> dict[str, Any]:
@@ -213,7 +214,7 @@ def test_a_grammar_that_compiles_for_ever_is_refused_and_others_are_compiled_mea
 
     def compile_slowly(lark: Lark, field: str, made: list[Any]) -> None:
         if "!" in lark.text:
-            end.wait(60)
+            end.wait(DEADLINE)
         else:
             monkeypatch.setattr(matcher_module, "COMPILE_SECONDS", 60)
         compile_one(lark, field, made)
@@ -257,13 +258,13 @@ def test_a_grammar_that_is_known_is_not_waited_for_while_another_one_compiles(mo
 
     def compile_slowly(*given: Any) -> None:
         begun.set()
-        assert end.wait(60)
+        assert end.wait(DEADLINE)
         compile_one(*given)
 
     monkeypatch.setattr(model.grammars, "_compile", compile_slowly)
     thread = threading.Thread(target=model.grammars.matcher, args=("root ::= [b]",))
     thread.start()
-    assert begun.wait(60)
+    assert begun.wait(DEADLINE)
     assert model.grammars.matcher("root ::= [a]").allowed.size
     end.set()
     thread.join()

@@ -20,7 +20,7 @@ import pytest
 
 from srb.errors import ConfigError
 from srb.launch import download, hub
-from tests.processes import wait_for
+from tests.processes import DEADLINE, wait_for
 
 FILES = [
     "README.md", "mmproj-model-f16.gguf", "model.imatrix.gguf", "model-IQ4_XS.gguf", "model-Q3_K_M.gguf",
@@ -142,7 +142,7 @@ class Site:
         half = start + (self.breaks_after or (len(data) - start) // 2)
         handler.wfile.write(data[start:half])
         if self.gate:
-            assert self.gate.wait(30)
+            assert self.gate.wait(DEADLINE)
         if not self.breaks_after:
             handler.wfile.write(data[half:])
         return None
@@ -314,11 +314,11 @@ def test_two_starts_at_once_never_have_a_file_with_holes(
     with ThreadPoolExecutor(2) as pool:
         starts = [pool.submit(hub.fetch_from_url, f"{site.address}/a/model.gguf") for _ in range(2)]
         if has_locks:
-            assert waits.wait(30)
+            assert waits.wait(DEADLINE)
         else:
             wait_for(lambda: len(site.asked) == 2, "both starts have asked")
         site.gate.set()
-        [path, other] = [start.result(30) for start in starts]
+        [path, other] = [start.result(DEADLINE) for start in starts]
     assert path == other
     assert path.read_bytes() == MODEL
     assert written == [len(MODEL)] * (1 if has_locks else 2)

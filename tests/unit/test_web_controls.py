@@ -41,6 +41,7 @@ from srb.web.dialects.srb.answers import (
     SRBEvent,
     Stopped,
 )
+from tests.processes import DEADLINE
 from tests.shapes import read
 
 BASE = "/v1/srb/completions"
@@ -290,7 +291,7 @@ def attach_to(*later: Any, query: str = "") -> list[dict[str, Any]]:
 
     engine.answers = lambda *_: None
     engine.receive = receive  # type: ignore[method-assign]
-    with gevent.Timeout(5), send(http, "GET", f"{ONE}/events{query}") as response:
+    with gevent.Timeout(DEADLINE), send(http, "GET", f"{ONE}/events{query}") as response:
         return events(response.text)
 
 
@@ -381,7 +382,7 @@ def test_streams_of_other_dialects_end_when_the_rest_begins(path: str, body: dic
         yield [Resting.of(Done(request_id, 3, 0, 1, 1.0, 1.0), 5.0)]
 
     http, engine = serve(script)
-    with gevent.Timeout(5):
+    with gevent.Timeout(DEADLINE):
         response = send(http, "POST", path, body | {"linger": 5})
         assert response.status_code == 200
         assert response.text
@@ -397,7 +398,7 @@ def test_an_answer_that_is_not_streamed_comes_when_the_rest_begins() -> None:
         yield [Resting.of(Done(request_id, 3, 0, 1, 1.0, 1.0), 5.0)]
 
     http, engine = serve(script)
-    with gevent.Timeout(5):
+    with gevent.Timeout(DEADLINE):
         said = send(http, "POST", BASE, {"prompt": "x", "n": 1, "linger": 5, "stream": False}).json
     shaped(SRBCompletion, said)
     assert said["id"] == engine.sent[0].request_id

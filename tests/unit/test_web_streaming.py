@@ -31,6 +31,7 @@ from srb.web.calls.calls import Call, Calls
 from srb.web.calls.outcome import gather
 from srb.web.calls.scripted import ScriptedClient
 from srb.web.calls.streaming import MAX_WRITE, PING, EventStream, writes
+from tests.processes import DEADLINE
 from tests.shapes import chunks_of
 
 COMMAND = Generate("r1", ("Once",), (BranchSpec(1), BranchSpec(2)))
@@ -224,7 +225,7 @@ def test_a_client_that_leaves_while_it_is_queued_is_noticed(
     eventually(lambda: client.sent)
     theirs.close()
     with pytest.raises(Cancelled):
-        opening.get(timeout=5)
+        opening.get(timeout=DEADLINE)
     assert client.cancelled == ["r1"]
     assert len(requests) == 0
 
@@ -237,7 +238,7 @@ def test_a_client_that_leaves_before_a_complete_answer_is_noticed(
     eventually(lambda: client.sent)
     theirs.close()
     with pytest.raises(Cancelled):
-        gathering.get(timeout=5)
+        gathering.get(timeout=DEADLINE)
     assert client.cancelled == ["r1"]
 
 

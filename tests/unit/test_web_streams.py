@@ -21,6 +21,7 @@ from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, St
 from srb.web.calls import kept_streams
 from srb.web.calls.kept_streams import KeptStreams
 from srb.web.dialects.llamacpp.answers import FoundStream
+from tests.processes import DEADLINE
 from tests.shapes import read
 from tests.unit.test_web_chat import USER, serve, writes
 
@@ -60,7 +61,7 @@ class Gated:
         request_id = command.request_id
         yield [Accepted(request_id, 5)]
         yield [Delta(request_id, 0, TEXTS[0], [0])]
-        assert self.go.wait(10)
+        assert self.go.wait(DEADLINE)
         yield [Delta(request_id, 0, TEXTS[1], [1]), Delta(request_id, 0, TEXTS[2], [2])]
         yield [BranchEnded(request_id, 0, "eos", 3), Done(request_id, 5, 2, 3, 10.0, 30.0)]
 
@@ -83,7 +84,7 @@ def leave_early(http: FlaskClient, **environ: Any) -> bytes:
 
 
 def wait_until_over(http: FlaskClient) -> dict[str, Any]:
-    with gevent.Timeout(10):
+    with gevent.Timeout(DEADLINE):
         while not (found := look_up(http, "talk"))[0]["is_done"]:
             gevent.sleep(0.01)
     return found[0]
@@ -117,7 +118,7 @@ def test_a_stream_goes_on_when_its_client_leaves() -> None:
     script.go.set()
     total = wait_until_over(http)["total_bytes"]
     assert not engine.cancelled
-    whole = reader.get(timeout=10)
+    whole = reader.get(timeout=DEADLINE)
     assert (len(whole), text_of(whole)) == (total, "".join(TEXTS))
     assert whole.startswith(seen)
     assert again(http, len(seen)).data == whole[len(seen) :]
@@ -152,7 +153,7 @@ def test_a_conversation_has_one_stream_and_the_next_one_ends_it() -> None:
     engine.script = writes("New")
     begin(http).close()
     script.go.set()
-    with gevent.Timeout(10):
+    with gevent.Timeout(DEADLINE):
         while text_of(again(http).data) != "New":
             gevent.sleep(0.01)
     assert len(look_up(http, "talk")) == 1
@@ -386,9 +387,9 @@ def test_a_stream_that_nobody_can_read_again_ends() -> None:
         request_id = command.request_id
         yield [Accepted(request_id, 5)]
         yield [Delta(request_id, 0, TEXTS[0], [0])]
-        assert more.wait(10)
+        assert more.wait(DEADLINE)
         yield [Delta(request_id, 0, TEXTS[1], [1])]
-        assert last.wait(10)
+        assert last.wait(DEADLINE)
 
     http, engine = serve(script)
     leave_early(http)
@@ -396,7 +397,7 @@ def test_a_stream_that_nobody_can_read_again_ends() -> None:
     streams.remove(streams.find("", "talk"))
     assert not engine.cancelled
     more.set()
-    with gevent.Timeout(10):
+    with gevent.Timeout(DEADLINE):
         while not engine.cancelled:
             gevent.sleep(0.01)
     last.set()
@@ -415,6 +416,6 @@ def test_a_client_that_has_left_its_stream_is_watched_no_more() -> None:
     call.at_close(lambda: ended.append(True))
     script.go.set()
     wait_until_over(http)
-    with gevent.Timeout(10):
+    with gevent.Timeout(DEADLINE):
         while not ended:
             gevent.sleep(0.01)

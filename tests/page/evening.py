@@ -165,7 +165,7 @@ class Evening:
         other.press("Control+End").write(sentence).wait_until_saved()
         page.close()
         elsewhere = self.page.get_by_role("status").filter(has_text="goes on in another window")
-        expect(elsewhere).to_be_visible(timeout=1000 * NEWS)
+        expect(elsewhere).to_be_visible()
         elsewhere.get_by_role("button", name="Join").click()
         self.writer.wait("desk.text.includes(argument)", sentence.strip())
         self.typed |= self.own()

@@ -55,7 +55,7 @@ def test_a_server_killed_in_a_round_is_told_of_and_no_text_is_lost(
     page = writer.page
     before = [slot["text"] for slot in writer.slots()]
     server.kill()
-    expect(page.get_by_role("alert").filter(has_text=GONE).first).to_be_visible(timeout=SOON)
+    expect(page.get_by_role("alert").filter(has_text=GONE).first).to_be_visible()
     writer.wait_for_end()
     kept = [slot["text"] for slot in writer.slots()]
     assert all(now.startswith(text) for now, text in zip(kept, before, strict=True))
@@ -101,7 +101,7 @@ def test_an_engine_killed_in_a_round_is_told_of_and_the_round_is_filled_again(wr
     os.kill(supervisor, signal.SIGSTOP)  # the next engine takes long to load
     try:
         os.kill(engine, signal.SIGKILL)
-        expect(page.get_by_role("alert").filter(has_text=RESTARTING)).to_be_visible(timeout=SOON)
+        expect(page.get_by_role("alert").filter(has_text=RESTARTING)).to_be_visible()
         writer.wait_for_end()
         kept = [slot["text"] for slot in writer.slots()]
         assert all(now.startswith(text) for now, text in zip(kept, before, strict=True))

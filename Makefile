@@ -55,7 +55,7 @@ GIVEN_ARGS := $(strip $(CMAKE_ARGS))
 override CMAKE_ARGS := $(LLAMA) $(GIVEN_ARGS)
 export CMAKE_ARGS GIVEN_ARGS
 
-.PHONY: help install dev node page page-vendor real-models serve test test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
+.PHONY: help install dev node agents page page-vendor real-models serve test test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -95,7 +95,7 @@ serve: install
 
 # Files of tests side by side, three for two cores: half of the time they wait for servers and browsers. tests/conftest.py
 # has their order.
-test: dev node page real-models
+test: dev node agents page real-models
 	$(BIN)/pytest -m 'not cluster and not long' -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 test-cluster: ray
@@ -118,6 +118,14 @@ node: build/node/.installed
 build/node/.installed: tests/e2e/node/package.json
 	@mkdir -p build/node && cp $< build/node/
 	@if command -v npm >/dev/null; then npm install --prefix build/node --silent --no-audit --no-fund --no-package-lock && touch $@; fi
+
+# Claude Code and Codex, for the tests that run them; where they cannot be installed those are skipped.
+agents: build/agents/.installed
+build/agents/.installed: tests/real/agents.json
+	@mkdir -p build/agents && cp $< build/agents/package.json
+	@if command -v npm >/dev/null; then \
+	    if npm install --prefix build/agents --silent --no-audit --no-fund --no-package-lock; then touch $@; \
+	    else echo 'Claude Code and Codex could not be installed; their tests are skipped.'; fi; fi
 
 # Compilers and checkers of the page, for who changes it; where npm is not installed they are left out.
 page: build/page/.installed

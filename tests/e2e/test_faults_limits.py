@@ -9,7 +9,6 @@ import resource
 import signal
 import socket
 import struct
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,8 @@ import orjson
 import pytest
 
 from tests.e2e.streams import BRIEF, ENDLESS, SOON, Stream
-from tests.processes import DEADLINE, PYTHON, ROOT, wait_for
+from tests.namespaces import run_in_own_network
+from tests.processes import DEADLINE, wait_for
 from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
@@ -208,12 +208,7 @@ def test_row_18_a_reader_that_is_too_slow_keeps_all_it_was_sent_and_is_told(make
 
 def test_row_19_a_peer_that_vanishes_without_a_word_is_cancelled(tmp_path: Path) -> None:
     """In a network of its own the loopback interface goes down in the middle of a stream."""
-    unshare = ["unshare", "--user", "--map-root-user", "--net"]
-    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this system does not let a test have a network of its own")
-    command = [*unshare, PYTHON, "-m", "tests.e2e.vanishing_peer", tmp_path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_in_own_network("tests.e2e.vanishing_peer", tmp_path)
 
 
 def resident_mib(pid: int) -> float:

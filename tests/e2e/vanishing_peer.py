@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import fcntl
-import socket
-import struct
 import sys
 from contextlib import closing
 from pathlib import Path
 
 from tests.e2e.streams import ENDLESS, Stream
+from tests.namespaces import set_loopback
 from tests.processes import Worker, wait_for
 from tests.servers import Server
-
-_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
-
-
-def set_loopback(flags: int) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags))
 
 
 def main(folder: Path) -> None:
     """Raise AssertionError where the request of a peer that has vanished goes on."""
-    set_loopback(_IFF_UP)
+    set_loopback(True)
     with Server(folder, write_timeout=2, sse_ping_interval=1) as server:
         server.start()
         stream = Stream(server, ENDLESS)
         stream.until("stream")
         with closing(Worker(server.runtime).ready()) as engine:
             assert engine.stats()["requests_processing"] == 1
-            set_loopback(0)
+            set_loopback(False)
             wait_for(lambda: engine.stats()["requests_processing"] == 0, "the request has ended", deadline=20)
-        set_loopback(_IFF_UP)
+        set_loopback(True)
         server.wait_ready()
         assert "Traceback" not in server.logs, server.logs
         stream.close()

@@ -9,7 +9,8 @@ import llama_cpp as lib
 from gguf import TokenType
 
 from srb.engine.cuts import BYTE_LETTERS
-from srb.engine.grammar.matcher import Grammars, Vocabulary
+from srb.engine.grammar.grammars import Grammars
+from srb.engine.grammar.matcher import Vocabulary
 from srb.engine.llama.model import LlamaModel
 
 WORDS = ("the", "old", "king", "said", "of", "a", "small", "boat", "café", "земля", "naïve", "x", "y", "half", "end")

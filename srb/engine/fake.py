@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.engine.cuts import Cuts
-from srb.engine.grammar.matcher import Grammars, Matcher, Vocabulary
+from srb.engine.grammar.grammars import Grammars
+from srb.engine.grammar.matcher import Matcher, Vocabulary
 from srb.engine.media import Encoder, IsWanted, MediaChunk, Sections, always, check_wanted
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.engine.positions import Positions

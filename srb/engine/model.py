@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from srb.engine.grammar.matcher import Grammars, Matcher
+from srb.engine.grammar.grammars import Grammars
+from srb.engine.grammar.matcher import Matcher
 from srb.engine.media import Encoder, MediaRun, Vectors
 from srb.engine.tokens import Tokens
 from srb.errors import SRBError

@@ -37,7 +37,7 @@ log = logging.getLogger("srb.engine")
 
 # over all branches; a breaker that many tokens contain takes 1 MiB of each branch's sampler
 MAX_DRY_BREAKERS = 512
-MAX_PREPARED = 256  # JSON schemas that are kept as they were prepared: every turn of a chat has the same tools
+MAX_PREPARED = 512  # JSON schemas that are kept as they were prepared: every turn of a chat has the same tools
 MAX_TOLD = 8  # places of a request's schemas, in one line of the log
 KINDS = ("string", "number", "integer", "boolean", "null", "array", "object")
 MAX_REMEMBERED = 2**26  # tokens over all branches' penalties; each takes 4 to 8 bytes from the start

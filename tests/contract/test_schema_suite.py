@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from srb.engine.fake import FakeModel
-from srb.engine.grammar.matcher import Grammars
+from srb.engine.grammar.grammars import Grammars
 from srb.engine.grammar.schemas import LOOSENED, prepared
 from srb.errors import InvalidRequest
 from tests import vocabularies

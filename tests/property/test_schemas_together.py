@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from srb.engine.fake import FakeModel
-from srb.engine.grammar.matcher import Grammars
+from srb.engine.grammar.grammars import Grammars
 from srb.engine.grammar.schemas import prepared
 from srb.errors import InvalidRequest
 from tests.made_schemas import takes

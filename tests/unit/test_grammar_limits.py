@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from srb.engine.fake import FakeModel
-from srb.engine.grammar import matcher as matcher_module
+from srb.engine.grammar import grammars as grammars_module
 from srb.engine.grammar.lark import Lark
 from srb.engine.grammar.limits import CALL_SECONDS, FREE_SECONDS, TOKEN_SECONDS
+from srb.engine.grammar.matcher import Matcher
 from srb.engine.grammar.schemas import prepared
-from srb.errors import GrammarDeadEnd, GrammarTooComplex, InvalidRequest, QueueFull
+from srb.errors import GrammarTooComplex, InvalidRequest, QueueFull
 from srb.protocol import FinishReason
 from srb.sampling_params import MAX_GRAMMAR
 from srb.web.chat.grammar import Rules, any_text_until, quoted
@@ -190,40 +191,69 @@ def test_a_branch_whose_grammar_becomes_too_complex_ends_with_an_error_and_the_o
     assert [(end.reason, end.length) for end in driver.result(other).ends.values()] == [(FinishReason.LIMIT, 30)] * 2
 
 
-def test_a_grammar_that_was_too_complex_for_a_branch_is_so_for_its_siblings_and_for_later_requests() -> None:
+WIDE = json.dumps({"anyOf": [{"type": "string"}, {"properties": {f"k{i}": {"type": "integer"} for i in range(1500)}}]})
+
+
+def test_a_text_at_whose_place_a_grammar_is_too_complex_ends_alone() -> None:
+    """Its siblings stand elsewhere in the grammar, and so may later requests."""
     model = FakeModel()
-    first, sibling = (model.grammars.matcher("root ::= [a-z]* [0-9]") for _ in range(2))
-    token = int(first.allowed[0])
-    raise_from = first._grammar.fail("no more")
-    assert raise_from.code == "grammar_too_complex"
-    for call in (lambda: sibling.allowed, lambda: sibling.accept(token)):
-        with pytest.raises(GrammarTooComplex):
-            call()
-    with pytest.raises(InvalidRequest, match="too complex"):
-        model.grammars.matcher("root ::= [a-z]* [0-9]")
-    with pytest.raises(GrammarDeadEnd):
-        model.grammars.matcher('root ::= "a"').accept(token + 1)
+    schema = prepared(WIDE, "json_schema").text
+    first, sibling = (model.grammars.matcher("root ::= schema-0", (schema,)) for _ in range(2))
+    with pytest.raises(GrammarTooComplex, match="Parser Error"):
+        write(model, first, '{"')
+    for matcher in (sibling, model.grammars.matcher("root ::= schema-0", (schema,))):
+        write(model, matcher, '"the old king')
+
+
+def test_a_grammar_whose_lexer_is_spent_is_compiled_anew_for_later_requests() -> None:
+    """What the lexer may make is bounded for all texts of a grammar together, and one of them may need all of it."""
+    model = FakeModel()
+    grammar = 'root ::= "y" [a-z]{1,400} | "x" a{0,20}\na ::= b{0,20}\nb ::= "x"{0,20}'
+    first, sibling = (model.grammars.matcher(grammar) for _ in range(2))
+    for matcher in (first, sibling):
+        with pytest.raises(GrammarTooComplex, match="lexer error"):
+            write(model, matcher, "x" * 400)
+    write(model, model.grammars.matcher(grammar), "y" + "x" * 100)
+
+
+def write(model: FakeModel, matcher: Matcher, text: str) -> None:
+    for char in text:
+        [token] = model.tokenize(char, False, False)
+        assert token in matcher.allowed
+        matcher.accept(token)
+
+
+def test_a_call_that_fails_and_took_long_is_the_last_one() -> None:
+    model = FakeModel()
+    model.grammars.clock = Slowly(0.0)
+    matchers = [model.grammars.matcher(BOMBS["repetitions of rules"]()["grammar"]) for _ in range(2)]
+    matchers[0]._grammar.clock = Slowly(CALL_SECONDS * 1.1)
+    for matcher in matchers:
+        with pytest.raises(GrammarTooComplex, match="a token took 110 ms"):
+            len(matcher.allowed)
+    with pytest.raises(InvalidRequest, match="a token took 110 ms"):
+        model.grammars.matcher(BOMBS["repetitions of rules"]()["grammar"])
 
 
 def test_a_grammar_that_compiles_for_ever_is_refused_and_others_are_compiled_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(matcher_module, "COMPILE_SECONDS", 0.05)
+    monkeypatch.setattr(grammars_module, "COMPILE_SECONDS", 0.05)
     model, end = FakeModel(), threading.Event()
     compile_one = model.grammars._compile
 
-    def compile_slowly(lark: Lark, field: str, made: list[Any]) -> None:
+    def compile_slowly(lark: Lark, made: list[Any]) -> None:
         if "!" in lark.text:
             end.wait(DEADLINE)
         else:
-            monkeypatch.setattr(matcher_module, "COMPILE_SECONDS", 60)
-        compile_one(lark, field, made)
+            monkeypatch.setattr(grammars_module, "COMPILE_SECONDS", 60)
+        compile_one(lark, made)
 
     monkeypatch.setattr(model.grammars, "_compile", compile_slowly)
     with pytest.raises(InvalidRequest, match="takes longer than"):
         model.grammars.matcher('root ::= "!"')
     assert model.grammars.matcher("root ::= [a]").allowed.size
-    monkeypatch.setattr(matcher_module, "COMPILE_SECONDS", 0.05)
+    monkeypatch.setattr(grammars_module, "COMPILE_SECONDS", 0.05)
     with pytest.raises(InvalidRequest, match="takes longer than"):
         model.grammars.matcher('root ::= "!!"')
     with pytest.raises(QueueFull):
@@ -231,7 +261,7 @@ def test_a_grammar_that_compiles_for_ever_is_refused_and_others_are_compiled_mea
     end.set()
     for thread in model.grammars._given_up:
         thread.join()
-    monkeypatch.setattr(matcher_module, "COMPILE_SECONDS", 60)
+    monkeypatch.setattr(grammars_module, "COMPILE_SECONDS", 60)
     assert model.grammars.matcher("root ::= [b]").allowed.size
 
 

@@ -175,6 +175,18 @@ def test_a_text_does_not_wait_for_a_grammar_that_is_compiled(desk: Desk, form: d
     check_that_a_text_passes(desk, Generate("formed", ("a",), specs))
 
 
+def test_requests_with_grammars_are_prepared_beside_each_other(desk: Desk) -> None:
+    """The grammars take turns. In one lane, a request would wait for all grammars of the one before it."""
+    specs = (BranchSpec(0, sampling=SamplingParams(grammar="root ::= [a-z]")),)
+    ids = {f"formed{number}" for number in range(module.NUM_GRAMMAR_LANES)}
+    desk.take(*(Generate(name, ("a",), specs) for name in ids))
+    assert {desk.begun() for _ in ids} == ids
+    desk.take(Generate("later", ("a",), specs), Cancel("later"))
+    assert desk.next_event().request_id == "later"
+    desk.engine.gate.release(len(ids))
+    assert {desk.next_item().request_id for _ in ids} == ids
+
+
 def test_branches_for_a_request_that_is_gone_are_refused_where_requests_are_prepared(desk: Desk) -> None:
     desk.take(AddBranches("gone", "r", ((None, (), (), ()),)))
     assert desk.begun() == "gone"

@@ -12,7 +12,7 @@ import pytest
 
 from srb.engine import preparing
 from srb.engine.fake import FakeModel, FakeSampler
-from srb.engine.grammar import matcher as matcher_module
+from srb.engine.grammar import grammars as grammars_module
 from srb.engine.preparing import Preparer
 from srb.engine.process.state_folder import StateFolder
 from srb.errors import ContextExceeded, InvalidRequest
@@ -246,7 +246,7 @@ def test_sequence_breakers_are_limited_over_all_branches(model: FakeModel) -> No
 def test_lanes_share_the_compiled_grammars_and_each_gets_its_own(
     model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matcher_module, "MAX_KEPT", 2)
+    monkeypatch.setattr(grammars_module, "MAX_KEPT_BYTES", 2 * grammars_module.ENTRY_BYTES)
     failures: list[Exception] = []
 
     def lane(digit: int) -> None:

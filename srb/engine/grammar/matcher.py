@@ -1,4 +1,4 @@
-"""Matcher: where a text stands in a grammar, by llguidance. And the grammars of one vocabulary, compiled.
+"""Matcher: where a text stands in a grammar, by llguidance.
 
 Ends of text are no part of a grammar: a text may end where the grammar does, whichever of the vocabulary's ends comes.
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import gc
 import re
-import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from itertools import takewhile
@@ -18,20 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
-from srb.engine.grammar.gbnf import parse
-from srb.engine.grammar.lark import TOKEN_CHARS, Lark, lark_of
-from srb.engine.grammar.limits import CALL_SECONDS, FREE_SECONDS, LIMITS, SHARE_SECONDS, TOKEN_SECONDS
+from srb.engine.grammar.lark import TOKEN_CHARS, Lark
+from srb.engine.grammar.limits import CALL_SECONDS, FREE_SECONDS, SHARE_SECONDS, TOKEN_SECONDS
 from srb.engine.grammar.recursion import DEEPER
-from srb.errors import GrammarDeadEnd, GrammarTooComplex, QueueFull, bad_field
+from srb.errors import GrammarDeadEnd, GrammarTooComplex
 
-MAX_KEPT = 64  # compiled grammars: every turn of a chat has the same tools
-STACK_BYTES = (
-    512 * 2**20
-)  # of a thread that compiles: llguidance recurses, and pages that it does not touch cost nothing
-COMPILE_SECONDS = 10  # far more than what the limits leave; a thread that takes longer is given up
-MAX_GIVEN_UP = 2  # threads that still compute; no more grammars are compiled meanwhile
-TRIAL_STEPS = 3  # tokens of a text that a new grammar has to make, so that one that is too complex is refused at once
 MAX_REASON = 300  # characters; some errors have all of a regular expression
+LEXER_ERROR = "lexer error"  # the beginning of such a reason
 DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # errors of llguidance where no token is left
 
 _FIRST_BYTE = DEEPER.encode()[0]
@@ -50,12 +41,8 @@ class Grammar:
         self.has_levels = lark.has_levels
         self.aliases = dict(zip(lark.tokens, vocabulary.aliases, strict=False))  # of tokens that it names
         self.named = {alias: token for token, alias in self.aliases.items()}
-        self.problem = ""  # why no text goes on in it: one that was too complex for a branch is so for its siblings
-
-    def fail(self, reason: str) -> GrammarTooComplex:
-        """Return the error for a grammar that was too complex somewhere; nothing uses it from now on."""
-        self.problem = f"the grammar is too complex: {reason}"
-        return GrammarTooComplex(self.problem)
+        self.problem = ""  # why no text goes on in it: a call took so long that no other one is risked
+        self.is_spent = False  # its lexer, which all texts share, has made as many states as it may
 
 
 class Matcher:
@@ -113,7 +100,7 @@ class Matcher:
         if number is None and token in self._vocabulary.ends:
             return
         if number is None or not self._timed(lambda: self._native.consume_token(number)):
-            raise self._grammar.fail(_reason(self._native))
+            raise self._limited(self._native)
         self.length += 1
         self._num_accepted += 1
         self._allowed = None
@@ -153,15 +140,15 @@ class Matcher:
         copy.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         if not copy.is_error():
             self._native = copy  # with the states that it has made, and room for as much work again
-        elif _reason(copy) not in DEAD_ENDS:
-            raise self._grammar.fail(_reason(copy))
+        elif reason_of(copy) not in DEAD_ENDS:
+            raise self._limited(copy)
         if self._grammar.has_levels or self._grammar.named:
             mask &= vocabulary.written
         numbers = _numbers(mask)
         size = int(np.searchsorted(numbers, vocabulary.size))
         tokens, others = numbers[:size], numbers[size:].tolist()
         if self._grammar.has_levels and vocabulary.deeper in others:
-            raise GrammarTooComplex("the grammar is too complex: rules that refer to each other nest too deeply here")
+            raise _too_complex("rules that refer to each other nest too deeply here")
         named = [self._grammar.named[alias] for alias in others if alias in self._grammar.named]
         if named := [
             token for token in named if not mask[token // 32] >> token % 32 & 1
@@ -178,6 +165,13 @@ class Matcher:
         tokens = (named.get(token, token) for token in self._timed(self._native.compute_ff_tokens))
         return list(takewhile(lambda token: token < size, tokens))
 
+    def _limited(self, native: LLMatcher) -> GrammarTooComplex:
+        """Return the error for a place at which one of llguidance's limits has ended a call."""
+        reason = reason_of(native)
+        if reason.startswith(LEXER_ERROR):
+            self._grammar.is_spent = True
+        return _too_complex(reason)
+
     def _check(self) -> None:
         if self._grammar.problem:
             raise GrammarTooComplex(self._grammar.problem)
@@ -185,25 +179,28 @@ class Matcher:
     def _timed(self, call: Callable[[], _Made]) -> _Made:
         """Return what a call into llguidance returns. Raise GrammarTooComplex if it, or all of the text's, took too long.
 
-        A call cannot be interrupted, and one that took long is not made again: other texts of the grammar end, too. A text
-        whose calls are many ends alone.
+        A call cannot be interrupted, and one that took long is not made again: other texts of the grammar end, too, and
+        later ones do not begin. A text whose calls are many ends alone, and so does one at whose place llguidance's own
+        limits end a call: the others' calls are bounded as well. Where the limit is that of the lexer, which texts share,
+        they end as soon as they need more of it, and a later request has the grammar compiled anew.
         """
         collects = gc.isenabled()
         gc.disable()  # garbage of the whole process may take 0.1 s, for which no grammar is to blame
+        began = self._grammar.clock()
         try:
-            began = self._grammar.clock()
             made = call()
-            took = self._grammar.clock() - began
         finally:
+            took = self._grammar.clock() - began
+            self.seconds += took
+            if took > CALL_SECONDS:
+                self._grammar.problem = _too_complex(f"a token took {took * 1000:.0f} ms").message
             if collects:
                 gc.enable()
-        self.seconds += took
-        if took > CALL_SECONDS:
-            raise self._grammar.fail(f"a token took {took * 1000:.0f} ms")
+        self._check()
         if self.seconds > FREE_SECONDS + TOKEN_SECONDS * self._num_accepted:
-            raise GrammarTooComplex(
-                f"the grammar is too complex: {self._num_accepted} tokens took {self.seconds * 1000:.0f} ms, and "
-                f"{TOKEN_SECONDS * 1000:.0f} ms each are taken"
+            took_ms, each_ms = self.seconds * 1000, TOKEN_SECONDS * 1000
+            raise _too_complex(
+                f"{self._num_accepted} tokens took {took_ms:.0f} ms, and {each_ms:.0f} ms each are taken"
             )
         return made
 
@@ -321,103 +318,11 @@ class Vocabulary:
         return max(map(len, self.tokens))
 
 
-class Grammars:
-    """The grammars of one vocabulary. Any thread may compile; one at a time does."""
-
-    def __init__(self, vocabulary: Vocabulary, clock: Callable[[], float] = time.thread_time) -> None:
-        """`clock` returns the seconds of a processor that the calling thread has had."""
-        self._vocabulary = vocabulary
-        self.clock = clock
-        self._kept: dict[tuple[str, tuple[str, ...]], Grammar] = {}
-        self._lock = threading.Lock()  # guards _kept
-        self._turn = threading.Lock()  # of those that compile
-        self._given_up: list[threading.Thread] = []
-
-    def make_ready(self) -> None:
-        """Make what the first grammar needs; it holds the interpreter's lock, so it is best done before requests come."""
-        self._vocabulary.make()
-
-    def matcher(self, grammar: str, schemas: Sequence[str] = (), field: str = "grammar") -> Matcher:
-        """Return a matcher at the beginning of a text of GBNF, whose rules `schema-0`, … are of these JSON schemas.
-
-        Raise InvalidRequest, which names `field`, or QueueFull.
-        """
-        key = (grammar, tuple(schemas))
-        found = self._known(key)
-        if found is None:
-            with self._turn:
-                found = self._known(key)  # another thread may have compiled it
-                if found is None:
-                    found = self._compiled(lark_of(parse(grammar, len(schemas), field), schemas, field), field)
-                    self._keep(key, found)
-        if found.problem:
-            raise bad_field(field, found.problem)
-        return Matcher(found, found.native.deep_copy())
-
-    def _known(self, key: tuple[str, tuple[str, ...]]) -> Grammar | None:
-        """Return a grammar that is kept, which is now the last to go. Nobody waits here for one that is compiled."""
-        with self._lock:
-            found = self._kept.pop(key, None)
-            if found is not None:
-                self._kept[key] = found
-        return found
-
-    def _keep(self, key: tuple[str, tuple[str, ...]], grammar: Grammar) -> None:
-        with self._lock:
-            self._kept[key] = grammar
-            if len(self._kept) > MAX_KEPT:
-                del self._kept[next(iter(self._kept))]
-
-    def close(self) -> None:
-        """Forget all grammars."""
-        self._kept.clear()
-
-    def _compiled(self, lark: Lark, field: str) -> Grammar:
-        """Return a grammar that a thread of its own has compiled. Raise InvalidRequest or QueueFull."""
-        self._given_up = [thread for thread in self._given_up if thread.is_alive()]
-        if len(self._given_up) >= MAX_GIVEN_UP:
-            raise QueueFull("the grammars of other requests take too long to compile; try again in a moment")
-        made: list[Grammar | Exception] = []
-        thread = threading.Thread(target=self._compile, args=(lark, field, made), name="grammar", daemon=True)
-        before = threading.stack_size(STACK_BYTES)
-        try:
-            thread.start()
-        finally:
-            threading.stack_size(before)
-        thread.join(COMPILE_SECONDS)
-        if not made:
-            self._given_up.append(thread)
-            raise bad_field(field, f"takes longer than {COMPILE_SECONDS} seconds to become a grammar")
-        if isinstance(made[0], Exception):
-            raise made[0]
-        return made[0]
-
-    def _compile(self, lark: Lark, field: str, made: list[Grammar | Exception]) -> None:
-        try:
-            native = LLMatcher(self._vocabulary.native, lark.text, log_level=0, limits=LIMITS)
-            if native.is_error():
-                raise bad_field(field, f"cannot be used as a grammar: {_reason(native)}")
-            grammar = Grammar(native, self._vocabulary, lark, self.clock)
-            self._try(Matcher(grammar, native.deep_copy()), field)
-            made.append(grammar)
-        except Exception as error:  # raised by the thread that waits
-            made.append(error)
-
-    def _try(self, trial: Matcher, field: str) -> None:
-        """Begin a text. Raise InvalidRequest."""
-        try:
-            for step in range(TRIAL_STEPS):
-                allowed = trial.allowed
-                if not len(allowed) and not step:
-                    raise bad_field(field, "allows no text")
-                if not len(allowed) or (token := int(allowed[0])) in self._vocabulary.ends:
-                    break
-                trial.accept(token)
-        except GrammarTooComplex as error:
-            raise bad_field(field, error.message) from None
+def _too_complex(reason: str) -> GrammarTooComplex:
+    return GrammarTooComplex(f"the grammar is too complex: {reason}")
 
 
-def _reason(native: LLMatcher) -> str:
+def reason_of(native: LLMatcher) -> str:
     """Return the first line of an error, which may quote the grammar; what could write lines of a log is left out."""
     line = native.get_error().partition("\n")[0]
     return "".join(filter(str.isprintable, line))[:MAX_REASON] or "no reason given"

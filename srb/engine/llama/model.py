@@ -20,7 +20,8 @@ import llama_cpp as lib
 from srb.cores import usable_cores
 from srb.engine.cuts import Cuts
 from srb.engine.drafting import check_vocabularies
-from srb.engine.grammar.matcher import Grammars, Vocabulary
+from srb.engine.grammar.grammars import Grammars
+from srb.engine.grammar.matcher import Vocabulary
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch, compute
 from srb.engine.llama.blank_page import reply_before_empty

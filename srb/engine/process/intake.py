@@ -36,6 +36,7 @@ log = logging.getLogger("srb.engine")
 
 # Commands that are prepared before they reach the decode thread.
 Prepared = Generate | Embed | Rerank | StateAction | AddBranches
+NUM_GRAMMAR_LANES = 8  # of a connection; most of their threads wait until it is their grammar's turn
 MAX_WAITING = 64 * 1024 * 1024  # characters of the commands that wait in a lane
 
 
@@ -126,7 +127,7 @@ class Lane:
     """The commands of one connection that take work, handled in order by a thread of the lane's own.
 
     A command leaves exactly once: the result of `make` goes to the inbox or the connection, or the command is handed over
-    to the lane of long work, or it is refused and its result is dropped.
+    to a lane of long work, or it is refused and its result is dropped.
     """
 
     def __init__(
@@ -135,14 +136,14 @@ class Lane:
         connection: Connection,
         inbox: Inbox,
         make: Callable[[Any, IsWanted], SubmitItem | Reply | Rejected],
-        long: tuple[Lane, Callable[[Any], bool]] | None = None,
+        long: tuple[Sequence[Lane], Callable[[Any], bool]] | None = None,
         *,
         gives_way: bool = False,
     ) -> None:
         """Make results with `make`, which the lane's thread calls and which raises nothing.
 
-        `long` is the lane of commands of which its function, which raises nothing, says that they take long. A lane that
-        `gives_way` works where decodes leave cores.
+        `long` are the lanes of commands of which its function, which raises nothing, says that they take long; each goes to
+        the one with the fewest. A lane that `gives_way` works where decodes leave cores.
         """
         self._connection = connection
         self._inbox = inbox
@@ -215,7 +216,7 @@ class Lane:
         while job := self._next():
             self.work = Work(self, job, time.monotonic())
             if self._long is not None and self._long[1](job.command):
-                self._hand_over(job, self._long[0])
+                self._hand_over(job, min(self._long[0], key=lambda lane: len(lane._jobs)))
                 continue
             made = self._make(job.command, partial(self._is_wanted, job))
             with self._changed:  # a cancel comes either before this block or after it
@@ -288,9 +289,9 @@ class Intake:
         self.inbox: Inbox = queue.SimpleQueue()
         self._engine: Preparing | None = None
         self._refusal: SRBError | None = EngineLoading("the model is being loaded")
-        # For requests, for (de)tokenizing, for requests with media, for those whose media have to be encoded, and for those
-        # with grammars, which may take long to compile.
-        self._lanes: dict[Connection, tuple[Lane, Lane, Lane, Lane, Lane]] = {}
+        # For requests, for (de)tokenizing, for requests with media, for those whose media have to be encoded, and some for
+        # those with grammars, which may take long to compile.
+        self._lanes: dict[Connection, tuple[Lane, ...]] = {}
         self._left: list[Lane] = []  # lanes of closed connections, whose threads may still work
         self._lock = threading.Lock()  # guards _lanes, _left and _refusal
 
@@ -351,7 +352,7 @@ class Intake:
         latest = max((work.progressed_at for work in works if work.encodes), default=0.0)
         return [replace(work, progressed_at=latest) if work.encodes else work for work in works]
 
-    def _lanes_of(self, connection: Connection) -> tuple[Lane, Lane, Lane, Lane, Lane]:
+    def _lanes_of(self, connection: Connection) -> tuple[Lane, ...]:
         """Return the lanes of an open connection. Raise the present refusal, if any."""
         with self._lock:
             if self._refusal is not None:
@@ -359,10 +360,10 @@ class Intake:
             if connection not in self._lanes:
                 given = connection, self.inbox, self._maker(connection)
                 encoding = Lane("encoding", *given, gives_way=True)
-                media = Lane("media", *given, (encoding, self._has_to_encode))
-                grammars = Lane("grammars", *given)
+                media = Lane("media", *given, ([encoding], self._has_to_encode))
+                grammars = [Lane("grammars", *given) for _ in range(NUM_GRAMMAR_LANES)]
                 requests = Lane("requests", *given, (grammars, self._has_grammar))
-                self._lanes[connection] = requests, Lane("texts", *given), media, encoding, grammars
+                self._lanes[connection] = requests, Lane("texts", *given), media, encoding, *grammars
             return self._lanes[connection]
 
     def _has_to_encode(self, command: Any) -> bool:

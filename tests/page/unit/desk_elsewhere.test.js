@@ -109,3 +109,35 @@ test("words that the other window typed before this one was opened, and that com
   exchange(one, two);
   assert.equal(one.desk.wordsElsewhere, 3);
 });
+
+test("words that were copied from the other window are told of, though they were taken out there since", async () => {
+  const [one, two] = await twoWindows("A fox.");
+  two.manuscript.type(" Yours, too.");
+  exchange(one, two);
+  one.desk.rounds.elsewhere.show();
+  two.manuscript.type("", 12, 17);
+  exchange(one, two);
+  assert.deepEqual([one.desk.text, two.desk.text], ["A fox. Yours, too.", "A fox. Yours."]);
+  one.desk.rounds.elsewhere.show();
+  assert.equal(one.desk.text, "A fox. Yours.");
+  assert.match(one.desk.said.at(-1).text, /“, too” is not in this text/);
+});
+
+test("words that both windows have are not told of, though one has taken out what stands before them", async () => {
+  const [one, two] = await twoWindows("A fox.");
+  two.manuscript.type(" Yours, too.");
+  exchange(one, two);
+  one.desk.rounds.elsewhere.show();
+  two.manuscript.type("", 6, 13);
+  exchange(one, two);
+  assert.deepEqual([one.desk.text, two.desk.text], ["A fox. Yours, too.", "A fox. too."]);
+  assert.equal(one.desk.wordsElsewhere, 0);
+});
+
+test("words that a window keeps while another rewrites them are its own, and those behind them are the other's", async () => {
+  const [one, two] = await twoWhileOneTypes("A red fox");
+  one.manuscript.type("", 2, 6);
+  exchange(one, two);
+  assert.deepEqual([one.desk.text, two.desk.text], ["A fox", "A red fox"]);
+  assert.equal(two.desk.wordsElsewhere, 0);
+});

@@ -3,7 +3,7 @@
 import { countWords } from "../keep/describe.js";
 import { Characters, stretchesOf } from "../story/same.js";
 import { move, wayTo } from "./moves.js";
-import { joined } from "./seam.js";
+import { forgetContinued, joined } from "./seam.js";
 
 /** @typedef {import("../story/types.js").Place} Place */
 
@@ -42,6 +42,7 @@ export class Elsewhere {
   /** @param {import("../story/types.js").News} news of another window */
   hear({ nodes, meta }) {
     const { story } = this.desk;
+    if (nodes.size) forgetContinued();
     const head = meta.has("head") ? story.meta("head") : null;
     const place = story.isPlace(head) ? { ...head } : this.latest(nodes);
     if (place === null || (this.isOwn && this.words > 0)) return;

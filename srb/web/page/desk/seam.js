@@ -21,8 +21,13 @@ import { Characters } from "../story/same.js";
 
 const SHOWN = 30; // characters of the text that cards go on from
 
-/** @type {WeakMap<Round, Characters>} of the text that a round's cards go on from: it never changes */
-const continued = new WeakMap();
+/** @type {WeakMap<Round, Characters>} of the text that a round's cards go on from, until another window rewrites what was copied */
+let continued = new WeakMap();
+
+/** Another window has changed the story. */
+export function forgetContinued() {
+  continued = new WeakMap();
+}
 
 /**
  * @param {Story} story

@@ -1,5 +1,7 @@
 /** The manuscript's changes, followed into the story: typed words extend an open node, which a pause closes. */
 
+import { alike } from "../story/same.js";
+
 /** @typedef {import("../story/types.js").Place} Place */
 /**
  * @typedef {object} Edit
@@ -59,9 +61,9 @@ export class Typing {
     const { node } = desk.head;
     const text = desk.story.text(node);
     if (text.startsWith(shown)) return;
-    let from = 0;
-    while (from < shown.length && shown[from] === text[from]) from += 1;
-    desk.head = desk.story.edit({ node, at: text.length }, from, text.length, shown.slice(from));
+    const [from, same] = alike(shown, text);
+    const to = text.length - same;
+    desk.head = desk.story.edit({ node, at: text.length }, from, to, shown.slice(from, shown.length - same));
     if (desk.manuscript) desk.manuscript.head = desk.head;
   }
 

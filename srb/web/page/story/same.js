@@ -1,20 +1,23 @@
 /**
  * Which characters of two texts are the same ones: a character is known by the node that brought it and its place in that node,
- * and a copy by the one that it is a copy of. So a place of one text is found in another, whatever was changed before it.
+ * and a copy by the one that it is a copy of. So a place of one text is found in another, whatever was changed before it. Words
+ * that are being typed in another window may be rewritten there after they were copied: the copies have what was there.
  *
  * @import {Node, Piece, Place, Stretch} from "./types.js"
  */
 import { LONGEST_NODE, origin } from "./pen.js";
 import { stretches } from "./text.js";
+import { getOrSet } from "./wire.js";
 
 /** @typedef {{nodes: Map<string, Node>, text: (node: string, at?: number) => string, pieces: (node: string, at?: number) => Piece[]}} Texts */
 /** @typedef {{from: number, to: number, by: string}} Range */
-/** @typedef {{from: number, to: number, offset: number}} Known   a range of a node's own text, and where it is in the text */
+/** @typedef {Range & {node: string, at: number, was: string}} Known   a part of a text, and which characters it has: those of a node from
+ *   `at` on, or one that was there (`was`) */
 
 /** The characters of a text. */
 export class Characters {
-  /** @type {Map<string, Known[]>} by node */
-  #ranges = new Map();
+  /** @type {Map<string, Known[]>} by node, and by what it was */
+  #known = new Map();
 
   /**
    * @param {Map<string, Node>} nodes
@@ -22,12 +25,17 @@ export class Characters {
    */
   constructor(nodes, pieces) {
     this.nodes = nodes;
-    for (const piece of pieces) {
-      const { node, at } = this.#originOf(piece);
-      const ranges = this.#ranges.get(node) ?? [];
-      ranges.push({ from: at, to: at + piece.to - piece.from, offset: piece.from });
-      this.#ranges.set(node, ranges);
-    }
+    for (const part of this.#partsOf(pieces)) getOrSet(this.#known, keyOf(part), () => []).push(part);
+  }
+
+  /** @param {Known} part @returns {Known[]} */
+  #near(part) {
+    return this.#known.get(keyOf(part)) ?? [];
+  }
+
+  /** @param {Piece[]} pieces */
+  #partsOf(pieces) {
+    return pieces.flatMap((piece) => knownIn(piece, this.nodes));
   }
 
   /**
@@ -35,13 +43,13 @@ export class Characters {
    * @param {Piece[]} pieces
    */
   endIn(pieces) {
-    for (const piece of [...pieces].reverse()) {
-      const { node, at } = this.#originOf(piece);
-      const end = at + piece.to - piece.from;
-      const there = (this.#ranges.get(node) ?? []).filter(({ from, to }) => from < end && to > at);
-      const last = there.reduce((later, each) => (each.to > later.to ? each : later), { from: 0, to: 0, offset: 0 });
-      const until = Math.min(last.to, end);
-      if (until > 0) return { at: piece.from + until - at, end: last.offset + until - last.from };
+    for (const part of this.#partsOf(pieces).reverse()) {
+      const { from, at } = part;
+      const there = this.#near(part).filter((each) => each.at < endOf(part) && endOf(each) > at);
+      if (there.length === 0) continue;
+      const last = there.reduce((later, each) => (endOf(each) > endOf(later) ? each : later));
+      const until = Math.min(endOf(last), endOf(part));
+      return { at: from + until - at, end: last.from + until - last.at };
     }
     return { at: 0, end: 0 };
   }
@@ -52,32 +60,85 @@ export class Characters {
    * @returns {Range[]}
    */
   lackedBy(pieces) {
-    return pieces.flatMap((piece) => this.#outside(piece));
+    return pieces.flatMap((piece) => united(knownIn(piece, this.nodes).flatMap((part) => this.#outside(part))));
   }
 
-  /** @param {Piece} piece @returns {Range[]} */
-  #outside(piece) {
-    const { node, at } = this.#originOf(piece);
-    const ranges = this.#ranges.get(node);
-    if (ranges === undefined) return [{ from: piece.from, to: piece.to, by: piece.by }];
-    const end = at + piece.to - piece.from;
+  /** @param {Known} part @returns {Range[]} */
+  #outside(part) {
+    const { at, from, to, by } = part;
+    const end = endOf(part);
     const outside = [];
     let left = at;
-    for (const { from, to } of [...ranges].sort((a, b) => a.from - b.from)) {
-      if (to <= left) continue;
-      if (from >= end) break;
-      if (from > left) outside.push({ from: piece.from + left - at, to: piece.from + from - at, by: piece.by });
-      left = to;
+    for (const each of [...this.#near(part)].sort((a, b) => a.at - b.at)) {
+      if (endOf(each) <= left) continue;
+      if (each.at >= end) break;
+      if (each.at > left) outside.push({ from: from + left - at, to: from + each.at - at, by });
+      left = endOf(each);
     }
-    if (left < end) outside.push({ from: piece.from + left - at, to: piece.to, by: piece.by });
+    if (left < end) outside.push({ from: from + left - at, to, by });
     return outside;
   }
+}
 
-  /** @param {Piece} piece */
-  #originOf({ node, start }) {
-    const of = origin(this.nodes.get(node) ?? { id: node });
-    return { node: of.node, at: of.at + start };
+/** @param {Known} part */
+const endOf = ({ at, from, to }) => at + to - from;
+
+/** @param {Known} part */
+const keyOf = ({ node, was }) => `${node} ${was}`;
+
+/** @param {Piece} piece @param {Map<string, Node>} nodes @returns {Known[]} */
+function knownIn({ from, to, node, start, by }, nodes) {
+  const { text = "", ...copy } = nodes.get(node) ?? { id: node };
+  const of = origin(copy);
+  const now = nodes.get(of.node)?.text.slice(of.at) ?? text;
+  const [first, last] = now.startsWith(text) ? [text.length, 0] : alike(text, now);
+  const changed = text.length - last;
+  const gone = [...Array(changed - first).keys()].map((index) => {
+    const begin = first + index;
+    return { begin, end: begin + 1, shift: 0, was: text[begin] ?? "" };
+  });
+  const parts = [
+    { begin: 0, end: first, shift: 0, was: "" },
+    ...gone,
+    { begin: changed, end: text.length, shift: now.length - text.length, was: "" },
+  ];
+  return parts.flatMap(({ begin, end, shift, was }) => {
+    const [low, high] = [Math.max(begin, start), Math.min(end, start + to - from)];
+    if (low >= high) return [];
+    return [{ from: from + low - start, to: from + high - start, by, node: of.node, at: of.at + low + shift, was }];
+  });
+}
+
+/**
+ * Return ranges with those as one that go on where another ends, in the text and in the node.
+ * @template {Range & {at?: number}} Part
+ * @param {Part[]} ranges
+ * @returns {Part[]}
+ */
+function united(ranges) {
+  /** @type {Part[]} */
+  const all = [];
+  for (const range of ranges) {
+    const last = all.at(-1);
+    const goesOn = last?.to === range.from && (last.at === undefined || last.at + last.to - last.from === range.at);
+    if (last && goesOn) last.to = range.to;
+    else all.push({ ...range });
   }
+  return all;
+}
+
+/**
+ * Return how many characters two texts have in common at the beginning, and how many of the others at the end.
+ * @param {string} one
+ * @param {string} other
+ */
+export function alike(one, other) {
+  const most = Math.min(one.length, other.length);
+  let first = 0;
+  while (first < most && one[first] === other[first]) first += 1;
+  let last = 0;
+  while (last < most - first && one.at(-1 - last) === other.at(-1 - last)) last += 1;
+  return [first, last];
 }
 
 /**
@@ -90,15 +151,15 @@ export class Characters {
 export function stretchesOf(story, { node, at }, from, to) {
   const text = story.text(node, at);
   return story.pieces(node, at).flatMap((piece) => {
-    const [first, last] = [Math.max(from, piece.from), Math.min(to, piece.to)];
-    const written = story.nodes.get(piece.node);
-    if (first >= last || written === undefined) return [];
-    const of = origin(written);
-    const run = written.run === undefined ? {} : { run: written.run };
-    let copied = of.at + piece.start + first - piece.from;
-    return stretches(text.slice(first, last), LONGEST_NODE).map((part) => {
-      copied += part.length;
-      return { text: part, by: piece.by, ...run, of: { node: of.node, at: copied - part.length } };
+    const { run } = story.nodes.get(piece.node) ?? {};
+    return united(knownIn(piece, story.nodes)).flatMap((part) => {
+      const [first, last] = [Math.max(from, part.from), Math.min(to, part.to)];
+      let copied = part.at + first - part.from;
+      return stretches(text.slice(first, last), LONGEST_NODE).map((each) => {
+        copied += each.length;
+        const of = { node: part.node, at: copied - each.length };
+        return { text: each, by: piece.by, ...(run === undefined ? {} : { run }), of };
+      });
     });
   });
 }
@@ -113,10 +174,9 @@ export function stretchesOf(story, { node, at }, from, to) {
 export function typedOnlyIn(story, before, after) {
   const [text, other] = [story.text(before.node, before.at), story.text(after.node, after.at)];
   if (other.startsWith(text)) return [];
-  let alike = 0;
-  while (alike < text.length && text.charCodeAt(alike) === other.charCodeAt(alike)) alike += 1;
+  const [same] = alike(text, other);
   const there = new Characters(story.nodes, story.pieces(after.node, after.at));
   const lacking = there.lackedBy(story.pieces(before.node, before.at));
-  const typed = lacking.filter(({ by, to }) => by === "person" && to > alike); // else the same was typed again
+  const typed = lacking.filter(({ by, to }) => by === "person" && to > same); // else the same was typed again
   return typed.map(({ from, to }) => text.slice(from, to).trim()).filter((each) => each !== "");
 }

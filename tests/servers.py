@@ -65,7 +65,11 @@ class Server:
         process = Process(self._command, self.environ, self._log_path, farewell=signal.SIGINT)
         self._process = self._exits.enter_context(process)
         if wait:
-            self.wait_ready()
+            try:
+                self.wait_ready()
+            except BaseException:
+                self._exits.close()  # `with Server(...).start()` has not been entered
+                raise
         return self
 
     def wait_ready(self, deadline: float = DEADLINE) -> None:

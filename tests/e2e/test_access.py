@@ -8,7 +8,6 @@ import re
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -347,8 +346,6 @@ def test_llama_servers_command_starts_this_server_and_sigterm_ends_all_of_it(tmp
         stream = requests.post(f"{url}/completion", headers=headers, stream=True, timeout=DEADLINE,
                                json={"prompt": "x", "stream": True, "n_predict": -1, "ignore_eos": True})  # fmt: skip
         next(stream.iter_lines())
-        began = time.monotonic()
         assert process.stop() == 0
-        assert time.monotonic() - began < 5 + 2  # the running stream got its two seconds
         assert KEY not in process.logs
     assert not (tmp_path / "run").exists()

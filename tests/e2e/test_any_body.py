@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from srb.settings import Settings
 from srb.web.app import create_app
-from tests.processes import DEADLINE
+from tests.processes import DEADLINE, wait_for
 from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
@@ -77,4 +77,4 @@ def test_no_body_is_an_internal_error_or_ends_the_engine(own: Server, path: str)
 
     send()
     assert own.engine == engine
-    assert own.metric("requests_processing") == 0
+    wait_for(lambda: own.metric("requests_processing") == 0, "nothing runs any more")

@@ -75,7 +75,7 @@ def test_row_23_an_engine_that_was_stopped_only_briefly_goes_on(make_server: Mak
     wait_for(lambda: server.health() == 503, "the stop is noticed")
     os.kill(engine, signal.SIGCONT)
     wait_for(lambda: server.status["state"] == "running", "it is known to run again")
-    assert server.health() == 200
+    wait_for(lambda: server.health() == 200, "and known to be healthy")
     stream.until("stream")
     assert server.engine == engine
     stream.close()
@@ -246,7 +246,7 @@ def test_row_32_a_failed_computation_ends_running_requests_and_a_second_one_the_
     assert (last["event"], last["code"]) == ("error", "decode_failed")
     assert texts(server) == before
     assert (server.engine, server.metric("engine_restarts_total")) == (engine, 0)
-    assert server.metric("requests_processing") == 0
+    wait_for(lambda: server.metric("requests_processing") == 0, "nothing runs any more")
 
     stream = Stream(server, ENDLESS)
     stream.until("stream")

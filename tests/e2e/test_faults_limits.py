@@ -202,7 +202,7 @@ def test_row_18_a_reader_that_is_too_slow_keeps_all_it_was_sent_and_is_told(make
     for index in range(8):
         text = "".join(event["text"] for event in events if event["event"] == "stream" and event["index"] == index)
         assert len(text) > 1000
-    assert "slow_client" in server.logs
+    wait_for(lambda: "slow_client" in server.logs, "it is logged")
     assert "Traceback" not in server.logs
 
 

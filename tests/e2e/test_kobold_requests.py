@@ -61,7 +61,7 @@ def test_every_worker_reads_and_ends_a_request_by_its_key(workers: Server) -> No
     for before, result in zip(seen, answer["results"], strict=True):
         assert result["text"].startswith(before)
     assert abort(workers, "KCPP1") == "false"
-    assert workers.metric("requests_processing") == 0
+    wait_for(lambda: workers.metric("requests_processing") == 0, "nothing runs any more")
 
 
 def test_an_aborted_stream_ends_with_a_reason(workers: Server) -> None:

@@ -334,10 +334,11 @@ def test_a_server_without_its_engine_is_an_internal_server_error(make_server: Ma
     assert caught.value.response.headers["Retry-After"] == "1"
 
 
-def test_leaving_a_stream_ends_its_branches(storyteller: Server) -> None:
+def test_leaving_a_stream_ends_its_branches(server: Server) -> None:
     body = ASK | {"max_tokens": -1, "n": 2}
-    with openai.OpenAI(**openai_options(storyteller)) as client:
+    wait_for(lambda: server.metric("requests_processing") == 0, "those of other tests have ended")
+    with openai.OpenAI(**openai_options(server)) as client:
         with client.completions.create(**body, stream=True, extra_body={"ignore_eos": True}) as stream:
             next(iter(stream))
-            assert storyteller.metric("requests_processing") == 1
-        wait_for(lambda: storyteller.metric("requests_processing") == 0, "the request has ended")
+            assert server.metric("requests_processing") == 1
+        wait_for(lambda: server.metric("requests_processing") == 0, "the request has ended")

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,7 @@ def test_a_stream_ends_whole_while_another_model_is_wished_for(make_server: Make
 
 def test_two_clients_with_two_models_both_advance_and_loads_are_few(make_server: MakeServer) -> None:
     server = make_server(**TWO, model_seconds=1).start()
+    began = time.monotonic()
     answered = {"a": 0, "b": 0}
     stop = threading.Event()
 
@@ -134,7 +136,7 @@ def test_two_clients_with_two_models_both_advance_and_loads_are_few(make_server:
         stop.set()
         for thread in threads:
             thread.join(DEADLINE)
-    assert server.metric("model_loads_total") * 5 < sum(answered.values())
+    assert server.metric("model_loads_total") <= 2 + (time.monotonic() - began) / 1, "each keeps its turn of a second"
 
 
 def test_a_model_that_cannot_be_loaded_gives_its_reason_and_harms_no_other(
@@ -160,7 +162,7 @@ def test_load_and_unload(shared: Server) -> None:
     assert shared.post("/models/load", {"model": "b"}).status_code == 400
     assert shared.post("/models/unload", {"model": "b"}).json() == {"success": True}
     wait_for(lambda: state(shared, "b") == "unloaded", "b is unloaded")
-    assert children(shared.supervisor) == []
+    wait_for(lambda: children(shared.supervisor) == [], "its engine has ended")
     assert shared.health() == 200
     assert shared.post("/models/load", {"model": "c"}).status_code == 404
     refused = shared.post("/v1/completions?autoload=false", {**BODY, "model": "a"})
@@ -241,7 +243,7 @@ def test_a_loaded_engine_that_is_killed_is_started_again(two: Server) -> None:
     answer = wait_for(lambda: (found := complete(two, "a")).status_code == 200 and found, "another engine answers")
     assert answer.json()["model"] == "a"
     assert not is_alive(first)
-    assert "SIGKILL" in two.logs
+    wait_for(lambda: "SIGKILL" in two.logs, "its end is logged")
 
 
 def test_a_client_that_leaves_takes_back_its_wish(make_server: MakeServer) -> None:

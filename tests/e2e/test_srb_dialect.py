@@ -97,14 +97,14 @@ def test_branches_advance_side_by_side(storyteller: Server) -> None:
     assert streamed[-5:] != [streamed[-1]] * 5
 
 
-def test_text_flows_while_it_is_made(storyteller: Server) -> None:
-    body = {"prompt": "Once upon a time,", "n": 4, "max_tokens": -1, "ignore_eos": True}
-    with storyteller.post("/v1/srb/completions", body, stream=True) as response:
+def test_text_flows_while_it_is_made(server: Server) -> None:
+    body = {"prompt": "Once upon a time,", "n": 4, "max_tokens": -1, "ignore_eos": True}  # far longer than the test
+    with server.post("/v1/srb/completions", body, stream=True) as response:
         lines = response.iter_lines(chunk_size=1)
         while not next(lines).startswith(b'data: {"event":"stream"'):
             pass
-        assert storyteller.metric("branches_running") > 0  # the first words are here, and none of them has ended
-    wait_for(lambda: storyteller.metric("requests_processing") == 0, "who leaves ends the branches")
+        assert server.metric("branches_running") > 0  # the first words are here, and none of them has ended
+    wait_for(lambda: server.metric("requests_processing") == 0, "who leaves ends the branches")
 
 
 # n and seeds ------------------------------------------------------------------------------------------------------

@@ -193,6 +193,7 @@ def assert_full_and_alive(server: Server, refused: requests.Response) -> None:
     names = list(server.get(ONE).json()["nodes"])
     assert names == [f"n{number}" for number in range(len(names))]
     assert len(names) >= 3
+    wait_for(lambda: "There is no room to save" in server.logs, "it is logged")
     assert server.logs.count("There is no room to save") == 1
 
 

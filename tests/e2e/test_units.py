@@ -160,8 +160,7 @@ def test_row_23_an_engine_by_itself_whose_step_ends_after_all_is_healthy_again(u
     asked = threading.Thread(target=lambda: answers.append(units.complete()))
     asked.start()
     wait_for(lambda: status(units.runtime)["state"] == "hung", "the engine says that it hangs")
-    assert units.health().status_code == 503
-    assert units.is_hung()
+    wait_for(lambda: units.health().status_code == 503 and units.is_hung(), "the web server says so too")
     gate.write_text("go")
     wait_for(lambda: status(units.runtime)["state"] == "running", "the engine says that it runs again")
     units.wait_healthy()

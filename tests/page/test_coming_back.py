@@ -91,7 +91,7 @@ def test_the_place_in_the_middle_of_a_text_is_kept(writer: Writer) -> None:
     )
     text = writer.text
     writer.wait_until_saved().reload()
-    assert writer.text == text
+    writer.expect_text(text)
 
 
 def test_another_tabs_words_are_in_the_outline_and_not_in_the_text(make_page: MakePage, slow: Server) -> None:
@@ -103,7 +103,7 @@ def test_another_tabs_words_are_in_the_outline_and_not_in_the_text(make_page: Ma
     one.write(" it ran home.")
     one.page.get_by_role("button", name="Outline").click()
     one.page.get_by_role("treeitem").filter(has_text="nobody saw it").first.wait_for()
-    assert one.text == "Once it ran home."
+    one.expect_text("Once it ran home.")
 
 
 def test_a_phone_whose_screen_goes_off_misses_no_word_of_its_round(

@@ -72,7 +72,7 @@ def test_a_reload_and_another_machine_show_text_place_and_branches(make_page: Ma
     elsewhere.page.evaluate("(id) => desk.openStory(id)", story)
     elsewhere.wait("desk.story.id === argument", story)
     for each in (writer, elsewhere):
-        assert each.text == START
+        each.expect_text(START)
         kept = each.model_texts()
         assert all(any(text.startswith(part) for text in kept) for part in seen)
         expect(each.cards).to_have_count(8)
@@ -90,7 +90,7 @@ def test_a_killed_server_loses_nothing_that_was_written_meanwhile(
     writer.wait(SAVED)
     assert written(fragile, page) == START + " there lived a keeper"
     writer.reload()
-    assert writer.text == START + " there lived a keeper"
+    writer.expect_text(START + " there lived a keeper")
 
 
 def test_a_page_that_was_closed_while_the_server_was_dead_sends_its_words_later(
@@ -104,7 +104,7 @@ def test_a_page_that_was_closed_while_the_server_was_dead_sends_its_words_later(
     page.close()
     fragile.start()
     again = Writer(context.new_page(), fragile.url, is_new=False)
-    assert again.text == START + " there lived a keeper"
+    again.expect_text(START + " there lived a keeper")
     again.wait(SAVED)
     assert written(fragile, again.page) == START + " there lived a keeper"
     wait_for(lambda: again.page.evaluate("desk.keeper.outbox.list()") == [], "the outbox is empty")
@@ -152,7 +152,7 @@ def test_two_who_write_in_one_story_lose_nothing(make_page: MakePage, shared: Se
             "argument.every((text) => [...desk.story.nodes.keys()].some((id) => desk.story.text(id) === text))",
             [mine, theirs],
         )
-        assert each.text == own
+        each.expect_text(own)
         each.wait(SAVED)
 
 
@@ -165,7 +165,7 @@ def test_without_stories_the_browser_keeps_them_and_says_so(
     writer = Writer(page, server.url).write(START).wait("desk.saved.state === 'browser' && !desk.story.changed")
     writer.wait("desk.keeper.at > 0")
     writer.reload()
-    assert writer.text == START
+    writer.expect_text(START)
     page.evaluate("desk.openDialog('stories')")
     expect(page.get_by_role("dialog")).to_contain_text("they are in this browser only")
     expect(page.get_by_role("dialog").get_by_role("listitem")).to_contain_text(START)
@@ -231,7 +231,7 @@ def test_a_folder_that_cannot_be_written_is_told_of_and_words_are_kept(
     remount(small_disk, "ro")
     server = make_server(model="fake:", stories=file, port=first.port).start()
     writer = Writer(page, server.url, is_new=False)
-    assert writer.text == START
+    writer.expect_text(START)
     writer.write(" there lived").wait("desk.saved.state === 'read_only'")
     expect(page.locator("srb-header .saved")).to_have_text("not saved: the server cannot write")
     expect(page.locator("srb-banner .kept")).to_contain_text("kept in this browser")

@@ -90,7 +90,7 @@ def test_the_round_itself_can_be_tried_again(
     make_server(model="fake:25", ignore_eos="true", stories=file, port=server.port).start()
     writer.page.locator("srb-banner .error").get_by_role("button", name="Try again").click()
     writer.wait("desk.round.id !== argument && desk.round.slots.every((slot) => slot.text)", failed)
-    assert writer.text == START
+    writer.expect_text(START)
 
 
 def test_an_engine_killed_in_a_round_is_told_of_and_the_round_is_filled_again(writer: Writer, server: Server) -> None:

@@ -83,7 +83,7 @@ def test_a_digit_takes_the_card_of_that_moment_and_goes_on(writer: Writer) -> No
     assert len(taken) > len(START)
     writer.wait("desk.round.slots.every((slot) => slot.text)")
     assert len(asked) == 2
-    assert writer.text == taken
+    writer.expect_text(taken)
     assert asked[0] in closed
     assert asked[1] not in closed
 
@@ -117,7 +117,7 @@ def test_a_reload_in_the_middle_of_a_round_goes_on_in_the_same_cards(writer: Wri
 def test_digits_typed_in_the_manuscript_are_text(writer: Writer) -> None:
     asked = completions(writer.page)
     writer.write(START).go().write(" 3 1 4")
-    assert writer.text == START + " 3 1 4"
+    writer.expect_text(START + " 3 1 4")
     assert len(asked) == 1
 
 

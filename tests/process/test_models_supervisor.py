@@ -257,6 +257,7 @@ def test_a_model_without_room_in_the_memory_is_loaded_when_another_has_given_way
     assert peer.next() == Granted("1")
     peer.until("real", "loaded")
     assert peer.states == {"a": "unloaded", "real": "loaded"}
+    wait_for(lambda: "model real needs" in supervisor.logs, "it is logged")
     assert supervisor.logs.count("model real needs") == 1
     assert "are free beside a: one of them gives way first" in supervisor.logs
 
@@ -336,6 +337,7 @@ def test_the_memory_of_a_gpu_is_read_again_after_another_model_has_taken_some(
     assert {peer.next(), peer.next()} == {Granted("1"), Granted("2")}
     for name in ("a", "one", "two"):
         peer.until(name, "loaded")
+    wait_for(lambda: supervisor.logs.count("asked for") >= 3, "each load is logged")
     assert supervisor.logs.count("asked for") == 3
 
 

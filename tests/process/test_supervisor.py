@@ -43,7 +43,7 @@ def test_a_killed_engine_is_started_again(start: Start, connect: Connect, runtim
     assert first.is_closed()
     wait_for(lambda: killed not in children(supervisor.pid) and children(supervisor.pid), "there is another engine")
     connect().ready().send(brief("a"))
-    assert "SIGKILL" in supervisor.logs
+    wait_for(lambda: "SIGKILL" in supervisor.logs, "its end is logged")
 
 
 def test_row_23_a_decode_that_hangs_in_native_code_is_aborted_and_the_engine_started_again(
@@ -63,7 +63,7 @@ def test_row_23_a_decode_that_hangs_in_native_code_is_aborted_and_the_engine_sta
     worker = connect().ready()
     worker.send(endless("a"))
     assert worker.is_closed()
-    assert "tokens takes longer than" in supervisor.logs
+    wait_for(lambda: "tokens takes longer than" in supervisor.logs, "why it was ended is logged")
     assert "SIGABRT" in wait_for(
         lambda: "restarting in" in supervisor.logs and supervisor.logs, "the restart is logged"
     )
@@ -168,7 +168,7 @@ def test_row_23_a_preparation_that_never_ends_is_refused_and_the_engine_started_
     assert isinstance(other.next(Done), Done)  # others go on meanwhile
     assert worker.next(Rejected).code == "preparation_too_long"
     assert worker.is_closed()
-    assert "characters takes longer than 4 s" in supervisor.logs
+    wait_for(lambda: "characters takes longer than 4 s" in supervisor.logs, "why it was ended is logged")
     wait_for(lambda: "restarting in" in supervisor.logs, "the restart is logged")
     connect().ready().send(brief("c"))
     wait_for(lambda: status(runtime)["state"] == "running", "the next engine runs")

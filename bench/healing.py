@@ -3,6 +3,9 @@
 The measure is the log-probability per character of the joined text, prompt and continuation, behind the words that all
 kinds of prompts have in common; the model scores each text by `echo`. Without token healing a space or half a word costs a
 lot; with it they should cost nothing beside prompts that end at a word (`space`) or with the whole next word (`cut`).
+
+`--times` measures the first token of prompts that the server knows instead, healed and not, in turns; their ratio should be
+at most 1.3. Needs a quiet machine.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import argparse
 import math
 import os
 import statistics
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -114,6 +118,44 @@ def measure(url: str, kind: str, stems: list[tuple[str, str, int]], n: int, toke
     return Scored(kind, list(score(url, [each for each in texts if len(each[0]) > each[1]])))
 
 
+def first_token(url: str, prompt: str, n: int, is_healed: bool) -> float:
+    """Return the milliseconds from a request to the first text of its branches."""
+    body = {"prompt": prompt, "n": n, "max_tokens": 4, "ignore_eos": True, "token_healing": is_healed}
+    began = time.perf_counter()
+    received = bytearray()
+    with post(url, "/v1/srb/completions", orjson.dumps(body)) as sock:
+        while b'"event":"stream"' not in received:
+            if not (chunk := sock.recv(65536)):
+                raise BenchFailed(received.decode("utf-8", "replace")[:500])
+            received += chunk
+        seconds = time.perf_counter() - began
+        while sock.recv(65536):
+            pass  # the next request finds the server idle
+    return 1000 * seconds
+
+
+def time_first_tokens(url: str, stems: list[tuple[str, str, int]], n: int, rounds: int = 3) -> None:
+    """Print the median first token of known prompts, short ones and the same behind a page of text."""
+    page = " ".join(f"{beginning}{word}." for beginning, word, _ in STEMS) + "\n\n"
+    print(f"{'prompt ends':<16} {'n':>3} {'plain, ms':>10} {'healed, ms':>11} {'ratio':>6}")
+    for kind in ("word", "space", "cut"):
+        for before in ("", page):
+            for branches in (1, n):
+                plain, healed = [], []
+                for stem in stems:
+                    prompt = before + prompt_of(kind, stem)
+                    first_token(url, prompt, branches, is_healed=False)  # now it is known
+                    for _ in range(rounds):
+                        plain.append(first_token(url, prompt, branches, is_healed=False))
+                        healed.append(first_token(url, prompt, branches, is_healed=True))
+                times = statistics.median(plain), statistics.median(healed)
+                title = kind + (", a page" if before else "")
+                print(
+                    f"{title:<16} {branches:>3} {times[0]:>10.1f} {times[1]:>11.1f} {times[1] / times[0]:>6.2f}",
+                    flush=True,
+                )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.healing", description=__doc__)
     parser.add_argument("--model", type=model_option, required=True, help="smollm2, gemma3 or a GGUF file")
@@ -121,8 +163,11 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=32, help="branches of each (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=24, help="of each branch (default: %(default)s)")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="of prompts (default: all)")
+    parser.add_argument("--times", action="store_true", help="measure the first token instead")
     options = parser.parse_args()
     with server({**os.environ, "SRB_MODEL": str(options.model.absolute())}) as url:
+        if options.times:
+            return time_first_tokens(url, STEMS[: options.prompts], options.n)
         print(f"{'prompt ends':<16} {'log p per character':>20} {'beside':>8}")
         means: dict[str, float] = {}
         for kind in options.kinds:

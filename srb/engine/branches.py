@@ -88,7 +88,8 @@ class Branches:
             self._begin_healing(branch)
             # A pilot computes what the tree may have: it needs the logits.
             known = branch.tokens if branch.ending is None else branch.tokens[: branch.ending.num_quiet + 1]
-        branch.lease = self._tree.start(prompt, known)
+        logits = self._known_endings.behind(branch.whole_cover) if branch.whole_cover and not branch.length else None
+        branch.lease = self._tree.start(prompt, known, is_end_known=logits is not None)
         branch.num_computed = branch.lease.node.end - branch.start
         if branch.num_cached is None:
             branch.num_cached = branch.num_computed
@@ -97,6 +98,10 @@ class Branches:
             self.end(branch, FinishReason.LIMIT, events)
         elif not branch.tokens or branch.begins_with_cover:
             self.sample(branch, None, events)
+        elif not branch.pending:
+            branch.logits = logits
+            self.sample(branch, None, events)
+            branch.logits = None
 
     def _begin_healing(self, branch: Branch) -> None:
         """Draw the cover of a branch that has no sequence yet, or let the branch be the pilot that computes the rows."""
@@ -130,6 +135,7 @@ class Branches:
         assert prompt_logits is not None
         drawn = ending.draw(branch.spec.sampling, branch.spec.seed, prompt_logits)
         branch.give(drawn.tokens)
+        branch.whole_cover = drawn.key
         if drawn.logits is not None:
             branch.cover = drawn
             if not branch.shown:  # else the hidden bytes are the end of a fork's beginning, which is text
@@ -149,6 +155,10 @@ class Branches:
             return
         if branch.begins_with_cover:
             row = None  # the cover has the logits
+        if branch.whole_cover:
+            if row is not None and not branch.length:
+                self._known_endings.note_behind(branch.whole_cover, self._model.logits(row))
+            branch.whole_cover = b""
         if branch.is_early:
             self._set_aside(branch, BranchState.WAITING)
             return

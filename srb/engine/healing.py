@@ -19,6 +19,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 MAX_REMOVED = 8  # tokens; a long run without spaces, as of Chinese, is cut no further back than that
 MAX_KNOWN = 64  # prompts whose rows are remembered, of some kilobytes each: asked again, they need no further decode
+MAX_WHOLE = 64  # whole covers whose logits are remembered, as many as ends of prompts in the tree; 1 MB each of Gemma
 
 MAX_HEADS = 64  # ends of prompts whose tokens are remembered, of a megabyte at most
 
@@ -64,14 +66,14 @@ class Pieces:
         # A space alone begins half of a vocabulary, and most prompts that are healed end with one.
         self.beginning_with = lru_cache(MAX_HEADS)(self._beginning_with)
 
-    def _beginning_with(self, head: bytes) -> tuple[Ids, npt.NDArray[np.bool_]]:
-        """Return the tokens whose text begins with `head`, and for each whether its text is longer."""
+    def _beginning_with(self, head: bytes) -> tuple[Ids, int]:
+        """Return the tokens whose text begins with `head`, those first whose text is all of it, and the number of these."""
         pieces = self._of_byte(head[0])
         first = bisect_left(pieces, (head, -1))
         last = bisect_left(pieces, (head + b"\xff" * (self._model.max_piece_bytes or 256), self._model.n_vocab), first)
         found = pieces[first:last]
         ids = np.fromiter((token for _, token in found), np.int32, len(found))
-        return ids, np.fromiter((len(piece) > len(head) for piece, _ in found), np.bool_, len(found))
+        return ids, sum(piece == head for piece, _ in found)
 
     def _of_byte(self, byte: int) -> list[tuple[bytes, int]]:
         """Return the tokens that begin with a byte, sorted."""
@@ -100,13 +102,15 @@ class Cover:
     """The beginning that a branch has drawn: given `tokens`, and the `logits` of those that may be its first own token.
 
     The first own token begins with the prompt's bytes `hidden`. Where the given tokens end as the prompt does there are no
-    logits. `logprob` is that of all such covers together, under the model alone: without temperature and the like.
+    logits: the cover is whole, and those behind it are remembered by its `key` (b"": they are not). `logprob` is that of all
+    such covers together, under the model alone: without temperature and the like.
     """
 
     tokens: Tokens
     logits: Logits | None = None
     hidden: bytes = b""
     logprob: float = 0.0
+    key: bytes = b""
 
 
 class Ending:
@@ -117,7 +121,7 @@ class Ending:
     """
 
     __slots__ = (
-        "_drawn", "before", "covers", "is_longer", "is_of_prompt", "key", "n_vocab", "pilot", "removed", "rests", "rows",
+        "_drawn", "before", "covers", "is_of_prompt", "key", "n_vocab", "num_whole", "pilot", "removed", "rests", "rows",
     )  # fmt: skip
 
     def __init__(
@@ -134,7 +138,7 @@ class Ending:
         self.rests = [b"".join(texts[place:]) for place in range(len(removed))]  # the removed bytes from a place on
         found = [pieces.beginning_with(rest) for rest in self.rests]
         self.covers = [ids for ids, _ in found]
-        self.is_longer = [longer for _, longer in found]
+        self.num_whole = [count for _, count in found]  # of a place's covers, the first that end as the prompt does
         self.n_vocab = model.n_vocab
         self.rows: list[Row | None] = [None] * len(removed)
         self.pilot: Branch | None = None  # the branch that computes the rows
@@ -190,61 +194,76 @@ class Ending:
         self, top_k: float, top_p: float, min_p: float, temperature: float
     ) -> tuple[npt.NDArray[np.float64], list[Cover]]:
         """Return the covers that a branch may draw, and the upper bounds of their shares of the interval 0 … 1."""
-        logprobs, kinds, so_far = [], [], 0.0
-        for place, row in enumerate(self.rows):
+        logprobs, firsts, so_far = [], [], 0.0
+        for row in self.rows:
             assert row is not None
-            logprobs.append(row.logits.astype(np.float64) - row.norm + so_far)
-            kinds.append(2 * place + self.is_longer[place])
+            logprobs.append(row.logits + np.float64(so_far - row.norm))
             so_far += row.next_logit - row.norm
-        kind, all_logprobs = np.concatenate(kinds), np.concatenate(logprobs)
-        plain = np.bincount(kind, _chosen_from(all_logprobs, 0, 1.0, 0.0, 1.0), minlength=2 * len(self.rows))
-        chosen = np.bincount(kind, _chosen_from(all_logprobs, int(top_k), top_p, min_p, temperature), len(plain))
+        for place, first in enumerate(np.cumsum([0, *map(len, logprobs[:-1])]).tolist()):
+            firsts += [first, first + self.num_whole[place]]  # of the whole covers, and of the longer ones
+        everything = np.concatenate(logprobs)
+        chosen = _sums(_chosen_from(everything, int(top_k), top_p, min_p, temperature), firsts)
+        plain = _sums(_chosen_from(everything, 0, 1.0, 0.0, 1.0), firsts)
         drawn = [int(each) for each in np.flatnonzero(chosen)]
         bounds = np.cumsum(chosen[drawn], dtype=np.float64)
         bounds[-1] = 1.0  # up to rounding
         return bounds, [self._cover(each // 2, bool(each % 2), float(np.log(plain[each]))) for each in drawn]
 
     def _cover(self, place: int, is_longer: bool, logprob: float) -> Cover:
-        row = self.rows[place]
+        row, covers, num_whole = self.rows[place], self.covers[place], self.num_whole[place]
         assert row is not None
-        tokens, kept = self.before + self.removed[:place], self.is_longer[place] == is_longer
+        tokens = self.before + self.removed[:place]
         if not is_longer:  # of several tokens with the same text, such as a byte's, the likeliest
-            best = self.covers[place][kept][int(row.logits[kept].argmax())]
-            return Cover(tokens + tokens_of([int(best)]))
+            tokens += tokens_of([int(covers[int(row.logits[:num_whole].argmax())])])
+            return Cover(tokens, key=self.key and self.key + tokens.tobytes())
         logits = np.full(self.n_vocab, -np.inf, np.float32)
-        logits[self.covers[place][kept]] = row.logits[kept]
+        logits[covers[num_whole:]] = row.logits[num_whole:]
         return Cover(tokens, logits, self.rests[place], logprob)
+
+
+def _sums(values: npt.NDArray[np.float64], firsts: Sequence[int]) -> npt.NDArray[np.float64]:
+    """Return the sum of each part of some values; the parts, which may be empty, begin at `firsts`."""
+    return np.array([values[first:end].sum() for first, end in pairwise([*firsts, len(values)])])
 
 
 def _chosen_from(
     logprobs: npt.NDArray[np.float64], top_k: int, top_p: float, min_p: float, temperature: float
 ) -> npt.NDArray[np.float64]:
     """Return the probabilities that top-k, top-p, min-p and the temperature leave, in this order, as llama.cpp's chain."""
-    kept = np.ones(len(logprobs), np.bool_)
-    order = np.argsort(-logprobs, kind="stable")
-    if top_k > 0:
-        kept[order[top_k:]] = False
-    probs = np.exp(logprobs - logprobs.max())
+    kept: npt.NDArray[np.intp] | slice = slice(None)
+    if (
+        temperature == 0 or top_k > 0 or top_p < 1.0
+    ):  # all that begin with a space are half of a vocabulary: sorting takes time
+        kept = _largest(logprobs, 1 if temperature == 0 else top_k or len(logprobs))
+    largest = logprobs.max()
+    probs = np.exp(logprobs[kept] - largest)
     if top_p < 1.0:
-        share = np.cumsum(probs[order] * kept[order])
-        kept[order[1:][share[:-1] >= top_p * share[-1]]] = False
-    kept &= probs >= min_p
-    if temperature <= 0:
-        kept &= np.arange(len(probs)) == order[0]
-        return kept.astype(np.float64)
-    left = np.where(kept, np.exp((logprobs - logprobs.max()) / temperature), 0.0)
-    chosen: npt.NDArray[np.float64] = left / left.sum()
+        share = np.cumsum(probs)
+        probs[1:][share[:-1] >= top_p * share[-1]] = 0.0
+    probs[probs < min_p] = 0.0
+    left = probs if temperature in (0, 1) else probs ** (1 / temperature)
+    chosen = np.zeros(len(logprobs))
+    chosen[kept] = left / left.sum()
     return chosen
 
 
-class KnownEndings:
-    """Rows of the prompts that were healed last, so that a prompt that is asked again is not computed further.
+def _largest(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.intp]:
+    """Return the places of the `count` largest values, the largest first; of equal ones the first places."""
+    places = np.arange(len(values))
+    if count < len(values):
+        places = np.flatnonzero(values >= np.partition(values, -count)[-count])
+    return places[np.argsort(-values[places], kind="stable")][:count]
 
-    For the decode thread alone.
+
+class KnownEndings:
+    """Rows of the prompts that were healed last, and the logits behind their whole covers.
+
+    A prompt that is asked again is so not computed further. For the decode thread alone.
     """
 
     def __init__(self) -> None:
         self._rows: OrderedDict[bytes, list[Row | None]] = OrderedDict()
+        self._behind: OrderedDict[bytes, Logits] = OrderedDict()
 
     def recall(self, ending: Ending) -> None:
         """Give an ending the rows behind the prompt's own end, if they are known."""
@@ -258,6 +277,20 @@ class KnownEndings:
             self._rows.move_to_end(ending.key)
             while len(self._rows) > MAX_KNOWN:
                 self._rows.popitem(last=False)
+
+    def behind(self, key: bytes) -> Logits | None:
+        """Return the logits behind a whole cover, if they are known."""
+        if key not in self._behind:
+            return None
+        self._behind.move_to_end(key)
+        return self._behind[key]
+
+    def note_behind(self, key: bytes, logits: Logits) -> None:
+        """Remember the logits behind a whole cover, which several branches may have computed."""
+        if key and key not in self._behind:
+            self._behind[key] = logits.copy()
+            while len(self._behind) > MAX_WHOLE:
+                self._behind.popitem(last=False)
 
 
 def key_of(prompt: Tokens, removed: Sequence[int], lora: LoraScales) -> bytes:

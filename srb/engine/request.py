@@ -125,7 +125,7 @@ class Branch:
         "is_plain", "lease", "logits", "logprob_sum", "num_accepted", "num_ahead", "num_appended", "num_cached",
         "num_computed", "num_decoded", "num_drafted", "num_given", "num_hidden", "num_of_prompt", "num_rewinds",
         "num_shifted", "num_shown", "origin", "path", "prompt_bytes", "request", "rewinding", "sampler", "shown", "slot",
-        "spec", "start", "state", "text", "tokens",
+        "spec", "start", "state", "text", "tokens", "whole_cover",
     )  # fmt: skip
 
     def __init__(
@@ -141,6 +141,7 @@ class Branch:
         self.start = len(request.prefix.tokens)  # position of tokens[0]
         self.ending = ending  # whose cover the branch has not drawn yet; None: nothing is healed
         self.cover: Cover | None = None  # what its first own token has to begin with; None: nothing
+        self.whole_cover = b""  # the key of the cover that its given tokens are, while the logits behind it are of use
         self.num_of_prompt = 0  # given tokens that count with the prompt already
         self.shown: list[str] = []  # the text that readers have seen, in pieces
         self.prompt_bytes = b""  # with which the readable tokens begin, and the text does not
@@ -292,7 +293,7 @@ class Branch:
     @property
     def is_free(self) -> bool:
         """Whether the next token depends on the branch alone, and none is forbidden."""
-        if self.ending is not None or self.begins_with_cover:
+        if self.ending is not None or self.begins_with_cover or self.whole_cover:
             return False
         return self.is_plain or not (self.is_steered or (self.rewinding is not None and self.rewinding.forbidden))
 

@@ -154,14 +154,36 @@ def test_a_known_prompt_that_is_healed_is_said_to_compute_nothing() -> None:
     assert [outcome.terminal[0].computed_tokens > 0 for outcome in (first, again)] == [True, False]
 
 
-def test_a_prompt_that_is_asked_again_needs_no_decode_before_its_first_tokens() -> None:
-    counts = []
-    driver = Driver(FakeModel(n_ctx=4096))
+@pytest.mark.parametrize("prompt", [CUT, "the old king ", "the king", "the lamp under the r"])
+def test_a_prompt_that_is_asked_again_needs_no_decode_before_its_first_tokens(prompt: str) -> None:
+    """Neither where its last characters begin a longer token, nor where tokens end as it does."""
+    counts, texts = [], []
+    driver = Driver(FakeModel(n_ctx=4096, n_seq_max=80))
     for _ in range(2):
         before = driver.model.n_decodes
-        heal(CUT, driver=driver, max_tokens=1)
+        texts.append(heal(prompt, n=24, driver=driver, max_tokens=1)[1].texts)
         counts.append(driver.model.n_decodes - before)
     assert counts[1] == 0 < counts[0]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("prompt", ["the old king ", "the king"])
+def test_what_a_known_prompt_writes_is_what_a_new_one_does(prompt: str) -> None:
+    """The longer text, too; with other sampling, and when what follows the prompt has left the KV store."""
+    driver = Driver(FakeModel(n_ctx=512, n_seq_max=80))
+    heal(prompt, n=16, driver=driver)
+    for options in (
+        {"seed": 9},
+        {"seed": 9, "temperature": 1.5},
+        {"seed": 3, "top_k": 2},
+        {"seed": 3, "cache_prompt": False},
+    ):
+        new = heal(prompt, n=16, max_tokens=12, **options)[1].texts  # type: ignore[arg-type]
+        assert heal(prompt, n=16, driver=driver, max_tokens=12, **options)[1].texts == new  # type: ignore[arg-type]
+    driver.submit("a river " * 200)
+    driver.run()
+    again = heal(prompt, n=16, driver=driver, max_tokens=12, seed=9)[1].texts
+    assert again == heal(prompt, n=16, max_tokens=12, seed=9)[1].texts
 
 
 @pytest.mark.parametrize(
@@ -408,8 +430,9 @@ def test_pieces_are_all_that_begin_with_the_bytes() -> None:
     model = FakeModel()
     pieces = Pieces(model)
     for head in (b" ", b" g", b" ga", b"g", b"\xff", b" the"):
-        ids, longer = pieces.beginning_with(head)
+        ids, num_whole = pieces.beginning_with(head)
         expected = {token for token in range(model.n_vocab) if model.piece(token).startswith(head)}
         assert set(ids.tolist()) == expected
-        for token, is_longer in zip(ids.tolist(), longer.tolist(), strict=True):
-            assert is_longer == (model.piece(token) != head)
+        assert [model.piece(token) == head for token in ids.tolist()] == [
+            place < num_whole for place in range(len(ids))
+        ]

@@ -149,16 +149,17 @@ class PrefixTree:
 
     # ---- a branch
 
-    def start(self, prompt: Node, tokens: Tokens) -> Lease:
+    def start(self, prompt: Node, tokens: Tokens, is_end_known: bool = False) -> Lease:
         """Lend a branch a sequence that holds its prompt and the part of its earlier `tokens` that the tree still has.
 
-        The last of `tokens` is always left to compute, since its logits are needed.
+        The last of `tokens` is left to compute, since its logits are needed, unless `is_end_known`: the caller has them.
         """
         residency = self._residency
         residency.pin(prompt)
         at = prompt
-        if len(tokens) > 1 and self._partial_reuse and not prompt.is_private:
-            known = longest_match(tokens[:-1], prompt, len(tokens) - 1, self._states.deepest)
+        usable = len(tokens) - (not is_end_known)
+        if usable > 0 and self._partial_reuse and not prompt.is_private:
+            known = longest_match(tokens[:usable], prompt, usable, self._states.deepest)
             found = residency.make_resident(known)
             if found.end > prompt.end and residency.make_room(0, 1):
                 at = found

@@ -139,13 +139,38 @@ def test_tags_hold_a_value_that_may_be_a_string_as_it_is(name: str, schema: dict
 def test_a_string_that_may_be_null_is_null_if_the_tags_say_so(name: str) -> None:
     tools = {"weather": {"type": "object", "properties": {"city": OPTIONAL[1]}}}
     says_types = name.startswith(("kimi", "deepseek"))
-    for said, value in (("null", "null" if says_types else None), ("nullable", "nullable")):
+    nulls = [(said, said if says_types else None) for said in ("null", "None")]
+    for said, value in (*nulls, ("nullable", "nullable"), ("None of them", "None of them")):
         text = REPLIES[name].replace("Oslo", said)
         for parts in ([text], list(text)):
             parser = ReplyParser(tools, family=BY_NAME[name])
             pieces = [piece for part in parts for piece in parser.feed(part)] + parser.end()
             [call] = (piece for piece in pieces if isinstance(piece, ToolCall))
             assert orjson.loads(call.arguments) == {"city": value, "days": 2}
+
+
+# Templates print values as Python does, so models that were trained on their texts write them so.
+AS_IN_PYTHON = [
+    ("boolean", "True", True),
+    ("boolean", "False", False),
+    ("null", "None", None),
+    ("array", "['a', None, 1]", ["a", None, 1]),
+    ("object", "{'deep': {'is': True}}", {"deep": {"is": True}}),
+    ("boolean", "Truest", "Truest"),
+    ("array", "[1e999]", "[1e999]"),
+    ("array", "[f()]", "[f()]"),
+    ("object", "{1, 2}", "{1, 2}"),
+    ("array", "[" * 10_000, "[" * 10_000),
+    ("integer", "1_000", "1_000"),
+]
+
+
+@pytest.mark.parametrize(("kind", "said", "value"), AS_IN_PYTHON, ids=lambda given: str(given)[:20])
+@pytest.mark.parametrize("name", [name for name in TAGGED if not name.startswith(("kimi", "deepseek"))])
+def test_a_value_that_is_no_string_may_be_written_as_in_python(name: str, kind: str, said: str, value: Any) -> None:
+    tools = {"weather": {"type": "object", "properties": {"city": {"type": kind}}}}
+    _, _, [call] = parse_reply(ReplyParser(tools, family=BY_NAME[name]), REPLIES[name].replace("Oslo", said))
+    assert orjson.loads(call.arguments) == {"city": value, "days": 2}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import orjson
@@ -20,6 +21,7 @@ from srb.web.chat.pieces import call_id
 from srb.web.chat.reader import NoCall, Reader, Steps, object_text
 from srb.web.chat.tool_schemas import (
     ANY_VALUE,
+    NULLS,
     Tool,
     has_any_properties,
     is_string,
@@ -473,8 +475,8 @@ class TaggedCalls(Form):
             ends = ("]]>" + self.value_end,)
         if may_be_string(schema):
             if may_be_null(schema):
-                for end in ends:
-                    if (yield from reader.literal("null" + end)):
+                for null, end in product(NULLS, ends):
+                    if (yield from reader.literal(null + end)):
                         reader.tell("null")
                         return
             reader.tell('"')

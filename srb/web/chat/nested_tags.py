@@ -12,6 +12,7 @@ from srb.web.chat.call_forms import NAME, Form, spaced_json
 from srb.web.chat.grammar import Rules, any_text_until, quoted
 from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
 from srb.web.chat.tool_schemas import (
+    NULLS,
     Tool,
     has_any_properties,
     items_of,
@@ -152,8 +153,8 @@ def _json_of(element: _Element) -> str:
     if not element.inner:
         text = "".join(element.text)
         if may_be_string(element.schema):
-            if text == "null" and may_be_null(element.schema):
-                return text
+            if text in NULLS and may_be_null(element.schema):
+                return "null"
             return orjson.dumps(text).decode()
         if not text.strip() and kind in ("object", "array"):
             return "{}" if kind == "object" else "[]"

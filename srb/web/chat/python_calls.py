@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -10,13 +9,14 @@ from typing import Any
 
 import orjson
 
-from srb.web.chat.call_forms import NAME, Form, spaced_json
+from srb.web.chat.call_forms import NAME, Form
 from srb.web.chat.grammar import Rules, members, quoted
 from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
 from srb.web.chat.tool_schemas import (
     ANY_VALUE,
     Tool,
     has_any_properties,
+    json_of_python,
     may_be_string,
     parameters_of,
     properties_of,
@@ -141,6 +141,6 @@ def _python_value(reader: Reader) -> Generator[None, None, str]:
     except orjson.JSONDecodeError:
         pass
     try:
-        return spaced_json(ast.literal_eval(text))
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return json_of_python(text)
+    except ValueError:
         raise NoCall from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +17,8 @@ MAX_VARIANTS = 64  # of one schema
 
 ANY_VALUE = {"type": ["string", "number", "boolean", "null", "array", "object"]}
 _TO_ITSELF = re.compile(rb'"\$ref":"(?!#/(\$defs|definitions)/)')
+NULLS = ("null", "None")  # of JSON, and of templates that print a value as Python does
+_PYTHON = re.compile(r"\s*(True|False|None|[\[{].*)\s*", re.DOTALL)  # such values, and lists and objects of them
 _OF_STRINGS = ("pattern", "format", "minLength", "maxLength")  # what schemas without a type say of strings
 
 Tool = Mapping[str, Any]  # a function: name, description, parameters
@@ -225,9 +229,23 @@ def _only(schema: Mapping[str, Any]) -> list[Any] | None:
 
 
 def json_or_text(text: str) -> str:
-    """Return a value's text if it is JSON, else the JSON string of it."""
+    """Return a value's text if it is JSON, its JSON if it is written as in Python, else the JSON string of it."""
     try:
         orjson.loads(text)
+        return text.strip()
     except orjson.JSONDecodeError:
-        return orjson.dumps(text).decode()
-    return text.strip()
+        pass
+    if _PYTHON.fullmatch(text):
+        try:
+            return json_of_python(text.strip())
+        except ValueError:
+            pass
+    return orjson.dumps(text).decode()
+
+
+def json_of_python(text: str) -> str:
+    """Return the JSON of a literal in Python. Raise ValueError for other texts, and for values that JSON has not."""
+    try:
+        return json.dumps(ast.literal_eval(text), ensure_ascii=False, allow_nan=False)
+    except (SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise ValueError(str(error)) from None

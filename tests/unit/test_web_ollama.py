@@ -35,7 +35,7 @@ CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_
 
 
 def serve(script: Script = count_to_three, **settings: Any) -> tuple[FlaskClient, ScriptedClient]:
-    made = Settings(**settings)
+    made = Settings(**{"chat_template": "chatml", **settings})
     engine = ScriptedClient(made, script)
     return create_app(made, engine).test_client(), engine
 
@@ -284,6 +284,35 @@ def test_a_raw_prompt_is_sent_as_it_is_and_has_no_context() -> None:
     assert asked(engine).prompt == ("Hi",)
     assert "context" not in last
     assert some[0]["response"] == "<think>a"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [({}, "Hi"), ({"system": "Be brief."}, "Be brief.\n\nHi"), ({"format": "json", "think": True}, "Hi")],
+)
+def test_a_prompt_for_a_model_without_a_template_is_sent_as_it_is(body: dict[str, Any], text: str) -> None:
+    http, engine = serve(writes("<think>a"), chat_template="")
+    some, last = lines(generate(http, **body))
+    assert (asked(engine).prompt[0], prompt_text(engine)) == (scripted.MODEL.bos_id, text)
+    [branch] = asked(engine).branches
+    assert branch.sampling.json_schema == ('{"type":"object"}' if "format" in body else "")
+    assert some["response"] == "<think>a"
+    assert last["context"][: len(asked(engine).prompt)] == list(asked(engine).prompt)
+    assert http.post("/api/show", json={"model": "storyteller"}).json["template"] == "{{ .Prompt }}"
+
+
+def test_a_context_of_a_model_without_a_template_goes_on_without_one() -> None:
+    http, engine = serve(chat_template="")
+    context = whole(generate(http, stream=False))["context"]
+    engine.sent.clear()
+    generate(http, prompt="More", context=context)
+    assert asked(engine).prompt == (*context, *b"More")
+
+
+def test_messages_for_a_model_without_a_template_become_chatml() -> None:
+    http, engine = serve(chat_template="")
+    chat(http)
+    assert asked(engine).prompt == ("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n",)
 
 
 def test_a_context_goes_on_where_the_last_answer_ended() -> None:

@@ -28,6 +28,7 @@ from srb.web.bodies.sampling import BranchFields
 from srb.web.calls.engine_client import EngineClient
 from srb.web.chat.media import PlacedPart
 from srb.web.chat.reply_parser import ReplyParser
+from srb.web.chat.template import template_source
 from srb.web.dialects.llamacpp.body import Body, EmbeddingBody, InfillBody, Tokens
 from srb.web.dialects.llamacpp.infill import infill_prompt, missing_infill
 from srb.web.dialects.openai.chat_body import ChatBody
@@ -262,9 +263,13 @@ class OllamaGenerateBody(_Generating):
         if isinstance(checked, Text):
             if self.suffix:
                 return self._infill(checked, client, settings, model)
-            return self._seen(checked, settings) if self.images else checked.asked([(self.prompt,)], settings)
-        with renamed(self._names):
-            asked = checked.asked(settings, model)
+            return self._as_it_is(checked, self.prompt, settings)
+        if template_source(settings, model):
+            with renamed(self._names):
+                asked = checked.asked(settings, model)
+        else:  # a base model knows no conversation
+            text = "\n\n".join(filter(None, (self.system, self.prompt)))
+            asked = self._as_it_is(Text(checked.body, checked.draft), text, settings)
         [command] = asked.commands
         if self.images:  # no token stands for a picture, so the answer has no context
             prompt = (*(self.context or ()), *command.prompt)
@@ -282,12 +287,14 @@ class OllamaGenerateBody(_Generating):
         max_tokens = settings.n_predict if limit is None else limit
         return checked.asked([infill_prompt(client, model, settings, around, max_tokens)], settings)
 
-    def _seen(self, checked: Text, settings: Settings) -> Asked:
-        """Return what a raw prompt with pictures asks for: they stand at its `[img-0]`, or before a prompt without one."""
-        marks = "" if IMAGE_MARK.search(self.prompt) else "".join(f"[img-{place}]" for place in range(len(self.images)))
+    def _as_it_is(self, checked: Text, text: str, settings: Settings) -> Asked:
+        """Return what a prompt without a template asks for; its pictures stand at `[img-0]`, or before one without such."""
+        if not self.images:
+            return checked.asked([(text,)], settings)
+        marks = "" if IMAGE_MARK.search(text) else "".join(f"[img-{place}]" for place in range(len(self.images)))
         data = [{"id": place, "data": image} for place, image in enumerate(self.images)]
         try:
-            prompts, media = image_prompts([(marks + self.prompt,)], data)
+            prompts, media = image_prompts([(marks + text,)], data)
         except ValueError as error:
             raise bad_field("images", str(error)) from None
         return checked.asked(prompts, settings, media)

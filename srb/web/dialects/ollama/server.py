@@ -14,7 +14,7 @@ from srb.protocol import ModelInfo
 from srb.sampling_params import PARAMETERS
 from srb.settings import Settings
 from srb.web.bodies.completion import read_body
-from srb.web.chat.template import CHATML, template_source
+from srb.web.chat.template import template_source
 from srb.web.context import web
 from srb.web.dialects.ollama.answers import Loaded, LoadedModel, OllamaError, Pulled, Shown, TaggedModel, Tags, Version
 from srb.web.dialects.ollama.body import ModelBody, OllamaPullBody, OllamaShowBody
@@ -36,6 +36,7 @@ from srb.web.replies import json_reply
 routes = Blueprint("ollama_server", __name__)
 
 VERSION = "0.13.0"  # of Ollama, whose interface these routes have: clients compare it
+NO_TEMPLATE = "{{ .Prompt }}"  # in Ollama's language: the prompt as it is
 NEVER = "2318-01-01T00:00:00Z"  # when the model is unloaded
 
 
@@ -131,7 +132,7 @@ def show() -> Response:
         "license": model.license,
         "modelfile": f"FROM {model.path}\n",
         "parameters": _parameters(settings),
-        "template": template_source(settings, model) or CHATML,
+        "template": template_source(settings, model) or NO_TEMPLATE,
         "details": details(model),
         "model_info": _facts(model),
         "capabilities": capabilities(settings, model),

@@ -37,12 +37,17 @@ def wait_for(what: Callable[[], T], why: str, deadline: float = DEADLINE) -> T:
     return value
 
 
+def process_state(pid: int) -> str:
+    """Return the letter for what a process does, as in proc(5); "X" where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
 def is_alive(pid: int) -> bool:
     """Whether a process runs; one that has ended and is not yet reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
+    return process_state(pid) not in "ZX"
 
 
 def began_at(pid: int) -> str:
@@ -57,7 +62,7 @@ def children(pid: int) -> list[int]:
     """Return the pids of the processes that `pid` has started and that still run."""
     try:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
 
 

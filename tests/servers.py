@@ -37,11 +37,18 @@ GUNICORN = (PYTHON, "-m", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app")
 SETTINGS = {"model": "fake:", "n_ctx": 100_000, "graceful_timeout": 2}  # what a test's server has if it says nothing
 
 
+# Below the ports that the kernel gives to whoever asks for any: one of those may be taken again before its server has it.
+_PORTS = range(20_000, 32_000)
+_ports = count(os.getpid() * 7919)  # tests that run side by side begin at places of their own
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port at which nobody listens, another one at each call."""
+    while True:
+        port = _PORTS[next(_ports) % len(_PORTS)]
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server:

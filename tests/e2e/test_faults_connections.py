@@ -53,13 +53,19 @@ def crowd(server: Server, begins: bytes, size: int = ROOM + 8) -> Iterator[None]
         yield
 
 
+def expect_answers(server: Server, number: int) -> None:
+    """Expect so many answers; a connection of this test that has asked for nothing for a second may give way, too."""
+    for _ in range(number):
+        wait_for(lambda: server.live() == 200, "an answer in the crowd")
+
+
 @pytest.mark.parametrize("begins", CROWDS.values(), ids=CROWDS)
 def test_row_53_a_crowd_that_asks_for_nothing_gives_way_to_those_who_ask(
     make_server: MakeServer, begins: bytes
 ) -> None:
     server = make_server(**PATIENT).start()
     with crowd(server, begins):
-        assert [server.live() for _ in range(5)] == [200] * 5
+        expect_answers(server, 5)
         body = {"prompt": "Once", "n": 1, "max_tokens": 2, "stream": False}
         assert server.post("/v1/srb/completions", body).status_code == 200
     assert "Traceback" not in server.logs
@@ -90,7 +96,7 @@ def test_row_53_what_is_being_answered_never_gives_way(make_server: MakeServer) 
     for stream in streams:
         stream.until("stream")
     with crowd(server, CROWDS["kept alive"], 8):
-        assert [server.live() for _ in range(3)] == [200] * 3
+        expect_answers(server, 3)
         for stream in streams:
             stream.next()
 
@@ -143,7 +149,7 @@ def test_row_54_a_server_has_as_many_descriptors_as_it_may(make_server: MakeServ
 def test_row_54_with_few_descriptors_there_are_fewer_connections_and_no_tracebacks(make_server: MakeServer) -> None:
     server = make_server(command=with_descriptors("-n 128"), keepalive=600).start()
     with crowd(server, CROWDS["kept alive"], 200):
-        assert [server.live() for _ in range(5)] == [200] * 5
+        expect_answers(server, 5)
         assert server.get("/v1/models").status_code == 200
     assert server.logs.count("worker_connections is 64 in place of 2000") == 1
     assert "Too many open files" not in server.logs

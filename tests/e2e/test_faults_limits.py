@@ -19,7 +19,7 @@ import pytest
 
 from tests.e2e.streams import BRIEF, ENDLESS, SOON, Stream
 from tests.namespaces import run_in_own_network
-from tests.processes import DEADLINE, wait_for
+from tests.processes import DEADLINE, process_state, wait_for
 from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
@@ -76,11 +76,6 @@ def test_row_20_a_request_that_runs_out_of_time_keeps_its_text(make_server: Make
 # Limits for one client ------------------------------------------------------------------------------------------------
 
 
-def state(pid: int) -> str:
-    """Return the letter for what a process does, as in proc(5)."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
 @contextlib.contextmanager
 def answered_by(server: Server, worker: int) -> Iterator[None]:
     """Leave everything that arrives to one worker: the others stand still."""
@@ -88,7 +83,7 @@ def answered_by(server: Server, worker: int) -> Iterator[None]:
     try:
         for pid in others:
             os.kill(pid, signal.SIGSTOP)
-            wait_for(lambda pid=pid: state(pid) == "T", "it stands still")  # type: ignore[misc]
+            wait_for(lambda pid=pid: process_state(pid) == "T", "it stands still")  # type: ignore[misc]
         yield
     finally:
         for pid in others:

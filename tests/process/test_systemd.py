@@ -12,7 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import DEADLINE, PYTHON, ROOT, NoticeListener, Process, clean_environ, is_alive, status, wait_for
+from tests.processes import (
+    DEADLINE,
+    PYTHON,
+    ROOT,
+    NoticeListener,
+    Process,
+    clean_environ,
+    is_alive,
+    process_state,
+    status,
+    wait_for,
+)
 from tests.servers import Server
 
 UNITS = ROOT / "config" / "systemd"
@@ -131,6 +142,7 @@ def test_a_stopped_engine_sends_no_heartbeat(start_engine: StartEngine, listener
     engine = start_engine()
     listener.until("WATCHDOG=1")
     engine.send(signal.SIGSTOP)
+    wait_for(lambda: process_state(engine.pid) == "T", "it stands still")
     listener.sock.settimeout(0)
     wait_for(lambda: is_silent(listener.sock), "what was sent before is read")
     listener.sock.settimeout(1.5)  # five times what systemd would wait

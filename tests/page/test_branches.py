@@ -192,13 +192,14 @@ def test_one_row_of_alternatives_is_highlighted_the_one_that_enter_takes(pane: P
     expect(rows.first).to_be_focused()
     rows.nth(3).hover()
     expect(rows.nth(3)).to_be_focused()
+    pane.press("ArrowDown")  # and the pointer stays
     marked = rows.evaluate_all(
         """(rows) => rows.map((row) => getComputedStyle(row)).map(({ outlineStyle, borderTopColor }) =>
              outlineStyle !== "none" || !["transparent", "rgba(0, 0, 0, 0)"].includes(borderTopColor))"""
     )
-    assert [place for place, is_marked in enumerate(marked) if is_marked] == [3]
+    assert [place for place, is_marked in enumerate(marked) if is_marked] == [4]
     pane.press("Enter")
-    assert [call[2] for call in pane.calls("choose")] == [RIVALS[3]["text"]]
+    assert [call[2] for call in pane.calls("choose")] == [RIVALS[4]["text"]]
 
 
 def test_alternatives_that_differ_by_a_space_alone_can_be_told_apart(pane: Pane) -> None:

@@ -11,6 +11,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.page.conftest import MakePage, Troubles
 from tests.page.writer import Writer
+from tests.processes import wait_for
 from tests.servers import Server
 
 SERVER = re.compile("/v1/srb/server$")
@@ -57,6 +58,23 @@ def test_an_empty_page_offers_three_sentences_and_each_begins_a_round(writer: Wr
     writer.wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text)")
     assert writer.page.evaluate("desk.text") == text
     expect(openings).to_have_count(0)
+
+
+@pytest.mark.parametrize(("width", "side"), [(1440, False), (1440, True), (1920, False)])
+def test_the_offered_sentences_stand_where_one_is_written(writer: Writer, width: int, side: bool) -> None:
+    page = writer.page
+    page.set_viewport_size({"width": width, "height": 900})
+    if side:
+        page.get_by_role("button", name="Memory and note").click()
+    place, sentences = page.locator(".cm-placeholder"), page.locator(".openings")
+
+    def offsets() -> tuple[float, float]:
+        there, offered = box(place), box(sentences.get_by_role("button").first)
+        return offered["x"] - there["x"], offered["y"] - there["y"]
+
+    wait_for(lambda: abs(offsets()[0]) < 4, "the sentences below the place")
+    assert offsets()[1] > 40
+    expect(page.get_by_role("group", name="All branches")).to_be_hidden()  # of which there are none
 
 
 def test_a_typed_text_stays_without_the_offered_sentences(writer: Writer) -> None:

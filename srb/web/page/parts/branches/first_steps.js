@@ -27,12 +27,11 @@ export function firstSteps({ desk }) {
         The others stay in the outline, and Undo<span class="keys"> (<kbd>Ctrl</kbd>+<kbd>Z</kbd>)</span> goes back.</li>
     </ol>
     ${
-      isEmpty
-        ? html`<p>Or begin with one of these:</p>
-            <p class="openings">
-              ${OPENINGS.map((text) => html`<button class="opening" @click=${() => desk.begin(text)}>${text}</button>`)}
-            </p>`
-        : nothing
+      desk.text
+        ? nothing
+        : html`<div class="openings"><p>Or begin with one of these:</p>
+            ${OPENINGS.map((text) => html`<button class="opening" @click=${() => desk.begin(text)}>${text}</button>`)}
+          </div>`
     }
     <p class="buttons">
       ${isEmpty ? nothing : html`<button class="main" data-act="begin">Go on from my text</button>`}

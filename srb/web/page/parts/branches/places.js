@@ -2,7 +2,7 @@
 
 export const GAP = 32; // px between two columns
 const LEAST_WIDTH = 285; // px of a column
-const FEWEST_LINES = 3; // that a growing card reserves
+const FEWEST_LINES = 2; // that a growing card reserves
 const MOST_LINES = 9; // of a card, where the pane has no room for more
 
 /**

@@ -21,6 +21,7 @@ from srb.web.chat.template import (
     template_capabilities,
     template_for,
 )
+from tests.logs import lines_of
 from tests.unit import chat_templates as wild
 
 BOS, EOS = "<s>", "</s>"
@@ -215,7 +216,7 @@ def test_without_any_it_is_chatml_said_once_in_the_log(caplog: pytest.LogCapture
     model = replace(MODEL, chat_template="", bos_token="<one that no other test has>")
     with caplog.at_level(logging.WARNING, "srb.web"):
         templates = [template_for(Settings(), model) for _ in range(3)]
-    assert len(caplog.records) == 1
+    assert len(lines_of("srb.web", caplog)) == 1
     assert templates[0].stops == CHATML_STOPS
     assert templates[0] is templates[2]
     assert "<|im_start|>user\nA<|im_end|>" in templates[0].prompt(Conversation(said("A"))).text

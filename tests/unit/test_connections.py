@@ -17,6 +17,7 @@ from gevent.pool import Pool
 from srb.launch import connections as connections_module
 from srb.launch.connections import Connections, Server
 from srb.launch.gunicorn_worker import Response
+from tests.logs import lines_of
 from tests.processes import DEADLINE
 
 
@@ -165,7 +166,7 @@ def test_without_a_descriptor_accepting_pauses_with_one_line_and_goes_on(
                 assert served.wait(DEADLINE)
         finally:
             server.stop()
-    assert [record.getMessage() for record in caplog.records if record.name == "srb.web"] == [
+    assert lines_of("srb.web", caplog) == [
         "no connection can be accepted: Too many open files (ulimit -n, worker_connections)"
     ]
     assert "Traceback" not in capfd.readouterr().err

@@ -15,6 +15,7 @@ from srb.engine.process.memory_check import MemoryCheck, NeedsChild, bytes_neede
 from srb.memory import free_memory
 from srb.native_facts import Build, Device, ModelNeeds, NativeFacts, Places
 from srb.settings import Settings
+from tests.logs import lines_of
 from tests.machines import GIB, FakeRoot
 
 GPU = Device("CUDA0", "a card", "gpu", 8 * GIB, 8 * GIB)
@@ -86,7 +87,8 @@ def test_a_model_without_room_is_told_of_once(
     free(monkeypatch, 2 * GIB)
     with caplog.at_level(logging.WARNING):
         assert [check.has_room("b", settings, facts(), others) for _ in range(3)] == [False] * 3
-    assert caplog.messages == ["model b needs 3.00 GiB, and 1.90 GiB are free beside a: one of them gives way first"]
+    told = ["model b needs 3.00 GiB, and 1.90 GiB are free beside a: one of them gives way first"]
+    assert lines_of("srb.supervisor", caplog) == told
     free(monkeypatch, 4 * GIB)
     assert check.has_room("b", settings, facts(), others)
 
@@ -113,7 +115,7 @@ def test_each_gpu_and_the_machine_have_to_have_room(
             "b", Settings(model="/m/b.gguf"), facts(cpu, GPU, second, model=needs), others
         )
     assert has_room is (not told.startswith("model b needs"))
-    assert [message.startswith(told) for message in caplog.messages] == [True] * bool(told)
+    assert [message.startswith(told) for message in lines_of("srb.supervisor", caplog)] == [True] * bool(told)
 
 
 def test_the_file_of_a_model_on_a_gpu_is_not_needed_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -149,6 +151,6 @@ def test_what_cannot_be_known_is_said_once_and_stops_nothing(
     known: list[Any] = [facts(GPU), None, facts(GPU)]
     with caplog.at_level(logging.WARNING):
         assert all(check.has_room("b", settings, each, others) for each in known)
-    [said] = caplog.messages
+    [said] = lines_of("srb.supervisor", caplog)
     assert said == "the memory that model b needs is not known, so it is not checked"
     assert check.has_room("b", settings, facts(), {}), "alone it is loaded as any model is"

@@ -17,6 +17,7 @@ from srb.engine.preparing import Preparer
 from srb.engine.process.state_folder import StateFolder
 from srb.errors import ContextExceeded, InvalidRequest
 from srb.protocol import BranchSpec, Embed, Generate, Rerank, SamplingParams
+from tests.logs import lines_of
 
 INT32 = 2**31 - 1
 
@@ -117,8 +118,8 @@ def test_a_bias_beyond_the_vocabulary_is_skipped_and_told_once(
         samplers += [branch.sampler for branch in request.branches]
         request.close()
     assert [sampler._params.logit_bias for sampler in samplers] == [((7, 1000.0),)] * 2
-    [record] = caplog.records
-    assert f"token id {model.n_vocab} is not in the vocabulary (0 to {model.n_vocab - 1})" in record.getMessage()
+    [line] = lines_of("srb.engine", caplog)
+    assert f"token id {model.n_vocab} is not in the vocabulary (0 to {model.n_vocab - 1})" in line
 
 
 def test_control_tokens_have_their_text_only_where_it_is_wanted(model: FakeModel) -> None:

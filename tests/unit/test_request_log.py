@@ -11,6 +11,7 @@ from srb.protocol import Accepted, BranchSpec, Delta, Done, Event, Failed, Gener
 from srb.web import request_log
 from srb.web.calls.mailbox import Mailbox
 from srb.web.request_log import BEGAN, CallLine, log_response
+from tests.logs import lines_of
 
 CANCELLED = ("cancelled", "The client has left")
 
@@ -93,7 +94,7 @@ def test_requests_without_a_key_have_one_line_a_second(
         log_response({"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/models", BEGAN: 0.0}, status)
 
     def lines() -> list[str]:
-        return [record.getMessage() for record in caplog.records]
+        return lines_of("srb.web", caplog)
 
     seconds: list[Any] = []  # what is to be done at the end of each
     monkeypatch.setattr(request_log, "_refusals", request_log._Refusals())

@@ -15,6 +15,7 @@ import pytest
 from srb.engine.process import state_sharing
 from srb.engine.process.state_sharing import StateSharing
 from srb.framing import FrameSocket
+from tests.logs import lines_of
 from tests.processes import DEADLINE
 
 
@@ -86,7 +87,7 @@ def test_a_silent_cluster_is_not_asked_again_for_a_while_and_that_is_said_once(
     actor.answer = lambda asked: {"error": ""}
     monkeypatch.setattr(state_sharing, "_ANSWER_SECONDS", DEADLINE)
     sharing.fetch("e", 0)
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert [record.levelname for record in caplog.records if record.name == "srb.states"] == ["WARNING", "INFO"]
 
 
 def test_a_large_file_may_take_longer_than_an_answer(
@@ -96,12 +97,12 @@ def test_a_large_file_may_take_longer_than_an_answer(
     monkeypatch.setattr(state_sharing, "_BYTES_PER_SECOND", 1)
     StateSharing(tmp_path / "states.sock").share("x", int(DEADLINE))
     assert [asked["action"] for asked in actor.asked] == ["share"]
-    assert not caplog.records
+    assert not lines_of("srb.states", caplog)
 
 
 def test_without_an_actor_nothing_is_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     StateSharing(tmp_path / "states.sock").fetch("x", 0)
-    assert not caplog.records
+    assert not lines_of("srb.states", caplog)
 
 
 def test_an_error_of_the_cluster_names_the_state(

@@ -17,6 +17,7 @@ from srb.errors import Conflict, InvalidRequest, NotFound
 from srb.protocol import SamplingParams
 from srb.sampling_params import PLACE, TOOL
 from tests.engine_helpers import Driver
+from tests.logs import lines_of
 
 
 def tokens(model: FakeModel, text: str) -> list[int]:
@@ -293,7 +294,7 @@ def test_a_schema_that_makes_no_grammar_loosens_its_own_tool_alone_and_refuses_a
         request_id = driver.submit("the", max_tokens=20, **params, grammar_triggers=triggers, logit_bias=biases)
         driver.run()
         assert driver.outcomes[request_id].texts[0].startswith(begun)
-    [line] = [each.message for each in caplog.records]  # one, though two requests had these tools
+    [line] = lines_of("srb.engine", caplog)  # one, though two requests had these tools
     assert (
         "a tool is called with any arguments, since its schema makes no grammar: Field 'tools.$ref': #/nowhere" in line
     )
@@ -318,7 +319,7 @@ def test_one_line_names_each_tool_that_holds_less_and_each_place_and_what_to_do(
     for _ in range(3):  # turns
         driver.submit("the", max_tokens=1, **params, grammar_triggers=(("start", "a"),))
         driver.run()
-    [line] = [each.message for each in caplog.records]
+    [line] = lines_of("srb.engine", caplog)
     assert "tool0?: tools[0].parameters.properties.box.pattern is not supported and does not hold: look-around" in line
     assert "tool1? is called with any arguments, since its schema makes no grammar: Field 'tools[1].parameters." in line
     assert "tool2?: tools[2].parameters.properties.box.not is not supported and does not hold" in line

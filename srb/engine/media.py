@@ -185,7 +185,7 @@ class MediaFiles:
     def count(self, data: bytes, field: str, start: int = 0) -> int:
         """Return the number of tokens of a file that begins at `start`; it is not encoded.
 
-        Raise NotSupported or InvalidRequest.
+        Raise InvalidRequest.
         """
         encoder, _, key = self._checked(data, field)
         with self._known_lock:
@@ -210,10 +210,9 @@ class MediaFiles:
         """Return the encoder of a file whose header is sound, its kind and its key. Raise NotSupported or InvalidRequest."""
         encoder = self._encoder
         if encoder is None:
-            raise NotSupported(
-                f"Field '{field}': this server reads text only; start it with --mmproj FILE, the model's projector, "
-                "for pictures and sounds",
-                param=field,
+            raise bad_field(
+                field,
+                "this server reads text only; start it with --mmproj FILE, the model's projector, for pictures and sounds",
             )
         if encoder.refusal:
             raise NotSupported(f"Field '{field}': {encoder.refusal}", param=field)
@@ -223,7 +222,7 @@ class MediaFiles:
         except ValueError as error:
             raise bad_field(field, str(error)) from None
         if not getattr(encoder, "sees" if kind == "image" else "hears"):
-            raise NotSupported(f"Field '{field}': the projector reads no {kind}", param=field)
+            raise bad_field(field, f"the projector reads no {kind}")
         return encoder, kind, hashlib.sha256(encoder.key + digest).digest()
 
     def _file(self, data: bytes, field: str, is_wanted: IsWanted) -> _Known:

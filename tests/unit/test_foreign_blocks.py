@@ -85,7 +85,7 @@ def test_what_cannot_be_read_is_refused_by_its_place_in_the_newest_turn(
 ) -> None:
     for number, before in enumerate([[], [{"role": "user", "content": "A"}]]):
         answer = ask(http, path, [*before, message])
-        assert answer.status_code == 501
+        assert answer.status_code == 400
         assert f": {place.format(number)} is " in answer.text
 
 
@@ -102,7 +102,7 @@ def test_a_reply_that_is_begun_hides_nothing_of_its_turn(
     http: FlaskClient, path: str, message: dict[str, Any], place: str
 ) -> None:
     answer = ask(http, path, [message, {"role": "assistant", "content": "It shows"}])
-    assert answer.status_code == 501
+    assert answer.status_code == 400
     assert f": {place.format(0)} is " in answer.text
 
 
@@ -115,7 +115,7 @@ def test_a_result_of_messages_names_its_block(http: FlaskClient, block: dict[str
     result = {"type": "tool_result", "tool_use_id": "a", "content": [text("x"), block]}
     turns = [ASKED, said("assistant", CALL), said("user", result)]
     answer = ask(http, MESSAGES, turns)
-    assert (answer.status_code, answer.json["error"]["param"]) == (501, "messages")
+    assert (answer.status_code, answer.json["error"]["param"]) == (400, "messages")
     assert ": message 2, block 0, block 1 is " in answer.text
     assert ask(http, MESSAGES, [*turns, said("assistant", text("A")), ASKED]).status_code == 200
 
@@ -126,7 +126,7 @@ def test_a_result_of_responses_names_its_item(http: FlaskClient, kind: str) -> N
     shot = [{"type": "input_text", "text": "x"}, {"type": "input_image", "image_url": URL}]
     turns = [ASKED, call, {"type": f"{kind}_output", "call_id": "a", "output": shot}]
     answer = ask(http, RESPONSES, turns)
-    assert (answer.status_code, answer.json["error"]["param"]) == (501, "input")
+    assert (answer.status_code, answer.json["error"]["param"]) == (400, "input")
     assert ": item 2, part 1 of its output is " in answer.text
     assert ask(http, RESPONSES, [*turns, {"role": "assistant", "content": "A"}, ASKED]).status_code == 200
 

@@ -285,7 +285,7 @@ def test_a_text_is_never_cut_within_media() -> None:
 
 
 def test_a_model_without_a_projector_names_the_flag() -> None:
-    with pytest.raises(NotSupported, match="--mmproj"):
+    with pytest.raises(InvalidRequest, match="--mmproj"):
         Driver().submit((FOX, -1), media=FILES)
 
 

@@ -139,7 +139,7 @@ def test_a_rendered_conversation_shows_the_mark(engine: ScriptedClient) -> None:
         (picture("data:image/png,notbase64"), 400),
         (picture("https://example.org/a.png"), 501),
         (picture("file:///etc/passwd"), 501),
-        ({"type": "video_url", "video_url": {"url": "x"}}, 501),
+        ({"type": "video_url", "video_url": {"url": "x"}}, 400),
     ],
 )
 def test_parts_that_cannot_be_read_name_the_messages(engine: ScriptedClient, part: Any, status: int) -> None:
@@ -148,10 +148,10 @@ def test_parts_that_cannot_be_read_name_the_messages(engine: ScriptedClient, par
     assert engine.sent == []
 
 
-def test_a_chat_without_a_projector_is_501_and_names_the_flag() -> None:
+def test_a_chat_without_a_projector_is_400_and_names_the_flag() -> None:
     engine = ScriptedClient(Settings(), scripted.count_to_three)
     response = chat(serve(engine), picture())
-    assert (response.status_code, response.json["error"]["param"]) == (501, "messages")
+    assert (response.status_code, response.json["error"]["param"]) == (400, "messages")
     assert "--mmproj" in response.json["error"]["message"]
 
 

@@ -231,13 +231,13 @@ def test_a_messages_pictures_stand_where_its_blocks_are(engine: ScriptedClient, 
 @pytest.mark.parametrize(
     ("block", "status", "words"),
     [
-        (image(type="file", file_id="f"), 501, "message 2, block 0 is of type"),
+        (image(type="file", file_id="f"), 400, "message 2, block 0 is of type"),
         (image(type="files"), 400, "message 2, block 0: the 'source' of an image must be base64"),
         (image(type="url", url="ftp://a/b.png"), 400, "should be a data URL"),
         (image(type="url", url=REMOTE), 501, "media_hosts"),
         (
             {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": ONE}},
-            501,
+            400,
             "document",
         ),
         ({"type": "tool_result", "tool_use_id": "a", "content": [image(type="url", url=REMOTE)]}, 501, "media_hosts"),
@@ -270,10 +270,10 @@ def test_messages_count_the_tokens_of_pictures(engine: ScriptedClient, app: Appl
     )
 
 
-def test_messages_without_a_projector_are_501_and_name_the_flag(blind: Application) -> None:
+def test_messages_without_a_projector_are_400_and_name_the_flag(blind: Application) -> None:
     with pytest.raises(anthropic.APIStatusError) as refused:
         ask_anthropic(blind, embedded(ONE))
-    assert refused.value.status_code == 501
+    assert refused.value.status_code == 400
     assert "--mmproj" in read(AnthropicError, refused.value.response.content)["error"]["message"]
 
 
@@ -306,10 +306,10 @@ def test_a_responses_pictures_stand_where_its_parts_are(engine: ScriptedClient, 
 @pytest.mark.parametrize(
     ("part", "status", "words"),
     [
-        (input_image(file_id="f"), 501, "item 3, part 0 of its content is of type"),
+        (input_image(file_id="f"), 400, "item 3, part 0 of its content is of type"),
         (input_image(image_url="ftp://a/b.png"), 400, "should be a data URL"),
         (input_image(image_url=REMOTE), 501, "media_hosts"),
-        ({"type": "input_file", "file_data": URL, "filename": "a.pdf"}, 501, "input_file"),
+        ({"type": "input_file", "file_data": URL, "filename": "a.pdf"}, 400, "input_file"),
     ],
 )
 def test_a_picture_that_cannot_be_had_is_refused_by_responses(
@@ -334,10 +334,10 @@ def test_input_tokens_count_pictures(engine: ScriptedClient, http: FlaskClient, 
     assert response.json["input_tokens"] > 10
 
 
-def test_responses_without_a_projector_are_501_and_name_the_flag(blind: Application) -> None:
+def test_responses_without_a_projector_are_400_and_name_the_flag(blind: Application) -> None:
     with pytest.raises(openai.APIStatusError) as refused:
         ask_openai(blind, input_image(image_url=URL))
-    assert (refused.value.status_code, refused.value.param) == (501, "input")
+    assert (refused.value.status_code, refused.value.param) == (400, "input")
     assert "--mmproj" in refused.value.message
 
 

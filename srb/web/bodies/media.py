@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from srb.errors import NotSupported
+from srb.errors import bad_field
 from srb.protocol import MEDIA_MARK, ModelInfo
 from srb.web.bodies.fields import EMPTY_PROMPT, Prompt, short_json
 
@@ -85,13 +85,13 @@ def _image_parts(part: str | int, places: dict[int, int]) -> list[str | int]:
 
 
 def check_reads_media(model: ModelInfo, field: str, place: str = "") -> None:
-    """Raise NotSupported, which names `field` and the `place` in it, if the model reads text only."""
+    """Raise InvalidRequest, which names `field` and the `place` in it, if the model reads text only."""
     if not (model.sees or model.hears):
         medium = f"{place} is a picture or sound, and " if place else ""
-        raise NotSupported(
-            f"Field '{field}': {medium}this server reads text only; start it with --mmproj FILE, the model's projector, for "
-            "pictures and sounds",
-            param=field,
+        raise bad_field(
+            field,
+            f"{medium}this server reads text only; start it with --mmproj FILE, the model's projector, for pictures and "
+            "sounds",
         )
 
 

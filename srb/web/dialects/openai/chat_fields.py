@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from srb.errors import NotSupported
+from srb.errors import bad_field
 from srb.web.bodies.fields import check_length, schema_text, short_json
 from srb.web.chat.media import PlacedPart, media_of, media_part, without_past_media
 from srb.web.loop.yielding import yielding
@@ -45,7 +45,7 @@ FORMAT_SCHEMA = {
 def parse_messages(value: Any) -> list[dict[str, Any]]:
     """Return a body's messages without their null fields, and without the documents and files of earlier turns.
 
-    Raise ValueError for malformed messages, NotSupported for documents and files in the newest turn.
+    Raise ValueError for malformed messages, InvalidRequest for documents and files in the newest turn.
     """
     if not isinstance(value, list) or not value:
         raise ValueError("must be a non-empty list of messages")
@@ -53,7 +53,7 @@ def parse_messages(value: Any) -> list[dict[str, Any]]:
     messages = without_past_media(given, lambda part: "unread" in part)
     if unread := next((part for part in media_of(messages) if "unread" in part), None):
         problem = f"is of type {short_json(unread['unread'])}; text, pictures and sounds are supported"
-        raise NotSupported(f"Field 'messages': {unread['place']} {problem}", param="messages")
+        raise bad_field("messages", f"{unread['place']} {problem}")
     return messages
 
 

@@ -36,7 +36,12 @@ def state_told(server: Server) -> str:
 
 
 def all_are_ready(server: Server) -> None:
-    wait_for(lambda: all(server.health() == 200 for _ in range(8)), "both workers have found the engine")
+    """Wait until each worker has found the engine, also one that answers nobody: a line says so for each engine."""
+    engines = 1 + server.metric("engine_restarts_total")
+    for pid in server.workers:
+        line = f"srb.client[{pid}]: the engine is ready"
+        wait_for(lambda line=line: server.logs.count(line) >= engines, "the worker has found the engine")  # type: ignore[misc]
+    wait_for(lambda: all(server.health() == 200 for _ in range(8)), "both workers say so")
 
 
 def check_restarted(server: Server, stream: Stream, answer: requests.Response) -> None:

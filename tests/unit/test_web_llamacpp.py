@@ -695,6 +695,18 @@ def test_infill_streams_unless_it_is_told_not_to(said: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("with_fim")
+def test_infill_has_the_probabilities_that_were_asked_for() -> None:
+    http, engine = serve(everything)
+    whole = infill(http, n_probs=2).json
+    first, *_ = events(infill(http, n_probs=2, stream=True).text)
+    [entry] = whole["completion_probabilities"]
+    assert [entry] == first["completion_probabilities"]
+    assert entry["top_logprobs"][0]["token"] == "b"
+    assert [each.branches[0].sampling.n_probs for each in engine.sent if isinstance(each, Generate)] == [2, 2]
+    assert "completion_probabilities" not in infill(http).json
+
+
+@pytest.mark.usefixtures("with_fim")
 def test_infill_of_some_models_puts_the_suffix_first() -> None:
     http, engine = serve(spm_infill=True)
     infill(http)

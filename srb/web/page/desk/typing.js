@@ -1,6 +1,6 @@
 /** The manuscript's changes, followed into the story: typed words extend an open node, which a pause closes. */
 
-import { alike } from "../story/same.js";
+import { alike } from "../story/text.js";
 
 /** @typedef {import("../story/types.js").Place} Place */
 /**

@@ -1,5 +1,6 @@
 // The manuscript's editor as CodeMirror's extensions: prose, its keys and its search. Only plain text gets in.
 
+import { alike } from "../story/text.js";
 import {
   closeSearchPanel,
   dropCursor,
@@ -84,17 +85,6 @@ export function difference(before, after) {
   if (before === after) {
     return null;
   }
-  const most = Math.min(before.length, after.length);
-  let start = 0;
-  while (start < most && before.charCodeAt(start) === after.charCodeAt(start)) {
-    start += 1;
-  }
-  let end = 0;
-  while (
-    end < most - start &&
-    before.charCodeAt(before.length - 1 - end) === after.charCodeAt(after.length - 1 - end)
-  ) {
-    end += 1;
-  }
+  const [start, end] = alike(before, after);
   return { from: start, to: before.length - end, insert: after.slice(start, after.length - end) };
 }

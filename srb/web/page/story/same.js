@@ -6,7 +6,7 @@
  * @import {Node, Piece, Place, Stretch} from "./types.js"
  */
 import { LONGEST_NODE, origin } from "./pen.js";
-import { stretches } from "./text.js";
+import { alike, stretches } from "./text.js";
 import { getOrSet } from "./wire.js";
 
 /** @typedef {{nodes: Map<string, Node>, text: (node: string, at?: number) => string, pieces: (node: string, at?: number) => Piece[]}} Texts */
@@ -125,20 +125,6 @@ function united(ranges) {
     else all.push({ ...range });
   }
   return all;
-}
-
-/**
- * Return how many characters two texts have in common at the beginning, and how many of the others at the end.
- * @param {string} one
- * @param {string} other
- */
-export function alike(one, other) {
-  const most = Math.min(one.length, other.length);
-  let first = 0;
-  while (first < most && one[first] === other[first]) first += 1;
-  let last = 0;
-  while (last < most - first && one.at(-1 - last) === other.at(-1 - last)) last += 1;
-  return [first, last];
 }
 
 /**

@@ -49,3 +49,18 @@ export function stretches(text, size) {
   }
   return cut;
 }
+
+/**
+ * Return how many characters two texts have in common at the beginning, and how many of the others at the end.
+ * @param {string} one
+ * @param {string} other
+ * @returns {[number, number]}
+ */
+export function alike(one, other) {
+  const most = Math.min(one.length, other.length);
+  let first = 0;
+  while (first < most && one[first] === other[first]) first += 1;
+  let last = 0;
+  while (last < most - first && one.at(-1 - last) === other.at(-1 - last)) last += 1;
+  return [first, last];
+}

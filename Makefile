@@ -95,7 +95,7 @@ serve: install
 
 # Files of tests side by side, three for two cores: half of the time they wait for servers and browsers. tests/conftest.py
 # has their order.
-test: dev node agents page real-models
+test: dev node page real-models
 	$(BIN)/pytest -m 'not cluster and not long' -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 test-cluster: ray
@@ -119,7 +119,7 @@ build/node/.installed: tests/e2e/node/package.json
 	@mkdir -p build/node && cp $< build/node/
 	@if command -v npm >/dev/null; then npm install --prefix build/node --silent --no-audit --no-fund --no-package-lock && touch $@; fi
 
-# Claude Code and Codex, for the tests that run them; where they cannot be installed those are skipped.
+# Claude Code and Codex (660 MB), for the tests that run them, which are skipped without.
 agents: build/agents/.installed
 build/agents/.installed: tests/real/agents.json
 	@mkdir -p build/agents && cp $< build/agents/package.json

@@ -13,12 +13,15 @@ import pytest
 from srb.engine.fake import FakeModel
 from srb.engine.grammar import grammars as module
 from srb.engine.grammar.lark import Lark
+from srb.engine.grammar.schemas import prepared
 from srb.engine.preparing import Preparer
 from srb.errors import InvalidRequest
 from srb.protocol import SamplingParams
-from srb.web.chat.families import HERMES
+from srb.web.chat.families import FAMILIES, HERMES, Family
+from srb.web.chat.tool_schemas import Tool
 from tests.processes import DEADLINE, wait_for
 
+BY_NAME = {family.name: family for family in FAMILIES}
 LARGE = 'root ::= "{}' + "a" * module.LARGE_BYTES + '"'
 
 
@@ -183,3 +186,28 @@ def test_a_grammar_that_cannot_be_used_is_compiled_once_and_names_the_field_of_e
         with pytest.raises(InvalidRequest, match=f"'{field}': cannot be used"):
             model.grammars.matcher("root ::= schema-0", ("false",), field)
         model.grammars._compile = None  # type: ignore[assignment, method-assign]
+
+
+def check_taken(model: FakeModel, family: Family, named: list[Tool], call: tuple[str, Any]) -> None:
+    made = family.grammar(named, parallel=True, lazy=True)
+    matcher = model.grammars.matcher(made.text, [prepared(schema, "tools").text for schema in made.schemas])
+    for token in model.tokenize(family.forms[0].write([call]), False, False):
+        assert token in matcher.allowed
+        matcher.accept(token)
+
+
+def test_the_calls_of_128_tools_in_a_long_form_make_a_grammar(model: FakeModel) -> None:
+    """llguidance takes 65,000 signs. A tool of Kimi K3 with eight arguments had a thousand of its own."""
+    parameters = {
+        "type": "object",
+        "properties": {f"argument_number_{number}": {"type": "string"} for number in range(8)},
+    }
+    named = [{"name": f"a_tool_{number}", "parameters": parameters} for number in range(128)]
+    check_taken(model, BY_NAME["kimi-k3"], named, ("a_tool_100", {"argument_number_3": "x"}))
+
+
+@pytest.mark.parametrize("text", ["a\nb", "it's\tso", '"it\'s"\r\n', "C:\\new", "\\", ""])
+@pytest.mark.parametrize("more", [{"properties": {"a": {"type": "string"}}}, {}])
+def test_a_text_in_pythons_form_may_have_what_is_escaped(model: FakeModel, text: str, more: dict[str, Any]) -> None:
+    named = [{"name": "t", "parameters": {"type": "object", **more}}]
+    check_taken(model, BY_NAME["lfm2"], named, ("t", {"a": text}))

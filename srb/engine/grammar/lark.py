@@ -66,14 +66,16 @@ def _by_character(rules: Mapping[str, Node], schemas: Sequence[str]) -> Lark:
     rules = turned(rules)
     reachable = _reachable(rules)
     names = {name: f"r{place}" for place, name in enumerate(reachable)}
+    literals: dict[str, str] = {}  # their rules; each is one, since llguidance takes 65,000 signs and groups
+
+    def spelled(text: str) -> Iterable[str]:
+        return [literals.setdefault(text, f"l{len(literals)}")] if len(text) > 1 else map(_quoted, text)
+
     lines = [f"start: {names['root']}"]
     for name in reachable:
-        body = (
-            _written(rules[name], names, lambda text: map(_quoted, text), {})
-            if name in rules
-            else _foreign(schemas, name)
-        )
+        body = _written(rules[name], names, spelled, {}) if name in rules else _foreign(schemas, name)
         lines.append(f"{names[name]}: {body}")
+    lines += [f"{name}: {' '.join(map(_quoted, text))}" for text, name in literals.items()]
     return Lark(HEAD + "\n".join(lines) + "\n")
 
 

@@ -26,6 +26,7 @@ from srb.web.chat.tool_schemas import (
 )
 
 _KEY = re.compile(r"[\w.$-]+")
+_TEXT = r"""( "'" ( [^'\\\n]+ | "\\" ['"\\bfnrt] )* "'" )"""  # in single quotes; one in double quotes is JSON
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,12 @@ class PythonCalls(Form):
             if type_of(schema) == "boolean":
                 value = '( "True" | "False" )'
             elif may_be_string(schema):
-                texts = " | ".join(quoted(repr(each)) for each in values_of(schema)) or """"'" [^'\\\\\\n]* "'" """
+                texts = " | ".join(quoted(repr(each)) for each in values_of(schema)) or _TEXT
                 value = f"( {value} | {texts} )"
             (first if key in required else others).append(f"{quoted(key + '=')} {value}")
         arguments = members(rules, first, others, '"," " "?')
         if has_any_properties(tool.get("parameters")):
-            one = f"""[A-Za-z_] [A-Za-z0-9_]* "=" ( {rules.schema(ANY_VALUE)} | "'" [^'\\\\\\n]* "'" )"""
+            one = f'[A-Za-z_] [A-Za-z0-9_]* "=" ( {rules.schema(ANY_VALUE)} | {_TEXT} )'
             arguments = f'( {one} ( "," " "? {one} )* )?'
         return f'{quoted(tool["name"] + "(")} {arguments} ")"'
 

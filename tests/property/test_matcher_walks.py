@@ -71,6 +71,15 @@ class MatcherWalk(RuleBasedStateMachine):
             text.tokens.append(token)
 
     @rule(data=st.data())
+    def take_what_the_oracle_allows(self, data: st.DataObject) -> None:
+        text = self.draw(data)
+        tokens = [token for token in self.alone(text.tokens)[0] if token != EOS]
+        if text.kept is None and tokens:
+            token = data.draw(st.sampled_from(tokens))
+            text.sampler.accept(token)
+            text.tokens.append(token)
+
+    @rule(data=st.data())
     def take_what_is_forced(self, data: st.DataObject) -> None:
         text = self.draw(data)
         if text.kept is not None:

@@ -211,3 +211,14 @@ def test_the_calls_of_128_tools_in_a_long_form_make_a_grammar(model: FakeModel) 
 def test_a_text_in_pythons_form_may_have_what_is_escaped(model: FakeModel, text: str, more: dict[str, Any]) -> None:
     named = [{"name": "t", "parameters": {"type": "object", **more}}]
     check_taken(model, BY_NAME["lfm2"], named, ("t", {"a": text}))
+
+
+def test_texts_of_a_grammar_whose_masks_nobody_asked_for_go_on_apart(model: FakeModel) -> None:
+    """A mask is computed on a copy, which hides that two texts share a place."""
+    origin, other = (model.grammars.matcher('root ::= "(a)"') for _ in range(2))
+    copy = origin.copy()
+    [bracket] = model.tokenize("(", False, False)
+    origin.accept(bracket)
+    assert bracket not in origin.allowed
+    for matcher in (other, copy):
+        assert bracket in matcher.allowed

@@ -107,8 +107,7 @@ class Branches:
         """Draw the cover of a branch that has no sequence yet, or let the branch be the pilot that computes the rows."""
         ending = branch.ending
         assert ending is not None
-        if not ending.is_known:
-            self._known_endings.recall(ending)
+        self._known_endings.join(ending)
         if ending.is_known:
             self._draw_cover(branch)
         else:
@@ -124,7 +123,6 @@ class Branches:
     def _end_pilot(self, branch: Branch) -> None:
         """Draw the cover of a pilot that has computed all rows; it starts again as all that wait for it do."""
         assert branch.ending is not None
-        self._known_endings.remember(branch.ending)
         # What was appended is left for the branches with the same `append`, this one included.
         self._set_aside(branch, BranchState.WAITING)
         self._draw_cover(branch)

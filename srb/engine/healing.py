@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from srb.engine.request import Branch
 
 MAX_REMOVED = 8  # tokens; a long run without spaces, as of Chinese, is cut no further back than that
-MAX_KNOWN = 64  # prompts whose rows are remembered, of some kilobytes each: asked again, they need no further decode
+MAX_KNOWN = 64  # prompts whose rows and covers are remembered: asked again, they need no further decode
+KNOWN_BYTES = 32 * 1024 * 1024  # of these; a space's rows and covers are 3 MB each of Gemma's vocabulary
+MAX_DRAWN = 4  # ways of sampling that a prompt's covers are remembered for
 MAX_WHOLE = 64  # whole covers whose logits are remembered, as many as ends of prompts in the tree; 1 MB each of Gemma
 
 MAX_HEADS = 64  # ends of prompts whose tokens are remembered, of a megabyte at most
@@ -113,6 +115,31 @@ class Cover:
     key: bytes = b""
 
 
+class Known:
+    """What is known of a prompt's end: the rows behind its places, and the covers that ways of sampling leave."""
+
+    __slots__ = ("drawn", "nbytes", "rows")
+
+    def __init__(self, count: int) -> None:
+        self.rows: list[Row | None] = [None] * count
+        self.drawn: dict[tuple[float, ...], tuple[npt.NDArray[np.float64], list[Cover]]] = {}
+        self.nbytes = 0
+
+    def add_row(self, place: int, row: Row) -> None:
+        self.nbytes += row.logits.nbytes if self.rows[place] is None else 0
+        self.rows[place] = row
+
+    def add_drawn(self, asked: tuple[float, ...], bounds: npt.NDArray[np.float64], covers: list[Cover]) -> None:
+        if len(self.drawn) >= MAX_DRAWN:
+            self.nbytes -= _nbytes(self.drawn.pop(next(iter(self.drawn)))[1])
+        self.drawn[asked] = bounds, covers
+        self.nbytes += _nbytes(covers)
+
+
+def _nbytes(covers: list[Cover]) -> int:
+    return sum(cover.logits.nbytes for cover in covers if cover.logits is not None)
+
+
 class Ending:
     """The removed end of a prompt, or of a branch's `append`, and the probabilities of its covers.
 
@@ -121,7 +148,7 @@ class Ending:
     """
 
     __slots__ = (
-        "_drawn", "before", "covers", "is_of_prompt", "key", "n_vocab", "num_whole", "pilot", "removed", "rests", "rows",
+        "before", "covers", "is_of_prompt", "key", "known", "n_vocab", "num_whole", "pilot", "removed", "rests",
     )  # fmt: skip
 
     def __init__(
@@ -140,10 +167,9 @@ class Ending:
         self.covers = [ids for ids, _ in found]
         self.num_whole = [count for _, count in found]  # of a place's covers, the first that end as the prompt does
         self.n_vocab = model.n_vocab
-        self.rows: list[Row | None] = [None] * len(removed)
+        self.known = Known(len(removed))
         self.pilot: Branch | None = None  # the branch that computes the rows
         self.key = key
-        self._drawn: dict[tuple[float, ...], tuple[npt.NDArray[np.float64], list[Cover]]] = {}
 
     @property
     def path(self) -> Tokens:
@@ -158,7 +184,7 @@ class Ending:
     @property
     def is_known(self) -> bool:
         """Whether nothing has to be computed before a branch draws, but the prompt's own logits."""
-        return None not in self.rows[0 if self.before else 1 :]
+        return None not in self.known.rows[0 if self.before else 1 :]
 
     @property
     def is_awaited(self) -> bool:
@@ -168,7 +194,7 @@ class Ending:
     def note(self, index: int, logits: Logits) -> None:
         """Note the logits behind the token `index` of the path."""
         if (place := index + 1 - len(self.before)) >= 0:
-            self.rows[place] = self._row(place, logits)
+            self.known.add_row(place, self._row(place, logits))
 
     def _row(self, place: int, logits: Logits) -> Row:
         largest = float(logits.max())
@@ -182,11 +208,11 @@ class Ending:
         count together, and the branch's own sampler chooses among them.
         """
         asked = float(params.top_k), params.top_p, params.min_p, params.temperature
-        if asked not in self._drawn:
-            if self.rows[0] is None:
-                self.rows[0] = self._row(0, prompt_logits)
-            self._drawn[asked] = self._weigh(*asked)
-        bounds, covers = self._drawn[asked]
+        if asked not in self.known.drawn:
+            if self.known.rows[0] is None:
+                self.known.add_row(0, self._row(0, prompt_logits))
+            self.known.add_drawn(asked, *self._weigh(*asked))
+        bounds, covers = self.known.drawn[asked]
         digest = hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=8, person=b"srb-healing").digest()
         return covers[int(np.searchsorted(bounds, int.from_bytes(digest, "little") / 2**64, side="right"))]
 
@@ -195,7 +221,7 @@ class Ending:
     ) -> tuple[npt.NDArray[np.float64], list[Cover]]:
         """Return the covers that a branch may draw, and the upper bounds of their shares of the interval 0 … 1."""
         logprobs, firsts, so_far = [], [], 0.0
-        for row in self.rows:
+        for row in self.known.rows:
             assert row is not None
             logprobs.append(row.logits + np.float64(so_far - row.norm))
             so_far += row.next_logit - row.norm
@@ -210,7 +236,7 @@ class Ending:
         return bounds, [self._cover(each // 2, bool(each % 2), float(np.log(plain[each]))) for each in drawn]
 
     def _cover(self, place: int, is_longer: bool, logprob: float) -> Cover:
-        row, covers, num_whole = self.rows[place], self.covers[place], self.num_whole[place]
+        row, covers, num_whole = self.known.rows[place], self.covers[place], self.num_whole[place]
         assert row is not None
         tokens = self.before + self.removed[:place]
         if not is_longer:  # of several tokens with the same text, such as a byte's, the likeliest
@@ -256,27 +282,26 @@ def _largest(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.intp
 
 
 class KnownEndings:
-    """Rows of the prompts that were healed last, and the logits behind their whole covers.
+    """What is known of the prompts that were healed last, and the logits behind their whole covers.
 
     A prompt that is asked again is so not computed further. For the decode thread alone.
     """
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[bytes, list[Row | None]] = OrderedDict()
+        self._known: OrderedDict[bytes, Known] = OrderedDict()
         self._behind: OrderedDict[bytes, Logits] = OrderedDict()
 
-    def recall(self, ending: Ending) -> None:
-        """Give an ending the rows behind the prompt's own end, if they are known."""
-        if ending.key in self._rows:
-            self._rows.move_to_end(ending.key)
-            ending.rows[1:] = self._rows[ending.key][1:]
+    def join(self, ending: Ending) -> None:
+        """Give an ending what is known of its prompt's end, and remember what it adds."""
+        if ending.key:
+            ending.known = self._known.setdefault(ending.key, ending.known)
+            self._known.move_to_end(ending.key)
+            while len(self._known) > MAX_KNOWN or (self._nbytes > KNOWN_BYTES and len(self._known) > 1):
+                self._known.popitem(last=False)
 
-    def remember(self, ending: Ending) -> None:
-        if ending.key and len(ending.rows) > 1:
-            self._rows[ending.key] = list(ending.rows)
-            self._rows.move_to_end(ending.key)
-            while len(self._rows) > MAX_KNOWN:
-                self._rows.popitem(last=False)
+    @property
+    def _nbytes(self) -> int:
+        return sum(known.nbytes for known in self._known.values())
 
     def behind(self, key: bytes) -> Logits | None:
         """Return the logits behind a whole cover, if they are known."""

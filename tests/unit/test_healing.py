@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from srb.engine import healing
 from srb.engine.fake import BOS, EOS, FakeModel
 from srb.engine.healing import MAX_REMOVED, Pieces, num_removed
 from srb.engine.model import Batch
@@ -184,6 +185,26 @@ def test_what_a_known_prompt_writes_is_what_a_new_one_does(prompt: str) -> None:
     driver.run()
     again = heal(prompt, n=16, driver=driver, max_tokens=12, seed=9)[1].texts
     assert again == heal(prompt, n=16, max_tokens=12, seed=9)[1].texts
+
+
+def test_what_is_remembered_of_prompts_is_bounded_and_they_heal_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(healing, "KNOWN_BYTES", 3 * 4 * FakeModel().n_vocab)
+    driver = Driver(FakeModel(n_ctx=4096, n_seq_max=80))
+    for prompt in [CUT, "the old king ", "the lamp under the r", "a river and ", "the fox said the o", CUT, CUT]:
+        for temperature in (0.5, 0.8, 1.1, 1.4, 1.7, 2.0):
+            options: dict[str, Any] = {"n": 4, "temperature": temperature, "max_tokens": 3}
+            assert heal(prompt, driver=driver, **options)[1].texts == heal(prompt, **options)[1].texts
+            known = driver.engine._branches._known_endings._known
+            kept = sum(len(each.drawn) for each in known.values())
+            assert 0 < kept <= healing.MAX_DRAWN * len(known)
+            assert (
+                len(known) == 1 or sum(each.nbytes for each in known.values()) <= healing.KNOWN_BYTES + known_at_most()
+            )
+
+
+def known_at_most() -> int:
+    """Return the bytes that the newest prompt may add after the older ones were counted."""
+    return (healing.MAX_DRAWN + 1) * 4 * 2 * FakeModel().n_vocab
 
 
 @pytest.mark.parametrize(

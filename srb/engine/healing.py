@@ -116,7 +116,7 @@ class Cover:
 
 
 class Known:
-    """What is known of a prompt's end: the rows behind its places, and the covers that ways of sampling leave."""
+    """A prompt's end as far as it is known: the rows of its places, and the covers that ways of sampling leave."""
 
     __slots__ = ("drawn", "nbytes", "rows")
 
@@ -282,7 +282,7 @@ def _largest(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.intp
 
 
 class KnownEndings:
-    """What is known of the prompts that were healed last, and the logits behind their whole covers.
+    """Ends of the prompts that were healed last, and the logits behind their whole covers.
 
     A prompt that is asked again is so not computed further. For the decode thread alone.
     """
@@ -292,7 +292,7 @@ class KnownEndings:
         self._behind: OrderedDict[bytes, Logits] = OrderedDict()
 
     def join(self, ending: Ending) -> None:
-        """Give an ending what is known of its prompt's end, and remember what it adds."""
+        """Give an ending the rows and covers that its prompt's end is known to have, and remember those that it adds."""
         if ending.key:
             ending.known = self._known.setdefault(ending.key, ending.known)
             self._known.move_to_end(ending.key)

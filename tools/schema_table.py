@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
+from srb.engine.fake import FakeModel
+from srb.engine.grammar.grammars import Grammars
 from srb.engine.grammar.limits import MAX_TOGETHER
 from srb.engine.grammar.schemas import LOOSENED, prepared
 from srb.errors import InvalidRequest
@@ -33,6 +36,9 @@ EXAMPLES: tuple[dict[str, Any], ...] = (
     {"pattern": "("},
     {"type": "text"},
     {"allOf": [{"pattern": f"{letter}$"} for letter in "abcdefghi"[: MAX_TOGETHER + 1]]},
+    {"allOf": [{"patternProperties": {"^a": {}}}, {"patternProperties": {"a$": {}}}]},
+    {"allOf": [{"type": "string"}, {"type": "integer"}]},
+    {"properties": {"a": {"$ref": "#/properties/box"}}, "allOf": [{"$ref": "#/properties/box/properties/a"}]},
 )
 
 
@@ -57,10 +63,17 @@ def _rows() -> Iterator[str]:
         yield f"| `{json.dumps(example)}` | {_said(example)} |\n".replace("\\\\", "\\")
 
 
+@cache
+def _grammars() -> Grammars:
+    return FakeModel(n_ctx=64, n_seq_max=1, n_batch=16).grammars
+
+
 def _said(schema: dict[str, Any]) -> str:
     """Return the warning that the log has about a property's schema, or the refusal."""
     try:
-        made = prepared(json.dumps({"properties": {"box": schema}}), _FIELD)
+        made = prepared(json.dumps({"properties": {"box": schema}, "required": ["box"]}), _FIELD)
+        if not made.remarks:
+            _grammars().matcher("root ::= schema-0", (made.text,), _FIELD)
     except InvalidRequest as error:
         return f"400: `{error.message}`"
     [remark] = made.remarks

@@ -323,6 +323,9 @@ def _too_complex(reason: str) -> GrammarTooComplex:
 
 
 def reason_of(native: LLMatcher) -> str:
-    """Return the first line of an error, which may quote the grammar; what could write lines of a log is left out."""
-    line = native.get_error().partition("\n")[0]
+    """Return the first line of an error, which may quote the grammar; what could write lines of a log is left out.
+
+    Where a schema is at fault its place in Lark, which nobody has written, is left out, too.
+    """
+    line = re.sub(r"^at \d+\(\d+\): failed to compile JSON schema: ", "", native.get_error().partition("\n")[0])
     return "".join(filter(str.isprintable, line))[:MAX_REASON] or "no reason given"

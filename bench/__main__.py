@@ -65,7 +65,8 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Return one row for each n, with the medians of `rounds` turns of both sides; `show` gets each as a line."""
     environ = {**os.environ, "SRB_MODEL": str(model), "PYTHONPATH": os.getcwd()}
-    raw = RawLoop(environ | {"SRB_N_SEQ_MAX": str(max(ns) + 1)})  # all at once, as models with windows by default are not
+    # All branches are computed at once, for which models with sliding windows have too few sequences by default.
+    raw = RawLoop(environ | {"SRB_N_SEQ_MAX": str(max(ns) + 1)})
     rows = []
     try:
         with server(environ) as url:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import requests
+from requests.adapters import HTTPAdapter
 
 from tests.e2e.streams import Stream
 from tests.processes import wait_for
@@ -35,12 +37,27 @@ def _all_are_closed() -> Iterator[None]:
         OPENED.pop().close()
 
 
+class _Buffered(HTTPAdapter):
+    """Connections with a small receive buffer: a system's own may hold all that a test's server writes."""
+
+    def __init__(self, size: int) -> None:
+        self._options = [(socket.SOL_SOCKET, socket.SO_RCVBUF, size)]
+        super().__init__()
+
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, **options, socket_options=self._options)  # type: ignore[no-untyped-call]
+
+
 class Reader(Stream):
     """A stream of a request's events, and the texts that it has told, those of a snapshot included."""
 
-    def __init__(self, server: Server, body: dict[str, Any] | None = None, attach: str = "") -> None:
+    def __init__(self, server: Server, body: dict[str, Any] | None = None, attach: str = "", buffer: int = 0) -> None:
+        """`attach` to a request by its id, with a receive buffer of `buffer` bytes where that is not 0."""
         if attach:
-            self._open(requests.get(f"{server.url}{BASE}/{attach}/events", stream=True, timeout=60))
+            with requests.Session() as session:
+                if buffer:
+                    session.mount("http://", _Buffered(buffer))
+                self._open(session.get(f"{server.url}{BASE}/{attach}/events", stream=True, timeout=60))
         else:
             super().__init__(server, body or {})
         self.texts: dict[int, str] = {}
@@ -152,7 +169,7 @@ def test_row_46_a_reader_that_attaches_and_hangs_loses_only_itself(make_server: 
     server = make_server(workers=2, max_unread_bytes=65536, write_timeout=1).start()
     reader = Reader(server, ENDLESS | {"n": 8, "max_tokens": 6000})
     request_id = reader.next()["id"]
-    hanging = Reader(server, attach=request_id)
+    hanging = Reader(server, attach=request_id, buffer=4096)
     hanging.next()
     written = reader.rest()
     assert (written[-1]["event"], written[-1]["count"]) == ("done", 8)

@@ -8,6 +8,7 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate, count
 from typing import Any
 
 import pytest
@@ -233,6 +234,20 @@ def test_a_call_that_fails_and_took_long_is_the_last_one() -> None:
             len(matcher.allowed)
     with pytest.raises(InvalidRequest, match="a token took 110 ms"):
         model.grammars.matcher(BOMBS["repetitions of rules"]()["grammar"])
+
+
+@pytest.mark.parametrize(("slow", "is_refused"), [({2}, False), ({2, 6}, True)])
+def test_a_grammar_that_took_long_once_is_measured_again(slow: set[int], is_refused: bool) -> None:
+    """`slow` are the readings of the clock that come late: of the first call, and of the second attempt's first call."""
+    model, readings = FakeModel(), count(1)
+    late = iter(float(reading in slow) for reading in readings)
+    model.grammars.clock = (times := accumulate(late)).__next__
+    if is_refused:
+        with pytest.raises(InvalidRequest, match="a token took 1000 ms"):
+            model.grammars.matcher(LETTERS)
+    else:
+        assert len(model.grammars.matcher(LETTERS).allowed)
+    assert next(times) == len(slow)
 
 
 def test_a_grammar_that_compiles_for_ever_is_refused_and_others_are_compiled_meanwhile(

@@ -29,6 +29,7 @@ STACK_BYTES = (
 )  # of a thread that compiles: llguidance recurses, and pages that it does not touch cost nothing
 COMPILE_SECONDS = 10  # far more than what the limits leave; a thread that takes longer is given up
 MAX_GIVEN_UP = 2  # threads that still compute; no more grammars are compiled meanwhile
+ATTEMPTS = 2  # to make a text's beginning in time
 TRIAL_STEPS = 3  # tokens of a text that a new grammar has to make, so that one that is too complex is refused at once
 
 _starting = threading.Lock()  # the size of a stack is the process's until the thread has begun
@@ -121,12 +122,16 @@ class Grammars:
 
     def _compile(self, lark: Lark, made: list[_Entry | Exception]) -> None:
         try:
-            native = LLMatcher(self._vocabulary.native, lark.text, log_level=0, limits=LIMITS)
-            if native.is_error():
-                made.append(_Entry(problem=f"cannot be used as a grammar: {reason_of(native)}"))
-                return
-            grammar = Grammar(native, self._vocabulary, lark, self.clock)
-            problem = self._problem(Matcher(grammar, native.deep_copy()))
+            # What took too long once is compiled and measured anew: a machine that stands still for a moment looks alike.
+            for _ in range(ATTEMPTS):
+                native = LLMatcher(self._vocabulary.native, lark.text, log_level=0, limits=LIMITS)
+                if native.is_error():
+                    made.append(_Entry(problem=f"cannot be used as a grammar: {reason_of(native)}"))
+                    return
+                grammar = Grammar(native, self._vocabulary, lark, self.clock)
+                problem = self._problem(Matcher(grammar, native.deep_copy()))
+                if not grammar.problem:
+                    break
             made.append(_Entry(problem=problem) if problem else _Entry(grammar, weight=ENTRY_BYTES + len(lark.text)))
         except Exception as error:  # raised by the thread that waits
             made.append(error)

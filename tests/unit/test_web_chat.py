@@ -730,9 +730,9 @@ def test_a_bad_field_is_400_and_named_and_no_work(body: dict[str, Any], param: s
 
 
 @pytest.mark.parametrize("kind", ["video_url", "input_file", "file"])
-def test_parts_that_are_no_text_picture_or_sound_are_not_supported_by_name(kind: str) -> None:
+def test_parts_that_are_no_text_picture_or_sound_are_refused_by_name(kind: str) -> None:
     response = post(serve()[0], messages=[{"role": "user", "content": [{"type": kind, kind: {}}]}])
-    assert response.status_code == 501
+    assert response.status_code == 400
     assert response.json["error"]["param"] == "messages"
     assert kind in response.json["error"]["message"]
 

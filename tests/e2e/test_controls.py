@@ -213,7 +213,7 @@ def test_sigterm_during_a_rest_ends_everything_cleanly(make_server: MakeServer) 
 
 
 def test_each_reader_gets_one_error_when_the_engine_dies(make_server: MakeServer) -> None:
-    server = make_server(workers=2).start()
+    server = make_server(model="fake:500", workers=2).start()
     reader = Reader(server, ENDLESS | {"linger": 60})
     request_id = reader.next()["id"]
     readers = [reader, *(Reader(server, attach=request_id) for _ in range(4))]

@@ -54,7 +54,8 @@ def test_what_was_typed_in_an_evening_is_in_the_text_or_told_of(
     page: Page, restartable: Restartable, troubles: Troubles, tmp_path: Path, rounds: int
 ) -> None:
     troubles.allow(AWAY)
-    writer = Writer(page, restartable.server.url).set(n=4, max_tokens=20, stop_at="", seed=5)
+    # The model may not end the text: where all branches end at once there is no card to take.
+    writer = Writer(page, restartable.server.url).set(n=4, max_tokens=20, stop_at="", seed=5, ignore_eos=True)
     shots = Path(SHOTS or tmp_path / "shots")
     evening = Evening(writer, restartable.restart, shots, seed=rounds)
     evening.spend(rounds)

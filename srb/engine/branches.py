@@ -88,7 +88,7 @@ class Branches:
             self._begin_healing(branch)
             # A pilot computes what the tree may have: it needs the logits.
             known = branch.tokens if branch.ending is None else branch.tokens[: branch.ending.num_quiet + 1]
-        logits = self._known_endings.behind(branch.whole_cover) if branch.whole_cover and not branch.length else None
+        logits = None if branch.length else self._known_endings.behind(branch.whole_cover)
         branch.lease = self._tree.start(prompt, known, is_end_known=logits is not None)
         branch.num_computed = branch.lease.node.end - branch.start
         if branch.num_cached is None:

@@ -257,9 +257,8 @@ def _chosen_from(
 ) -> npt.NDArray[np.float64]:
     """Return the probabilities that top-k, top-p, min-p and the temperature leave, in this order, as llama.cpp's chain."""
     kept: npt.NDArray[np.intp] | slice = slice(None)
-    if (
-        temperature == 0 or top_k > 0 or top_p < 1.0
-    ):  # all that begin with a space are half of a vocabulary: sorting takes time
+    # Only where it must be: what begins with a space is half of a vocabulary, and sorting takes time.
+    if temperature == 0 or top_k > 0 or top_p < 1.0:
         kept = _largest(logprobs, 1 if temperature == 0 else top_k or len(logprobs))
     largest = logprobs.max()
     probs = np.exp(logprobs[kept] - largest)
@@ -312,7 +311,7 @@ class KnownEndings:
 
     def note_behind(self, key: bytes, logits: Logits) -> None:
         """Remember the logits behind a whole cover, which several branches may have computed."""
-        if key and key not in self._behind:
+        if key not in self._behind:
             self._behind[key] = logits.copy()
             while len(self._behind) > MAX_WHOLE:
                 self._behind.popitem(last=False)

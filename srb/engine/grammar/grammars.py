@@ -24,9 +24,7 @@ MAX_KEPT_BYTES = 2 * 1024 * 1024
 ENTRY_BYTES = 512  # that a grammar of no length counts as, and why there is none
 LARGE_BYTES = 8 * 1024  # of Lark; one that is not large takes up to 60 ms to compile, and 128 tools 1 s
 MAX_LARGE = 2  # large grammars that are compiled at once, beside one that is not
-STACK_BYTES = (
-    512 * 2**20
-)  # of a thread that compiles: llguidance recurses, and pages that it does not touch cost nothing
+STACK_BYTES = 512 * 2**20  # of a thread that compiles: llguidance recurses, and untouched pages cost nothing
 COMPILE_SECONDS = 10  # far more than what the limits leave; a thread that takes longer is given up
 MAX_GIVEN_UP = 2  # threads that still compute; no more grammars are compiled meanwhile
 ATTEMPTS = 2  # to make a text's beginning in time
@@ -44,7 +42,8 @@ class Grammars:
         self.clock = clock
         self._kept: OrderedDict[bytes, _Entry] = OrderedDict()  # by what they are made of; the latest use is last
         self._kept_bytes = 0
-        self._making: WeakValueDictionary[bytes, _Making] = WeakValueDictionary()
+        # Of grammars that threads wait for: one of them compiles it.
+        self._making: WeakValueDictionary[bytes, threading.Lock] = WeakValueDictionary()
         self._given_up: list[threading.Thread] = []
         self._lock = threading.Lock()  # guards all of these
         self._small, self._large = _Turns(1), _Turns(MAX_LARGE)
@@ -62,8 +61,8 @@ class Grammars:
         found = self._known(key)
         if found is None:
             with self._lock:
-                making = self._making.setdefault(key, _Making())
-            with making.lock:
+                making = self._making.setdefault(key, threading.Lock())
+            with making:
                 found = self._known(key)  # another thread may have compiled it
                 if found is None:
                     found = self._compiled(lark_of(parse(grammar, len(schemas), field), schemas, field), field)
@@ -158,13 +157,6 @@ class _Entry:
     grammar: Grammar | None = None
     problem: str = ""
     weight: int = ENTRY_BYTES
-
-
-class _Making:
-    """A grammar that threads wait for: one of them compiles it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
 
 
 class _Turns:

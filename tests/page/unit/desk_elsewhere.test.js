@@ -110,13 +110,19 @@ test("words that the other window typed before this one was opened, and that com
   assert.equal(one.desk.wordsElsewhere, 3);
 });
 
-test("words that were copied from the other window are told of, though they were taken out there since", async () => {
+/** Two windows, of which the first shows what the second has typed and takes out again, in part. @param {number} from @param {number} to */
+async function twoThatShareWords(from, to) {
   const [one, two] = await twoWindows("A fox.");
   two.manuscript.type(" Yours, too.");
   exchange(one, two);
   one.desk.rounds.elsewhere.show();
-  two.manuscript.type("", 12, 17);
+  two.manuscript.type("", from, to);
   exchange(one, two);
+  return [one, two];
+}
+
+test("words that were copied from the other window are told of, though they were taken out there since", async () => {
+  const [one, two] = await twoThatShareWords(12, 17);
   assert.deepEqual([one.desk.text, two.desk.text], ["A fox. Yours, too.", "A fox. Yours."]);
   one.desk.rounds.elsewhere.show();
   assert.equal(one.desk.text, "A fox. Yours.");
@@ -124,12 +130,7 @@ test("words that were copied from the other window are told of, though they were
 });
 
 test("words that both windows have are not told of, though one has taken out what stands before them", async () => {
-  const [one, two] = await twoWindows("A fox.");
-  two.manuscript.type(" Yours, too.");
-  exchange(one, two);
-  one.desk.rounds.elsewhere.show();
-  two.manuscript.type("", 6, 13);
-  exchange(one, two);
+  const [one, two] = await twoThatShareWords(6, 13);
   assert.deepEqual([one.desk.text, two.desk.text], ["A fox. Yours, too.", "A fox. too."]);
   assert.equal(one.desk.wordsElsewhere, 0);
 });

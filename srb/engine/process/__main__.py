@@ -218,8 +218,8 @@ def serve(settings: Settings, reporter: Reporter, load: Load) -> int:
             wait_for_nodes(settings.rpc_nodes, partial(reporter.report_state, "starting"))
             engine, info, close = load(settings, report_loading)
         except (ModelLoadFailed, ConfigError) as error:
+            print(f"srb: {error.message}", file=sys.stderr, flush=True)  # first: whoever learns of it looks here
             reporter.report_state("failed", error.message)
-            print(f"srb: {error.message}", file=sys.stderr, flush=True)
             return EXIT_MODEL if isinstance(error, ModelLoadFailed) else EXIT_CONFIG
         spare_old_objects()
         # Only now: while a model loads, the main thread runs no signal handler, and no request has to be ended.

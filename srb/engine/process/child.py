@@ -38,9 +38,9 @@ def run(supervisor: ToSupervisor | None, work: Callable[[Settings, Reporter], in
         logs.configure(settings)
         return work(settings, supervisor or ToSystemd(settings.runtime_path))
     except ConfigError as error:
+        print(f"srb: {error.message}", file=sys.stderr, flush=True)  # first: whoever learns of it looks here
         if supervisor is not None:
             supervisor.report_state("failed", error.message)
-        print(f"srb: {error.message}", file=sys.stderr, flush=True)
         return EXIT_MACHINE if isinstance(error, MachineError) else EXIT_CONFIG
 
 

@@ -159,6 +159,7 @@ class ModelNeeds:
     places: Places | None = (
         None  # where all of it is, projector and draft model included; None: llama.cpp does not tell
     )
+    nondeterminism: str = ""  # why a token's logits depend on what is computed beside it; empty: they do not
 
     @property
     def store(self) -> int:

@@ -22,6 +22,7 @@ _MEMORY = {
     "recurrent": "recurrent: one state for each sequence",
     "hybrid": "hybrid: attention, and one state for each sequence",
 }
+_DETERMINISTIC = "yes: a token's probabilities are the same whatever is computed beside it"
 
 Line = tuple[str, str]
 
@@ -44,6 +45,7 @@ def as_json(checkup: Checkup, found: Sequence[Finding]) -> dict[str, Any]:
     """Return the same facts and findings as an object."""
     machine = dataclasses.asdict(checkup.machine) | {"instructions": sorted(checkup.machine.instructions)}
     model = dataclasses.asdict(checkup.model) | {"store": checkup.model.store, "total": checkup.model.total}
+    model["deterministic"] = not checkup.model.nondeterminism
     for size in model["kv_types"]:
         size["cells_that_fit"] = None if size["refused"] else checkup.cells(size["bytes_per_cell"])
     return {
@@ -95,10 +97,7 @@ def _build(checkup: Checkup) -> Iterator[Line]:
     for node, trouble in checkup.nodes.items():
         yield "RPC node", trouble or f"{node} answers"
     for name, words in (("features", build.features), ("patches", build.patches)):
-        for number, line in enumerate(
-            textwrap.wrap(", ".join(sorted(words)) or "none", _WIDTH - _NAMES, break_on_hyphens=False)
-        ):
-            yield "" if number else name, line
+        yield from _wrapped(name, ", ".join(sorted(words)) or "none")
 
 
 def _model(checkup: Checkup) -> Iterator[Line]:
@@ -108,6 +107,12 @@ def _model(checkup: Checkup) -> Iterator[Line]:
     yield "trained for", f"texts of {count_text(model.n_ctx_train)} tokens"
     cached = "page cache unknown" if checkup.cached is None else f"{checkup.cached:.0%} of it in the page cache"
     yield "file", f"{size_text(checkup.file_size)}, {cached}"
+    yield from _wrapped("deterministic", f"no: {model.nondeterminism}" if model.nondeterminism else _DETERMINISTIC)
+
+
+def _wrapped(name: str, text: str) -> Iterator[Line]:
+    for number, line in enumerate(textwrap.wrap(text, _WIDTH - _NAMES, break_on_hyphens=False)):
+        yield "" if number else name, line
 
 
 def _needs(checkup: Checkup) -> Iterator[Line]:

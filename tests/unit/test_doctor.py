@@ -188,6 +188,17 @@ def test_nothing_is_found_on_a_quiet_machine_with_room(machine: Machine) -> None
     assert "✓ Nothing stops the server" in as_text(checkup(machine), [])
 
 
+def test_a_model_is_deterministic_or_the_reason_is_told(machine: Machine) -> None:
+    found = checkup(machine)
+    assert "  deterministic yes: a token's probabilities are the same" in as_text(found, [])
+    assert as_json(found, [])["model"]["deterministic"] is True
+    reason = "weights of type f16 (output.weight and 14 others) are multiplied by llama.cpp's own kernels"
+    found = checkup(machine, model=dataclasses.replace(MODEL, nondeterminism=reason))
+    assert f"deterministic no: {reason}" in " ".join(as_text(found, []).split())
+    told = as_json(found, [])["model"]
+    assert (told["deterministic"], told["nondeterminism"]) == (False, reason)
+
+
 def test_a_kv_store_that_does_not_fit_is_a_problem_with_the_cells_that_do(machine: Machine) -> None:
     found = checkup(machine, model=dataclasses.replace(MODEL, n_ctx=200_000))
     finding = only(findings(found), Level.PROBLEM)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from srb.errors import (
 from srb.protocol import GetSlots, GetStats, SetAdapters, StateAction
 from srb.settings import Settings
 from srb.web.app import create_app
+from srb.web.calls import scripted
 from srb.web.calls.scripted import ScriptedClient, answer_simply
 from srb.web.dialects.llamacpp.answers import FullSlot, Health, Props, Slot, SlotAction
 from tests.shapes import read
@@ -101,6 +103,14 @@ def test_props_has_all_that_clients_read() -> None:
     assert (found["endpoint_props"], found["endpoint_slots"], found["endpoint_metrics"]) == (True, True, False)
     assert (found["user_name"], found["assistant_name"]) == ("User:", "Assistant:")
     assert (found["bos_token"], found["eos_token"], found["build_info"]) == ("<s>", "</s>", "b1-scripted")
+
+
+def test_props_tell_whether_the_model_is_deterministic_and_if_not_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = serve()[0].get("/props").json
+    assert (found["deterministic"], found["nondeterminism"]) == (True, "")
+    monkeypatch.setattr(scripted, "MODEL", replace(scripted.MODEL, nondeterminism="a GPU computes"))
+    found = serve()[0].get("/props").json
+    assert (found["deterministic"], found["nondeterminism"]) == (False, "a GPU computes")
 
 
 def test_props_tell_the_servers_own_defaults() -> None:

@@ -46,6 +46,7 @@ from srb.engine.llama.params import (
 )
 from srb.engine.llama.projector_needs import projector_bytes
 from srb.engine.llama.prompt_context import FLASH_TILE, Chunk, PromptContext, prompt_context, split_of
+from srb.engine.llama.rounding import why_rounding_varies
 from srb.engine.llama.rows import Rows
 from srb.engine.llama.rpc import add_nodes
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, build_stage, sample_ahead
@@ -88,6 +89,7 @@ class LlamaModel:
         ranker: LlamaEmbedder | None,
         encoder: LlamaEncoder | None = None,
         prompts: PromptContext | None = None,
+        windows: Windows = Windows.NONE,
     ) -> None:
         self._media = encoder
         self.encoder: Encoder | None = encoder
@@ -99,6 +101,7 @@ class LlamaModel:
         self._ranker = ranker
         self._context = context
         self._settings = settings
+        self._windows = windows
         self._vocab = lib.llama_model_get_vocab(model)
         self.dry = DrySamplers(self._vocab)
         self._sequences = sequences
@@ -185,7 +188,7 @@ class LlamaModel:
             raise
         sequences = sequences_of(context, model, windows)
         prompts = prompt_context(settings, model, windows, split, sequences) if split else None
-        loaded = cls(model, context, sequences, settings, adapters, embedder, ranker, encoder, prompts)
+        loaded = cls(model, context, sequences, settings, adapters, embedder, ranker, encoder, prompts, windows)
         if prompts:
             log.info("prompts are computed in a context of their own, of %d cells", prompts.n_cells)
         if windows is not Windows.NONE:
@@ -265,6 +268,7 @@ class LlamaModel:
             sees=self._media is not None and self._media.sees,
             hears=self._media is not None and self._media.hears,
             license=self._metadata("general.license"),
+            nondeterminism=why_rounding_varies(self._settings, self._model, self._windows),
             lacks="".join(filter(self._lacks, _TYPOGRAPHIC)) if self.can_generate else "",
         )
 

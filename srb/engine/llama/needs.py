@@ -36,6 +36,7 @@ from srb.engine.llama.params import (
 )
 from srb.engine.llama.projector_needs import projector_bytes
 from srb.engine.llama.prompt_context import split_of
+from srb.engine.llama.rounding import why_rounding_varies
 from srb.engine.llama.rpc import add_nodes, has_rpc
 from srb.engine.llama.std_map import map_function
 from srb.engine.llama.strings import string_of
@@ -180,6 +181,7 @@ def _needs(model: Any, settings: Settings) -> ModelNeeds:
         windows=windows.name.lower() if windows in (Windows.FULL, Windows.SMALL) else "",
         full_store=_full_store(model, settings, windows),
         places=planned.places + _projector_places(settings, projector) if planned.places else None,
+        nondeterminism=why_rounding_varies(settings, model, windows),
     )
 
 

@@ -108,13 +108,13 @@ def kv_bytes(settings: Settings, model: Any) -> int:
     Every layer counts as the first, which in models with windows has one.
     """
     kinds = (("key", settings.cache_type_k), ("value", settings.cache_type_v))
-    values = sum(_head_length(model, name) * _BITS[kind] for name, kind in kinds) / 8
+    values = sum(head_length(model, name) * _BITS[kind] for name, kind in kinds) / 8
     heads = lib.llama_model_n_head_kv(model) or lib.llama_model_n_head(model)  # the first layer may have none
     layers = lib.llama_model_n_layer(model) - int(_of_attention(model, "shared_kv_layers") or 0)  # which have no KV
     return int(num_cells(settings, model) * layers * heads * values)
 
 
-def _head_length(model: Any, name: str) -> int:
+def head_length(model: Any, name: str) -> int:
     """Return the length of one head's `name`, "key" or "value", in the first layer."""
     given = _of_attention(model, f"{name}_length_swa") or _of_attention(model, f"{name}_length")
     heads = max(1, lib.llama_model_n_head(model))

@@ -384,6 +384,8 @@ class Props(TypedDict):
     build_info: str
     is_sleeping: bool
     cors_proxy_enabled: bool
+    deterministic: bool
+    nondeterminism: str
     system_prompt: str
     user_name: str
     assistant_name: str

@@ -84,6 +84,8 @@ def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> Props:
         "build_info": model.build_info,
         "is_sleeping": False,
         "cors_proxy_enabled": False,
+        "deterministic": not model.nondeterminism,
+        "nondeterminism": model.nondeterminism,
         "system_prompt": system.prompt,
         "user_name": system.anti_prompt or settings.user_name,
         "assistant_name": system.assistant_name or settings.assistant_name,

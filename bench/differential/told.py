@@ -102,7 +102,12 @@ TOLD: tuple[Told, ...] = (
     Told("SRB's own page", ("status", "type", "body"), ("GET /",)),
     Told("`n_tokens_max` is a gauge", ("llamacpp:n_tokens_max",)),
     Told("also has metrics of its own", ("srb:*", "llamacpp:kv_cache_*"), ("GET /metrics",), ONLY_SRB),
-    Told("also has the keys of 2023", ("system_prompt", "user_name", "assistant_name"), ("GET /props*",), ONLY_SRB),
+    Told(
+        "also has the keys of 2023",
+        ("system_prompt", "user_name", "assistant_name", "deterministic", "nondeterminism"),
+        ("GET /props*",),
+        ONLY_SRB,
+    ),
     Told("SRB's form of ChatML", ("chat_template",), ("GET /props*",)),
     Told("llama-server's keys, with values also where it has none", ("models.*",), ("GET */models",)),
     Told("an idle slot has the default parameters", ("params.*", "next_token.*"), ("GET /slots*",)),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import re
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from srb.errors import ConfigError, ModelLoadFailed
@@ -10,7 +14,14 @@ from srb.named_models import named_model_at
 from srb.settings import Settings
 
 FAKE_MODEL = "fake:"  # the `model` setting that serves FakeModel, for tests; "fake:25" decodes 25 times a second
+POOLING_TYPES = ("none", "mean", "cls", "last", "rank")  # enum llama_pooling_type
 _MAGIC = b"GGUF"
+_VERSIONS = (2, 3)  # their headers have the same form
+_FORMATS = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))  # enum gguf_type: the numbers
+_TEXT, _ARRAY = 8, 9
+_ARCHITECTURE = "general.architecture"
+_MODEL, _PROJECTOR, _ADAPTER = "a model", "a projector of pictures or sounds", "a LoRA adapter"
+_KINDS = {"mmproj": _PROJECTOR, "spec_draft_model": _MODEL, "lora": _ADAPTER}
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 _LITERAL = str.maketrans({sign: f"[{sign}]" for sign in "[?*"})  # for glob
 
@@ -22,7 +33,7 @@ def is_fake(settings: Settings) -> bool:
 
 
 def check_model_file(settings: Settings) -> None:
-    """Raise ModelLoadFailed if the file cannot be read or is not a GGUF file. Cheap: reads four bytes."""
+    """Raise ModelLoadFailed if the header of the model's file shows that it cannot be what the settings want of it."""
     if is_fake(settings):
         return
     path = settings.model_path
@@ -36,12 +47,19 @@ def check_model_file(settings: Settings) -> None:
         raise ModelLoadFailed(f"cannot read the model {path}: {error.strerror}") from None
     if not is_gguf:
         raise ModelLoadFailed(f"the model {path} is not a GGUF file")
+    facts = _metadata(path)
+    if (kind := _kind(facts)) and kind != _MODEL:
+        raise ModelLoadFailed(f"the model {path} is {kind}, which needs a model beside it")
+    if settings.reranking and facts and (pooling := pooling_of(settings)) != "rank":
+        raise ModelLoadFailed(
+            f"reranking: {path} is no reranking model (its pooling is {pooling}); pooling = rank tries it"
+        )
 
 
 def check_adapter_files(settings: Settings) -> None:
-    """Raise ConfigError where the file of a LoRA adapter, the projector or the draft model cannot be a GGUF file.
+    """Raise ConfigError where the header of a LoRA adapter, the projector or the draft model shows that it is none.
 
-    Whether it fits the model shows at loading.
+    Whether its tensors fit the model shows at loading.
     """
     if is_fake(settings):
         return
@@ -54,6 +72,70 @@ def check_adapter_files(settings: Settings) -> None:
             raise ConfigError(f"{name}: cannot read {path}: {error.strerror}") from None
         if not is_gguf:
             raise ConfigError(f"{name}: {path} is not a GGUF file")
+        facts = _metadata(path)
+        if (kind := _kind(facts)) and kind != _KINDS[name]:
+            raise ConfigError(f"{name}: {path} is {kind}, and should be {_KINDS[name]}")
+        if kind == _ADAPTER and (own := _metadata(settings.model_path).get(_ARCHITECTURE)) != facts.get(
+            _ARCHITECTURE, own
+        ):
+            raise ConfigError(f"{name}: {path} is made for {facts[_ARCHITECTURE]}, and the model is {own}")
+
+
+def pooling_of(settings: Settings) -> str:
+    """Return how vectors of a text's tokens become one where a request does not say: as set, else as the file says."""
+    if settings.pooling != "auto":
+        return settings.pooling
+    facts = _metadata(settings.model_path)
+    number = facts.get(f"{facts.get(_ARCHITECTURE)}.pooling_type")
+    return POOLING_TYPES[number] if isinstance(number, int) and 0 <= number < len(POOLING_TYPES) else "none"
+
+
+def _metadata(path: Path) -> dict[str, str | int | float]:
+    """Return the texts and numbers of a GGUF file's metadata, without its lists; of a damaged header what can be read.
+
+    llama.cpp says what is wrong with a header, when it loads the file.
+    """
+    found: dict[str, str | int | float] = {}
+    damaged = suppress(struct.error, OverflowError, KeyError, UnicodeDecodeError)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data, damaged:
+        version, _, count = struct.unpack_from("<IQQ", data, len(_MAGIC))
+        at = 24
+        for _ in range(count if version in _VERSIONS else 0):
+            key, at = _text(data, at)
+            (kind,) = struct.unpack_from("<I", data, at)
+            at += 4
+            if kind == _ARRAY:
+                at = _after_list(data, at)
+            elif kind == _TEXT:
+                found[key], at = _text(data, at)
+            else:
+                (found[key],) = struct.unpack_from(f"<{_FORMATS[kind]}", data, at)
+                at += struct.calcsize(_FORMATS[kind])
+    return found
+
+
+def _text(data: mmap.mmap, at: int) -> tuple[str, int]:
+    (size,) = struct.unpack_from("<Q", data, at)
+    end = at + 8 + size
+    return data[at + 8 : end].decode(), end
+
+
+def _after_list(data: mmap.mmap, at: int) -> int:
+    kind, count = struct.unpack_from("<IQ", data, at)
+    at += 12
+    if kind != _TEXT:
+        return int(at + count * struct.calcsize(_FORMATS[kind]))
+    for _ in range(count):
+        at += 8 + struct.unpack_from("<Q", data, at)[0]
+    return at
+
+
+def _kind(facts: Mapping[str, str | int | float]) -> str:
+    """Return what a file is by its metadata; "" if they could not be read."""
+    if facts.get("general.type") == "adapter":
+        return _ADAPTER
+    architecture = facts.get(_ARCHITECTURE, "")
+    return _PROJECTOR if architecture == "clip" else _MODEL if architecture else ""
 
 
 def model_files(path: Path) -> list[Path]:

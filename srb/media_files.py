@@ -51,8 +51,11 @@ class MediaKind(StrEnum):
     AUDIO = "audio"
 
 
-def kind_of(data: bytes) -> MediaKind:
-    """Return the kind of a media file whose header is sound. Raise ValueError as `type_of` does."""
+def kind_of(data: bytes, reads_webp: bool = False) -> MediaKind:
+    """Return the kind of a media file, with `reads_webp` also of a picture in WebP. Raise ValueError as `type_of` does."""
+    if reads_webp and is_webp(data):
+        check_webp(data)
+        return MediaKind.IMAGE
     return MediaKind(type_of(data).partition("/")[0])
 
 
@@ -98,6 +101,31 @@ def _inspect(data: bytes) -> str:
     raise ValueError(f"{known}should be a picture (PNG, JPEG, GIF, BMP) or a sound (WAV, MP3, FLAC)")
 
 
+def is_webp(data: bytes) -> bool:
+    """Whether a file is a picture in WebP."""
+    return data[:4] == b"RIFF" and data[8:12] == b"WEBP"
+
+
+def check_webp(data: bytes) -> None:
+    """Raise ValueError for a picture in WebP whose header is damaged or gives a size beyond the limits."""
+    form = data[12:16]
+    try:
+        if form == b"VP8X":  # 24 bits each, less one
+            width, height = (int.from_bytes(data[at : at + 3], "little") + 1 for at in (24, 27))
+            whole = len(data) >= 30
+        elif form == b"VP8L" and data[20] == 0x2F:  # 14 bits each, less one
+            (bits,) = struct.unpack_from("<I", data, 21)
+            width, height, whole = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, True
+        else:  # the first frame of VP8 begins with its size, 14 bits each
+            start, width, height = struct.unpack_from("<3sHH", data, 23)
+            width, height, whole = width & 0x3FFF, height & 0x3FFF, form == b"VP8 " and start == b"\x9d\x01\x2a"
+    except (struct.error, IndexError):
+        whole = False
+    if not whole:
+        raise ValueError("is damaged: its header cannot be read")
+    _check_size(width, height)
+
+
 def _other_format(data: bytes) -> str:
     """Return what a file is that no decoder reads, as its sender may know it; "" for what is not known here."""
     if data[4:8] == b"ftyp":  # ISO 14496-12: a file names its own brand, and those that it is compatible with
@@ -105,7 +133,7 @@ def _other_format(data: bytes) -> str:
         brands = {data[8:12], *(data[at : at + 4] for at in range(16, size, 4))}
         return next((name for brand, name in _BRANDS.items() if brand in brands), "a video or sound in MP4")
     if data[:4] == b"RIFF":
-        return {b"WEBP": "a picture in WebP", b"AVI ": "a video in AVI"}.get(data[8:12], "")
+        return "a picture in WebP" if is_webp(data) else "a video in AVI" if data[8:12] == b"AVI " else ""
     if name := next((name for begin, name in _OTHERS.items() if data.startswith(begin)), ""):
         return name
     begin = data[:MAX_PROLOGUE].removeprefix(b"\xef\xbb\xbf").lstrip().lower()

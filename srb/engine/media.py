@@ -99,6 +99,7 @@ class Encoder:
     sees: bool  # pictures
     hears: bool  # sounds
     refusal: str = ""  # why it reads nothing at all
+    reads_webp = False  # pictures in WebP, too
     key: bytes  # a hash of all that the vectors depend on, beside the file
 
     def encode(self, data: bytes, is_wanted: IsWanted = always) -> EncodedFile:
@@ -218,7 +219,7 @@ class MediaFiles:
             raise NotSupported(f"Field '{field}': {encoder.refusal}", param=field)
         digest = hashlib.sha256(data).digest()
         try:
-            kind = self._kind(data, digest)
+            kind = self._kind(data, digest, encoder.reads_webp)
         except ValueError as error:
             raise bad_field(field, str(error)) from None
         if not getattr(encoder, "sees" if kind == "image" else "hears"):
@@ -259,7 +260,7 @@ class MediaFiles:
                 self._size -= self._known.popitem(last=False)[1].size
         return known
 
-    def _kind(self, data: bytes, digest: bytes) -> MediaKind:
+    def _kind(self, data: bytes, digest: bytes, reads_webp: bool) -> MediaKind:
         """Return a file's kind, from the checks of earlier if the file is one of the last. Raise ValueError.
 
         A conversation brings its files again with each turn, and a PNG is checked by unpacking it.
@@ -267,7 +268,7 @@ class MediaFiles:
         with self._sound_lock:
             kind = self._sound.pop(digest, None)
         if kind is None:
-            kind = kind_of(data)
+            kind = kind_of(data, reads_webp)
         with self._sound_lock:
             self._sound[digest] = kind
             if len(self._sound) > MAX_CHECKED:

@@ -152,13 +152,13 @@ def test_a_projector_takes_its_weights_and_buffers(wide: Path, projector: Path) 
 def test_a_file_that_is_no_projector_is_refused_in_one_line(wide: Path, projector: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(projector.read_bytes()[:500])
-    for path in (wide, cut):
-        found = needs(Settings(model=str(wide), n_ctx=1024, mmproj=str(path)))
-        assert found.projector == 0
-        assert found.projector_refused.startswith(f"mmproj: {path} cannot be loaded: ")
-        assert "\n" not in found.projector_refused
-    with pytest.raises(ConfigError, match="mmproj: cannot read"):
-        needs(Settings(model=str(wide), mmproj=str(tmp_path / "missing.gguf")))
+    found = needs(Settings(model=str(wide), n_ctx=1024, mmproj=str(cut)))
+    assert found.projector == 0
+    assert found.projector_refused.startswith(f"mmproj: {cut} cannot be loaded: ")
+    assert "\n" not in found.projector_refused
+    for path, reason in ((tmp_path / "missing.gguf", "mmproj: cannot read"), (wide, "mmproj: .* is a model")):
+        with pytest.raises(ConfigError, match=reason):
+            needs(Settings(model=str(wide), mmproj=str(path)))
 
 
 def test_a_projector_beyond_the_gpus_memory_is_refused_before_llama_cpp_aborts(

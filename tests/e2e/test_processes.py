@@ -22,6 +22,8 @@ from tests.servers import GUNICORN, MakeServer, Server, everything_ends, free_po
 
 pytestmark = pytest.mark.e2e
 
+STORY = str(ROOT / "srb/models/storyteller.gguf")
+
 # Starting -----------------------------------------------------------------------------------------------------------
 
 
@@ -120,6 +122,13 @@ def test_the_first_screen_shows_a_key_only_where_one_is_wanted(
         ),
         ({"model": "", "lora": "/nowhere.gguf"}, 2, "srb: lora: cannot read /nowhere.gguf: No such file"),
         ({"model": "", "lora": f"{__file__}=0.5"}, 2, f"srb: lora: {__file__} is not a GGUF file"),
+        (
+            {"model": STORY, "reranking": True},
+            3,
+            f"srb: reranking: {STORY} is no reranking model (its pooling is none)",
+        ),
+        ({"model": STORY, "mmproj": STORY}, 2, f"srb: mmproj: {STORY} is a model, and should be a projector"),
+        ({"model": STORY, "lora": STORY}, 2, f"srb: lora: {STORY} is a model, and should be a LoRA adapter"),
     ],
 )
 def test_a_start_that_cannot_succeed_is_one_line_and_an_exit_status(

@@ -230,9 +230,9 @@ def test_tokens_are_counted_as_they_would_be_encoded() -> None:
 def test_a_file_is_checked_once_and_others_are_never_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[bytes] = []
 
-    def note(data: bytes) -> MediaKind:
+    def note(data: bytes, reads_webp: bool) -> MediaKind:
         checked.append(data)
-        return kind_of(data)
+        return kind_of(data, reads_webp)
 
     monkeypatch.setattr(media, "kind_of", note)
     monkeypatch.setattr(media, "MAX_CHECKED", 2)

@@ -129,3 +129,36 @@ def test_a_wav_whose_true_form_has_samples_of_no_fixed_size_is_refused() -> None
     assert kind_of(extensible(1)) == "audio"
     with pytest.raises(ValueError, match="form that is not supported"):
         kind_of(extensible(2))
+
+
+def webp(form: bytes, header: bytes) -> bytes:
+    return b"RIFF\0\0\0\0WEBP" + form + b"\0\0\0\0" + header
+
+
+def webp_of_size(form: str, width: int, height: int) -> bytes:
+    """Return the beginning of a picture in WebP."""
+    if form == "VP8X":
+        size = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+        return webp(b"VP8X", bytes(4) + size)
+    if form == "VP8L":
+        return webp(b"VP8L", b"\x2f" + struct.pack("<I", (height - 1) << 14 | (width - 1)))
+    return webp(b"VP8 ", bytes(3) + b"\x9d\x01\x2a" + struct.pack("<HH", width, height))
+
+
+@pytest.mark.parametrize("form", ["VP8X", "VP8L", "VP8 "])
+def test_a_picture_in_webp_is_checked_by_its_header_where_it_is_read(form: str) -> None:
+    good = webp_of_size(form, 640, 480)
+    assert kind_of(good, reads_webp=True) == "image"
+    with pytest.raises(ValueError, match="WebP, which is not supported"):
+        kind_of(good)
+    with pytest.raises(ValueError, match=f"has 16000 × 16000 pixels; at most {MAX_PIXELS:,}"):
+        kind_of(webp_of_size(form, 16000, 16000), reads_webp=True)
+    for size in range(12, len(good)):
+        with pytest.raises(ValueError, match="is damaged: its header cannot be read"):
+            kind_of(good[:size], reads_webp=True)
+
+
+def test_a_picture_in_webp_of_an_unknown_form_is_damaged() -> None:
+    for form, header in ((b"VP9 ", bytes(10)), (b"VP8L", bytes(10)), (b"VP8 ", bytes(10)), (b"ICCP", bytes(30))):
+        with pytest.raises(ValueError, match="is damaged"):
+            kind_of(webp(form, header), reads_webp=True)

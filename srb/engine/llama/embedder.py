@@ -9,15 +9,14 @@ from typing import Any
 import llama_cpp as lib
 import numpy as np
 
-from srb.engine.embedding import POOLINGS
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.memory import floats_at
 from srb.engine.model import Batch, Logits, LoraScales
+from srb.gguf import POOLING_TYPES
 
 log = logging.getLogger("srb.llama")
 
-_NATIVE_POOLINGS = (*POOLINGS, "rank")  # enum llama_pooling_type
 MAX_INPUTS = 64  # in one batch
 
 
@@ -37,7 +36,7 @@ class LlamaEmbedder:
         params.n_seq_max = self.n_inputs
         params.n_outputs_max = 0  # no limit: every token has an output
         params.embeddings = True
-        params.pooling_type = _NATIVE_POOLINGS.index("rank" if ranks else "none")
+        params.pooling_type = POOLING_TYPES.index("rank" if ranks else "none")
         self.context = lib.llama_init_from_model(model, params)
         if not self.context:
             raise MemoryError(f"no context of {self.n_tokens} cells for embeddings")
@@ -89,8 +88,3 @@ class LlamaEmbedder:
         if not pointer:
             raise AssertionError(f"row {row} has no embeddings")
         return floats_at(pointer, self._n_embd)
-
-
-def pooling_of(text: str) -> str:
-    """Return the name of a model's own pooling, from the number in its metadata; "none" if there is none."""
-    return _NATIVE_POOLINGS[int(text)] if text.isdigit() and int(text) < len(_NATIVE_POOLINGS) else "none"

@@ -22,6 +22,7 @@ from srb.engine.llama.log import native_log
 from srb.engine.llama.memory import floats_at
 from srb.engine.llama.sections import NUM_SECTIONS
 from srb.engine.llama.strings import string_of
+from srb.engine.llama.webp import has_pillow, readable
 from srb.engine.media import EncodedFile, Encoder, IsWanted, MediaChunk, Numbers, Sections, always, check_wanted
 from srb.errors import ModelLoadFailed, NotSupported
 
@@ -58,6 +59,7 @@ class LlamaEncoder(Encoder):
         self._n_inputs: int = lib.llama_model_n_embd_inp(model)
         self._marker: bytes = mtmd.mtmd_get_marker(self._context)
         self._has_sections = bool(mtmd.mtmd_decode_use_mrope(self._context))
+        self.reads_webp = has_pillow()
         self.sees = bool(mtmd.mtmd_support_vision(self._context))
         self.hears = bool(mtmd.mtmd_support_audio(self._context))
         kinds = _types(path)
@@ -165,7 +167,7 @@ class LlamaEncoder(Encoder):
     @contextmanager
     def _bitmap(self, data: bytes, *, is_read: bool) -> Iterator[Any]:
         """Yield a file's bitmap, whose pixels or samples are there to be encoded only if it `is_read`."""
-        mtmd, context = self._mtmd, self._context
+        mtmd, context, data = self._mtmd, self._context, readable(data)
         buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
         bitmap = mtmd.mtmd_helper_bitmap_init_from_buf(context, buffer, len(data), not is_read)
         if not bitmap:

@@ -28,7 +28,7 @@ from srb.engine.llama.blank_page import reply_before_empty
 from srb.engine.llama.device_sampling import DeviceSampling
 from srb.engine.llama.devices import free_gpu_memory, tell_missing_patches
 from srb.engine.llama.dry import DrySamplers
-from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
+from srb.engine.llama.embedder import LlamaEmbedder
 from srb.engine.llama.log import native_log
 from srb.engine.llama.media import LlamaEncoder
 from srb.engine.llama.overlap_probe import choose_overlap
@@ -62,7 +62,7 @@ from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
 from srb.engine.sampling import Stage
 from srb.engine.tokens import is_media
 from srb.errors import ModelLoadFailed
-from srb.gguf import check_model_file
+from srb.gguf import check_model_file, pooling_of
 from srb.protocol import ModelInfo, SamplingParams
 from srb.settings import Settings
 
@@ -125,7 +125,7 @@ class LlamaModel:
         limits = [each for each in (embedder, ranker) if each]
         self.n_embed_tokens = min((each.n_tokens for each in limits), default=0)
         self.n_embed_inputs = min((each.n_inputs for each in limits), default=0)
-        self.pooling = _pooling(settings, model)
+        self.pooling = pooling_of(settings)
         self.can_generate = bool(lib.llama_get_memory(context))
         self.can_embed, self.can_rank = embedder is not None, ranker is not None
         self.grammars = Grammars(Vocabulary(self))
@@ -687,23 +687,11 @@ def _encoder(settings: Settings, model: Any) -> LlamaEncoder | None:
     )
 
 
-def _pooling(settings: Settings, model: Any) -> str:
-    if settings.pooling != "auto":
-        return settings.pooling
-    architecture = string_of(lib.llama_model_meta_val_str, model, b"general.architecture")
-    return pooling_of(string_of(lib.llama_model_meta_val_str, model, f"{architecture}.pooling_type".encode()))
-
-
 def _embedders(
     settings: Settings, model: Any, adapters: LlamaAdapters
 ) -> tuple[LlamaEmbedder | None, LlamaEmbedder | None]:
     """Return the embedder and the ranker, each None unless the settings ask for it. Raise ModelLoadFailed."""
-    pooling = _pooling(settings, model)
     ranks = settings.reranking or settings.pooling == "rank"
-    if ranks and pooling != "rank":
-        raise ModelLoadFailed(
-            f"reranking: {settings.model_path} is no reranking model (its pooling is {pooling}); pooling = rank tries it"
-        )
     made = []
     for wanted, as_ranker in ((settings.embedding, False), (ranks, True)):
         params = context_params(settings, model)

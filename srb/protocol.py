@@ -658,6 +658,7 @@ class ModelInfo:
     blank_page: list[int] = field(default_factory=list)  # the tokens that stand before an empty prompt; []: none
     eos_id: int = -1
     eot_id: int = -1
+    eog_ids: list[int] = field(default_factory=list)  # all tokens that end a text, and that `ignore_eos` forbids
     sep_id: int = -1
     nl_id: int = -1
     pad_id: int = -1

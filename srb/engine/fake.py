@@ -140,6 +140,7 @@ class FakeModel:
             bos_id=self.bos_id,
             blank_page=self.blank_page,
             eos_id=EOS,
+            eog_ids=[EOS],
             add_bos=True,
             ftype="fake",
             embedding=True,

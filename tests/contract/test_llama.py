@@ -414,6 +414,8 @@ def test_the_model_describes_itself(gguf: Callable[[str], Path], arch: str, memo
     assert (info.alias, info.architecture, info.memory) == ("alias", arch, memory)
     assert (info.n_ctx, info.n_ctx_seq, info.n_ctx_train, info.n_vocab) == (256, 256, 512, 512)
     assert (info.bos_token, info.eos_token) == ("<s>", "</s>")
+    assert info.eog_ids == [token for token in range(info.n_vocab) if model.is_eog(token)]
+    assert set(info.eog_ids) >= {info.eos_id}
     model.close()
 
 

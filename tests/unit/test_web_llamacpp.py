@@ -119,7 +119,8 @@ def test_generation_settings_are_what_was_sampled_with() -> None:
     assert settings["logit_bias"] == [
         {"bias": None, "token": 5},
         {"bias": 2.0, "token": "the"},
-        {"bias": None, "token": 2},  # the end of the text, which ignore_eos forbids
+        {"bias": None, "token": 2},  # the ends of a text, which ignore_eos forbids
+        {"bias": None, "token": 4},
     ]
     assert {name: shown[name] for name in said} == said
     assert settings["seed"] == engine.sent[0].branches[0].seed

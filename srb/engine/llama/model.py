@@ -254,6 +254,7 @@ class LlamaModel:
             blank_page=self.blank_page,
             eos_id=lib.llama_vocab_eos(vocab),
             eot_id=lib.llama_vocab_eot(vocab),
+            eog_ids=self.eog_token_list,
             sep_id=lib.llama_vocab_sep(vocab),
             nl_id=lib.llama_vocab_nl(vocab),
             pad_id=lib.llama_vocab_pad(vocab),

@@ -57,8 +57,8 @@ MODEL = ModelInfo(
     alias="storyteller", path="storyteller.gguf", description="llama 5M F16", architecture="llama", memory="attention",
     n_vocab=4096, vocab_type=1, n_ctx=8192, n_ctx_seq=8192, n_ctx_train=2048, n_embd=256, n_params=5_000_000,
     size=10_000_000, n_seq_max=256, chat_template="", bos_token="<s>", eos_token="</s>", has_fill_in_the_middle=False,
-    build_info="b1-scripted", bos_id=1, blank_page=[1], eos_id=2, add_bos=True, ftype="F16", embedding=True, pooling="mean",
-    reranking=True, can_shift=True,
+    build_info="b1-scripted", bos_id=1, blank_page=[1], eos_id=2, eog_ids=[2, 4], add_bos=True, ftype="F16", embedding=True,
+    pooling="mean", reranking=True, can_shift=True,
 )  # fmt: skip
 
 

@@ -82,8 +82,8 @@ def _trigger(value: str | int) -> dict[str, Any]:
 
 
 def _endings(sampling: SamplingParams, model: ModelInfo) -> list[tuple[int, None]]:
-    """Return the biases of the end-of-text and end-of-turn tokens, which `ignore_eos` forbids."""
-    return [(token, None) for token in (model.eos_id, model.eot_id) if token >= 0] if sampling.ignore_eos else []
+    """Return the biases of the tokens that end a text, which `ignore_eos` forbids."""
+    return [(token, None) for token in model.eog_ids] if sampling.ignore_eos else []
 
 
 def default_generation_settings(settings: Settings, model: ModelInfo) -> DefaultSettings:

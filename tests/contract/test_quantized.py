@@ -134,6 +134,71 @@ def test_a_token_is_the_same_to_the_last_bit_in_every_batch_and_with_any_threads
             np.testing.assert_array_equal(found, expected, err_msg=f"{size} tokens at once, {threads} threads")
 
 
+def decode(model: LlamaModel, *chunks: tuple[int, int, list[int]]) -> np.ndarray[Any, Any]:
+    """Compute chunks, each of a sequence from a position on; return the logits after each token of the first one."""
+    batch = Batch()
+    rows = [
+        [batch.add(seq_id, start + place, [token], want_logits=True) for place, token in enumerate(tokens)]
+        for seq_id, start, tokens in chunks
+    ]
+    assert model.decode(batch) is DecodeStatus.OK
+    return np.stack([model.logits(row).copy() for row in rows[0]])
+
+
+def fill(model: LlamaModel) -> None:
+    """Compute the text's first 20 tokens in sequence 0, and another one in sequence 1 that ends near the store's end.
+
+    Between them 30 cells are free, and 20 behind them: too few for the rest of the text.
+    """
+    decode(model, (0, 0, TOKENS[:20]))
+    decode(model, (2, 0, TOKENS[:30]))
+    for start in range(0, 180, 60):
+        decode(model, (1, start, TOKENS[:60]))
+    decode(model, (1, 180, TOKENS[:6]))
+    model.remove(2)
+
+
+def beside_a_long_one(model: LlamaModel) -> list[np.ndarray[Any, Any]]:
+    fill(model)
+    return [decode(model, (0, 20 + step, [TOKENS[20 + step]]), (1, 186 + step, [step + 3])) for step in range(18)]
+
+
+def after_a_long_one(model: LlamaModel) -> list[np.ndarray[Any, Any]]:
+    fill(model)
+    decode(model, (1, 186, TOKENS[:6]))
+    decode(model, (3, 0, TOKENS[:20]))
+    return [decode(model, (3, 20, TOKENS[20:38]))]
+
+
+def restored_after_a_long_one(model: LlamaModel) -> list[np.ndarray[Any, Any]]:
+    fill(model)
+    decode(model, (1, 186, TOKENS[:6]))
+    assert model.restore(3, model.save(0, 0))
+    return [decode(model, (3, 20, TOKENS[20:38]))]
+
+
+def a_fork_beside_a_long_one(model: LlamaModel) -> list[np.ndarray[Any, Any]]:
+    fill(model)
+    model.fork(0, 3)
+    model.remove(0)
+    return [decode(model, (3, 20 + step, [TOKENS[20 + step]]), (1, 186 + step, [step + 3])) for step in range(18)]
+
+
+@needs_own_products
+@pytest.mark.parametrize(
+    "way", [beside_a_long_one, after_a_long_one, restored_after_a_long_one, a_fork_beside_a_long_one]
+)
+def test_a_text_is_the_same_to_the_last_bit_where_another_lies_at_the_end_of_the_store(
+    load: Load, tmp_path: Path, way: Callable[[LlamaModel], list[np.ndarray[Any, Any]]]
+) -> None:
+    """Attention adds cells in the order of memory: a text's new ones lie behind its last one, as long as some are free."""
+    path = quantized(write_llama(tmp_path / "plain.gguf", SHAPE), "Q8_0")
+    model = load(path, flash_attn="on", cache_type_k="f16", cache_type_v="f16")
+    expected = logits(model, 1)[20:38]
+    model.clear()
+    np.testing.assert_array_equal(np.concatenate(way(model)), expected)
+
+
 @pytest.mark.parametrize("kind", ["Q4_0", "Q8_0"])
 @pytest.mark.parametrize("arch", WRITERS)
 def test_branches_of_every_kind_of_model_are_those_of_the_same_weights_as_floats(

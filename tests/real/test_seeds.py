@@ -81,8 +81,8 @@ def test_a_restored_text_goes_on_to_the_last_bit_as_if_it_had_stayed(name: str, 
         model.close()
 
 
-def texts(server: Server, prompt: str, n: int, seed: int) -> list[str]:
-    body = {"prompt": prompt, "n": n, "seed": seed, "max_tokens": TOKENS, "stream": False}
+def texts(server: Server, prompt: str, n: int, seed: int, **fields: object) -> list[str]:
+    body = {"prompt": prompt, "n": n, "seed": seed, "max_tokens": TOKENS, "stream": False, **fields}
     answer = server.post("/v1/srb/completions", body)
     assert answer.status_code == 200, answer.text
     return [each["text"] for each in answer.json()["completions"]]
@@ -97,6 +97,7 @@ def test_a_branch_of_eight_is_written_again_alone(model: Server, prompt: str) ->
         beside.result()
     alone = [texts(model, prompt, 1, 100 + index)[0] for index in range(8)]
     assert alone == together
+    assert texts(model, prompt, 1, 107, cache_prompt=False) == together[7:], "computed anew"
 
 
 def test_a_greedy_chat_is_the_same_whatever_came_between(model: Server) -> None:

@@ -1,7 +1,7 @@
-// Products of quantized weights with the columns of a batch: ggml's mul_mat and mul_mat_id for a CPU with AVX2 or AVX512.
+// Products of quantized weights with the columns of a batch: ggml's mul_mat and mul_mat_id for a CPU with AVX2, AVX512 or NEON.
 //
 // ggml has several kernels, for one column and for many, most of which unpack a weight again for each column, and each adds in
-// an order of its own. Here a block of 16 rows (8 with AVX2) is unpacked once and multiplied with all columns, so that n
+// an order of its own. Here a block of 16 rows (8 with AVX2, 4 with NEON) is unpacked once and multiplied with all columns, so that n
 // branches cost little more than one; and a result depends on its row and its column alone:
 //  1. A column becomes 8-bit numbers with a scale for each 32 of them.
 //  2. Products of a block's numbers are added as integers, which is exact in any order.
@@ -11,9 +11,9 @@
 #include "mul_mat.h"
 
 #include "ggml-cpu-impl.h"
+#include "mul_mat_vectors.h"
 
-#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
-
+#ifdef SRB_VECTORS
 #include <cstring>
 
 #include "mul_mat_weights.h"
@@ -49,36 +49,12 @@ struct Column {
 // Quantize the blocks [begin, end) of `x`, each by itself.
 void quantize(const float * x, int64_t begin, int64_t end, Column out) {
     for (int64_t b = begin; b < end; b++) {
-        __m256 v[4];
-        __m256 most = _mm256_setzero_ps();
-        for (int i = 0; i < 4; i++) {
-            v[i] = _mm256_loadu_ps(x + b * BLOCK + 8 * i);
-            most = _mm256_max_ps(most, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v[i]));
-        }
-        __m128 m = _mm_max_ps(_mm256_castps256_ps128(most), _mm256_extractf128_ps(most, 1));
-        m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-        m = _mm_max_ss(m, _mm_movehdup_ps(m));
-        const float largest = _mm_cvtss_f32(m);
+        const float largest = largest_of(x + b * BLOCK);
         const float scale = largest / 127.0f;
-        const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
-        __m256i q[4];
-        for (int i = 0; i < 4; i++) {
-            q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inverse)));
-        }
-        const auto total = [](__m256i a) {
-            __m128i s = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-            s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-            s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
-            return _mm_cvtsi128_si32(s);
-        };
-        const int low = total(_mm256_add_epi32(q[0], q[1])), high = total(_mm256_add_epi32(q[2], q[3]));
-        const __m256i p0 = _mm256_packs_epi32(q[0], q[1]), p1 = _mm256_packs_epi32(q[2], q[3]);
-        const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(p0, p1), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-        _mm256_storeu_si256((__m256i *) (out.values + b * BLOCK), bytes);
+        int32_t * halves = out.halves + 2 * b;
+        round_to_bytes(x + b * BLOCK, largest > 0 ? 127.0f / largest : 0.0f, out.values + b * BLOCK, halves);
         out.scales[b] = scale;
-        out.sums[b] = scale * (float) (low + high);
-        out.halves[2 * b] = low;
-        out.halves[2 * b + 1] = high;
+        out.sums[b] = scale * (float) (halves[0] + halves[1]);
     }
 }
 
@@ -190,12 +166,12 @@ template <class W, int n>
 inline void all_groups(const Job & job, const Unpacked (*weights)[MOST_BLOCKS], int groups, int blocks, int64_t block, int64_t row,
                        int rows, int64_t column) {
     int r = 0;
-#ifdef __AVX512F__  // AVX2 has too few registers for the sums of two
-    for (; r + 2 <= groups; r += 2) {
-        const Unpacked * const both[] = {weights[r], weights[r + 1]};
-        some_columns<W, n, 2>(job, both, blocks, block, row + r * ROWS, r + 2 < groups ? ROWS : rows, column);
+    if constexpr (MOST_PAIRED == 2) {
+        for (; r + 2 <= groups; r += 2) {
+            const Unpacked * const both[] = {weights[r], weights[r + 1]};
+            some_columns<W, n, 2>(job, both, blocks, block, row + r * ROWS, r + 2 < groups ? ROWS : rows, column);
+        }
     }
-#endif
     for (; r < groups; r++) {
         const Unpacked * const one[] = {weights[r]};
         some_columns<W, n, 1>(job, one, blocks, block, row + r * ROWS, r + 1 < groups ? ROWS : rows, column);

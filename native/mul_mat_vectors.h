@@ -1,12 +1,20 @@
-// Vectors of one lane for each of ROWS rows of weights, for AVX512 and AVX2, as mul_mat.cpp needs them.
+// Vectors of one lane for each of ROWS rows of weights, for AVX512, AVX2 and NEON, as mul_mat.cpp needs them.
 
 #pragma once
 
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define SRB_VECTORS
 #include <immintrin.h>
+#elif defined(__ARM_NEON) && defined(__ARM_FEATURE_DOTPROD)
+#define SRB_VECTORS
+#include <arm_neon.h>
+#endif
 
+#ifdef SRB_VECTORS
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace srb {
 
@@ -19,10 +27,44 @@ template <bool whole> struct Rows {
     Rows operator+(size_t bytes) const { return {first + bytes, stride, last}; }
 };
 
+#if defined(__AVX2__)
+using Table = __m128i;
+inline Table load_table(const uint8_t * numbers) { return _mm_loadu_si128((const __m128i *) numbers); }
+
+inline float largest_of(const float * x) {  // of 32, without their signs
+    __m256 most = _mm256_setzero_ps();
+    for (int i = 0; i < 32; i += 8) {
+        most = _mm256_max_ps(most, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), _mm256_loadu_ps(x + i)));
+    }
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(most), _mm256_extractf128_ps(most, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    m = _mm_max_ss(m, _mm_movehdup_ps(m));
+    return _mm_cvtss_f32(m);
+}
+
+// Round 32 floats, each times `factor`, to bytes; `halves` become the sums of the first 16 and of the others.
+inline void round_to_bytes(const float * x, float factor, int8_t * bytes, int32_t halves[2]) {
+    __m256i q[4];
+    for (int i = 0; i < 4; i++) {
+        q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(factor)));
+    }
+    for (int h = 0; h < 2; h++) {
+        const __m256i sums = _mm256_add_epi32(q[2 * h], q[2 * h + 1]);
+        __m128i s = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+        s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+        s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
+        halves[h] = _mm_cvtsi128_si32(s);
+    }
+    const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+    _mm256_storeu_si256((__m256i *) bytes, _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+}
+#endif
+
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 using Ints = __m512i;
 using Floats = __m512;
 constexpr int ROWS = 16;
+constexpr int MOST_PAIRED = 2;  // groups of rows whose sums stay in registers together
 inline Floats load_floats(const float * p) { return _mm512_loadu_ps(p); }
 inline void store_floats(float * p, Floats x) { _mm512_storeu_ps(p, x); }
 inline Ints all(int32_t x) { return _mm512_set1_epi32(x); }
@@ -54,7 +96,7 @@ inline Ints signed_dot(Ints sum, Ints a, Ints b) {
     const Ints with_sign = _mm512_mask_sub_epi8(b, _mm512_movepi8_mask(a), _mm512_setzero_si512(), b);
     return dot(sum, _mm512_abs_epi8(a), with_sign);
 }
-inline Ints lookup(__m128i table, Ints x) { return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), x); }
+inline Ints lookup(Table table, Ints x) { return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), x); }
 inline Ints times(Ints a, int32_t b) { return _mm512_mullo_epi32(a, _mm512_set1_epi32(b)); }
 
 // The same 16 bytes of each row, as four vectors of four bytes a row.
@@ -83,6 +125,7 @@ template <bool whole> inline Ints gather(Rows<whole> row) {  // four bytes of ea
 using Ints = __m256i;
 using Floats = __m256;
 constexpr int ROWS = 8;
+constexpr int MOST_PAIRED = 1;  // of 16 registers, the sums of one group take most
 inline Floats load_floats(const float * p) { return _mm256_loadu_ps(p); }
 inline void store_floats(float * p, Floats x) { _mm256_storeu_ps(p, x); }
 inline Ints all(int32_t x) { return _mm256_set1_epi32(x); }
@@ -115,7 +158,7 @@ inline Ints dot(Ints sum, Ints u, Ints s) {
 inline Ints signed_dot(Ints sum, Ints a, Ints b) {
     return dot(sum, _mm256_abs_epi8(a), _mm256_sign_epi8(b, a));
 }
-inline Ints lookup(__m128i table, Ints x) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), x); }
+inline Ints lookup(Table table, Ints x) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), x); }
 inline Ints times(Ints a, int32_t b) { return _mm256_mullo_epi32(a, _mm256_set1_epi32(b)); }
 
 // The same 16 bytes of each row, as four vectors of four bytes a row.
@@ -135,6 +178,81 @@ template <bool whole> inline Ints gather(Rows<whole> row) {  // four bytes of ea
     lanes = whole ? lanes : _mm256_min_epi32(lanes, _mm256_set1_epi32(row.last));
     return _mm256_i32gather_epi32((const int *) row.first, _mm256_mullo_epi32(lanes, _mm256_set1_epi32((int) row.stride)), 1);
 }
+#else
+using Ints = int32x4_t;
+using Floats = float32x4_t;
+using Table = uint8x16_t;
+constexpr int ROWS = 4;
+constexpr int MOST_PAIRED = 2;
+inline Table load_table(const uint8_t * numbers) { return vld1q_u8(numbers); }
+inline Floats load_floats(const float * p) { return vld1q_f32(p); }
+inline void store_floats(float * p, Floats x) { vst1q_f32(p, x); }
+inline Ints all(int32_t x) { return vdupq_n_s32(x); }
+inline Floats all(float x) { return vdupq_n_f32(x); }
+inline Floats fma(Floats a, Floats b, Floats c) { return vfmaq_f32(c, a, b); }
+inline Floats mul(Floats a, Floats b) { return vmulq_f32(a, b); }
+inline Ints add(Ints a, Ints b) { return vaddq_s32(a, b); }
+inline Floats to_floats(Ints x) { return vcvtq_f32_s32(x); }
+inline Ints bit_and(Ints a, Ints b) { return vandq_s32(a, b); }
+inline Ints bit_or(Ints a, Ints b) { return vorrq_s32(a, b); }
+inline Ints bit_xor(Ints a, Ints b) { return veorq_s32(a, b); }
+template <int n> inline Ints right(Ints x) {
+    if constexpr (n == 0) {  // which the instruction can't
+        return x;
+    } else {
+        return vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(x), n));
+    }
+}
+template <int n> inline Ints left(Ints x) { return vshlq_n_s32(x, n); }
+template <int n> inline Ints signed_right(Ints x) { return vshrq_n_s32(x, n); }
+inline Floats half_floats(Ints x) { return vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(vreinterpretq_u32_s32(x)))); }
+inline Ints zero() { return vdupq_n_s32(0); }
+// The instruction takes bytes with a sign: those without are at most 64, as for AVX2.
+constexpr bool DOTS_ARE_WIDE = false;
+inline Ints signed_dot(Ints sum, Ints a, Ints b) { return vdotq_s32(sum, vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b)); }
+inline Ints dot(Ints sum, Ints u, Ints s) { return signed_dot(sum, u, s); }
+inline Ints lookup(Table table, Ints x) { return vreinterpretq_s32_u8(vqtbl1q_u8(table, vreinterpretq_u8_s32(x))); }
+inline Ints times(Ints a, int32_t b) { return vmulq_n_s32(a, b); }
+
+template <bool whole> inline void transpose(Rows<whole> row, Ints out[4]) {
+    const auto part = [&](int r) { return vreinterpretq_s32_u8(vld1q_u8(row[r])); };
+    const Ints a = part(0), b = part(1), c = part(2), d = part(3);
+    const auto pairs = [](Ints x, Ints y) { return vreinterpretq_s64_s32(vzip1q_s32(x, y)); };
+    const auto last_pairs = [](Ints x, Ints y) { return vreinterpretq_s64_s32(vzip2q_s32(x, y)); };
+    out[0] = vreinterpretq_s32_s64(vzip1q_s64(pairs(a, b), pairs(c, d)));
+    out[1] = vreinterpretq_s32_s64(vzip2q_s64(pairs(a, b), pairs(c, d)));
+    out[2] = vreinterpretq_s32_s64(vzip1q_s64(last_pairs(a, b), last_pairs(c, d)));
+    out[3] = vreinterpretq_s32_s64(vzip2q_s64(last_pairs(a, b), last_pairs(c, d)));
+}
+template <bool whole> inline Ints gather(Rows<whole> row) {
+    int32_t lanes[ROWS];
+    for (int r = 0; r < ROWS; r++) {
+        std::memcpy(lanes + r, row[r], sizeof(int32_t));
+    }
+    return vld1q_s32(lanes);
+}
+
+inline float largest_of(const float * x) {
+    Floats most = vdupq_n_f32(0);
+    for (int i = 0; i < 32; i += 4) {
+        most = vmaxq_f32(most, vabsq_f32(vld1q_f32(x + i)));
+    }
+    return vmaxvq_f32(most);
+}
+
+inline void round_to_bytes(const float * x, float factor, int8_t * bytes, int32_t halves[2]) {
+    for (int h = 0; h < 2; h++) {
+        int32x4_t q[4];
+        for (int i = 0; i < 4; i++) {
+            q[i] = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + 16 * h + 4 * i), factor));
+        }
+        halves[h] = vaddvq_s32(vaddq_s32(vaddq_s32(q[0], q[1]), vaddq_s32(q[2], q[3])));
+        const int16x8_t low = vcombine_s16(vqmovn_s32(q[0]), vqmovn_s32(q[1]));
+        const int16x8_t high = vcombine_s16(vqmovn_s32(q[2]), vqmovn_s32(q[3]));
+        vst1q_s8(bytes + 16 * h, vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)));
+    }
+}
 #endif
 
 }  // namespace srb
+#endif

@@ -230,11 +230,21 @@ template <> struct Weights<GGML_TYPE_Q5_1> : Form<0, false, true> {
 };
 
 // The 16 numbers that four bits stand for in IQ4_NL and IQ4_XS: kvalues_iq4nl of ggml.
+struct FourBits {
+    uint8_t numbers[16] = {};
+    constexpr explicit FourBits(int offset) {
+        constexpr int exact[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+        for (int i = 0; i < 16; i++) {
+            numbers[i] = (uint8_t) (exact[i] + offset);
+        }
+    }
+};
+
 inline void look_up(Ints * values) {
-    const __m128i numbers = _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
-    const __m128i table = KEEPS_SIGN ? numbers : _mm_xor_si128(numbers, _mm_set1_epi8((char) 0x80));
+    static constexpr FourBits table(KEEPS_SIGN ? 0 : 128);
+    const Table numbers = load_table(table.numbers);
     for (int i = 0; i < 8; i++) {
-        values[i] = lookup(table, values[i]);
+        values[i] = lookup(numbers, values[i]);
     }
 }
 

@@ -13,9 +13,7 @@
 // from the first number of a key to the last, weights and weighted values from the first cell to the last.
 #pragma once
 
-#ifdef __AVX2__
 #include "mul_mat_vectors.h"
-#endif
 
 #if defined(GGML_SIMD) && !defined(__ARM_FEATURE_SVE) && !defined(__riscv_v_intrinsic)
 #define SRB_SHARED_KEYS
@@ -522,7 +520,7 @@ class Piece : Attention {
 // The numbers of LANES rows, of `size` each, as columns: to[size][LANES].
 static void transpose_rows(const float * from, int size, float * to) {
     int d = 0;
-#ifdef __AVX2__
+#ifdef SRB_VECTORS
     static_assert(LANES == ROWS, "a lane for each row");
     for (; d + 4 <= size; d += 4) {
         Ints out[4];

@@ -1,4 +1,6 @@
-"""Kernels in native/, each alone under sanitizers of memory and of undefined behaviour, for this processor and for AVX2."""
+"""Kernels in native/, each alone: for this processor and for AVX2 under sanitizers of memory and of undefined behaviour, and
+for ARM (NEON), compiled by a cross compiler and run by QEMU.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from tools.llama_sources import pinned, sources
 
 ROOT = Path(__file__).parents[2]
 SANITIZE = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
-CASES = 40
+ARM_FLAGS = ["-O1", "-march=armv8.2-a+dotprod+fp16", "-ffunction-sections", "-fdata-sections"]
+CASES, FEW_CASES = 40, 10
 
 
 @pytest.fixture(scope="module")
@@ -29,26 +32,45 @@ def ggml() -> Path:
         raise
 
 
+def includes(ggml: Path) -> list[str]:
+    return [f"-I{folder}" for folder in (ROOT / "native", ggml / "include", ggml / "src", ggml / "src/ggml-cpu")]
+
+
 def run(ggml: Path, folder: Path, source: str, processor: str, *arguments: object) -> str:
     """Compile a program of tests/native with sanitizers, for a processor, and return what it prints."""
     if processor != "native" and platform.machine() != "x86_64":
         pytest.skip("kernels for AVX2 run on x86-64")
     program = folder / f"{source}-{processor}"
     libraries = Path(llama_cpp.llama_cpp._lib._name).parent
-    includes = [f"-I{folder}" for folder in (ROOT / "native", ggml / "include", ggml / "src", ggml / "src/ggml-cpu")]
-    command = [
-        "g++",
-        "-std=c++17",
-        f"-march={processor}",
-        *SANITIZE,
-        *includes,
-        str(ROOT / f"tests/native/{source}.cpp"),
-    ]
+    source_file = str(ROOT / f"tests/native/{source}.cpp")
+    command = ["g++", "-std=c++17", f"-march={processor}", *SANITIZE, *includes(ggml), source_file]
     linked = [f"-L{libraries}", "-lggml-cpu", "-lggml-base", f"-Wl,-rpath,{libraries}", "-pthread", "-o", str(program)]
     subprocess.run([*command, *linked], check=True)
     done = subprocess.run([program, *map(str, arguments)], text=True, stdout=subprocess.PIPE)
     assert done.returncode == 0, done.stdout
     return done.stdout
+
+
+@pytest.fixture(scope="module")
+def arm_libraries(ggml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of what kernels call of ggml, compiled for ARM."""
+    for program in ("aarch64-linux-gnu-g++", "qemu-aarch64"):
+        need(shutil.which(program), program)
+    folder = tmp_path_factory.mktemp("arm")
+    (folder / "ggml-version.h").write_text('#define GGML_VERSION ""\n#define GGML_COMMIT ""\n')
+    names = ["ggml.c", "ggml-quants.c", "ggml-threading.cpp", "ggml-cpu/ggml-cpu.c", "ggml-cpu/vec.cpp"]
+    command = ["aarch64-linux-gnu-gcc", "-c", *ARM_FLAGS, "-D_GNU_SOURCE", f"-I{folder}", *includes(ggml)]
+    subprocess.run([*command, *(str(ggml / "src" / name) for name in names)], check=True, cwd=folder)
+    return folder
+
+
+def run_for_arm(ggml: Path, folder: Path, source: str, *arguments: object) -> str:
+    program, source_file = folder / source, str(ROOT / f"tests/native/{source}.cpp")
+    command = ["aarch64-linux-gnu-g++", "-std=c++17", *ARM_FLAGS, *includes(ggml), source_file]
+    # Of ggml's objects only what the kernel calls is linked; threads meet as the program says, not as ggml does.
+    linked = ["-Wl,--gc-sections,-z,muldefs", "-static", "-pthread", *map(str, folder.glob("*.o")), "-o", str(program)]
+    subprocess.run([*command, *linked], check=True)
+    return subprocess.run(["qemu-aarch64", program, *map(str, arguments)], text=True, stdout=subprocess.PIPE).stdout
 
 
 @pytest.mark.timeout(600)
@@ -58,12 +80,23 @@ def test_shared_keys_are_attention_and_stay_in_their_memory(ggml: Path, tmp_path
     assert f"{CASES} cases, {CASES} computed, 0 failed" in said
 
 
+@pytest.mark.timeout(600)
+def test_shared_keys_are_attention_on_arm(ggml: Path, arm_libraries: Path) -> None:
+    said = run_for_arm(ggml, arm_libraries, "shared_keys", 0, FEW_CASES)
+    assert f"{FEW_CASES} cases, {FEW_CASES} computed, 0 failed" in said
+
+
 @pytest.mark.timeout(900)
 def test_products_are_right_and_the_same_alone_with_any_threads_and_on_any_processor(
     ggml: Path, tmp_path: Path
 ) -> None:
-    if platform.machine() != "x86_64":
-        pytest.skip("native/mul_mat.cpp is for x86-64")
     said = {run(ggml, tmp_path, "mul_mat_alone", processor, 0, 10 * CASES) for processor in ("native", "x86-64-v3")}
     assert len(said) == 1, "vectors of another width have the same results"
     assert f"{10 * CASES} cases, 0 failed" in said.pop()
+
+
+@pytest.mark.timeout(900)
+def test_products_are_the_same_on_arm(ggml: Path, tmp_path: Path, arm_libraries: Path) -> None:
+    said = run_for_arm(ggml, arm_libraries, "mul_mat_alone", 0, CASES)
+    assert f"{CASES} cases, 0 failed" in said
+    assert said == run(ggml, tmp_path, "mul_mat_alone", "native", 0, CASES)

@@ -25,7 +25,9 @@ from srb.settings import Settings
 # The types of weights that native/mul_mat.cpp multiplies, under ggml's names.
 OWN_TYPES = frozenset({"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs"})
 _PATCHES = ("shared-keys", "mul-mat", "cells-behind")
-_INSTRUCTIONS = ("AVX2", "FMA", "F16C")
+# Of each kind of processor; the kernels need those of one.
+_INSTRUCTIONS = (("AVX2", "FMA", "F16C"), ("NEON", "DOTPROD"))
+_LANES = {"AVX512": 16, "AVX2": 8}  # of a vector of floats; NEON has four
 _WITHOUT_FLASH = {"grok", "t5"}  # architectures for which llama.cpp has no flash attention
 # Matrices that no token is multiplied with: rows are looked up, convolutions and scans go token by token.
 _NO_FACTORS = frozenset(
@@ -49,7 +51,8 @@ class Tensor(NamedTuple):
 def has_own_products() -> bool:
     """Whether SRB's own kernels multiply quantized weights."""
     features = features_of(system_info())
-    return "mul-mat" in patches_of(system_info()) and all(features.get(name) == "1" for name in _INSTRUCTIONS)
+    fits = any(all(features.get(name) == "1" for name in names) for names in _INSTRUCTIONS)
+    return fits and "mul-mat" in patches_of(system_info())
 
 
 def why_rounding_varies(settings: Settings, model: Any, windows: Windows) -> str:
@@ -71,7 +74,8 @@ def _by_build(settings: Settings) -> Iterator[str]:
     if missing := [name for name in _PATCHES if name not in patches_of(system_info())]:
         yield f"llama.cpp was built without {', '.join(missing)} of SRB's patches"
     if not has_own_products():
-        yield f"SRB's kernels need {', '.join(_INSTRUCTIONS)}, and llama.cpp was built without"
+        needed = " or ".join(", ".join(names) for names in _INSTRUCTIONS)
+        yield f"SRB's kernels need {needed}, and llama.cpp was built without"
 
 
 def _by_attention(settings: Settings, model: Any) -> Iterator[str]:
@@ -82,7 +86,10 @@ def _by_attention(settings: Settings, model: Any) -> Iterator[str]:
     architecture = string_of(lib.llama_model_meta_val_str, model, b"general.architecture")
     if architecture in _WITHOUT_FLASH:
         yield f"llama.cpp has no flash attention for {architecture}"
-    size, lanes = head_length(model, "value"), 16 if features_of(system_info()).get("AVX512") == "1" else 8
+    features = features_of(system_info())
+    if features.get("SHARED_KEYS") != "1":  # vectors whose length is found out at run time (SVE, RISC-V)
+        yield "SRB's attention has no kernel for this processor's vectors"
+    size, lanes = head_length(model, "value"), next((n for name, n in _LANES.items() if features.get(name) == "1"), 4)
     if size % lanes and not has_latent_attention(model):  # whose values are as long as its keys
         yield f"heads of {size} values are no multiple of {lanes}, and llama.cpp's own kernel computes their attention"
 

@@ -106,6 +106,26 @@ def test_a_reply_that_is_begun_hides_nothing_of_its_turn(
     assert f": {place.format(0)} is " in answer.text
 
 
+@pytest.mark.parametrize(
+    ("path", "message", "place"),
+    [
+        (f"/apply-template of {CHAT}", *UNREAD[0][1:]),
+        (f"{CHAT}/input_tokens of {CHAT}", *UNREAD[1][1:]),
+        (f"{RESPONSES}/input_tokens of {RESPONSES}", *UNREAD[3][1:]),
+        (f"{MESSAGES}/count_tokens of {MESSAGES}", *UNREAD[6][1:]),
+    ],
+)
+def test_routes_that_show_or_count_a_prompt_refuse_what_its_request_would_be_refused_for(
+    http: FlaskClient, path: str, message: dict[str, Any], place: str
+) -> None:
+    path, _, request = path.partition(" of ")
+    name = "input" if request == RESPONSES else "messages"
+    turns = [message, {"role": "assistant", "content": "A"}, {"role": "user", "content": "Go on."}]
+    refused = post(http, path, **{name: [message], "model": "storyteller"})
+    assert (refused.status_code, f": {place.format(0)} is " in refused.text) == (400, True)
+    assert post(http, path, **{name: turns, "model": "storyteller"}).status_code == 200
+
+
 CALL = {"type": "tool_use", "id": "a", "name": "look", "input": {}}
 ASKED = {"role": "user", "content": "Look."}
 

@@ -256,14 +256,19 @@ class ChatBody(GuidedFields, CompletionBody):
         return self._with_media(text, marked, settings, model) if marked.sources else ((text,), [])
 
     def _marked(self, model: ModelInfo) -> MarkedMessages:
+        """Return the messages with marks. Raise InvalidRequest for media of the newest turn if the model reads text only."""
         reads_media = model.sees or model.hears
-        return MarkedMessages.of(self.messages if reads_media else without_past_media(self.messages, lambda part: True))
+        marked = MarkedMessages.of(
+            self.messages if reads_media else without_past_media(self.messages, lambda part: True)
+        )
+        if marked.sources:
+            check_reads_media(model, "messages", marked.sources[0]["place"])
+        return marked
 
     def _with_media(
         self, text: str, marked: MarkedMessages, settings: Settings, model: ModelInfo
     ) -> tuple[Prompt, list[str]]:
         """Return the prompt of a rendered conversation, and its media as base64. Raise InvalidRequest or NotSupported."""
-        check_reads_media(model, "messages", marked.sources[0]["place"])
         try:
             most = max(MAX_CHARACTERS, settings.max_body_bytes)
             parts, media = marked.prompt(

@@ -165,6 +165,11 @@ TOLD: tuple[Told, ...] = (
     Told("an empty list switches all adapters off", _TEXTS, ("*: lora none",)),
     Told("has `timings` once, for all of them", ("*timings.predicted_n",), ("*: n 2", "*: prompts*", "*: best_of")),
     Told("described in the system message of a template without tools", _TEXTS, ("*: tool*", "*: parallel_tool_calls")),
+    Told(
+        "where llama-server leaves them out and forces no call",
+        ("*choices.message.tool_calls", "events.*.choices.delta.tool_calls", "events.length", "events.*.timings"),
+        ("*: tool_choice required", "*: tool_choice named"),
+    ),
     Told("begins a new reply", ("*",), ("*: continued without content",)),
     Told("do not count the token that ends a text", _COUNTS, ("*: grammar",)),
     Told(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.page.writer import START, Writer
+from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 
@@ -85,3 +88,163 @@ def test_a_new_round_goes_on_from_the_typed_words(fixed: Writer) -> None:
     fixed.wait("desk.round.slots.every((slot) => slot.text) && desk.seam === null")
     expect(seam(page)).to_have_count(0)
     fixed.wait_for_end().press("Shift+Digit1").expect_text(STORY + MORE + card_text(fixed, 1))
+
+
+# ---- What else is done with cards that go on from other words than the text has now
+
+
+STALE = "Oh! " + STORY + MORE  # words were put before what the cards go on from, and behind it
+
+
+def texts(writer: Writer) -> list[str]:
+    return [slot["text"] for slot in writer.slots()]
+
+
+def expect_stale(writer: Writer, cards: list[str]) -> None:
+    writer.wait("JSON.stringify(desk.round?.slots.map(({ text }) => text)) === JSON.stringify(argument)", cards)
+    expect(seam(writer.page)).to_contain_text(f"These go on from “{STORY}”")
+    expect(writer.page.locator(".cards[data-stale]")).to_be_visible()
+
+
+@pytest.fixture
+def stale(fixed: Writer) -> Writer:
+    """A writer who has written on, before and behind the place that the cards go on from."""
+    fixed.write(STORY).go().wait_for_end().write(MORE).press("Control+Home").write("Oh! ")
+    fixed.expect_text(STALE)
+    expect_stale(fixed, texts(fixed))
+    return fixed
+
+
+def vary(writer: Writer, way: str) -> None:
+    if way == "key":
+        writer.press("Control+ArrowRight", "v")  # from its first word on
+    else:
+        writer.card(1).get_by_role("button", name="Vary").click()
+
+
+def extend(writer: Writer, way: str) -> None:
+    if way == "key":
+        writer.press("e")
+    else:
+        writer.card(1).get_by_role("button", name="Go on").click()
+
+
+def choose(writer: Writer, way: str) -> None:
+    rivals = writer.page.locator("srb-alternatives dialog li button")
+    if way == "key":
+        writer.press("t")
+        expect(rivals.first).to_be_focused()
+        writer.press("ArrowDown", "Enter")
+    else:
+        writer.card(1).get_by_role("button", name="More").click()
+        writer.page.locator("dialog.menu").get_by_role("button", name="Other words").click()
+        rivals.nth(1).click()
+
+
+@pytest.mark.parametrize("way", ["key", "mouse"])
+@pytest.mark.parametrize("act", [vary, extend, choose])
+def test_what_is_done_with_stale_cards_changes_no_word_of_the_text_and_is_taken_like_the_others(
+    stale: Writer, act: Callable[[Writer, str], None], way: str
+) -> None:
+    before = texts(stale)
+    if way == "key":
+        stale.to_cards()
+    else:
+        stale.card(1).hover()
+    act(stale, way)
+    stale.wait("JSON.stringify(desk.round.slots.map(({ text }) => text)) !== JSON.stringify(argument)", before)
+    stale.wait_for_end()
+    cards = texts(stale)
+    assert cards[1:4] == before[1:]
+    assert stale.text == STALE
+    expect_stale(stale, cards)
+    number = 1 if act is extend else 5
+    stale.press(f"Shift+Digit{number}")
+    stale.wait("desk.text !== argument", STALE)
+    assert stale.text == STALE + card_text(stale, number)
+    stale.press("Control+z").expect_text(STALE)
+    expect_stale(stale, cards)
+
+
+@pytest.mark.parametrize("way", ["key", "notice"])
+def test_another_word_in_the_text_beside_stale_cards_gives_back_by_one_undo_all_words_and_the_cards(
+    stale: Writer, way: str
+) -> None:
+    page, cards = stale.page, texts(stale)
+    stale.press("Control+Home", "Control+ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight", "Alt+t")  # in "It"
+    rivals = page.get_by_role("dialog", name="In place of “It”").locator("li button")
+    expect(rivals.first).to_be_focused()
+    stale.press("ArrowDown", "Enter")
+    expect(notice(page)).to_contain_text("“It was a fox.” and 3 more words are not in this text. The outline has it.")
+    stale.wait("desk.text !== argument", STALE)
+    if way == "key":
+        stale.press("Control+z")
+    else:
+        notice(page).get_by_role("button", name="Undo").click()
+    stale.expect_text(STALE)
+    expect_stale(stale, cards)
+
+
+@pytest.mark.parametrize("way", ["key", "mouse"])
+def test_a_breadcrumb_shows_its_passage_where_it_stands_now_and_no_crumb_is_of_words_taken_out(
+    fixed: Writer, way: str
+) -> None:
+    page = fixed.write(STORY).go().wait_for_end().page
+    card = card_text(fixed, 2).strip()
+    fixed.to_cards().press("Shift+Digit2").wait("desk.text.length > argument", len(STORY))
+    fixed.to_text().press("Control+End").write(MORE).press("Control+Home", "Control+Delete").write("That ")
+    text, cards = fixed.text, texts(fixed)
+    crumbs = page.get_by_role("navigation", name="Where the text comes from").get_by_role("button")
+    expect(crumbs).to_have_count(4)
+    expect(crumbs.last).to_contain_text("That")
+    crumb = crumbs.nth(1)
+    expect(crumb).to_contain_text(card[:5])
+    if way == "key":
+        crumb.focus()
+        fixed.press("Enter")
+    else:
+        crumb.click()
+    expect(page.locator("srb-manuscript")).to_be_focused()
+    fixed.wait("desk.text.slice(desk.manuscript.caret()).trimStart().startsWith(argument)", card)
+    assert fixed.text == text
+    assert texts(fixed) == cards
+
+
+@pytest.mark.parametrize("where", ["reload", "another window"])
+def test_stale_cards_are_there_after_a_reload_and_in_another_window(stale: Writer, slow: Server, where: str) -> None:
+    cards = texts(stale)
+    stale.wait_until_saved()
+    if where == "reload":
+        stale.reload()
+    else:
+        stale = Writer(stale.page.context.new_page(), slow.url, is_new=False)
+    stale.expect_text(STALE)
+    expect_stale(stale, cards)
+    stale.to_cards().press("Shift+Digit2").expect_text(STALE + card_text(stale, 2))
+
+
+def test_cards_of_two_windows_are_varied_and_extended_while_both_write_and_no_word_is_lost(
+    fixed: Writer, slow: Server
+) -> None:
+    page = fixed.write(STORY).go().wait_for_end().wait_until_saved().page
+    cards = texts(fixed)
+    other = Writer(page.context.new_page(), slow.url, is_new=False)
+    other.wait("JSON.stringify(desk.round?.slots.map(({ text }) => text)) === JSON.stringify(argument)", cards)
+    fixed.write(MORE).wait_until_saved()
+    elsewhere = other.page.get_by_role("status").filter(has_text="goes on in another window: 3 words")
+    expect(elsewhere).to_be_visible()
+    extend(other.to_cards(), "key")
+    other.wait("desk.round.slots[0].text.length > argument", len(cards[0])).wait_for_end()
+    fixed.to_cards()
+    vary(fixed, "key")
+    fixed.wait("desk.round.slots.length === 6").wait_for_end()
+    other.to_text().press("Control+End").write(" Deep.")
+    elsewhere.get_by_role("button", name="Join").click()
+    other.expect_text(STORY + " Deep." + MORE)
+    longer = card_text(other, 1)
+    other.to_cards().press("Shift+Digit1").expect_text(STORY + " Deep." + MORE + longer)
+    assert fixed.text == STORY + MORE
+    expect(fixed.page.get_by_role("status").filter(has_text="goes on in another window")).to_be_visible()
+    fixed.press("Shift+Digit5").expect_text(STORY + MORE + card_text(fixed, 5))
+    other.press("Control+z").expect_text(STORY + " Deep." + MORE)
+    assert texts(other)[0].startswith(cards[0])

@@ -177,6 +177,7 @@ export class Gestures {
     const { desk } = this;
     const endOnServer = this.rounds.endShown();
     const head = desk.settle(); // what is behind the word stays in the story
+    this.rounds.shown?.noteHead(head);
     move(desk, desk.story.edit(head, at, desk.text.length, rival), "take");
     const going = this.rounds.go();
     endOnServer();

@@ -43,6 +43,13 @@ export class RunIndex {
     return this.byPlace.get(`${node}:${at}`);
   }
 
+  /** The newest run that began on the way to a place. @param {Story} story @param {Place} place @returns {Run | undefined} */
+  before(story, { node, at }) {
+    this.look(story);
+    const path = new Set(at > 0 ? story.path(node) : []);
+    return [...this.byPlace.values()].filter((run) => path.has(run.node)).sort((a, b) => b.made - a.made)[0];
+  }
+
   /** @param {Story} story @param {Run} run */
   joined(story, { id }) {
     this.look(story);

@@ -258,7 +258,7 @@ export class Rounds {
   follow(why, head = this.desk.head) {
     if (why === "load") this.elsewhere.begin();
     this.asked += 1; // a round that is being prepared would continue the place that was left
-    let live = this.at(head) ?? this.fromStory(head, why !== "undo");
+    let live = this.at(head) ?? this.fromStory(head, why);
     if (!live && why === "undo") live = this.shown;
     if (this.shown && this.shown !== live && this.shown.isRunning && why === "undo") this.shown.stop();
     if (live !== this.shown || why === "load") this.show(live);
@@ -266,13 +266,16 @@ export class Rounds {
   }
 
   /**
-   * Make a round again from the story: one that began at this place or, with `orParent`, the one that wrote it.
-   * @param {Place} place @param {boolean} orParent
+   * Make a round again from the story: one that began at this place, or wrote it. When a story is opened, the latest one before
+   * the place will do: the person had written on beside its cards.
+   * @param {Place} place @param {"undo" | "open" | "load" | "take"} why
    */
-  fromStory(place, orParent) {
+  fromStory(place, why) {
     const { story } = this.desk;
     const run =
-      this.runs.at(story, place) ?? (orParent ? story.runs.get(story.nodes.get(place.node)?.run ?? "") : undefined);
+      this.runs.at(story, place) ??
+      (why === "undo" ? undefined : story.runs.get(story.nodes.get(place.node)?.run ?? "")) ??
+      (why === "load" ? this.runs.before(story, place) : undefined);
     if (!run) return null;
     const known = this.kept.get(run.id);
     if (known) return known;

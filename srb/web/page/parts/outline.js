@@ -150,7 +150,8 @@ export class Outline extends Part {
     /** @type {string[]} */
     const shown = [];
     let id = head.node;
-    for (; id && shown.length < CRUMBS; id = story.nodes.get(id)?.parent ?? "") shown.unshift(id);
+    for (; id && shown.length < CRUMBS; id = story.nodes.get(id)?.parent ?? "")
+      if (story.nodes.get(id)?.text) shown.unshift(id); // words that were taken out are no passage
     return html`<nav aria-label="Where the text comes from">
         ${id ? html`<span aria-hidden="true">… ▸</span>` : nothing}
         ${shown.map((id) => {

@@ -18,9 +18,14 @@ class Banner extends Part {
     this.wasAway = false;
     this.timer = 0;
     this.story = ""; // id of the one that is open
+    /** @type {HTMLElement | null} where the focus came from */
+    this.from = null;
   }
 
   listen() {
+    this.addEventListener("focusin", ({ relatedTarget }) => {
+      if (relatedTarget instanceof HTMLElement && !this.contains(relatedTarget)) this.from = relatedTarget;
+    });
     this.on("server", () => this.serverChanged());
     this.on("round", () => this.desk.server.status === "unloaded" && this.requestUpdate());
     this.on(["saved", "elsewhere", "head"], () => this.requestUpdate());
@@ -58,6 +63,13 @@ class Banner extends Part {
     this.requestUpdate();
   }
 
+  /** Give the focus back: the button that was pressed goes with its message, and the next key is for the text or the cards. */
+  giveBack() {
+    if (!this.contains(document.activeElement)) return;
+    if (this.from?.isConnected) this.from.focus();
+    else this.desk.manuscript?.focus();
+  }
+
   render() {
     const { desk, notice } = this;
     const isGone = desk.server.state === "gone";
@@ -74,12 +86,16 @@ class Banner extends Part {
         ${
           notice.action
             ? html`<button @click=${() => {
+                this.giveBack();
                 this.dismiss();
                 notice.action?.run();
               }}>${notice.action.label}</button>`
             : null
         }
-        <button class="quiet" aria-label="Close this message" @click=${() => this.dismiss()}>✕</button></p>`
+        <button class="quiet" aria-label="Close this message" @click=${() => {
+          this.giveBack();
+          this.dismiss();
+        }}>✕</button></p>`
           : null
       }`;
   }
@@ -93,7 +109,10 @@ class Banner extends Part {
     const said = desk.rounds?.elsewhere.isOwn
       ? `Your ${count} of this window ${words === 1 ? "is" : "are"} in the outline: another window wrote last.`
       : `This story goes on in another window: ${count}.`;
-    const act = (/** @type {"show" | "join"} */ name) => () => desk.withRounds(({ elsewhere }) => elsewhere[name]());
+    const act = (/** @type {"show" | "join"} */ name) => () => {
+      this.giveBack();
+      return desk.withRounds(({ elsewhere }) => elsewhere[name]());
+    };
     return html`<p class="elsewhere" role="status"><span>${said}</span>
       <button @click=${act("show")}>Show</button> <button @click=${act("join")}>Join</button></p>`;
   }

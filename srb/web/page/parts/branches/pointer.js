@@ -46,7 +46,7 @@ export class Pointer {
     const { pane } = this;
     const button = event.target instanceof Element ? event.target.closest("button[data-act]") : null;
     const card = pane.cardOf(event);
-    if (card) pane.board?.setCurrent(card.slot.number);
+    if (card) pane.board?.setCurrent(card.slot.number, { focus: button !== null }); // the button may go, or be hidden
     if (button instanceof HTMLElement && button.dataset.card) {
       pane.desk.take(Number(button.dataset.card), { at: null, go: !event.shiftKey });
       return;

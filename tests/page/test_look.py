@@ -107,8 +107,12 @@ def test_after_a_reload_the_line_that_was_written_is_in_view(writer: Writer) -> 
 
 def test_the_page_itself_is_never_scrolled(writer: Writer) -> None:
     page = writer.write(START).go().page
-    page.evaluate("scrollTo(0, 100); document.documentElement.scrollTop = 100")
-    assert page.evaluate("[document.documentElement.scrollTop, document.body.scrollTop]") == [0, 0]
+    below = (
+        "document.body.append(Object.assign(document.createElement('p'), { style: 'position: absolute; top: 3000px' }))"
+    )
+    for what in ("", below):  # nothing lies below the page; and if something did
+        page.evaluate(f"{what}; scrollTo(0, 100); document.documentElement.scrollTop = 100")
+        assert page.evaluate("[document.documentElement.scrollTop, document.body.scrollTop]") == [0, 0]
 
 
 def test_the_manuscript_alone_is_printed_and_all_of_it(writer: Writer) -> None:
@@ -147,5 +151,27 @@ def test_a_notice_ends_with_the_story_in_which_it_came(writer: Writer, kind: str
     page.evaluate("desk.setTitle('The same story')")
     expect(page.locator("srb-header .title")).to_contain_text("The same story")
     expect(notice).to_be_visible()
-    page.evaluate("desk.newStory()")
-    expect(notice).to_have_count(0)
+    page.evaluate("desk.newStory(), document.querySelector('srb-banner').updateComplete")
+    assert notice.count() == 0, "it does not wait for its time"
+
+
+@pytest.mark.parametrize(("kind", "stays"), [("info", False), ("error", True)])
+def test_a_notice_goes_by_itself_and_an_error_stays(writer: Writer, kind: str, stays: bool) -> None:
+    page = writer.page
+    page.clock.install()
+    page.evaluate("(kind) => desk.notice('This model takes text only.', kind)", kind)
+    notice = page.get_by_text("This model takes text only.")
+    expect(notice).to_be_visible()
+    page.clock.fast_forward(60_000)
+    expect(notice).to_have_count(1 if stays else 0)
+
+
+@pytest.mark.parametrize("place", ["srb-manuscript", "srb-branches .card"])
+def test_a_message_that_is_answered_gives_the_focus_back(writer: Writer, place: str) -> None:
+    page = writer.set(n=2, max_tokens=4).write(START).go().wait_for_end().page
+    for button in ("Undo", "Close this message"):
+        page.locator(place).first.focus()
+        page.evaluate("desk.notice('Something was done.', 'error', { label: 'Undo', run() {} })")
+        page.locator("srb-banner").get_by_role("button", name=button).click()
+        expect(page.get_by_text("Something was done.")).to_have_count(0)
+        expect(page.locator(place).first).to_be_focused()

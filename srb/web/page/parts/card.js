@@ -56,6 +56,7 @@ export class Card {
     this.lastShade = Number.NEGATIVE_INFINITY;
     this.isScrolled = false;
     this.textHeight = 0; // px, as the document has laid it out
+    this.lines = 0; // that are shown
     this.isCut = false; // whether the card shows less than its text
     /** The state that is shown. @type {import("../round/slots.js").SlotState|""} */
     this.state = "";
@@ -106,7 +107,7 @@ export class Card {
     this.isScrolled = false;
     this.slot = slot;
     this.lastWrite = this.lastShade = Number.NEGATIVE_INFINITY;
-    this.textHeight = 0;
+    this.textHeight = this.lines = 0;
     this.state = this.branch = this.text = "";
   }
 
@@ -174,13 +175,13 @@ export class Card {
 
   // ---- Place
 
-  /** Take the height of the text, within bounds; returns it in lines. A branch that grows reserves lines, and keeps them when it
-   * has ended. @param {{line: number, reserve: number, most: number}} bounds */
+  /** Take the height of the text, within bounds; returns it in lines. @param {{line: number, reserve: number, most: number}} bounds */
   fit({ line, reserve, most }) {
     const own = Math.ceil(this.textHeight / line - 0.1);
     const { state, foldedUnder } = this.slot;
     const bound = foldedUnder !== null ? 0 : state === "pruned" ? 1 : most;
     const lines = Math.min(Math.max(own, state === "pruned" || bound === 0 ? 0 : reserve), bound);
+    this.lines = lines;
     this.isCut = own > lines;
     this.body.toggleAttribute("data-more", this.isCut && lines > 0);
     style(this.place, "--lines", `${lines}`);

@@ -59,7 +59,6 @@ export class Board {
     /** Lines of the last round's cards, if a column were 1 px wide. @type {number[]} */
     this.last = [];
     this.reserve = reserveOf([]);
-    this.isSettled = false; // no card that has ended reserves lines
     this.opened = -1; // slot number of the card that a phone shows whole
     /** @type {Animation | null} */
     this.fading = null;
@@ -195,8 +194,7 @@ export class Board {
 
   // ---- Places
 
-  /** Read the sizes of the pane and of a line, and give the cards their columns. A round that has ended gives back what its cards
-   * reserve: they move now, whatever it does. */
+  /** Read the sizes of the pane and of a line, and give the cards their columns. */
   measure() {
     const { list } = this;
     const count = this.round?.slots.length ?? 0;
@@ -209,7 +207,6 @@ export class Board {
     this.columns = columnsOf(count, width);
     this.width = (width - GAP * (this.columns - 1)) / this.columns;
     this.reserve = reserveOf(this.last.map((lines) => Math.ceil(lines / this.width)));
-    this.isSettled = !!this.round?.slots.every((slot) => !slot.isLive);
     const rows = Math.ceil(count / this.columns);
     this.most = PHONE.matches ? CLOSED : mostLines(Math.min(MOST_ROWS, rows), { height, line: this.line, chrome });
     this.fitting = this.columns * Math.ceil(height / (chrome + Math.min(this.reserve, this.most) * this.line));
@@ -218,11 +215,14 @@ export class Board {
     this._place();
   }
 
-  /** Place the cards by their heights. */
+  /** Place the cards by their heights. One that has ended gives back the lines that it reserved, but none above a card that is read. */
   _place() {
     const cards = (this.round?.order ?? []).flatMap((number) => this.cards.get(number) ?? []);
-    const lines = cards.map((card) => {
-      const reserve = this.isSettled && !card.slot.isLive ? 0 : Math.min(this.reserve, this.most);
+    const read = cards.findIndex(({ box }) => box.matches(":hover, :focus-within"));
+    const lines = cards.map((card, place) => {
+      const isAbove = place < read && (read - place) % this.columns === 0;
+      const isWritten = !card.slot.isLive && !card.isBehind;
+      const reserve = !isWritten ? Math.min(this.reserve, this.most) : isAbove ? Math.max(1, card.lines) : 1;
       return card.fit({ line: this.line, reserve, most: this._mostOf(card) });
     });
     placesOf(lines, this.columns).forEach((place, index) => cards[index]?.put(place));
@@ -267,13 +267,16 @@ export class Board {
     this.frame = 0;
     const { round } = this;
     if (!round) return;
-    if (this.isStale) this._refreshAll(round);
+    let moves = this.isStale;
+    if (moves) this._refreshAll(round);
     let wait = Number.POSITIVE_INFINITY;
     for (const card of this.dirty) {
       const left = card.step(now, this.highlights);
       if (left === Number.POSITIVE_INFINITY) this.dirty.delete(card);
+      moves ||= left === Number.POSITIVE_INFINITY && !card.slot.isLive; // its last words may change no height
       wait = Math.min(wait, left);
     }
+    if (moves) this._place();
     this._compare(now, round);
     this._schedule(this._restore(round) ? 0 : wait);
   }
@@ -288,7 +291,6 @@ export class Board {
       if (card.isVisible || isEnded) this._refresh(card);
       if (card.isVisible) this.dirty.add(card);
     }
-    this._place();
   }
 
   /** Once the round has ended, write a card out of view, so that the whole is found and read. Returns whether more are left.

@@ -40,6 +40,23 @@ def test_stories_are_listed_with_words_age_and_what_is_not_saved(page: Page) -> 
     expect(page.get_by_text("Stories are kept by the server at desk.test.")).to_be_visible()
 
 
+def test_stories_of_one_title_are_told_apart_by_the_time_of_their_last_change(page: Page) -> None:
+    page.evaluate("desk.keeper.find('b').title = 'The lighthouse'; desk.keeper.find('c').title = 'Another'")
+    page.get_by_role("button", name="Bin", exact=True).click()
+    page.get_by_role("button", name="Back to the stories").click()
+    time = (
+        "new Intl.DateTimeFormat('en', {dateStyle: 'medium', timeStyle: 'medium'}).format(desk.keeper.find(id).changed)"
+    )
+    times = [page.evaluate(f"(id) => {time}", story) for story in "ab"]
+    assert times[0] != times[1]
+    for row, when in enumerate(times):
+        expect(stories(page).nth(row).locator(".facts")).to_contain_text(when)
+        expect(stories(page).nth(row).locator(".bin")).to_have_accessible_name(
+            f"Put “The lighthouse”, {when} into the bin"
+        )
+    expect(stories(page).nth(2).locator(".facts")).to_have_text("0 words · 3 days ago")
+
+
 def test_a_title_is_text_whatever_is_in_it(page: Page) -> None:
     expect(stories(page).nth(2).locator(".name")).to_have_text("<b>Bold</b> \u202eesrever")
     assert page.locator("srb-stories li b").count() == 0

@@ -3,7 +3,7 @@
 import { openSample } from "../desk/sample.js";
 import { html } from "../vendor/lit.js";
 import { DialogPart } from "./part.js";
-import { age, daysLeft } from "./stories/age.js";
+import { age, daysLeft, moment } from "./stories/age.js";
 
 /**
  * @typedef {import("../keep/listing.js").Entry} Entry
@@ -217,6 +217,17 @@ class Stories extends DialogPart {
     return html`<p class="empty">${this.inBin ? "The bin is empty." : "There is no story yet: write in the manuscript, and it is saved."}</p>`;
   }
 
+  /** What tells a story from others of its name: stories that begin alike have one title. @param {Entry} story */
+  apart(story) {
+    const hasTwin = this.stories?.some((each) => each !== story && nameOf(each) === nameOf(story));
+    return hasTwin ? moment(story.changed) : "";
+  }
+
+  /** A story's name on its buttons. @param {Entry} story */
+  label(story) {
+    return [`“${nameOf(story)}”`, this.apart(story)].filter(Boolean).join(", ");
+  }
+
   /** @param {Entry} story */
   story(story) {
     const name = nameOf(story);
@@ -225,10 +236,10 @@ class Stories extends DialogPart {
     return html`<li data-story=${story.id} aria-current=${isOpen ? "true" : "false"}>
       <button class="open quiet" @click=${() => this.openStory(story)}>
         <span class="name" dir="auto">${name}</span>
-        <span class="facts">${isOpen ? "open now · " : ""}${facts(story)} · ${age(story.changed, Date.now())}</span>
+        <span class="facts">${isOpen ? "open now · " : ""}${facts(story)} · ${this.apart(story) || age(story.changed, Date.now())}</span>
       </button>
-      <button class="rename" aria-label=${`Rename “${name}”`} @click=${() => this.startRenaming(story)}>Rename</button>
-      <button class="bin" aria-label=${`Put “${name}” into the bin`} @click=${() => this.bin(story)}>Delete</button>
+      <button class="rename" aria-label=${`Rename ${this.label(story)}`} @click=${() => this.startRenaming(story)}>Rename</button>
+      <button class="bin" aria-label=${`Put ${this.label(story)} into the bin`} @click=${() => this.bin(story)}>Delete</button>
     </li>`;
   }
 
@@ -252,7 +263,7 @@ class Stories extends DialogPart {
         <span class="name" dir="auto">${name}</span>
         <span class="facts">${facts(story)} · goes for good ${daysLeft(story.deleted ?? 0, Date.now())}</span>
       </span>
-      <button aria-label=${`Restore “${name}”`} @click=${() => this.restore(story)}>Restore</button>
+      <button aria-label=${`Restore ${this.label(story)}`} @click=${() => this.restore(story)}>Restore</button>
     </li>`;
   }
 }

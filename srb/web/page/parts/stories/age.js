@@ -6,6 +6,10 @@ const DAY = 24 * HOUR;
 
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const dates = new Intl.DateTimeFormat("en", { dateStyle: "medium" });
+const moments = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium" });
+
+/** @param {number} time @returns {string} such as “Nov 3, 2026, 4:15:30 PM” */
+export const moment = (time) => moments.format(time);
 
 /**
  * @param {number} time

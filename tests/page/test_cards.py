@@ -339,6 +339,15 @@ def test_one_card_at_most_shows_its_actions(pane: Pane) -> None:
     assert pane.page.evaluate(shown) == [1]
 
 
+def test_a_card_offers_to_go_on_once_and_only_when_it_has_ended(pane: Pane) -> None:
+    pane.begin(*TEXTS)
+    pane.card(1).focus()
+    expect(pane.card(1).get_by_role("button", name="Read")).to_be_visible()
+    expect(pane.card(1).get_by_role("button", name="Go on")).to_have_count(0)
+    pane.tell("desk.stopBranch(0, 'limit')")
+    expect(pane.card(1).get_by_role("button", name="Go on")).to_have_count(1)
+
+
 def test_markup_and_control_characters_are_shown_as_text(pane: Pane) -> None:
     pane.begin(" <img src=x onerror=alert(1)> \x1b[31m \u202etxt\u202c \x00", " שלום, world", " x")
     expect(pane.text(1)).to_have_text("<img src=x onerror=alert(1)> ␛[31m ⇄txt⇄ ␀")

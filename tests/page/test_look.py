@@ -108,8 +108,9 @@ def test_after_a_reload_the_line_that_was_written_is_in_view(writer: Writer) -> 
 def test_the_page_itself_is_never_scrolled(writer: Writer) -> None:
     page = writer.write(START).go().page
     below = (
-        "document.body.append(Object.assign(document.createElement('p'), { style: 'position: absolute; top: 3000px' }))"
+        "document.body.append(Object.assign(document.createElement('p'), { style: 'position: absolute; top: 3000px' }, "
     )
+    below += "{ textContent: 'below' }))"
     for what in ("", below):  # nothing lies below the page; and if something did
         page.evaluate(f"{what}; scrollTo(0, 100); document.documentElement.scrollTop = 100")
         assert page.evaluate("[document.documentElement.scrollTop, document.body.scrollTop]") == [0, 0]

@@ -148,6 +148,19 @@ def test_the_outline_that_is_opened_has_the_focus_and_a_double_click_selects_no_
     assert page.evaluate("getSelection().toString()") == ""
 
 
+def test_the_chosen_row_has_the_ring_while_keys_act_on_it_and_none_is_cut(page: Page) -> None:
+    ring = "(each) => [getComputedStyle(each).outlineStyle, getComputedStyle(each).outlineOffset]"
+    page.get_by_role("button", name="Outline").focus()
+    page.keyboard.press("Enter")
+    tree = page.get_by_role("tree")
+    expect(tree).to_be_focused()
+    chosen = tree.get_by_role("treeitem", selected=True)
+    assert chosen.evaluate(ring) == ["solid", "-2px"]  # within the row
+    assert tree.evaluate(ring)[0] == "none"  # it would be cut above and below
+    page.get_by_label("Search").focus()
+    assert chosen.evaluate(ring)[0] == "none"
+
+
 def test_what_is_pruned_is_hidden_in_the_tree_and_in_a_search(page: Page) -> None:
     page.evaluate("openLarge(2)")
     tree = opened(page)

@@ -39,7 +39,8 @@ def load() -> Iterator[Load]:
     loaded = []
 
     def one(path: Path, **more: Any) -> LlamaModel:
-        settings = {"n_ctx": 512, "n_batch": 64, "n_seq_max": 31, "threads": 1, "n_gpu_layers": 0, "swa_full": "on"}
+        on_cpu = {"n_gpu_layers": 0, "op_offload": False}
+        settings = {"n_ctx": 512, "n_batch": 64, "n_seq_max": 31, "threads": 1, "swa_full": "on", **on_cpu}
         loaded.append(LlamaModel.load(Settings(model=str(path), **(settings | more))))
         return loaded[-1]
 
@@ -183,7 +184,9 @@ def test_attention_that_sums_in_another_order_is_told(
 def test_a_build_or_a_machine_with_other_kernels_is_told(
     load: Load, tmp_path: Path, name: str, value: Callable[[], Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = load(quantized(write_llama(tmp_path / "plain.gguf", SHAPE), native.LLAMA_FTYPE_MOSTLY_Q8_0))
+    path = quantized(write_llama(tmp_path / "plain.gguf", SHAPE), native.LLAMA_FTYPE_MOSTLY_Q8_0)
+    model = load(path, op_offload=True)
+    monkeypatch.setattr(rounding, "has_gpu", lambda: False)
     assert why(model) == ""
     monkeypatch.setattr(rounding, name, value)
     assert why(model).startswith(words)

@@ -508,9 +508,8 @@ class Settings(_SamplingSettings):
     )
     flash_attn: Literal["auto", "on", "off"] = Field(
         "auto",
-        description="flash attention; auto: as llama.cpp decides; on a CPU where branches are faster without it, in a build "
-        "of llama.cpp without shared keys, for prompts alone, in a context of their own (of at most 2 GiB and a quarter of "
-        "the free memory)",
+        description="flash attention; auto: as llama.cpp decides. On a CPU, in a build of llama.cpp without shared keys, "
+        "branches may be faster without it, and prompts slower",
     )
     cache_type_k: CacheType = Field("f16", description="data type of the keys in the KV store")
     cache_type_v: CacheType = Field(

@@ -590,13 +590,8 @@ class Engine:
         """
         if not chunks:
             return
-        batch = Batch(chunks[0].span.request.lora, self._residency.used_cells)
+        batch = Batch(chunks[0].span.request.lora)
         rows = [chunk.add_to(batch) for chunk in chunks]
-        for chunk in chunks:
-            if chunk.count > 1 and (seq_id := chunk.span.seq_id) is not None:
-                batch.to_come[seq_id] = chunk.span.pending - chunk.count
-                if isinstance(chunk.span, Prefix):
-                    batch.texts[seq_id] = chunk.span.tokens
         if self.model.samples_on_device:
             batch.samplers = _lone_samplers(chunks, rows)
         self._counters.n_decode_total += 1

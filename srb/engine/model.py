@@ -42,15 +42,11 @@ class Batch:
     """
 
     __slots__ = (
-        "cells", "is_whole", "lora", "positions", "run", "samplers", "seq_ids", "texts", "to_come", "tokens", "vectors",
-        "wanted",
+        "is_whole", "lora", "positions", "run", "samplers", "seq_ids", "tokens", "vectors", "wanted",
     )  # fmt: skip
 
-    def __init__(self, lora: LoraScales = (), cells: int = 0) -> None:
+    def __init__(self, lora: LoraScales = ()) -> None:
         self.lora = lora  # scales for all tokens
-        self.cells = cells  # in use before this batch, in the whole KV store; 0: not told
-        self.to_come: dict[int, int] = {}  # tokens of the next batches that are known already, by sequence
-        self.texts: dict[int, Tokens] = {}  # all of a prompt of which tokens are here, by sequence; may be missing
         self.tokens: list[int] = []
         self.positions: list[int] = []
         self.seq_ids: list[int] = []

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from srb.engine.fake import FakeModel
-from srb.engine.llama import prompt_context
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Model
 from srb.settings import Settings
@@ -22,8 +21,6 @@ SMALL_WINDOWS = "gemma3, small windows"  # whose cache holds the newest windows 
 WINDOWS_AND_STATES = "lfm2, windows"  # windows of 8 tokens here
 BESIDE_STATES = "lfm2, windows of 32"
 _WRITTEN = {SMALL_WINDOWS: "gemma3", BESIDE_STATES: WINDOWS_AND_STATES}
-# Whose prompts have a context of their own, here also the shortest.
-TWO_CONTEXTS = [f"{arch}, two contexts" for arch in ("llama", "gemma3", "lfm2", "qwen35")]
 # Whose texts are computed alike in prompts and in steps, but for the order of sums.
 ALIKE = ["fake", "fake, with states", *WRITERS, SMALL_WINDOWS]
 
@@ -34,8 +31,6 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     folder = tmp_path_factory.mktemp("gguf")
 
     def write(arch: str) -> Path:
-        if arch in TWO_CONTEXTS:
-            return write(arch.partition(",")[0])
         path = folder / f"{arch}.gguf"
         shape = replace(TINY, window=8) if arch in (SMALL_WINDOWS, WINDOWS_AND_STATES) else TINY
         return path if path.exists() else WRITERS[_WRITTEN.get(arch, arch)](path, shape)
@@ -43,27 +38,14 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return write
 
 
-@pytest.fixture(autouse=True)
-def any_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let models have two contexts whatever the processor that runs the tests."""
-    monkeypatch.setattr(prompt_context, "flash_is_slow", lambda system_info: True)
-
-
-@pytest.fixture(params=[*ALIKE, *TWO_CONTEXTS])
+@pytest.fixture(params=ALIKE)
 def model_name(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
 
 
 @pytest.fixture
-def short_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let models that are loaded from now on compute prompts of two tokens in a context of their own."""
-    for name, value in (("LEAST", 2), ("COPYING", 0), ("_FEWEST_CELLS", 1)):
-        monkeypatch.setattr(prompt_context, name, value)
-
-
-@pytest.fixture
-def model(model_name: str, gguf: Callable[[str], Path], request: pytest.FixtureRequest) -> Iterator[Model]:
+def model(model_name: str, gguf: Callable[[str], Path]) -> Iterator[Model]:
     made: Model
     if model_name.startswith("fake"):
         made = FakeModel(n_ctx=N_CTX, n_seq_max=16, n_batch=64, has_states="states" in model_name)
@@ -73,13 +55,8 @@ def model(model_name: str, gguf: Callable[[str], Path], request: pytest.FixtureR
             given |= {"flash_attn": "off", "cache_type_k": "f32", "cache_type_v": "f32"}
         if model_name in (SMALL_WINDOWS, WINDOWS_AND_STATES):
             given |= {"n_ctx": 2 * N_CTX, "swa_full": "off"}
-        if model_name in TWO_CONTEXTS:
-            request.getfixturevalue("short_prompts")
-            given |= {"flash_attn": "auto", "cache_type_k": "f32", "cache_type_v": "f32", "n_gpu_layers": 0}
         path = str(gguf(model_name))
-        loaded = LlamaModel.load(Settings(model=path, n_batch=64, n_ubatch=32, n_seq_max=16, threads=1, **given))
-        assert (loaded._prompts is not None) is (model_name in TWO_CONTEXTS)
-        made = loaded
+        made = LlamaModel.load(Settings(model=path, n_batch=64, n_ubatch=32, n_seq_max=16, threads=1, **given))
     yield made
     made.close()
 

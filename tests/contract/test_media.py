@@ -134,22 +134,6 @@ def test_vectors_that_are_not_numbers_refuse_their_file(reader: Reader, monkeypa
 
 
 @every_kind
-@pytest.mark.usefixtures("short_prompts")
-def test_text_around_a_picture_is_computed_in_two_contexts(load_kind: Callable[..., LlamaModel], kind: Kind) -> None:
-    two = load_kind(flash_attn="auto", swa_full="on", n_gpu_layers=0)
-    readers = [Reader(model, kind.files) for model in (two, load_kind(swa_full="on", n_gpu_layers=0))]
-    assert (two._prompts is not None) is (two.memory_kind != "recurrent")
-    text: Prompt = ("the old king saw", -1, " and said")
-    for prompt in (text, (*text, " then the boat was old"), ("a girl", -2, " and the sea", -1, " was here, then")):
-        for reader in readers:
-            reader.read(*prompt)
-        found, expected = (reader.logits for reader in readers)
-        assert found is not None
-        assert expected is not None
-        np.testing.assert_allclose(found, expected, atol=2e-2 * np.abs(expected).max())
-
-
-@every_kind
 def test_eight_branches_and_eight_requests_encode_a_picture_once(reader: Reader) -> None:
     reader.read("the old king saw", -1, " and said", n=8)
     for _ in range(8):

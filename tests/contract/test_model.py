@@ -18,17 +18,16 @@ from srb.engine.model import Batch, Blob, DecodeStatus, Logits, Model, Sampler
 from srb.engine.probs import chosen_probs
 from srb.errors import GrammarDeadEnd
 from srb.protocol import AddBranches, BranchSpec, ContextShift, Delta, Generate, SamplingParams
-from tests.contract.conftest import ALIKE, SMALL_WINDOWS, TWO_CONTEXTS, WINDOWS_AND_STATES
+from tests.contract.conftest import ALIKE, SMALL_WINDOWS, WINDOWS_AND_STATES
 from tests.contract.rounding import ROUNDING, needs_equal_texts
 
 TEXT = "the old king said, then a boat ☃"
 PARTLY_REUSABLE = (
     *("fake", "llama", "qwen2vl", "qwen3vl", "deepseek2", "gemma2", "gemma3", "gemma4", "gpt-oss", "llama4"),
-    *TWO_CONTEXTS[:2],
 )
 WITH_STATES = (
     *("fake, with states", "mamba", "mamba2", "rwkv7", "lfm2", "falcon-h1", "granite-hybrid", "qwen35", "qwen3next"),
-    *(SMALL_WINDOWS, WINDOWS_AND_STATES, *TWO_CONTEXTS[2:]),
+    *(SMALL_WINDOWS, WINDOWS_AND_STATES),
 )
 with_states = pytest.mark.parametrize("model_name", WITH_STATES, indirect=True)
 partly_reusable = pytest.mark.parametrize("model_name", PARTLY_REUSABLE, indirect=True)

@@ -110,14 +110,6 @@ def test_the_small_cache_of_windows_is_told_beside_the_full_size(gguf: Callable[
     assert full.full_store == 0
 
 
-def test_a_context_for_prompts_counts_with_all_that_it_takes(wide: Path) -> None:
-    apart, one = (
-        needs(Settings(model=str(wide), n_ctx=4096, flash_attn=kind, n_gpu_layers=0)) for kind in ("auto", "on")
-    )
-    assert apart.bytes_per_cell == one.bytes_per_cell
-    assert apart.compute >= one.compute + 4096 * one.bytes_per_cell
-
-
 def test_a_type_that_llama_cpp_refuses_has_its_reason(gguf: Callable[[str], Path]) -> None:
     found = needs(Settings(model=str(gguf("llama")), n_ctx=1024, cache_type_k="q8_0", cache_type_v="q8_0"))
     assert "does not divide" in found.refused

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from srb.engine.fake import FakeModel
-from srb.engine.model import Batch, DecodeStatus
 from srb.engine.tree.checkpoints import AUTO, BRANCH_EVERY, CHECKPOINT_BYTES, Checkpoint, Checkpoints, Spacing
 from srb.engine.tree.host import NODE_BYTES
 from srb.protocol import Done
@@ -53,24 +52,6 @@ def test_the_last_tokens_of_a_prompt_have_checkpoints_closer_together(back: int)
     at, prompt = driver(), words(1000, 1)
     ask(at, prompt)
     assert ask(at, [*prompt[:-back], 41])[1] <= EVERY // 4 + 16 + 1
-
-
-def test_each_batch_tells_how_much_of_its_prompt_is_to_come() -> None:
-    class Watched(FakeModel):
-        def decode(self, batch: Batch) -> DecodeStatus:
-            told.append((len(batch), dict(batch.to_come)))
-            return super().decode(batch)
-
-    told: list[tuple[int, dict[int, int]]] = []
-    at = Driver(Watched(n_ctx=8000, n_batch=512, n_ubatch=512, has_states=True), checkpoint_every=EVERY)
-    at.submit(words(300, 1), 1, 1, 3, ignore_eos=True)
-    at.run()
-    prompt, branch = told[:-2], told[-2:]
-    left = 300
-    for count, to_come in prompt:
-        left -= count
-        assert list(to_come.values()) == [left]
-    assert (left, branch) == (0, [(1, {})] * 2)
 
 
 def test_a_text_that_goes_on_computes_only_what_is_new() -> None:

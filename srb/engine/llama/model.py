@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Any
@@ -34,7 +34,6 @@ from srb.engine.llama.media import LlamaEncoder
 from srb.engine.llama.overlap_probe import choose_overlap
 from srb.engine.llama.params import (
     NUMA_STRATEGIES,
-    branch_params,
     changed_settings,
     context_params,
     max_sequence_length,
@@ -45,7 +44,6 @@ from srb.engine.llama.params import (
     uses_gpu,
 )
 from srb.engine.llama.projector_needs import projector_bytes
-from srb.engine.llama.prompt_context import FLASH_TILE, Chunk, PromptContext, prompt_context, split_of
 from srb.engine.llama.rounding import why_rounding_varies
 from srb.engine.llama.rows import Rows
 from srb.engine.llama.rpc import add_nodes
@@ -71,6 +69,7 @@ log = logging.getLogger("srb.llama")
 # Vocabularies whose tokens concatenate to the text's bytes; others drop spaces, or share one token for unknown words.
 BYTE_FOR_BYTE = (lib.LLAMA_VOCAB_TYPE_SPM, lib.LLAMA_VOCAB_TYPE_BPE, lib.LLAMA_VOCAB_TYPE_RWKV)
 MAX_SAMPLING_THREADS = 8
+FLASH_TILE = 64  # tokens of a batch from which on branches that share nothing are the faster in one of their own
 _TYPOGRAPHIC = "“”„«»‘’‚–—…\u00a0"  # what programs put in the place of plain characters, as the page's prompt.js has it
 LOGITS_A_THREAD = 250_000  # logits to sample from; 250,000 take about 0.3 ms, and waking a thread for less does not pay
 
@@ -88,7 +87,6 @@ class LlamaModel:
         embedder: LlamaEmbedder | None,
         ranker: LlamaEmbedder | None,
         encoder: LlamaEncoder | None = None,
-        prompts: PromptContext | None = None,
         windows: Windows = Windows.NONE,
     ) -> None:
         self._media = encoder
@@ -113,13 +111,13 @@ class LlamaModel:
         self.n_ctx_train: int = lib.llama_model_n_ctx_train(model)
         self.n_ctx_seq: int = min(self.n_ctx, max_sequence_length(settings, self.n_ctx_train))
         self.n_batch: int = lib.llama_n_batch(context)
-        self.n_ubatch: int = lib.llama_n_ubatch(prompts.context if prompts else context)
+        self.n_ubatch: int = lib.llama_n_ubatch(context)
         self.n_seq_max = sequences.count
         self.supports_partial_reuse = sequences.can_be_cut
         self.has_states = sequences.has_states
         self.shares_states = sequences.shares_states
         self.is_on_gpu = uses_gpu(settings)
-        has_flash = settings.flash_attn != "off" and prompts is None and not settings.rpc
+        has_flash = settings.flash_attn != "off" and not settings.rpc
         self.apart_from = FLASH_TILE if has_flash and not self.is_on_gpu else 0
         self.n_embd: int = lib.llama_model_n_embd_out(model)
         limits = [each for each in (embedder, ranker) if each]
@@ -132,11 +130,9 @@ class LlamaModel:
         self._pieces: dict[int, bytes] = {}
         self._byte_tokens: dict[int, int] | None = None  # the token of each byte
         self._rows = Rows(context, self.n_vocab)
-        self._prompts = prompts
-        self._apart: dict[int, tuple[Rows, int]] | None = None  # places of the wanted rows of a decode in two contexts
         self._batch = NativeBatch(self.n_batch, NUM_SECTIONS if has_sections(model) else 1)
         self._candidates = CandidateArray(self.n_vocab)
-        contexts = [context, *(each.context for each in (prompts, embedder, ranker) if each)]
+        contexts = [context, *(each.context for each in (embedder, ranker) if each)]
         computes = uses_cpu(settings, lib.llama_model_n_layer(model))
         self._threads = Threads(contexts, adapts=settings.adapts_threads and computes)
         self._device_sampling = DeviceSampling(self, context)
@@ -173,11 +169,7 @@ class LlamaModel:
             windows = windows_of(settings, model, uses_gpu(settings))
             if encoder and windows is not Windows.NONE and has_sections(model):
                 encoder.refuse("pictures with M-RoPE beside sliding windows are not supported")
-            split = split_of(settings, model, windows)
-            params = context_params(settings, model, windows)
-            if split:
-                params = branch_params(settings, model, windows, split.branch_ubatch)
-            context = lib.llama_init_from_model(model, params)
+            context = lib.llama_init_from_model(model, context_params(settings, model, windows))
             if not context:
                 room = f"{settings.n_ctx} cells for {path}"
                 raise ModelLoadFailed(f"model: no context of {room}: {native_log.last_error}")
@@ -187,10 +179,7 @@ class LlamaModel:
             lib.llama_model_free(model)
             raise
         sequences = sequences_of(context, model, windows)
-        prompts = prompt_context(settings, model, windows, split, sequences) if split else None
-        loaded = cls(model, context, sequences, settings, adapters, embedder, ranker, encoder, prompts, windows)
-        if prompts:
-            log.info("prompts are computed in a context of their own, of %d cells", prompts.n_cells)
+        loaded = cls(model, context, sequences, settings, adapters, embedder, ranker, encoder, windows)
         if windows is not Windows.NONE:
             log.info(description(windows, settings, lib.llama_model_n_swa(model), sequences.count))
         tell_missing_patches()
@@ -219,8 +208,7 @@ class LlamaModel:
         except ModelLoadFailed:
             draft.close()
             raise
-        for context in (draft._context, *([draft._prompts.context] if draft._prompts else [])):
-            model._threads.add(context)
+        model._threads.add(draft._context)
         draft._threads = model._threads
         return draft
 
@@ -388,44 +376,8 @@ class LlamaModel:
         self.flush()
         if batch.lora != self._lora:
             self._adapters.apply(self._context, batch.lora)
-            if self._prompts:
-                self._adapters.apply(self._prompts.context, batch.lora)
             self._lora = batch.lora
-        self._apart = None
         native_log.forget_error()
-        if self._prompts and not self._device_sampling.is_on and (chunks := self._prompts.chunks(batch)):
-            return self._decode_apart(self._prompts, batch, chunks)
-        return self._decode_here(batch)
-
-    def _decode_apart(self, prompts: PromptContext, batch: Batch, chunks: Sequence[Chunk]) -> DecodeStatus:
-        """Compute long chunks of a batch in the context for prompts, and the rest in that of the branches."""
-        with self._threads.step():
-            status = prompts.compute(batch, chunks)
-        if status is None:
-            return self._decode_here(batch)
-        if status is not DecodeStatus.OK:
-            self._rows.follow([])
-            return status
-        apart = [row for chunk in chunks for row in range(chunk.start, chunk.stop)]
-        taken = set(apart)
-        here = [row for row in range(len(batch)) if row not in taken]
-        if here:
-            rest = Batch(batch.lora, batch.cells)
-            for name in ("tokens", "positions", "seq_ids", "wanted"):
-                values = getattr(batch, name)
-                setattr(rest, name, [values[row] for row in here])
-            status = self._decode_here(rest)
-            if status is not DecodeStatus.OK:
-                prompts.undo(chunks)
-                return status
-        places = [(prompts.rows, apart), (self._rows, here)]
-        self._apart = {
-            row: (rows, place) for rows, given in places for place, row in enumerate(given) if batch.wanted[row]
-        }
-        return status
-
-    def _decode_here(self, batch: Batch) -> DecodeStatus:
-        self._complete(batch.seq_ids)
         self._rows.follow(batch.wanted)
         if self._device_sampling.is_on:
             self._device_sampling.prepare(batch)
@@ -446,22 +398,22 @@ class LlamaModel:
 
     def logits(self, row: int) -> Logits:
         """Return a wanted row of the last decode, shape (n_vocab,): a view that the next decode overwrites."""
-        rows, place = self._place(row)
+        self._check_row(row)
         if self._device_sampling.has_sampled(row):
             raise AssertionError(f"row {row} was sampled on the device, which keeps its logits")
-        return rows.logits(place)
+        return self._rows.logits(row)
 
     def fork(self, source: int, target: int, end: int | None = None) -> None:
         """Fork: the empty sequence `target` shares the cells of `source`, all or those before position `end`."""
-        self._edits.append(partial(self._fork, source, target, end))
+        self._edits.append(partial(self._sequences.fork, source, target, end))
 
     def truncate(self, seq_id: int, end: int) -> None:
         """Remove a sequence's tokens from position `end` on."""
-        self._edits.append(partial(self._truncate, seq_id, end))
+        self._edits.append(partial(self._sequences.truncate, seq_id, end))
 
     def splice(self, source: int, target: int, end: int) -> None:
         """Replace the cells of `target` before position `end` by those of `source`, which hold the same text."""
-        self._edits.append(partial(self._splice, source, target, end))
+        self._edits.append(partial(self._sequences.splice, source, target, end))
 
     def copy_state(self, source: int, target: int) -> None:
         """Let a sequence share the state of another's end, without cells, if memory shares states."""
@@ -471,7 +423,7 @@ class LlamaModel:
 
     def remove(self, seq_id: int) -> None:
         """Remove a sequence; cells that other sequences share stay."""
-        self._edits.append(partial(self._remove, seq_id))
+        self._edits.append(partial(self._sequences.remove, seq_id))
 
     def flush(self) -> None:
         """Carry out the edits of the KV store that wait: llama.cpp takes 0.1 ms for each 1,000 tokens of a fork.
@@ -485,7 +437,6 @@ class LlamaModel:
     def save(self, seq_id: int, start: int) -> Blob:
         """Return the KV of a sequence from position `start` on; 0 unless supports_partial_reuse."""
         self.flush()
-        self._complete([seq_id])
         return self._sequences.save(seq_id, start)
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
@@ -494,7 +445,6 @@ class LlamaModel:
         A span of a server with other settings of flash attention has another layout, and is converted.
         """
         self.flush()
-        self._complete([seq_id])
         with native_log.muted():
             if self._sequences.restore(seq_id, blob):
                 return True
@@ -521,31 +471,6 @@ class LlamaModel:
     def clear(self) -> None:
         self._edits.clear()
         self._sequences.clear()
-        if self._prompts:
-            self._prompts.clear()
-
-    def _fork(self, source: int, target: int, end: int | None) -> None:
-        self._complete([source])
-        self._sequences.fork(source, target, end)
-
-    def _truncate(self, seq_id: int, end: int) -> None:
-        self._sequences.truncate(seq_id, end)
-        if self._prompts:
-            self._prompts.truncate(seq_id, end)
-
-    def _splice(self, source: int, target: int, end: int) -> None:
-        self._complete([source, target])
-        self._sequences.splice(source, target, end)
-
-    def _remove(self, seq_id: int) -> None:
-        self._sequences.remove(seq_id)
-        if self._prompts:
-            self._prompts.truncate(seq_id, 0)
-
-    def _complete(self, seq_ids: Iterable[int]) -> None:
-        """Let the branches' context have all that these sequences have: a crowd's newest tokens are elsewhere."""
-        if self._prompts:
-            self._prompts.bring_all_home(seq_ids)
 
     def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Logits] | None:
         """Return the vectors of each input's tokens, shape (tokens, n_embd); None if the computation failed."""
@@ -570,8 +495,6 @@ class LlamaModel:
             self._media.close()
         if self._context:
             self._device_sampling.stop()
-            if self._prompts:
-                self._prompts.close()
             lib.llama_free(self._context)
             lib.llama_model_free(self._model)
             self._context = self._model = None
@@ -619,8 +542,9 @@ class LlamaModel:
         shares = min(self._sampling_threads, len(plain) * self.n_vocab // LOGITS_A_THREAD)
         if shares < 2:
             return
-        for rows, place in dict(self._place(row) for _, row in plain).items():
-            rows.order(place)
+        for _, row in plain:
+            self._check_row(row)
+        self._rows.order(plain[0][1])
         others = [self._pool.submit(sample_ahead, plain[share::shares]) for share in range(1, shares)]
         sample_ahead(plain[::shares])
         for other in others:
@@ -628,8 +552,8 @@ class LlamaModel:
 
     def sample_row(self, sampler: Any, row: int) -> int:
         """Sample and accept a token from a row of the last decode, in native code alone."""
-        rows, place = self._place(row)
-        return int(lib.llama_sampler_sample(sampler, rows.context, place))
+        self._check_row(row)
+        return int(lib.llama_sampler_sample(sampler, self._context, row))
 
     @cached_property
     def eog_token_list(self) -> list[int]:
@@ -646,12 +570,10 @@ class LlamaModel:
         is_eog, vocab = lib.llama_vocab_is_eog, self._vocab
         return frozenset(token for token in range(self.n_vocab) if is_eog(vocab, token))
 
-    def _place(self, row: int) -> tuple[Rows, int]:
-        """Return where a wanted row of the last decode is: a context's rows, and its number there."""
-        place = (self._rows, row) if self._apart is None else self._apart.get(row)
-        if place is None or not place[0].has(place[1]):
+    def _check_row(self, row: int) -> None:
+        """Raise AssertionError for a row of the last decode that has no logits."""
+        if not self._rows.has(row):
             raise AssertionError(f"row {row} of the last decode has no logits")
-        return place
 
     def _read_piece(self, token: int, special: bool) -> bytes:
         room = 32

@@ -25,17 +25,14 @@ import llama_cpp as lib
 from srb.engine.llama.devices import devices, gpu_of, library_folder, system_info
 from srb.engine.llama.log import native_log
 from srb.engine.llama.params import (
-    branch_params,
     changed_settings,
     context_params,
     max_sequence_length,
     memory_kind,
     model_params,
-    prompt_params,
     uses_gpu,
 )
 from srb.engine.llama.projector_needs import projector_bytes
-from srb.engine.llama.prompt_context import split_of
 from srb.engine.llama.rounding import why_rounding_varies
 from srb.engine.llama.rpc import add_nodes, has_rpc
 from srb.engine.llama.std_map import map_function
@@ -231,28 +228,8 @@ def _slope(low: float, high: float, less: _Sizes, more: _Sizes) -> float:
 
 
 def _plan(model: Any, settings: Settings, windows: Windows) -> _Sizes:
-    """Return the sizes of the context that the server would make. Raise ModelLoadFailed with llama.cpp's reason.
-
-    All of a second context, for prompts, counts as memory to compute with.
-    """
-    split = split_of(settings, model, windows)
+    """Return the sizes of the context that the server would make. Raise ModelLoadFailed with llama.cpp's reason."""
     params = context_params(settings, model, windows)
-    if split:
-        params = branch_params(settings, model, windows, split.branch_ubatch)
-    sizes = _planned(model, params)
-    if split:
-        params = prompt_params(settings, model, windows, split.prompt_cells, split.prompt_ubatch)
-        apart = _planned(model, params, with_weights=False)
-        sizes.compute += apart.store + apart.compute
-        sizes.places = sizes.places + apart.places if sizes.places and apart.places else None
-    return sizes
-
-
-def _planned(model: Any, params: Any, with_weights: bool = True) -> _Sizes:
-    """Return the sizes of a context with these parameters. Raise ModelLoadFailed with llama.cpp's reason.
-
-    `places` have the model's weights only with `with_weights`.
-    """
     with _size_lines() as lines:
         native_log.forget_error()
         context = lib.llama_init_from_model(model, params)
@@ -264,25 +241,22 @@ def _planned(model: Any, params: Any, with_weights: bool = True) -> _Sizes:
         lines.sizes.n_ctx = lib.llama_n_ctx(context)
         lines.sizes.n_seq_max = lib.llama_n_seq_max(context)
         lines.sizes.n_batch = lib.llama_n_batch(context)
-        if places := _places(context, with_weights):
+        if places := _places(context):
             lines.sizes.places = places + Places(round(lines.sizes.logits))
     finally:
         lib.llama_free(context)
     return lines.sizes
 
 
-def _places(context: Any, with_weights: bool) -> Places | None:
-    """Return where a planned context is but for its logits, and its model with `with_weights`.
-
-    None where no function of this build tells.
-    """
+def _places(context: Any) -> Places | None:
+    """Return where a planned context is but for its logits, and its model; None where no function of this build tells."""
     try:
         breakdown = map_function(lib.llama_cpp._lib, _BREAKDOWN, ctypes.c_void_p)
     except AttributeError:
         return None
     machine, gpus = 0, dict[str, int]()
     for buffer_type, sizes in breakdown(context).items(3):  # the model's, the KV store's, those for computing
-        size, device = sum(sizes if with_weights else sizes[1:]), gpu_of(buffer_type)
+        size, device = sum(sizes), gpu_of(buffer_type)
         if device is None:
             machine += size
         else:

@@ -18,7 +18,6 @@ from srb.settings import Settings
 MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
 CPU_SEQUENCES = 96  # with more, every step is so slow that all branches end later than in turns
 RECURRENT_SEQUENCES = 32  # sequences of recurrent models; each has a state that is allocated at the start
-PROMPT_SEQUENCES = 4  # of such a model in the context for prompts
 
 _CACHE_TYPES = {  # enum ggml_type
     "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30,
@@ -109,25 +108,6 @@ def context_params(settings: Settings, model: Any, windows: Windows = Windows.NO
     params.rope_scaling_type = _ROPE_SCALINGS[settings.rope_scaling]
     for name in ("rope_freq_base", "rope_freq_scale", "yarn_orig_ctx", *_YARN_FACTORS):
         setattr(params, name, getattr(settings, name))
-    return params
-
-
-def branch_params(settings: Settings, model: Any, windows: Windows, n_ubatch: int) -> Any:
-    """Return the parameters of the branches' context where prompts have one of their own: plain attention."""
-    params = context_params(settings, model, windows)
-    params.flash_attn_type = _FLASH_ATTENTION["off"]
-    params.n_ubatch = min(params.n_ubatch, n_ubatch)
-    return params
-
-
-def prompt_params(settings: Settings, model: Any, windows: Windows, n_cells: int, n_ubatch: int) -> Any:
-    """Return the parameters of a context for prompts alone, with flash attention."""
-    params = context_params(settings, model, windows)
-    params.flash_attn_type = _FLASH_ATTENTION["on"]
-    params.n_ctx = n_cells
-    params.n_ubatch = min(params.n_ubatch, n_ubatch)
-    if memory_kind(model) == "hybrid":
-        params.n_seq_max = min(params.n_seq_max, PROMPT_SEQUENCES + 1)
     return params
 
 

@@ -108,6 +108,38 @@ def test_a_card_is_as_high_as_its_text_and_moves_only_those_below_it_in_its_colu
     assert boxes(pane)[1][3] < boxes(pane)[0][3]  # a short text has no box around nothing
 
 
+def test_a_line_stands_above_each_card_and_its_focus_moves_no_text(pane: Pane) -> None:
+    pane.begin(*TEXTS)
+    line = "(card) => Number.parseFloat(getComputedStyle(card).borderTopWidth)"
+    assert [pane.card(number).evaluate(line) for number in (1, 2, 3)] == [1, 1, 1]
+    before = pane.text(1).bounding_box()
+    pane.card(1).focus()
+    pane.press("ArrowRight", "ArrowLeft")  # as with a keyboard
+    assert pane.card(1).evaluate(line) == 2
+    assert pane.text(1).bounding_box() == before
+
+
+EDGES = """() => {
+  const box = (each) => each.getBoundingClientRect();
+  const words = document.createRange();
+  words.selectNodeContents(document.querySelector(".counts"));
+  const cards = [...document.querySelectorAll(".card")].map(box);
+  const last = [...document.querySelectorAll(".branches-head button")].at(-1);
+  const end = box(last).right - Number.parseFloat(getComputedStyle(last).paddingRight);
+  return [box(words).left - Math.min(...cards.map(({ left }) => left)), end - Math.max(...cards.map(({ right }) => right))];
+}"""
+
+
+@pytest.mark.parametrize("width", [1440, 1920, 800])
+def test_the_words_above_the_cards_begin_and_end_where_these_do(pane: Pane, width: int) -> None:
+    pane.page.set_viewport_size({"width": width, "height": 900})
+    pane.begin(*TEXTS, " four")
+    expect(pane.page.locator(".counts")).not_to_be_empty()
+    left, right = pane.page.evaluate(EDGES)
+    assert abs(left) < 1.5
+    assert abs(right) < 1.5  # the button's own border
+
+
 def test_the_next_round_reserves_the_lines_that_the_last_one_needed(pane: Pane) -> None:
     pane.begin(*[" and much more text" * 12] * 4)
     wait_for(lambda: len({box[3] for box in boxes(pane)}) == 1 and boxes(pane)[0][3] > 150, "long texts")
@@ -294,6 +326,7 @@ def test_the_bars_that_sorting_brings_are_switched_off_beside_it(pane: Pane) -> 
     bars = pane.page.locator(".card .bar[data-step]")
     expect(bars).to_have_count(3)
     expect(bars.first).to_have_attribute("title", re.compile("^Beside the others"))
+    assert "gradient" in bars.first.evaluate("(bar) => getComputedStyle(bar).backgroundImage")
     switch.click()
     expect(bars).to_have_count(0)
     assert pane.tell("return desk.settings.likelihood") is False

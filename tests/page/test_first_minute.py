@@ -60,21 +60,51 @@ def test_an_empty_page_offers_three_sentences_and_each_begins_a_round(writer: Wr
     expect(openings).to_have_count(0)
 
 
-@pytest.mark.parametrize(("width", "side"), [(1440, False), (1440, True), (1920, False)])
-def test_the_offered_sentences_stand_where_one_is_written(writer: Writer, width: int, side: bool) -> None:
-    page = writer.page
-    page.set_viewport_size({"width": width, "height": 900})
+WINDOWS = [
+    (1440, 900, False),
+    (1440, 900, True),
+    (1920, 1080, False),
+    (800, 1024, False),
+    (800, 1024, True),
+    (412, 839, False),
+    (390, 664, False),
+    (360, 640, False),
+]
+
+
+@pytest.mark.parametrize(("width", "height", "side"), WINDOWS)
+def test_the_offered_sentences_stand_where_one_is_written(
+    make_page: MakePage, slow: Server, width: int, height: int, side: bool
+) -> None:
+    page = make_page(viewport={"width": width, "height": height})
+    Writer(page, slow.url)
     if side:
         page.get_by_role("button", name="Memory and note").click()
-    place, sentences = page.locator(".cm-placeholder"), page.locator(".openings")
+    place, sentences = page.locator(".cm-placeholder"), page.locator(".openings").get_by_role("button")
 
-    def offsets() -> tuple[float, float]:
-        there, offered = box(place), box(sentences.get_by_role("button").first)
-        return offered["x"] - there["x"], offered["y"] - there["y"]
+    def offset() -> float:
+        return box(sentences.first)["x"] - box(place)["x"]
 
-    wait_for(lambda: abs(offsets()[0]) < 4, "the sentences below the place")
-    assert offsets()[1] > 40
+    wait_for(lambda: abs(offset()) < 4, "the sentences below the place")
+    first, last, paper = box(sentences.first), box(sentences.last), box(page.locator("srb-manuscript"))
+    assert first["y"] > box(place)["y"] + box(place)["height"]
+    assert last["y"] + last["height"] <= paper["y"] + paper["height"]
+    assert last["x"] + last["width"] <= paper["x"] + paper["width"]
     expect(page.get_by_role("group", name="All branches")).to_be_hidden()  # of which there are none
+
+
+@pytest.mark.parametrize(("height", "sheet"), [(844, "higher"), (600, None)], ids=["pulled up", "low window"])
+def test_where_the_text_has_no_room_the_offered_sentences_stand_first_below_it(
+    make_page: MakePage, slow: Server, height: int, sheet: str | None
+) -> None:
+    page = make_page(viewport={"width": 390, "height": height})
+    Writer(page, slow.url)
+    if sheet:
+        page.get_by_role("button", name="Make the branches' sheet higher").click()
+    sentences, steps = page.locator(".openings"), page.locator(".first-steps ol")
+    pane = page.locator("srb-branches")
+    wait_for(lambda: box(sentences)["y"] >= box(pane)["y"], "the sentences in the sheet")
+    assert box(sentences)["y"] + box(sentences)["height"] <= box(steps)["y"]
 
 
 def test_a_typed_text_stays_without_the_offered_sentences(writer: Writer) -> None:

@@ -18,6 +18,43 @@ def test_text_and_cards_are_set_in_the_face_that_the_page_brings(writer: Writer)
     assert writer.cards.first.locator(".body").evaluate("(each) => getComputedStyle(each).fontFamily") == text
 
 
+PALETTE = [
+    *("--paper", "--pane", "--card", "--line", "--ink", "--dim", "--accent", "--on-accent"),
+    *("--model", "--model-ink", "--edit", "--warn", "--good", "--focus"),
+]
+NO_COLOURS = """(names) => [...document.querySelectorAll("*")].flatMap((each) => {
+  const style = getComputedStyle(each);
+  return names.map((name) => [name, style.getPropertyValue(name)]).filter(([, value]) => !CSS.supports("color", value))
+    .map(([name, value]) => `${name} is ${value} at ${each.localName}.${each.className}`);
+})"""
+
+
+def test_a_colour_of_the_palette_is_a_colour_everywhere(writer: Writer) -> None:
+    page = writer.write(START).go().page
+    assert page.evaluate(NO_COLOURS, PALETTE) == []
+
+
+LONGEST = """(selector) => Math.max(...[...document.querySelectorAll(selector)].map((each) => {
+  const probe = each.appendChild(document.createElement("i"));
+  probe.style.cssText = "position: absolute; width: var(--measure)";
+  const measure = probe.getBoundingClientRect().width;
+  probe.remove();
+  return each.getBoundingClientRect().width / measure;
+}))"""
+
+
+@pytest.mark.parametrize(("n", "width", "share"), [(1, 1920, 0.46), (2, 2560, 0.25)])
+def test_no_line_of_a_branch_is_longer_than_one_of_the_text(writer: Writer, n: int, width: int, share: float) -> None:
+    page = writer.page
+    page.set_viewport_size({"width": width, "height": 900})
+    page.evaluate("(share) => document.getElementById('desk').style.setProperty('--text-share', share)", share)
+    writer.set(n=n, max_tokens=40).write(START).go().wait_for_end()
+    assert 0.9 < page.evaluate(LONGEST, ".card .body") < 1.01  # there is room for more
+    page.get_by_role("button", name="Tree").click()
+    expect(page.locator(".tree .text").first).to_be_visible()
+    assert page.evaluate(LONGEST, ".tree .text") < 1.01
+
+
 def test_the_text_is_checked_for_spelling_and_the_window_bears_its_title(writer: Writer) -> None:
     text = writer.page.get_by_role("textbox", name="Manuscript")
     for name, value in {"spellcheck": "true", "autocorrect": "on", "autocapitalize": "sentences"}.items():

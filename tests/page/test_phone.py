@@ -22,7 +22,7 @@ GESTURES = [
     *("Mark one word more", "Mark one word less", "Mark up to the sentence", "Sort", "Group"),
     *("Try others", "More branches", "Stop all"),
 ]  # fmt: skip
-GESTURES_OF_THE_OUTLINE = ["Star", "Name", "Note", "Set aside"]
+GESTURES_OF_THE_OUTLINE = ["Star", "Name", "Note", "Set aside", "Compare with the text"]
 
 
 @pytest.fixture
@@ -118,6 +118,33 @@ def test_every_gesture_of_the_outline_has_a_button_for_a_thumb(writer: Writer) -
     assert [marks[key] for key in ("star", "name", "note", "pruned")] == [True, "Two", "Too short?", True]
     acts.get_by_role("button", name="Set aside").tap()
     expect(acts.get_by_role("button", name="Set aside")).to_have_attribute("aria-pressed", "false")
+
+
+@pytest.mark.parametrize("width", [412, 390, 360])
+def test_what_is_done_with_a_branch_of_the_outline_takes_one_line(writer: Writer, width: int) -> None:
+    page = outline_of_a_round(writer)
+    page.set_viewport_size({"width": width, "height": 839})
+    acts = page.get_by_role("group", name="The chosen branch").get_by_role("button")
+    expect(acts).to_have_count(len(GESTURES_OF_THE_OUTLINE))
+    boxes = acts.evaluate_all("(all) => all.map((each) => [each.offsetTop, each.scrollWidth <= each.clientWidth])")
+    assert len({top for top, _ in boxes}) == 1
+    assert all(is_whole for _, is_whole in boxes)
+    expect_room_for_thumbs(page)
+    acts.last.tap()
+    expect(page.get_by_role("dialog", name="Two versions")).to_be_visible()
+
+
+def test_no_card_moves_when_the_last_branch_has_ended(writer: Writer) -> None:
+    page = writer.page
+    writer.set(max_tokens=400).write(START)
+    page.get_by_role("button", name="Continue").tap()
+    expect(page.locator(".counts")).to_contain_text("being written")
+    top = "document.querySelector('srb-branches .cards').getBoundingClientRect().top"
+    running = page.evaluate(top)
+    page.evaluate("desk.stop()")
+    writer.wait_for_end()
+    expect(page.locator(".counts")).to_be_empty()
+    assert page.evaluate(top) == running
 
 
 def test_a_fork_of_the_outline_is_closed_and_opened_by_tap(writer: Writer) -> None:

@@ -176,7 +176,6 @@ export class Outline extends Part {
       <label><input type="checkbox" .checked=${this.hidesPruned}
         @change=${(/** @type {any} */ event) => (this.hidesPruned = event.target.checked)}> hide what is set aside</label>
       <span class="counts">${unread} unread, ★ ${stars}</span>
-      <button @click=${() => this.compare()}>Compare with the text</button>
       ${before ? this.backButton() : nothing}`;
   }
 

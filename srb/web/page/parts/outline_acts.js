@@ -19,6 +19,7 @@ export function actsOf(outline) {
     <button aria-label=${name ? "Change the name" : "Name: a chapter, a version"} @click=${() => outline.ask(current, "name")}>Name</button>
     <button aria-label=${note ? "Change the note" : "Note"} @click=${() => outline.ask(current, "note")}><span aria-hidden="true">✎</span> Note</button>
     <button aria-pressed=${Boolean(pruned)} @click=${toggle("pruned")}><span aria-hidden="true">✕</span> Set aside</button>
+    <button aria-label="Compare with the text" title="Compare with the text (C)" @click=${() => outline.compare()}>Compare</button>
   </div>`;
 }
 

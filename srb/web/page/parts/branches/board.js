@@ -205,7 +205,8 @@ export class Board {
     this.line = px(style.lineHeight) || this.line;
     const width = list.clientWidth - px(style.paddingLeft) - px(style.paddingRight);
     this.columns = columnsOf(count, width);
-    this.width = (width - GAP * (this.columns - 1)) / this.columns;
+    const widest = px(style.getPropertyValue("--widest")) || width;
+    this.width = Math.min(widest, (width - GAP * (this.columns - 1)) / this.columns);
     this.reserve = reserveOf(this.last.map((lines) => Math.ceil(lines / this.width)));
     const rows = Math.ceil(count / this.columns);
     this.most = PHONE.matches ? CLOSED : mostLines(Math.min(MOST_ROWS, rows), { height, line: this.line, chrome });

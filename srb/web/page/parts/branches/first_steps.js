@@ -20,12 +20,6 @@ export function firstSteps({ desk }) {
       desk.notice(error.message, "error", { label: "Try again", run: sample }),
     );
   return html`<div class="first-steps" tabindex="-1">
-    <ol>
-      <li>Write how a story begins: “Once upon a time,” will do.</li>
-      <li>Press Continue<span class="keys"> or <kbd>Ctrl</kbd>+<kbd>Enter</kbd></span>: ${desk.settings?.n ?? "several"} continuations grow here, side by side.</li>
-      <li>Take one: its button<span class="keys">, or <kbd>F6</kbd> and its digit</span>; click a word first to take it only so far.
-        The others stay in the outline, and Undo<span class="keys"> (<kbd>Ctrl</kbd>+<kbd>Z</kbd>)</span> goes back.</li>
-    </ol>
     ${
       desk.text
         ? nothing
@@ -33,6 +27,12 @@ export function firstSteps({ desk }) {
             ${OPENINGS.map((text) => html`<button class="opening" @click=${() => desk.begin(text)}>${text}</button>`)}
           </div>`
     }
+    <ol>
+      <li>Write how a story begins: “Once upon a time,” will do.</li>
+      <li>Press Continue<span class="keys"> or <kbd>Ctrl</kbd>+<kbd>Enter</kbd></span>: ${desk.settings?.n ?? "several"} continuations grow here, side by side.</li>
+      <li>Take one: its button<span class="keys">, or <kbd>F6</kbd> and its digit</span>; click a word first to take it only so far.
+        The others stay in the outline, and Undo<span class="keys"> (<kbd>Ctrl</kbd>+<kbd>Z</kbd>)</span> goes back.</li>
+    </ol>
     <p class="buttons">
       ${isEmpty ? nothing : html`<button class="main" data-act="begin">Go on from my text</button>`}
       ${isEmpty ? html`<button @click=${sample}>Open a sample story</button>` : nothing}

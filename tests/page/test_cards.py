@@ -140,6 +140,18 @@ def test_the_words_above_the_cards_begin_and_end_where_these_do(pane: Pane, widt
     assert abs(right) < 1.5  # the button's own border
 
 
+def test_what_a_card_offers_begins_where_its_text_does(pane: Pane) -> None:
+    pane.begin(*TEXTS)
+    pane.tell("desk.stopBranch(0, 'eos')")
+    left = """(each) => {
+      const words = document.createRange();
+      words.selectNodeContents(each);
+      return words.getBoundingClientRect().left;
+    }"""
+    offer = pane.card(1).get_by_role("button", name="Go on anyway")
+    assert abs(offer.evaluate(left) - pane.text(1).evaluate(left)) < 1
+
+
 def test_the_next_round_reserves_the_lines_that_the_last_one_needed(pane: Pane) -> None:
     pane.begin(*[" and much more text" * 12] * 4)
     wait_for(lambda: len({box[3] for box in boxes(pane)}) == 1 and boxes(pane)[0][3] > 150, "long texts")

@@ -37,7 +37,7 @@ def expect_room_for_thumbs(page: Page) -> None:
 
 def test_write_continue_and_take_by_tap_alone(writer: Writer) -> None:
     page = writer.page
-    page.locator("srb-manuscript .cm-placeholder").tap()
+    page.locator("srb-manuscript .cm-line").tap()
     writer.write(START)
     page.get_by_role("button", name="Continue").tap()
     writer.wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text)")

@@ -33,7 +33,7 @@ def text_of(model: FakeModel, tokens: Any) -> str:
 
 def logprobs_after(model: FakeModel, tokens: list[int]) -> Any:
     """Return the log-probabilities behind tokens, by a decode alone."""
-    batch = Batch((), 0)
+    batch = Batch()
     row = batch.add(0, 0, tokens, True)
     model.decode(batch)
     logits = model.logits(row).astype(np.float64)

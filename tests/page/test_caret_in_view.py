@@ -113,6 +113,8 @@ def test_the_sample_opens_with_its_end_at_two_thirds_of_the_view_on_a_phone(make
 
 def test_a_phone_whose_sheet_grows_keeps_the_carets_line_in_view(make_page: MakePage, slow: Server) -> None:
     writer = Writer(make_page(**PHONE), slow.url)
+    # Sentences to begin with go with the first word, and the sheet takes their room.
+    expect(writer.page.locator(".openings")).to_be_visible()
     writer.page.keyboard.insert_text(PARAGRAPHS)
     writer.wait(IN_VIEW)
     before = view(writer.page)["height"]

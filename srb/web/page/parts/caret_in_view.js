@@ -10,6 +10,7 @@ const BELOW = 1 / 3; // of the view is left below the line
 class CaretInView {
   /** @type {boolean | null} null: not looked yet */
   isSeen = null;
+  isAwaited = false; // the editor has yet to scroll to the line
   width = 0;
   height = 0;
   isGone = false;
@@ -32,8 +33,8 @@ class CaretInView {
 
   /** @param {import("../vendor/codemirror.js").ViewUpdate} update */
   update({ transactions, selectionSet, docChanged }) {
-    if (transactions.some(({ scrollIntoView }) => scrollIntoView)) this.isSeen = true;
-    else if (selectionSet || docChanged) this.view.requestMeasure(this.#look);
+    if (transactions.some(({ scrollIntoView }) => scrollIntoView)) this.isSeen = this.isAwaited = true;
+    if (selectionSet || docChanged) this.view.requestMeasure(this.#look);
   }
 
   destroy() {
@@ -56,7 +57,8 @@ class CaretInView {
     if (width === 0 || height === 0) return; // not shown
     const isResized = width !== this.width || height !== this.height;
     [this.width, this.height] = [width, height];
-    if (!isResized || this.isSeen === null) this.isSeen = isSeen;
+    if (isSeen) this.isAwaited = false;
+    if (!isResized || this.isSeen === null) this.isSeen = isSeen || this.isAwaited;
     else if (this.isSeen && !isSeen) queueMicrotask(() => this.show()); // no transaction is allowed in a measure
   }
 

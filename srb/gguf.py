@@ -65,6 +65,7 @@ def check_adapter_files(settings: Settings) -> None:
         return
     others = [("mmproj", settings.mmproj_path)] if settings.mmproj else []
     others += [("spec_draft_model", settings.draft_model_path)] if settings.has_draft_model else []
+    own: dict[str, str | int | float] = {}  # the model's facts, read for the first adapter
     for name, path in [*(("lora", path) for path, _ in settings.adapters), *others]:
         try:
             is_gguf = _is_gguf(path)
@@ -75,10 +76,10 @@ def check_adapter_files(settings: Settings) -> None:
         facts = _metadata(path)
         if (kind := _kind(facts)) and kind != _KINDS[name]:
             raise ConfigError(f"{name}: {path} is {kind}, and should be {_KINDS[name]}")
-        if kind == _ADAPTER and (own := _metadata(settings.model_path).get(_ARCHITECTURE)) != facts.get(
-            _ARCHITECTURE, own
-        ):
-            raise ConfigError(f"{name}: {path} is made for {facts[_ARCHITECTURE]}, and the model is {own}")
+        if kind == _ADAPTER and (wanted := facts.get(_ARCHITECTURE)) is not None:
+            own = own or _metadata(settings.model_path)
+            if own.get(_ARCHITECTURE) != wanted:
+                raise ConfigError(f"{name}: {path} is made for {wanted}, and the model is {own.get(_ARCHITECTURE)}")
 
 
 def pooling_of(settings: Settings) -> str:

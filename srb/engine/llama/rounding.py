@@ -101,10 +101,10 @@ def _by_windows(windows: Windows) -> Iterator[str]:
 
 
 def _by_weights(settings: Settings) -> Iterator[str]:
-    files = [(path, "weights") for path in model_files(settings.model_path)]
-    files += [(path, f"weights of the adapter {path.name}") for path, _ in settings.adapters]
-    for kind in dict.fromkeys(kind for _, kind in files):
-        tensors = [each for path, name in files if name == kind for each in tensors_of(path)]
+    files = [("weights", model_files(settings.model_path))]
+    files += [(f"weights of the adapter {path.name}", [path]) for path, _ in settings.adapters]
+    for kind, paths in files:
+        tensors = [each for path in paths for each in tensors_of(path)]
         names = {each.name for each in tensors}
         foreign = [each for each in tensors if each.type not in OWN_TYPES and _is_factor(each, names)]
         if foreign:

@@ -19,6 +19,8 @@ class Stories extends DialogPart {
     super("stories");
     /** @type {Entry[] | null} null while they are read */
     this.stories = null;
+    /** @type {Set<string>} names that several of them have */
+    this.shared = new Set();
     this.where = "";
     this.search = "";
     this.inBin = false;
@@ -208,6 +210,9 @@ class Stories extends DialogPart {
 
   list() {
     if (this.stories === null) return html`<p class="empty">The stories are read …</p>`;
+    const names = new Set();
+    this.shared = new Set();
+    for (const name of this.stories.map(nameOf)) (names.has(name) ? this.shared : names).add(name);
     const searched = this.search.trim().toLocaleLowerCase();
     const found = this.stories.filter((story) => nameOf(story).toLocaleLowerCase().includes(searched));
     if (found.length > 0)
@@ -219,8 +224,7 @@ class Stories extends DialogPart {
 
   /** What tells a story from others of its name: stories that begin alike have one title. @param {Entry} story */
   apart(story) {
-    const hasTwin = this.stories?.some((each) => each !== story && nameOf(each) === nameOf(story));
-    return hasTwin ? moment(story.changed) : "";
+    return this.shared.has(nameOf(story)) ? moment(story.changed) : "";
   }
 
   /** A story's name on its buttons. @param {Entry} story */

@@ -17,7 +17,7 @@ PATCHES = (
         "special-tokens",
     ),
     *("zeros-are-given-back", "cells-in-order", "cells-of-a-sequence", "shared-keys", "patch-names"),
-    *("mul-mat", "cells-behind"),
+    *("mul-mat", "cells-behind", "likeliest-first"),
 )
 _PATCHES = "SRB_PATCHES"  # the feature in which llama.cpp tells their names
 _LOSS = (

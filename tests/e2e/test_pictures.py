@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -55,6 +56,15 @@ def _responses(data: str) -> tuple[str, dict[str, Any]]:
     return "/v1/responses", {"max_output_tokens": 16, "input": [{"role": "user", "content": [part]}]}
 
 
+def _chat(data: str) -> tuple[str, dict[str, Any]]:
+    part = {"type": "image_url", "image_url": {"url": f"data:image/webp;base64,{data}"}}
+    return "/v1/chat/completions", {"max_tokens": 4, "messages": [{"role": "user", "content": [part]}]}
+
+
+def _completion(data: str) -> tuple[str, dict[str, Any]]:
+    return "/completion", {"n_predict": 4, "prompt": {"prompt_string": "saw <__media__>", "multimodal_data": [data]}}
+
+
 FORMS = [
     (_ollama, "messages"),
     (_ollama_generate, "images"),
@@ -91,6 +101,31 @@ def test_a_picture_is_read_and_a_damaged_one_is_400_with_its_field(seer: Server,
     for refused in (post(seer, path, body), post(seer, *streamed)):
         assert refused.status_code == 400, refused.text
         assert f"Field '{field}'" in refused.text
+
+
+@pytest.mark.parametrize("form", [form for form, _ in FORMS] + [_chat, _completion])
+def test_a_picture_in_webp_is_read_by_every_dialect_as_its_png(seer: Server, form: Any) -> None:
+    image = pytest.importorskip("PIL.Image", reason="the extra `images` is not installed")
+    shown, out = png(40, 30, seed=3), BytesIO()
+    image.open(BytesIO(shown)).save(out, "WEBP", lossless=True)
+
+    def ask(data: bytes) -> requests.Response:
+        path, body = form(b64(data))
+        options = {"options": body["options"] | {"temperature": 0}} if "options" in body else {}
+        return post(seer, path, {**body, "temperature": 0, **options})
+
+    assert words_of(ask(out.getvalue())) == words_of(ask(shown)) != []
+    refused = ask(out.getvalue()[:40])
+    assert refused.status_code == 400
+    assert "is damaged" in refused.text
+
+
+@pytest.mark.parametrize("form", [form for form, _ in FORMS] + [_chat, _completion])
+@pytest.mark.parametrize("name", ["HEIC", "AVIF"])
+def test_a_picture_that_no_decoder_reads_is_400_by_its_name(seer: Server, form: Any, name: str) -> None:
+    refused = post(seer, *form(b64(b"\0\0\0\x18ftyp" + name.lower().encode() + b"\0\0\0\0mif1" + bytes(64))))
+    assert refused.status_code == 400
+    assert f"is a picture in {name}, which is not supported" in refused.text
 
 
 def test_a_picture_of_almost_20_mib_is_taken(seer: Server) -> None:
@@ -145,6 +180,21 @@ def test_eight_requests_at_once_about_a_new_picture_encode_it_once(seer: Server)
     texts = {choice["text"] for answer in answers for choice in answer.json()["choices"]}
     assert len(texts) == 1
     assert seer.metric("srb:media_encoded_total") == before + 1
+
+
+def words_of(answer: requests.Response) -> list[str]:
+    """Return the texts of a whole answer in any dialect."""
+    assert answer.status_code == 200, answer.text
+
+    def texts(value: Any) -> Iterator[str]:
+        if isinstance(value, list):
+            for each in value:
+                yield from texts(each)
+        elif isinstance(value, dict):
+            for key, each in value.items():
+                yield from [each] if key in ("text", "content", "response") and isinstance(each, str) else texts(each)
+
+    return [text for text in texts(answer.json()) if text]
 
 
 def text_of(answer: requests.Response) -> str:

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from srb.errors import AnswerTooLarge, ProtocolError, SRBError, from_code
 from srb.sampling_params import SamplingParams as SamplingParams
 
-VERSION = 12
+VERSION = 13
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000
@@ -217,6 +217,7 @@ class Embed:
     request_id: str
     inputs: tuple[tuple[str | int, ...], ...]
     pooling: str = ""
+    truncate: bool = False  # whether an input that is too long loses its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +227,7 @@ class Rerank:
     request_id: str
     query: str
     documents: tuple[str, ...]
+    truncate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -687,23 +689,8 @@ Text = Tokenize | CountTokens | Detokenize
 Slots = GetSlots | StateAction | GetSlotTime
 Ask = Text | Slots | GetStats | Embed | Rerank | GetAdapters | SetAdapters | HoldPlaces | Control
 Command = Generate | Cancel | Ask | Attach
-Event = (
-    Hello
-    | Ready
-    | Accepted
-    | Rejected
-    | Reply
-    | Progress
-    | PromptDone
-    | PromptLogprobs
-    | Delta
-    | BranchEnded
-    | BranchAdded
-    | Attached
-    | Resting
-    | Done
-    | Failed
-)
+Event = (Hello | Ready | Accepted | Rejected | Reply | Progress | PromptDone | PromptLogprobs
+         | Delta | BranchEnded | BranchAdded | Attached | Resting | Done | Failed)  # fmt: skip
 TERMINAL = (Rejected, Reply, Done, Failed)
 
 
@@ -810,15 +797,13 @@ def _changed(message: Any, defaults: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value != defaults[name]}
 
 
-_SAMPLING_DEFAULTS = {f.name: getattr(SamplingParams(), f.name) for f in fields(SamplingParams)}
-_BRANCH_DEFAULTS = {
-    f.name: getattr(BranchSpec(0), f.name) for f in fields(BranchSpec) if f.name not in ("seed", "sampling")
-}
-_GENERATE_DEFAULTS = {
-    f.name: getattr(Generate("", (), ()), f.name)
-    for f in fields(Generate)
-    if f.name not in ("request_id", "prompt", "branches")
-}
+def _defaults(message: Any, *without: str) -> dict[str, Any]:
+    return {f.name: getattr(message, f.name) for f in fields(message) if f.name not in without}
+
+
+_SAMPLING_DEFAULTS = _defaults(SamplingParams())
+_BRANCH_DEFAULTS = _defaults(BranchSpec(0), "seed", "sampling")
+_GENERATE_DEFAULTS = _defaults(Generate("", (), ()), "request_id", "prompt", "branches")
 
 
 def _generate_to_row(command: Generate) -> list[Any]:

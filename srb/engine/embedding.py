@@ -121,6 +121,14 @@ def pool(rows: Vectors, pooling: str) -> Vectors:
             return rows
 
 
+def truncated(tokens: list[int], most: int, end: list[int]) -> list[int]:
+    """Return the first `most` tokens of a text. The `end` that a vocabulary gives to each text stays the last one."""
+    if len(tokens) <= most:
+        return tokens
+    last = end if tokens[-1:] == end else []
+    return [*tokens[: most - len(last)], *last]
+
+
 def count_numbers(inputs: Sequence[Sequence[int]], pooling: str, n_embd: int) -> int:
     """Return the number of floats in the reply."""
     return n_embd * (sum(map(len, inputs)) if pooling == "none" else len(inputs))

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from srb.engine.branch_specs import check_branches
-from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
+from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers, truncated
 from srb.engine.exploring import Biases, Exploration, check_exploring
 from srb.engine.grammar.gbnf import preceded
 from srb.engine.grammar.languages import rule_of
@@ -373,8 +373,9 @@ class Preparer:
             if not self._model.can_rank:
                 raise NotSupported("This server does not support reranking. Start it with `--reranking`")
             for document in command.documents:
-                self._check_input("documents", "at least ", self._fewest_tokens((command.query, document), most))
-            pairs = [self._model.pair(command.query, document) for document in command.documents]
+                parts = (command.query, "" if command.truncate else document)
+                self._check_input("documents", "at least ", self._fewest_tokens(parts, most))
+            pairs = [self._pair(command.query, document, command.truncate) for document in command.documents]
             return EmbeddingJob(command.request_id, "rank", self._checked_inputs(pairs, "documents"), lora=self.lora)
         if not self._model.can_embed:
             raise NotSupported("This server does not support embeddings. Start it with `--embeddings`")
@@ -383,9 +384,9 @@ class Preparer:
             raise NotSupported("This model ranks documents and makes no embeddings")
         if pooling not in POOLINGS:
             raise bad_field("pooling", f"should be one of {', '.join(POOLINGS)}")
-        for parts in command.inputs:
+        for parts in () if command.truncate else command.inputs:
             self._check_input("input", "at least ", self._fewest_tokens(parts, most))
-        texts = [self.tokenize(parts, add_special=True, parse_special=True, field="input") for parts in command.inputs]
+        texts = [self._text(parts, command.truncate) for parts in command.inputs]
         inputs = self._checked_inputs(texts, "input")
         if count_numbers(inputs, pooling, self._model.n_embd) > MAX_NUMBERS:
             raise bad_field("input", f"asks for more than {MAX_NUMBERS} numbers; send fewer at once")
@@ -399,6 +400,31 @@ class Preparer:
             is_newer = self._states.is_newer(command.name)  # asked first, since the loaded text is known
             saved = self._states.load(command.name)
         return StateJob(command.request_id, command.action, command.name, command.slot, saved, is_newer)
+
+    def _text(self, parts: Sequence[str | int], truncate: bool) -> list[int]:
+        """Return the tokens of a text to embed; with `truncate` as many as fit."""
+        if truncate:
+            parts = [self._beginning(part) if isinstance(part, str) else part for part in parts]
+        tokens = self.tokenize(parts, add_special=True, parse_special=True, field="input")
+        end = self._model.tokenize("", True, True)[-1:]
+        return truncated(tokens, self._model.n_embed_tokens, end) if truncate else tokens
+
+    def _pair(self, query: str, document: str, truncate: bool) -> list[int]:
+        """Return the input of `rank` for two texts; with `truncate` the document loses its end until the pair fits."""
+        if not truncate:
+            return self._model.pair(query, document)
+        tokens = self._texts.tokenize(self._beginning(document), False, False)
+        room, most = len(tokens), self._model.n_embed_tokens
+        pair = self._model.pair(query, document) if len(tokens) <= most else tokens
+        while len(pair) > most and room:
+            room = max(0, room - (len(pair) - most))
+            kept = b"".join(self._model.piece(token, False) for token in tokens[:room])
+            pair = self._model.pair(query, kept.decode(errors="ignore"))
+        return pair
+
+    def _beginning(self, text: str) -> str:
+        """Return so much of a text that is to be truncated as may be kept: megabytes take seconds to tokenize."""
+        return text[: (self._model.n_embed_tokens + 1) * self._model.max_piece_bytes or None]
 
     def _checked_inputs(self, inputs: list[list[int]], field: str) -> list[list[int]]:
         for tokens in inputs:

@@ -89,6 +89,19 @@ def test_a_text_that_cannot_be_embedded_is_400(encoder: Server, given: Any) -> N
     assert own(encoder, TEXTS[0])
 
 
+@pytest.mark.parametrize("text", ["word " * 3000, "a fox " * 900, "☃" * 4000])
+def test_a_text_that_is_truncated_has_the_vector_of_its_beginning(encoder: Server, text: str) -> None:
+    asked = {"model": encoder.get("/api/tags").json()["models"][0]["name"], "input": text}
+    assert encoder.post("/api/embed", asked | {"truncate": False}).status_code == 400
+    ours = encoder.post("/v1/embeddings", {"input": text, "truncate": True}).json()
+    theirs = encoder.post("/api/embed", asked).json()
+    assert theirs["embeddings"] == [pytest.approx(ours["data"][0]["embedding"], abs=1e-5)]
+    tokens = encoder.post("/tokenize", {"content": text, "add_special": True}).json()["tokens"]
+    most = theirs["prompt_eval_count"]
+    assert most == ours["usage"]["prompt_tokens"] < len(tokens)
+    assert own(encoder, [[*tokens[: most - 1], tokens[-1]]]) == [pytest.approx(theirs["embeddings"][0], abs=1e-5)]
+
+
 def test_an_empty_text_has_the_vector_of_its_special_tokens(encoder: Server) -> None:
     tokens = encoder.post("/tokenize", {"content": "", "add_special": True}).json()["tokens"]
     assert own(encoder, ["", tokens]) == [pytest.approx(own(encoder, [tokens])[0], abs=1e-5)] * 2

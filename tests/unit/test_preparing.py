@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from srb.engine import preparing
-from srb.engine.fake import FakeModel, FakeSampler
+from srb.engine.fake import EOS, FakeModel, FakeSampler
 from srb.engine.grammar import grammars as grammars_module
 from srb.engine.preparing import Preparer
 from srb.engine.process.state_folder import StateFolder
@@ -137,6 +137,38 @@ def test_inputs_of_embeddings_and_rankings_are_refused_without_being_read(
         Preparer(model, None).embedding(Embed("a", (("a",), ("x" * 9999,))))
     with pytest.raises(InvalidRequest, match="Field 'documents': is too large to process: at least"):
         Preparer(model, None).embedding(Rerank("a", "x", ("x", "x" * 9999)))
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("text", ["the king", "the" + " king" * 15, "the" + " king" * 16, "x☃" * 100_000, ""])
+def test_a_text_that_is_to_be_truncated_keeps_its_beginning_and_the_vocabularys_end(
+    model: FakeModel, monkeypatch: pytest.MonkeyPatch, text: str, ends: bool
+) -> None:
+    plain, read = model.tokenize, []
+
+    def tokenize(text: str, add_special: bool, parse_special: bool) -> list[int]:
+        read.append(text)
+        return plain(text, add_special, parse_special) + [EOS] * (add_special and ends)
+
+    monkeypatch.setattr(model, "tokenize", tokenize)
+    whole, most = tokenize(text[:1000], True, True), model.n_embed_tokens
+    [tokens] = Preparer(model, None).embedding(Embed("a", ((text,),), truncate=True)).inputs
+    assert tokens == (whole if len(whole) <= most else whole[: most - ends] + [EOS] * ends)
+    assert max(map(len, read[1:])) < 1000, "of megabytes the beginning alone is read"
+
+
+@pytest.mark.parametrize("document", [" king" * 9, " king" * 10, " king" * 5000, "é" * 5000, ""])
+def test_a_document_that_is_to_be_truncated_fits_beside_its_query(model: FakeModel, document: str) -> None:
+    query, most = " a fox", model.n_embed_tokens
+    [pair, same] = Preparer(model, None).embedding(Rerank("a", query, (document, " a fox"), truncate=True)).inputs
+    whole = model.pair(query, document)
+    assert pair == whole[: len(pair)]
+    assert most - 1 <= len(pair) <= most or pair == whole  # a character of two tokens may leave one's place
+    assert same == model.pair(query, " a fox")
+    with pytest.raises(InvalidRequest, match="Field 'documents': is too large to process"):
+        Preparer(model, None).embedding(Rerank("a", query, (document + " fox" * 20,)))
+    with pytest.raises(InvalidRequest, match="Field 'documents': is too large to process"):
+        Preparer(model, None).embedding(Rerank("a", " king" * 20, ("a",), truncate=True))
 
 
 def test_an_empty_text_is_embedded_where_the_vocabulary_puts_a_token_before_it(

@@ -250,6 +250,26 @@ def test_a_bad_value_is_400_that_names_its_field(
     assert engine.sent == []
 
 
+@pytest.mark.parametrize("path", [*OWN, "/v1/embeddings", *RERANK])
+@pytest.mark.parametrize(
+    ("given", "truncates"), [({}, False), (True, True), (False, False), ("END", True), ("none", False), (None, False)]
+)
+def test_texts_lose_their_ends_where_this_is_asked_for(
+    engine: ScriptedClient, path: str, given: Any, truncates: bool
+) -> None:
+    fields = given if isinstance(given, dict) else {"truncate": given}
+    assert post(engine, path, input="a", query="a", documents=["b"], **fields).status_code == 200
+    assert [command.truncate for command in engine.sent if isinstance(command, Embed | Rerank)] == [truncates]
+
+
+@pytest.mark.parametrize("path", [*OWN, "/v1/embeddings", *RERANK])
+@pytest.mark.parametrize("given", ["START", "yes", 1, []])
+def test_another_way_to_truncate_is_refused(engine: ScriptedClient, path: str, given: Any) -> None:
+    response = post(engine, path, input="a", query="a", documents=["b"], truncate=given)
+    assert (response.status_code, response.json["error"]["param"]) == (400, "truncate")
+    assert engine.sent == []
+
+
 @pytest.mark.parametrize("path", RERANK)
 @pytest.mark.parametrize("documents", [["a", "aa"], [{"text": "a"}, {"text": "aa"}], ["a", {"text": "aa"}]])
 def test_results_have_their_documents_where_these_are_asked_for(

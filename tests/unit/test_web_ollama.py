@@ -11,7 +11,7 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Failed, Generate, Rejected
+from srb.protocol import Accepted, BranchEnded, Delta, Done, Embed, Event, Failed, Generate, Rejected
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls import scripted
@@ -604,6 +604,15 @@ def test_texts_become_vectors_of_length_one() -> None:
     one = http.post("/api/embeddings", json={"model": "storyteller", "prompt": "a"})
     assert read(EmbeddedPrompt, one.data) == {"embedding": [3.0, 4.0]}
     assert read(EmbeddedPrompt, http.post("/api/embeddings", json={"model": "storyteller"}).data) == {"embedding": []}
+
+
+@pytest.mark.parametrize(
+    ("fields", "truncates"), [({}, True), ({"truncate": True}, True), ({"truncate": False}, False)]
+)
+def test_a_text_to_embed_loses_its_end_unless_this_is_forbidden(fields: dict[str, Any], truncates: bool) -> None:
+    http, engine = serve()
+    read(Embedded, http.post("/api/embed", json={"model": "storyteller", "input": ["a", "bc"], **fields}).data)
+    assert [command.truncate for command in engine.sent if isinstance(command, Embed)] == [truncates]
 
 
 def test_embeddings_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,11 +96,11 @@ def answer_simply(command: Ask | Attach, values: dict[str, float]) -> Any:
             return values
         case GetSlots():
             return [{"id": slot, "n_ctx": MODEL.n_ctx_seq, "is_processing": False} for slot in range(2)]
-        case Embed(_, inputs, pooling):
+        case Embed(inputs=inputs, pooling=pooling):
             lengths = [sum(len(part) if isinstance(part, str) else 1 for part in parts) for parts in inputs]
             vectors = [[[3.0, 4.0]] * (length if pooling == "none" else 1) for length in lengths]
             return {"embeddings": vectors, "tokens": lengths}
-        case Rerank(_, query, documents):
+        case Rerank(query=query, documents=documents):
             return {"scores": [float(document.count(query)) for document in documents], "tokens": [4] * len(documents)}
         case GetAdapters():
             return [{"id": 0, "path": "a.gguf", "scale": 1.0, "task_name": "", "prompt_prefix": ""}]

@@ -320,6 +320,16 @@ def _check_format(value: str) -> str:
     return value
 
 
+def _parse_truncate(value: Any) -> Any:
+    """Take Cohere's and NVIDIA's words for Jina's and TEI's boolean; a text's beginning is never cut."""
+    return {"NONE": False, "END": True}.get(value.upper(), value) if isinstance(value, str) else value
+
+
+Truncate = Annotated[
+    bool, BeforeValidator(_parse_truncate), WithJsonSchema({"enum": [True, False, "NONE", "END"], "default": False})
+]
+
+
 class EmbeddingBody(Body):
     """The body of embeddings: texts in `input`, or in `content` in llama-server's own dialect."""
 
@@ -328,6 +338,7 @@ class EmbeddingBody(Body):
     encoding_format: Annotated[str, AfterValidator(_check_format)] = "float"
     embd_normalize: Annotated[Integer, between(-1, INT32_MAX)] | None = None
     dimensions: Integer | None = None
+    truncate: Truncate = False
     model: str | None = None
     image_data: list[Any] = Field(default_factory=list)
 
@@ -372,6 +383,7 @@ class RerankBody(Body):
     top_n: Annotated[Integer, between(0, INT32_MAX)] | None = None
     return_text: bool = False
     return_documents: bool = False
+    truncate: Truncate = False
     model: str | None = None
 
     @classmethod

@@ -79,7 +79,7 @@ def rerank() -> Response:
     documents = asked.documents or asked.texts
     if documents is None:
         raise no_documents("documents")
-    ranked = web().calls.ask(Rerank(uuid4().hex, asked.query, tuple(documents)), request.environ)
+    ranked = web().calls.ask(Rerank(uuid4().hex, asked.query, tuple(documents), asked.truncate), request.environ)
     best = sorted(enumerate(ranked["scores"]), key=lambda scored: scored[1], reverse=True)[: asked.top_n]
     if asked.texts is not None:
         scored: list[TEIRanked] = [{"index": index, "score": score} for index, score in best]
@@ -136,7 +136,8 @@ def embed(asked: EmbeddingBody, model: ModelInfo) -> dict[str, Any]:
     """Return the engine's answer to Embed for the texts of a body."""
     if asked.dimensions not in (None, model.n_embd):
         raise bad_field("dimensions", f"must be {model.n_embd}, the length of this model's vectors")
-    embedded: dict[str, Any] = web().calls.ask(Embed(uuid4().hex, tuple(map(tuple, asked.texts))), request.environ)
+    command = Embed(uuid4().hex, tuple(map(tuple, asked.texts)), truncate=asked.truncate)
+    embedded: dict[str, Any] = web().calls.ask(command, request.environ)
     return embedded
 
 

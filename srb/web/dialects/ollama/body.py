@@ -396,9 +396,9 @@ class OllamaEmbedBody(ModelBody):
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
     ] = ""
     dimensions: Integer | None = None
+    truncate: bool = True  # a text that is too long loses its end
 
     # Without effect, as for completions.
-    truncate: bool = True
     options: dict[str, Any] = Field(default_factory=dict)
     keep_alive: KeepAlive | None = None
 
@@ -407,7 +407,8 @@ class OllamaEmbedBody(ModelBody):
         return ([self.input] if self.input else []) if isinstance(self.input, str) else self.input
 
     def embedding(self) -> EmbeddingBody:
-        return EmbeddingBody.parse({"input": self.texts, "dimensions": self.dimensions or None, "embd_normalize": 2})
+        fields = {"input": self.texts, "dimensions": self.dimensions or None, "truncate": self.truncate}
+        return EmbeddingBody.parse({**fields, "embd_normalize": 2})
 
 
 class OllamaEmbeddingsBody(ModelBody):

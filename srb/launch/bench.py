@@ -16,12 +16,12 @@ from srb.bench.display import ProgressBar, as_json, as_text
 from srb.bench.server import server
 from srb.bench.speed import measure, plan_for
 from srb.errors import ModelLoadFailed
+from srb.exit_codes import EXIT_FAILED, fail
 from srb.gguf import check_model_file
 from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings
 
 DESCRIPTION = """Measure a server: the time to the first token with a new prompt and with a known one, tokens per second, and
 the gain over n requests one after another, each for one branch."""
-EXIT_FAILED = 1
 _TOKENS, _QUICK_TOKENS = 64, 32
 _ROUNDS, _QUICK_ROUNDS = 3, 1
 
@@ -41,11 +41,11 @@ def run(asked: argparse.Namespace, settings: Settings, environ: Mapping[str, str
     try:
         _run(asked, settings, environ)
     except (BenchFailed, ModelLoadFailed) as error:
-        _fail(error.message if isinstance(error, ModelLoadFailed) else str(error))
+        fail(error.message if isinstance(error, ModelLoadFailed) else str(error), EXIT_FAILED)
     except OSError as error:
-        _fail(f"{asked.url or 'the server'}: {error.strerror or error}")
+        fail(f"{asked.url or 'the server'}: {error.strerror or error}", EXIT_FAILED)
     except KeyboardInterrupt:
-        _fail("stopped")
+        fail("stopped", EXIT_FAILED)
     sys.exit(0)
 
 
@@ -97,8 +97,3 @@ def _numbers(text: str) -> tuple[int, ...]:
     if not all(part.isdecimal() and int(part) for part in parts):
         raise argparse.ArgumentTypeError("should be numbers from 1 on, such as 1,8,32")
     return tuple(map(int, parts))
-
-
-def _fail(message: str) -> NoReturn:
-    print(f"srb: {message}", file=sys.stderr)
-    sys.exit(EXIT_FAILED)

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 import srb
 from srb.errors import ConfigError
-from srb.exit_codes import EXIT_CONFIG
+from srb.exit_codes import OneLineParser, fail
 from srb.launch import bench, cluster, doctor, hub, models, stories
 from srb.launch.chosen_model import choose
 from srb.launch.flags import FLAGS
@@ -57,13 +57,6 @@ class _HelpFormatter(argparse.HelpFormatter):
         return ", ".join(action.option_strings) + value
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that prints its errors as one line."""
-
-    def error(self, message: str) -> NoReturn:
-        _fail(message)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; it ends with SystemExit, or the process becomes another program."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -78,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name, command in _WITH_SETTINGS.items():
         if arguments[:1] == [name]:
             _run_with_settings(name, command, arguments[1:])
-    parser = _Parser(prog="srb", description=srb.__doc__, allow_abbrev=False)
+    parser = OneLineParser(prog="srb", description=srb.__doc__, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"srb {srb.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     commands.add_parser("serve", help="start the server", add_help=False)
@@ -104,7 +97,7 @@ def _serve(arguments: Sequence[str]) -> NoReturn:
 
 def _run_with_settings(name: str, command: Any, arguments: Sequence[str]) -> NoReturn:
     """Run `srb doctor`, `srb bench` or `srb cluster`: options of its own, and the options of the server that it is about."""
-    parser = _Parser(
+    parser = OneLineParser(
         prog=f"srb {name}",
         usage=f"srb {name} [options] [-m MODEL] [options of srb serve]",
         description=command.DESCRIPTION,
@@ -117,7 +110,7 @@ def _run_with_settings(name: str, command: Any, arguments: Sequence[str]) -> NoR
     try:
         command.run(asked, settings, environ)
     except ConfigError as error:
-        _fail(error.message)
+        fail(error.message)
     raise AssertionError(f"srb {name} has not ended")
 
 
@@ -154,7 +147,7 @@ def _read(arguments: Sequence[str], *, may_fetch: bool) -> tuple[Settings, dict[
         settings.load_api_keys()
         _check_lengths(given)
     except ConfigError as error:
-        _fail(_with_sources(error.message, flags, variables))
+        fail(_with_sources(error.message, flags, variables))
     return settings, environ | {ENV_PREFIX + name.upper(): value for name, value in given.items()}
 
 
@@ -289,11 +282,6 @@ def _sort_key(name: str, setting: str) -> tuple[bool, bool, bool]:
 def _without_effect() -> list[str]:
     idle = (flag.names.split() for flag in FLAGS if flag.why and not flag.refused)
     return [next((name for name in names if name.startswith("--")), names[0]) for names in idle]
-
-
-def _fail(message: str) -> NoReturn:
-    print(f"srb: {message}", file=sys.stderr)
-    sys.exit(EXIT_CONFIG)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -10,23 +9,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from srb.errors import ConfigError
-from srb.exit_codes import EXIT_CONFIG
+from srb.exit_codes import EXIT_FAILED, OneLineParser, fail
 from srb.launch.chosen_model import facts, fetch
 from srb.named_models import BUNDLED, DEFAULT_MODEL, NAMED_MODELS, NamedModel, cache_folder
-
-EXIT_FAILED = 1
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that prints its errors as one line."""
-
-    def error(self, message: str) -> NoReturn:
-        _fail(message, EXIT_CONFIG)
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Run the command; the exit status is 1 if a model cannot be fetched, 2 for wrong arguments."""
-    parser = _Parser(prog="srb models", description=__doc__, allow_abbrev=False)
+    parser = OneLineParser(prog="srb models", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     commands.add_parser("list", help="list models (also without a command)", allow_abbrev=False)
     fetching = commands.add_parser("fetch", help="fetch a model into the cache", allow_abbrev=False)
@@ -36,7 +26,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
         try:
             fetch(NAMED_MODELS[asked.name])
         except ConfigError as error:
-            _fail(error.message, EXIT_FAILED)
+            fail(error.message, EXIT_FAILED)
         print(NAMED_MODELS[asked.name].path)
     else:
         print(listing())
@@ -76,8 +66,3 @@ def _models_in(folder: Path) -> list[tuple[Path, int]]:
     """Return the GGUF files below a folder and their sizes; a name that leads to no file is left out."""
     files = sorted(path for path in folder.rglob("*.gguf") if path.is_file())
     return [(path, path.stat().st_size) for path in files]
-
-
-def _fail(message: str, status: int) -> NoReturn:
-    print(f"srb: {message}", file=sys.stderr)
-    sys.exit(status)

@@ -14,50 +14,42 @@ from typing import NoReturn
 import orjson
 
 from srb.errors import ConfigError, InvalidRequest, SRBError
-from srb.exit_codes import EXIT_CONFIG
+from srb.exit_codes import EXIT_FAILED, OneLineParser, fail
 from srb.settings import Settings
 from srb.stories import audit
 from srb.stories.files import read_file
 from srb.stories.limits import MAX_FILE
 from srb.stories.store import Store
 
-EXIT_FAILED = 1
 _TITLE_IN_NAME = 40  # characters
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that prints its errors as one line."""
-
-    def error(self, message: str) -> NoReturn:
-        _fail(message, EXIT_CONFIG)
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Run one of the commands; the exit status is 1 if anything failed, 2 for wrong arguments or settings."""
     asked = _parser().parse_args(arguments)
     if asked.command is _export and asked.all == (asked.target is not None):
-        _fail("export needs ID and FILE, or --all and FOLDER", EXIT_CONFIG)
+        fail("export needs ID and FILE, or --all and FOLDER")
     try:
         path = asked.file or Settings.load().stories_path
     except ConfigError as error:
-        _fail(error.message, EXIT_CONFIG)
+        fail(error.message)
     if path is None:
-        _fail("the setting `stories` is empty; name a file with --file", EXIT_CONFIG)
+        fail("the setting `stories` is empty; name a file with --file")
     if asked.command is not _import and not path.exists():
-        _fail(f"{path} does not exist: no story has been saved yet")
+        fail(f"{path} does not exist: no story has been saved yet", EXIT_FAILED)
     store = Store(path, checks=asked.command is not _export)
     try:
         sys.exit(asked.command(store, asked))
     except SRBError as error:
-        _fail(error.message)
+        fail(error.message, EXIT_FAILED)
     except OSError as error:
-        _fail(f"{error.filename or path}: {error.strerror or error}")
+        fail(f"{error.filename or path}: {error.strerror or error}", EXIT_FAILED)
     finally:
         store.close()
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="srb stories", description=__doc__, allow_abbrev=False)
+    parser = OneLineParser(prog="srb stories", description=__doc__, allow_abbrev=False)
     parser.add_argument("--file", type=Path, metavar="FILE", help="the stories' file (default: the setting `stories`)")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
@@ -172,8 +164,3 @@ def _check(store: Store, asked: argparse.Namespace) -> int:
 def _backup(store: Store, asked: argparse.Namespace) -> int:
     store.backup(asked.target)
     return 0
-
-
-def _fail(message: str, status: int = EXIT_FAILED) -> NoReturn:
-    print(f"srb: {message}", file=sys.stderr)
-    sys.exit(status)

@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else abort() forks a debugger and hangs
 
@@ -25,7 +24,7 @@ from srb.cores import usable_cores
 from srb.engine.llama.devices import DeviceType, device_handles, device_types, devices
 from srb.engine.llama.rpc import check_build, keep_connections_alive, native_function
 from srb.errors import ConfigError
-from srb.exit_codes import EXIT_CONFIG, EXIT_FAULT
+from srb.exit_codes import EXIT_FAULT, OneLineParser, fail
 from srb.rpc_nodes import DEFAULT_PORT, PROTOCOL
 
 _DESCRIPTION = """Compute a part of a model for an SRB server, or a llama-server, on another machine, which names this node
@@ -37,13 +36,6 @@ _KEEP_ALIVE_SECONDS = 2.0
 _LINE_BUFFERED = 1  # _IOLBF
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that prints its errors as one line."""
-
-    def error(self, message: str) -> NoReturn:
-        _fail(message)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the node until SIGTERM or Ctrl-C; a wrong option, or an address in use, is one line and exit status 2."""
     try:
@@ -53,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         chosen = _devices(asked.devices)
         cache = _cache(asked.cache)
     except ConfigError as error:
-        _fail(error.message)
+        fail(error.message)
     if not ipaddress.ip_address(address).is_loopback:
         print(
             f"srb: warning: {address}:{asked.port} can be reached from other machines. Whoever reaches it can read and "
@@ -67,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="srb rpc-node", description=_DESCRIPTION, allow_abbrev=False)
+    parser = OneLineParser(prog="srb rpc-node", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("-H", "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("-p", "--port", type=int, default=DEFAULT_PORT, help=f"TCP port (default: {DEFAULT_PORT})")
     parser.add_argument(
@@ -150,11 +142,6 @@ def _serve(endpoint: str, cache: bytes | None, threads: int, handles: Sequence[i
     while not ended.wait(_KEEP_ALIVE_SECONDS):
         keep_connections_alive()  # a client whose machine is lost would keep others out for ever
     return status
-
-
-def _fail(message: str) -> NoReturn:
-    print(f"srb: {message}", file=sys.stderr)
-    sys.exit(EXIT_CONFIG)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import openai
 
 from srb.settings import Settings
 from srb.web.app import Application, create_app
-from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
+from tests.scripted import Script, ScriptedClient, count_to_three
 
 
 def application(script: Script = count_to_three, **settings: Any) -> tuple[Application, ScriptedClient]:

@@ -15,7 +15,7 @@ from gevent.pywsgi import WSGIServer
 from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, PromptDone
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import Script, ScriptedClient
+from tests.scripted import Script, ScriptedClient
 
 _WORDS = ["the", "keeper", "of", "a", "light", "went", "down", "to", "the", "sea", "and", "found", "nobody", "there"]
 

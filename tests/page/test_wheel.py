@@ -30,7 +30,7 @@ import sys
 from werkzeug.serving import run_simple
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import ScriptedClient
+from tests.scripted import ScriptedClient
 
 settings = Settings()
 run_simple("127.0.0.1", int(sys.argv[1]), create_app(settings, ScriptedClient(settings)))

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from srb.errors import InvalidRequest
 from srb.settings import Settings
-from srb.web.calls.scripted import MODEL
 from srb.web.chat.named_templates import NAMED_TEMPLATES
 from srb.web.dialects.anthropic.body import MessagesBody
 from srb.web.dialects.ollama.body import Chat, OllamaChatBody
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.responses.body import ResponsesBody
+from tests.scripted import MODEL
 from tests.unit import chat_templates as wild
 from tools.chat_templates import FOLDER
 

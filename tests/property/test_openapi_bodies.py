@@ -9,7 +9,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import ScriptedClient
+from tests.scripted import ScriptedClient
 
 app = create_app(Settings(props=True), ScriptedClient(Settings()))
 schema = schemathesis.openapi.from_wsgi("/openapi.json", app).include(method="POST")

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate
-from srb.web.calls.scripted import Script
 from tests.official import anthropic_over, application, openai_over
+from tests.scripted import Script
 
 PARTS = (
     "<think>", "</think>", "hm ", "\n", " ", "Hello", "…", "{", "<tool_call>", "</tool_call>", "<",

@@ -34,8 +34,8 @@ from srb.web.app import create_app
 from srb.web.calls.answer_size import ENTRY_BYTES
 from srb.web.calls.calls import Calls
 from srb.web.calls.outcome import gather
-from srb.web.calls.scripted import ScriptedClient, count_to_three
 from tests.processes import DEADLINE
+from tests.scripted import ScriptedClient, count_to_three
 
 MIB = 2**20
 

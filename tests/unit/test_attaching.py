@@ -29,8 +29,8 @@ from srb.settings import Settings
 from srb.web.calls import engine_client
 from srb.web.calls.calls import Calls
 from srb.web.calls.mailbox import Mailbox, coalesced
-from srb.web.calls.scripted import ScriptedClient
 from tests.processes import DEADLINE
+from tests.scripted import ScriptedClient
 
 COMMAND = Generate("r", ("Once",), (BranchSpec(1), BranchSpec(2)))
 SNAPSHOT = {"id": "r", "state": "running", "age": 1.0, "prompt_tokens": 3, "linger": 0.0, "branches": []}

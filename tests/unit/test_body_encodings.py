@@ -17,7 +17,7 @@ from srb.protocol import Generate
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.bodies.encodings import MAX_MEMBERS, PIECE, Decoder
-from srb.web.calls.scripted import ScriptedClient
+from tests.scripted import ScriptedClient
 
 if sys.version_info >= (3, 14):
     from compression import zstd

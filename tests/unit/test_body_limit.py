@@ -11,8 +11,8 @@ from srb.errors import ConfigError
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.bodies import completion
-from srb.web.calls.scripted import ScriptedClient
 from srb.web.media_sources import MAX_BYTES
+from tests.scripted import ScriptedClient
 
 MIB = 2**20
 

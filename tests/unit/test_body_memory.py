@@ -13,9 +13,9 @@ from srb.errors import BodiesFull
 from srb.settings import Settings
 from srb.web import app as app_module
 from srb.web.app import Application, create_app
-from srb.web.calls.scripted import ScriptedClient
 from srb.web.loop import memory
 from srb.web.loop.memory import FREE, LARGE, BodyBudget, Trimmer
+from tests.scripted import ScriptedClient
 
 BUDGET = 2**20
 ENOUGH = orjson.dumps({"content": "x" * (BUDGET // 2)})

@@ -21,10 +21,10 @@ from srb.protocol import Tokenize
 from srb.settings import Settings
 from srb.web.app import Application, create_app
 from srb.web.bodies.size import MAX_ENTRIES, MAX_VALUES, refusal_of
-from srb.web.calls import scripted
-from srb.web.calls.scripted import ScriptedClient, answer_simply
 from srb.web.openapi import describe
 from srb.web.stories.door import ROOT as STORIES
+from tests import scripted
+from tests.scripted import ScriptedClient, answer_simply
 
 SIZE = 4 * 2**20 - 4096  # bytes
 MOST_LOST = 10_000  # answers: what a body costs beside busy programs is less; one with `branches` cost 70,000

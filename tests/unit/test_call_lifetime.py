@@ -28,11 +28,11 @@ from srb.web.calls import calls as calls_module
 from srb.web.calls import client_watch, streaming
 from srb.web.calls.calls import Calls
 from srb.web.calls.client_watch import ClientWatch
-from srb.web.calls.scripted import ScriptedClient, count_to_three
 from srb.web.dialects.llamacpp import completions as llamacpp
 from srb.web.dialects.openai import chat, completion_render, completions
 from srb.web.dialects.srb import routes as srb
 from tests.processes import DEADLINE, self_signed
+from tests.scripted import ScriptedClient, count_to_three
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 OPENAI = {"model": "m", "prompt": "Once"}

@@ -11,7 +11,6 @@ import pytest
 
 from srb.errors import ConfigError, InvalidRequest, NotSupported
 from srb.settings import Settings
-from srb.web.calls.scripted import MODEL
 from srb.web.chat.families import HERMES, LLAMA_3
 from srb.web.chat.template import (
     CHATML_STOPS,
@@ -22,6 +21,7 @@ from srb.web.chat.template import (
     template_for,
 )
 from tests.logs import lines_of
+from tests.scripted import MODEL
 from tests.unit import chat_templates as wild
 
 BOS, EOS = "<s>", "</s>"

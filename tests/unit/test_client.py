@@ -45,8 +45,8 @@ from srb.status import write_status
 from srb.web.calls import engine_client
 from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.mailbox import Mailbox
-from srb.web.calls.scripted import MODEL, ScriptedClient
 from tests.processes import DEADLINE
+from tests.scripted import MODEL, ScriptedClient
 
 Answer = Callable[["Engine", Any], None]
 

@@ -10,9 +10,9 @@ from flask.testing import FlaskClient
 
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls import scripted
-from srb.web.calls.scripted import ScriptedClient
+from tests import scripted
 from tests.media import b64, png
+from tests.scripted import ScriptedClient
 
 PNG = b64(png(seed=1))
 URL = f"data:image/png;base64,{PNG}"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from srb.settings import Settings
-from srb.web.calls.scripted import MODEL
 from srb.web.dialects.anthropic.body import MessagesBody
 from srb.web.dialects.ollama.body import Chat, OllamaChatBody
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.responses.body import ResponsesBody
+from tests.scripted import MODEL
 
 Message = dict[str, Any]
 

@@ -17,9 +17,9 @@ from srb.protocol import BranchSpec, Generate
 from srb.settings import Settings
 from srb.web import limits
 from srb.web.app import create_app
-from srb.web.calls.scripted import ScriptedClient
 from srb.web.limits import OpenLimit, RateLimit, cap_max_tokens, give_back_calls
 from tests.logs import lines_of
+from tests.scripted import ScriptedClient
 
 SECOND = 10**9  # nanoseconds
 

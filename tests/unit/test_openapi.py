@@ -15,11 +15,11 @@ from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate
 from srb.settings import Settings
 from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
-from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
 from srb.web.dialects.openai.answers import TextCompletion, TextCompletionChunk
 from srb.web.dialects.openai.completion_body import TextCompletionBody
 from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
 from srb.web.openapi import describe, field_names
+from tests.scripted import Script, ScriptedClient, count_to_three
 from tests.shapes import read
 
 

@@ -10,8 +10,8 @@ import pytest
 from srb.protocol import Generate
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import ScriptedClient
 from srb.web.chat.template import ChatTemplate, Conversation
+from tests.scripted import ScriptedClient
 from tests.unit.test_web_chat import USER, serve
 
 TEMPLATE = "{{ enable_thinking }} {{ reasoning_effort }} {{ reasoning_strength }} {{ thinking }} {{ thinking_budget }}"

@@ -22,10 +22,10 @@ from srb.stories.limits import BIN_DAYS, DAY
 from srb.stories.posts import read_post
 from srb.stories.store import Store
 from srb.web.app import create_app
-from srb.web.calls.scripted import ScriptedClient
 from srb.web.stories import door, routes
 from srb.web.stories.answers import StoredMedium
 from tests.media import b64, bmp, png, wav
+from tests.scripted import ScriptedClient
 from tests.shapes import read
 from tests.stories import ID, Stories, person
 

@@ -11,7 +11,7 @@ import pytest
 from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, PromptDone, TokenProbs
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import ScriptedClient
+from tests.scripted import ScriptedClient
 
 DELTA = "response.output_text.delta"  # later events of Responses repeat all
 TEXTS = [" one", " two", "\n", "🙂"]

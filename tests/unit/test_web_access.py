@@ -12,8 +12,8 @@ from srb.errors import ConfigError
 from srb.settings import Settings
 from srb.web.access import Access
 from srb.web.app import create_app
-from srb.web.calls.scripted import ScriptedClient
 from srb.web.hosts import is_local_bind, is_loopback
+from tests.scripted import ScriptedClient
 
 KEY = "a secret that only we know"
 

@@ -18,9 +18,9 @@ from srb.protocol import MAX_BRANCHES, Accepted, BranchAdded, BranchEnded, Delta
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.bodies.sampling import FieldsBody
-from srb.web.calls.scripted import MODEL, ScriptedClient
 from srb.web.context import web
 from srb.web.openapi import operation
+from tests.scripted import MODEL, ScriptedClient
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from srb.sampling_params import PLACE
 from srb.sampling_params import TOOL as TOOL_MARK
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls import scripted
-from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
 from srb.web.chat.families import BLANK
 from srb.web.dialects.openai.chat_answers import ChatCompletion, ChatCompletionChunk
+from tests import scripted
+from tests.scripted import Script, ScriptedClient, count_to_three
 from tests.shapes import read
 from tests.unit import chat_templates as wild
 

@@ -10,8 +10,8 @@ from flask.testing import FlaskClient
 
 from srb.errors import Conflict, NotFound, bad_field
 from srb.protocol import EndReasoning, Generate
-from srb.web.calls.scripted import ScriptedClient
 from srb.web.dialects.openai.chat_answers import ChatCompletion, Controlled
+from tests.scripted import ScriptedClient
 from tests.shapes import read
 from tests.unit.test_web_chat import CALL, THOUGHT, TOOL, USER, chunks, deltas, post, serve, writes
 

@@ -30,7 +30,6 @@ from srb.protocol import (
 )
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
 from srb.web.dialects.srb.answers import (
     Added,
     AttachedEvent,
@@ -42,6 +41,7 @@ from srb.web.dialects.srb.answers import (
     Stopped,
 )
 from tests.processes import DEADLINE
+from tests.scripted import Script, ScriptedClient, count_to_three
 from tests.shapes import read
 
 BASE = "/v1/srb/completions"

@@ -13,10 +13,10 @@ import pytest
 from srb.protocol import Embed, Rerank
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls import scripted
-from srb.web.calls.scripted import ScriptedClient
 from srb.web.dialects.llamacpp.answers import EmbeddingList, RankedList
 from srb.web.dialects.llamacpp.embeddings import normalize
+from tests import scripted
+from tests.scripted import ScriptedClient
 from tests.shapes import read
 
 OWN = ["/embedding", "/embeddings"]

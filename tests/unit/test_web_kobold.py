@@ -25,8 +25,6 @@ from srb.protocol import (
 )
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls import scripted
-from srb.web.calls.scripted import Script, ScriptedClient, answer_simply, count_to_three
 from srb.web.dialects.kobold.answers import (
     Aborted,
     Detokenized,
@@ -43,6 +41,8 @@ from srb.web.dialects.kobold.answers import (
     Value,
 )
 from srb.web.dialects.kobold.fitting import fitted
+from tests import scripted
+from tests.scripted import Script, ScriptedClient, answer_simply, count_to_three
 from tests.shapes import read
 
 

@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Failed, Generate
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import ScriptedClient
+from tests.scripted import ScriptedClient
 
 TALK = {
     "system_prompt": "A chat.\n\nHuman: Hello\nAssistant: Hi, how may I help you?\nHuman:",

@@ -27,9 +27,9 @@ from srb.protocol import (
 )
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls import scripted
-from srb.web.calls.scripted import Script, ScriptedClient, answer_simply, count_to_three
 from srb.web.dialects.llamacpp.answers import Final, Partial
+from tests import scripted
+from tests.scripted import Script, ScriptedClient, answer_simply, count_to_three
 from tests.shapes import read
 
 INT32 = 2**31 - 1

@@ -11,9 +11,9 @@ from flask.testing import FlaskClient
 
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls import scripted
-from srb.web.calls.scripted import ScriptedClient
+from tests import scripted
 from tests.media import b64, png, wav
+from tests.scripted import ScriptedClient
 
 PICTURE, OTHER, SOUND = b64(png(seed=1)), b64(png(seed=2)), b64(wav(0.01))
 URL = f"data:image/png;base64,{PICTURE}"

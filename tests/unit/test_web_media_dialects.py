@@ -14,17 +14,17 @@ from flask.testing import FlaskClient
 from srb.protocol import Accepted, BranchEnded, CountTokens, Delta, Done, Generate, PromptDone
 from srb.settings import Settings
 from srb.web.app import Application, create_app
-from srb.web.calls import scripted
-from srb.web.calls.scripted import ScriptedClient
 from srb.web.dialects.anthropic.errors import AnthropicError
 from srb.web.dialects.kobold.answers import Features, KoboldError
 from srb.web.dialects.llamacpp.answers import Final
 from srb.web.dialects.ollama.answers import OllamaError, OllamaLine, Shown
 from srb.web.dialects.responses.answers import Response
 from srb.web.dialects.srb.answers import SRBCompletion
+from tests import scripted
 from tests.media import b64, png, wav
 from tests.needs import need
 from tests.official import anthropic_over, openai_over
+from tests.scripted import ScriptedClient
 from tests.shapes import read
 
 try:

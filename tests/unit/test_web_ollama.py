@@ -14,8 +14,6 @@ from flask.testing import FlaskClient
 from srb.protocol import Accepted, BranchEnded, Delta, Done, Embed, Event, Failed, Generate, Rejected
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls import scripted
-from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
 from srb.web.dialects.ollama import routes
 from srb.web.dialects.ollama.answers import (
     Embedded,
@@ -27,6 +25,8 @@ from srb.web.dialects.ollama.answers import (
     Tags,
     Version,
 )
+from tests import scripted
+from tests.scripted import Script, ScriptedClient, count_to_three
 from tests.shapes import read
 
 USER = {"role": "user", "content": "Hi"}

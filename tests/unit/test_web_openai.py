@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Failed, Generate, Ready
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import MODEL, Script, ScriptedClient, count_to_three
+from tests.scripted import MODEL, Script, ScriptedClient, count_to_three
 
 
 def serve(script: Script = count_to_three) -> tuple[FlaskClient, ScriptedClient]:

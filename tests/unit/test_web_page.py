@@ -15,9 +15,9 @@ from flask.testing import FlaskClient
 
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import ScriptedClient
 from srb.web.ops import page
 from srb.web.ops.page import FOLDER, MEDIA_TYPES
+from tests.scripted import ScriptedClient
 
 FILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file())
 FILES.remove("index.html")

@@ -15,11 +15,11 @@ from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Failed, Gene
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.answer_size import ENTRY_BYTES
-from srb.web.calls.scripted import Script, ScriptedClient
 from srb.web.dialects.llamacpp.answers import Final
 from srb.web.dialects.openai.answers import TextCompletion, TextCompletionChunk
 from srb.web.dialects.openai.chat_answers import ChatCompletion, ChatCompletionChunk
 from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
+from tests.scripted import Script, ScriptedClient
 from tests.shapes import read
 
 TEXTS = ["a b c d", "x y z", "a b c d", "A b, c d.", "p q"]

@@ -12,8 +12,8 @@ from srb.errors import EngineLoading
 from srb.protocol import MAX_BRANCHES, Generate, Ready
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import MODEL, ScriptedClient
 from srb.web.context import Web
+from tests.scripted import MODEL, ScriptedClient
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 BODIES: list[tuple[str, dict[str, Any]]] = [

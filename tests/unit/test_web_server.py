@@ -22,9 +22,9 @@ from srb.errors import (
 from srb.protocol import GetSlots, GetStats, SetAdapters, StateAction
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls import scripted
-from srb.web.calls.scripted import ScriptedClient, answer_simply
 from srb.web.dialects.llamacpp.answers import FullSlot, Health, Props, Slot, SlotAction
+from tests import scripted
+from tests.scripted import ScriptedClient, answer_simply
 from tests.shapes import read
 
 RUNNING = {

@@ -12,8 +12,8 @@ from flask.testing import FlaskClient
 from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Progress
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
 from srb.web.dialects.srb.answers import ServerDescription
+from tests.scripted import Script, ScriptedClient, count_to_three
 from tests.shapes import read
 
 

@@ -17,10 +17,10 @@ from srb.stories import pieces, rows
 from srb.stories.limits import MAX_POST
 from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
-from srb.web.calls.scripted import ScriptedClient
 from srb.web.stories import routes
 from srb.web.stories.answers import StoryImported, StoryList, StoryParts, StoryPosted, StoryState
 from tests.logs import lines_of
+from tests.scripted import ScriptedClient
 from tests.shapes import read
 from tests.stories import at, model, person
 

@@ -10,8 +10,8 @@ from flask.testing import FlaskClient
 
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import ScriptedClient
 from srb.web.stories import door
+from tests.scripted import ScriptedClient
 
 KEY = "a secret that only we know"
 ROOT = door.ROOT

@@ -29,9 +29,9 @@ from srb.settings import Settings
 from srb.web.calls import calls
 from srb.web.calls.calls import Call, Calls
 from srb.web.calls.outcome import gather
-from srb.web.calls.scripted import ScriptedClient
 from srb.web.calls.streaming import MAX_WRITE, PING, EventStream, writes
 from tests.processes import DEADLINE
+from tests.scripted import ScriptedClient
 from tests.shapes import chunks_of
 
 COMMAND = Generate("r1", ("Once",), (BranchSpec(1), BranchSpec(2)))

@@ -26,11 +26,11 @@ from srb.protocol import (
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.bodies.fields import Prompt
-from srb.web.calls import scripted
 from srb.web.calls.echo import read_back
 from srb.web.calls.engine_client import EngineClient
-from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
 from srb.web.dialects.openai.answers import TextCompletion, TextCompletionChunk
+from tests import scripted
+from tests.scripted import Script, ScriptedClient, count_to_three
 from tests.shapes import read
 
 SRB, OPENAI = {"format": "srb"}, {"model": "any"}

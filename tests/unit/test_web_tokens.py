@@ -11,11 +11,11 @@ import pytest
 from srb.protocol import Tokenize
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls import scripted
 from srb.web.calls.engine_client import ASK_DEADLINE, TEXT_SECONDS
 from srb.web.calls.mailbox import Mailbox
-from srb.web.calls.scripted import MODEL, ScriptedClient
 from srb.web.dialects.llamacpp.answers import TabbyModel, TokenList
+from tests import scripted
+from tests.scripted import MODEL, ScriptedClient
 from tests.shapes import read
 
 

@@ -122,10 +122,6 @@ class Exploration:
         self._heap.clear()
         self._max_branches = 0
 
-    @property
-    def num_candidates(self) -> int:
-        return len(self._heap)
-
     def _likely(self, branch: Branch, scores: Logits, token: int, total: float) -> list[int]:
         """Return the tokens that are likely enough beside the likeliest, no more than there is room for."""
         assert branch.path is not None

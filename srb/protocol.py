@@ -227,7 +227,8 @@ class Rerank:
     request_id: str
     query: str
     documents: tuple[str, ...]
-    truncate: bool = False
+    truncate: bool = False  # whether a document that is too long loses its end
+    max_tokens: int = 0  # that are kept of a document that may lose its end; 0: as many as fit beside the query
 
 
 @dataclass(frozen=True, slots=True)

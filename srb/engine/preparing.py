@@ -375,7 +375,7 @@ class Preparer:
             for document in command.documents:
                 parts = (command.query, "" if command.truncate else document)
                 self._check_input("documents", "at least ", self._fewest_tokens(parts, most))
-            pairs = [self._pair(command.query, document, command.truncate) for document in command.documents]
+            pairs = [self._pair(command, document) for document in command.documents]
             return EmbeddingJob(command.request_id, "rank", self._checked_inputs(pairs, "documents"), lora=self.lora)
         if not self._model.can_embed:
             raise NotSupported("This server does not support embeddings. Start it with `--embeddings`")
@@ -409,18 +409,20 @@ class Preparer:
         end = self._model.tokenize("", True, True)[-1:]
         return truncated(tokens, self._model.n_embed_tokens, end) if truncate else tokens
 
-    def _pair(self, query: str, document: str, truncate: bool) -> list[int]:
-        """Return the input of `rank` for two texts; with `truncate` the document loses its end until the pair fits."""
-        if not truncate:
-            return self._model.pair(query, document)
+    def _pair(self, command: Rerank, document: str) -> list[int]:
+        """Return the input of `rank` for the query and a document, which may lose its end until the pair fits."""
+        if not command.truncate:
+            return self._model.pair(command.query, document)
+        most = self._model.n_embed_tokens
         tokens = self._texts.tokenize(self._beginning(document), False, False)
-        room, most = len(tokens), self._model.n_embed_tokens
-        pair = self._model.pair(query, document) if len(tokens) <= most else tokens
-        while len(pair) > most and room:
+        room = min(len(tokens), command.max_tokens or most, most)
+        while True:
+            if room < len(tokens):
+                document = b"".join(self._model.piece(token, False) for token in tokens[:room]).decode(errors="ignore")
+            pair = self._model.pair(command.query, document)
+            if len(pair) <= most or not room:
+                return pair
             room = max(0, room - (len(pair) - most))
-            kept = b"".join(self._model.piece(token, False) for token in tokens[:room])
-            pair = self._model.pair(query, kept.decode(errors="ignore"))
-        return pair
 
     def _beginning(self, text: str) -> str:
         """Return so much of a text that is to be truncated as may be kept: megabytes take seconds to tokenize."""

@@ -157,6 +157,15 @@ def test_a_text_that_is_to_be_truncated_keeps_its_beginning_and_the_vocabularys_
     assert max(map(len, read[1:])) < 1000, "of megabytes the beginning alone is read"
 
 
+@pytest.mark.parametrize(("limit", "kept"), [(1, 1), (3, 3), (9, 9), (5000, 9)])
+def test_so_many_tokens_of_a_document_are_kept_as_were_asked_for(model: FakeModel, limit: int, kept: int) -> None:
+    command = Rerank("a", " a fox", (" king" * 9, ""), truncate=True, max_tokens=limit)
+    assert Preparer(model, None).embedding(command).inputs == [
+        model.pair(" a fox", " king" * kept),
+        model.pair(" a fox", ""),
+    ]
+
+
 @pytest.mark.parametrize("document", [" king" * 9, " king" * 10, " king" * 5000, "é" * 5000, ""])
 def test_a_document_that_is_to_be_truncated_fits_beside_its_query(model: FakeModel, document: str) -> None:
     query, most = " a fox", model.n_embed_tokens

@@ -259,7 +259,17 @@ def test_texts_lose_their_ends_where_this_is_asked_for(
 ) -> None:
     fields = given if isinstance(given, dict) else {"truncate": given}
     assert post(engine, path, input="a", query="a", documents=["b"], **fields).status_code == 200
-    assert [command.truncate for command in engine.sent if isinstance(command, Embed | Rerank)] == [truncates]
+    always = path == "/v2/rerank" and fields.get("truncate") is None  # Cohere's, which has no such field
+    assert [command.truncate for command in engine.sent if isinstance(command, Embed | Rerank)] == [truncates or always]
+
+
+@pytest.mark.parametrize("path", RERANK)
+def test_as_many_tokens_of_a_document_are_kept_as_cohere_says(engine: ScriptedClient, path: str) -> None:
+    assert post(engine, path, query="a", documents=["b"], max_tokens_per_doc=4096).status_code == 200
+    [command] = (command for command in engine.sent if isinstance(command, Rerank))
+    assert (command.truncate, command.max_tokens) == (True, 4096)
+    response = post(engine, path, query="a", documents=["b"], max_tokens_per_doc=0)
+    assert (response.status_code, response.json["error"]["param"]) == (400, "max_tokens_per_doc")
 
 
 @pytest.mark.parametrize("path", [*OWN, "/v1/embeddings", *RERANK])

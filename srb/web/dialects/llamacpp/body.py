@@ -383,7 +383,8 @@ class RerankBody(Body):
     top_n: Annotated[Integer, between(0, INT32_MAX)] | None = None
     return_text: bool = False
     return_documents: bool = False
-    truncate: Truncate = False
+    truncate: Truncate | None = None
+    max_tokens_per_doc: Annotated[Integer, between(1, INT32_MAX)] | None = None
     model: str | None = None
 
     @classmethod

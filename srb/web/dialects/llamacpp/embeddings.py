@@ -79,7 +79,11 @@ def rerank() -> Response:
     documents = asked.documents or asked.texts
     if documents is None:
         raise no_documents("documents")
-    ranked = web().calls.ask(Rerank(uuid4().hex, asked.query, tuple(documents), asked.truncate), request.environ)
+    truncate = asked.truncate
+    if truncate is None:  # Cohere's, whose body has no such field, always does
+        truncate = request.path == "/v2/rerank" or asked.max_tokens_per_doc is not None
+    command = Rerank(uuid4().hex, asked.query, tuple(documents), truncate, asked.max_tokens_per_doc or 0)
+    ranked = web().calls.ask(command, request.environ)
     best = sorted(enumerate(ranked["scores"]), key=lambda scored: scored[1], reverse=True)[: asked.top_n]
     if asked.texts is not None:
         scored: list[TEIRanked] = [{"index": index, "score": score} for index, score in best]

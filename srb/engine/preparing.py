@@ -373,8 +373,8 @@ class Preparer:
             if not self._model.can_rank:
                 raise NotSupported("This server does not support reranking. Start it with `--reranking`")
             for document in command.documents:
-                parts = (command.query, "" if command.truncate else document)
-                self._check_input("documents", "at least ", self._fewest_tokens(parts, most))
+                pair = (command.query, "" if command.truncate else document)
+                self._check_input("documents", "at least ", self._fewest_tokens(pair, most))
             pairs = [self._pair(command, document) for document in command.documents]
             return EmbeddingJob(command.request_id, "rank", self._checked_inputs(pairs, "documents"), lora=self.lora)
         if not self._model.can_embed:

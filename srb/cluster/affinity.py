@@ -1,18 +1,22 @@
 """The choice of a replica for a text: where its beginning is computed already, as long as that replica is not overloaded.
 
-Three things decide, in this order:
+These decide, in this order:
 
-- the memory of texts: a text goes to the replica that computed its longest remembered beginning, or else the short text
-  that it continues;
-- rendezvous hashing of its first characters, for new texts: each replica has a rank for each text, so a replica that joins
-  or leaves moves its own share and nothing else (Thaler and Ravishankar, 1998);
-- a bound on the load: a replica that has more than FACTOR times the mean hands on to the next in rank (consistent hashing
-  with bounded loads, Mirrokni, Thorup and Zadimoghaddam, 2016). The load is the number of branches of open requests; but as
-  long as a replica had no more than its share of the latest requests too, CROWD times the mean may be open: computing a
-  story again costs more than a crowd that is gone in a second. If every bridge keeps the bounds for its own requests, all
-  of them together keep them.
+- the memory of texts: a text that goes on where a known one ended goes to the replica that computed that one, as up to
+  ALTERNATIVES may, or else to that of the short text that it continues. Bridges tell each other what is new in their
+  memories (`take_news`, `hear`);
+- where a text leaves a known one, it is an edit or another story with the same preface. It stays with the known text as
+  long as that costs nobody anything, and few texts have left there: a preface would bring all its stories to one replica;
+- consistent hashing of other new texts, whole, so that a preface does not count: a replica that joins or leaves moves its
+  own share and little else (Karger and others, 1997). Of CHOICES replicas the one that has the fewest stories of late has
+  it (the power of two choices, Mitzenmacher, 2001): by a hash alone one of a thousand has twice the mean;
+- a bound on the load: a replica that has more than FACTOR times the mean hands on to the next (consistent hashing with
+  bounded loads, Mirrokni, Thorup and Zadimoghaddam, 2016). The load is the number of branches of this bridge's open
+  requests. For a story that the replica has, SPARE requests are always within the bound, and CROWD times the mean as long
+  as it had no more than its share of the latest requests: computing a story again costs more than a crowd that is gone in
+  a second.
 
-Bridges tell each other what is new in their memories (`take_news`, `hear`).
+No choice looks at all replicas, unless nearly all are overloaded. `python -m bench.routing` simulates evenings.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -20,25 +24,36 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, Sequence
-from functools import partial
+from functools import cache
 from hashlib import blake2b
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 FACTOR = 1.25  # of the mean load
 CROWD = 1.5  # of the mean load, and SPARE requests more: then nothing else counts
-SPARE = 4  # open requests of mean size that any replica may have, whatever the mean load: so few do not slow each other down
-FIRST_MARK = 64  # bytes: the beginning that new texts are placed by
-_FINEST, _FINER = 16, 16  # bytes at least, and parts at most, between two marks: the finer marks of a text's end
+SPARE = 4  # open requests of mean size that go on with a replica's texts, whatever the mean load: so few slow nobody down
+CHOICES = 4  # replicas, of which a new text goes to the one with the fewest stories
+ALTERNATIVES = 16  # texts that go on where one ended: a writer's, who takes one branch after another
+PREFACE = (
+    16 * 1024
+)  # bytes of a known text for each one that may leave it at the same place, and stay: less is soon computed again
+FIRST_MARK = 64  # bytes: the shortest beginning that texts have in common
+_FINEST, _FINER = 16, 32  # bytes at least, and parts at most, between two marks: the finer marks of a text's end
 _SHORTEST = 8  # bytes: of a text that is known again by what continues it; shorter ones begin too many others
 _MOST_BYTES = 256 * 1024  # of a text; a longer beginning is not told from this one
-_MEMORY = 200_000  # beginnings
-_WINDOW = 64  # latest requests for each replica, of which none should have more than its share
+_MEMORY, _FOR_EACH = 200_000, 1000  # beginnings at least, and for each replica
+_WINDOW = 64  # latest requests for each replica, of which none should have more than its share; and latest stories
+_POINTS = 32  # of each replica on the ring of hashes
 
 Mark = bytes  # the hash of a beginning
 _MARK_SIZE = 16
-News = dict[str, bytes]  # marks in a row, by the replica that has what they stand for
+News = dict[
+    str, bytes
+]  # marks in a row, by the replica that has what they stand for; _END follows one at which a text ends
+_END = bytes(_MARK_SIZE)
 
 
 def text_marks(prompt: Sequence[str | int]) -> list[Mark]:
@@ -93,6 +108,9 @@ def _ends() -> Iterator[int]:
         end += max(FIRST_MARK, end // 8)
 
 
+_ENDS = tuple(_ends())
+
+
 def with_media(prompt: Sequence[str | int], media: Sequence[str]) -> list[str | int]:
     """Return a prompt with a hash of each of its files in the file's place (see `Generate`)."""
     hashes = [blake2b(data.encode(), digest_size=_MARK_SIZE).hexdigest() for data in media]
@@ -113,16 +131,35 @@ def _bytes(prompt: Sequence[str | int], most: int = _MOST_BYTES) -> Iterator[byt
             return
 
 
+class _Beginning(NamedTuple):
+    """The longest known beginning of a text."""
+
+    replicas: tuple[str, ...] = ()  # that have it, the latest first
+    size: int = 0  # bytes, but for what finer marks tell
+    left: int = (
+        0  # how many texts went on behind it, each in a way of its own; beyond ALTERNATIVES if a text ended there
+    )
+    is_whole: bool = False  # whether it is all of the text
+    opening: Mark | None = None  # of a text shorter than FIRST_MARK: it is none of the text's own marks
+
+
 class Affinity:
     """The replicas that take requests, what each has open, and which texts each has computed."""
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}  # branches of each replica's open requests
         self._num_requests: dict[str, int] = {}  # how many requests those are
-        self._known: OrderedDict[Mark, tuple[str, ...]] = OrderedDict()  # latest replica first
-        self._news: dict[Mark, str] = {}  # the replicas of beginnings that other bridges have not been told
+        self._all_open = self._all_requests = 0  # the sums of both
+        self._ring: list[tuple[bytes, str]] = []  # the points of all replicas, in their order
+        # Of each beginning how many texts left it (`_Beginning.left`), and the replicas that have it, latest first.
+        self._known: OrderedDict[Mark, tuple[int, tuple[str, ...]]] = OrderedDict()
+        self._news: dict[
+            Mark, tuple[str, bool]
+        ] = {}  # beginnings that other bridges have not been told: replica, whether a text's end
         self._latest: deque[str] = deque()  # the replicas of the latest requests
         self._shares: Counter[str] = Counter()  # how many of those each had
+        self._ends: OrderedDict[Mark, str] = OrderedDict()  # where the latest stories end, and the replica of each
+        self._num_stories: Counter[str] = Counter()  # of each replica, of those
 
     def __repr__(self) -> str:
         return f"<Affinity {self._open}, {len(self._known)} beginnings>"
@@ -133,56 +170,70 @@ class Affinity:
 
     def join(self, replica: str) -> None:
         """Let a replica take requests."""
-        self._open.setdefault(replica, 0)
-        self._num_requests.setdefault(replica, 0)
+        if replica not in self._open:
+            self._open[replica] = self._num_requests[replica] = 0
+            for point in _points(replica):
+                insort(self._ring, (point, replica))
 
     def leave(self, replica: str) -> None:
         """Choose a replica no more; unknown ones are ignored."""
-        self._open.pop(replica, None)
-        self._num_requests.pop(replica, None)
+        self._all_open -= self._open.pop(replica, 0)
+        self._all_requests -= self._num_requests.pop(replica, 0)
+        self._ring = [each for each in self._ring if each[1] != replica]
         self._latest = deque(name for name in self._latest if name != replica)
         del self._shares[replica]
+        self._ends = OrderedDict((mark, name) for mark, name in self._ends.items() if name != replica)
+        del self._num_stories[replica]
 
     def begin(self, replica: str, branches: int = 1) -> None:
         """Count one more open request."""
         if replica in self._open:
-            self._open[replica] += branches
-            self._num_requests[replica] += 1
+            self._count(replica, branches, 1)
 
     def grow(self, replica: str, branches: int = 1) -> None:
         """Count more branches of an open request; not if the replica has come back since it began, as `end` does not."""
         if self._num_requests.get(replica):
-            self._open[replica] += branches
+            self._count(replica, branches, 0)
 
     def end(self, replica: str, branches: int = 1) -> None:
         """Count one open request less."""
         if self._num_requests.get(replica):
-            self._open[replica] = max(0, self._open[replica] - branches)
-            self._num_requests[replica] -= 1
+            self._count(replica, -min(branches, self._open[replica]), -1)
+
+    def _count(self, replica: str, branches: int, requests: int) -> None:
+        self._open[replica] += branches
+        self._all_open += branches
+        self._num_requests[replica] += requests
+        self._all_requests += requests
 
     def choose(
         self,
         marks: Sequence[Mark],
         exclude: Collection[str] = (),
-        openings: Sequence[Mark] = (),
+        openings: Callable[[], Sequence[Mark]] = tuple,
         finer: Callable[[int], Sequence[Mark]] = lambda number: (),
         branches: int = 1,
+        name: Mark | None = None,
     ) -> str | None:
         """Return the replica for a text with these marks, and remember it; None if there is none beside `exclude`.
 
-        `openings` are those of short texts that it may continue; they are looked for and not remembered. `finer` returns
-        the marks after one of `marks`, by its place.
+        `openings` returns the marks of short texts that it may continue, `finer` those after one of `marks`, by its place.
+        Both are asked only if they count, since hashing takes longer than all else. `name` is the mark of something that
+        counts where nothing of the text is known.
         """
-        usable = [name for name in self._open if name not in exclude]
-        if not usable:
+        if all(name in exclude for name in self._open):
             return None
-        may_have = partial(self._may_have, branches)
-        chosen = next(filter(may_have, self._knowing(marks, openings, finer, usable)), None)
-        if chosen is None:
-            ranked = sorted(usable, key=lambda name: _rank(marks[0], name), reverse=True)
-            chosen = next(filter(may_have, ranked), None) or self.least_loaded(exclude)
-        assert chosen is not None  # `usable` has one
-        self._remember([*marks, *finer(len(marks) - 1)], chosen)
+        finer = cache(finer)
+        known = self._longest(marks, openings, finer, name, exclude)
+        if known.left <= 0 or known.is_whole:
+            fits = (name for name in known.replicas if self._may_go_on(name, branches))
+        else:
+            is_preface = known.left > known.size // PREFACE
+            fits = (name for name in known.replicas if not is_preface and self._may_stay(name))
+        all_marks = [*([known.opening] if known.opening else []), *marks, *finer(len(marks) - 1)]
+        chosen = next(fits, None) or self._place(all_marks[-1], exclude, branches)
+        self._share(chosen)
+        self.know(all_marks, chosen)
         return chosen
 
     def least_loaded(self, exclude: Collection[str] = ()) -> str | None:
@@ -190,84 +241,164 @@ class Affinity:
         usable = [name for name in self._open if name not in exclude]
         return min(usable, key=self._open.__getitem__, default=None)
 
-    def _knowing(
+    def _longest(
         self,
         marks: Sequence[Mark],
-        openings: Sequence[Mark],
+        openings: Callable[[], Sequence[Mark]],
         finer: Callable[[int], Sequence[Mark]],
-        usable: Collection[str],
-    ) -> list[str]:
-        """Return the replicas that computed the longest remembered beginning."""
+        name: Mark | None,
+        exclude: Collection[str],
+    ) -> _Beginning:
+        """Return the longest beginning that a usable replica has."""
 
-        def longest(among: Sequence[Mark]) -> tuple[int, list[str]]:
+        def find(among: Sequence[Mark]) -> tuple[int, int, tuple[str, ...]]:
             for place in reversed(range(len(among))):
-                if known := [name for name in self._known.get(among[place], ()) if name in usable]:
-                    return place, known
-            return -1, []
+                if entry := self._known.get(among[place]):
+                    left, names = entry
+                    if usable := tuple(name for name in names if name in self._open and name not in exclude):
+                        return place, left, usable
+            return -1, 0, ()
 
-        place, known = longest(marks)
-        if known:
-            return longest(finer(place))[1] or known
-        return longest(openings)[1]
+        place, left, names = find(marks)
+        if not names:
+            short = openings()
+            place, left, names = find(short)
+            if names:
+                return _Beginning(names, 0, left, opening=short[place])
+            return _Beginning(find([name] if name else [])[2])
+        ends = finer(place)
+        end, left_at_end, names_at_end = find(ends)
+        if names_at_end:
+            left, names = left_at_end, names_at_end
+        return _Beginning(names, _ENDS[place], left, is_whole=place + 1 == len(marks) and end + 1 == len(ends))
 
-    def _may_have(self, branches: int, replica: str) -> bool:
-        """Whether a replica should have one more request; if none should, the one with the fewest branches has it."""
-        total = sum(self._open.values()) + branches
-        spare = SPARE * total / (sum(self._num_requests.values()) + 1)
-        crowd = CROWD * total / len(self._open) + spare
-        has_room = self._open[replica] < max(spare, _bound(total, len(self._open)))
-        return has_room or (self._has_share(replica) and self._open[replica] < crowd)
+    def _may_go_on(self, replica: str, branches: int) -> bool:
+        """Whether a replica should have one more request for a text that it has."""
+        total = self._all_open + branches
+        spare = SPARE * total / (self._all_requests + 1)
+        if self._open[replica] < max(spare, _bound(total, len(self._open))):
+            return True
+        return self._has_share(replica) and self._open[replica] < CROWD * total / len(self._open) + spare
+
+    def _may_stay(self, replica: str) -> bool:
+        """Whether a text that leaves one of the replica's texts may be computed there.
+
+        A single writer's edits may, who has no more than the request that is being edited open.
+        """
+        return self._num_requests[replica] <= 1 and (self._has_share(replica) or self._all_requests <= 1)
+
+    def _place(self, mark: Mark, exclude: Collection[str], branches: int) -> str:
+        """Return the replica for a text that none has, or none that may have more."""
+        bound = _bound(self._all_open + branches, len(self._open))
+        order = (name for name in self._ranked(mark) if name not in exclude)
+        free = (name for name in order if self._open[name] < bound)
+        if choices := list(islice(free, CHOICES)):
+            return min(choices, key=lambda name: (self._num_stories[name], self._shares[name]))
+        chosen = self.least_loaded(exclude)
+        assert chosen is not None  # `choose` has looked
+        return chosen
+
+    def _ranked(self, mark: Mark) -> Iterator[str]:
+        """Yield all replicas, from a text's place on the ring on."""
+        seen = set()
+        start = bisect_left(self._ring, (mark[:8], ""))
+        for place in range(start - len(self._ring), start):
+            name = self._ring[place][1]
+            if name not in seen:
+                seen.add(name)
+                yield name
 
     def _has_share(self, replica: str) -> bool:
         return self._shares[replica] < max(SPARE, _bound(len(self._latest) + 1, len(self._open)))
 
-    def _remember(self, marks: Sequence[Mark], replica: str) -> None:
+    def _share(self, replica: str) -> None:
+        """Count one of the latest requests."""
         self._latest.append(replica)
         self._shares[replica] += 1
         while len(self._latest) > _WINDOW * len(self._open):
             self._shares[self._latest.popleft()] -= 1
-        self.know(marks, replica)
 
     def know(self, marks: Sequence[Mark], replica: str) -> None:
         """Remember that a replica has what these marks stand for, apart from any request."""
-        for mark in marks:
-            if replica not in self._known.get(mark, ()):
-                self._news[mark] = replica
+        is_new = [replica not in self._known.get(mark, (0, ()))[1] for mark in marks]
+        for place, mark in enumerate(marks):
+            if is_new[place] or any(
+                is_new[place + 1 : place + 2]
+            ):  # the last one that is known says where the text leaves
+                self._news[mark] = (replica, place == len(marks) - 1)
         self._bound_news()
-        self._note(marks, replica)
+        self._learn(marks, replica)
+
+    @property
+    def _memory(self) -> int:
+        return max(_MEMORY, _FOR_EACH * len(self._open))
 
     def _bound_news(self) -> None:
-        while len(self._news) > _MEMORY:  # nobody has taken them for long
+        while len(self._news) > self._memory:  # nobody has taken them for long
             del self._news[next(iter(self._news))]
 
-    def _note(self, marks: Sequence[Mark], replica: str) -> None:
-        for mark in marks:
-            others = tuple(name for name in self._known.pop(mark, ()) if name != replica)
-            self._known[mark] = (replica, *others)[:3]
-        while len(self._known) > _MEMORY:
+    def _learn(self, marks: Sequence[Mark], replica: str) -> None:
+        for mark, following in pairwise(marks):
+            if mark in self._known and following not in self._known:
+                left, names = self._known[mark]
+                self._known[mark] = (left + 1, names)
+                self._end_no_more(mark)
+        for place, mark in enumerate(marks):
+            left, names = self._known.pop(mark, (1 if place < len(marks) - 1 else -ALTERNATIVES, ()))
+            self._known[mark] = (left, (replica, *(name for name in names if name != replica))[:3])
+        while len(self._known) > self._memory:
             self._known.popitem(last=False)
+        if replica in self._open:
+            self._end_no_more(marks[-1])
+            self._ends[marks[-1]] = replica
+            self._num_stories[replica] += 1
+            if len(self._ends) > _WINDOW * len(self._open):
+                self._end_no_more(next(iter(self._ends)))
+
+    def _end_no_more(self, mark: Mark) -> None:
+        if (replica := self._ends.pop(mark, None)) is not None:
+            self._num_stories[replica] -= 1
 
     def take_news(self) -> News:
         """Return what this bridge remembers since the last call, and has not heard of another; for `hear` of the others."""
         news, self._news = self._news, {}
         by_replica: dict[str, list[Mark]] = {}
-        for mark, replica in news.items():
-            by_replica.setdefault(replica, []).append(mark)
+        for mark, (replica, is_end) in news.items():
+            by_replica.setdefault(replica, []).extend((mark, _END) if is_end else (mark,))
         return {replica: b"".join(marks) for replica, marks in by_replica.items()}
 
     def keep_news(self, news: Mapping[str, bytes]) -> None:
         """Keep news that were taken and could not be told, for the next call of `take_news`; newer ones come after them."""
-        self._news = {mark: replica for replica, data in news.items() for mark in _marks_in(data)} | self._news
+        kept = {
+            mark: (replica, mark == marks[-1])
+            for replica, data in news.items()
+            for marks in _texts_in(data)
+            for mark in marks
+        }
+        self._news = kept | self._news
         self._bound_news()
 
     def hear(self, news: Mapping[str, bytes]) -> None:
-        """Remember what another bridge does."""
+        """Remember what another bridge does, and count its requests."""
         for replica, data in news.items():
-            self._note(_marks_in(data), replica)
+            for marks in _texts_in(data):
+                self._learn(marks, replica)
+                if replica in self._open:
+                    self._share(replica)
 
 
-def _marks_in(data: bytes) -> list[Mark]:
-    return [data[at : at + _MARK_SIZE] for at in range(0, len(data), _MARK_SIZE)]
+def _texts_in(data: bytes) -> Iterator[list[Mark]]:
+    """Yield the marks of each text of some news."""
+    marks: list[Mark] = []
+    for at in range(0, len(data), _MARK_SIZE):
+        mark = data[at : at + _MARK_SIZE]
+        if mark != _END:
+            marks.append(mark)
+        elif marks:
+            yield marks
+            marks = []
+    if marks:
+        yield marks
 
 
 def _bound(total: int, replicas: int) -> int:
@@ -275,5 +406,6 @@ def _bound(total: int, replicas: int) -> int:
     return math.ceil(FACTOR * total / replicas)
 
 
-def _rank(mark: Mark, replica: str) -> bytes:
-    return blake2b(mark, key=replica.encode()[-64:], digest_size=8).digest()
+def _points(replica: str) -> Iterator[bytes]:
+    for number in range(_POINTS):
+        yield blake2b(b"%d" % number, key=replica.encode()[-64:], digest_size=8).digest()

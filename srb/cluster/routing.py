@@ -96,9 +96,9 @@ def choose(affinity: Affinity, command: Generate | StateAction, exclude: Collect
     if command.session or command.state:
         return affinity.choose(marks_of(command), exclude, branches=branches)
     text = _text_of(command)
-    restored = slot_marks(command.id_slot) if command.id_slot >= 0 else []
-    openings = [*restored, *opening_marks(text)]
-    return affinity.choose(text_marks(text), exclude, openings, partial(finer_marks, text), branches)
+    openings, finer = partial(opening_marks, text), partial(finer_marks, text)
+    slot = slot_marks(command.id_slot)[0] if command.id_slot >= 0 else None
+    return affinity.choose(text_marks(text), exclude, openings, finer, branches, slot)
 
 
 def slot_marks(slot: int) -> list[Mark]:

@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 FACTOR = 1.25  # of the mean load
 CROWD = 1.5  # of the mean load, and SPARE requests more: then nothing else counts
-SPARE = 4  # open requests of mean size that go on with a replica's texts, whatever the mean load: so few slow nobody down
+SPARE = 4  # open requests of mean size that go on with a replica's texts, whatever the mean load
 CHOICES = 4  # replicas, of which a new text goes to the one with the fewest stories
 ALTERNATIVES = 16  # texts that go on where one ended: a writer's, who takes one branch after another
 PREFACE = (

@@ -584,6 +584,8 @@ def test_allowed_tools_that_are_wrong_are_refused_in_plain_words(choice: Any, wo
     ("field", "schema"),
     [
         ({"response_format": {"type": "text"}}, ""),
+        ({"response_format": {}}, ""),
+        ({"response_format": {"type": None, "json_schema": None}}, ""),
         ({"response_format": {"type": "json_object"}}, '{"type":"object"}'),
         ({"response_format": {"type": "json_object", "schema": {"type": "array"}}}, '{"type":"array"}'),
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": 1}}}}, '{"const":1}'),
@@ -832,6 +834,22 @@ def test_an_object_of_nulls_is_empty(path: str, field: str) -> None:
     given = body | ({"type": "enabled"} if field == "thinking" else {})
     answer = post(http, path, input="Hi", max_tokens=5, **{field: given})
     assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("given", [{}, {"type": None}, {"type": None, "name": None, "schema": None}])
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [("/v1/chat/completions", ""), ("/v1/responses", "text"), ("/v1/messages", "output_config")],
+)
+def test_a_format_of_nulls_is_any_text(path: str, field: str, given: dict[str, Any]) -> None:
+    http, engine = serve()
+    fields = {field: {"format": given}} if field else {"response_format": given}
+    answer = post(http, path, input="Hi", max_tokens=5, **fields)
+    assert answer.status_code == 200, answer.text
+    assert not engine.sent[0].branches[0].sampling.json_schema
+    wrong = {**given, "schema": {"type": "object"}}
+    fields = {field: {"format": wrong}} if field else {"response_format": wrong}
+    assert post(http, path, input="Hi", max_tokens=5, **fields).status_code == 400, "a schema is never ignored"
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])

@@ -216,7 +216,7 @@ class ReplyFormat:
 def parse_response_format(value: Any) -> ReplyFormat:
     """Return the format of a reply. Raise ValueError."""
     kind = value.get("type") if isinstance(value, dict) else None
-    if kind == "text":
+    if kind == "text" or (isinstance(value, dict) and all(part is None for part in value.values())):
         return ReplyFormat()
     if kind == "json_object":
         schema = value.get("schema")

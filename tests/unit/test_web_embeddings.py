@@ -280,6 +280,16 @@ def test_another_way_to_truncate_is_refused(engine: ScriptedClient, path: str, g
     assert engine.sent == []
 
 
+@pytest.mark.parametrize("path", [*OWN, "/v1/embeddings", *RERANK])
+@pytest.mark.parametrize(("given", "status"), [("Right", 200), (None, 200), ("Left", 400), ("left", 400)])
+def test_a_beginning_is_never_cut(engine: ScriptedClient, path: str, given: Any, status: int) -> None:
+    fields = {"truncate": True, "truncation_direction": given}
+    response = post(engine, path, input="a", query="a", documents=["b"], **fields)
+    assert response.status_code == status
+    if status == 400:
+        assert response.json["error"]["param"] == "truncation_direction"
+
+
 @pytest.mark.parametrize("path", RERANK)
 @pytest.mark.parametrize("documents", [["a", "aa"], [{"text": "a"}, {"text": "aa"}], ["a", {"text": "aa"}]])
 def test_results_have_their_documents_where_these_are_asked_for(

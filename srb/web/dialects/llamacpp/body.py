@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -328,6 +328,7 @@ def _parse_truncate(value: Any) -> Any:
 Truncate = Annotated[
     bool, BeforeValidator(_parse_truncate), WithJsonSchema({"enum": [True, False, "NONE", "END"], "default": False})
 ]
+Direction = Literal["Right", "right"]  # TEI's word for the end that is cut
 
 
 class EmbeddingBody(Body):
@@ -339,6 +340,7 @@ class EmbeddingBody(Body):
     embd_normalize: Annotated[Integer, between(-1, INT32_MAX)] | None = None
     dimensions: Integer | None = None
     truncate: Truncate = False
+    truncation_direction: Direction = "Right"
     model: str | None = None
     image_data: list[Any] = Field(default_factory=list)
 
@@ -384,6 +386,7 @@ class RerankBody(Body):
     return_text: bool = False
     return_documents: bool = False
     truncate: Truncate | None = None
+    truncation_direction: Direction = "Right"
     max_tokens_per_doc: Annotated[Integer, between(1, INT32_MAX)] | None = None
     model: str | None = None
 

@@ -62,7 +62,7 @@ def test_a_card_that_ends_is_as_high_as_its_text_and_moves_no_other_but_those_be
     pane.begin(*TEXTS, " two gulls", " five", " six", " seven", " eight")
     before = boxes(pane)
     assert [digit for *_, digit in before] == list("12345678")
-    line = pane.tell("return branches.board.line")
+    line = pane.tell("return branches.board.line * (branches.board.reserve - 1)")  # what each gives back
     pane.tell("desk.stopBranch(2, 'eos'); desk.stopBranch(3, 'boundary'); desk.stopBranch(4, 'limit');")
     pane.tell("desk.events([{ event: 'error', index: 5, code: 'x', message: 'the engine was restarted' }])")
     expect(pane.page.locator(".counts")).to_have_text("four are still being written, one failed")
@@ -152,7 +152,19 @@ def test_what_a_card_offers_begins_where_its_text_does(pane: Pane) -> None:
     assert abs(offer.evaluate(left) - pane.text(1).evaluate(left)) < 1
 
 
+def test_a_first_round_reserves_what_its_length_lets_expect_and_is_in_view(pane: Pane) -> None:
+    pane.tell("desk.setSetting('stop_at', 'paragraph')")
+    pane.begin(count=8)
+    paragraph = boxes(pane)
+    assert paragraph[-1][1] + paragraph[-1][3] <= 900
+    pane.tell("branches.board.last = []; desk.setSetting('stop_at', 'word')")
+    pane.begin(count=8)
+    assert pane.tell("return branches.board.reserve") == 2
+    wait_for(lambda: boxes(pane)[0][3] < paragraph[0][3], "words take less room")
+
+
 def test_the_next_round_reserves_the_lines_that_the_last_one_needed(pane: Pane) -> None:
+    pane.tell("desk.setSetting('stop_at', 'word')")  # a first round of two lines
     pane.begin(*[" and much more text" * 12] * 4)
     wait_for(lambda: len({box[3] for box in boxes(pane)}) == 1 and boxes(pane)[0][3] > 150, "long texts")
     long = boxes(pane)[0][3]
@@ -162,6 +174,7 @@ def test_the_next_round_reserves_the_lines_that_the_last_one_needed(pane: Pane) 
 
 
 def test_a_card_gives_back_all_that_the_last_round_made_it_reserve_when_it_ends(pane: Pane) -> None:
+    pane.tell("desk.setSetting('stop_at', 'word')")  # a first round of two lines
     pane.begin(*[" and much more text" * 12] * 4)
     wait_for(lambda: len({box[3] for box in boxes(pane)}) == 1 and boxes(pane)[0][3] > 150, "long texts")
     long = boxes(pane)[0][3]
@@ -226,6 +239,31 @@ def test_each_end_is_told_in_words(pane: Pane, event: dict[str, Any], descriptio
     pane.tell("desk.stopBranch(0, given.reason, given)", event)
     expect(pane.card(1)).to_have_accessible_description(re.compile(re.escape(description)))
     expect(pane.card(1)).to_have_attribute("aria-busy", "false")
+
+
+CUT = """() => [...document.querySelectorAll(".card .end")]
+  .filter((end) => {
+    const { bottom, top } = end.closest(".foot").getBoundingClientRect();
+    const box = end.getBoundingClientRect();
+    const isIn = box.top >= top - 1 && box.bottom <= bottom + 1;
+    return !isIn || end.scrollHeight > end.clientHeight + 1 || end.scrollWidth > end.clientWidth + 1;
+  })
+  .map(({ textContent }) => textContent)"""
+
+
+@pytest.mark.parametrize("width", [1000, 720, 390])
+@pytest.mark.parametrize("reason", ["eos", "lost", "engine_restarted", "truncated"])
+def test_an_end_is_said_whole_on_the_narrowest_cards(pane: Pane, width: int, reason: str) -> None:
+    pane.page.set_viewport_size({"width": width, "height": 900})
+    pane.tell("desk.setSetting('likelihood', true)")
+    pane.begin(*[" the same"] * 3)
+    for index in range(3):  # with all that can stand beside it
+        pane.tell("desk.stopBranch(given[0], given[1], { logprob: -1 - given[0] })", [index, reason])
+        pane.tell("desk.setNodeMark(desk.round.slots[given].node, 'star', true)", index)
+    expect(pane.card(3).locator(".bar")).to_have_attribute("data-step", "5")
+    expect(pane.card(1).locator(".same")).to_have_text("×3")
+    expect(pane.card(1).locator(".marks")).to_have_text("★")
+    assert pane.page.evaluate(CUT) == []
 
 
 def test_a_failure_is_told_in_words(pane: Pane) -> None:

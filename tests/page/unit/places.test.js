@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { columnsOf, mostLines, placesOf, reserveOf } from "../../../srb/web/page/parts/branches/places.js";
+import {
+  columnsOf,
+  expectedLength,
+  mostLines,
+  placesOf,
+  reserveOf,
+} from "../../../srb/web/page/parts/branches/places.js";
 import { Random } from "./random.js";
 
 test("there are as many columns as fit, and fewer where that leaves fewer holes", () => {
@@ -35,6 +41,26 @@ test("a round reserves what three quarters of the last one's cards needed, withi
   assert.equal(reserveOf([1, 1, 2]), 2);
   assert.equal(reserveOf([2, 6, 5, 40]), 5);
   assert.equal(reserveOf([30, 40, 50]), 9);
+});
+
+test("a first round reserves what the settings let expect, as far as all its cards are in view", () => {
+  assert.equal(reserveOf([], { expected: 6, inView: 7 }), 6);
+  assert.equal(reserveOf([], { expected: 30, inView: 7 }), 7);
+  assert.equal(reserveOf([], { expected: 30, inView: 40 }), 9);
+  assert.equal(reserveOf([], { expected: 1, inView: 7 }), 2);
+  assert.equal(reserveOf([1, 1, 2], { expected: 6, inView: 7 }), 2, "a round before it tells more");
+});
+
+test("the length that the settings let expect is that of the shorter of both bounds", () => {
+  const lengths = [
+    [{ max_tokens: 128, stop_at: "paragraph" }, 240],
+    [{ max_tokens: 20, stop_at: "paragraph" }, 80],
+    [{ max_tokens: 128, stop_at: "sentence", stop_after: 3 }, 240],
+    [{ max_tokens: 128, stop_at: "" }, 512],
+    [{ max_tokens: -1, stop_at: "word" }, 8],
+    [{ max_tokens: -1 }, Number.POSITIVE_INFINITY],
+  ];
+  for (const [settings, length] of lengths) assert.equal(expectedLength(settings), length, JSON.stringify(settings));
 });
 
 test("cards get the room that the pane has, and nine lines where it has less", () => {

@@ -6,6 +6,7 @@ import { firstSteps } from "./branches/first_steps.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
 import { Highlights } from "./branches/highlights.js";
 import { actOf, isTaken } from "./branches/keys.js";
+import { expectedLength } from "./branches/places.js";
 import { isInside, Pointer } from "./branches/pointer.js";
 import { Reader } from "./branches/reader.js";
 import { Swipe } from "./branches/swipe.js";
@@ -87,6 +88,7 @@ export class Branches extends Part {
       marks: (node) => (node === null ? {} : this.desk.story.mark(node)),
       logprobs: () => this.desk.settings.logprobs === true,
       isSorted: () => this.desk.settings.likelihood === true,
+      expected: () => expectedLength(this.desk.settings),
       textBefore: ({ base, keep }) => this.desk.story.text(base.node, keep),
       onseen: (slot) => this.noteSeen(slot),
     });

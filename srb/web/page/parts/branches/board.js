@@ -17,18 +17,21 @@ const CLOSED = 4; // lines of a card on a phone, until it is opened
 const PHONE = matchMedia("(width < 700px)");
 const DIGITS = 10;
 const FRAME = 1000 / 60;
+const LETTER = 0.45; // of the type's size: the width of a letter
 const FIRST_WORDS = 16; // characters that no sentence has ended in
 const NOTHING = sentencesBefore("");
 
 export class Board {
   /** @param {{list: HTMLElement, highlights: Highlights, marks: (node: string|null) => {star?: boolean, note?: string},
-   *   logprobs: () => boolean, isSorted: () => boolean, textBefore: (round: Round) => string, onseen: (slot: Slot) => void}} given */
-  constructor({ list, highlights, marks, logprobs, isSorted, textBefore, onseen }) {
+   *   logprobs: () => boolean, isSorted: () => boolean, expected: () => number, textBefore: (round: Round) => string,
+   *   onseen: (slot: Slot) => void}} given */
+  constructor({ list, highlights, marks, logprobs, isSorted, expected, textBefore, onseen }) {
     this.list = list;
     this.highlights = highlights;
     this.marks = marks;
     this.logprobs = logprobs;
     this.isSorted = isSorted; // whether a person sorts by likelihood
+    this.expected = expected; // characters of a text, by the settings
     this.textBefore = textBefore; // the manuscript up to a round's branches
     this.onseen = onseen;
     /** @type {Round|null} */
@@ -207,9 +210,14 @@ export class Board {
     this.columns = columnsOf(count, width);
     const widest = px(style.getPropertyValue("--widest")) || width;
     this.width = Math.min(widest, (width - GAP * (this.columns - 1)) / this.columns);
-    this.reserve = reserveOf(this.last.map((lines) => Math.ceil(lines / this.width)));
-    const rows = Math.ceil(count / this.columns);
-    this.most = PHONE.matches ? CLOSED : mostLines(Math.min(MOST_ROWS, rows), { height, line: this.line, chrome });
+    const rows = Math.min(MOST_ROWS, Math.ceil(count / this.columns));
+    this.most = PHONE.matches ? CLOSED : mostLines(rows, { height, line: this.line, chrome });
+    const expected = Math.ceil((this.expected() * LETTER * px(style.fontSize)) / this.width);
+    const inView = Math.floor((height / Math.max(1, rows) - chrome) / this.line);
+    this.reserve = reserveOf(
+      this.last.map((lines) => Math.ceil(lines / this.width)),
+      { expected, inView },
+    );
     this.fitting = this.columns * Math.ceil(height / (chrome + Math.min(this.reserve, this.most) * this.line));
     list.style.setProperty("--columns", `${this.columns}`);
     list.style.setProperty("--gap", `${GAP}px`);

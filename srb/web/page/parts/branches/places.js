@@ -4,6 +4,9 @@ export const GAP = 32; // px between two columns
 const LEAST_WIDTH = 285; // px of a column
 const FEWEST_LINES = 2; // that a growing card reserves
 const MOST_LINES = 9; // of a card, where the pane has no room for more
+const PER_TOKEN = 4; // characters
+/** Characters that most texts have which stop at the end of a … @type {Record<string, number>} */
+const UP_TO = { word: 8, line: 60, sentence: 80, paragraph: 240 };
 
 /**
  * Return the number of columns: as many as fit, but for fewer that leave fewer holes in the last row.
@@ -26,12 +29,23 @@ export function mostLines(rows, { height, line, chrome }) {
 }
 
 /**
- * Return the lines that each card reserves while it grows: as many as three quarters of the last round's cards needed. With more,
- * short texts would stand above holes; with fewer, growing cards would push those below them all the time.
- * @param {number[]} last lines of the last round's cards
+ * Return the characters that a text will have at least, most often, by the settings.
+ * @param {{max_tokens?: number, stop_at?: string, stop_after?: number}} settings
  */
-export function reserveOf(last) {
-  const few = [...last].sort((a, b) => a - b)[Math.floor(last.length / 4)] ?? 0;
+export function expectedLength({ max_tokens = -1, stop_at = "", stop_after = 1 }) {
+  const most = max_tokens < 0 ? Number.POSITIVE_INFINITY : PER_TOKEN * max_tokens;
+  return Math.min(most, (UP_TO[stop_at] ?? Number.POSITIVE_INFINITY) * stop_after);
+}
+
+/**
+ * Return the lines that each card reserves while it grows: as many as three quarters of the last round's cards needed. With more,
+ * short texts would stand above holes; with fewer, growing cards would push those below them all the time. The first round's
+ * reserve what the settings let expect, as far as all cards are in view with it.
+ * @param {number[]} last lines of the last round's cards
+ * @param {{expected: number, inView: number}} first lines by the settings, and that all cards may have in view
+ */
+export function reserveOf(last, { expected, inView } = { expected: 0, inView: 0 }) {
+  const few = [...last].sort((a, b) => a - b)[Math.floor(last.length / 4)] ?? Math.min(expected, inView);
   return Math.max(FEWEST_LINES, Math.min(MOST_LINES, few));
 }
 

@@ -666,6 +666,7 @@ class ModelInfo:
     nl_id: int = -1
     pad_id: int = -1
     fim: dict[str, int] = field(default_factory=dict)  # fill-in-the-middle ids: pre, suf, mid, rep, sep; −1: none
+    fim_texts: dict[str, str] = field(default_factory=dict)  # of those that the vocabulary has
     add_bos: bool = False  # a text begins with BOS
     ftype: str = ""  # number format of the weights, such as Q8_0
     chat_template_tool_use: str = ""

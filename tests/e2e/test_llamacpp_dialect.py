@@ -128,6 +128,9 @@ def test_infill_fills_in(storyteller: Server) -> None:
     answer = read(Final, response.content)
     assert answer["prompt"].endswith("small <|fim_suffix|> who lived in the wood.<|fim_middle|>")
     assert answer["content"]
+    fill = storyteller.get("/v1/srb/server").json()["fill"]
+    assert fill["prefix"] in answer["prompt"]
+    assert answer["prompt"].endswith(fill["middle"])
     assert events(ask(storyteller, "/infill", **body))[-1]["stop"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Pr
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.dialects.srb.answers import ServerDescription
+from tests import scripted
 from tests.scripted import Script, ScriptedClient, count_to_three
 from tests.shapes import read
 
@@ -281,6 +283,28 @@ def test_progress_of_the_prompt_is_an_event_if_it_is_requested(said: dict[str, A
     assert start["event"] == "start"
     progress = [event for event in later if event["event"] == "prompt"]
     assert progress == [{"event": "prompt", "total": 9, "cache": 2, "processed": 5, "time_ms": 1}] * reports
+
+
+@pytest.mark.parametrize(
+    ("texts", "fill"),
+    [
+        ({}, None),
+        ({"pre": "<p>", "suf": "<s>"}, None),
+        (
+            {"pre": "<p>", "suf": "<s>", "mid": "<m>"},
+            {"prefix": "<p>", "suffix": "<s>", "middle": "<m>", "suffix_first": True},
+        ),
+    ],
+    ids=["none", "two of them", "all"],
+)
+def test_the_server_tells_the_tokens_with_which_its_model_fills_gaps(
+    monkeypatch: pytest.MonkeyPatch, texts: dict[str, str], fill: dict[str, Any] | None
+) -> None:
+    monkeypatch.setattr(scripted, "MODEL", replace(scripted.MODEL, fim_texts=texts))
+    http, _ = serve(spm_infill=True)
+    said = http.get("/v1/srb/server").json
+    read(ServerDescription, orjson.dumps(said))
+    assert said["fill"] == fill
 
 
 def test_the_server_describes_its_model_limits_and_defaults() -> None:

@@ -247,6 +247,7 @@ class LlamaModel:
             nl_id=lib.llama_vocab_nl(vocab),
             pad_id=lib.llama_vocab_pad(vocab),
             fim=fim,
+            fim_texts={name: self._token_text(token) for name, token in fim.items() if token >= 0},
             add_bos=lib.llama_vocab_get_add_bos(vocab),
             ftype=lib.llama_ftype_name(lib.llama_model_ftype(self._model)).decode(),
             chat_template_tool_use=self._metadata("tokenizer.chat_template.tool_use"),

@@ -24,7 +24,7 @@ const REST = 10_000; // ms that a hidden page keeps connections on which nothing
 /** @type {import("./desk/context.js").Share} */
 const NO_CONTEXT = { used: 0, limit: 0, cut: 0, parts: [] };
 
-/** Topics: story, head, round, text (in a frame, at most twenty times a second), nodes, saved, server, notice, withdrawn, dialog, side (its panel opens or closes). */
+/** Topics: story, head, caret, round, text (in a frame, at most twenty times a second), nodes, saved, server, notice, withdrawn, dialog, side (its panel opens or closes). */
 export class Desk extends EventTarget {
   /** @param {{api: Api, keeper: Keeper}} given */
   constructor({ api, keeper }) {
@@ -94,6 +94,11 @@ export class Desk extends EventTarget {
   /** The manuscript's text. */
   get text() {
     return this.story.text(this.head.node, this.head.at);
+  }
+
+  /** Whether words stand behind the caret. */
+  get isInside() {
+    return this.manuscript?.isInside ?? false;
   }
 
   get title() {
@@ -421,7 +426,7 @@ export class Desk extends EventTarget {
     }
   }
 
-  /** Continue the text with n branches, unless that is stopped before the rounds are there. @param {{n?: number}} [options] */
+  /** Continue the text where the caret is, unless that is stopped before the rounds are there. @param {{n?: number, isAtEnd?: boolean}} [options] */
   go(options) {
     const { stops } = this;
     return this.withRounds((rounds) => (stops === this.stops ? rounds.go(options) : null));

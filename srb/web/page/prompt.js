@@ -3,6 +3,7 @@
 // A story that is too long is cut at the front, at a paragraph's end, a quarter of the room at once. The cut then stays for
 // many rounds: a prompt that begins elsewhere in each round would be computed anew in each.
 
+import { beginningOf, leadingTo, withGap } from "./behind.js";
 import { markersOf } from "./markers.js";
 
 /** @typedef {{at: number, characters: number, next: string}} Cut   the sent story begins at `at`; `next`: its first characters there */
@@ -12,7 +13,9 @@ import { markersOf } from "./markers.js";
 /** @typedef {{text: string, depth: number, frame?: string}} Note   the author's note; `frame` stands around it in the prompt */
 /**
  * @typedef {object} Sources
- * @property {string} text - the manuscript
+ * @property {string} text - the manuscript, up to the branches
+ * @property {string} [behind] - what stands behind them
+ * @property {import("./behind.js").Fill | null} [fill] - the model's tokens for a text with a gap
  * @property {number} [perMedium] - tokens of a picture or sound in it
  * @property {Set<number>} [unsent] - where the markers of those begin that are left out of the prompt
  * @property {string} [memory] - before the story, whatever is cut
@@ -67,6 +70,8 @@ export function learnRate(rate, characters, tokens) {
  */
 export function planPrompt({
   text,
+  behind = "",
+  fill = null,
   memory = "",
   note = { text: "", depth: 3 },
   settings,
@@ -79,7 +84,9 @@ export function planPrompt({
   const isChat = settings.mode === "chat";
   const system = isChat ? [settings.system ?? "", instructionOf(settings)].join("") : "";
   const room = roomOf(settings, n_ctx);
-  const budget = Math.max(0, Math.floor((n_ctx - room - MARGIN) * rate * SAFETY) - system.length); // characters
+  const whole = Math.max(0, Math.floor((n_ctx - room - MARGIN) * rate * SAFETY) - system.length); // characters
+  const following = isChat || fill ? beginningOf(behind, whole) : "";
+  const budget = whole - following.length;
   const keep = trimmedLength(text);
   const extra = memory.trim().length + framed(note).length;
   const forStory = Math.max(budget - extra, Math.min(keep, Math.floor(budget / 4)));
@@ -96,8 +103,8 @@ export function planPrompt({
     { kind: /** @type {const} */ ("room"), characters: Math.floor(room * rate), tokens: room, cut: 0 },
   ];
   return {
-    prompt: isChat ? null : joined(remembered, story),
-    template: isChat ? chat(settings, remembered, story) : null,
+    prompt: isChat ? null : withGap(fill, joined(remembered, story), following),
+    template: isChat ? chat(settings, remembered, story, following) : null,
     keep,
     cut: start === 0 ? null : { at: start, characters: start, next: text.slice(start, start + NEXT) },
     parts: isChat ? [part("system", rate, system.length, system.length), ...parts] : parts,
@@ -371,11 +378,12 @@ function besideMarkers(markers, start) {
  * @param {{system?: string, instruction?: string, model?: string}} settings
  * @param {string} memory
  * @param {string} story
+ * @param {string} following - what stands behind the answer
  */
-function chat(settings, memory, story) {
+function chat(settings, memory, story, following) {
   const system = [settings.system?.trim() ?? "", memory].filter((each) => each !== "").join("\n\n");
   /** @type {Message[]} */
-  const messages = [{ role: "user", content: instructionOf(settings) }];
+  const messages = [{ role: "user", content: leadingTo(instructionOf(settings), following) }];
   if (system !== "") {
     messages.unshift({ role: "system", content: system });
   }

@@ -19,17 +19,31 @@ export { endWord, IllegalMove, Slot };
 const BASE = "v1/srb/completions/";
 
 export class Round extends Requests {
-  /** @param {{id: string, base: Place, keep: number, n: number, prompt: string | null, stopAt?: string, asked?: number}} given
-   *   `asked`: branches that the round has asked for before; `prompt` ends at `keep`, where the model's text begins; null: not made yet; the first request of the round is joined by `join` */
-  constructor({ id, base, keep, n, prompt, stopAt = "", asked = 0 }) {
+  /** @param {{id: string, base: Place, keep: number, until?: number, n: number, prompt: string | null, stopAt?: string, asked?: number}} given
+   *   `asked`: branches that the round has asked for before; `keep` is where the model's text begins, in the place of what stands
+   *   there up to `until`; `prompt`: null: not made yet; the first request of the round is joined by `join` */
+  constructor({ id, base, keep, until = base.at, n, prompt, stopAt = "", asked = 0 }) {
     super(n);
     this._branches = asked;
     this.id = id;
     this.base = base;
     this.keep = keep;
+    this.until = until;
     this.n = n;
     this.prompt = prompt;
     this.stopAt = stopAt;
+  }
+
+  /** Let further requests read this prompt. @param {string} prompt @param {string|null} mended the text that it ends with, if a person
+   *   has mended what stands before the cards */
+  read(prompt, mended) {
+    this.prompt = prompt;
+    this.mended = mended;
+  }
+
+  /** Whether text stands behind the cards. */
+  get isInside() {
+    return this.until < this.base.at;
   }
 
   // ---- Legal moves
@@ -128,11 +142,12 @@ export class Round extends Requests {
     if (!this.canExtend(slot)) throw new IllegalMove(`card ${number + 1} cannot be extended`);
     const request = this.requests.get(slot.request ?? "");
     const neverEnds = slot.end?.reason === "eos";
-    if (!request || !isLive(request)) {
+    const isRunning = slot.state === "running";
+    if (!request || !isLive(request) || !(isRunning || this._canBranch(request))) {
       const given = slot.text.slice(0, trimCut(slot.text, slot.text.length));
       return { kind: "request", n: 1, given, slots: [number], expect: "extend", seedOffset: this._branches, neverEnds };
     }
-    if (slot.state === "running" || slot.end?.reason === "limit") {
+    if (isRunning || slot.end?.reason === "limit") {
       const path = branchPath(request, slot);
       return {
         kind: "control",
@@ -170,7 +185,7 @@ export class Round extends Requests {
     const slots = this._newNumbers(count);
     const request = this.requests.get(slot.request ?? "");
     const own = slot.text.length - (slot.end?.word?.length ?? 0); // the server's text has no stop string
-    if (!request || !isLive(request) || cut < slot.given || cut > own) {
+    if (!request || !this._canBranch(request) || cut < slot.given || cut > own) {
       const given = slot.text.slice(0, cut) + more;
       return { kind: "request", n: count, given, slots, expect: kind, seedOffset: this._branches };
     }

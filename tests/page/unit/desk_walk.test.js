@@ -45,7 +45,7 @@ class Window {
     this.random = random;
     this.words = words;
     this.known = typedIn(it.desk.text); // characters that were shown here and not taken out by the person
-    this.continued = new Map(); // the text that a round goes on from, by its id
+    this.continued = new Map(); // the texts before and behind a round's cards, by its id
     this.fresh = new Set(); // characters typed since the windows had the changes of each other, if nothing else was done
     this.kept = new Map(); // the window's sessionStorage
   }
@@ -177,13 +177,17 @@ class Window {
 
   async go() {
     const { text } = this;
+    if (this.random.chance(1, 3)) this.it.manuscript.select(this.place());
     if (this.it.api.refusal) this.desk.go({ n: 3 });
     else {
       await round(this.it, ...Array.from({ length: 3 }, () => this.words.written()));
       this.it.api.last.isBegun = true;
     }
     await settled();
-    if (!this.it.api.refusal) this.continued.set(this.desk.round.id, text);
+    if (!this.it.api.refusal) {
+      const { id, keep, until } = this.desk.round;
+      this.continued.set(id, [text.slice(0, keep), text.slice(until)]);
+    }
     assert.equal(this.text, text);
   }
 
@@ -218,7 +222,7 @@ class Window {
     const typed = random.choice(["after", "instead"]);
     const card = desk.round.taken(number, at);
     const before = this.state;
-    const wanted = this.ends(typed).map((end) => lettersIn(end + card));
+    const wanted = this.gaps(typed).map(([start, end]) => lettersIn(start + card + end));
     await this.desks("a take", () => desk.take(number, { at, go: false, typed }));
     if (!card || this.text === before.text) return;
     const isWanted = this.words.areTwice || wanted.includes(lettersIn(this.text));
@@ -232,18 +236,35 @@ class Window {
     assert.equal(this.text, after);
   }
 
-  /** What the text may have up to where a card goes: one text, if the end of what the card goes on from is in it; else a blank
-   * that is left of that, which is known by no other than the product, may be the end. */
-  ends(typed) {
+  /** What may stand before a card and behind it: one text each, if what the card goes on from, and leads to, is in the text; else a
+   * blank that is left of that, which is known by no other than the product, may be the end, or the beginning. */
+  gaps(typed) {
     const { text } = this;
-    const { id, base, keep } = this.desk.round;
-    const continued = this.continued.get(id) ?? this.desk.story.text(base.node, keep);
-    const letters = new Set(lettersIn(continued));
+    const { id, base, keep, until } = this.desk.round;
+    const whole = this.desk.story.text(base.node, base.at);
+    const [before, behind] = this.continued.get(id) ?? [whole.slice(0, keep), whole.slice(until)];
+    const letters = new Set(lettersIn(before));
     const at = [...text].findLastIndex((each) => letters.has(each)) + 1;
-    const isSure = text[at - 1] === continued.at(-1) && at > 0;
+    const isSure = text[at - 1] === before.at(-1) && at > 0;
     const blanks = Array.from(text, (each, index) => (each.trim() ? 0 : index + 1)).filter((end) => end > at);
     const ends = isSure ? [at] : [at, ...blanks, text.length];
-    return ends.map((end) => (typedIn(text.slice(end)).size && typed === "after" ? text : text.slice(0, end)));
+    return ends.flatMap((end) => {
+      return this.beginnings(behind, end).map((to) => {
+        const isBehind = typedIn(text.slice(end, to)).size > 0 && typed === "after";
+        return [text.slice(0, isBehind ? to : end), text.slice(to)];
+      });
+    });
+  }
+
+  /** Where the text behind a card may begin, from an offset on. */
+  beginnings(behind, least) {
+    const { text } = this;
+    if (behind === "") return [text.length];
+    const letters = new Set(lettersIn(behind));
+    const found = [...text].findIndex((each, index) => index >= least && letters.has(each));
+    const to = found < 0 ? text.length : found;
+    const blanks = Array.from(text, (each, index) => (each.trim() ? -1 : index));
+    return [to, ...blanks.filter((index) => index >= least && index < to)];
   }
 
   takeAndUndo() {

@@ -107,19 +107,30 @@ class FakeManuscript {
   done = [];
   undone = [];
 
+  at = null; // where the caret is; null: at the end
+
   load(text, _pieces, head) {
-    [this.text, this.head, this.done, this.undone] = [text, head, [], []];
+    [this.text, this.head, this.done, this.undone, this.at] = [text, head, [], [], null];
   }
 
   focus() {}
+
+  caret() {
+    return this.at ?? this.text.length;
+  }
+
+  select(at) {
+    this.at = at;
+  }
 
   /** Type at the end, or replace a stretch. */
   type(insert, from = this.text.length, to = from) {
     this.change([{ from, to, insert }], null, true);
   }
 
-  apply({ text, head, why }) {
+  apply({ text, head, why, caret = null }) {
     this.change([{ from: 0, to: this.text.length, insert: text }], head, why !== "undo");
+    this.at = caret;
   }
 
   record(undo, redo) {
@@ -129,9 +140,10 @@ class FakeManuscript {
 
   change(changes, target, recorded) {
     if (recorded) {
-      this.done.push({ text: this.text, head: this.head });
+      this.done.push({ text: this.text, head: this.head, at: this.at });
       this.undone = [];
     }
+    this.at = null;
     for (const { from, to, insert } of [...changes].reverse())
       this.text = this.text.slice(0, from) + insert + this.text.slice(to);
     this.head = this.desk.edited({ changes, target, doc: () => this.text });
@@ -153,8 +165,9 @@ class FakeManuscript {
       to.push(step);
       return true;
     }
-    to.push({ text: this.text, head: this.head });
+    to.push({ text: this.text, head: this.head, at: this.at });
     this.change([difference(this.text, step.text)], step.head, false);
+    this.at = step.at;
     return true;
   }
 }

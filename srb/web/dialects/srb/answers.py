@@ -196,6 +196,16 @@ class SeveralModels(TypedDict):
 
 
 @shape
+class Fill(TypedDict):
+    """The texts of a model's fill-in-the-middle tokens, and whether the text behind the gap comes first (`spm_infill`)."""
+
+    prefix: str
+    suffix: str
+    middle: str
+    suffix_first: bool
+
+
+@shape
 class ServerDescription(SeveralModels):
     """The model, its longest context in tokens, limits of requests, and the defaults of their fields."""
 
@@ -204,6 +214,7 @@ class ServerDescription(SeveralModels):
     n_ctx: int  # 0 while it is not known
     modalities: Senses | None
     chat_template: bool | None
+    fill: Fill | None  # null also where the vocabulary has no such tokens
     lacks: str | None  # quotation marks, dashes and the like that the vocabulary has no tokens for
     max_n: int
     max_linger: int

@@ -8,10 +8,11 @@ from flask import Blueprint, Response
 
 from srb import __version__
 from srb.protocol import ModelInfo
+from srb.settings import Settings
 from srb.web.bodies.defaults import default_sampling
 from srb.web.chat.template import template_source
 from srb.web.context import web
-from srb.web.dialects.srb.answers import ServerDescription, SeveralModels
+from srb.web.dialects.srb.answers import Fill, ServerDescription, SeveralModels
 from srb.web.model_choice import word
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
@@ -42,6 +43,7 @@ def describe_server() -> Response:
         "n_ctx": model.n_ctx_seq if model is not None else 0,
         "modalities": {"vision": model.sees, "audio": model.hears} if model is not None else None,
         "chat_template": bool(template_source(settings, model)) if model is not None else None,
+        "fill": _fill(model, settings) if model is not None else None,
         "lacks": model.lacks if model is not None else None,
         **several,
         "max_n": settings.max_n,
@@ -52,3 +54,11 @@ def describe_server() -> Response:
         "sampling": asdict(default_sampling(settings)),
     }
     return json_reply(said)
+
+
+def _fill(model: ModelInfo, settings: Settings) -> Fill | None:
+    texts = [model.fim_texts.get(name, "") for name in ("pre", "suf", "mid")]
+    if not all(texts):
+        return None
+    prefix, suffix, middle = texts
+    return {"prefix": prefix, "suffix": suffix, "middle": middle, "suffix_first": settings.spm_infill}

@@ -37,12 +37,13 @@ export class Context {
   /**
    * Return the prompt for a text, with markers of its pictures, and the text's length without the spaces at its end; a promise of
    * them if the server makes it, or pictures are to be read.
-   * @param {string} [text] the manuscript, if nothing else is given
+   * @param {string} text @param {string} [behind] what follows the branches @param {{isNext?: boolean}} [options] whether it is the next
+   *   round's: its cut stays for the rounds after it
    * @returns {Prepared | Promise<Prepared>}
    */
-  prepare(text = this.desk.text) {
-    const { prompt, template, keep, cut } = this.plan(text);
-    if (text === this.desk.text) this.cut = cut;
+  prepare(text, behind = "", { isNext = false } = {}) {
+    const { prompt, template, keep, cut } = this.plan(text, behind);
+    if (isNext) this.cut = cut;
     if (prompt === null)
       return this.desk.api.post("apply-template", template).then((said) => this.withMedia(said.prompt, keep));
     return markersOf(prompt).length ? this.withMedia(prompt, keep) : { prompt: this.media.withinBody(prompt), keep };
@@ -53,8 +54,8 @@ export class Context {
     return { prompt: await this.media.prepared(prompt), keep };
   }
 
-  /** @param {string} text */
-  plan(text) {
+  /** @param {string} text @param {string} [behind] */
+  plan(text, behind) {
     const { settings, server, story } = this.desk;
     const memory = /** @type {string | undefined} */ (story.meta("memory")) ?? "";
     const note = /** @type {import("../prompt.js").Note | undefined} */ (story.meta("note"));
@@ -62,7 +63,19 @@ export class Context {
     const { rate, cut, perMedium } = this;
     const each = perMedium ?? Math.min(FIRST_MEDIUM, n_ctx * FIRST_SHARE);
     const unsent = this.media.unsent(text, n_ctx * rate);
-    return planPrompt({ text, memory, note, settings, n_ctx, rate, perMedium: each, unsent, cut });
+    return planPrompt({
+      text,
+      behind,
+      memory,
+      note,
+      settings,
+      n_ctx,
+      rate,
+      perMedium: each,
+      unsent,
+      cut,
+      fill: server.fill,
+    });
   }
 
   /** @param {string} prompt @param {number} n */

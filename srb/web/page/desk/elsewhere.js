@@ -2,8 +2,9 @@
 
 import { countWords } from "../keep/describe.js";
 import { Characters, stretchesOf } from "../story/same.js";
+import { joined } from "./gap.js";
 import { move, wayTo } from "./moves.js";
-import { forgetContinued, joined } from "./seam.js";
+import { forgetContinued } from "./seam.js";
 
 /** @typedef {import("../story/types.js").Place} Place */
 

@@ -4,9 +4,10 @@ import { commonLength } from "../compare.js";
 import { sentenceAt, trimCut, wordEndAt, wordStartAt } from "../cuts.js";
 import { markersOf } from "../markers.js";
 import { stretchesOf } from "../story/same.js";
+import { between, joined } from "./gap.js";
 import { move, quoted } from "./moves.js";
 import { likelyTokens } from "./rivals.js";
-import { joined, seamOf } from "./seam.js";
+import { mendedBefore, seamOf } from "./seam.js";
 
 /** @typedef {import("../round.js").Round} Round */
 /** @typedef {import("../round.js").Plan} Plan */
@@ -41,9 +42,9 @@ export class Gestures {
     if (!text) return this.sayEmpty(live, number);
     const seam = seamOf(desk.story, live.round, head);
     live.noteHead(head);
-    const place = this.placeOf(live, number, text.length, head, seam, typed);
+    const { place, caret } = this.placeOf(live, number, text.length, head, seam, typed);
     const endOnServer = this.rounds.endShown();
-    move(desk, place, "take");
+    move(desk, place, "take", caret);
     if (seam.typed && typed === "after")
       desk.notice(`The card stands behind what you typed meanwhile: ${quoted(seam.typed)}`, "info", {
         label: "In place of it",
@@ -66,22 +67,26 @@ export class Gestures {
   }
 
   /**
-   * Return the place of the text with a card's first `length` characters: the card's own where they join what it goes on from,
-   * else a graft of them onto the text as it is now.
+   * Return the place of the text with a card's first `length` characters, and where they end in it: the card's own place where it
+   * joins what it goes on from and nothing stands behind it, else a graft onto the text as it is now.
    * @param {Live} live @param {number} number @param {number} length @param {Place} head @param {import("./seam.js").Seam} seam
    * @param {import("./seam.js").Choice} typed
    */
-  placeOf(live, number, length, head, { at, typed: words, isCut }, typed) {
+  placeOf(live, number, length, head, { at, to, typed: words, isCut }, typed) {
     const { story } = this.desk;
     const text = story.text(head.node, head.at);
     const { keep } = live.round;
     const own = live.place(number, length);
-    const isKept = words ? typed === "after" : /^\s*\n\s*$/u.test(text.slice(at)); // a paragraph that was begun stays
-    const end = isKept ? text.length : at;
-    if (end === keep && text.startsWith(story.text(own.node, keep))) return own;
+    const isKept = words ? typed === "after" : /^\s*\n\s*$/u.test(text.slice(at, to)); // a paragraph that was begun stays
+    const begin = isKept ? to : at;
+    const [before, behind] = [text.slice(0, begin), text.slice(to)];
+    if (behind === "" && begin === keep && before === story.text(own.node, keep)) return { place: own, caret: own.at };
     const stretches = stretchesOf(story, own, keep, own.at);
-    const grafted = end === at && !isCut ? stretches : joined(text.slice(0, end), stretches);
-    return story.graft(head, end, text.length, grafted);
+    const grafted = begin === at && !isCut ? stretches : joined(before, stretches);
+    const card = grafted.map((each) => each.text).join("");
+    const gap = between(before, card, behind);
+    const place = story.graft(head, begin, to, gap ? [...grafted, { text: gap, by: "model" }] : grafted);
+    return { place, caret: begin + card.length };
   }
 
   /** @param {number} number */
@@ -263,10 +268,15 @@ export class Gestures {
     });
   }
 
-  /** Make the prompt of a round that was made again from the story. @param {Live} live */
+  /** Make the prompt that further branches of a round read: the text before its cards, as a person has mended it. @param {Live} live */
   async makeReady({ round }) {
-    if (round.prompt === null)
-      round.prompt = (await this.rounds.context.prepare(this.desk.story.text(round.base.node, round.keep))).prompt;
+    const { head, story } = this.desk;
+    const mended = mendedBefore(story, round, head);
+    if (round.prompt !== null && round.mended === mended) return;
+    const text = story.text(round.base.node, round.base.at);
+    const before = mended ?? text.slice(0, round.keep);
+    const { prompt } = await this.rounds.context.prepare(before, text.slice(round.until));
+    round.read(prompt, mended);
   }
 
   /** @param {Live} live @param {Plan} plan @param {import("./live.js").Live["trails"]} [trails] */

@@ -16,17 +16,19 @@ const QUOTED = 60; // characters
 /**
  * Show another place of the story; one step for undo. A notice names the person's words that its text lacks, and leads back.
  * @param {Desk} desk @param {Place} place @param {"take" | "open" | "undo"} why "undo": a step back itself, which undo does not take back
+ * @param {number} [caret] where it stands then
  */
-export function move(desk, place, why) {
+export function move(desk, place, why, caret) {
   const { story, typing } = desk;
   desk.closeTyped();
   place = story.settle(place); // another window may be typing there
   const before = desk.head;
+  const caretBefore = desk.manuscript?.caret();
   const loss = why === "undo" ? "" : lossOf(story, before, place); // a person who undoes sees the words go
   typing.isPaused = true;
   try {
     const text = story.text(place.node, place.at);
-    desk.manuscript?.apply({ text, head: place, pieces: story.pieces(place.node, place.at), why });
+    desk.manuscript?.apply({ text, head: place, pieces: story.pieces(place.node, place.at), why, caret });
   } finally {
     typing.isPaused = false;
   }
@@ -35,7 +37,7 @@ export function move(desk, place, why) {
   desk.changed();
   desk.tell("head", { why });
   const isVisit = why === "open" && desk.before && isSame(desk.before.head, before);
-  if (loss) desk.notice(loss, "info", isVisit ? wayBack(desk) : wayTo(desk, before));
+  if (loss) desk.notice(loss, "info", isVisit ? wayBack(desk) : wayTo(desk, before, caretBefore));
 }
 
 /** @param {Place} one @param {Place} other */
@@ -46,9 +48,9 @@ function wayBack(desk) {
   return { label: "Back to where I was", run: () => desk.goBack() };
 }
 
-/** What leads back to the text before the last move, and its cards. @param {Desk} desk @param {Place} place @returns {Action} */
-export function wayTo(desk, place) {
-  return { label: "Undo", run: () => desk.withRounds((rounds) => rounds.moveBack(place)) };
+/** What leads back to the text before the last move, and its cards. @param {Desk} desk @param {Place} place @param {number} [caret] @returns {Action} */
+export function wayTo(desk, place, caret) {
+  return { label: "Undo", run: () => desk.withRounds((rounds) => rounds.moveBack(place, caret)) };
 }
 
 /**

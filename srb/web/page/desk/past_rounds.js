@@ -78,12 +78,14 @@ export function rebuilt(story, run, joined = []) {
   const latest = latestNodes(written);
   const asked = /** @type {any} */ (run.request ?? {});
   const keep = isCount(asked.keep) && asked.keep <= run.at ? asked.keep : run.at;
+  const until = isCount(asked.until) && asked.until >= keep && asked.until <= run.at ? asked.until : run.at;
   const requests = [own(run, written), ...joined.map((each) => further(each, written))];
   const numbers = [...latest.keys(), ...requests.flatMap(({ slots }) => slots.filter(isNumber))];
   const round = new Round({
     id: run.id,
     base: { node: run.node, at: run.at },
     keep,
+    until,
     n: numbers.reduce((most, number) => Math.max(most, number + 1), 1),
     prompt: null,
     stopAt: typeof asked.stop_at === "string" ? asked.stop_at : "",
@@ -115,7 +117,7 @@ function show(slot, node, story, keep) {
 
 /**
  * A request of the past: the slots that its branches fill, by index (with holes), and the words that its prompt had after the round's.
- * @typedef {{id: string, made: number, given: string, slots: number[], wrote: (node: Written) => boolean}} Past
+ * @typedef {{id: string, made: number, given: string, isMended?: boolean, slots: number[], wrote: (node: Written) => boolean}} Past
  */
 
 /** @param {Run} run @param {Written[]} written @returns {Past} */
@@ -130,12 +132,10 @@ function own({ request_id: id, made, request }, written) {
 
 /** @param {Run} run that joined the round @param {Written[]} written @returns {Past} */
 function further({ request_id: id, made, request }, written) {
-  const { given, slots } = /** @type {any} */ (request ?? {});
-  const asked = Array.isArray(slots) ? slots.slice(0, MOST).filter(isNumber) : [];
-  return fill(
-    { id, made, given: typeof given === "string" ? given : "", slots: asked, wrote: ({ request }) => request === id },
-    written,
-  );
+  const { given: words, slots: asked, mended } = /** @type {any} */ (request ?? {});
+  const given = typeof words === "string" ? words : "";
+  const slots = Array.isArray(asked) ? asked.slice(0, MOST).filter(isNumber) : [];
+  return fill({ id, made, given, isMended: mended === true, slots, wrote: ({ request }) => request === id }, written);
 }
 
 /** Add the slots of the branches that were added to a request. @param {Past} request @param {Written[]} written */
@@ -150,9 +150,9 @@ function fill(request, written) {
  * @param {Round} round @param {Map<number, Trail>} trails @param {Past} request @param {Map<number, Written>} latest
  */
 function recall(round, trails, request, latest) {
-  const { id, made, given, slots } = request;
+  const { id, made, given, isMended, slots } = request;
   const key = `${round.id} ${id}`;
-  round.recall(key, id, slots, given);
+  round.recall(key, id, slots, given, isMended);
   for (const [index, number] of slots.entries()) {
     if (number === undefined) continue;
     const slot = round.slots[number];

@@ -6,6 +6,7 @@ import { rungs } from "../sampling.js";
 import { newId } from "../story.js";
 import { Context } from "./context.js";
 import { Elsewhere } from "./elsewhere.js";
+import { gapAt } from "./gap.js";
 import { Gestures } from "./gestures.js";
 import { Live } from "./live.js";
 import { move } from "./moves.js";
@@ -62,20 +63,22 @@ export class Rounds {
   /**
    * Continue the text. The first word is waited for, and the server may share the cores with this page: the request goes before
    * all that is drawn, and before the end of the round that was shown.
-   * @param {{n?: number}} [options]
+   * @param {{n?: number, isAtEnd?: boolean}} [options] `isAtEnd`: wherever the caret is
    */
-  async go({ n = this.desk.settings.n } = {}) {
+  async go({ n = this.desk.settings.n, isAtEnd = false } = {}) {
     const { desk } = this;
     this.asked += 1;
     const ticket = this.asked;
     const endOnServer = this.endShown();
     const base = desk.settle();
+    const { text } = desk;
+    const { at: keep, until } = gapAt(text, isAtEnd ? text.length : (desk.manuscript?.caret() ?? text.length));
     const going = desk.guard(async () => {
-      const prepared = this.context.prepare();
-      const { prompt, keep } = prepared instanceof Promise ? await this.waitFor(prepared, ticket) : prepared;
+      const prepared = this.context.prepare(text.slice(0, keep), text.slice(until), { isNext: true });
+      const { prompt } = prepared instanceof Promise ? await this.waitFor(prepared, ticket) : prepared;
       if (this.isFull && !this.makeRoom()) await this.waitFor(this.whenRoom(), ticket);
       if (ticket !== this.asked) return;
-      const round = new Round({ id: newId(), base, keep, n, prompt, stopAt: desk.settings.stop_at });
+      const round = new Round({ id: newId(), base, keep, until, n, prompt, stopAt: desk.settings.stop_at });
       const live = this.newLive(round);
       this.remember(live);
       this.before = this.shown;
@@ -221,10 +224,13 @@ export class Rounds {
 
   /** What the shown cards go on from, if the text has other words there now; null if they just go on. */
   get seam() {
-    const { desk, shown } = this;
-    if (!shown) return null;
-    const seam = seamOf(desk.story, shown.round, desk.head);
-    return isStale(seam) ? { ...seam, from: continuedWords(desk.story, shown.round) } : null;
+    const { desk, gap, shown } = this;
+    return shown && gap && isStale(gap) ? { ...gap, from: continuedWords(desk.story, shown.round) } : null;
+  }
+
+  /** Where the shown cards go in the present text. */
+  get gap() {
+    return this.shown && seamOf(this.desk.story, this.shown.round, this.desk.head);
   }
 
   /** @param {Live | null} live */
@@ -348,9 +354,9 @@ export class Rounds {
     this.follow("open");
   }
 
-  /** Show a place again that the last move has left, with its cards. @param {Place} place */
-  moveBack(place) {
-    move(this.desk, place, "take");
+  /** Show a place again that the last move has left, with its cards. @param {Place} place @param {number} [caret] where it was */
+  moveBack(place, caret) {
+    move(this.desk, place, "take", caret);
     this.follow("undo");
   }
 
@@ -449,13 +455,18 @@ export class Rounds {
   began(live, id, event) {
     const { desk } = this;
     const { round } = live;
-    const { given = "", slots = [] } = [...round.requests.values()].find((each) => each.id === id) ?? {};
+    const request = [...round.requests.values()].find((each) => each.id === id);
+    const { given = "", slots = [], mended = null } = request ?? {};
     if (round.prompt !== null) this.context.learn(round.prompt + given, event.prompt_tokens);
     desk.tell("withdrawn", { about: round.id }); // it is lost no more
     if (event.event !== "start") return; // its run is in the story
     const { max_tokens, stop_at } = desk.settings;
     const joins = desk.story.runs.has(round.id);
-    const asked = joins ? { n: slots.length, given, slots } : { n: round.n, keep: round.keep, stop_at };
+    const reads = mended === null ? {} : { mended: true }; // it is not what the run's place says
+    const { n, keep, until, isInside } = round;
+    const asked = joins
+      ? { n: slots.length, given, slots, ...reads }
+      : { n, keep, ...(isInside ? { until } : {}), stop_at };
     desk.story.addRun({
       id: joins ? newId() : round.id,
       ...round.base,

@@ -8,20 +8,22 @@ import { Characters } from "../story/same.js";
 
 /** @typedef {import("../story.js").Story} Story */
 /** @typedef {import("../story/types.js").Place} Place */
-/** @typedef {import("../story/types.js").Stretch} Stretch */
+/** @typedef {import("../story/types.js").Piece} Piece */
 /** @typedef {import("../round.js").Round} Round */
 
 /**
  * @typedef {object} Seam
  * @property {number} at     where the text ends that the cards go on from, in the present text
- * @property {string} typed  what a person has typed behind it; "" if nothing but blanks
+ * @property {number} to     where the text begins that stays behind them; its end, if nothing does
+ * @property {string} typed  what stands between the two, if a person has typed some of it since; else ""
  * @property {boolean} isCut  whether the end of what the cards go on from is not in the present text
  */
 /** @typedef {"after" | "instead"} Choice  where a card goes: behind the words that were typed meanwhile, or in their place */
+/** @typedef {{before: Characters, replaced: Characters | null, behind: Characters | null}} Around   a round's gap */
 
 const SHOWN = 30; // characters of the text that cards go on from
 
-/** @type {WeakMap<Round, Characters>} of the text that a round's cards go on from, until another window rewrites what was copied */
+/** @type {WeakMap<Round, Around>} the text around a round's gap, until another window rewrites what was copied */
 let continued = new WeakMap();
 
 /** Another window has changed the story. */
@@ -36,18 +38,36 @@ export function forgetContinued() {
  * @returns {Seam}
  */
 export function seamOf(story, round, head) {
-  const { base, keep } = round;
-  if (head.node === base.node && head.at >= keep) return { at: keep, typed: "", isCut: false };
+  const { base, keep, until } = round;
+  if (head.node === base.node && head.at >= keep)
+    return { at: keep, to: round.isInside ? Math.min(until, head.at) : head.at, typed: "", isCut: false };
   const pieces = story.pieces(head.node, head.at);
-  const { at, end } = charactersOf(story, round).endIn(pieces);
+  const { before, replaced, behind } = around(story, round);
   const text = story.text(head.node, head.at);
-  const before = story.text(base.node, keep);
-  if (at !== keep && text.startsWith(before)) return { at: keep, ...behind(pieces, text, keep), isCut: false };
-  return { at, ...behind(pieces, text, at), isCut: before.slice(end).trim() !== "" };
+  const words = story.text(base.node, keep);
+  let { at, end } = before.endIn(pieces);
+  let isCut = words.slice(end).trim() !== "";
+  if (at !== keep && text.startsWith(words)) [at, isCut] = [keep, false];
+  const to = behind?.beginIn(pieces, at) ?? text.length;
+  const there = clipped(pieces, at, to);
+  const own = (replaced?.lackedBy(there) ?? there).filter(({ by }) => by === "person");
+  const isTyped = own.some((each) => /\S/u.test(text.slice(each.from, each.to)));
+  return { at, to, typed: isTyped ? text.slice(at, to).trim() : "", isCut };
 }
 
 /** Whether cards go on from something else than the present text. @param {Seam} seam */
 export const isStale = ({ typed, isCut }) => isCut || typed !== "";
+
+/**
+ * The present text before the cards, where a person has mended it since they were asked for; null if it is as they have it, or
+ * its end is not what they go on from any more.
+ * @param {Story} story @param {Round} round @param {Place} head
+ */
+export function mendedBefore(story, round, head) {
+  const { at, isCut } = seamOf(story, round, head);
+  const text = story.text(head.node, at);
+  return isCut || text === story.text(round.base.node, round.keep) ? null : text;
+}
 
 /** The end of the text that cards go on from, in whole words. @param {Story} story @param {Round} round */
 export function continuedWords(story, { base, keep }) {
@@ -56,41 +76,27 @@ export function continuedWords(story, { base, keep }) {
   return `…\u00a0${text.slice(-SHOWN).replace(/^\S*\s+/u, "")}`;
 }
 
-/**
- * Return the stretches of a card that join the words before them: they bring their own space, or need one.
- * @param {string} before
- * @param {Stretch[]} stretches
- * @returns {Stretch[]}
- */
-export function joined(before, stretches) {
-  const [first, ...others] = stretches;
-  if (first === undefined || before === "") return stretches;
-  const blank = /^[^\S\n]*/u.exec(first.text)?.[0].length ?? 0;
-  if (/\s$/u.test(before)) {
-    const of = first.of && { ...first.of, at: first.of.at + blank };
-    const rest = { ...first, text: first.text.slice(blank), ...(of ? { of } : {}) };
-    return rest.text ? [rest, ...others] : others;
+/** @param {Story} story @param {Round} round @returns {Around} */
+function around(story, round) {
+  let known = continued.get(round);
+  if (known === undefined) {
+    const { base, keep, until } = round;
+    const pieces = story.pieces(base.node, base.at);
+    const part = (/** @type {number} */ from, /** @type {number} */ to) =>
+      from < to ? new Characters(story.nodes, clipped(pieces, from, to)) : null;
+    const before = new Characters(story.nodes, clipped(pieces, 0, keep));
+    known = { before, replaced: part(keep, until), behind: part(until, base.at) };
+    continued.set(round, known);
   }
-  const needsSpace = blank === 0 && /^[\p{L}\p{N}]/u.test(first.text) && /[\p{L}\p{N}.,;:!?…]$/u.test(before);
-  return needsSpace ? [{ text: " ", by: first.by }, ...stretches] : stretches;
+  return known;
 }
 
-/** @param {Story} story @param {Round} round */
-function charactersOf(story, round) {
-  let characters = continued.get(round);
-  if (characters === undefined) {
-    characters = new Characters(story.nodes, story.pieces(round.base.node, round.keep));
-    continued.set(round, characters);
-  }
-  return characters;
-}
-
-/**
- * What a person has typed behind an offset. A blank there gives way to the card's own.
- * @param {import("../story/types.js").Piece[]} pieces @param {string} text @param {number} at
- */
-function behind(pieces, text, at) {
-  const own = pieces.filter(({ to, by }) => by === "person" && to > at);
-  const isTyped = own.some(({ from, to }) => /\S/u.test(text.slice(Math.max(from, at), to)));
-  return { typed: isTyped ? text.slice(at).trim() : "" };
+/** @param {Piece[]} pieces @param {number} from @param {number} to */
+function clipped(pieces, from, to) {
+  return pieces
+    .filter((piece) => piece.from < to && piece.to > from)
+    .map((piece) => {
+      const begin = Math.max(piece.from, from);
+      return { ...piece, from: begin, to: Math.min(piece.to, to), start: piece.start + begin - piece.from };
+    });
 }

@@ -11,6 +11,7 @@
  * @property {number} n_ctx longest text in tokens; 0 while unknown
  * @property {{vision: boolean, audio: boolean} | null} [modalities] null while they are not known
  * @property {boolean | null} chat_template null while it is not known
+ * @property {import("../behind.js").Fill | null} [fill] the model's tokens for a text with a gap
  * @property {string | null} [lacks] typographic characters that the model's vocabulary has no tokens for
  * @property {string[]} [models] their names, where the server has several
  * @property {string} [status] of the model among them: unloaded, loading or loaded

@@ -31,10 +31,12 @@ class Header extends Part {
   constructor() {
     super();
     this.timer = 0;
+    this.shownGo = "";
   }
 
   listen() {
     this.on(TOPICS, ({ why }) => (why === "type" ? this.updateLater() : this.requestUpdate()));
+    this.on("caret", () => this.goWords() !== this.shownGo && this.requestUpdate());
   }
 
   /** Show what was typed: some times a second, since each time costs the length of the text. */
@@ -53,6 +55,7 @@ class Header extends Part {
   render() {
     const { desk } = this;
     const { n, stop_at: stopAt } = desk.settings;
+    this.shownGo = this.goWords();
     return html`<header>
       <div class="top">
         <button
@@ -81,7 +84,7 @@ class Header extends Part {
         <button class="quiet" aria-label="Undo" title="Undo (Ctrl+Z)" @click=${() => desk.undo()}>${icon("undo")}</button>
         <button class="quiet" aria-label="Redo" title="Redo (Ctrl+Shift+Z)" @click=${() => desk.redo()}>${icon("redo")}</button>
         <div class="split" role="group" aria-label="The next round">
-          <button class="main" @click=${() => desk.go()} title="Ctrl+Enter">Continue</button>
+          <button class="main" @click=${() => desk.go()} title="Ctrl+Enter">${this.shownGo}</button>
           <select aria-label="Branches" title="How many" @change=${(/** @type {any} */ event) => desk.setSetting("n", Number(event.target.value))}>
             ${this.counts().map((each) => html`<option value=${each} ?selected=${each === n}>${each}</option>`)}
           </select>
@@ -91,6 +94,11 @@ class Header extends Part {
         </div>
       </div>
     </header>`;
+  }
+
+  /** What the next round does: it goes on where the caret is. */
+  goWords() {
+    return this.desk.isInside ? "Continue here" : "Continue";
   }
 
   get isSideOpen() {

@@ -21,7 +21,8 @@ const KEYS = [
   [
     "Anywhere",
     [
-      [`${CONTROL}+Enter`, "Continue: the model goes on in n branches"],
+      [`${CONTROL}+Enter`, "Continue: the model goes on in n branches, where the caret is"],
+      [`${CONTROL}+Shift+Enter`, "Continue at the text’s end"],
       ["Esc", "Stop all branches and keep their texts; once more: back to the manuscript"],
       [`${CONTROL}+Z`, "Undo typing, taking, setting aside, grouping and naming, in their order"],
       [`${CONTROL}+Shift+Z`, "Redo"],

@@ -119,11 +119,11 @@ export class Manuscript extends HTMLElement {
   /**
    * Make the document another text and move the head, as one step of the history.
    *
-   * @param {{text: string, head: Place, pieces: readonly Piece[], why: string}} wanted
+   * @param {{text: string, head: Place, pieces: readonly Piece[], why: string, caret?: number}} wanted
    */
-  apply({ text, head, pieces, why }) {
+  apply({ text, head, pieces, why, caret: wanted = why === "take" ? text.length : undefined }) {
     const change = difference(this.text, text);
-    const caret = why === "take" ? text.length : change === null ? null : change.from + change.insert.length;
+    const caret = wanted ?? (change === null ? null : change.from + change.insert.length);
     const arrives = why === "take" && change !== null && change.insert !== "" && moves();
     this.#view.dispatch({
       ...(change === null ? {} : { changes: change }),
@@ -182,6 +182,16 @@ export class Manuscript extends HTMLElement {
   /** The offset of the caret. */
   caret() {
     return this.#view.state.selection.main.head;
+  }
+
+  /** Whether words stand behind the caret. */
+  get isInside() {
+    for (const part of this.#view.state.doc.iterRange(this.caret())) {
+      if (/\S/u.test(part)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /**
@@ -291,6 +301,7 @@ export class Manuscript extends HTMLElement {
       this.#tellDesk(transaction);
       runActs(transaction);
       if (transaction.docChanged || transaction.selection) {
+        this.desk?.dispatchEvent(new Event("caret"));
         this.#startPause();
       }
     }

@@ -7,6 +7,7 @@ import "./file_drops.js";
 import { divider, sheetHandle } from "./layout.js";
 import "./outline.js";
 import "./pictures.js";
+import { showGap } from "./gap_mark.js";
 import { bindPrint } from "./print.js";
 import "./side_panel.js";
 import "./status.js";
@@ -38,6 +39,7 @@ export async function addRest(desk, root) {
   root.querySelector("main")?.before(make("srb-side-panel"));
   root.append(divider(root), sheetHandle(root, desk), make("srb-branches"), make("srb-outline"));
   bindPrint(desk);
+  showGap(desk);
   const key = /** @type {any} */ (make("srb-key"));
   document.body.append(make("srb-status"), make("srb-file-drops"), make("srb-pictures"), key);
   return { key, dialogs: new LaterDialogs(desk) };

@@ -18,6 +18,7 @@ import { IllegalMove } from "./slots.js";
  * @property {Additions} additions       branches that the server was asked for
  * @property {Kind|null} kind              why it was asked for; null: it is the round's first, or of the past
  * @property {string} given                text after the round's prompt that its prompt had
+ * @property {string|null|undefined} mended  the text before the cards, as its prompt had it; null: the round's own, undefined: unknown
  * @property {number|null} promptTokens
  * @property {number[]} seeds
  * @property {Progress|null} progress */
@@ -31,6 +32,8 @@ export class Requests extends Cards {
     super(n);
     /** @type {Map<string, Request>} */
     this.requests = new Map();
+    /** The text before the cards that new requests read, where a person has mended it; null: the round's own. @type {string|null} */
+    this.mended = null;
     this._tickets = 0;
     this._branches = 0; // that the round has asked for in its life
   }
@@ -45,7 +48,7 @@ export class Requests extends Cards {
     for (const slot of places) {
       if (kind && slot.state !== "waiting") slot.move("add");
     }
-    const request = newRequest(key, given, "asking");
+    const request = { ...newRequest(key, given, "asking"), mended: this.mended };
     request.kind = kind ?? null;
     request.slots = places.map((slot) => slot.number);
     this.requests.set(key, request);
@@ -62,16 +65,18 @@ export class Requests extends Cards {
   }
 
   /** Note a request of the past, which may be read again. @param {string} key @param {string} id
-   * @param {number[]} slots by branch index, as far as they are known @param {string} given */
-  recall(key, id, slots, given) {
-    this.requests.set(key, { ...newRequest(key, given, "lost"), id, slots });
+   * @param {number[]} slots by branch index, as far as they are known @param {string} given
+   * @param {boolean} [isMended] whether it read another text than the round's own */
+  recall(key, id, slots, given, isMended = false) {
+    const mended = isMended ? undefined : null;
+    this.requests.set(key, { ...newRequest(key, given, "lost"), id, slots, mended });
   }
 
   /** Announce that a request is read again, after a reload or a loss. Its branches fill the slots that they filled before;
    * slots that other requests have filled stay as they are. @param {string} key @param {string} id */
   rejoin(key, id) {
     const before = [...this.requests.values()].filter((each) => each.id === id).at(-1);
-    const request = newRequest(key, before?.given ?? "", "asking");
+    const request = { ...newRequest(key, before?.given ?? "", "asking"), mended: before ? before.mended : null };
     request.id = id; // if it is lost before its snapshot comes, the next one finds the slots by it
     request.slots = [...(before?.slots ?? [])];
     for (const slot of this.slots) {
@@ -146,7 +151,7 @@ export class Requests extends Cards {
 
   /** The newest request whose branches can be controlled and whose prompt is the round's; null if there is none. */
   get liveRequest() {
-    const live = [...this.requests.values()].filter((request) => isLive(request) && !request.given);
+    const live = [...this.requests.values()].filter((request) => this._canBranch(request) && !request.given);
     return live.at(-1) ?? null;
   }
 
@@ -331,6 +336,11 @@ export class Requests extends Cards {
 
   // ---- Look-up
 
+  /** Whether a request can have more branches: it is live, and has read what stands before the cards now. @param {Request} request */
+  _canBranch(request) {
+    return isLive(request) && request.mended === this.mended;
+  }
+
   /** @param {string} key */
   _request(key) {
     const request = this.requests.get(key);
@@ -360,6 +370,7 @@ function newRequest(key, given, state) {
     additions: new Additions(),
     kind: null,
     given,
+    mended: null,
     promptTokens: null,
     seeds: [],
     progress: null,

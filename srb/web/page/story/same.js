@@ -55,6 +55,24 @@ export class Characters {
   }
 
   /**
+   * Return the first offset of another text, from one on, at which it has one of these characters; null if there is none.
+   * @param {Piece[]} pieces
+   * @param {number} least
+   */
+  beginIn(pieces, least) {
+    for (const part of this.#partsOf(pieces.filter(({ to }) => to > least))) {
+      const { from, at } = part;
+      const begins = this.#near(part).flatMap((each) => {
+        const begin = from + Math.max(each.at, at) - at;
+        const end = from + Math.min(endOf(each), endOf(part)) - at;
+        return begin < end && end > least ? [Math.max(begin, least)] : [];
+      });
+      if (begins.length > 0) return Math.min(...begins);
+    }
+    return null;
+  }
+
+  /**
    * Return the ranges of another text that have none of these characters.
    * @param {Piece[]} pieces
    * @returns {Range[]}

@@ -1,5 +1,6 @@
 // Views of the branches' pane that are not cards: its header, the phone's bar, and its dialogs.
 
+import { continuedWords } from "../../desk/seam.js";
 import { html, nothing } from "../../vendor/lit.js";
 import { icon } from "../icons.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./gestures.js";
@@ -24,7 +25,7 @@ export function head(pane) {
   if (seam) return seamHead(pane, seam);
   return html`<header class="branches-head">
     <h2 class="hidden-words">Branches</h2>
-    <p class="counts">${progress(pane) ?? pane.counts}</p>
+    <p class="counts">${progress(pane) ?? [pane.counts, gapWords(pane)].filter(Boolean).join(" ")}</p>
     <div class="buttons" role="group" aria-label="All branches">${paneButtons(pane)}</div>
   </header>`;
 }
@@ -59,6 +60,11 @@ function paneButtons(pane) {
 function likelihoodButton({ desk }) {
   const isShown = desk.settings.likelihood === true;
   return html`<button data-act="likelihood" aria-pressed=${isShown} title="Bars: how likely the model finds each text">Likelihood</button>`;
+}
+
+/** Where cards go that stand in the middle of the text. @param {Pane} pane */
+function gapWords({ desk, round }) {
+  return round?.isInside ? `after “${continuedWords(desk.story, round)}”` : "";
 }
 
 /** How far the model has read the text, before the first branch runs. It stands in the place of the counts, so nothing moves.

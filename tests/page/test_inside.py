@@ -1,0 +1,85 @@
+"""Rounds in the middle of the text: they go on where the caret is, and what follows stays behind the card that is taken."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.page.accessibility import violations
+from tests.page.conftest import MakePage
+from tests.page.writer import Writer
+from tests.servers import Server
+
+pytestmark = pytest.mark.e2e
+
+FIRST, SECOND = "The lake was still.", " Nobody came."
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+@pytest.fixture
+def fixed(writer: Writer) -> Writer:
+    """A writer whose caret stands behind the first of two sentences, and whose cards end."""
+    writer.set(seed=11, max_tokens=8, n=4).write(FIRST + SECOND)
+    writer.page.evaluate("(at) => desk.manuscript.select(at)", len(FIRST))
+    return writer
+
+
+def card_text(writer: Writer, number: int) -> str:
+    text: str = writer.slots()[number - 1]["text"]
+    return text.rstrip(" ")
+
+
+def place(page: Page) -> str:
+    return page.locator("srb-branches .counts").inner_text()
+
+
+def test_a_round_goes_on_at_the_caret_and_a_take_leaves_what_follows_behind_the_card(fixed: Writer) -> None:
+    page = fixed.page
+    expect(page.get_by_role("button", name="Continue here")).to_be_visible()
+    fixed.go().wait_for_end()
+    assert place(page) == f"after “{FIRST}”"
+    expect(page.locator("srb-manuscript .gap")).to_be_attached()
+    card = card_text(fixed, 2)
+    fixed.to_cards().press("Shift+2").expect_text(FIRST + card + SECOND)
+    assert page.evaluate("desk.manuscript.caret()") == len(FIRST + card)
+    page.evaluate("desk.manuscript.focus()")
+    fixed.press("Control+z").expect_text(FIRST + SECOND)
+    assert [slot["text"].rstrip(" ") for slot in fixed.slots()][1] == card
+    fixed.press("Control+Shift+z").expect_text(FIRST + card + SECOND)
+
+
+def test_the_round_after_a_take_goes_on_behind_the_card(fixed: Writer) -> None:
+    fixed.go().wait_for_end()
+    card = card_text(fixed, 1)
+    fixed.to_cards().press("1").wait("desk.round.keep > argument", len(FIRST))
+    fixed.wait_for_end()
+    assert place(fixed.page).startswith("after “")
+    second = card_text(fixed, 3)
+    fixed.press("Shift+3").expect_text(FIRST + card + second + SECOND)
+
+
+def test_the_text_can_be_continued_at_its_end_from_anywhere(fixed: Writer) -> None:
+    fixed.press("Control+Shift+Enter").wait_for_end()
+    expect(fixed.page.locator("srb-manuscript .gap")).to_have_count(0)
+    card = card_text(fixed, 1)
+    fixed.to_cards().press("Shift+1").expect_text(FIRST + SECOND + card)
+    expect(fixed.page.get_by_role("button", name="Continue", exact=True)).to_be_visible()
+
+
+def test_after_a_reload_the_cards_go_where_they_went(fixed: Writer) -> None:
+    fixed.go().wait_for_end().wait_until_saved()
+    card = card_text(fixed, 2)
+    fixed.reload()
+    fixed.wait("desk.round?.slots.length === 4")
+    expect(fixed.page.locator("srb-manuscript .gap")).to_be_attached()
+    fixed.to_cards().press("Shift+2").expect_text(FIRST + card + SECOND)
+
+
+@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"])
+def test_a_round_at_the_caret_has_no_barriers(make_page: MakePage, slow: Server, look: dict[str, object]) -> None:
+    page = make_page(bypass_csp=True, **look)
+    writer = Writer(page, slow.url).set(max_tokens=8, stop_at="", n=4).write(FIRST + SECOND)
+    page.evaluate("(at) => desk.manuscript.select(at)", len(FIRST))
+    writer.go().wait_for_end()
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

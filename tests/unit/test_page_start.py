@@ -15,6 +15,7 @@ FOR_LATER = {  # files and folders of what is needed from the first Ctrl+Enter o
     *("branches", "card", "outline", "status", "dialogs", "file_drops", "layout"),
     *("rounds", "round", "live", "gestures", "context", "past_rounds"),
     *("prompt", "request", "compare", "cuts", "sampling", "read"),
+    *("markdown", "emphasis", "prose_markdown", "chapters", "print"),
     *(
         "formats",
         "help",

@@ -15,11 +15,19 @@ const here = dirname(fileURLToPath(import.meta.url));
 const sources = join(here, "vendor");
 const { build } = createRequire(join(packages, "package.json"))("esbuild");
 
-/** Files of fonts, and the package that each is of. Their ranges of characters are in srb/web/page/page.css. */
-const FONTS = {
-  "literata-latin.woff2": ["@fontsource/literata", "files/literata-latin-400-normal.woff2"],
-  "literata-latin-ext.woff2": ["@fontsource/literata", "files/literata-latin-ext-400-normal.woff2"],
-};
+/** Files of fonts, and the package that each is of. Their ranges of characters are in srb/web/page/page.css and parts/faces.css. */
+const FONTS = Object.fromEntries(
+  ["latin", "latin-ext"].flatMap((range) =>
+    [
+      ["", "400-normal"],
+      ["-italic", "400-italic"],
+      ["-bold", "700-normal"],
+    ].map(([face, style]) => [
+      `literata-${range}${face}.woff2`,
+      ["@fontsource/literata", `files/literata-${range}-${style}.woff2`],
+    ]),
+  ),
+);
 
 /** Return the names of the packages that a bundle has code of. */
 function packagesOf(metafile) {

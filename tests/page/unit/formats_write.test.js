@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { chaptersOf, firstWords, languageTag, paragraphsOf } from "../../../srb/web/page/formats/chapters.js";
 import { read } from "../../../srb/web/page/formats/detect.js";
+import { writeHtml } from "../../../srb/web/page/formats/html.js";
 import { writeObsidianLoom } from "../../../srb/web/page/formats/obsidian_loom.js";
 import { cutsOf } from "../../../srb/web/page/formats/segment_cuts.js";
 import { writeSrb } from "../../../srb/web/page/formats/srb.js";
@@ -177,39 +178,6 @@ test("an empty story can be written in every format", () => {
   assert.equal(Object.keys(JSON.parse(writeObsidianLoom(story)).nodes).length, 1);
 });
 
-test("chapters begin at the names of nodes, through later edits", () => {
-  const nodes = {
-    a: { text: "Intro. " },
-    b: { parent: "a", keep: 7, text: "First chapter. " },
-    c: { parent: "b", keep: 22, text: "Second chapter." },
-    d: { parent: "c", keep: 0, tail: 6, text: "A long introduction." },
-    e: { parent: "d", keep: 36, tail: 42, text: "2nd" },
-    other: { parent: "a", keep: 7, text: "elsewhere" },
-  };
-  const marks = { b: { name: "One" }, c: { name: "Two" }, other: { name: "Not here" } };
-  const named = (/** @type {object} */ head) => chaptersOf(storyWith(nodes, { head, marks })).chapters;
-  assert.deepEqual(named({ node: "e", at: 48 }), [
-    { name: "", text: "A long introduction. " },
-    { name: "One", text: "First chapter. " },
-    { name: "Two", text: "2nd chapter." },
-  ]);
-  assert.deepEqual(named({ node: "b", at: 12 }), [
-    { name: "", text: "Intro. " },
-    { name: "One", text: "First" },
-  ]);
-  assert.deepEqual(named({ node: "a", at: 3 }), [{ name: "", text: "Int" }]);
-});
-
-test("a name whose text was cut away names no chapter", () => {
-  const nodes = {
-    a: { text: "Intro. " },
-    b: { parent: "a", keep: 7, text: "First." },
-    c: { parent: "b", keep: 5, text: "." },
-  };
-  const { chapters } = chaptersOf(storyWith(nodes, { head: { node: "c", at: 6 }, marks: { b: { name: "One" } } }));
-  assert.deepEqual(chapters, [{ name: "", text: "Intro." }]);
-});
-
 test("Markdown has the title and the names as headings, and reads back without doubling them", () => {
   const nodes = {
     a: { text: "Fog.\n" },
@@ -224,6 +192,39 @@ test("Markdown has the title and the names as headings, and reads back without d
   const text = writeMarkdown(story);
   assert.equal(text, "# Skarholm\n\nFog.\n\n## One\n\nIda rowed.\n\n## Two\n\nShe slept.");
   assert.equal(writeMarkdown(readBack("x.md", text)), text);
+});
+
+test("Markdown has the text's own headings once, and others above what has a name alone", () => {
+  const nodes = {
+    a: { text: "## One\n\nFog.\n" },
+    b: { parent: "a", keep: 13, text: "\n## Two\n\nIda *rowed*.\n\n***\n\n" },
+    c: { parent: "b", keep: 41, text: "She slept." },
+  };
+  const marks = { b: { name: "What Ida did" }, c: { name: "Three" } };
+  const story = storyWith(nodes, { title: "Skarholm", head: { node: "c", at: 51 }, marks });
+  const text = writeMarkdown(story);
+  assert.equal(text, "# Skarholm\n\n## One\n\nFog.\n\n## Two\n\nIda *rowed*.\n\n***\n\n## Three\n\nShe slept.");
+  assert.equal(writeMarkdown(readBack("x.md", text)), text);
+});
+
+test("a web page has chapters, emphasis and breaks, and a text is no markup in it", () => {
+  const text = "Intro.\n\n# A *B* <i>\n\nShe said **<b>no</b>** & went.\n\n* * *\n\n### Small\n\n2 * 3";
+  const story = storyWith(
+    { a: { text } },
+    { title: "A & B", author: "", language: "de", head: { node: "a", at: text.length } },
+  );
+  const page = writeHtml(story);
+  assert.match(page, /^<!DOCTYPE html>\n<html lang="de"><head><meta charset="utf-8"\/>/);
+  assert.deepEqual(page.split("<body>")[1]?.split("\n"), [
+    "<h1>A &amp; B</h1>",
+    "<section><p>Intro.</p></section>",
+    "<section><h2>A <em>B</em> &lt;i&gt;</h2><p>She said <strong>&lt;b&gt;no&lt;/b&gt;</strong> &amp; went.</p>",
+    "<hr/>",
+    "<h3>Small</h3>",
+    "<p>2 * 3</p></section>",
+    "</body></html>",
+    "",
+  ]);
 });
 
 test("paragraphs are lines, or blocks between empty lines, whichever the text is made of", () => {

@@ -1,10 +1,30 @@
-/** The manuscript in chapters and paragraphs, for formats that print it. A chapter begins at each named node of its path. */
+/**
+ * The manuscript in chapters and paragraphs, for the list of chapters and for formats that print it. A chapter begins at each heading
+ * of one or two `#` and at each named node of the path; headings of more stand inside a chapter.
+ */
 
+import { readLine, runsOf, wordsOf } from "../markdown.js";
 import { withoutMarkers } from "../markers.js";
+import { origin } from "../story/pen.js";
 
+/** @import {Run} from "../markdown.js" */
 /** @import {Story} from "./types.js" */
 
+/**
+ * @typedef {object} Chapter
+ * @property {string} name  in words alone; "" for a beginning that has none
+ * @property {Run[]} title  the same with its emphasis
+ * @property {number} level  of its heading; a node's name is as one of level 2
+ * @property {number} at  where it begins in the manuscript
+ * @property {number} body  where in `text` its heading ends
+ * @property {string} text  all of it
+ */
+/** @typedef {Pick<Chapter, "name" | "title" | "level" | "at"> & {from: number, to: number}} Cut  `from`, `to`: its heading's line */
+
+const DEEPEST = 2; // level of a heading that begins a chapter
+const HEADING = /(?<=^|\n) {0,3}#{1,2}[ \t][^\n]*/g;
 const LISTED = 6; // words of a chapter without a name
+const BEGINNING = 2000; // characters in which they are looked for
 
 /**
  * @param {Story} story
@@ -16,18 +36,50 @@ export function manuscriptOf(story) {
 }
 
 /**
- * Return the manuscript cut at the names of nodes. What stands before the first name is a chapter without one.
+ * Return the manuscript cut at its headings and at the names of nodes. What stands before the first is a chapter without a name.
  * @param {Story} story
- * @returns {{title: string, author: string, language: string, chapters: {name: string, text: string}[]}}
+ * @returns {{title: string, author: string, language: string, chapters: Chapter[]}}
  */
 export function chaptersOf(story) {
   const text = manuscriptOf(story);
-  const cuts = [{ name: "", at: 0 }, ...namesOf(story).filter(({ at }) => at <= text.length)];
-  const chapters = cuts.map(({ name, at }, index) => ({ name, text: text.slice(at, cuts[index + 1]?.at) }));
-  const first = chapters[0];
-  if (chapters.length > 1 && first?.text.trim() === "") chapters.shift();
+  const opening = { name: "", title: [], level: DEEPEST, at: 0, from: 0, to: 0 };
+  const cuts = [
+    opening,
+    ...cutsOf(
+      text,
+      namesOf(story).filter(({ at }) => at <= text.length),
+    ),
+  ];
+  const chapters = cuts.map(({ from: _from, to, ...cut }, index) => ({
+    ...cut,
+    body: Math.max(0, to - cut.at),
+    text: text.slice(cut.at, cuts[index + 1]?.at),
+  }));
+  if (chapters.length > 1 && chapters[0]?.text.trim() === "") chapters.shift();
   const [title, author, language] = ["title", "author", "language"].map((key) => String(story.meta(key) ?? "").trim());
   return { title, author, language: languageTag(language) ?? "und", chapters };
+}
+
+/**
+ * Return the places where chapters begin. A name with no words between it and a heading stands for the same chapter: the heading's
+ * words are its title.
+ * @param {string} text
+ * @param {{name: string, at: number}[]} names
+ * @returns {Cut[]}
+ */
+function cutsOf(text, names) {
+  const headings = [...text.matchAll(HEADING)].flatMap(({ 0: line, index: at }) => {
+    const { level } = readLine(line);
+    const end = at + line.length;
+    return level > 0 ? [{ name: wordsOf(line), title: runsOf(line), level, at, from: at, to: end }] : [];
+  });
+  const named = names.flatMap(({ name, at }) => {
+    const near = headings.find(({ from, to }) => text.slice(Math.min(at, to), Math.max(at, from)).trim() === "");
+    if (near) near.at = Math.min(near.at, at);
+    const title = [{ text: name, em: false, strong: false }];
+    return near ? [] : [{ name, title, level: DEEPEST, at, from: at, to: at }];
+  });
+  return [...headings, ...named].sort((one, other) => one.at - other.at);
 }
 
 /**
@@ -47,43 +99,80 @@ export function languageTag(text) {
  * @param {string} text
  */
 export function firstWords(text) {
-  const words = withoutMarkers(text, () => "")
-    .trim()
-    .split(/\s+/u);
+  const lines = withoutMarkers(text.trimStart().slice(0, BEGINNING), () => "").split("\n");
+  const words = lines.map(wordsOf).join(" ").trim().split(/\s+/u);
   const first = words.slice(0, LISTED).join(" ");
   return first === "" ? "…" : words.length > LISTED ? `${first} …` : first;
 }
 
 /**
- * Return the names on the path, with the offsets where their nodes' texts begin in the manuscript, through later splices.
+ * Return the names on the path, with the offsets where their nodes' words begin in the manuscript: also where these were moved. A
+ * name is gone where all of its words are.
  * @param {Story} story
  * @returns {{name: string, at: number}[]}
  */
 function namesOf(story) {
-  /** @type {{name: string, at: number}[]} */
-  let names = [];
-  for (const id of story.head.node === "" ? [] : story.path(story.head.node)) {
-    const { keep = 0, tail, text } = /** @type {{keep?: number, tail?: number, text: string}} */ (story.nodes.get(id));
-    names = names.filter(({ at }) => at <= keep || tail !== undefined); // what was cut away with its text has no place
-    const end = keep + text.length;
-    for (const each of names) if (each.at > keep) each.at = end + Math.max(0, each.at - Number(tail));
+  const { node: head, at } = story.head;
+  const path = head === "" ? [] : story.path(head);
+  const named = path.flatMap((id) => {
     const name = (story.mark(id).name ?? "").replace(/\s+/g, " ").trim();
-    if (name !== "") names.push({ name, at: keep });
+    return name === "" ? [] : [{ id, name }];
+  });
+  if (named.length === 0) return [];
+  const order = new Map(path.map((id, index) => [id, index]));
+  const pieces = story.pieces(head, at);
+  return named
+    .flatMap(({ id, name }) => {
+      const begins = beginningOf(nodeOf(story, id), pieces, story, order);
+      return begins === null ? [] : [{ name, at: begins }];
+    })
+    .sort((one, other) => one.at - other.at);
+}
+
+/** @param {Story} story @param {string} id */
+const nodeOf = (story, id) => /** @type {import("../story/types.js").Node} */ (story.nodes.get(id));
+
+/**
+ * Return where the words of a node begin in a text, with what was typed right before them later; null if none is there.
+ * @param {import("../story/types.js").Node} node
+ * @param {import("../story/types.js").Piece[]} pieces  of the text
+ * @param {Story} story
+ * @param {Map<string, number>} order  of the nodes on the path
+ */
+function beginningOf(node, pieces, story, order) {
+  const own = origin(node);
+  /** @type {{known: number, index: number, at: number} | null} */
+  let first = null;
+  for (const [index, { from, to, node: id, start }] of pieces.entries()) {
+    const of = origin(nodeOf(story, id));
+    if (of.node !== own.node) continue;
+    const known = Math.max(of.at + start, own.at);
+    const end = Math.min(of.at + start + to - from, own.at + node.text.length);
+    if (known < end && (first === null || known < first.known))
+      first = { known, index, at: from + known - of.at - start };
   }
-  return names.sort((a, b) => a.at - b.at);
+  if (first === null) return null;
+  let { at } = first;
+  for (const piece of pieces.slice(0, first.index).reverse()) {
+    const isLater = Number(order.get(piece.node)) > Number(order.get(node.id));
+    if (piece.to !== at || !isLater || nodeOf(story, piece.node).of) break;
+    at = piece.from;
+  }
+  return at;
 }
 
 /**
  * Cut a text into paragraphs. Where most paragraphs are parted by one empty line, a wider gap is a break between scenes;
  * where each line is a paragraph, every empty line is one.
  * @param {string} text
- * @returns {{text: string, scene: boolean}[]}  text: with its markers; scene: a break stands before the paragraph
+ * @returns {{kind: "text" | "heading" | "break", level: number, text: string, scene: boolean}[]}  text: with its markers and signs;
+ *   scene: a gap between scenes stands before the paragraph
  */
 export function paragraphsOf(text) {
   const blank = text.match(/\n[^\S\n]*\n/g)?.length ?? 0;
   const single = text.match(/[^\s][^\S\n]*\n[^\S\n]*[^\s]/g)?.length ?? 0;
   const wide = blank > single ? 2 : 1;
-  /** @type {{text: string, scene: boolean}[]} */
+  /** @type {ReturnType<typeof paragraphsOf>} */
   const paragraphs = [];
   let empty = 0;
   for (const line of text.split("\n")) {
@@ -91,8 +180,10 @@ export function paragraphsOf(text) {
       empty += 1;
       continue;
     }
-    const first = paragraphs.length === 0; // it may be the rest of a sentence, with the space before it
-    paragraphs.push({ text: first ? line.trim() : line.trimEnd(), scene: !first && empty >= wide });
+    const last = paragraphs.at(-1); // the first one may be the rest of a sentence, with the space before it
+    const { kind, level } = readLine(line);
+    const scene = last?.kind === "text" && kind === "text" && empty >= wide;
+    paragraphs.push({ kind, level, text: last ? line.trimEnd() : line.trim(), scene });
     empty = 0;
   }
   return paragraphs;

@@ -1,9 +1,12 @@
-/** The manuscript as a Word file (Office Open XML, ECMA-376): paragraphs, chapters as headings, pictures, nothing else. */
+/** The manuscript as a Word file (Office Open XML, ECMA-376): paragraphs with their emphasis, headings, breaks, pictures, nothing else. */
+import { runsOf } from "../markdown.js";
 import { strToU8, zipSync } from "../vendor/zip.js";
 import { chaptersOf, manuscriptOf, paragraphsOf } from "./chapters.js";
 import { picturesOf, piecesOf } from "./pictures.js";
 import { DECLARATION, escaped, isRightToLeft, stamp } from "./xml.js";
 
+/** @import {Run} from "../markdown.js" */
+/** @import {Chapter} from "./chapters.js" */
 /** @import {Files, Picture, Shown} from "./pictures.js" */
 /** @import {Story} from "./types.js" */
 
@@ -19,6 +22,8 @@ const PIXEL = 9525; // at 96 of them to the inch
 const WIDTH = 11_906; // of an A4 page, in twips
 const HEIGHT = 16_838;
 const MARGIN = 1440; // an inch
+const BREAK = "* * *"; // between scenes
+const DEEPEST = 3; // heading's style; deeper ones look like it
 const WIDEST = (WIDTH - 2 * MARGIN) * TWIP;
 const HIGHEST = (HEIGHT - 2 * MARGIN) * TWIP * 0.8; // words stand above or below it
 
@@ -33,8 +38,8 @@ export function writeDocx(story, media = {}, now = new Date()) {
   const pictures = picturesOf(manuscriptOf(story), media);
   const writer = new Writer(media, pictures);
   const body = [
-    title === "" ? "" : writer.paragraph(title, "Title"),
-    author === "" ? "" : writer.paragraph(author, "Author"),
+    title === "" ? "" : writer.paragraph([plain(title)], "Title"),
+    author === "" ? "" : writer.paragraph([plain(author)], "Author"),
     ...chapters.map((each) => writer.chapter(each)),
   ];
   const files = {
@@ -70,22 +75,29 @@ class Writer {
     this.shown = 0; // pictures so far: each place has a number of its own
   }
 
-  /** @param {{name: string, text: string}} chapter */
-  chapter({ name, text }) {
-    const paragraphs = paragraphsOf(text).map((each) => (each.scene ? "<w:p/>" : "") + this.paragraph(each.text));
-    return (name === "" ? "" : this.paragraph(name, "Heading1")) + paragraphs.join("");
+  /** @param {Chapter} chapter */
+  chapter({ title, text, body }) {
+    const paragraphs = paragraphsOf(text.slice(body)).map(({ kind, level, text: words, scene }) => {
+      if (kind === "break") return this.paragraph([plain(BREAK)], "SceneBreak");
+      const style = kind === "heading" ? `Heading${Math.min(level - 1, DEEPEST)}` : undefined;
+      return (scene ? "<w:p/>" : "") + this.paragraph(runsOf(words), style);
+    });
+    return (title.length === 0 ? "" : this.paragraph(title, "Heading1")) + paragraphs.join("");
   }
 
   /**
-   * @param {string} text
+   * @param {Run[]} runs
    * @param {string} [style]
    */
-  paragraph(text, style) {
-    const bidi = isRightToLeft(text);
+  paragraph(runs, style) {
+    const bidi = isRightToLeft(runs.map(({ text }) => text).join(""));
     const of = (style === undefined ? "" : `<w:pStyle w:val="${style}"/>`) + (bidi ? "<w:bidi/>" : "");
-    const pieces = piecesOf(text, this.media, this.pictures);
-    const runs = pieces.map((piece) => (typeof piece === "string" ? run(piece, bidi) : this.drawing(piece)));
-    return `<w:p>${of === "" ? "" : `<w:pPr>${of}</w:pPr>`}${runs.join("")}</w:p>`;
+    const pieces = runs.flatMap(({ text, ...emphasis }) =>
+      piecesOf(text, this.media, this.pictures).map((piece) =>
+        typeof piece === "string" ? run({ text: piece, ...emphasis }, bidi) : this.drawing(piece),
+      ),
+    );
+    return `<w:p>${of === "" ? "" : `<w:pPr>${of}</w:pPr>`}${pieces.join("")}</w:p>`;
   }
 
   /** Return a picture that stands in the text like a letter, as large as it is, but no larger than a page. @param {Shown} shown */
@@ -107,14 +119,19 @@ class Writer {
   }
 }
 
+/** @param {string} text @returns {Run} */
+const plain = (text) => ({ text, em: false, strong: false });
+
 /**
- * @param {string} text
+ * @param {Run} run
  * @param {boolean} bidi
  */
-function run(text, bidi) {
+function run({ text, em, strong }, bidi) {
   const parts = text.split("\t").map((part) => (part === "" ? "" : `<w:t xml:space="preserve">${escaped(part)}</w:t>`));
-  return `<w:r>${bidi ? "<w:rPr><w:rtl/></w:rPr>" : ""}${parts.join("<w:tab/>")}</w:r>`;
+  const of = (strong ? "<w:b/><w:bCs/>" : "") + (em ? "<w:i/><w:iCs/>" : "") + (bidi ? "<w:rtl/>" : "");
+  return `<w:r>${of === "" ? "" : `<w:rPr>${of}</w:rPr>`}${parts.join("<w:tab/>")}</w:r>`;
 }
+
 /** @param {[type: string, target: string][]} list */
 function relationships(list) {
   const each = list.map(
@@ -181,10 +198,21 @@ const styles = (language) =>
     '<w:spacing w:after="480"/><w:jc w:val="center"/>',
     '<w:sz w:val="28"/><w:szCs w:val="28"/>',
   ) +
+  heading("SceneBreak", "Scene Break", '<w:spacing w:before="240" w:after="240"/><w:jc w:val="center"/>', "") +
   heading(
     "Heading1",
     "heading 1",
     '<w:keepNext/><w:pageBreakBefore/><w:spacing w:before="480" w:after="240"/><w:outlineLvl w:val="0"/>',
     '<w:b/><w:bCs/><w:sz w:val="30"/><w:szCs w:val="30"/>',
   ) +
+  [2, 3]
+    .map((level) =>
+      heading(
+        `Heading${level}`,
+        `heading ${level}`,
+        `<w:keepNext/><w:spacing w:before="360" w:after="120"/><w:outlineLvl w:val="${level - 1}"/>`,
+        `<w:b/><w:bCs/><w:sz w:val="${32 - 2 * level}"/><w:szCs w:val="${32 - 2 * level}"/>`,
+      ),
+    )
+    .join("") +
   "</w:styles>";

@@ -1,8 +1,10 @@
-/** The manuscript as an EPUB 3 book: a file for each chapter, cut at the names of nodes, pictures, and a table of contents. */
+/** The manuscript as an EPUB 3 book: a file for each chapter, pictures, and a table of contents. */
+import { withoutMarkers } from "../markers.js";
 import { strToU8, zipSync } from "../vendor/zip.js";
-import { chaptersOf, firstWords, manuscriptOf, paragraphsOf } from "./chapters.js";
-import { picturesOf, piecesOf } from "./pictures.js";
-import { DECLARATION, escaped, isRightToLeft, stamp } from "./xml.js";
+import { chaptersOf, firstWords, manuscriptOf } from "./chapters.js";
+import { picturesOf } from "./pictures.js";
+import { BOOK_STYLE, chapterBody } from "./xhtml.js";
+import { DECLARATION, escaped, stamp } from "./xml.js";
 
 /** @import {Files, Picture} from "./pictures.js" */
 /** @import {Story} from "./types.js" */
@@ -23,15 +25,17 @@ export function writeEpub(story, media = {}, now = new Date()) {
   const pictures = picturesOf(manuscriptOf(story), media);
   const { title: given, author, language, chapters } = chaptersOf(story);
   const title = given === "" ? "Untitled" : given;
-  const pages = chapters.map(({ name, text }, index) => ({
+  /** @type {import("./xhtml.js").Shown["source"]} */
+  const source = ({ name }) => name;
+  const pages = chapters.map((each, index) => ({
     id: `chapter-${index + 1}`,
-    label: name === "" ? firstWords(text) : name,
-    body: (name === "" ? "" : `<h2>${escaped(name)}</h2>`) + (paragraphs(text, media, pictures) || "<p></p>"),
+    label: withoutMarkers(each.name) || firstWords(each.text),
+    body: chapterBody(each, { media, pictures, source }),
   }));
   const by = author === "" ? "" : `<p class="author">${escaped(author)}</p>`;
   const titlePage = { id: "title", label: title, body: `<h1>${escaped(title)}</h1>${by}`, type: "titlepage" };
   /** @type {Record<string, string>} */
-  const files = { "META-INF/container.xml": CONTAINER, "OEBPS/style.css": STYLE };
+  const files = { "META-INF/container.xml": CONTAINER, "OEBPS/style.css": BOOK_STYLE };
   const book = { id: story.id, title, author, language, pages: [titlePage, ...pages] };
   files["OEBPS/content.opf"] = DECLARATION + contents(book, [...pictures.values()], stamp(now));
   files["OEBPS/nav.xhtml"] = page(language, title, navigation(title, pages));
@@ -43,24 +47,6 @@ export function writeEpub(story, media = {}, now = new Date()) {
   for (const { name, bytes } of pictures.values()) archive[`OEBPS/${name}`] = [bytes, { level: 0, mtime: now }]; // packed already
   return zipSync(archive);
 }
-
-/** @param {string} text @param {Files} media @param {Map<string, Picture>} pictures */
-function paragraphs(text, media, pictures) {
-  const inner = (/** @type {string} */ words) =>
-    piecesOf(words, media, pictures)
-      .map((piece) => (typeof piece === "string" ? escaped(piece) : image(piece.picture, piece.alt)))
-      .join("");
-  return paragraphsOf(text)
-    .map(
-      (each) =>
-        `<p${each.scene ? ' class="scene"' : ""}${isRightToLeft(each.text) ? ' dir="rtl"' : ""}>${inner(each.text)}</p>`,
-    )
-    .join("\n");
-}
-
-/** @param {Picture} picture @param {string} alt */
-const image = ({ name, width, height }, alt) =>
-  `<img src="${name}" alt="${escaped(alt)}" width="${width}" height="${height}"/>`;
 
 /**
  * @param {string} language
@@ -107,11 +93,3 @@ function contents({ id, title, author, language, pages }, pictures, time) {
 const CONTAINER =
   `${DECLARATION}<container version="1.0" xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>` +
   '<rootfile full-path="OEBPS/content.opf" media-type="application/oebps-package+xml"/></rootfiles></container>\n';
-
-const STYLE = `h1 { text-align: center; margin: 4em 0 }
-p.author { text-align: center }
-h2 { margin: 2em 0 1em }
-p { margin: 0 0 0.7em }
-p.scene { margin-top: 2em }
-img { max-width: 100%; height: auto }
-`;

@@ -88,8 +88,8 @@ export function writeText(story) {
 export function writeMarkdown(story, media = {}) {
   const { title, chapters } = chaptersOf(story);
   let written = title === "" ? "" : `# ${title}\n\n`;
-  for (const { name, text } of chapters) {
-    if (name === "") written += text;
+  for (const { name, text, body } of chapters) {
+    if (name === "" || body > 0) written += text;
     else written += `${gapAfter(written)}## ${name}\n\n${text.replace(/^\n+/, "")}`;
   }
   const pictures = picturesOf(written, media);

@@ -1,6 +1,7 @@
 /** The formats that a story can be written in. */
 import { writeDocx } from "./docx.js";
 import { writeEpub } from "./epub.js";
+import { writeHtml } from "./html.js";
 import { writeObsidianLoom } from "./obsidian_loom.js";
 import { writeSrb } from "./srb.js";
 import { writeMarkdown, writeText } from "./text.js";
@@ -51,7 +52,7 @@ export const WRITERS = [
   {
     id: "docx",
     label: "Word",
-    holds: "the manuscript with its pictures; names become headings",
+    holds: "the manuscript with its emphasis and pictures, each chapter on a new page",
     ending: ".docx",
     type: "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     write: writeDocx,
@@ -60,10 +61,19 @@ export const WRITERS = [
   {
     id: "epub",
     label: "EPUB",
-    holds: "the manuscript as a book with its pictures; names become chapters",
+    holds: "the manuscript as a book with its chapters, emphasis and pictures",
     ending: ".epub",
     type: "application/epub+zip",
     write: writeEpub,
+    media: "printed",
+  },
+  {
+    id: "html",
+    label: "Web page",
+    holds: "the manuscript as one page with its chapters, emphasis and pictures",
+    ending: ".html",
+    type: "text/html;charset=utf-8",
+    write: writeHtml,
     media: "printed",
   },
   {

@@ -9,6 +9,7 @@ import "./outline.js";
 import "./pictures.js";
 import { showGap } from "./gap_mark.js";
 import { bindPrint } from "./print.js";
+import { proseMarkdown } from "./prose_markdown.js";
 import "./side_panel.js";
 import "./status.js";
 import { addStyle } from "./styles.js";
@@ -18,17 +19,19 @@ import { addStyle } from "./styles.js";
 /** @typedef {{key: KeyDialog, dialogs: LaterDialogs}} Rest */
 
 const STYLES = [
+  new URL("./faces.css", import.meta.url),
   new URL("./branches.css", import.meta.url),
   new URL("./card.css", import.meta.url),
   new URL("./outline.css", import.meta.url),
   new URL("./side_panel.css", import.meta.url),
   new URL("./status.css", import.meta.url),
   new URL("./file_drops.css", import.meta.url),
+  new URL("./print.css", import.meta.url),
 ];
 
 /** @param {Desk} desk @param {HTMLElement} root of the panes @returns {Promise<Rest>} */
 export async function addRest(desk, root) {
-  /** @type {import("./manuscript.js").Manuscript | null} */ (desk.manuscript)?.extend(caretInView); // sees where it was before panes come
+  /** @type {import("./manuscript.js").Manuscript | null} */ (desk.manuscript)?.extend([caretInView, proseMarkdown]); // the caret's line is seen before panes come
   await Promise.all(STYLES.map(addStyle));
   const make = (/** @type {string} */ name) => {
     const part = /** @type {HTMLElement & {desk: Desk}} */ (document.createElement(name));

@@ -40,6 +40,8 @@ function actionOf(event, desk, page) {
         : () => stopOrLeave(desk, page);
     case "KeyT":
       return event.altKey && !control && !event.shiftKey && isInText(event, page) ? () => desk.askWords() : null;
+    case "KeyC":
+      return event.altKey && !control && !event.shiftKey ? () => desk.openDialog("chapters") : null;
     case "KeyM":
       return event.altKey && !control && !event.shiftKey ? () => desk.tell("side", { focus: true }) : null;
     default:

@@ -35,11 +35,17 @@ export function rowsOf(story, { path, isOpen, hidesPruned = false }) {
     const main = children.find((each) => path.has(each)) ?? mainChild(story, inOrder(story, children), path);
     const others = children.length - (main === null ? 0 : 1);
     const opened = others > 0 && isOpen(id);
-    rows.push({ id, depth, others, isOpen: opened, isOnPath: path.has(id) });
+    if (!isWithinAct(story, id) || others > 0) rows.push({ id, depth, others, isOpen: opened, isOnPath: path.has(id) });
     if (opened) lines.push(...linesBelow(inOrder(story, children), main, depth));
     else if (main !== null) lines.push({ id: main, depth });
   }
   return rows;
+}
+
+/** Whether a node is a part of what its parent began: what is moved has a row of its own, and its words have theirs. @param {Story} story @param {string} id */
+function isWithinAct(story, id) {
+  const { act, parent } = /** @type {Node} */ (story.nodes.get(id));
+  return act !== undefined && story.nodes.get(parent ?? "")?.act === act;
 }
 
 /** Sort siblings: rounds as they were begun, and the branches of a round as its cards. @param {Story} story @param {string[]} ids */
@@ -121,6 +127,7 @@ export function labelOf(node, length = 160) {
     .trim()
     .replace(/\s*\n\s*/g, " ↵ ");
   if (line) return node.text.length > length ? `${line} …` : line;
+  if (node.act !== undefined) return "(a chapter moved)";
   if (node.text.includes("\n")) return "↵";
   if (node.end?.reason === "eos") return "(the model would end here)";
   if (node.tail !== undefined || (node.parent !== undefined && !node.open)) return "(words taken out)";

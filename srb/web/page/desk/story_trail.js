@@ -66,6 +66,7 @@ export function placeBefore(story, { node: id, at }) {
   for (let node = story.nodes.get(id); node; node = story.nodes.get(node.parent ?? "")) {
     const { parent, keep = 0, tail } = node;
     if (parent === undefined) break;
+    if (node.act !== undefined && story.nodes.get(parent)?.act === node.act) continue; // its texts lie within one step
     const isSplice = tail !== undefined || node.text === ""; // else what was left out behind `keep` was never in the manuscript
     const before = { node: parent, at: isSplice ? story.length(parent) : keep };
     if (story.text(before.node, before.at) !== text) return before;

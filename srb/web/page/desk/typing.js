@@ -14,7 +14,7 @@ import { alike } from "../story/text.js";
  *   load: (text: string, pieces: any[], head: Place) => void,
  *   apply: (change: {text: string, head: Place, pieces: any[], why: string, caret?: number}) => void,
  *   colour: (pieces: any[]) => void,
- *   insert: (text: string) => void, select: (from: number, to?: number) => void,
+ *   insert: (text: string) => void, select: (from: number, to?: number, y?: "nearest" | "start") => void,
  *   record: (undo: () => void, redo: () => void) => void,
  *   text: string, undo: () => boolean, redo: () => boolean, caret: () => number, isInside: boolean, extend: (extension: any) => void, rect: (at: number) => DOMRect | null,
  *   box: (from: number, to: number) => DOMRect | null, head: Place,

@@ -13,6 +13,7 @@ import { addStyle } from "./styles.js";
 const SOURCES = {
   alternatives: { load: () => import("./alternatives.js"), style: new URL("./alternatives.css", import.meta.url) },
   stories: { load: () => import("./stories.js"), style: new URL("./stories.css", import.meta.url) },
+  chapters: { load: () => import("./chapters.js"), style: new URL("./chapters.css", import.meta.url) },
   settings: { load: () => import("./settings.js"), style: new URL("./settings.css", import.meta.url) },
   help: { load: () => import("./help.js"), style: new URL("./help.css", import.meta.url) },
   formats: { load: () => import("./formats.js"), style: new URL("./formats.css", import.meta.url) },

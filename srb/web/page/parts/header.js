@@ -15,6 +15,7 @@ const STOPS = [
   ["paragraph", "paragraphs"],
 ];
 const MENU = [
+  ["chapters", "Chapters"],
   ["map", "Map of the story"],
   ["formats", "Import and export"],
   ["settings", "Settings"],

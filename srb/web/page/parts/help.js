@@ -28,6 +28,7 @@ const KEYS = [
       [`${CONTROL}+Shift+Z`, "Redo"],
       ["F6", "The next pane: manuscript, branches, outline, header, memory and note"],
       [`${ALT}+M`, "Memory and note, beside the text; Esc there: back to the text"],
+      [`${ALT}+C`, "The chapters: Enter goes to one, Alt+↑ ↓ moves it"],
       [`${CONTROL}+S`, "Say whether everything is saved; it is saved without it"],
     ],
   ],
@@ -35,6 +36,10 @@ const KEYS = [
     "In the manuscript",
     [
       [`${CONTROL}+F`, "Find and replace"],
+      [
+        `${CONTROL}+I ${CONTROL}+B`,
+        "Italics, bold: the selection, the word at the caret, or what is typed next; once more takes it away",
+      ],
       [`${ALT}+T`, "Alternatives of the word at the caret; the one that is chosen begins another version from there"],
       ["1–9", "Digits and letters are text here, always"],
     ],

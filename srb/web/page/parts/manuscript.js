@@ -35,6 +35,7 @@ import { keepReadingPlace, readingPlace } from "./reading_places.js";
  */
 
 const PAUSE = 600; // ms without a change after which colours and the reading place are brought up to date
+const ABOVE = 48; // px above a line that is shown at the view's start
 const LEGEND = [
   ["by-model", "the model's words"],
   ["by-person", "yours"],
@@ -221,10 +222,13 @@ export class Manuscript extends HTMLElement {
    *
    * @param {number} from
    * @param {number} [to]
+   * @param {"nearest" | "start"} [y] - where in the view
    */
-  select(from, to = from) {
+  select(from, to = from, y = "nearest") {
     const within = (/** @type {number} */ at) => Math.max(0, Math.min(at, this.#view.state.doc.length));
-    this.#view.dispatch({ selection: { anchor: within(from), head: within(to) }, scrollIntoView: true });
+    const head = within(to);
+    const effects = y === "start" ? [EditorView.scrollIntoView(head, { y, yMargin: ABOVE })] : [];
+    this.#view.dispatch({ selection: { anchor: within(from), head }, scrollIntoView: true, effects });
   }
 
   /**

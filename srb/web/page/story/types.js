@@ -23,6 +23,7 @@
  * @property {string} [request]  the request that wrote it, if another one than its run's
  * @property {number} [seed]
  * @property {{node: string, at: number}} [of]  its text is a copy of another node's, from `at` on
+ * @property {string} [act]  nodes of one act, each the next one's parent, are one step of the text
  * @property {End} [end]
  * @property {number} [logprob]
  *
@@ -51,7 +52,7 @@
  *
  * @typedef {{from: number, to: number, node: string, start: number, by: Author}} Piece  a stretch of a text: the node that brought
  *   it, and where in the node's own `text` it begins
- * @typedef {{text: string, by: Author, run?: string, of?: {node: string, at: number}}} Stretch  what a graft brings
+ * @typedef {{text: string, by: Author, run?: string, of?: {node: string, at: number}, act?: string}} Stretch  what a graft brings
  *
  * @typedef {object} Marks
  * @property {boolean} [star]

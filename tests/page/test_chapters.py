@@ -1,0 +1,140 @@
+"""The chapters: a list to jump by, with the words of each, in which a chapter is moved; by keys, by mouse and on a phone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.page.accessibility import violations
+from tests.page.conftest import MakePage
+from tests.page.writer import Writer
+from tests.servers import Server
+
+pytestmark = pytest.mark.e2e
+
+PARAGRAPH = "She climbed the stairs again, as on every evening of that year.\n\n"
+NAMES = ["The Salt Road", "The Lamp", "Home"]
+BOOK = "".join(f"## {name}\n\n{(10 + 10 * place) * PARAGRAPH}" for place, name in enumerate(NAMES))
+
+
+def opened(writer: Writer, text: str = BOOK) -> Locator:
+    """The list, opened by its key in a text whose caret is at the end."""
+    writer.page.keyboard.insert_text(text)
+    writer.press("Alt+c")
+    dialog = writer.page.get_by_role("dialog", name="Chapters")
+    expect(dialog).to_be_visible()
+    return dialog
+
+
+def rows(dialog: Locator) -> list[str]:
+    found: list[str] = dialog.locator("li .name").all_inner_texts()
+    return found
+
+
+def test_the_list_has_each_chapter_with_its_words_and_marks_the_one_with_the_caret(writer: Writer) -> None:
+    dialog = opened(writer, "A quote.\n\n" + BOOK)
+    words = 12
+    expect(dialog.locator("li .name")).to_have_text(["A quote.", *NAMES])
+    expect(dialog.locator("li .count")).to_have_text(["2 words", *(f"{each * words} words" for each in (10, 20, 30))])
+    expect(dialog.locator("[aria-current=true]")).to_contain_text("Home")
+    expect(dialog.locator("[aria-current=true]")).to_be_focused()
+
+
+def test_enter_goes_to_a_chapter_and_shows_its_beginning(writer: Writer) -> None:
+    dialog = opened(writer)
+    writer.press("Home", "ArrowDown", "Enter")
+    expect(dialog).to_be_hidden()
+    expect(writer.page.locator("srb-manuscript")).to_be_focused()
+    assert writer.page.evaluate("desk.manuscript.caret()") == BOOK.index("## The Lamp")
+    expect(writer.page.locator("srb-manuscript .heading", has_text="The Lamp")).to_be_in_viewport()
+    writer.write("Here: ")
+    assert "Here: ## The Lamp" in writer.page.evaluate("desk.text")
+
+
+def test_keys_move_a_chapter_as_one_step(writer: Writer) -> None:
+    dialog = opened(writer)
+    writer.press("Alt+ArrowUp")
+    expect(dialog.locator("li .name")).to_have_text(["The Salt Road", "Home", "The Lamp"])
+    expect(dialog.get_by_role("status")).to_have_text("“Home” is 2 of 3 now.")
+    expect(dialog.locator("[aria-current=true]")).to_contain_text("Home")
+    expect(dialog.locator("[aria-current=true]")).to_be_focused()
+    writer.press("Alt+ArrowUp")
+    expect(dialog.locator("li .name")).to_have_text(["Home", "The Salt Road", "The Lamp"])
+    writer.press("Alt+ArrowUp")  # there is no place above the first
+    moved: str = writer.page.evaluate("desk.text")
+    assert sorted(moved.split()) == sorted(BOOK.split())
+    assert [moved.index(name) for name in ("Home", "The Salt Road", "The Lamp")] == sorted(map(moved.index, NAMES))
+    writer.press("Control+z")
+    expect(dialog.locator("li .name")).to_have_text(["The Salt Road", "Home", "The Lamp"])
+    writer.press("Escape")
+    writer.press("Control+z")
+    assert writer.page.evaluate("desk.text") == BOOK
+    assert not writer.page.locator("srb-notice, .notice").count()
+
+
+def test_a_name_and_authors_go_with_a_moved_branch(writer: Writer) -> None:
+    writer.set(n=1, max_tokens=8).write("Once upon a time,").go().wait_for_end()
+    writer.page.evaluate("desk.take(0, { go: false })")
+    writer.wait("desk.text.length > 'Once upon a time,'.length")
+    taken = writer.page.evaluate("desk.text.slice('Once upon a time,'.length).trim()")
+    writer.page.evaluate("desk.setNodeMark(desk.head.node, 'name', 'First night')")
+    writer.page.keyboard.insert_text("\n\n## Second night\n\nNobody came.")
+    writer.press("Alt+c")
+    dialog = writer.page.get_by_role("dialog", name="Chapters")
+    expect(dialog.locator("li .name")).to_have_text(["Once upon a time,", "First night", "Second night"])
+    writer.press("Alt+ArrowUp")
+    expect(dialog.locator("li .name")).to_have_text(["Once upon a time,", "Second night", "First night"])
+    by_model = writer.page.evaluate(
+        """desk.story.pieces(desk.head.node, desk.head.at).filter(({ by }) => by === "model")
+            .map(({ from, to }) => desk.text.slice(from, to))"""
+    )
+    assert "".join(by_model).strip() == taken
+    assert writer.page.evaluate("desk.text").split("\n\n")[:3] == [
+        "Once upon a time,",
+        "## Second night",
+        "Nobody came.",
+    ]
+    writer.wait_until_saved().reload()
+    writer.wait("desk.text.includes('Second night')")
+    writer.press("Alt+c")
+    expect(dialog.locator("li .name")).to_have_text(["Once upon a time,", "Second night", "First night"])
+
+
+def test_a_text_without_chapters_is_told_how_one_begins(writer: Writer) -> None:
+    dialog = opened(writer, "Once upon a time.")
+    assert rows(dialog) == ["Once upon a time."]
+    expect(dialog).to_contain_text("## The Salt Road")
+    expect(dialog.get_by_role("button", name="Move up")).to_be_disabled()
+
+
+@pytest.mark.parametrize(
+    "look",
+    [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}],
+    ids=["light", "dark", "phone"],
+)
+def test_the_list_has_no_barriers(make_page: MakePage, slow: Server, look: dict[str, Any]) -> None:
+    page = make_page(bypass_csp=True, **look)
+    writer = Writer(page, slow.url)
+    opened(writer, "# Part One\n\n" + BOOK)
+    assert violations(page) == []
+
+
+def test_a_phone_jumps_and_moves_by_tap(make_page: MakePage, slow: Server) -> None:
+    page: Page = make_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    writer = Writer(page, slow.url)
+    page.keyboard.insert_text(BOOK)
+    page.get_by_role("button", name="More").tap()
+    page.get_by_role("button", name="Chapters").tap()
+    dialog = page.get_by_role("dialog", name="Chapters")
+    dialog.get_by_role("button", name="Move up: Home").tap()
+    expect(dialog.locator("li .name")).to_have_text(["The Salt Road", "Home", "The Lamp"])
+    for button in dialog.get_by_role("button").all():
+        box = button.bounding_box()
+        assert box is not None
+        assert min(box["width"], box["height"]) >= 44
+    dialog.get_by_role("button", name="The Salt Road", exact=False).first.tap()
+    expect(dialog).to_be_hidden()
+    assert page.evaluate("desk.manuscript.caret()") == 0
+    assert writer.page.evaluate("document.documentElement.scrollWidth") == 390

@@ -1,4 +1,4 @@
-// Products of quantized weights with the columns of a batch: see mul_mat.cpp.
+// Products of weights with the columns of a batch: see mul_mat.cpp.
 
 #pragma once
 

@@ -58,14 +58,30 @@ inline void round_to_bytes(const float * x, float factor, int8_t * bytes, int32_
     const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
     _mm256_storeu_si256((__m256i *) bytes, _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
 }
+
+inline float sum_of_eight(__m256 x) {
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
 #endif
+
+// `sum_of` adds 16 lanes: those that are eight apart, then four, two and one, whatever the width.
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 using Ints = __m512i;
 using Floats = __m512;
 constexpr int ROWS = 16;
 constexpr int MOST_PAIRED = 2;  // groups of rows whose sums stay in registers together
+constexpr int SUMS_AT_ONCE = 24;  // vectors of sums that stay in registers, beside weights and a column
 inline Floats load_floats(const float * p) { return _mm512_loadu_ps(p); }
+inline Floats load_halves(const uint16_t * p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *) p)); }
+inline Ints load_ints(const void * p) { return _mm512_loadu_si512(p); }
+inline Floats as_floats(Ints x) { return _mm512_castsi512_ps(x); }
+inline float sum_of(const Floats * x) {
+    const __m256 upper = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(*x), 1));
+    return sum_of_eight(_mm256_add_ps(_mm512_castps512_ps256(*x), upper));
+}
 inline void store_floats(float * p, Floats x) { _mm512_storeu_ps(p, x); }
 inline Ints all(int32_t x) { return _mm512_set1_epi32(x); }
 inline Floats all(float x) { return _mm512_set1_ps(x); }
@@ -126,7 +142,12 @@ using Ints = __m256i;
 using Floats = __m256;
 constexpr int ROWS = 8;
 constexpr int MOST_PAIRED = 1;  // of 16 registers, the sums of one group take most
+constexpr int SUMS_AT_ONCE = 12;
 inline Floats load_floats(const float * p) { return _mm256_loadu_ps(p); }
+inline Floats load_halves(const uint16_t * p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *) p)); }
+inline Ints load_ints(const void * p) { return _mm256_loadu_si256((const __m256i *) p); }
+inline Floats as_floats(Ints x) { return _mm256_castsi256_ps(x); }
+inline float sum_of(const Floats * x) { return sum_of_eight(_mm256_add_ps(x[0], x[1])); }
 inline void store_floats(float * p, Floats x) { _mm256_storeu_ps(p, x); }
 inline Ints all(int32_t x) { return _mm256_set1_epi32(x); }
 inline Floats all(float x) { return _mm256_set1_ps(x); }
@@ -184,8 +205,17 @@ using Floats = float32x4_t;
 using Table = uint8x16_t;
 constexpr int ROWS = 4;
 constexpr int MOST_PAIRED = 2;
+constexpr int SUMS_AT_ONCE = 24;
 inline Table load_table(const uint8_t * numbers) { return vld1q_u8(numbers); }
 inline Floats load_floats(const float * p) { return vld1q_f32(p); }
+inline Floats load_halves(const uint16_t * p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+inline Ints load_ints(const void * p) { return vld1q_s32((const int32_t *) p); }
+inline Floats as_floats(Ints x) { return vreinterpretq_f32_s32(x); }
+inline float sum_of(const Floats * x) {
+    const Floats four = vaddq_f32(vaddq_f32(x[0], x[2]), vaddq_f32(x[1], x[3]));
+    const float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
+    return vget_lane_f32(vpadd_f32(two, two), 0);
+}
 inline void store_floats(float * p, Floats x) { vst1q_f32(p, x); }
 inline Ints all(int32_t x) { return vdupq_n_s32(x); }
 inline Floats all(float x) { return vdupq_n_f32(x); }

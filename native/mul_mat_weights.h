@@ -9,11 +9,10 @@
 #define GGML_COMMON_DECL_CPP
 #include "ggml-common.h"
 #include "ggml.h"
+#include "mul_mat_job.h"
 #include "mul_mat_vectors.h"
 
 namespace srb {
-
-constexpr int BLOCK = 32;  // numbers that have a scale
 
 // `offset_bits`: the numbers are too large by 2^offset_bits, so that none has a sign; 0: by nothing.
 // `halves`: each 16 numbers have a scale of their own. `mins`: a block has a number that is added to each, times its scale.

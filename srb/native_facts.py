@@ -9,22 +9,14 @@ from pydantic import TypeAdapter
 
 # The patches in native/patches, with which SRB's llama.cpp is built.
 PATCHES = (
-    *(
-        "amx-tile-config",
-        "amx-columns-of-sequences",
-        "amx-weights-of-one-matrix",
-        "pixtral-marks",
-        "special-tokens",
-    ),
-    *("zeros-are-given-back", "cells-in-order", "cells-of-a-sequence", "shared-keys", "patch-names"),
-    *("mul-mat", "cells-behind", "likeliest-first"),
+    *("pixtral-marks", "special-tokens", "zeros-are-given-back", "cells-in-order", "cells-of-a-sequence"),
+    *("shared-keys", "patch-names", "mul-mat", "cells-behind", "likeliest-first"),
 )
 _PATCHES = "SRB_PATCHES"  # the feature in which llama.cpp tells their names
 _LOSS = (
     "many branches and long texts are slower, a seed's text depends on what is computed beside it, "
     "and a KV store may take all its memory at once"
 )
-_FOR_AMX = frozenset(name for name in PATCHES if name.startswith("amx-"))
 
 
 def features_of(system_info: str) -> dict[str, str]:
@@ -39,11 +31,11 @@ def patches_of(system_info: str) -> frozenset[str]:
 
 
 def has_faulty_amx(system_info: str) -> bool:
-    """Whether llama.cpp was built with kernels for AMX, and without a patch that mends them.
+    """Whether llama.cpp was built with kernels for AMX, and without SRB's own, which take their place.
 
     They read beyond a weight for several sequences of a layer with states, and for weights of several matrices.
     """
-    return features_of(system_info).get("AMX_INT8") == "1" and not patches_of(system_info) >= _FOR_AMX
+    return features_of(system_info).get("AMX_INT8") == "1" and "mul-mat" not in patches_of(system_info)
 
 
 def without_patches(system_info: str) -> str:

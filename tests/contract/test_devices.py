@@ -127,7 +127,7 @@ def test_llama_cpp_has_all_patches_and_tells_their_names() -> None:
     assert not llama_devices.has_faulty_amx()
 
 
-def test_kernels_for_amx_are_faulty_without_the_patches_that_mend_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_for_amx_are_faulty_without_those_that_take_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
     for info, is_faulty in ((b"CPU : AVX2 = 1 | AMX_INT8 = 1 |", True), (b"CPU : AVX2 = 1 |", False)):
         monkeypatch.setattr("llama_cpp.llama_print_system_info", lambda info=info: info)
         assert llama_devices.has_faulty_amx.__wrapped__() is is_faulty

@@ -15,7 +15,7 @@ import pytest
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
 from srb.settings import Settings
-from tests.contract.rounding import needs_own_products
+from tests.contract.rounding import FLOATS, needs_own_products
 from tools.random_gguf import TINY, WRITERS, write_llama
 
 KINDS = {
@@ -43,7 +43,7 @@ MOST = 0.05
 
 
 def quantized(plain: Path, kind: str) -> Path:
-    return _written(plain, plain.with_name(f"{kind}.gguf"), KINDS[kind])
+    return _written(plain, plain.with_name(f"{kind}.gguf"), (KINDS | FLOATS)[kind])
 
 
 def as_floats(path: Path) -> Path:
@@ -120,7 +120,16 @@ def test_products_are_those_of_the_same_weights_as_floats(load: Load, tmp_path: 
 
 
 @needs_own_products
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FLOATS)
+def test_floats_are_multiplied_as_they_are(load: Load, tmp_path: Path, kind: str) -> None:
+    """llama.cpp's kernels round tokens to a matrix's F16 or BF16 first: by 2^-9 of a number and more."""
+    path = quantized(write_llama(tmp_path / "plain.gguf", SHAPE), kind)
+    found, expected = logits(load(path), 16), logits(load(as_floats(path)), 16)
+    assert error(found, expected).max() < 1e-5
+
+
+@needs_own_products
+@pytest.mark.parametrize("kind", KINDS | FLOATS)
 def test_a_token_is_the_same_to_the_last_bit_in_every_batch_and_with_any_threads(
     load: Load, tmp_path: Path, kind: str
 ) -> None:

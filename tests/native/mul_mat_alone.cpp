@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #include <atomic>
-
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -48,10 +48,32 @@ struct Tensor {
 };
 
 const ggml_type TYPES[] = {GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_Q8_0,
-                           GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS};
+                           GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS,
+                           GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16};
+
+bool is_float(ggml_type type) { return !ggml_is_quantized(type); }
+
+// Of some matrices also zeros, numbers without leading one (of halves, of floats) and the largest of halves.
+void fill_float_weights(Random & random, Tensor & a) {
+    const float scales[] = {1.0f, 1.0f, 0.0f, 3e-7f, 1e-40f, 6e4f};
+    const int kinds = below(random, 3) ? 1 : (int) std::size(scales);
+    for (int64_t i = 0; i < ggml_nelements(&a.t); i++) {
+        const float x = (float) (below(random, 20001) - 10000) * 1e-4f * scales[below(random, kinds)];
+        if (a.t.type == GGML_TYPE_F32) {
+            ((float *) a.t.data)[i] = x;
+        } else if (a.t.type == GGML_TYPE_F16) {
+            ((ggml_fp16_t *) a.t.data)[i] = ggml_fp32_to_fp16(x);
+        } else {
+            ((ggml_bf16_t *) a.t.data)[i] = ggml_fp32_to_bf16(x);
+        }
+    }
+}
 
 // Any bytes are weights, but scales are halves, which must be finite.
 void fill_weights(Random & random, Tensor & a) {
+    if (is_float(a.t.type)) {
+        return fill_float_weights(random, a);
+    }
     for (auto & byte : a.data) {
         byte = (uint8_t) random();
     }
@@ -67,7 +89,7 @@ void fill_weights(Random & random, Tensor & a) {
     }
 }
 
-void fill_floats(Random & random, Tensor & b) {
+void fill_floats(Random & random, Tensor & b, bool of_any_size) {
     const float scale = std::pow(10.0f, (float) (below(random, 9) - 4));
     for (int64_t i = 0; i < ggml_nelements(&b.t); i++) {
         b.floats()[i] = scale * (float) (below(random, 20001) - 10000) / 5000.0f;
@@ -76,6 +98,10 @@ void fill_floats(Random & random, Tensor & b) {
     if (kind == 0) {  // blocks of zeros, and one number that is far larger than the others
         std::fill(b.floats(), b.floats() + std::min<int64_t>(64, b.t.ne[0]), 0.0f);
         b.floats()[below(random, (int) b.t.ne[0])] = 1e4f * scale;
+    } else if (kind == 1 && of_any_size) {
+        for (const float x : {INFINITY, -INFINITY, 3e38f, -3e38f, 1e-40f}) {
+            b.floats()[below(random, (int) ggml_nelements(&b.t))] = x;
+        }
     }
 }
 
@@ -100,14 +126,37 @@ void run(ggml_tensor * dst, int threads) {
     pthread_barrier_destroy(&pool.barrier);
 }
 
+// The same for floats, of which each is added with one rounding, as a sixteenth of all, and then the sixteenths.
+bool is_right_for_floats(const Tensor & a, const uint8_t * row, const float * x, float out) {
+    const int64_t n = a.t.ne[0];
+    std::vector<float> weights(n);
+    if (a.t.type == GGML_TYPE_F32) {
+        std::memcpy(weights.data(), row, n * sizeof(float));
+    } else {
+        ggml_get_type_traits(a.t.type)->to_float(row, weights.data(), n);
+    }
+    double sum = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += (double) weights[i] * x[i];
+        size += std::abs((double) weights[i] * x[i]);
+    }
+    if (!std::isfinite(size)) {
+        return !std::isfinite(out);
+    }
+    return size > 1e38 || std::abs(sum - out) <= ((double) n / 16 + 6) * 6e-8 * size + 1e-40;
+}
+
 // Whether `out` is the product of row `row` of the weights and a column of floats, as far as 8-bit columns can be it.
 bool is_right(const Tensor & a, const uint8_t * row, const float * x, float out) {
+    if (is_float(a.t.type)) {
+        return is_right_for_floats(a, row, x, out);
+    }
     const int64_t n = a.t.ne[0];
     std::vector<float> weights(n);
     ggml_get_type_traits(a.t.type)->to_float(row, weights.data(), n);
     std::vector<uint8_t> bytes(srb::Column::size(n));
     srb::Column column(bytes.data(), n);
-    srb::quantize(x, 0, n / srb::BLOCK, column);
+    srb::quantize(x, n, 0, n / srb::BLOCK, bytes.data());
     double sum = 0, size = 0;
     for (int64_t i = 0; i < n; i++) {
         const double exact = (double) column.values[i] * column.scales[i / srb::BLOCK];
@@ -122,7 +171,8 @@ bool is_right(const Tensor & a, const uint8_t * row, const float * x, float out)
 
 bool check(Random & random, uint64_t & checksum) {
     const ggml_type type = TYPES[below(random, std::size(TYPES))];
-    const int64_t n = ggml_blck_size(type) * (1 + below(random, ggml_blck_size(type) == 256 ? 6 : 45));
+    const int64_t block = ggml_blck_size(type);
+    const int64_t n = block * (1 + below(random, block == 256 ? 6 : block == 32 ? 45 : 1500));
     const bool experts = below(random, 3) == 0;
     const int rows = 1 + below(random, 150), n_columns = 1 + below(random, below(random, 2) ? 4 : 40), threads = 1 + below(random, 3);
     const int matrices = 1 + below(random, experts ? 6 : 2), used = experts ? 1 + below(random, matrices) : 1;
@@ -132,7 +182,7 @@ bool check(Random & random, uint64_t & checksum) {
     Tensor dst(GGML_TYPE_F32, {rows, experts ? used : n_columns, experts ? n_columns : matrices * repeat});
     Tensor ids(GGML_TYPE_I32, {used, n_columns});
     fill_weights(random, a);
-    fill_floats(random, b);
+    fill_floats(random, b, is_float(type));
     for (int c = 0; c < n_columns; c++) {
         const int first = below(random, matrices);
         for (int u = 0; u < used; u++) {
@@ -161,6 +211,11 @@ bool check(Random & random, uint64_t & checksum) {
             good = good && !std::memcmp(alone.t.data, out, rows * sizeof(float));
             const int row = below(random, rows);
             good = good && is_right(a, one.data.data() + row * one.t.nb[1], x, out[row]);
+        }
+    }
+    for (int64_t i = 0; i < ggml_nelements(&dst.t); i++) {
+        if (std::isnan(dst.floats()[i])) {
+            dst.floats()[i] = 0;  // the sign of those without a number is each processor's own
         }
     }
     for (const uint8_t byte : dst.data) {

@@ -376,16 +376,16 @@ def test_more_threads_than_cores_are_slow_and_fewer_are_noted(machine: Machine) 
 
 
 def test_patches_that_are_missing_are_found_and_those_that_are_there_are_shown(machine: Machine) -> None:
-    info = BUILD.system_info.replace("amx-tile-config,", "")
+    info = BUILD.system_info.replace("mul-mat,", "")
     for system_info, text in (
-        (info, "without amx-tile-config of SRB's patches: "),
+        (info, "without mul-mat of SRB's patches: "),
         (info + " | AMX_INT8 = 1", "; its kernels for AMX are faulty, and not used"),
         (BUILD.system_info.partition(" | SRB_")[0], "without SRB's patches (native/patches): "),
     ):
         build = dataclasses.replace(BUILD, system_info=system_info)
         assert text in only(findings(checkup(machine, build=build)), Level.SLOW).text
     shown = as_text(checkup(machine), [])
-    assert "patches       amx-columns-of-sequences, amx-tile-config" in shown
+    assert "patches       cells-behind, cells-in-order" in shown
     assert "SRB_PATCHES" not in shown
     assert all(name in shown for name in PATCHES), "a name is not divided among lines"
     assert as_json(checkup(machine), [])["build"]["patches"] == sorted(PATCHES)

@@ -23,7 +23,9 @@ from srb.native_facts import features_of, patches_of
 from srb.settings import Settings
 
 # The types of weights that native/mul_mat.cpp multiplies, under ggml's names.
-OWN_TYPES = frozenset({"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs"})
+OWN_TYPES = frozenset(
+    {"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs"}
+)
 _PATCHES = ("shared-keys", "mul-mat", "cells-behind")
 # Of each kind of processor; the kernels need those of one.
 _INSTRUCTIONS = (("AVX2", "FMA", "F16C"), ("NEON", "DOTPROD"))
@@ -49,7 +51,7 @@ class Tensor(NamedTuple):
 
 
 def has_own_products() -> bool:
-    """Whether SRB's own kernels multiply quantized weights."""
+    """Whether SRB's own kernels multiply weights."""
     features = features_of(system_info())
     fits = any(all(features.get(name) == "1" for name in names) for names in _INSTRUCTIONS)
     return fits and "mul-mat" in patches_of(system_info())

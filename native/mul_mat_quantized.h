@@ -1,0 +1,205 @@
+// Products of quantized weights with a column of 8-bit numbers.
+//
+//  1. A column becomes 8-bit numbers with a scale for each 32 of them.
+//  2. Products of a block's numbers are added as integers, which is exact in any order.
+//  3. The blocks' sums, times both scales, are added as floats from the first block to the last, with one rounding each.
+
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "mul_mat_job.h"
+#include "mul_mat_weights.h"
+
+namespace srb {
+namespace {  // of mul_mat.cpp alone: the compiler inlines what is called once, and sums stay in registers
+
+constexpr int MOST_BLOCKS = 32;  // that are unpacked at once: with their scales they stay in the first cache
+constexpr int MOST_COLUMNS = 4;  // of which the sums stay in registers
+constexpr int MOST_GROUPS = 4;  // of rows that are unpacked at once for many columns: those are read less often
+constexpr size_t CACHE_LINE = 64;  // bytes
+constexpr int SECOND_CACHE = 2;  // as __builtin_prefetch counts: the next rows are too many for the first one
+
+// A column of a batch as 8-bit numbers: all of them, then for each block its scale, the sum of its numbers times that scale,
+// and the sum of each half.
+struct Column {
+    int8_t * values;
+    float * scales;
+    float * sums;
+    int32_t * halves;
+
+    Column() = default;
+    Column(uint8_t * data, int64_t n) {
+        values = (int8_t *) data;
+        scales = (float *) (data + n);
+        sums = scales + n / BLOCK;
+        halves = (int32_t *) (sums + n / BLOCK);
+    }
+    static size_t size(int64_t n) {  // bytes
+        return (n + n / BLOCK * (2 * sizeof(float) + 2 * sizeof(int32_t)) + 63) / 64 * 64;
+    }
+};
+
+// Quantize the blocks [begin, end) of `x`, each by itself.
+inline void quantize(const float * x, int64_t n, int64_t begin, int64_t end, uint8_t * column) {
+    const Column out(column, n);
+    for (int64_t b = begin; b < end; b++) {
+        const float largest = largest_of(x + b * BLOCK);
+        const float scale = largest / 127.0f;
+        int32_t * halves = out.halves + 2 * b;
+        round_to_bytes(x + b * BLOCK, largest > 0 ? 127.0f / largest : 0.0f, out.values + b * BLOCK, halves);
+        out.scales[b] = scale;
+        out.sums[b] = scale * (float) (halves[0] + halves[1]);
+    }
+}
+
+// Add to `sums` the products of some blocks with `n` columns, for `g` groups of rows.
+template <class W, int n, int g>
+inline void add_products(const Unpacked * const * weights, int blocks, const Column * columns, int64_t block, Floats (*sums)[n]) {
+    constexpr int parts = W::halves ? 2 : 1;
+    for (int b = 0; b < blocks; b++) {
+        Floats part[g][n];
+        for (int h = 0; h < parts; h++) {
+            Ints dots[g][n];
+            for (int c = 0; c < n; c++) {
+                Ints begin = zero();
+                if constexpr (W::offset_bits > 0) {
+                    const int32_t * halves = columns[c].halves + 2 * (block + b);
+                    begin = all(-((W::halves ? halves[h] : halves[0] + halves[1]) * (1 << W::offset_bits)));
+                }
+                for (int r = 0; r < g; r++) {
+                    dots[r][c] = begin;
+                }
+            }
+            for (int i = 8 / parts * h; i < 8 / parts * (h + 1); i++) {
+                for (int c = 0; c < n; c++) {
+                    int32_t four;
+                    std::memcpy(&four, columns[c].values + (block + b) * BLOCK + 4 * i, 4);
+                    const Ints numbers = all(four);
+                    for (int r = 0; r < g; r++) {
+                        const Ints w = weights[r][b].values[i];
+                        dots[r][c] = W::has_sign ? signed_dot(dots[r][c], w, numbers) : dot(dots[r][c], w, numbers);
+                    }
+                }
+            }
+            for (int r = 0; r < g; r++) {
+                const Floats scale = weights[r][b].scales[h];
+                for (int c = 0; c < n; c++) {
+                    const Floats d = to_floats(dots[r][c]);
+                    part[r][c] = h ? fma(d, scale, part[r][c]) : mul(d, scale);
+                }
+            }
+        }
+        for (int c = 0; c < n; c++) {
+            for (int r = 0; r < g; r++) {
+                sums[r][c] = fma(part[r][c], all(columns[c].scales[block + b]), sums[r][c]);
+                if constexpr (W::mins) {
+                    sums[r][c] = fma(weights[r][b].min, all(columns[c].sums[block + b]), sums[r][c]);
+                }
+            }
+        }
+    }
+}
+
+inline Floats load_some(const float * p, int number) {
+    if (number == ROWS) {
+        return load_floats(p);
+    }
+    float lanes[ROWS] = {};
+    std::memcpy(lanes, p, number * sizeof(float));
+    return load_floats(lanes);
+}
+
+inline void store_some(float * p, Floats x, int number) {
+    if (number == ROWS) {
+        store_floats(p, x);
+    } else {
+        float lanes[ROWS];
+        store_floats(lanes, x);
+        std::memcpy(p, lanes, number * sizeof(float));
+    }
+}
+
+// Compute `n` columns from `column` on with the blocks that are unpacked; `rows` of the last group are real ones.
+template <class W, int n, int g>
+inline void some_columns(const Job & job, const Unpacked * const * weights, int blocks, int64_t block, int64_t row, int rows, int64_t column) {
+    Floats sums[g][n];
+    float * to[n];
+    Column columns[n];
+    for (int c = 0; c < n; c++) {
+        columns[c] = Column(job.column(column + c), job.n);
+        to[c] = job.result(column + c) + row;
+        for (int r = 0; r < g; r++) {
+            sums[r][c] = block ? load_some(to[c] + r * ROWS, r + 1 < g ? ROWS : rows) : all(0.0f);
+        }
+    }
+    add_products<W, n, g>(weights, blocks, columns, block, sums);
+    for (int c = 0; c < n; c++) {
+        for (int r = 0; r < g; r++) {
+            store_some(to[c] + r * ROWS, sums[r][c], r + 1 < g ? ROWS : rows);
+        }
+    }
+}
+
+// Compute `n` columns for all groups that are unpacked.
+template <class W, int n>
+inline void all_groups(const Job & job, const Unpacked (*weights)[MOST_BLOCKS], int groups, int blocks, int64_t block, int64_t row,
+                       int rows, int64_t column) {
+    int r = 0;
+    if constexpr (MOST_PAIRED == 2) {
+        for (; r + 2 <= groups; r += 2) {
+            const Unpacked * const both[] = {weights[r], weights[r + 1]};
+            some_columns<W, n, 2>(job, both, blocks, block, row + r * ROWS, r + 2 < groups ? ROWS : rows, column);
+        }
+    }
+    for (; r < groups; r++) {
+        const Unpacked * const one[] = {weights[r]};
+        some_columns<W, n, 1>(job, one, blocks, block, row + r * ROWS, r + 1 < groups ? ROWS : rows, column);
+    }
+}
+
+template <ggml_type type>
+void compute_quantized(const Job & job, const uint8_t * matrix, size_t stride, int64_t begin, int64_t end) {
+    using W = Weights<type>;
+    alignas(64) Unpacked weights[MOST_GROUPS][MOST_BLOCKS];
+    const int64_t n_blocks = job.n / BLOCK;
+    const int64_t at_once = (job.n_columns < MANY_COLUMNS ? 1 : MOST_GROUPS) * ROWS;
+    for (int64_t row = begin; row < end; row += at_once) {
+        const int64_t n_rows = std::min(at_once, end - row);
+        const int groups = (int) ((n_rows + ROWS - 1) / ROWS);
+        const int last = (int) (n_rows - (groups - 1) * ROWS);  // rows of the last group
+        // A processor fetches by itself what lies behind in one row, but here each of 16 rows is read by a few bytes: without this
+        // a single column, whose time is that of reading the weights, takes a quarter longer. Past the last row it fetches nothing.
+        const uint8_t * ahead = matrix + (row + at_once) * stride;
+        for (int64_t block = 0; block < n_blocks; block += MOST_BLOCKS) {
+            const int blocks = (int) std::min<int64_t>(MOST_BLOCKS, n_blocks - block);
+            for (int r = 0; r < groups; r++) {
+                const uint8_t * first = matrix + (row + r * ROWS) * stride + block / W::blocks * sizeof(typename W::block);
+                for (int b = 0; b < blocks; b += W::blocks, first += sizeof(typename W::block)) {
+                    for (size_t i = 0; i < ROWS * sizeof(typename W::block); i += CACHE_LINE) {
+                        __builtin_prefetch(ahead + i, 0, SECOND_CACHE);
+                    }
+                    ahead += ROWS * sizeof(typename W::block);
+                    if (r + 1 < groups || last == ROWS) {
+                        W::unpack(Rows<true>{first, stride, ROWS - 1}, weights[r] + b);
+                    } else {
+                        W::unpack(Rows<false>{first, stride, last - 1}, weights[r] + b);
+                    }
+                }
+            }
+            int64_t column = 0;
+            for (; column + MOST_COLUMNS <= job.n_columns; column += MOST_COLUMNS) {
+                all_groups<W, MOST_COLUMNS>(job, weights, groups, blocks, block, row, last, column);
+            }
+            switch (job.n_columns - column) {
+                case 3: all_groups<W, 3>(job, weights, groups, blocks, block, row, last, column); break;
+                case 2: all_groups<W, 2>(job, weights, groups, blocks, block, row, last, column); break;
+                case 1: all_groups<W, 1>(job, weights, groups, blocks, block, row, last, column); break;
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace srb

@@ -231,6 +231,7 @@ class Affinity:
             is_preface = known.left > known.size // PREFACE
             fits = (name for name in known.replicas if not is_preface and self._may_stay(name))
         all_marks = [*([known.opening] if known.opening else []), *marks, *finer(len(marks) - 1)]
+        # By its last mark, since the first one may be a preface's that this bridge has not heard of.
         chosen = next(fits, None) or self._place(all_marks[-1], exclude, branches)
         self._share(chosen)
         self.know(all_marks, chosen)

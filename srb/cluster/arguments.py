@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 _POLICY = "srb.cluster.autoscaling:BranchesPolicy"
-_LOOK_BACK_SECONDS = 5.0  # over which the open branches are averaged; replicas tell them five times as often
+_LOOK_BACK_SECONDS = 12.0  # over which the open branches are averaged; Serve looks at them every 10, and warns of less
 _SURGE_PERCENT = 20  # of the replicas, and one at least; as many as Serve replaces at a time
 _DRAIN_SECONDS = 600.0  # that running requests have when a replica is stopped or replaced
 

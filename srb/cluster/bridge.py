@@ -38,7 +38,7 @@ class Bridge:
         self._file = file
         self._hello = Hello(VERSION, os.getpid(), server_id)
         self._relays: set[Relay] = set()
-        self._state = ""
+        self._told = ("", "")  # the state that was reported last, and why
         self._troubles: dict[str, str] = {}
         self.members = Members(self._changed)
 
@@ -90,16 +90,16 @@ class Bridge:
             relay.announce(self.members.model)
             relay.close_idle_channels()
             relay.leave_hanging()
-        waiting = "restarting" if self._state in ("running", "restarting") else "starting"
-        state = "running" if self.members.answering else waiting
-        if state != self._state:
-            self._state = state
-            self._reporter.report_state(state, "" if state == "running" else self._why_waiting())
+        waiting = "restarting" if self._told[0] in ("running", "restarting") else "starting"
+        told = ("running", "") if self.members.answering else (waiting, self._why_waiting())
+        if told != self._told:
+            self._told = told
+            self._reporter.report_state(*told)
 
     def _why_waiting(self) -> str:
         if self.members.ready:
             return no_answer().message
-        return self.members.trouble or "no replica is ready"
+        return self.members.trouble or self.members.misfit or "no replica is ready"
 
 
 async def serve(settings: Settings, reporter: Reporter) -> None:

@@ -32,7 +32,7 @@ def tune(writer: asyncio.StreamWriter) -> None:
 
 
 class Door:
-    """An open port. `num_open` counts its connections."""
+    """An open port. `num_open` counts the connections of bridges: who has no token does not delay a replica that drains."""
 
     def __init__(self, socket_path: Path) -> None:
         self._socket_path = socket_path
@@ -51,19 +51,21 @@ class Door:
             self._server.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.num_open += 1
         try:
             tune(writer)
             given = await asyncio.wait_for(reader.readexactly(TOKEN_LENGTH), _TOKEN_SECONDS)
             if hmac.compare_digest(given, self.token.encode()):
-                await self._pass_on(reader, writer)
+                self.num_open += 1
+                try:
+                    await self._pass_on(reader, writer)
+                finally:
+                    self.num_open -= 1
             else:
                 log.warning("refused a connection with a wrong token from %s", writer.get_extra_info("peername"))
         except (OSError, EOFError, TimeoutError):
             pass  # the bridge is gone, or the engine does not listen: either sees the connection's end
         finally:
             writer.close()
-            self.num_open -= 1
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass bytes on in both directions, until either side ends."""

@@ -83,6 +83,7 @@ async def _greeting(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
             if isinstance(event, Hello):
                 hello = event
             if hello is None or hello.version != VERSION:
-                raise ProtocolError(f"the replica does not speak version {VERSION} of the protocol: {event!r}")
+                spoken = f"version {hello.version}" if hello is not None else "something else"
+                raise ProtocolError(f"it speaks {spoken} of the protocol between processes, and this machine {VERSION}")
             if isinstance(event, Ready):
                 return hello.pid, event.model

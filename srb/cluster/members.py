@@ -51,6 +51,7 @@ class Member:
         self.engine: Engine = (name, 0)  # whose they are
         self._asked: dict[str, asyncio.Future[Event]] = {}
         self.keeper: asyncio.Task[None] | None = None
+        self.misfit = ""  # why this bridge cannot speak with its engine; "": it can, or has not tried
         self.parting: asyncio.Task[None] | None = None  # while it leaves, and after
 
     def __repr__(self) -> str:
@@ -255,6 +256,7 @@ class Members:
         while True:
             try:
                 link = await Link.open(member.entry)
+                member.misfit = ""
                 if not member.is_leaving:
                     self.affinity.join(member.name)
                     log.info("replica %s is ready", member.name)
@@ -269,9 +271,24 @@ class Members:
                     self._on_change()
             except BROKEN as error:
                 log.debug("replica %s: %s", member.name, error)
+                if isinstance(error, ProtocolError):
+                    self._note_misfit(member, str(error))
             except Exception:  # an event that nobody expects: a new link may work
                 log.exception("closing the link to replica %s", member.name)
             await asyncio.sleep(_PAUSE)
+
+    def _note_misfit(self, member: Member, reason: str) -> None:
+        """Tell once why a replica of another version of SRB is not used: it runs, and would seem to be waited for."""
+        if reason != member.misfit:
+            log.warning("replica %s cannot be used: %s; run the same SRB on all machines", member.name, reason)
+            member.misfit = reason
+            self._on_change()
+
+    @property
+    def misfit(self) -> str:
+        """Why a listed replica cannot be used; "": none is known to be so."""
+        misfits = (f"replica {name}: {member.misfit}" for name, member in self._members.items() if member.misfit)
+        return next(misfits, "")
 
 
 def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -20,6 +21,7 @@ log = logging.getLogger("srb.cluster")
 
 _LIST_SECONDS = 5.0  # that the registry keeps a question open until something changes
 _HEAD_SECONDS = 5.0  # for the head's answer
+_REACH_SECONDS = 3.0  # for a connection to the head's port
 _CONNECT_SECONDS = 10.0  # for Ray's start in this process
 _AWAY_SECONDS = 30 * 24 * 3600  # that the head may be away; Ray's own limit is a minute
 _NEWS_SECONDS = 0.25  # between two exchanges: less than a writer needs for a turn
@@ -42,6 +44,7 @@ def connect(address: str) -> None:
 
     if ray.is_initialized():
         return
+    _reach(address)
     logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of handlers that are ours to set
     try:
         ray.init(
@@ -50,6 +53,20 @@ def connect(address: str) -> None:
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConnectionError(f"Ray at {address} cannot be reached: {reason}") from error
+
+
+def _reach(address: str) -> None:
+    """Raise ConnectionError unless the head's port can be reached; Ray would try for minutes, and say so in its own words.
+
+    An address without a port, such as "auto", is found by Ray itself.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConnectionError(f"Ray at {address} cannot be reached: {error}") from error
 
 
 def ask_head() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from typing import Any
 
 import orjson
@@ -123,6 +124,7 @@ def test_another_web_machine_finds_the_replica_of_a_story_and_of_a_request(
     for story in range(6):
         text = f"{story} strangers met in a place where nobody had been for a hundred years or more. " + STORY
         usage(web, text)
+        time.sleep(1.0)  # as a writer, who reads; web machines tell each other of texts four times a second
         assert usage(other, text + "They ")[1] > 100
     body = {"prompt": STORY, "n": 2, "max_tokens": 4000, "ignore_eos": True}
     with requests.post(f"{web.url}/v1/srb/completions", json=body, stream=True, timeout=DEADLINE) as running:

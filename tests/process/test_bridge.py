@@ -26,7 +26,7 @@ from srb.cluster.door import Door
 from srb.cluster.members_file import MembersFile
 from srb.cluster.own_engine import OwnEngine
 from srb.cluster.registry import Entry
-from srb.cluster.routing import choose, marks_of
+from srb.cluster.routing import choose
 from srb.cluster.states import StateKeeper, StateShare
 from srb.engine.process.state_file import read_header
 from srb.errors import Conflict, EngineLoading, EngineRestarted, InvalidRequest, NotFound, QueueFull, Unavailable
@@ -239,14 +239,14 @@ def bridged(loop: Loop, pair: tuple[OneReplica, OneReplica], tmp_path: Path) -> 
 
 
 def placed(name: str, request_id: str) -> Generate:
-    """Return an endless request whose text is placed on the replica of this name."""
+    """Return an endless request whose text is placed on the replica of this name, if each has as many stories."""
     for number in range(1000):
         text = f"{request_id} {number} is the number of a story that nobody has told yet, and that nobody will tell."
         command = Generate(request_id, (text,), endless(request_id).branches)
         scratch = Affinity()
         for each in ("a", "b"):
             scratch.join(each)
-        if scratch.choose(marks_of(command)) == name:
+        if choose(scratch, command) == name:
             return command
     raise AssertionError("no text is placed there")
 

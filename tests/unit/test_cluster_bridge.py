@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from srb.cluster.affinity import Affinity
 from srb.cluster.bridge import Bridge
 from srb.cluster.members_file import MembersFile
 from srb.cluster.registry import Entry
+from srb.protocol import VERSION
 from tests.processes import DEADLINE
 from tests.unit.test_cluster_relay import Replica, play
 
@@ -28,9 +30,11 @@ class States:
 
     def __init__(self) -> None:
         self.states: list[str] = []
+        self.message = ""
 
     def report_state(self, state: str, message: str = "", percent: int | None = None) -> None:
         self.states.append(state)
+        self.message = message
 
     def beat(self) -> None:
         pass
@@ -205,3 +209,36 @@ def test_a_bridge_goes_on_without_the_head_for_longer_than_ray_would(monkeypatch
     monkeypatch.setenv(name, "70")
     ray_client.outlast_head()
     assert os.environ[name] == "70", "an operator's limit stays"
+
+
+def test_a_replica_of_another_version_is_told_once_and_is_why_a_bridge_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene() -> None:
+        replica = Replica("a")
+        replica.version = VERSION + 1
+        reporter = States()
+        own = Bridge(reporter, "", MembersFile(tmp_path, "head:6379"))
+        own.start()
+        own.take({"a": await replica.listen()})
+        await until(lambda: "replica a" in reporter.message)
+        assert f"version {VERSION + 1} of the protocol" in reporter.message
+        assert f"this machine {VERSION}" in reporter.message
+        tries = replica.tries
+        await until(lambda: replica.tries > tries + 2)
+        assert caplog.text.count("run the same SRB on all machines") == 1
+        replica.version = VERSION  # it was upgraded
+        await until(lambda: own.members.answering)
+        assert (reporter.states[-1], reporter.message, own.members.misfit) == ("running", "", "")
+        own.members.close()
+        replica.drop()
+
+    play(scene)
+
+
+def test_an_address_that_nothing_listens_at_is_told_at_once_and_without_ray() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        for address in (f"127.0.0.1:{taken.getsockname()[1]}", "no-such-host.invalid:6379", "127.0.0.1:99999"):
+            with pytest.raises(ConnectionError, match=f"^Ray at {address} cannot be reached: "):
+                ray_client.connect(address)

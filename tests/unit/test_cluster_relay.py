@@ -58,6 +58,8 @@ class Replica:
     def __init__(self, name: str) -> None:
         self.name = name
         self.pid = 1
+        self.version = VERSION
+        self.tries = 0  # connections
         self.model = MODEL
         self.asked: asyncio.Queue[Any] = asyncio.Queue()
         self.describe: Callable[[Any], Any] | None = None
@@ -71,9 +73,10 @@ class Replica:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
+        self.tries += 1
         with contextlib.suppress(EOFError, OSError):
             assert (await reader.readexactly(TOKEN_LENGTH)).decode() == TOKEN
-            writer.write(frame(encode([Hello(VERSION, self.pid, "")])) + frame(encode([Ready(self.model)])))
+            writer.write(frame(encode([Hello(self.version, self.pid, "")])) + frame(encode([Ready(self.model)])))
             while True:
                 for command in decode(await read_frame(reader)):
                     self._writers[command.request_id] = writer

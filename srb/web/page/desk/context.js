@@ -80,7 +80,9 @@ export class Context {
 
   /** @param {string} prompt @param {number} n */
   body(prompt, n) {
-    return requestBody(this.desk.settings, this.media.field(prompt), n, this.desk.server);
+    const { settings, server, story } = this.desk;
+    // A cluster's replica keeps the story, also where an edit leaves little of the text as it was.
+    return { ...requestBody(settings, this.media.field(prompt), n, server), session: story.id };
   }
 
   /** @param {string} prompt @param {number | null | undefined} tokens */

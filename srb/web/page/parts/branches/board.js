@@ -224,14 +224,18 @@ export class Board {
     this._place();
   }
 
-  /** Place the cards by their heights. One that has ended gives back the lines that it reserved, but none above a card that is read. */
+  /**
+   * Place the cards by their heights. One that has ended gives back the lines that it reserved, but none above a card that is read,
+   * nor one below the pointer: it would shrink away from it, and then those above it would follow.
+   */
   _place() {
     const cards = (this.round?.order ?? []).flatMap((number) => this.cards.get(number) ?? []);
     const read = cards.findIndex(({ box }) => box.matches(":hover, :focus-within"));
     const lines = cards.map((card, place) => {
       const isAbove = place < read && (read - place) % this.columns === 0;
+      const keeps = isAbove || card.box.matches(":hover");
       const isWritten = !card.slot.isLive && !card.isBehind;
-      const reserve = !isWritten ? Math.min(this.reserve, this.most) : isAbove ? Math.max(1, card.lines) : 1;
+      const reserve = !isWritten ? Math.min(this.reserve, this.most) : keeps ? Math.max(1, card.lines) : 1;
       return card.fit({ line: this.line, reserve, most: this._mostOf(card) });
     });
     placesOf(lines, this.columns).forEach((place, index) => cards[index]?.put(place));

@@ -7,10 +7,16 @@ import { beginningOf, leadingTo, withGap } from "./behind.js";
 import { markersOf } from "./markers.js";
 
 /** @typedef {{at: number, characters: number, next: string}} Cut   the sent story begins at `at`; `next`: its first characters there */
-/** @typedef {{kind: "system" | "memory" | "story" | "note" | "room", characters: number, tokens: number, cut: number}} Part
+/** @typedef {{kind: "system" | "memory" | "lore" | "story" | "note" | "room", characters: number, tokens: number, cut: number}} Part
  *  a share of the context; `cut`: the characters that were left out; "room" is for the branches' own words */
 /** @typedef {{role: "system" | "user" | "assistant", content: string}} Message */
 /** @typedef {{text: string, depth: number, frame?: string}} Note   the author's note; `frame` stands around it in the prompt */
+/**
+ * @typedef {object} Lore - what of a lorebook goes into the prompt
+ * @property {string} before - stands behind the memory
+ * @property {string} within - stands in the story
+ * @property {(text: string, start: number, end: number) => number} placeIn - where, in the text of which that part is sent
+ */
 /**
  * @typedef {object} Sources
  * @property {string} text - the manuscript, up to the branches
@@ -20,6 +26,7 @@ import { markersOf } from "./markers.js";
  * @property {Set<number>} [unsent] - where the markers of those begin that are left out of the prompt
  * @property {string} [memory] - before the story, whatever is cut
  * @property {Note} [note] - put before the last `depth` paragraphs
+ * @property {Lore} [lore]
  * @property {{n: number, max_tokens: number, mode?: string, system?: string, instruction?: string, model?: string}} settings
  * @property {number} n_ctx - the model's context, in tokens
  * @property {number} [rate] - characters per token, see `learnRate`
@@ -31,6 +38,7 @@ import { markersOf } from "./markers.js";
  * @property {{messages: Message[]} & Record<string, unknown> | null} template - the body for POST /apply-template, which answers {"prompt"}
  * @property {number} keep - the manuscript's length without trailing spaces: where the model's words begin
  * @property {Cut | null} cut - null if the whole story is sent
+ * @property {number} loreAt - where in the manuscript the lorebook's part stands
  * @property {Part[]} parts
  */
 
@@ -45,7 +53,8 @@ export const NOTE_PLACE = "<|>";
 const LEARNED_FROM = 400; // characters of a prompt that tell as much as all that was known before
 const SAFETY = 0.95; // share of the context that is used, since lengths in tokens are estimates
 const MARGIN = 24; // tokens of the text's beginning and a chat template's marks
-const NEXT = 64; // characters by which a cut is found again after an edit before it
+export const NEXT = 64; // characters by which a cut is found again after an edit before it
+const NO_LORE = Object.freeze({ before: "", within: "", placeIn: () => 0 });
 
 /**
  * Return the characters per token, after the server has counted a prompt's tokens.
@@ -74,6 +83,7 @@ export function planPrompt({
   fill = null,
   memory = "",
   note = { text: "", depth: 3 },
+  lore = NO_LORE,
   settings,
   n_ctx,
   rate = FIRST_RATE,
@@ -88,25 +98,32 @@ export function planPrompt({
   const following = isChat || fill ? beginningOf(behind, whole) : "";
   const budget = whole - following.length;
   const keep = trimmedLength(text);
-  const extra = memory.trim().length + framed(note).length;
+  const ofLore = lore.before.length + lore.within.length;
+  const extra = memory.trim().length + framed(note).length + ofLore;
   const forStory = Math.max(budget - extra, Math.min(keep, Math.floor(budget / 4)));
   const markers = markersOf(text);
   const more = moreOf(unsent, perMedium * rate);
   const start = besideMarkers(markers, startOf(text, keep, budgetBeside(markers, keep, forStory, more), cut));
   const media = markers.filter(({ from, to }) => from >= start && to <= keep).map(more);
-  const [story, noted] = withNote(text.slice(start, keep), note, budget - forStory);
-  const remembered = shortened(memory.trim(), budget - forStory - noted);
+  const sent = text.slice(start, keep);
+  const noted = noteIn(sent, note, budget - forStory - ofLore);
+  const loreAt = lore.within === "" ? start : lore.placeIn(text, start, keep);
+  const story = withInserts(sent, [noted, { text: lore.within, at: loreAt - start }]);
+  const remembered = shortened(memory.trim(), budget - forStory - ofLore - noted.text.length);
+  const first = [remembered, lore.before].filter((each) => each !== "").join("\n\n");
   const parts = [
     part("memory", rate, remembered.length, memory.trim().length),
+    part("lore", rate, ofLore, ofLore),
     withTokens(part("story", rate, keep - start, keep), media, rate),
-    part("note", rate, noted, framed(note).length),
+    part("note", rate, noted.text.length, framed(note).length),
     { kind: /** @type {const} */ ("room"), characters: Math.floor(room * rate), tokens: room, cut: 0 },
   ];
   return {
-    prompt: isChat ? null : withGap(fill, joined(remembered, story), following),
-    template: isChat ? chat(settings, remembered, story, following) : null,
+    prompt: isChat ? null : withGap(fill, joined(first, story), following),
+    template: isChat ? chat(settings, first, story, following) : null,
     keep,
     cut: start === 0 ? null : { at: start, characters: start, next: text.slice(start, start + NEXT) },
+    loreAt,
     parts: isChat ? [part("system", rate, system.length, system.length), ...parts] : parts,
   };
 }
@@ -204,12 +221,12 @@ function startOf(text, keep, budget, cut) {
 }
 
 /**
- * Return where a cut is in a text that may have been edited before it, or -1.
+ * Return where a place is in a text that may have been edited before it, or -1.
  *
  * @param {string} text
- * @param {Cut} cut
+ * @param {Pick<Cut, "at" | "next">} place - with the first characters behind it
  */
-function placeOf(text, { at, next }) {
+export function placeOf(text, { at, next }) {
   if (text.startsWith(next, at)) {
     return at;
   }
@@ -279,24 +296,35 @@ function framed({ text, frame }) {
 }
 
 /**
- * Return the story with the author's note on lines of its own, and the note's length in it.
+ * Return the author's note as it fits, and where it stands.
  *
  * @param {string} story
  * @param {Note} note
  * @param {number} room - for the note, in characters
- * @returns {[story: string, length: number]}
+ * @returns {Insert}
  */
-function withNote(story, note, room) {
+function noteIn(story, note, room) {
   const own = note.text.trim();
   const around = framed(note).length - own.length;
   const shown = shortened(own, room - around);
-  if (shown === "") {
-    return [story, 0];
-  }
-  const text = framed({ ...note, text: shown });
-  const at = paragraphFromEnd(story, Math.max(1, Math.floor(note.depth)));
-  const gap = /\n+$/.exec(story.slice(Math.max(0, at - 8), at))?.[0] ?? "\n\n";
-  return [`${story.slice(0, at)}${text}${gap}${story.slice(at)}`, text.length];
+  const text = shown === "" ? "" : framed({ ...note, text: shown });
+  return { text, at: paragraphFromEnd(story, Math.max(1, Math.floor(note.depth))) };
+}
+
+/** @typedef {{text: string, at: number}} Insert */
+
+/**
+ * Return a story with texts on lines of their own; of two at one place the first stands nearer to the end.
+ *
+ * @param {string} story
+ * @param {Insert[]} inserts
+ */
+function withInserts(story, inserts) {
+  const fromTheEnd = inserts.filter(({ text }) => text !== "").sort((a, b) => b.at - a.at);
+  return fromTheEnd.reduce((whole, { text, at }) => {
+    const gap = /\n+$/.exec(story.slice(Math.max(0, at - 8), at))?.[0] ?? "\n\n";
+    return `${whole.slice(0, at)}${text}${gap}${whole.slice(at)}`;
+  }, story);
 }
 
 /**

@@ -19,10 +19,12 @@ export { endWord, IllegalMove, Slot };
 const BASE = "v1/srb/completions/";
 
 export class Round extends Requests {
-  /** @param {{id: string, base: Place, keep: number, until?: number, n: number, prompt: string | null, stopAt?: string, asked?: number}} given
-   *   `asked`: branches that the round has asked for before; `keep` is where the model's text begins, in the place of what stands
-   *   there up to `until`; `prompt`: null: not made yet; the first request of the round is joined by `join` */
-  constructor({ id, base, keep, until = base.at, n, prompt, stopAt = "", asked = 0 }) {
+  /** @param {{id: string, base: Place, keep: number, until?: number, n: number, prompt: string | null, lore?: string[], stopAt?: string,
+   *   asked?: number}} given
+   *   `lore`: ids of the lorebook's entries in the prompt; `asked`: branches that the round has asked for before; `keep` is where the
+   *   model's text begins, in the place of what stands there up to `until`; `prompt`: null: not made yet; the first request of the
+   *   round is joined by `join` */
+  constructor({ id, base, keep, until = base.at, n, prompt, lore = [], stopAt = "", asked = 0 }) {
     super(n);
     this._branches = asked;
     this.id = id;
@@ -31,6 +33,7 @@ export class Round extends Requests {
     this.until = until;
     this.n = n;
     this.prompt = prompt;
+    this.lore = lore;
     this.stopAt = stopAt;
   }
 

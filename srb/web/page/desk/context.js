@@ -3,10 +3,11 @@
 import { markersOf } from "../markers.js";
 import { FIRST_RATE, learnRate, planPrompt } from "../prompt.js";
 import { requestBody } from "../request.js";
+import { Lorebook } from "./lorebook.js";
 import { Media } from "./media.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
-/** @typedef {{prompt: string, keep: number}} Prepared */
+/** @typedef {{prompt: string, keep: number, lore: string[]}} Prepared  `lore`: the ids of the lorebook's entries in the prompt */
 /** @typedef {import("../prompt.js").Part} Part */
 /** @typedef {{used: number, limit: number, cut: number, parts: Part[]}} Share  what a prompt takes, in tokens; see `Desk.context` */
 
@@ -18,6 +19,7 @@ export class Context {
   constructor(desk) {
     this.desk = desk;
     this.media = new Media(desk);
+    this.lorebook = new Lorebook(desk);
     this.rate = FIRST_RATE; // characters per token, learned from the server's answers
     /** @type {number | null} tokens of a picture or sound, learned likewise; null before that */
     this.perMedium = null;
@@ -32,6 +34,7 @@ export class Context {
     this.cut = null;
     this.measured = null;
     this.media.forget();
+    this.lorebook.forget();
   }
 
   /**
@@ -42,16 +45,20 @@ export class Context {
    * @returns {Prepared | Promise<Prepared>}
    */
   prepare(text, behind = "", { isNext = false } = {}) {
-    const { prompt, template, keep, cut } = this.plan(text, behind);
-    if (isNext) this.cut = cut;
+    const { prompt, template, keep, cut, choice, loreAt } = this.plan(text, behind);
+    if (isNext) {
+      this.cut = cut;
+      this.lorebook.rest(choice, text, loreAt);
+    }
+    const more = { keep, lore: choice.used.map(({ id }) => id) };
     if (prompt === null)
-      return this.desk.api.post("apply-template", template).then((said) => this.withMedia(said.prompt, keep));
-    return markersOf(prompt).length ? this.withMedia(prompt, keep) : { prompt: this.media.withinBody(prompt), keep };
+      return this.desk.api.post("apply-template", template).then((said) => this.withMedia(said.prompt, more));
+    return markersOf(prompt).length ? this.withMedia(prompt, more) : { prompt: this.media.withinBody(prompt), ...more };
   }
 
-  /** @param {string} prompt @param {number} keep @returns {Promise<Prepared>} */
-  async withMedia(prompt, keep) {
-    return { prompt: await this.media.prepared(prompt), keep };
+  /** @param {string} prompt @param {Omit<Prepared, "prompt">} more @returns {Promise<Prepared>} */
+  async withMedia(prompt, more) {
+    return { prompt: await this.media.prepared(prompt), ...more };
   }
 
   /** @param {string} text @param {string} [behind] */
@@ -63,11 +70,13 @@ export class Context {
     const { rate, cut, perMedium } = this;
     const each = perMedium ?? Math.min(FIRST_MEDIUM, n_ctx * FIRST_SHARE);
     const unsent = this.media.unsent(text, n_ctx * rate);
-    return planPrompt({
+    const choice = this.lorebook.choose(text, n_ctx, rate);
+    const planned = planPrompt({
       text,
       behind,
       memory,
       note,
+      lore: choice.lore,
       settings,
       n_ctx,
       rate,
@@ -76,6 +85,7 @@ export class Context {
       cut,
       fill: server.fill,
     });
+    return { ...planned, choice };
   }
 
   /** @param {string} prompt @param {number} n */
@@ -108,6 +118,7 @@ export class Context {
   basis() {
     const { head, story, settings, server } = this.desk;
     const { known, nowhere } = this.media;
+    const { keywords, resting } = this.lorebook;
     const own = story.nodes.get(head.node)?.text;
     return [
       story,
@@ -116,6 +127,8 @@ export class Context {
       own,
       story.meta("memory"),
       story.meta("note"),
+      keywords,
+      resting,
       settings,
       server,
       this.rate,

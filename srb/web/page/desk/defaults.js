@@ -46,6 +46,8 @@ export const DEFAULTS = Object.freeze({
   let_finish: /** @type {boolean} */ (false),
   logprobs: /** @type {boolean} */ (false),
   likelihood: /** @type {boolean} */ (false), // of each branch, for sorting
+  lore_words: 1000, // at the text's end, in which keywords of the lorebook are looked for
+  lore_tokens: 512, // that the lorebook may take
   single_keys: /** @type {boolean} */ (true),
   font: /** @type {"prose" | "mono"} */ ("prose"),
   size: 18,

@@ -88,6 +88,7 @@ export function rebuilt(story, run, joined = []) {
     until,
     n: numbers.reduce((most, number) => Math.max(most, number + 1), 1),
     prompt: null,
+    lore: Array.isArray(asked.lore) ? asked.lore.filter((/** @type {unknown} */ id) => typeof id === "string") : [],
     stopAt: typeof asked.stop_at === "string" ? asked.stop_at : "",
     asked: Math.max(requests[0].slots.length, written.length), // at most once each: later ones have seeds of their own
   });

@@ -75,10 +75,10 @@ export class Rounds {
     const { at: keep, until } = gapAt(text, isAtEnd ? text.length : (desk.manuscript?.caret() ?? text.length));
     const going = desk.guard(async () => {
       const prepared = this.context.prepare(text.slice(0, keep), text.slice(until), { isNext: true });
-      const { prompt } = prepared instanceof Promise ? await this.waitFor(prepared, ticket) : prepared;
+      const { prompt, lore } = prepared instanceof Promise ? await this.waitFor(prepared, ticket) : prepared;
       if (this.isFull && !this.makeRoom()) await this.waitFor(this.whenRoom(), ticket);
       if (ticket !== this.asked) return;
-      const round = new Round({ id: newId(), base, keep, until, n, prompt, stopAt: desk.settings.stop_at });
+      const round = new Round({ id: newId(), base, keep, until, n, prompt, lore, stopAt: desk.settings.stop_at });
       const live = this.newLive(round);
       this.remember(live);
       this.before = this.shown;
@@ -463,10 +463,10 @@ export class Rounds {
     const { max_tokens, stop_at } = desk.settings;
     const joins = desk.story.runs.has(round.id);
     const reads = mended === null ? {} : { mended: true }; // it is not what the run's place says
-    const { n, keep, until, isInside } = round;
+    const { n, keep, until, isInside, lore } = round;
     const asked = joins
       ? { n: slots.length, given, slots, ...reads }
-      : { n, keep, ...(isInside ? { until } : {}), stop_at };
+      : { n, keep, ...(isInside ? { until } : {}), stop_at, ...(lore.length ? { lore } : {}) };
     desk.story.addRun({
       id: joins ? newId() : round.id,
       ...round.base,

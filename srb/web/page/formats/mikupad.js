@@ -1,7 +1,8 @@
 /** Sessions of mikupad: an object whose values are JSON texts; its prompt is a list of chunks, typed and generated. */
 import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
-import { counted, listOf, objectOf, optionalText, parse, titleOf } from "./file.js";
+import { listOf, objectOf, optionalText, parse, titleOf } from "./file.js";
+import { ofMikupad } from "./lorebooks.js";
 import { SegmentTree } from "./segments.js";
 
 /** @import {Draft, Reader} from "./types.js" */
@@ -37,10 +38,8 @@ function read(file, name) {
       ...noteOf(field(file, "authorNoteTokens")),
       depth: depthOf(field(file, "authorNoteDepth")),
     },
+    lore: ofMikupad(objectOf(field(file, "worldInfo") ?? {}, "The world info")),
   });
-  const world = objectOf(field(file, "worldInfo") ?? {}, "The world info");
-  const entries = listOf(world.entries, "The list of world info").length;
-  if (entries > 0) draft.remarks.push(`World info (${counted(entries, "entry", "entries")}) was left out.`);
   return [draft];
 }
 

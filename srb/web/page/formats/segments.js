@@ -1,4 +1,5 @@
 /** A story of segments, as most programs keep one, on its way to the splices of the srb-story format. */
+import { PREFIX } from "../lore/entries.js";
 import { StoryError } from "../story/read.js";
 import { stretches } from "../story/text.js";
 import { newId } from "../story.js";
@@ -36,13 +37,14 @@ export class SegmentTree {
    * @param {Facts} facts
    * @returns {Draft}
    */
-  draft({ title, current, memory = "", note = { text: "", depth: 3 } }) {
+  draft({ title, current, memory = "", note = { text: "", depth: 3 }, lore }) {
     const { order, orphans } = this.#inOrder();
     checkLength(memory, "The memory");
     checkLength(note.text + (note.frame ?? ""), "The author's note");
     const growth = new Growth(Date.now(), order.length);
     for (const key of order) growth.add(key, /** @type {Segment} */ (this.#segments.get(key)));
     const head = this.#head(current, order);
+    const entries = (lore?.entries ?? []).map((entry) => [`${PREFIX}${newId()}`, entry]);
     const json = {
       format: "srb-story",
       version: 1,
@@ -56,9 +58,11 @@ export class SegmentTree {
       nodes: growth.nodes,
       runs: {},
       marks: growth.marks,
+      ...Object.fromEntries(entries),
     };
     const lost = `The parent of ${counted(orphans, "node")} is missing in the file, so each became a beginning of its own.`;
-    return { json, remarks: orphans > 0 ? [lost] : [] };
+    const remarks = lore?.remarks ?? [];
+    return { json, remarks: orphans > 0 ? [lost, ...remarks] : remarks };
   }
 
   /** Return the keys, parents before their children, siblings as in the file. */

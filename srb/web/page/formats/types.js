@@ -21,6 +21,7 @@
  * @property {Key} [current]  the segment that the manuscript ends with
  * @property {string} [memory]
  * @property {{text: string, depth: number, frame?: string}} [note]
+ * @property {import("./lorebooks.js").Lorebook} [lore]
  *
  * @typedef {{json: object, remarks: string[]}} Draft  a story as JSON, and sentences on what of the file is not in it
  *

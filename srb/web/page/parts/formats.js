@@ -8,6 +8,7 @@ import { fileName, WRITERS } from "../formats/write.js";
 import { base64, brought, fromBase64 } from "../media.js";
 import { StoryError } from "../story/read.js";
 import { html, live } from "../vendor/lit.js";
+import { download } from "./download.js";
 import { DialogPart } from "./part.js";
 import { asPng } from "./picture_files.js";
 
@@ -22,7 +23,8 @@ import { asPng } from "./picture_files.js";
  * @property {string[]} remarks
  */
 
-const ACCEPTED = ".json,.txt,.text,.md,.markdown,application/json,text/plain,text/markdown";
+const ACCEPTED =
+  ".json,.jsonl,.txt,.text,.md,.markdown,.docx,.epub,.html,.htm,.xhtml,.rtf,.story,.scenario,.kaistory,application/json,text/plain,text/markdown";
 const LANGUAGES = [
   "de",
   "en",
@@ -41,7 +43,6 @@ const LANGUAGES = [
   "uk",
   "zh-Hans",
 ];
-const KEPT = 60_000; // ms that a download's address stays valid
 const TOO_LARGE = "The story is too large for a file of this browser. The command `srb stories export` writes it.";
 
 class Formats extends DialogPart {
@@ -203,8 +204,8 @@ class Formats extends DialogPart {
   importForm() {
     return html`<section aria-labelledby="formats-import">
       <h3 id="formats-import">Import a story</h3>
-      <p>From SRB, plain text or Markdown, Obsidian Loom (a note, or the plugin's data.json), socketteer's loom, mikupad,
-        KoboldAI or Exoloom. It becomes a story of its own, with all its branches.</p>
+      <p>From SRB; Word, EPUB, HTML, Rich Text, Markdown or plain text; Obsidian Loom (a note, or the plugin's data.json), socketteer's
+        loom, mikupad, KoboldAI, NovelAI, Exoloom, or a chat of SillyTavern. It becomes a story of its own, with all its branches.</p>
       <p><label>Choose files, or drop them anywhere <input type="file" multiple accept=${ACCEPTED} @change=${this.pick}></label></p>
       <form @submit=${this.takePasted}>
         <label>Or paste a story <textarea rows="2" required spellcheck="false"></textarea></label>
@@ -342,19 +343,6 @@ function apart(title) {
 /** @param {Story} story */
 function titleOf(story) {
   return String(story.meta("title") ?? "") || "Untitled";
-}
-
-/**
- * @param {string | Uint8Array} content
- * @param {string} name
- * @param {string} type
- */
-function download(content, name, type) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([/** @type {any} */ (content)], { type }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), KEPT);
 }
 
 customElements.define("srb-formats", Formats);

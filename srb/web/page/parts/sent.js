@@ -5,6 +5,7 @@ import { html, nothing } from "../vendor/lit.js";
 const NAMES = {
   system: "System prompt and instruction",
   memory: "Memory",
+  lore: "Lorebook",
   story: "Story",
   note: "Author's note",
   room: "Room for the branches",

@@ -1,4 +1,4 @@
-// <srb-side-panel>: beside the text, what stands in every prompt and not in the manuscript: the memory and the author's note.
+// <srb-side-panel>: beside the text, what the model reads and is not in the manuscript: memory, author's note and lorebook.
 //
 // It is no dialog: text and cards stay in view and in use, and each key applies at once. Its place is at the text's left, since
 // the memory stands before the text; on a phone it is a sheet in the place of the branches.
@@ -9,6 +9,7 @@ import { html, live, nothing } from "../vendor/lit.js";
 import { keepSide } from "./layout.js";
 import { Part } from "./part.js";
 import { sentTable } from "./sent.js";
+import { addStyle } from "./styles.js";
 
 /** @typedef {import("../prompt.js").Note} Note */
 /** @typedef {{name: string, title: string, hint: string, rows: number}} Field */
@@ -37,12 +38,16 @@ class SidePanel extends Part {
     super();
     this.root = /** @type {HTMLElement} */ (document.getElementById("desk")); // it has the panel's state, from the start on
     this.timer = 0;
+    /** @type {Promise<unknown> | null} */
+    this.loading = null;
+    this.hasLorebook = false;
   }
 
   listen() {
     this.setAttribute("role", "complementary");
     this.setAttribute("aria-label", "Memory and note");
     this.hidden = !this.isOpen;
+    if (this.isOpen) this.loadLorebook();
     this.on(TOPICS, ({ why }) => this.isOpen && (why === "type" ? this.updateLater() : this.requestUpdate()));
     this.on("side", ({ focus }) => this.toggle(focus));
     this.addEventListener("keydown", (event) => this.onKey(event), { signal: this.listeners.signal });
@@ -79,8 +84,26 @@ class SidePanel extends Part {
       return;
     }
     this.requestUpdate();
+    this.loadLorebook();
     await this.updateComplete;
     if (focus) this.focus();
+  }
+
+  /** Load the lorebook's part: nobody needs it before the panel is first open. */
+  async loadLorebook() {
+    try {
+      this.loading ??= Promise.all([import("./lorebook.js"), addStyle(new URL("./lorebook.css", import.meta.url))]);
+      await this.loading;
+      this.hasLorebook = true;
+      this.requestUpdate();
+    } catch {
+      this.loading = null; // the next opening tries again
+      this.desk.sayNotLoaded();
+    }
+  }
+
+  updated() {
+    /** @type {Part | null} */ (this.querySelector("srb-lorebook"))?.requestUpdate();
   }
 
   /** Focus the first field, for F6 too. */
@@ -109,6 +132,7 @@ class SidePanel extends Part {
         depth(note, (at) => desk.setNote({ ...this.note, depth: at })),
         frame(note, (around) => desk.setNote({ ...this.note, frame: around })),
       ])}
+      ${this.hasLorebook ? html`<srb-lorebook .desk=${desk}></srb-lorebook>` : nothing}
       <footer>${costs(desk, countWords(memory) + countWords(note.text))} ${sentTable(desk)}</footer>`;
   }
 }
@@ -172,7 +196,9 @@ function costs({ context: { limit, parts } }, own) {
   const room = of("room");
   const share = Math.ceil((100 * tokens(["memory", "note"])) / limit);
   const left =
-    ((limit - tokens(["memory", "note", "system", "room"])) * (room?.characters ?? 0)) / (room?.tokens || 1) / WORD;
+    ((limit - tokens(["memory", "lore", "note", "system", "room"])) * (room?.characters ?? 0)) /
+    (room?.tokens || 1) /
+    WORD;
   return html`<p>About <b>${words(own, ROUND)}</b> of every prompt.
       ${limit ? `That is ${share} % of what the model can read; about ${words(Math.max(0, left), ROUND)} of the story fit beside it.` : nothing}</p>
     ${cut ? html`<p class="cut">Not all of it fits: ${NUMBER.format(cut)} characters at the end are not read.</p>` : nothing}`;

@@ -4,6 +4,7 @@
  * @import {BareNode, BareRun, Stamped, Wire} from "./types.js"
  * @import {Tree} from "./tree.js"
  */
+import { faultOfEntry, PREFIX } from "../lore/entries.js";
 import { brought } from "../media.js";
 import { Story } from "../story.js";
 import { faultOfNode, faultOfRun, isCount, isId, isRecord } from "./check.js";
@@ -151,8 +152,11 @@ function readMeta(story, settings, times, changed) {
   );
   /** @type {Record<string, Stamped>} */
   const meta = own();
-  for (const [key, value] of Object.entries(story))
+  for (const [key, value] of Object.entries(story)) {
+    const fault = key.startsWith(PREFIX) ? faultOfEntry(value, `The story's “${key.slice(0, 80)}”`) : "";
+    must(fault === "", fault);
     if (!NOT_META.has(key)) meta[key] = { value, changed: timeOf(times[key], changed) };
+  }
   for (const [name, value] of Object.entries(settings)) {
     const key = `settings.${name}`;
     meta[key] = { value, changed: timeOf(times[key] ?? times.settings, changed) };

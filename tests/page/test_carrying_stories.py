@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from io import BytesIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -163,3 +164,43 @@ def test_a_story_of_another_program_comes_in_whole_and_is_saved(page: Page, serv
     writer.wait_until_saved()
     saved = server.get(f"/v1/srb/stories/{writer.story()['id']}").json()["nodes"].values()
     assert sorted(node["text"] for node in saved) == texts
+
+
+def word_file(text: str) -> bytes:
+    """A Word file of two paragraphs, the first one in italics."""
+    body = f"<w:p><w:r><w:rPr><w:i/></w:rPr><w:t>Once</w:t></w:r></w:p><w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
+    file = BytesIO()
+    with ZipFile(file, "w") as archive:
+        archive.writestr("word/document.xml", f"<w:document><w:body>{body}</w:body></w:document>")
+    return file.getvalue()
+
+
+FOREIGN = "&lt;img src=x onerror=boom()&gt;"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("a.docx", word_file(FOREIGN), "*Once*\n\n<img src=x onerror=boom()>"),
+        (
+            "a.html",
+            f"<html><script>boom()</script><p onclick=boom()><i>Once</i><p>{FOREIGN}<img src=x onerror=boom()>".encode(),
+            "*Once*\n\n<img src=x onerror=boom()>",
+        ),
+        ("a.rtf", b"{\\rtf1 {\\i Once}\\par <b>caf\\'e9</b>}", "*Once*\n\n<b>café</b>"),
+        ("a.jsonl", b'{"user_name":"A"}\n{"mes":"<b>Once</b>"}\n{"mes":"upon"}', "<b>Once</b>\n\nupon"),
+        ("a.txt", "昔々、ある所に灯台守がいた。".encode("cp932"), "昔々、ある所に灯台守がいた。"),
+        ("a.txt", "“Café,” she said – it’s late.".encode("cp1252"), "“Café,” she said – it’s late."),
+        ("b.txt", "“Café,” she said – it’s late.".encode("mac_roman"), "“Café,” she said – it’s late."),
+        ("c.rtf", b"{\\rtf1\\ansicpg1252 \\'93Caf\xe9\x94}", "“Café”"),
+    ],
+)
+def test_a_text_of_another_program_comes_in_as_words(
+    page: Page, slow: Server, name: str, content: bytes, text: str
+) -> None:
+    writer = Writer(page, slow.url)
+    dialog = writer.open_dialog("formats")
+    dialog.get_by_label("Choose files").set_input_files({"name": name, "mimeType": "", "buffer": content})
+    writer.wait("desk.text === argument", text)
+    writer.wait_until_saved()
+    assert page.locator("srb-manuscript img").count() == 0

@@ -67,7 +67,8 @@ test("a file that is no story is refused, with what it is", () => {
   refuses("x.json", '{"current": "a", "nodes": {"a": {"te', /is not valid JSON; perhaps it was cut short/);
   refuses("x.json", "  \n", /“x.json” is empty/);
   refuses("", "", /The pasted text is empty/);
-  refuses("x.docx", new Uint8Array([0x50, 0x4b, 3, 4, 9]), /Word, EPUB or OpenDocument/);
+  refuses("x.docx", new Uint8Array([0x50, 0x4b, 3, 4, 9]), /“x.docx” is damaged: its archive cannot be unpacked/);
+  refuses("x.doc", new Uint8Array([0xd0, 0xcf, 0x11, 0xe0]), /is of Word before 2007/);
   refuses("x.bin", new Uint8Array([1, 0, 2, 0, 0xff]), /is not a text file/);
   refuses("x.png", new Uint8Array([0x89, 0x50, 0x4e, 0x47]), /is an image/);
 });
@@ -148,7 +149,7 @@ test("an srb-story with offsets beyond a text, or inside a character, is refused
   refuses("x.json", story({ a: root }, { version: 2 }), /./);
 });
 
-test("halves of characters are refused in every format", () => {
+test("halves of characters are refused in every format, but in the chunks of KoboldAI, which cuts within them", () => {
   const half = "\ud83c";
   refuses(
     "x.json",
@@ -161,7 +162,7 @@ test("halves of characters are refused in every format", () => {
     JSON.stringify({ prompt: JSON.stringify([{ type: "user", content: half }]) }),
     /half of a character/,
   );
-  refuses("x.json", JSON.stringify({ prompt: half, actions: [] }), /half of a character/);
+  refuses("x.json", JSON.stringify({ prompt: "x", actions: [], memory: half }), /half of a character/);
   refuses(
     "x.json",
     JSON.stringify(exo({ 1: { content: half, parentId: null, childrenIds: [] } })),

@@ -10,6 +10,12 @@ function readFixture(name, as = name) {
   return { ...found, json: found.stories.map((story) => story.toJSON()) };
 }
 
+/** The entries of a story's lorebook. @param {any} json */
+const loreOf = (json) =>
+  Object.entries(json)
+    .filter(([key]) => key.startsWith("lore."))
+    .map(([, value]) => value);
+
 /** @param {any} json */
 const sorted = (json) => [...textsOf(json).values()].sort();
 
@@ -129,7 +135,11 @@ test("a mikupad session keeps its text and who wrote each part", () => {
   assert.equal(story.title, "Skarholm 🌕");
   assert.equal(story.memory, "Ida is 34. The old man may be dead.\n***");
   assert.deepEqual(story.note, { text: "quiet, exact", frame: "[Style: <|>]", depth: 4 });
-  assert.deepEqual(remarks, ["World info (1 entry) was left out."]);
+  assert.deepEqual(
+    loreOf(story).map(({ name, keys, text }) => ({ name, keys, text })),
+    [{ name: "Skarholm", keys: ["Skarholm"], text: "An island." }],
+  );
+  assert.deepEqual(remarks, []);
   assert.ok(!JSON.stringify(story).includes("sk-not-a-key"));
 });
 
@@ -151,11 +161,11 @@ test("a save of KoboldAI Lite has its story, its other branches and its rivals",
   assert.equal(manuscript(story), main.join(""));
   assert.equal(story.memory, "Skarholm is an island.");
   assert.deepEqual(story.note, { text: "slow, cold", frame: "[Author's note: <|>]", depth: 3 });
-  assert.deepEqual(remarks, [
-    "World info (1 entry) was left out.",
-    "Pictures (1) were left out.",
-    "The personal notes were left out.",
-  ]);
+  assert.deepEqual(
+    loreOf(story).map(({ keys, text, always }) => ({ keys, text, always })),
+    [{ keys: ["Ida"], text: "A rower.", always: true }],
+  );
+  assert.deepEqual(remarks, ["Pictures (1) were left out.", "The personal notes were left out."]);
 });
 
 test("a save of the KoboldAI client's new interface has all options", () => {

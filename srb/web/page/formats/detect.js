@@ -1,11 +1,19 @@
 /** Finds the format of a file and reads it: a whole story or several, or nothing and a sentence that says why. */
 
 import { StoryError, storyOf } from "../story/read.js";
+import { isArchive, namesIn } from "./archive.js";
+import { isChat, readChat } from "./chat.js";
+import { isDocx, readDocx } from "./docx_in.js";
+import { isEpub, readEpub } from "./epub_in.js";
 import { exoloom } from "./exoloom.js";
-import { decode, parse, quoted } from "./file.js";
+import { checkSize, decode, parse, quoted } from "./file.js";
+import { charsetOf, isHtml, readHtml } from "./html_in.js";
 import { lite } from "./lite.js";
+import { lorebookOf } from "./lorebooks.js";
 import { mikupad } from "./mikupad.js";
+import { novelAi } from "./novelai.js";
 import { obsidianLoom } from "./obsidian_loom.js";
+import { isRtf, readRtf } from "./rtf.js";
 import { socketteer } from "./socketteer.js";
 import { srb } from "./srb.js";
 import { readMarkdown, readText } from "./text.js";
@@ -13,7 +21,7 @@ import { readMarkdown, readText } from "./text.js";
 /** @import {Draft, Reader} from "./types.js" */
 
 /** @type {Reader[]} the first that knows a file reads it */
-const READERS = [srb, exoloom, obsidianLoom, socketteer, lite, mikupad];
+const READERS = [srb, exoloom, obsidianLoom, socketteer, novelAi, lite, mikupad];
 const TEXTS = [
   { label: "Markdown", ending: /\.(md|markdown)$/i, read: readMarkdown },
   { label: "text", ending: /\.te?xt$/i, read: readText },
@@ -48,19 +56,59 @@ export function read(name, bytes) {
  * @returns {Found}
  */
 function readFile(name, bytes) {
-  const text = decode(bytes, name === "" ? "The pasted text" : name);
+  if (isArchive(bytes)) return readArchive(name, bytes);
+  if (isRtf(bytes)) return found("Rich Text", [readRtf(sized(bytes, name), name)], []);
+  const { text, encoding, remarks } = decode(bytes, name === "" ? "The pasted text" : name);
   if (text.trim() === "") throw new StoryError(`${nameOf(name)} is empty.`);
   const plain = TEXTS.find(({ ending }) => ending.test(name));
-  if (plain !== undefined) return found(plain.label, [plain.read(text, name)]);
+  if (plain !== undefined) return found(plain.label, [plain.read(text, name)], remarks);
+  if (/\.x?html?$/i.test(name) || isHtml(text))
+    return found("HTML", [readHtml(asItSays(bytes, text, encoding), name)], remarks);
+  if (/\.jsonl$/i.test(name) || isChat(text)) return found("SillyTavern", [readChat(text, name)], remarks);
   const value = valueOf(text, name);
-  if (value === undefined) return found("text", [readText(text, name)]);
+  if (value === undefined) return found("text", [readText(text, name)], remarks);
   const reader = READERS.find((each) => each.knows(value));
-  if (reader !== undefined) return found(reader.label, reader.read(value, name));
+  if (reader !== undefined) return found(reader.label, reader.read(value, name), remarks);
+  if (lorebookOf(value) !== null)
+    throw new StoryError(
+      `${nameOf(name)} is a lorebook: open a story, and import it in the side panel, under Lorebook.`,
+    );
   throw new StoryError(
     `${nameOf(name)} is JSON, but no story of ${READERS.slice(0, -1)
       .map(({ label }) => label)
       .join(", ")} or ${READERS.at(-1)?.label}.`,
   );
+}
+
+/**
+ * @param {string} name
+ * @param {Uint8Array} bytes
+ * @returns {Found}
+ */
+function readArchive(name, bytes) {
+  const names = namesIn(sized(bytes, name), name);
+  if (isDocx(names)) return found("Word", [readDocx(bytes, name)], []);
+  if (isEpub(names)) return found("EPUB", [readEpub(bytes, name)], []);
+  throw new StoryError(
+    `${nameOf(name)} is an archive, but neither a Word file (.docx) nor an EPUB. Save it as one of them, or as plain text.`,
+  );
+}
+
+/** @param {Uint8Array} bytes @param {string} name */
+function sized(bytes, name) {
+  checkSize(name, bytes.length, "");
+  return bytes;
+}
+
+/** A page's text in the encoding that it says, unless its bytes say UTF-8 or UTF-16. @param {Uint8Array} bytes @param {string} text @param {string} encoding */
+function asItSays(bytes, text, encoding) {
+  const said = /^utf-/.test(encoding) ? null : charsetOf(bytes);
+  try {
+    return said === null ? text : new TextDecoder(said).decode(bytes);
+  } catch (error) {
+    if (error instanceof RangeError) return text; // no encoding has that name
+    throw error;
+  }
 }
 
 /**
@@ -84,13 +132,14 @@ function valueOf(text, name) {
 /**
  * @param {string} format
  * @param {Draft[]} drafts
+ * @param {string[]} remarks  on the file as a whole
  * @returns {Found}
  */
-function found(format, drafts) {
+function found(format, drafts, remarks) {
   return {
     format,
     stories: drafts.map(({ json }) => storyOf(json)),
-    remarks: drafts.flatMap(({ remarks }) => remarks),
+    remarks: [...remarks, ...drafts.flatMap((draft) => draft.remarks)],
   };
 }
 

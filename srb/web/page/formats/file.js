@@ -1,6 +1,7 @@
 /** A file's bytes as text or JSON, and the checks that all formats share. Each failure is a StoryError with a sentence. */
 import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
+import { textIn } from "./encoding.js";
 
 /** A story may be as large as this on the server, so no larger file of another program is read. */
 export const MAX_BYTES = 64 * 2 ** 20;
@@ -10,12 +11,11 @@ export const BEGINNING = 64; // bytes by which an exported story is known
 const OWN = /^\s*\{\s*"format"\s*:\s*"srb-story"/;
 
 const BINARY = [
-  { bytes: [0x50, 0x4b, 0x03, 0x04], is: "a zip archive or a Word, EPUB or OpenDocument file" },
   { bytes: [0x25, 0x50, 0x44, 0x46], is: "a PDF" },
   { bytes: [0x89, 0x50, 0x4e, 0x47], is: "an image" },
   { bytes: [0xff, 0xd8, 0xff], is: "an image" },
   { bytes: [0x1f, 0x8b], is: "compressed" },
-  { bytes: [0x7b, 0x5c, 0x72, 0x74, 0x66], is: "Rich Text" },
+  { bytes: [0xd0, 0xcf, 0x11, 0xe0], is: "of Word before 2007" },
 ];
 
 /**
@@ -33,36 +33,20 @@ export function checkSize(name, size, beginning) {
 }
 
 /**
- * Return a file's text: UTF-8, or UTF-16 with its mark. Other plain text is taken as Windows-1252, as old editors write it.
+ * Return a file's text, in whatever encoding it is.
  * @param {Uint8Array} bytes
  * @param {string} name
+ * @returns {{text: string, encoding: string, remarks: string[]}}
  */
 export function decode(bytes, name) {
   checkSize(name, bytes.length, new TextDecoder().decode(bytes.subarray(0, BEGINNING)));
   const binary = BINARY.find((each) => each.bytes.every((byte, index) => bytes[index] === byte));
   if (binary) throw new StoryError(`${quoted(name)} is ${binary.is}. Save it as plain text (UTF-8) and import that.`);
-  const text = decodeAs(encodingOf(bytes), bytes) ?? decodeAs("windows-1252", bytes) ?? "\0";
-  if (text.includes("\0")) throw new StoryError(`${quoted(name)} is not a text file.`);
-  return text;
-}
-
-/** @param {Uint8Array} bytes */
-function encodingOf([first, second]) {
-  if (first === 0xff && second === 0xfe) return "utf-16le";
-  return first === 0xfe && second === 0xff ? "utf-16be" : "utf-8";
-}
-
-/**
- * @param {string} encoding
- * @param {Uint8Array} bytes
- */
-function decodeAs(encoding, bytes) {
-  try {
-    return new TextDecoder(encoding, { fatal: true }).decode(bytes);
-  } catch (error) {
-    if (error instanceof TypeError) return null; // the bytes are no such text
-    throw error;
-  }
+  const found = textIn(bytes);
+  if (found === null) throw new StoryError(`${quoted(name)} is not a text file.`);
+  const { text, encoding, damaged } = found;
+  const lost = `${counted(damaged, "byte is", "bytes are")} damaged: the sign \ufffd stands there.`;
+  return { text, encoding, remarks: damaged > 0 ? [lost] : [] };
 }
 
 /**
@@ -123,7 +107,7 @@ export function listOf(value, where) {
 }
 
 /** @param {unknown} value */
-function kindOf(value) {
+export function kindOf(value) {
   if (value === undefined) return "missing";
   if (value === null) return "null";
   return Array.isArray(value) ? "a list" : typeof value === "object" ? "an object" : `a ${typeof value}`;

@@ -1,7 +1,9 @@
 /** Saves of KoboldAI: of Lite, of the client's old and new interface, and shared texts. A story there is a list of chunks. */
 import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
-import { counted, listOf, objectOf, optionalText, textOf, titleOf } from "./file.js";
+import { isHigh, whole } from "../story/text.js";
+import { listOf, objectOf, optionalText, textOf, titleOf } from "./file.js";
+import { ofKobold } from "./lorebooks.js";
 import { SegmentTree } from "./segments.js";
 
 /** @import {Draft, Key, Reader} from "./types.js" */
@@ -24,26 +26,30 @@ export const lite = {
  */
 function read(file, name) {
   const chunks = new ChunkTree();
-  const { list, rivals } = chunksOf(file);
+  const { list, rivals, last } = chunksOf(file);
   let end = /** @type {number | null} */ (null);
-  for (const [index, chunk] of list.entries()) {
+  let current = end;
+  for (const [index, chunk] of mended(list).entries()) {
     const parent = end;
     end = chunks.add(parent, chunk, index === 0);
+    if (index <= last) current = end;
     for (const rival of rivals.get(index) ?? []) chunks.add(parent, rival, false);
   }
   for (const branch of listOf(file.altbranches, "The list of other branches")) {
     let above = /** @type {number | null} */ (null);
-    for (const [index, chunk] of listOf(branch, "A branch").entries()) above = chunks.add(above, chunk, index === 0);
+    for (const [index, chunk] of mended(listOf(branch, "A branch")).entries())
+      above = chunks.add(above, chunk, index === 0);
   }
   if (chunks.tree.size === 0) throw new StoryError("The save holds no text.");
   const draft = chunks.tree.draft({
     title: optionalText(file.story_name, "The story's name") || titleOf(name),
-    current: end ?? undefined,
+    current: current ?? undefined,
     memory: optionalText(file.memory ?? file.cm, "The memory"),
     note: {
       ...noteOf(file),
       depth: Number.isInteger(file.andepth) && file.andepth >= 0 ? Math.min(file.andepth, 100) : 3,
     },
+    lore: loreOf(file),
   });
   draft.remarks.push(...remarksOn(file, chunks.pictures.size));
   return [draft];
@@ -87,10 +93,11 @@ class ChunkTree {
 /**
  * Return the chunks of the story, and for some of them those that might have stood in their place.
  * @param {Record<string, any>} file
- * @returns {{list: unknown[], rivals: Map<number, unknown[]>}}
+ * @returns {{list: unknown[], rivals: Map<number, unknown[]>, last: number}}  last: the chunk with which the manuscript ends; those
+ *   behind it were taken back
  */
 function chunksOf(file) {
-  if (Array.isArray(file.ga)) return { list: file.ga, rivals: new Map() };
+  if (Array.isArray(file.ga)) return { list: file.ga, rivals: new Map(), last: file.ga.length };
   const prompt = file.prompt;
   const newer = isRecord(file.actions);
   const inner = newer ? file.actions.actions : file.actions;
@@ -107,7 +114,23 @@ function chunksOf(file) {
     rivals.set(Number(key) + 1, others.map(textOfRival));
   }
   const texts = newer ? actions.map((each) => objectOf(each, "An action")["Selected Text"]) : actions;
-  return { list: [prompt, ...texts], rivals };
+  const count = newer ? file.actions.action_count : undefined;
+  return { list: [prompt, ...texts], rivals, last: Number.isInteger(count) && count >= 0 ? count + 1 : texts.length };
+}
+
+/**
+ * Return chunks that a program has cut within a character, or left out, as texts: halves are joined, and one alone is no character.
+ * @param {unknown[]} chunks
+ */
+function mended(chunks) {
+  let half = "";
+  return chunks.map((chunk, index) => {
+    if (chunk === null || chunk === undefined) return "";
+    if (typeof chunk !== "string") return chunk; // refused by its number
+    const text = half + chunk;
+    half = isHigh(text.charCodeAt(text.length - 1)) && index < chunks.length - 1 ? text.slice(-1) : "";
+    return whole(text.slice(0, text.length - half.length));
+  });
 }
 
 /** @param {unknown} rival */
@@ -129,11 +152,16 @@ function noteOf(file) {
   return text !== "" && frame.includes("<|>") ? { text, frame } : { text };
 }
 
+/** The world info; a list in which an entry may be missing. @param {Record<string, any>} file */
+function loreOf(file) {
+  const world = file.worldinfo ?? file.cwi ?? (isRecord(file.worldinfo_v2) ? file.worldinfo_v2.entries : null);
+  const list = isRecord(world) ? Object.values(world) : listOf(world, "The world info");
+  return ofKobold(list.filter((each) => each !== null && each !== undefined));
+}
+
 /** @param {Record<string, any>} file @param {number} pictures */
 function remarksOn(file, pictures) {
-  const world = file.worldinfo ?? file.cwi ?? (isRecord(file.worldinfo_v2) ? file.worldinfo_v2.entries : []);
-  const entries = Object.keys(typeof world === "object" && world !== null ? world : []).length;
-  const remarks = entries > 0 ? [`World info (${counted(entries, "entry", "entries")}) was left out.`] : [];
+  const remarks = [];
   if (pictures > 0) remarks.push(`Pictures (${pictures}) were left out.`);
   if (file.personal_notes) remarks.push("The personal notes were left out.");
   return remarks;

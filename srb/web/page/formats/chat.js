@@ -1,0 +1,81 @@
+/** Chats of SillyTavern (.jsonl): a line each for the chat and for its messages. A message's swipes are what might have stood there. */
+import { isRecord } from "../story/check.js";
+import { StoryError } from "../story/read.js";
+import { counted, listOf, objectOf, optionalText, parse, textOf, titleOf } from "./file.js";
+import { SegmentTree } from "./segments.js";
+
+/** @import {Draft} from "./types.js" */
+
+const MOST_LINES = 100_000;
+
+/** Whether a text is such a chat, by its first line. @param {string} text */
+export function isChat(text) {
+  const lines = /^\s*(\{[^\n]*\})\s*\n\s*(\{[^\n]*\})\s*(?:\n|$)/.exec(text);
+  return lines !== null && /"(chat_metadata|mes|user_name)"\s*:/.test(lines[1] ?? "");
+}
+
+/**
+ * @param {string} text
+ * @param {string} name  of the file
+ * @returns {Draft}
+ */
+export function readChat(text, name) {
+  const lines = text.split("\n").filter((line) => line.trim() !== "");
+  if (lines.length > MOST_LINES) throw new StoryError(`The chat has more than ${counted(MOST_LINES, "message")}.`);
+  const values = lines.map((line, index) => objectOf(parse(line, lineNumber(index)), lineNumber(index)));
+  const head = values[0]?.mes === undefined ? (values.shift() ?? {}) : {};
+  const first = lines.length - values.length;
+  const tree = new SegmentTree();
+  let end = /** @type {number | null} */ (null);
+  let hidden = 0;
+  for (const [index, message] of values.entries()) {
+    const where = lineNumber(index + first);
+    if (message.is_system === true) hidden += 1;
+    else end = add(tree, end, message, where);
+  }
+  if (tree.size === 0) throw new StoryError("The chat holds no message.");
+  const metadata = isRecord(head.chat_metadata) ? head.chat_metadata : {};
+  const depth =
+    Number.isInteger(metadata.note_depth) && Number(metadata.note_depth) >= 0
+      ? Math.min(Number(metadata.note_depth), 100)
+      : 3;
+  const draft = tree.draft({
+    title: titleOf(name) || optionalText(head.character_name, "The character's name"),
+    current: end ?? undefined,
+    note: { text: optionalText(metadata.note_prompt, "The author's note"), depth },
+  });
+  if (hidden > 0) draft.remarks.push(`${counted(hidden, "hidden message was", "hidden messages were")} left out.`);
+  return draft;
+}
+
+/**
+ * Add a message and its swipes.
+ * @param {SegmentTree} tree
+ * @param {number | null} parent
+ * @param {Record<string, any>} message
+ * @param {string} where
+ * @returns {number | null} the key of the message; one without words is none
+ */
+function add(tree, parent, message, where) {
+  const said = textOf(message.mes, `${where}: its text`);
+  const swipes = listOf(message.swipes, `${where}: its swipes`).map((each) => textOf(each, `${where}: a swipe`));
+  const texts = [...new Set([said, ...swipes])].filter((each) => each.trim() !== "");
+  const by = message.is_user === true ? "person" : "model";
+  const made = Date.parse(String(message.send_date));
+  let key = parent;
+  for (const [index, text] of texts.entries()) {
+    const own = tree.size;
+    tree.add(own, {
+      parent,
+      text: parent === null ? text.trim() : `\n\n${text.trim()}`,
+      by,
+      ...(Number.isFinite(made) ? { made: made + index } : {}),
+      marks: { seen: true },
+    });
+    if (text === said) key = own;
+  }
+  return key;
+}
+
+/** @param {number} index */
+const lineNumber = (index) => `Line ${index + 1} of the chat`;

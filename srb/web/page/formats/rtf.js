@@ -1,0 +1,263 @@
+/** Rich Text as prose: paragraphs, headings, emphasis. Bytes are read in the document's code page or in that of their font. */
+import { StoryError } from "../story/read.js";
+import { counted, titleOf } from "./file.js";
+import { picturesLeftOut } from "./html_in.js";
+import { Prose } from "./prose.js";
+
+/** @import {Draft} from "./types.js" */
+
+const TOKEN = /\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\'([\da-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|[^\\{}\r\n]+/gy;
+const STEP = 8192; // bytes at once
+const DEEPEST = 1000; // groups within one another
+const SKIPPED = new Set(
+  "fonttbl colortbl stylesheet pict object header headerl headerr headerf footer footerl footerr footerf footnote annotation atnid atnauthor fldinst themedata colorschememapping datastore latentstyles listtable listoverridetable generator xmlnstbl bkmkstart bkmkend rsidtbl mmathPr".split(
+    " ",
+  ),
+);
+/** @type {Record<string, string>} */
+const SIGNS = {
+  emdash: "—",
+  endash: "–",
+  lquote: "‘",
+  rquote: "’",
+  ldblquote: "“",
+  rdblquote: "”",
+  bullet: "•",
+  tab: "\t",
+  line: "\n",
+  emspace: "\u2003",
+  enspace: "\u2002",
+  "~": "\u00a0",
+  _: "\u2011",
+  "\\": "\\",
+  "{": "{",
+  "}": "}",
+};
+/** Encodings by the number of a font's characters. @type {Record<number, string>} */
+const CHARSETS = {
+  77: "macintosh",
+  128: "shift_jis",
+  129: "euc-kr",
+  134: "gb18030",
+  136: "big5",
+  161: "windows-1253",
+  162: "windows-1254",
+  163: "windows-1258",
+  177: "windows-1255",
+  178: "windows-1256",
+  186: "windows-1257",
+  204: "windows-1251",
+  222: "windows-874",
+  238: "windows-1250",
+};
+/** @type {Record<number, string>} */
+const CODE_PAGES = {
+  874: "windows-874",
+  932: "shift_jis",
+  936: "gb18030",
+  949: "euc-kr",
+  950: "big5",
+  10000: "macintosh",
+  65001: "utf-8",
+};
+
+/** @typedef {{italic: boolean, bold: boolean, hidden: boolean, skipped: boolean, encoding: string, unicode: number, inFonts: boolean, inTitle: boolean}} State */
+
+/** @param {Uint8Array} bytes */
+export const isRtf = (bytes) => [0x7b, 0x5c, 0x72, 0x74, 0x66].every((byte, index) => bytes[index] === byte);
+
+/**
+ * @param {Uint8Array} bytes
+ * @param {string} name  of the file
+ * @returns {Draft}
+ */
+export function readRtf(bytes, name) {
+  const reader = new Reader();
+  reader.read(asLetters(bytes));
+  const remarks = picturesLeftOut(reader.pictures);
+  if (reader.notes > 0) remarks.push(`${counted(reader.notes, "footnote was", "footnotes were")} left out.`);
+  return reader.prose.draft({ title: reader.title.trim() || titleOf(name) }, remarks);
+}
+
+/** A letter for each byte, whose code it is; no encoding has that name. @param {Uint8Array} bytes */
+function asLetters(bytes) {
+  let letters = "";
+  for (let at = 0; at < bytes.length; at += STEP) letters += String.fromCharCode(...bytes.subarray(at, at + STEP));
+  return letters;
+}
+
+class Reader {
+  prose = new Prose();
+  title = "";
+  pictures = 0;
+  notes = 0;
+  level = 0;
+  /** @type {State} */
+  state = {
+    italic: false,
+    bold: false,
+    hidden: false,
+    skipped: false,
+    encoding: "windows-1252",
+    unicode: 1,
+    inFonts: false,
+    inTitle: false,
+  };
+  /** @type {State[]} */
+  states = [];
+  /** @type {Map<number, string>} encodings of the fonts */
+  fonts = new Map();
+  font = 0;
+  page = "windows-1252"; // the document's code page
+  /** @type {number[]} */
+  bytes = [];
+  left = 0; // characters that stand for one of Unicode, for programs that know none
+
+  /** @param {string} text */
+  read(text) {
+    let at = 0;
+    let isStar = false;
+    let isClosed = false;
+    while (at < text.length && !isClosed) {
+      TOKEN.lastIndex = at;
+      const found = TOKEN.exec(text);
+      if (found === null) break;
+      at = TOKEN.lastIndex;
+      const [whole, word, number, byte, sign, group] = found;
+      if (byte !== undefined) this.byte(Number.parseInt(byte, 16));
+      else if (group === undefined && word === undefined && sign === undefined) this.words(whole);
+      else {
+        this.flush();
+        if (group === "{") this.open();
+        else if (group === "}") isClosed = this.close();
+        else if (word === "bin") at += Math.max(0, Number(number ?? 0));
+        else if (word !== undefined) this.word(word, number === undefined ? null : Number(number), isStar);
+        else if (sign === "\r" || sign === "\n") this.prose.end(this.level);
+        else if (sign !== "*" && SIGNS[/** @type {string} */ (sign)])
+          this.say(/** @type {string} */ (SIGNS[/** @type {string} */ (sign)]));
+      }
+      isStar = sign === "*";
+    }
+    this.flush();
+    if (!isClosed) throw new StoryError("The Rich Text is damaged: it was cut short.");
+  }
+
+  open() {
+    if (this.states.length === DEEPEST) throw new StoryError("The Rich Text is nested too deeply to be read.");
+    this.states.push(this.state);
+    this.state = { ...this.state };
+  }
+
+  /** @returns {boolean} whether the document is over */
+  close() {
+    this.state = this.states.pop() ?? this.state;
+    return this.states.length === 0;
+  }
+
+  /** @param {string} word @param {number | null} value @param {boolean} isStar  a part that old programs pass over */
+  word(word, value, isStar) {
+    const { state } = this;
+    const isOn = value !== 0;
+    if (isStar && word !== "shppict") state.skipped = true;
+    if (SKIPPED.has(word)) state.skipped = true;
+    if (word === "fonttbl") state.inFonts = true;
+    this.pictures += Number(word === "pict" && !this.states.at(-1)?.skipped);
+    this.notes += Number(word === "footnote");
+    switch (word) {
+      case "ansicpg":
+        this.page = state.encoding = CODE_PAGES[value ?? 0] ?? `windows-${value}`;
+        break;
+      case "mac":
+        this.page = state.encoding = "macintosh";
+        break;
+      case "f":
+        this.font = value ?? 0;
+        if (!state.inFonts) state.encoding = this.fonts.get(this.font) ?? this.page;
+        break;
+      case "fcharset":
+        if (state.inFonts && CHARSETS[value ?? 0])
+          this.fonts.set(this.font, /** @type {string} */ (CHARSETS[value ?? 0]));
+        break;
+      case "info":
+        state.skipped = true;
+        break;
+      case "title":
+        state.inTitle = true;
+        break;
+      case "i":
+        state.italic = isOn;
+        break;
+      case "b":
+        state.bold = isOn;
+        break;
+      case "v":
+      case "deleted":
+        state.hidden = isOn;
+        break;
+      case "plain":
+        Object.assign(state, { italic: false, bold: false, hidden: false });
+        break;
+      case "pard":
+        this.level = 0;
+        break;
+      case "outlinelevel":
+        if (value !== null && value >= 0 && value < 9) this.level = value + 1;
+        break;
+      case "uc":
+        state.unicode = Math.max(0, value ?? 1);
+        break;
+      case "u":
+        this.say(String.fromCharCode((value ?? 0) & 0xffff));
+        this.left = state.unicode;
+        break;
+      case "par":
+      case "sect":
+      case "page":
+      case "cell":
+      case "row":
+        if (!state.skipped) this.prose.end(this.level);
+        break;
+      default:
+        if (SIGNS[word]) this.say(/** @type {string} */ (SIGNS[word]));
+    }
+  }
+
+  /** @param {number} byte */
+  byte(byte) {
+    if (this.left > 0) this.left -= 1;
+    else this.bytes.push(byte);
+  }
+
+  /** Plain characters; in fonts of two bytes they may be the second half of one. @param {string} text */
+  words(text) {
+    if (/^[\r\n]/.test(text)) return;
+    const passed = Math.min(this.left, text.length);
+    this.left -= passed;
+    if (this.bytes.length === 0 && !/[\x80-\xff]/.test(text)) this.say(text.slice(passed));
+    else for (const letter of text.slice(passed)) this.bytes.push(letter.charCodeAt(0));
+  }
+
+  /** Say the bytes that were gathered. */
+  flush() {
+    if (this.bytes.length === 0) return;
+    const bytes = Uint8Array.from(this.bytes);
+    this.bytes = [];
+    this.say(decoderOf(this.state.encoding).decode(bytes));
+  }
+
+  /** @param {string} text */
+  say(text) {
+    const { state } = this;
+    if (state.inTitle) this.title = (this.title + text).slice(0, 200);
+    else if (!state.skipped && !state.hidden) this.prose.add(text, this.level > 0 ? { italic: state.italic } : state);
+  }
+}
+
+/** @param {string} encoding */
+function decoderOf(encoding) {
+  try {
+    return new TextDecoder(encoding);
+  } catch {
+    return new TextDecoder("windows-1252"); // a code page that no browser knows
+  }
+}

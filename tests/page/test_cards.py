@@ -153,14 +153,17 @@ def test_what_a_card_offers_begins_where_its_text_does(pane: Pane) -> None:
 
 
 def test_a_first_round_reserves_what_its_length_lets_expect_and_is_in_view(pane: Pane) -> None:
-    pane.tell("desk.setSetting('stop_at', 'paragraph')")
-    pane.begin(count=8)
-    paragraph = boxes(pane)
-    assert paragraph[-1][1] + paragraph[-1][3] <= 900
-    pane.tell("branches.board.last = []; desk.setSetting('stop_at', 'word')")
-    pane.begin(count=8)
-    assert pane.tell("return branches.board.reserve") == 2
-    wait_for(lambda: boxes(pane)[0][3] < paragraph[0][3], "words take less room")
+    heights = []
+    for stop_at in ("paragraph", "word"):
+        pane.tell("branches.board.last = []; desk.setSetting('stop_at', given)", stop_at)
+        pane.begin(count=8)
+        wait_for(lambda: len({box[3] for box in boxes(pane)}) == 1 and len(boxes(pane)) == 8, "eight cards are placed")
+        *_, (_, top, _, height, _) = boxes(pane)
+        assert top + height <= 900
+        heights.append(height)
+        is_least = "return branches.board.reserve === 2"
+        wait_for(lambda: pane.tell(is_least) is (stop_at == "word"), "a word needs little room")  # noqa: B023
+    wait_for(lambda: {box[3] < heights[0] for box in boxes(pane)} == {True}, "words take less room")
 
 
 def test_the_next_round_reserves_the_lines_that_the_last_one_needed(pane: Pane) -> None:

@@ -63,6 +63,22 @@ def test_the_text_is_checked_for_spelling_and_the_window_bears_its_title(writer:
     expect(writer.page).to_have_title("The lighthouse · SRB")
 
 
+def test_the_text_is_in_the_storys_language_or_else_in_the_browsers(writer: Writer) -> None:
+    text = writer.page.get_by_role("textbox", name="Manuscript")
+    browsers = writer.page.evaluate("navigator.language")
+    expect(text).to_have_attribute("lang", browsers)
+    dialog = writer.write("Es war einmal.").open_dialog("formats")
+    language = dialog.get_by_label("Language")
+    language.fill("de-ch")
+    language.press("Tab")
+    expect(text).to_have_attribute("lang", "de-CH")
+    writer.press("Escape")
+    writer.wait_until_saved().reload()
+    expect(text).to_have_attribute("lang", "de-CH")
+    writer.page.evaluate("desk.newStory()")
+    expect(text).to_have_attribute("lang", browsers)
+
+
 def test_who_wrote_what_is_shown_only_to_those_who_ask(writer: Writer) -> None:
     page = writer.write(START).go().press("Escape").wait_for_end().page
     writer.to_cards().press("Shift+Digit1").wait("document.activeElement && !desk.isRunning")

@@ -3,6 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { titleOf } from "../../../srb/web/page/keep/describe.js";
 import { LONGEST, readLine, runsOf, wordsOf } from "../../../srb/web/page/markdown.js";
 
 /** @param {string} text */
@@ -156,4 +157,12 @@ test("a line costs what it is long, whatever signs it has", () => {
     assert.ok(wordsOf(text).length <= text.length); // a cost by the square would take minutes
   }
   assert.deepEqual(readLine(`*a*${"a".repeat(LONGEST)}`).spans, []);
+});
+
+test("a story that has no title is called by its first heading, or its first words, without signs", () => {
+  assert.equal(titleOf("\n## The *Salt* Road\n\nFog came first, and then the boat."), "The Salt Road");
+  assert.equal(titleOf("*Fog* came **first**, 2 * 3 and then"), "Fog came first, 2 * 3");
+  assert.equal(titleOf("#hashtag\nFog"), "#hashtag Fog");
+  assert.equal(titleOf("# \nFog"), "# Fog");
+  assert.equal(titleOf(""), "");
 });

@@ -5,6 +5,8 @@ import { canonical } from "../story/merge.js";
 
 const TITLE_WORDS = 6;
 const TITLE_LENGTH = 60;
+const HEADING = /^\s*#{1,6}[ \t]+(\S.*)/;
+const STARS = /\*+(?=\S)|(?<=\S)\*+/g; // markdown.js is not loaded yet where a title is wanted
 const PICTURE = /!\[([^[\]\n]*)\]\(srb:\w+\)/g; // see markers.js
 
 /** @param {number} unit */
@@ -25,10 +27,12 @@ const isUnspaced = (unit) =>
 
 /**
  * @param {string} text
- * @returns {string} its first words, or ""
+ * @returns {string} its first words, or those of the heading that it begins with, without signs; or ""
  */
 export function titleOf(text) {
-  const words = text.slice(0, 1000).replace(PICTURE, "🖼 $1").trim().split(/\s+/u).slice(0, TITLE_WORDS).join(" ");
+  const beginning = text.slice(0, 1000).replace(PICTURE, "🖼 $1");
+  const plain = (HEADING.exec(beginning)?.[1] ?? beginning).replace(STARS, "");
+  const words = plain.trim().split(/\s+/u).slice(0, TITLE_WORDS).join(" ");
   return words.length <= TITLE_LENGTH
     ? words
     : `${Array.from(words)

@@ -28,7 +28,7 @@ import { keepReadingPlace, readingPlace } from "./reading_places.js";
  * The part of the desk that the manuscript needs.
  *
  * @typedef {EventTarget & {
- *   story: {id: string, nodes: Map<string, {tail?: number}>, pieces: (node: string, at?: number) => Piece[]},
+ *   story: {id: string, nodes: Map<string, {tail?: number}>, pieces: (node: string, at?: number) => Piece[], meta: (key: string) => unknown},
  *   settings: Record<string, any>,
  *   edited: (edit: {changes: Change[], target: Place | null, doc: () => string}) => Place,
  * }} ManuscriptDesk
@@ -358,6 +358,7 @@ export class Manuscript extends HTMLElement {
   #applySettings() {
     const { font = "prose", size = 18, measure = 68, authors = false } = this.desk?.settings ?? {};
     this.#editor.classList.toggle("with-authors", authors);
+    this.#view.contentDOM.lang = String(this.desk?.story.meta("language") ?? navigator.language); // for the spell check
     this.style.setProperty("--manuscript-font", font === "mono" ? "var(--mono)" : "var(--prose)");
     this.style.setProperty("--manuscript-size", `${Number(size)}px`);
     this.style.setProperty("--manuscript-measure", `${Number(measure)}ch`);

@@ -13,6 +13,7 @@ export function bindPrint(desk) {
   document.body.append(sheet);
   addEventListener("beforeprint", () => {
     const { chapters } = chaptersOf(desk.story);
+    sheet.lang = String(desk.story.meta("language") ?? navigator.language);
     sheet.replaceChildren(block("h1", [{ text: desk.title, em: false, strong: false }]), ...chapters.flatMap(chapter));
   });
   addEventListener("afterprint", () => sheet.replaceChildren());

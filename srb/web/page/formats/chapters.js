@@ -74,10 +74,9 @@ function cutsOf(text, names) {
     return level > 0 ? [{ name: wordsOf(line), title: runsOf(line), level, at, from: at, to: end }] : [];
   });
   const named = names.flatMap(({ name, at }) => {
-    const near = headings.find(({ from, to }) => text.slice(Math.min(at, to), Math.max(at, from)).trim() === "");
-    if (near) near.at = Math.min(near.at, at);
+    const isTitled = headings.some(({ from, to }) => text.slice(Math.min(at, to), Math.max(at, from)).trim() === "");
     const title = [{ text: name, em: false, strong: false }];
-    return near ? [] : [{ name, title, level: DEEPEST, at, from: at, to: at }];
+    return isTitled ? [] : [{ name, title, level: DEEPEST, at, from: at, to: at }];
   });
   return [...headings, ...named].sort((one, other) => one.at - other.at);
 }

@@ -249,11 +249,13 @@ def test_a_lorebook_in_the_dialog_of_stories_is_told_where_it_belongs(writer: Wr
 def test_the_lorebook_has_no_barriers(make_page: MakePage, slow: Server, look: dict[str, Any]) -> None:
     page = make_page(bypass_csp=True, **look)
     writer = Writer(page, slow.url).write(f"{START} Tom")
-    add(page, "Tom", "Tom", "Tom is old.")
+    add(page, "Tom, who keeps the old mill on the hill above the sea", "Tom", "Tom is old.")
     panel(page).locator(".edit summary").click()
     panel(page).get_by_label("Second keywords").fill("mill, sea")
     panel(page).locator("details.files summary").click()
     expect(panel(page).get_by_label("of which the text has")).to_be_visible()
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for part in ("srb-side-panel", "srb-lorebook"):
+        assert page.locator(part).evaluate("(each) => each.scrollWidth <= each.clientWidth"), part
     assert writer.text == f"{START} Tom"

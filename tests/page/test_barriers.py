@@ -19,7 +19,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "dark": {"color_scheme": "dark"},
     "phone": {"viewport": {"width": 412, "height": 839}, "has_touch": True, "is_mobile": True},
 }
-DIALOGS = ["stories", "chapters", "settings", "formats", "help", "map", "versions"]
+DIALOGS = ["stories", "chapters", "settings", "formats", "help", "map", "versions", "task"]
 
 
 @pytest.fixture(params=LOOKS.values(), ids=LOOKS.keys())

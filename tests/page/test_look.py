@@ -104,11 +104,13 @@ CROSSED = """() => {
 
 
 @pytest.mark.parametrize("title", ["Short", "The keeper of the light that nobody had lit for eleven years"])
-@pytest.mark.parametrize(("at", "words"), [(8, "Continue"), (4, "Continue here")])
-def test_nothing_in_the_header_lies_over_another_at_any_width(writer: Writer, title: str, at: int, words: str) -> None:
+@pytest.mark.parametrize(("from_", "to", "words"), [(8, 8, "Continue"), (4, 4, "Continue here"), (0, 4, "Revise …")])
+def test_nothing_in_the_header_lies_over_another_at_any_width(
+    writer: Writer, title: str, from_: int, to: int, words: str
+) -> None:
     page = writer.write("One. Two").page
     page.evaluate("(title) => desk.setTitle(title)", title)
-    page.evaluate("(at) => desk.manuscript.select(at)", at)
+    page.evaluate("([from, to]) => desk.manuscript.select(from, to)", [from_, to])
     expect(page.locator("srb-header .title")).to_contain_text(title)
     expect(page.get_by_role("button", name=words, exact=True)).to_be_visible()
     for width in [320, 360, 412, 480, 640, 699, 701, 720, 768, 790, 900, 1024, 1280, 1920]:

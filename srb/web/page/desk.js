@@ -96,6 +96,12 @@ export class Desk extends EventTarget {
     return this.story.text(this.head.node, this.head.at);
   }
 
+  /** The words that are selected; "" if there are none. */
+  get selected() {
+    const { from, to } = this.manuscript?.selection ?? { from: 0, to: 0 };
+    return from === to ? "" : this.text.slice(from, to).trim();
+  }
+
   /** Whether words stand behind the caret. */
   get isInside() {
     return this.manuscript?.isInside ?? false;
@@ -426,7 +432,12 @@ export class Desk extends EventTarget {
     }
   }
 
-  /** Continue the text where the caret is, unless that is stopped before the rounds are there. @param {{n?: number, isAtEnd?: boolean}} [options] */
+  /** Continue the text, or ask what becomes of the words that are selected. */
+  next() {
+    return this.selected ? this.openDialog("task") : this.go();
+  }
+
+  /** Continue the text where the caret is, unless that is stopped before the rounds are there. @param {import("./desk/rounds.js").Going} [options] */
   go(options) {
     const { stops } = this;
     return this.withRounds((rounds) => (stops === this.stops ? rounds.go(options) : null));

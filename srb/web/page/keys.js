@@ -31,7 +31,7 @@ function actionOf(event, desk, page) {
   switch (event.code) {
     case "Enter":
     case "NumpadEnter":
-      return control && !event.altKey ? () => desk.go({ isAtEnd: event.shiftKey }) : null;
+      return control && !event.altKey ? () => (event.shiftKey ? desk.go({ isAtEnd: true }) : desk.next()) : null;
     case "F6":
       return control || event.altKey ? null : () => nextPane(page, event.shiftKey ? -1 : 1);
     case "Escape":

@@ -27,6 +27,7 @@ import { markersOf } from "./markers.js";
  * @property {string} [memory] - before the story, whatever is cut
  * @property {Note} [note] - put before the last `depth` paragraphs
  * @property {Lore} [lore]
+ * @property {Note} [wish] - what happens next: a chat model's instruction, else a note before the last paragraph
  * @property {{n: number, max_tokens: number, mode?: string, system?: string, instruction?: string, model?: string}} settings
  * @property {number} n_ctx - the model's context, in tokens
  * @property {number} [rate] - characters per token, see `learnRate`
@@ -50,6 +51,8 @@ export const FIRST_RATE = 3.5;
 export const NOTE_FRAME = "[Author's note: <|>]";
 export const NOTE_PLACE = "<|>";
 
+/** @type {Note} */
+const NO_WISH = { text: "", depth: 1 };
 const LEARNED_FROM = 400; // characters of a prompt that tell as much as all that was known before
 const SAFETY = 0.95; // share of the context that is used, since lengths in tokens are estimates
 const MARGIN = 24; // tokens of the text's beginning and a chat template's marks
@@ -84,6 +87,7 @@ export function planPrompt({
   memory = "",
   note = { text: "", depth: 3 },
   lore = NO_LORE,
+  wish = NO_WISH,
   settings,
   n_ctx,
   rate = FIRST_RATE,
@@ -96,7 +100,7 @@ export function planPrompt({
   const room = roomOf(settings, n_ctx);
   const whole = Math.max(0, Math.floor((n_ctx - room - MARGIN) * rate * SAFETY) - system.length); // characters
   const following = isChat || fill ? beginningOf(behind, whole) : "";
-  const budget = whole - following.length;
+  const budget = Math.max(0, whole - following.length - wish.text.length - (wish.frame ?? "").length);
   const keep = trimmedLength(text);
   const ofLore = lore.before.length + lore.within.length;
   const extra = memory.trim().length + framed(note).length + ofLore;
@@ -107,8 +111,9 @@ export function planPrompt({
   const media = markers.filter(({ from, to }) => from >= start && to <= keep).map(more);
   const sent = text.slice(start, keep);
   const noted = noteIn(sent, note, budget - forStory - ofLore);
+  const wished = noteIn(sent, isChat ? NO_WISH : wish, Number.POSITIVE_INFINITY);
   const loreAt = lore.within === "" ? start : lore.placeIn(text, start, keep);
-  const story = withInserts(sent, [noted, { text: lore.within, at: loreAt - start }]);
+  const story = withInserts(sent, [noted, wished, { text: lore.within, at: loreAt - start }]);
   const remembered = shortened(memory.trim(), budget - forStory - ofLore - noted.text.length);
   const first = [remembered, lore.before].filter((each) => each !== "").join("\n\n");
   const parts = [
@@ -120,7 +125,7 @@ export function planPrompt({
   ];
   return {
     prompt: isChat ? null : withGap(fill, joined(first, story), following),
-    template: isChat ? chat(settings, first, story, following) : null,
+    template: isChat ? chat({ ...settings, instruction: told(settings, wish) }, first, story, following) : null,
     keep,
     cut: start === 0 ? null : { at: start, characters: start, next: text.slice(start, start + NEXT) },
     loreAt,
@@ -351,6 +356,11 @@ function paragraphFromEnd(text, depth) {
  */
 function joined(memory, story) {
   return memory === "" ? story : `${memory}\n\n${story}`;
+}
+
+/** @param {{instruction?: string}} settings @param {Note} wish */
+function told(settings, { text }) {
+  return text.trim() === "" ? settings.instruction : `${instructionOf(settings)} ${text.trim()}`;
 }
 
 /** @param {{instruction?: string}} settings */

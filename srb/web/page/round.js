@@ -9,6 +9,7 @@ export { endWord, IllegalMove, Slot };
 /** @typedef {import("./round/slots.js").Kind} Kind */
 /** @typedef {import("./round/requests.js").Request} Request */
 /** @typedef {{node: string, at: number}} Place */
+/** @typedef {import("./tasks.js").Task} Task */
 
 /** A call to make, or a request to start. A control's next `branch` events belong to `slots`: tell `expectBranches` before
  * the call. A new request of `n` branches has the round's prompt and `given` after it: tell `join` before it.
@@ -20,17 +21,31 @@ const BASE = "v1/srb/completions/";
 
 export class Round extends Requests {
   /** @param {{id: string, base: Place, keep: number, until?: number, n: number, prompt: string | null, lore?: string[], stopAt?: string,
-   *   asked?: number}} given
+   *   asked?: number, task?: Task | null, passage?: string}} given
    *   `lore`: ids of the lorebook's entries in the prompt; `asked`: branches that the round has asked for before; `keep` is where the
-   *   model's text begins, in the place of what stands there up to `until`; `prompt`: null: not made yet; the first request of the
-   *   round is joined by `join` */
-  constructor({ id, base, keep, until = base.at, n, prompt, lore = [], stopAt = "", asked = 0 }) {
+   *   model's text begins, in the place of what stands there up to `until`, the `passage`; `prompt`: null: not made yet; the first
+   *   request of the round is joined by `join` */
+  constructor({
+    id,
+    base,
+    keep,
+    until = base.at,
+    n,
+    prompt,
+    lore = [],
+    stopAt = "",
+    asked = 0,
+    task = null,
+    passage = "",
+  }) {
     super(n);
     this._branches = asked;
     this.id = id;
     this.base = base;
     this.keep = keep;
     this.until = until;
+    this.task = task;
+    this.passage = passage;
     this.n = n;
     this.prompt = prompt;
     this.lore = lore;

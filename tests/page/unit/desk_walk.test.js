@@ -45,7 +45,7 @@ class Window {
     this.random = random;
     this.words = words;
     this.known = typedIn(it.desk.text); // characters that were shown here and not taken out by the person
-    this.continued = new Map(); // the texts before and behind a round's cards, by its id
+    this.continued = new Map(); // the texts before and behind a round's cards, and between the two, by its id
     this.fresh = new Set(); // characters typed since the windows had the changes of each other, if nothing else was done
     this.kept = new Map(); // the window's sessionStorage
   }
@@ -178,6 +178,7 @@ class Window {
   async go() {
     const { text } = this;
     if (this.random.chance(1, 3)) this.it.manuscript.select(this.place());
+    if (this.random.chance(1, 4)) return this.revise();
     if (this.it.api.refusal) this.desk.go({ n: 3 });
     else {
       await round(this.it, ...Array.from({ length: 3 }, () => this.words.written()));
@@ -186,8 +187,29 @@ class Window {
     await settled();
     if (!this.it.api.refusal) {
       const { id, keep, until } = this.desk.round;
-      this.continued.set(id, [text.slice(0, keep), text.slice(until)]);
+      this.continued.set(id, [text.slice(0, keep), text.slice(until), text.slice(keep, until)]);
     }
+    assert.equal(this.text, text);
+  }
+
+  /** Have a passage written anew. */
+  async revise() {
+    const { text } = this;
+    const { manuscript, desk, api } = this.it;
+    manuscript.select(...[this.place(), this.place()].sort((a, b) => a - b));
+    const go = desk.go;
+    desk.go = (options) => go.call(desk, { ...options, task: { verb: "shorter", instruction: "Shorter." } });
+    try {
+      if (api.refusal) desk.go({ n: 3 });
+      else await round(this.it, ...Array.from({ length: 3 }, () => this.words.written()));
+    } finally {
+      desk.go = go;
+    }
+    await settled();
+    if (api.refusal) return;
+    api.last.isBegun = true;
+    const { id, keep, until } = desk.round;
+    this.continued.set(id, [text.slice(0, keep), text.slice(until), text.slice(keep, until)]);
     assert.equal(this.text, text);
   }
 
@@ -242,7 +264,8 @@ class Window {
     const { text } = this;
     const { id, base, keep, until } = this.desk.round;
     const whole = this.desk.story.text(base.node, base.at);
-    const [before, behind] = this.continued.get(id) ?? [whole.slice(0, keep), whole.slice(until)];
+    const kept = this.continued.get(id) ?? [whole.slice(0, keep), whole.slice(until), whole.slice(keep, until)];
+    const [before, behind, passage] = kept;
     const letters = new Set(lettersIn(before));
     const at = [...text].findLastIndex((each) => letters.has(each)) + 1;
     const isSure = text[at - 1] === before.at(-1) && at > 0;
@@ -250,7 +273,8 @@ class Window {
     const ends = isSure ? [at] : [at, ...blanks, text.length];
     return ends.flatMap((end) => {
       return this.beginnings(behind, end).map((to) => {
-        const isBehind = typedIn(text.slice(end, to)).size > 0 && typed === "after";
+        const added = without(typedIn(text.slice(end, to)), typedIn(passage));
+        const isBehind = added.length > 0 && typed === "after";
         return [text.slice(0, isBehind ? to : end), text.slice(to)];
       });
     });

@@ -119,8 +119,13 @@ class FakeManuscript {
     return this.at ?? this.text.length;
   }
 
-  select(at) {
-    this.at = at;
+  select(at, to = at) {
+    this.at = to;
+    this.begin = at;
+  }
+
+  get selection() {
+    return { from: this.at === null ? this.text.length : this.begin, to: this.caret() };
   }
 
   /** Type at the end, or replace a stretch. */

@@ -3,14 +3,17 @@
 import { markersOf } from "../markers.js";
 import { FIRST_RATE, learnRate, planPrompt } from "../prompt.js";
 import { requestBody } from "../request.js";
+import { draftOf, fieldsOf, GO_ON, messagesOf } from "../tasks.js";
 import { Lorebook } from "./lorebook.js";
 import { Media } from "./media.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
+/** @typedef {import("../tasks.js").Task} Task */
 /** @typedef {{prompt: string, keep: number, lore: string[]}} Prepared  `lore`: the ids of the lorebook's entries in the prompt */
 /** @typedef {import("../prompt.js").Part} Part */
 /** @typedef {{used: number, limit: number, cut: number, parts: Part[]}} Share  what a prompt takes, in tokens; see `Desk.context` */
 
+const SHARE_OF_PASSAGE = 1 / 4; // of the context: it is read, and written several times
 const FIRST_MEDIUM = 576; // tokens of a picture of an unknown model …
 const FIRST_SHARE = 1 / 8; // … but of its context no more than this
 
@@ -40,12 +43,14 @@ export class Context {
   /**
    * Return the prompt for a text, with markers of its pictures, and the text's length without the spaces at its end; a promise of
    * them if the server makes it, or pictures are to be read.
-   * @param {string} text @param {string} [behind] what follows the branches @param {{isNext?: boolean}} [options] whether it is the next
-   *   round's: its cut stays for the rounds after it
+   * @param {string} text @param {string} [behind] what follows the branches
+   * @param {{isNext?: boolean, passage?: string, task?: Task | null}} [options] `isNext`: it is the next round's, and its cut stays for
+   *   the rounds after it; `passage`: what stands between the two texts
    * @returns {Prepared | Promise<Prepared>}
    */
-  prepare(text, behind = "", { isNext = false } = {}) {
-    const { prompt, template, keep, cut, choice, loreAt } = this.plan(text, behind);
+  prepare(text, behind = "", { isNext = false, passage = "", task = null } = {}) {
+    if (passage && task) return this.revision(text, passage, task);
+    const { prompt, template, keep, cut, choice, loreAt } = this.plan(text, behind, task);
     if (isNext) {
       this.cut = cut;
       this.lorebook.rest(choice, text, loreAt);
@@ -56,13 +61,45 @@ export class Context {
     return markersOf(prompt).length ? this.withMedia(prompt, more) : { prompt: this.media.withinBody(prompt), ...more };
   }
 
+  /**
+   * Return the prompt for a new passage, by the model's chat template or as a base model takes it.
+   * @param {string} before @param {string} passage @param {Task} task @returns {Prepared | Promise<Prepared>}
+   */
+  revision(before, passage, task) {
+    const { settings, server, story, api } = this.desk;
+    const most = Math.floor((server.n_ctx || 1 << 30) * this.rate * SHARE_OF_PASSAGE);
+    if (passage.length > most)
+      throw new Error(`The selection is too long for this model to write it anew: select at most ${most} characters.`);
+    const memory = /** @type {string | undefined} */ (story.meta("memory")) ?? "";
+    const texts = {
+      before,
+      passage,
+      system: [settings.system, memory]
+        .map((each) => each.trim())
+        .filter(Boolean)
+        .join("\n\n"),
+    };
+    const more = { keep: before.length, lore: [] };
+    if (!server.chat_template) return this.withMedia(draftOf(task, texts), more);
+    const model = settings.model ? { model: settings.model } : {};
+    const body = { messages: messagesOf(task, texts), ...model, chat_template_kwargs: { enable_thinking: false } };
+    return api.post("apply-template", body).then((said) => this.withMedia(said.prompt, more));
+  }
+
+  /** Where the texts of a round stop: a chat model's new passage by itself. @param {Task | null} task */
+  stopAt(task) {
+    const { server, settings } = this.desk;
+    const isPassage = task !== null && task.verb !== GO_ON;
+    return isPassage && server.chat_template ? "passage" : isPassage ? "paragraph" : settings.stop_at;
+  }
+
   /** @param {string} prompt @param {Omit<Prepared, "prompt">} more @returns {Promise<Prepared>} */
   async withMedia(prompt, more) {
     return { prompt: await this.media.prepared(prompt), ...more };
   }
 
-  /** @param {string} text @param {string} [behind] */
-  plan(text, behind) {
+  /** @param {string} text @param {string} [behind] @param {Task | null} [task] */
+  plan(text, behind, task) {
     const { settings, server, story } = this.desk;
     const memory = /** @type {string | undefined} */ (story.meta("memory")) ?? "";
     const note = /** @type {import("../prompt.js").Note | undefined} */ (story.meta("note"));
@@ -70,10 +107,12 @@ export class Context {
     const { rate, cut, perMedium } = this;
     const each = perMedium ?? Math.min(FIRST_MEDIUM, n_ctx * FIRST_SHARE);
     const unsent = this.media.unsent(text, n_ctx * rate);
+    const wish = task ? { text: task.instruction, frame: settings.wish_frame, depth: 1 } : undefined;
     const choice = this.lorebook.choose(text, n_ctx, rate);
     const planned = planPrompt({
       text,
       behind,
+      wish,
       memory,
       note,
       lore: choice.lore,
@@ -88,11 +127,15 @@ export class Context {
     return { ...planned, choice };
   }
 
-  /** @param {string} prompt @param {number} n */
-  body(prompt, n) {
+  /** @param {string} prompt @param {number} n @param {import("../round.js").Round} round */
+  body(prompt, n, { task, passage }) {
     const { settings, server, story } = this.desk;
     // A cluster's replica keeps the story, also where an edit leaves little of the text as it was.
-    return { ...requestBody(settings, this.media.field(prompt), n, server), session: story.id };
+    /** @type {Record<string, unknown>} */
+    const body = { ...requestBody(settings, this.media.field(prompt), n, server), session: story.id };
+    if (!task || !passage) return body;
+    const { stop_at: _at, stop_after: _after, ...rest } = body;
+    return { ...rest, ...fieldsOf(task, passage, { rate: this.rate, isChat: server.chat_template === true }) };
   }
 
   /** @param {string} prompt @param {number | null | undefined} tokens */

@@ -42,6 +42,7 @@ export const DEFAULTS = Object.freeze({
   mode: /** @type {"text" | "chat"} */ ("text"),
   system: "",
   instruction: "Continue the story.",
+  wish_frame: "[What happens next: <|>]",
   ignore_eos: /** @type {boolean} */ (false),
   let_finish: /** @type {boolean} */ (false),
   logprobs: /** @type {boolean} */ (false),

@@ -20,6 +20,16 @@ export function gapAt(text, caret) {
 }
 
 /**
+ * Return the gap that a selected passage leaves: it has no blanks at its ends. Null if nothing else is selected.
+ * @param {string} text @param {{from: number, to: number}} selection @returns {Gap | null}
+ */
+export function passageAt(text, { from, to }) {
+  const passage = text.slice(from, to);
+  const at = from + passage.length - passage.trimStart().length;
+  return passage.trim() === "" ? null : { at, until: at + passage.trim().length };
+}
+
+/**
  * Return the stretches of a card that join the words before them: they bring their own space, or need one.
  * @param {string} before
  * @param {Stretch[]} stretches

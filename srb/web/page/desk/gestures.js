@@ -38,7 +38,9 @@ export class Gestures {
   /** @param {Live} live @param {number} number @param {Place} head the text that the card joins @param {TakeOptions} [options] */
   async takeFrom(live, number, head, { at = null, go = true, typed = this.desk.choice } = {}) {
     const { desk } = this;
-    const text = live.round.taken(number, at);
+    const { passage } = live.round;
+    const taken = live.round.taken(number, at);
+    const text = passage ? taken.trimEnd() : taken;
     if (!text) return this.sayEmpty(live, number);
     const seam = seamOf(desk.story, live.round, head);
     live.noteHead(head);
@@ -50,7 +52,7 @@ export class Gestures {
         label: "In place of it",
         run: () => this.takeFrom(live, number, head, { at: text.length, go, typed: "instead" }),
       });
-    const going = go ? this.rounds.go() : this.rounds.follow("take");
+    const going = go && !passage ? this.rounds.go() : this.rounds.follow("take"); // who revises reads on first
     endOnServer();
     desk.flush();
     await going;
@@ -75,14 +77,16 @@ export class Gestures {
   placeOf(live, number, length, head, { at, to, typed: words, isCut }, typed) {
     const { story } = this.desk;
     const text = story.text(head.node, head.at);
-    const { keep } = live.round;
+    const { keep, passage } = live.round;
     const own = live.place(number, length);
     const isKept = words ? typed === "after" : /^\s*\n\s*$/u.test(text.slice(at, to)); // a paragraph that was begun stays
     const begin = isKept ? to : at;
     const [before, behind] = [text.slice(0, begin), text.slice(to)];
-    if (behind === "" && begin === keep && before === story.text(own.node, keep)) return { place: own, caret: own.at };
-    const stretches = stretchesOf(story, own, keep, own.at);
-    const grafted = begin === at && !isCut ? stretches : joined(before, stretches);
+    const isOwn = behind === "" && begin === keep && before === story.text(own.node, keep);
+    if (isOwn && !passage) return { place: own, caret: own.at };
+    const blank = passage ? live.round.slots[number].text.search(/\S/u) : 0; // a new passage begins with a word
+    const stretches = stretchesOf(story, own, keep + blank, own.at);
+    const grafted = begin === at && !isCut && !passage ? stretches : joined(before, stretches);
     const card = grafted.map((each) => each.text).join("");
     const gap = between(before, card, behind);
     const place = story.graft(head, begin, to, gap ? [...grafted, { text: gap, by: "model" }] : grafted);
@@ -275,7 +279,8 @@ export class Gestures {
     if (round.prompt !== null && round.mended === mended) return;
     const text = story.text(round.base.node, round.base.at);
     const before = mended ?? text.slice(0, round.keep);
-    const { prompt } = await this.rounds.context.prepare(before, text.slice(round.until));
+    const { passage, task } = round;
+    const { prompt } = await this.rounds.context.prepare(before, text.slice(round.until), { passage, task });
     round.read(prompt, mended);
   }
 

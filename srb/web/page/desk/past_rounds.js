@@ -90,6 +90,8 @@ export function rebuilt(story, run, joined = []) {
     prompt: null,
     lore: Array.isArray(asked.lore) ? asked.lore.filter((/** @type {unknown} */ id) => typeof id === "string") : [],
     stopAt: typeof asked.stop_at === "string" ? asked.stop_at : "",
+    task: taskOf(asked.task),
+    passage: story.text(run.node, run.at).slice(keep, until).trim(),
     asked: Math.max(requests[0].slots.length, written.length), // at most once each: later ones have seeds of their own
   });
   round.n = countOf(asked.n) || round.n;
@@ -105,6 +107,12 @@ export function rebuilt(story, run, joined = []) {
   }
   for (const request of requests) recall(round, trails, request, latest);
   return { round, trails };
+}
+
+/** @param {any} task of a file @returns {import("../tasks.js").Task | null} */
+function taskOf(task) {
+  const { verb, instruction } = task ?? {};
+  return typeof verb === "string" && typeof instruction === "string" ? { verb, instruction } : null;
 }
 
 /** @param {import("../round.js").Slot} slot @param {Written} node @param {Story} story @param {number} keep */

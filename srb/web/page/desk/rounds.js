@@ -4,9 +4,10 @@
 import { Round } from "../round.js";
 import { rungs } from "../sampling.js";
 import { newId } from "../story.js";
+import { GO_ON } from "../tasks.js";
 import { Context } from "./context.js";
 import { Elsewhere } from "./elsewhere.js";
-import { gapAt } from "./gap.js";
+import { gapAt, passageAt } from "./gap.js";
 import { Gestures } from "./gestures.js";
 import { Live } from "./live.js";
 import { move } from "./moves.js";
@@ -15,6 +16,8 @@ import { continuedWords, isStale, seamOf } from "./seam.js";
 import { StoryTrail } from "./story_trail.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
+/** @typedef {{n?: number, isAtEnd?: boolean, isFilling?: boolean, task?: import("../tasks.js").Task | null}} Going   `isAtEnd`: wherever
+ *   the caret is; `isFilling`: in the place of what is selected; `task`: what is asked for */
 /** @typedef {import("../story/types.js").Place} Place */
 
 const KEPT = 30; // rounds whose cards stay in memory; older ones are made again from the story
@@ -63,22 +66,27 @@ export class Rounds {
   /**
    * Continue the text. The first word is waited for, and the server may share the cores with this page: the request goes before
    * all that is drawn, and before the end of the round that was shown.
-   * @param {{n?: number, isAtEnd?: boolean}} [options] `isAtEnd`: wherever the caret is
+   * @param {Going} [options]
    */
-  async go({ n = this.desk.settings.n, isAtEnd = false } = {}) {
+  async go({ n = this.desk.settings.n, isAtEnd = false, isFilling = false, task = null } = {}) {
     const { desk } = this;
     this.asked += 1;
     const ticket = this.asked;
     const endOnServer = this.endShown();
     const base = desk.settle();
     const { text } = desk;
-    const { at: keep, until } = gapAt(text, isAtEnd ? text.length : (desk.manuscript?.caret() ?? text.length));
+    const isPassage = isFilling || (task !== null && task.verb !== GO_ON);
+    const { at: keep, until } =
+      (isPassage && desk.manuscript && passageAt(text, desk.manuscript.selection)) ||
+      gapAt(text, isAtEnd ? text.length : (desk.manuscript?.caret() ?? text.length));
+    const passage = text.slice(keep, until).trim();
     const going = desk.guard(async () => {
-      const prepared = this.context.prepare(text.slice(0, keep), text.slice(until), { isNext: true });
+      const prepared = this.context.prepare(text.slice(0, keep), text.slice(until), { isNext: true, passage, task });
       const { prompt, lore } = prepared instanceof Promise ? await this.waitFor(prepared, ticket) : prepared;
       if (this.isFull && !this.makeRoom()) await this.waitFor(this.whenRoom(), ticket);
       if (ticket !== this.asked) return;
-      const round = new Round({ id: newId(), base, keep, until, n, prompt, lore, stopAt: desk.settings.stop_at });
+      const stopAt = this.context.stopAt(task);
+      const round = new Round({ id: newId(), base, keep, until, n, prompt, lore, stopAt, task, passage });
       const live = this.newLive(round);
       this.remember(live);
       this.before = this.shown;
@@ -127,7 +135,7 @@ export class Rounds {
   body(round, plan) {
     const { given = "", n = round.n, seedOffset = 0, neverEnds = false } = plan ?? {};
     const { seed } = this.desk.settings;
-    const body = this.context.body(round.prompt + given, n);
+    const body = this.context.body(round.prompt + given, n, round);
     const branches = plan && ["refill", "extend"].includes(plan.expect) ? this.rungsOf(round, plan.slots) : null;
     return {
       ...body,
@@ -236,7 +244,7 @@ export class Rounds {
   /** @param {Live | null} live */
   show(live) {
     this.shown = live;
-    this.desk.choice = "after";
+    this.desk.choice = live?.round.passage ? "instead" : "after";
     this.grown.clear();
     this.told = { at: Number.NEGATIVE_INFINITY, length: 0 }; // its first words do not wait
     if (this.beatTimer) this.isTelling = false;
@@ -460,13 +468,14 @@ export class Rounds {
     if (round.prompt !== null) this.context.learn(round.prompt + given, event.prompt_tokens);
     desk.tell("withdrawn", { about: round.id }); // it is lost no more
     if (event.event !== "start") return; // its run is in the story
-    const { max_tokens, stop_at } = desk.settings;
+    const { max_tokens } = desk.settings;
     const joins = desk.story.runs.has(round.id);
     const reads = mended === null ? {} : { mended: true }; // it is not what the run's place says
-    const { n, keep, until, isInside, lore } = round;
+    const { n, keep, until, isInside, lore, task, stopAt: stop_at } = round;
+    const place = { keep, ...(isInside ? { until } : {}) };
     const asked = joins
       ? { n: slots.length, given, slots, ...reads }
-      : { n, keep, ...(isInside ? { until } : {}), stop_at, ...(lore.length ? { lore } : {}) };
+      : { n, ...place, ...(task ? { task } : {}), stop_at, ...(lore.length ? { lore } : {}) };
     desk.story.addRun({
       id: joins ? newId() : round.id,
       ...round.base,

@@ -16,7 +16,7 @@ import { alike } from "../story/text.js";
  *   colour: (pieces: any[]) => void,
  *   insert: (text: string) => void, select: (from: number, to?: number, y?: "nearest" | "start") => void,
  *   record: (undo: () => void, redo: () => void) => void,
- *   text: string, undo: () => boolean, redo: () => boolean, caret: () => number, isInside: boolean, extend: (extension: any) => void, rect: (at: number) => DOMRect | null,
+ *   text: string, undo: () => boolean, redo: () => boolean, caret: () => number, isInside: boolean, selection: {from: number, to: number}, extend: (extension: any) => void, rect: (at: number) => DOMRect | null,
  *   box: (from: number, to: number) => DOMRect | null, head: Place,
  * }} Manuscript
  */

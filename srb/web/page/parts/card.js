@@ -2,7 +2,7 @@
 // Its number takes it; below the text is one line for its end, if that is unusual, and for what else can be done.
 
 import { Repeats } from "../already.js";
-import { ownWord } from "../compare.js";
+import { diffWords, ownWord } from "../compare.js";
 import { endWord } from "../round.js";
 import { BranchText } from "./branches/branch_text.js";
 import { iconElement } from "./icons.js";
@@ -66,6 +66,7 @@ export class Card {
     /** The first own word, and the text near it. @type {{near: string, shared: number, word: {from: number, to: number}|null}} */
     this.own = { near: "", shared: 0, word: null };
     this.shaded = 0;
+    this.compared = ""; // the text whose new words are painted
     /** @type {Repeats|null} */
     this.repeats = null;
     const id = `branch-${++made}`;
@@ -253,9 +254,11 @@ export class Card {
   /** Paint the shared beginning, the first own word, the kept part, sentences that the manuscript has already, and the tokens'
    * probabilities, where they have changed.
    * @param {number} now @param {Highlights} highlights
-   * @param {{shared: number, logprobs: boolean, before: import("../already.js").Before}} options */
-  paint(now, highlights, { shared, logprobs, before }) {
+   * @param {{shared: number, logprobs: boolean, before: import("../already.js").Before, passage: string}} options `passage`: in whose
+   *   place the card goes */
+  paint(now, highlights, { shared, logprobs, before, passage }) {
     const { slot, content } = this;
+    if (passage && !slot.isLive && !this.isBehind && this.compared !== slot.text) this._compare(highlights, passage);
     const next = this._ownWord(shared);
     const dim = Math.min(shared, next?.from ?? shared); // whole words
     const own = dim > content.lead ? next : null;
@@ -276,6 +279,21 @@ export class Card {
     if (!logprobs || (slot.isLive && now - this.lastShade < SHADE_EVERY)) return;
     this.lastShade = now;
     this._shade(highlights);
+  }
+
+  /** Paint the words that a passage has not. @param {Highlights} highlights @param {string} passage */
+  _compare(highlights, passage) {
+    const { text } = this.slot;
+    this.compared = text;
+    /** @type {(AbstractRange|null)[]} */
+    const ranges = [];
+    let at = text.length - text.trimStart().length;
+    for (const part of diffWords(passage, text.trim())) {
+      if (part.kind === "removed") continue;
+      if (part.kind === "added" && part.text.trim()) ranges.push(this.content.range(at, at + part.text.length));
+      at += part.text.length;
+    }
+    highlights.set("srb-new", this, ranges);
   }
 
   /** The sentences that the text before the branch has already. @param {import("../already.js").Before} before */
@@ -313,6 +331,7 @@ export class Card {
     highlights.clear(this);
     this.painted = "";
     this.own.near = "";
+    this.compared = "";
     this.shaded = 0;
     this.repeats = null;
   }

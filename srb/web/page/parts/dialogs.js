@@ -19,6 +19,7 @@ const SOURCES = {
   formats: { load: () => import("./formats.js"), style: new URL("./formats.css", import.meta.url) },
   map: { load: () => import("./map.js"), style: new URL("./map.css", import.meta.url) },
   versions: { load: () => import("./versions.js"), style: new URL("./versions.css", import.meta.url) },
+  task: { load: () => import("./task.js"), style: new URL("./task.css", import.meta.url) },
 };
 
 export class LaterDialogs {

@@ -17,20 +17,28 @@ class GapWidget extends WidgetType {
   }
 }
 
+/** @typedef {{at: number, to: number}} Range   cards go in the place of what is between the two */
+
 /** Where it is; null: nowhere. */
-const setGap = /** @type {ReturnType<typeof StateEffect.define<number | null>>} */ (StateEffect.define());
+const setGap = /** @type {ReturnType<typeof StateEffect.define<Range | null>>} */ (StateEffect.define());
 
 const MARK = Decoration.widget({ widget: new GapWidget(), side: -1 });
+const PASSAGE = Decoration.mark({ class: "passage" });
 
 const gap = StateField.define({
   create: () => Decoration.none,
   update(marks, { changes, effects }) {
     for (const effect of effects)
-      if (effect.is(setGap)) return effect.value === null ? Decoration.none : Decoration.set(MARK.range(effect.value));
+      if (effect.is(setGap)) return effect.value === null ? Decoration.none : Decoration.set(markOf(effect.value));
     return marks.map(changes);
   },
   provide: (field) => EditorView.decorations.from(field),
 });
+
+/** @param {Range} range */
+function markOf({ at, to }) {
+  return at < to ? PASSAGE.range(at, to) : MARK.range(at);
+}
 
 /** Show where the shown cards go, if that is in the middle of the text. @param {Desk} desk */
 export function showGap(desk) {
@@ -41,9 +49,11 @@ export function showGap(desk) {
     return {};
   });
   const show = () => {
-    const at = desk.round?.isInside ? (desk.rounds?.gap?.at ?? null) : null;
-    const shown = view?.state.field(gap).iter().value ? view.state.field(gap).iter().from : null;
-    if (at !== shown) view?.dispatch({ effects: setGap.of(at) });
+    const { round } = desk;
+    const range = round?.isInside || round?.passage ? (desk.rounds?.gap ?? null) : null;
+    const shown = view?.state.field(gap).iter();
+    const isShown = range ? shown?.value && shown.from === range.at && shown.to === range.to : !shown?.value;
+    if (!isShown) view?.dispatch({ effects: setGap.of(range) });
   };
   desk.manuscript?.extend([gap, follower]);
   for (const topic of ["round", "head"]) desk.addEventListener(topic, show);

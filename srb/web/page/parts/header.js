@@ -77,6 +77,7 @@ class Header extends Part {
         <button class="quiet" aria-label="More" title="More" popovertarget="header-menu">${icon("more")}</button>
         <div id="header-menu" popover>
           ${this.model()}
+          <button class="quiet narrow" aria-haspopup="dialog" @click=${() => this.choose("task")}>Say what happens next</button>
           ${MENU.map(([name = "", words]) => html`<button class="quiet" aria-haspopup="dialog" @click=${() => this.choose(name)}>${words}</button>`)}
         </div>
       </div>
@@ -85,7 +86,8 @@ class Header extends Part {
         <button class="quiet" aria-label="Undo" title="Undo (Ctrl+Z)" @click=${() => desk.undo()}>${icon("undo")}</button>
         <button class="quiet" aria-label="Redo" title="Redo (Ctrl+Shift+Z)" @click=${() => desk.redo()}>${icon("redo")}</button>
         <div class="split" role="group" aria-label="The next round">
-          <button class="main" @click=${() => desk.go()} title="Ctrl+Enter">${this.shownGo}</button>
+          <button class="main" @click=${() => desk.next()} title="Ctrl+Enter">${this.shownGo}</button>
+          <button class="quiet task" aria-haspopup="dialog" aria-label="Say what happens next" title="Say what happens next" @click=${() => this.open("task")}>${icon("task")}</button>
           <select aria-label="Branches" title="How many" @change=${(/** @type {any} */ event) => desk.setSetting("n", Number(event.target.value))}>
             ${this.counts().map((each) => html`<option value=${each} ?selected=${each === n}>${each}</option>`)}
           </select>
@@ -99,7 +101,7 @@ class Header extends Part {
 
   /** What the next round does: it goes on where the caret is. */
   goWords() {
-    return this.desk.isInside ? "Continue here" : "Continue";
+    return this.desk.selected ? "Revise …" : this.desk.isInside ? "Continue here" : "Continue";
   }
 
   get isSideOpen() {

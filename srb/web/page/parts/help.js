@@ -23,6 +23,7 @@ const KEYS = [
     [
       [`${CONTROL}+Enter`, "Continue: the model goes on in n branches, where the caret is"],
       [`${CONTROL}+Shift+Enter`, "Continue at the text’s end"],
+      [`${CONTROL}+Enter`, "With words selected: write them anew, in n ways"],
       ["Esc", "Stop all branches and keep their texts; once more: back to the manuscript"],
       [`${CONTROL}+Z`, "Undo typing, taking, setting aside, grouping and naming, in their order"],
       [`${CONTROL}+Shift+Z`, "Redo"],

@@ -185,6 +185,12 @@ export class Manuscript extends HTMLElement {
     return this.#view.state.selection.main.head;
   }
 
+  /** What is selected. */
+  get selection() {
+    const { from, to } = this.#view.state.selection.main;
+    return { from, to };
+  }
+
   /** Whether words stand behind the caret. */
   get isInside() {
     for (const part of this.#view.state.doc.iterRange(this.caret())) {

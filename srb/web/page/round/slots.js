@@ -181,6 +181,7 @@ export function endWord(slot, stopAt = "") {
   }
   switch (reason) {
     case "eos":
+      if (stopAt === "passage") return { words: "", description: "Ended: the passage is complete." };
       return { words: "The model would end here.", description: "The model would end the text here." };
     case "word":
       return { words: "", description: `Ended at the stop word ${quoted(word)}.` };

@@ -335,7 +335,8 @@ export class Board {
     const before = this._before(round);
     for (const card of this.cards.values()) {
       if (!card.isVisible) continue;
-      card.paint(now, this.highlights, { shared: this.shared.get(card.slot.number) ?? 0, logprobs, before });
+      const shared = round.passage ? 0 : (this.shared.get(card.slot.number) ?? 0); // its difference says more
+      card.paint(now, this.highlights, { shared, logprobs, before, passage: round.passage });
     }
   }
 
@@ -454,7 +455,7 @@ export class Board {
 /** The action that a card suggests which is empty, or at whose end the model would end the text. @param {Round} round @param {Slot} slot */
 function offerOf(round, slot) {
   if (slot.foldedUnder !== null) return { name: "unfold", label: "Show" };
-  if (slot.state === "ended" && slot.end?.reason === "eos" && round.canExtend(slot))
+  if (slot.state === "ended" && slot.end?.reason === "eos" && round.stopAt !== "passage" && round.canExtend(slot))
     return { name: "extend", label: "Go on anyway" };
   return round.canRefill(slot) ? { name: "refill", label: "Try another here" } : null;
 }

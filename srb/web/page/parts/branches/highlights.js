@@ -1,13 +1,14 @@
 // Highlights of branches' texts: the browser paints them over the text, without elements and without a change of the document.
 
 /** Names that card.css has colours for: the kept part, a preview of it, a shared beginning, sentences that the manuscript has,
- * the first own word, and five steps of probability. */
+ * the first own word, words that the passage in whose place the card goes has not, and five steps of probability. */
 export const NAMES = /** @type {const} */ ([
   "srb-kept",
   "srb-preview",
   "srb-shared",
   "srb-already",
   "srb-own",
+  "srb-new",
   "srb-step-1",
   "srb-step-2",
   "srb-step-3",

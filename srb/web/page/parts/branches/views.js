@@ -1,5 +1,6 @@
 // Views of the branches' pane that are not cards: its header, the phone's bar, and its dialogs.
 
+import { quoted } from "../../desk/moves.js";
 import { continuedWords } from "../../desk/seam.js";
 import { html, nothing } from "../../vendor/lit.js";
 import { icon } from "../icons.js";
@@ -64,7 +65,14 @@ function likelihoodButton({ desk }) {
 
 /** Where cards go that stand in the middle of the text. @param {Pane} pane */
 function gapWords({ desk, round }) {
-  return round?.isInside ? `after “${continuedWords(desk.story, round)}”` : "";
+  if (!round) return "";
+  const { passage, task } = round;
+  const place = passage
+    ? `in place of ${quoted(passage)}`
+    : round.isInside
+      ? `after “${continuedWords(desk.story, round)}”`
+      : "";
+  return [place, task ? `as asked: ${quoted(task.instruction)}` : ""].filter(Boolean).join(", ");
 }
 
 /** How far the model has read the text, before the first branch runs. It stands in the place of the counts, so nothing moves.

@@ -1,0 +1,111 @@
+// <srb-task>: what the next round is asked to do: what happens next, or what becomes of the passage that is selected.
+
+import { DEFAULTS } from "../desk/defaults.js";
+import { quoted } from "../desk/moves.js";
+import { GO_ON, SENSES, VERBS } from "../tasks.js";
+import { html, live, nothing } from "../vendor/lit.js";
+import { DialogPart } from "./part.js";
+
+const FILL = "fill"; // the gap that the passage leaves: a round at its place, without an instruction
+
+class TaskDialog extends DialogPart {
+  constructor() {
+    super("task");
+    this.passage = "";
+    this.verb = VERBS[0].name;
+    this.instruction = "";
+  }
+
+  async open() {
+    this.passage = this.desk.selected;
+    this.choose(this.verb);
+    await super.open();
+    /** @type {HTMLElement | null} */ (this.querySelector(this.passage ? "input:checked" : "textarea"))?.focus();
+  }
+
+  /** @param {string} name of a verb */
+  choose(name) {
+    this.verb = name;
+    this.instruction = this.passage ? (VERBS.find((verb) => verb.name === name)?.instruction ?? "") : "";
+    this.requestUpdate();
+  }
+
+  /** @param {Event} event */
+  go(event) {
+    event.preventDefault();
+    this.close();
+    const instruction = this.instruction.trim();
+    const verb = this.passage ? this.verb : GO_ON;
+    this.desk.go(verb === FILL ? { isFilling: true } : instruction ? { task: { verb, instruction } } : {});
+    this.desk.manuscript?.focus();
+  }
+
+  render() {
+    const { desk, passage, verb } = this;
+    const title = passage ? `Revise ${quoted(passage)}` : "What happens next";
+    return html`<dialog aria-labelledby="task-title" closedby="any">
+      <form @submit=${this.go}>
+        <header class="dialog-head">
+          <h2 id="task-title">${title}</h2>
+          <button type="button" class="quiet" aria-label="Close" @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        </header>
+        ${passage ? this.verbs() : nothing}
+        ${passage && verb === FILL ? html`<p class="words">The passage is written anew from what stands before it and behind it.</p>` : this.words()}
+        ${passage || desk.settings.mode === "chat" ? nothing : this.frame()}
+        <p><button class="main">${passage ? "Revise" : "Continue"}, ${desk.settings.n} ways</button></p>
+      </form>
+    </dialog>`;
+  }
+
+  verbs() {
+    const all = [...VERBS, { name: FILL, label: "Fill the gap" }];
+    return html`<fieldset><legend class="hidden-words">How</legend>${all.map(
+      ({ name, label }) => html`<label><input
+          type="radio"
+          name="task-verb"
+          value=${name}
+          .checked=${live(name === this.verb)}
+          @change=${() => this.choose(name)}
+        /><span>${label}</span></label>`,
+    )}</fieldset>
+    ${this.verb === "describe" ? this.senses() : nothing}`;
+  }
+
+  senses() {
+    const set = (/** @type {string} */ sense) => {
+      this.instruction = this.instruction.replace(new RegExp(`\\b(${SENSES.join("|")})\\b`), sense);
+      this.requestUpdate();
+    };
+    return html`<p><label>Tell more of what is
+      <select @change=${(/** @type {any} */ event) => set(event.target.value)}>${SENSES.map((sense) => html`<option>${sense}</option>`)}</select></label></p>`;
+  }
+
+  words() {
+    const hint = this.passage ? "" : "Tom refuses; Mara leaves";
+    return html`<p><label>${this.passage ? "Instruction" : "For this round"}
+      <textarea
+        rows="3"
+        dir="auto"
+        placeholder=${hint}
+        .value=${live(this.instruction)}
+        @input=${(/** @type {any} */ event) => {
+          this.instruction = event.target.value;
+        }}
+      ></textarea></label></p>`;
+  }
+
+  /** What stands around the instruction in the prompt of a model that takes none. */
+  frame() {
+    const { desk } = this;
+    return html`<p><label>is read as
+      <input
+        maxlength="1000"
+        spellcheck="false"
+        dir="auto"
+        .value=${live(desk.settings.wish_frame)}
+        @change=${(/** @type {any} */ event) => desk.setSetting("wish_frame", event.target.value || DEFAULTS.wish_frame)}
+      /></label></p>`;
+  }
+}
+
+customElements.define("srb-task", TaskDialog);

@@ -1,0 +1,84 @@
+// Tasks: what a round is asked to do beside going on. An instruction says what happens next, or what becomes of a passage of the text.
+
+/** A round's task, as it is kept with the round. @typedef {{verb: string, instruction: string}} Task */
+/** @typedef {{name: string, label: string, instruction: string, length: number}} Verb   `length`: of the new passage, by that of the old one */
+/** @typedef {import("./prompt.js").Message} Message */
+
+/** What happens next: the task of a round that goes on. */
+export const GO_ON = "continue";
+
+/** What may become of a passage. @type {Verb[]} */
+export const VERBS = [
+  { name: "rewrite", label: "Rewrite", instruction: "Rewrite the passage in other words.", length: 1.5 },
+  { name: "shorter", label: "Shorter", instruction: "Rewrite the passage so that it is shorter.", length: 1 },
+  { name: "longer", label: "Longer", instruction: "Rewrite the passage so that it is longer.", length: 3 },
+  { name: "plainer", label: "Plainer", instruction: "Rewrite the passage in plainer words.", length: 1.5 },
+  { name: "vivid", label: "More vivid", instruction: "Rewrite the passage so that it is more vivid.", length: 2 },
+  { name: "tense", label: "Other tense", instruction: "Rewrite the passage in the present tense.", length: 1.5 },
+  { name: "viewpoint", label: "Other viewpoint", instruction: "Rewrite the passage in the first person.", length: 1.5 },
+  { name: "dialogue", label: "As dialogue", instruction: "Rewrite the passage as a dialogue.", length: 3 },
+  { name: "expand", label: "Expand", instruction: "Rewrite the passage at more length, moment by moment.", length: 4 },
+  {
+    name: "describe",
+    label: "Describe",
+    instruction: "Rewrite the passage and describe what is seen in it.",
+    length: 3,
+  },
+];
+
+/** What is described, by sense. */
+export const SENSES = ["seen", "heard", "smelled", "tasted", "felt"];
+
+const MORE = 24; // tokens beside those of the passage
+const MOST_BEFORE = 2000; // characters that are sent of what stands before a passage
+const ALONE = "Answer with the new passage alone.";
+
+/**
+ * Return the messages that ask a chat model for a new passage.
+ * @param {Task} task @param {{before: string, passage: string, system: string}} texts
+ * @returns {Message[]}
+ */
+export function messagesOf({ instruction }, { before, passage, system }) {
+  const context = endOf(before);
+  const parts = [
+    context && `This stands before the passage:\n\n${context}`,
+    `The passage:\n\n${passage}`,
+    `${instruction.trim()} ${ALONE}`,
+  ];
+  /** @type {Message[]} */
+  const messages = [{ role: "user", content: parts.filter(Boolean).join("\n\n") }];
+  return system ? [{ role: "system", content: system }, ...messages] : messages;
+}
+
+/**
+ * Return the prompt that makes a base model write a new passage: it goes on behind the old one and a note.
+ * @param {Task} task @param {{before: string, passage: string, system: string}} texts
+ */
+export function draftOf({ instruction }, { before, passage, system }) {
+  return [system, endOf(before), `[First draft]\n\n${passage}`, `[${instruction.trim()}]\n\n`]
+    .filter(Boolean)
+    .join("\n\n");
+}
+
+/** The end of a text that is sent, from the beginning of a paragraph, a sentence or a word on. @param {string} text */
+function endOf(text) {
+  if (text.length <= MOST_BEFORE) return text.trim();
+  const end = text.slice(-MOST_BEFORE);
+  for (const beginning of [/\n+(?=[^\n])/, /[.!?…]["'”’»)]*\s+(?=\S)/, /\s+(?=\S)/]) {
+    const found = beginning.exec(end);
+    if (found) return end.slice(found.index + found[0].length).trim();
+  }
+  return end;
+}
+
+/**
+ * Return the fields of a request for a new passage: its length, and for a base model its last paragraph, behind which it would go on.
+ * @param {Task} task @param {string} passage @param {{rate: number, isChat: boolean}} model `rate`: characters per token
+ */
+export function fieldsOf({ verb }, passage, { rate, isChat }) {
+  const { length = 2 } = VERBS.find(({ name }) => name === verb) ?? {};
+  const max_tokens = Math.ceil((length * passage.length) / rate) + MORE;
+  const paragraphs = passage.trim().split(/\n\s*\n/u).length;
+  if (isChat) return { max_tokens };
+  return { max_tokens, stop_at: "paragraph", ...(paragraphs > 1 ? { stop_after: paragraphs } : {}) };
+}

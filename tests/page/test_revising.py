@@ -1,0 +1,105 @@
+"""A passage that is selected is written anew in n ways, and a round is told what happens next."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.page.accessibility import violations
+from tests.page.conftest import MakePage
+from tests.page.writer import Writer
+from tests.servers import Server
+
+pytestmark = pytest.mark.e2e
+
+FIRST, PASSAGE, LAST = "The lake was still.", "Nobody came.", "It froze."
+TEXT = f"{FIRST} {PASSAGE} {LAST}"
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+def select(page: Page) -> None:
+    page.evaluate("([from, to]) => desk.manuscript.select(from, to)", [len(FIRST) + 1, len(FIRST) + 1 + len(PASSAGE)])
+
+
+def dialog(writer: Writer) -> Locator:
+    """Ask what becomes of the selected passage."""
+    writer.press("Control+Enter")
+    return writer.page.get_by_role("dialog", name=f"Revise “{PASSAGE}”")
+
+
+@pytest.fixture
+def fixed(writer: Writer) -> Writer:
+    writer.set(seed=11, n=4, stop_at="").write(TEXT)
+    select(writer.page)
+    return writer
+
+
+def card_text(writer: Writer, number: int) -> str:
+    text: str = writer.slots()[number - 1]["text"]
+    return text.strip()
+
+
+def test_a_selected_passage_is_written_anew_and_a_card_takes_its_place(fixed: Writer) -> None:
+    page = fixed.page
+    expect(page.get_by_role("button", name="Revise …")).to_be_visible()
+    asked = dialog(fixed)
+    asked.get_by_role("radio", name="Shorter").check()
+    expect(asked.get_by_label("Instruction")).to_have_value("Rewrite the passage so that it is shorter.")
+    asked.get_by_label("Instruction").fill("Make it short.")
+    with page.expect_request("**/v1/srb/completions") as request:
+        asked.get_by_role("button", name="Revise, 4 ways").click()
+    assert "Make it short." in request.value.post_data_json["prompt"]
+    fixed.wait("desk.round?.slots.length === 4 && desk.round.slots.every(({text}) => text)").wait_for_end()
+    expect(page.locator("srb-branches .counts")).to_contain_text(f"in place of “{PASSAGE}”")
+    expect(page.locator("srb-manuscript .passage")).to_have_text(PASSAGE)
+    card = card_text(fixed, 2)
+    fixed.to_cards().press("2").expect_text(f"{FIRST} {card} {LAST}")
+    expect(page.locator("srb-banner p")).to_contain_text(f"“{PASSAGE}” is not in this text. The outline has it.")
+    page.evaluate("desk.manuscript.focus()")
+    fixed.press("Control+z").expect_text(TEXT)
+
+
+def test_the_words_that_a_passage_had_not_are_marked_on_the_cards(fixed: Writer) -> None:
+    dialog(fixed).get_by_role("button", name="Revise, 4 ways").click()
+    fixed.wait("desk.round?.slots.length === 4 && desk.round.slots.every(({text}) => text)").wait_for_end()
+    fixed.wait("CSS.highlights.get('srb-new').size >= 4")
+
+
+def test_the_gap_that_a_passage_leaves_is_filled(fixed: Writer) -> None:
+    asked = dialog(fixed)
+    asked.get_by_role("radio", name="Fill the gap").check()
+    expect(asked.get_by_label("Instruction")).to_have_count(0)
+    with fixed.page.expect_request("**/v1/srb/completions") as request:
+        asked.get_by_role("button", name="Revise, 4 ways").click()
+    assert request.value.post_data_json["prompt"] == FIRST
+
+
+def test_a_round_is_told_what_happens_next(fixed: Writer) -> None:
+    page = fixed.press("Control+End").page
+    page.get_by_role("button", name="Say what happens next").click()
+    asked = page.get_by_role("dialog", name="What happens next")
+    asked.get_by_label("For this round").fill("Tom refuses.")
+    with page.expect_request("**/v1/srb/completions") as request:
+        asked.get_by_role("button", name="Continue, 4 ways").click()
+    assert request.value.post_data_json["prompt"] == f"[What happens next: Tom refuses.]\n\n{TEXT}"
+    fixed.wait("desk.round?.slots.length === 4 && desk.round.slots.every(({text}) => text)")
+    expect(page.locator("srb-branches .counts")).to_contain_text("as asked: “Tom refuses.”")
+    page.evaluate("desk.stop()")
+    with page.expect_request("**/v1/srb/completions") as request:
+        fixed.press("Control+Enter")
+    assert request.value.post_data_json["prompt"] == TEXT
+
+
+@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"])
+def test_revising_has_no_barriers(make_page: MakePage, slow: Server, look: dict[str, object]) -> None:
+    page = make_page(bypass_csp=True, **look)
+    writer = Writer(page, slow.url).set(max_tokens=8, stop_at="", n=4).write(TEXT)
+    select(page)
+    asked = dialog(writer)
+    assert violations(page) == []
+    asked.get_by_role("radio", name="Describe").check()
+    assert violations(page) == []
+    asked.get_by_role("button", name="Revise, 4 ways").click()
+    writer.wait("desk.round?.slots.length === 4").wait_for_end()
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -10,6 +10,7 @@ from tests.page.conftest import MakePage
 from tests.page.parts_alone import open_harness
 from tests.page.test_manuscript import MODEL, expect_marked, take, text
 from tests.page.writer import Writer
+from tests.processes import wait_for
 
 WITH_MARKDOWN = "import('/page/parts/prose_markdown.js').then((module) => manuscript.extend(module.proseMarkdown))"
 
@@ -66,7 +67,8 @@ def test_a_headings_line_is_as_high_as_any_other_so_nothing_moves_when_the_look_
     before = page.evaluate(tops)
     page.evaluate(WITH_MARKDOWN)
     expect_marked(page, ".cm-line.heading", ["# The Salt Road"])
-    assert page.evaluate(tops) == pytest.approx(before, abs=0.6)
+    page.evaluate("document.fonts.ready.then(() => true)")  # another face stands for the bold one until it is loaded
+    wait_for(lambda: page.evaluate(tops) == pytest.approx(before, abs=0.6), "each line is where it was")
 
 
 TOGGLES = [

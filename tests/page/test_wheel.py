@@ -26,12 +26,13 @@ pytestmark = pytest.mark.e2e
 PAGE = ROOT / "srb" / "web" / "page"
 SOURCES = ("srb", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 SERVE = """
+import runpy
 import sys
 from werkzeug.serving import run_simple
 from srb.settings import Settings
 from srb.web.app import create_app
-from tests.scripted import ScriptedClient
 
+ScriptedClient = runpy.run_path(sys.argv[2])["ScriptedClient"]  # by its path: beside it are the sources
 settings = Settings()
 run_simple("127.0.0.1", int(sys.argv[1]), create_app(settings, ScriptedClient(settings)))
 """
@@ -92,7 +93,7 @@ def installed(alone: Alone) -> Iterator[str]:
     """The address of a server that runs from the installed wheel."""
     port = free_port()
     url = f"http://127.0.0.1:{port}/"
-    command = [alone.program("python"), "-P", "-c", SERVE, port]
+    command = [alone.program("python"), "-P", "-c", SERVE, port, ROOT / "tests" / "scripted.py"]
     with Process(command, alone.environ, alone.folder / "log") as server:
         wait_for(lambda: server.popen.poll() is not None or _answers(url), "the installed server answers")
         yield url

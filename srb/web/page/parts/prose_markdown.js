@@ -136,6 +136,8 @@ const signsBefore = (text, at) => at - text.slice(0, at).replace(/\*{1,3}$/, "")
 const signsAfter = (text, at) => /^\**/.exec(text.slice(at))?.[0].length ?? 0;
 
 const LOOK = EditorView.theme({
+  // Another face, or one that is still being loaded, has its baseline elsewhere: at the full height it would make its line higher.
+  ".em, .strong, .sign": { lineHeight: "1" },
   ".em": { fontStyle: "italic" },
   ".strong": { fontWeight: "bold" },
   ".sign": { color: "var(--dim)", fontWeight: "normal", fontStyle: "normal" },

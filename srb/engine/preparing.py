@@ -406,8 +406,10 @@ class Preparer:
         if truncate:
             parts = [self._beginning(part) if isinstance(part, str) else part for part in parts]
         tokens = self.tokenize(parts, add_special=True, parse_special=True, field="input")
+        if not truncate:
+            return tokens
         end = self._model.tokenize("", True, True)[-1:]
-        return truncated(tokens, self._model.n_embed_tokens, end) if truncate else tokens
+        return truncated(tokens, self._model.n_embed_tokens, end)
 
     def _pair(self, command: Rerank, document: str) -> list[int]:
         """Return the input of `rank` for the query and a document, which may lose its end until the pair fits."""

@@ -5,19 +5,9 @@ import { test } from "node:test";
 import { endOfBlock, moveChapter, placeAfterStep } from "../../../srb/web/page/desk/chapter_moves.js";
 import { chaptersOf } from "../../../srb/web/page/formats/chapters.js";
 import { rowsOf } from "../../../srb/web/page/outline_rows.js";
-import { storyOf } from "../../../srb/web/page/story/read.js";
 import { makeDesk, round } from "./fake_desk.js";
-import { randomStory } from "./formats_oracle.js";
+import { storyWith } from "./formats_oracle.js";
 import { Random } from "./random.js";
-
-/** @param {Record<string, any>} nodes @param {object} more */
-const storyWith = (nodes, more) =>
-  storyOf({
-    ...randomStory(1, 1),
-    marks: {},
-    nodes: Object.fromEntries(Object.entries(nodes).map(([id, node], made) => [id, { by: "person", made, ...node }])),
-    ...more,
-  });
 
 /** @param {import("../../../srb/web/page/story.js").Story} story */
 const named = (story) => chaptersOf(story).chapters.map(({ name, text }) => ({ name, text }));

@@ -1,6 +1,7 @@
 // Oracles for tests of formats: files of stories, the texts that they should have, and random stories.
 
 import { readFileSync } from "node:fs";
+import { storyOf } from "../../../srb/web/page/story/read.js";
 import { Random } from "./random.js";
 
 /** @param {string} name of a file in tests/page/stories */
@@ -118,3 +119,12 @@ export function randomStory(seed, size) {
 function whole(text, offset) {
   return /[\udc00-\udfff]/.test(text[offset] ?? "") ? offset + 1 : offset;
 }
+
+/** A story of these nodes, a person's if they do not say otherwise. @param {Record<string, any>} nodes @param {object} more */
+export const storyWith = (nodes, more) =>
+  storyOf({
+    ...randomStory(1, 1),
+    marks: {},
+    nodes: Object.fromEntries(Object.entries(nodes).map(([id, node], made) => [id, { by: "person", made, ...node }])),
+    ...more,
+  });

@@ -17,6 +17,7 @@ import {
   noteSegments,
   pathTexts,
   randomStory,
+  storyWith,
   textsOf,
 } from "./formats_oracle.js";
 
@@ -26,15 +27,6 @@ function readBack(name, content) {
   assert.ok(!("error" in found), found.error);
   return found.stories[0];
 }
-
-/** @param {Record<string, any>} nodes @param {object} more */
-const storyWith = (nodes, more) =>
-  storyOf({
-    ...randomStory(1, 1),
-    marks: {},
-    nodes: Object.fromEntries(Object.entries(nodes).map(([id, node], made) => [id, { by: "person", made, ...node }])),
-    ...more,
-  });
 
 test("an SRB story that is written and read is the same story", () => {
   const story = readBack("srb_story.json", bytesOf("srb_story.json"));

@@ -250,7 +250,7 @@ export function placeOf(text, { at, next }) {
  * @param {number} from
  * @param {number} limit
  */
-function beginningAfter(text, from, limit) {
+export function beginningAfter(text, from, limit) {
   const within = text.slice(from, limit);
   for (const beginning of [/\n+(?=[^\n])/, /[.!?…]["'”’»)]*\s+(?=\S)/, /\s+(?=\S)/]) {
     const found = beginning.exec(within);
@@ -286,8 +286,11 @@ function shortened(text, length) {
  */
 export function frameOf({ text, frame }) {
   const own = text.trim();
-  return frame ?? (own.startsWith("[") && own.endsWith("]") ? NOTE_PLACE : NOTE_FRAME);
+  return frame ?? (isBracketed(own) ? NOTE_PLACE : NOTE_FRAME);
 }
+
+/** Whether a person has put a text in brackets. @param {string} text without blanks at its ends */
+export const isBracketed = (text) => text.startsWith("[") && text.endsWith("]");
 
 /**
  * Return an author's note as it is sent. A frame without a place for the note is none.
@@ -425,11 +428,15 @@ function chat(settings, memory, story, following) {
   if (system !== "") {
     messages.unshift({ role: "system", content: system });
   }
-  const model = settings.model ? { model: settings.model } : {};
-  const variables = { ...model, chat_template_kwargs: { enable_thinking: false } }; // prose is wanted, not a plan for it
+  const variables = forTemplate(settings);
   if (story === "") {
     return { messages, ...variables };
   }
   messages.push({ role: "assistant", content: story });
   return { messages, continue_final_message: true, ...variables };
+}
+
+/** Fields of POST /apply-template beside the messages: prose is wanted, not a plan for it. @param {{model?: string}} settings */
+export function forTemplate({ model }) {
+  return { ...(model ? { model } : {}), chat_template_kwargs: { enable_thinking: false } };
 }

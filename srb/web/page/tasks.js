@@ -1,5 +1,7 @@
 // Tasks: what a round is asked to do beside going on. An instruction says what happens next, or what becomes of a passage of the text.
 
+import { beginningAfter } from "./prompt.js";
+
 /** A round's task, as it is kept with the round. @typedef {{verb: string, instruction: string}} Task */
 /** @typedef {{name: string, label: string, instruction: string, length: number}} Verb   `length`: of the new passage, by that of the old one */
 /** @typedef {import("./prompt.js").Message} Message */
@@ -62,13 +64,8 @@ export function draftOf({ instruction }, { before, passage, system }) {
 
 /** The end of a text that is sent, from the beginning of a paragraph, a sentence or a word on. @param {string} text */
 function endOf(text) {
-  if (text.length <= MOST_BEFORE) return text.trim();
-  const end = text.slice(-MOST_BEFORE);
-  for (const beginning of [/\n+(?=[^\n])/, /[.!?…]["'”’»)]*\s+(?=\S)/, /\s+(?=\S)/]) {
-    const found = beginning.exec(end);
-    if (found) return end.slice(found.index + found[0].length).trim();
-  }
-  return end;
+  const from = text.length - MOST_BEFORE;
+  return text.slice(from > 0 ? beginningAfter(text, from, text.length) : 0).trim();
 }
 
 /**

@@ -1,7 +1,7 @@
 /** What is sent of the manuscript: its prompt, made by plan or by the model's chat template, and how much of the context it takes. */
 
 import { markersOf } from "../markers.js";
-import { FIRST_RATE, learnRate, planPrompt } from "../prompt.js";
+import { FIRST_RATE, forTemplate, learnRate, planPrompt } from "../prompt.js";
 import { requestBody } from "../request.js";
 import { draftOf, fieldsOf, GO_ON, messagesOf } from "../tasks.js";
 import { Lorebook } from "./lorebook.js";
@@ -66,24 +66,23 @@ export class Context {
    * @param {string} before @param {string} passage @param {Task} task @returns {Prepared | Promise<Prepared>}
    */
   revision(before, passage, task) {
-    const { settings, server, story, api } = this.desk;
+    const { settings, server, api } = this.desk;
     const most = Math.floor((server.n_ctx || 1 << 30) * this.rate * SHARE_OF_PASSAGE);
     if (passage.length > most)
       throw new Error(`The selection is too long for this model to write it anew: select at most ${most} characters.`);
-    const memory = /** @type {string | undefined} */ (story.meta("memory")) ?? "";
     const texts = {
       before,
       passage,
-      system: [settings.system, memory]
+      system: [settings.system, this.memory]
         .map((each) => each.trim())
         .filter(Boolean)
         .join("\n\n"),
     };
     const more = { keep: before.length, lore: [] };
     if (!server.chat_template) return this.withMedia(draftOf(task, texts), more);
-    const model = settings.model ? { model: settings.model } : {};
-    const body = { messages: messagesOf(task, texts), ...model, chat_template_kwargs: { enable_thinking: false } };
-    return api.post("apply-template", body).then((said) => this.withMedia(said.prompt, more));
+    return api
+      .post("apply-template", { messages: messagesOf(task, texts), ...forTemplate(settings) })
+      .then((said) => this.withMedia(said.prompt, more));
   }
 
   /** Where the texts of a round stop: a chat model's new passage by itself. @param {Task | null} task */
@@ -98,10 +97,13 @@ export class Context {
     return { prompt: await this.media.prepared(prompt), ...more };
   }
 
+  get memory() {
+    return /** @type {string | undefined} */ (this.desk.story.meta("memory")) ?? "";
+  }
+
   /** @param {string} text @param {string} [behind] @param {Task | null} [task] */
   plan(text, behind, task) {
     const { settings, server, story } = this.desk;
-    const memory = /** @type {string | undefined} */ (story.meta("memory")) ?? "";
     const note = /** @type {import("../prompt.js").Note | undefined} */ (story.meta("note"));
     const n_ctx = server.n_ctx || 1 << 30;
     const { rate, cut, perMedium } = this;
@@ -113,7 +115,7 @@ export class Context {
       text,
       behind,
       wish,
-      memory,
+      memory: this.memory,
       note,
       lore: choice.lore,
       settings,

@@ -4,7 +4,7 @@
  * rest there. Entries that the text asks for no more stay until the place has to change anyway: when another entry comes, or the text
  * behind it has become long. So what a round computes anew is that much and no more, however long the story is.
  */
-import { NEXT, placeOf } from "../prompt.js";
+import { isBracketed, NEXT, placeOf } from "../prompt.js";
 import { lastWords } from "./keywords.js";
 
 /** @typedef {import("./entries.js").Entry} Entry */
@@ -99,7 +99,7 @@ function within(entries) {
 /** An entry as it is read in the text: in brackets, so that no model takes it for the story's words. @param {Entry} entry */
 function framed({ text }) {
   const own = text.trim();
-  return own.startsWith("[") && own.endsWith("]") ? own : `[${own}]`;
+  return isBracketed(own) ? own : `[${own}]`;
 }
 
 /**

@@ -1,10 +1,14 @@
 # make serve                      start the server with SmolLM2, a small model that is fetched once
 # make serve MODEL=path PORT=8080 … with another model, on another port; MODEL=storyteller is bundled
 # make install GPU=cuda           … with llama.cpp built for cuda, vulkan, rocm or metal; none: for the CPU again
+# make wheels CMAKE_ARGS=-DGGML_NATIVE=OFF
+#                                 … for other machines, in dist/: with AVX2, for x86-64
+# make wheels PROCESSORS=all      … for all processors, old and new: four times the compiling
 # make try-llama VERSION=0.3.37   try the patches in native/ on another version of llama-cpp-python
 # make test | lint | bench        check and measure
 # make test-cluster               install Ray, and run the tests that need it, except for the long ones
 # make test-cluster-long          … the long ones alone
+# make test-long                  run the long tests that need no Ray, an hour of them
 # make test-page-long             write a story of 40 rounds at the page, with screenshots in build/evening
 # make bench MODEL=smollm2        … with a model by its name (smollm2, gemma3, storyteller), also of the others
 # make bench-tables               print the tables of docs/usage.md's speeds, of SmolLM2 and Gemma 3
@@ -15,6 +19,7 @@
 # make bench-page                 measure the page in a browser
 # make page-vendor                make the page's libraries again, from the packages in tools/page/package.json
 # make real-models                fetch the models of tests/real: SmolLM2 and Gemma 3 270M, 350 MB
+# make constraints                note the versions in .venv, with Ray, as those that .ci/run installs
 # make model                      train the bundled model again, from nothing
 # make clean                      remove .venv and what tools left behind
 
@@ -27,6 +32,21 @@ FILES_AT_ONCE = $(shell echo $$(($$(nproc 2>/dev/null || getconf _NPROCESSORS_ON
 # Only what is loaded: native/llama.cmake leaves out the rest. Options from the environment come last, so that they win:
 # -DLLAVA_BUILD=OFF leaves out the library of pictures and sounds, a quarter of the compiling. RPC is two files.
 LLAMA := -DLLAVA_BUILD=ON -DGGML_RPC=ON -DCMAKE_PROJECT_llama_cpp_INCLUDE='$(CURDIR)/native/llama.cmake'
+
+# A plugin for each kind of processor, of which the engine loads the one that fits. They lie beside the libraries, which they
+# find by $ORIGIN.
+ifeq ($(PROCESSORS),all)
+ifeq ($(shell uname -m),aarch64)
+ifneq ($(shell $(CXX) -march=armv9.2-a+sme -E -x c++ /dev/null >/dev/null 2>&1 && echo yes),yes)
+$(error PROCESSORS=all needs on ARM a compiler that knows SME, such as GCC 14 (Debian 13); for all ARM processors from \
+	2018 on: make wheels CMAKE_ARGS='-DGGML_NATIVE=OFF -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod')
+endif
+endif
+override CMAKE_ARGS := -DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON \
+	-DCMAKE_INSTALL_BINDIR=llama_cpp/lib '-DCMAKE_INSTALL_RPATH=$$ORIGIN' $(CMAKE_ARGS)
+else ifneq ($(PROCESSORS),)
+$(error PROCESSORS=$(PROCESSORS) is not known; say all, or leave it out)
+endif
 
 # The stamp has the GPU and the CMAKE_ARGS for which llama.cpp was built. Others build it anew; without both, the build that is
 # there stays. GPU=none builds it for the CPU again.
@@ -55,7 +75,7 @@ GIVEN_ARGS := $(strip $(CMAKE_ARGS))
 override CMAKE_ARGS := $(LLAMA) $(GIVEN_ARGS)
 export CMAKE_ARGS GIVEN_ARGS
 
-.PHONY: help install dev node agents page page-vendor real-models serve test test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
+.PHONY: help install wheels dev constraints node agents page page-vendor real-models serve test test-long test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -73,6 +93,10 @@ $(STAMP): setup.cfg pyproject.toml $(wildcard native/*.* native/patches/*) | $(B
 	@$(BIN)/python -m tools.install SRB -e .
 	@printf '%s\n' '$(GPU:none=)' "$$GIVEN_ARGS" >$@
 
+# Wheels of all that is installed, for machines without a compiler.
+wheels: $(STAMP)
+	@$(BIN)/pip wheel --quiet --wheel-dir dist .
+
 .venv/.installed-dev: $(STAMP)
 	@$(BIN)/python -m tools.install 'SRB for development' -e '.[dev]'
 	@touch $@
@@ -85,9 +109,14 @@ build/chat-templates/.fetched: setup.cfg tools/chat_templates.py | .venv/.instal
 build/json-schema-suite/.fetched: tools/json_schema_suite.py | .venv/.installed-dev
 	@$(BIN)/python -m tools.json_schema_suite && touch $@ || test -z "$$CI"
 
+constraints: dev ray
+	@sed -n 1p constraints.txt >build/constraints.txt
+	@$(BIN)/pip freeze --exclude-editable >>build/constraints.txt
+	@mv build/constraints.txt constraints.txt
+
 # Real models, of which the tests know that SRB writes what llama.cpp writes; without a network those are skipped.
 real-models: build/real-models/.fetched
-build/real-models/.fetched: tools/real_models.py srb/named_models.py | .venv/.installed-dev
+build/real-models/.fetched: tools/real_models.py srb/config/named_models.py | .venv/.installed-dev
 	@$(BIN)/python -m tools.real_models && touch $@ || test -z "$$CI"
 
 serve: install
@@ -97,6 +126,9 @@ serve: install
 # has their order.
 test: dev node page real-models
 	$(BIN)/pytest -m 'not cluster and not long' -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder
+
+test-long: dev node agents real-models
+	$(BIN)/pytest -m 'long and not cluster' -n $(FILES_AT_ONCE) --dist loadfile
 
 test-cluster: ray
 	$(BIN)/pytest tests/cluster -m 'not long'
@@ -164,7 +196,7 @@ bench-busy: dev  # adapted and fixed threads, beside a program that keeps a core
 	$(BIN)/python -m bench.busy $(if $(PEER),--peer $(PEER)) $(if $(MODEL),--model $(MODEL))
 
 bench-cluster: ray  # first token, step and rate of replicas beside an engine of its own, tokens through a bridge
-	$(BIN)/python -m bench.cluster $(if $(MODEL),--model $(MODEL))
+	$(BIN)/python -m bench.cluster $(if $(MODEL),--model $(MODEL)) $(if $(ONLY),--only $(ONLY))
 
 bench-page: dev  # costs of the page in a browser: sizes, 64 branches that grow, typing, the way to the first word
 	$(BIN)/python -m bench.page

@@ -26,8 +26,8 @@ from bench.scenarios import REST_SECONDS, SCENARIOS, Target, compare, one_reques
 from srb.bench import client
 from srb.bench.server import server
 from srb.bench.work import Measure, Work
-from srb.settings import Settings
-from tools.random_gguf import BENCH_110M, write_llama
+from srb.config.settings import Settings
+from tests.models.random_gguf import BENCH_110M, write_llama
 from tools.real_models import model_option
 
 RANDOM_MODEL = Path("build/bench/random-110m-q8_0.gguf")

@@ -19,22 +19,11 @@ from srb.cluster.bridge import Bridge
 from srb.cluster.door import TOKEN_LENGTH
 from srb.cluster.members_file import MembersFile
 from srb.cluster.registry import Entry
-from srb.framing import FrameSocket, frame, read_frame
-from srb.protocol import (
-    VERSION,
-    Accepted,
-    BranchEnded,
-    BranchSpec,
-    Delta,
-    Done,
-    Generate,
-    Hello,
-    PromptDone,
-    Ready,
-    decode,
-    encode,
-)
-from srb.settings import SOCKET_NAME
+from srb.config.settings import SOCKET_NAME
+from srb.wire.codec import VERSION, decode, encode
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Hello, PromptDone, Ready
+from srb.wire.framing import FrameSocket, frame, read_frame
 
 _SEQUENCES = 64  # of each replica: a request with more branches is divided
 _PROMPT = ("A story that begins here. " * 10,)

@@ -20,7 +20,7 @@ import orjson
 from bench.__main__ import random_model
 from bench.scenarios import Target, ask
 from srb.bench.server import server
-from srb.cores import usable_cores
+from srb.host.cores import usable_cores
 from tools.real_models import model_option
 
 PROMPT = list(range(1, 33))

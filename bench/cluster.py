@@ -1,9 +1,10 @@
 """Cost of a cluster: a server over replicas on Ray beside one with an engine of its own, in turns, all on this machine.
 
-`python -m bench.cluster` prints five rows, each with its limit, and ends with status 1 if one is beyond it:
+`python -m bench.cluster` prints six rows, each with its limit, and ends with status 1 if one is beyond it:
 
 - the time to the first token and the time of a step, n = 8, over one replica with FakeModel at 100 steps a second;
 - the rate of new tokens of two replicas with one thread each, over that of one engine with two threads;
+- the time of a request of 64 branches on one of two idle replicas with one thread each, over that when both share it;
 - the tokens a second that one bridge passes on from two replicas with FakeModel, read as a web worker reads them, and the
   tokens for a second of its CPU time.
 """
@@ -25,8 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.scenarios import Target, ask
-from srb.protocol import BranchSpec, Done, Failed, Generate, Rejected, SamplingParams
-from srb.settings import Settings
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import Done, Failed, Rejected
 from tests.cluster.conftest import START_SECONDS, Cluster, replicas
 from tests.processes import Worker, wait_for
 from tests.servers import Server
@@ -35,6 +38,7 @@ from tools.real_models import model_option
 N = 8
 STEADY, STEPS = "fake:100", 50  # FakeModel with 100 steps a second, and the steps of a request
 WRITERS, PAGES, PAGE_TOKENS = 8, 6, 64  # of a turn with the real model: requests of each writer, one after another
+DIVIDED = 64  # branches of a request that two replicas share
 REQUESTS, LENGTH = 8, 1000  # of a turn through a bridge: requests at once, and tokens of a branch
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -123,6 +127,27 @@ def throughput(cluster: Cluster, turns: int, model: Path | None) -> Iterator[Row
     yield Row("rate of 2 replicas over 1 engine, 2 threads", alone, ratio, "×", 0.9, is_most=False)
 
 
+def division(cluster: Cluster, turns: int, model: Path | None) -> Iterator[Row]:
+    """Yield how much sooner a request is ready that two idle replicas share than on one of them, in the same cluster."""
+
+    def seconds(turn: int, server: Server) -> float:
+        prompt = f"On day {turn} of the storm all lamps went out, and {server.port} boats were still at sea."
+        return ask(Target.srb(server.url), prompt, DIVIDED, PAGE_TOKENS).total  # type: ignore[arg-type]
+
+    cluster.deploy(2, model=model or "storyteller", n_ctx=Settings().n_ctx, threads=1)
+    servers = []
+    for divide_from in (0, Settings().divide_from):
+        server = cluster.server(Path(tempfile.mkdtemp(dir=cluster.folder)), divide_from=divide_from).start(wait=False)
+        wait_for(lambda server=server: replicas(server) == 2, "the replicas are ready", START_SECONDS)  # type: ignore[misc]
+        servers.append(server)
+    whole, shared = in_turns(seconds, servers, turns)
+    ratio = statistics.median(a / b for a, b in zip(whole, shared, strict=True))
+    alone = f"{statistics.median(whole):,.2f} s"
+    for server in servers:
+        server.stop()
+    yield Row(f"{DIVIDED} branches on 1 replica over those on 2 idle", alone, ratio, "×", 1.2, is_most=False)
+
+
 def passed_on(cluster: Cluster, turns: int) -> Iterator[Row]:
     """Yield the tokens a second through one bridge, and the tokens for each second of its CPU time."""
     numbers = itertools.count()
@@ -167,6 +192,7 @@ def main() -> None:
         type=model_option,
         help="name or GGUF file for the rate of two replicas (default: the bundled one)",
     )
+    parser.add_argument("--only", choices=_PARTS, help="measure one part alone (default: all)")
     asked = parser.parse_args()
     noise = io.StringIO()  # the logs of all that was started, of which nobody asks unless it fails
     rows = []
@@ -181,14 +207,22 @@ def main() -> None:
     sys.exit(0 if all(row.holds for row in rows) else 1)
 
 
+_PARTS: dict[str, Callable[[Cluster, argparse.Namespace], Iterator[Row]]] = {
+    "latency": lambda cluster, asked: latency(cluster, asked.turns),
+    "bridge": lambda cluster, asked: passed_on(cluster, asked.rates),
+    "throughput": lambda cluster, asked: throughput(cluster, asked.rates, asked.model),
+    "division": lambda cluster, asked: division(cluster, asked.rates, asked.model),
+}
+
+
 def measured(asked: argparse.Namespace) -> Iterator[Row]:
     """Yield all rows."""
     with tempfile.TemporaryDirectory(prefix="srb-bench-") as folder, Cluster(Path(folder)) as cluster:
         cluster.start()
         print(f"{'':<46} {'own engine':>14} {'cluster':>12} {'':<9} limit", file=sys.__stdout__, flush=True)
-        yield from latency(cluster, asked.turns)
-        yield from passed_on(cluster, asked.rates)
-        yield from throughput(cluster, asked.rates, asked.model)
+        for name, part in _PARTS.items():
+            if asked.only in (None, name):
+                yield from part(cluster, asked)
 
 
 if __name__ == "__main__":

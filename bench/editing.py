@@ -29,10 +29,10 @@ from bench.llama_server import N_CTX, llama_server
 from bench.scenarios import REST_SECONDS
 from srb.bench.client import post
 from srb.bench.server import server
+from srb.config.settings import Settings
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
-from srb.settings import Settings
-from tools.random_gguf import WRITERS, Shape
+from tests.models.random_gguf import WRITERS, Shape
 from tools.real_models import model_option
 
 FOLDER = Path("build/bench")

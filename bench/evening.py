@@ -20,7 +20,7 @@ import orjson
 
 from srb.bench.client import post
 from srb.bench.server import server
-from srb.settings import Settings
+from srb.config.settings import Settings
 
 ORDER = ("whole", "whole", "half", "whole", "edit", "whole", "whole", "back", "whole", "half")
 EDIT_BACK = 200  # tokens

@@ -20,9 +20,9 @@ import orjson
 
 from bench.scenarios import REST_SECONDS
 from srb.bench.client import TIMEOUT_SECONDS
+from srb.config.settings import Settings
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
-from srb.settings import Settings
 
 LEAVES = 64
 PROMPT = [1] + [400 + (i * 7919) % 3000 for i in range(40)]

@@ -30,15 +30,16 @@ from bench.replay import Recording, prompts_first
 from bench.scenarios import FIRST_WORD, N_WORDS, REST_SECONDS, Target, ask
 from srb.bench.client import post
 from srb.bench.server import server
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import FakeModel
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
 from srb.engine.request import Request
-from srb.protocol import BranchSpec, Generate, SamplingParams
-from srb.settings import Settings
-from tools.random_gguf import WRITERS, Shape
+from srb.wire.commands import BranchSpec, Generate
+from tests.models.random_gguf import WRITERS, Shape
 from tools.real_models import model_option
 
 N_CTX, N_UBATCH = 16384, 512
@@ -314,7 +315,7 @@ class Desk:
     def __init__(self, model: Path) -> None:
         settings = Settings(model=str(model), n_ctx=N_CTX, threads=1, threads_batch=1)
         self.model = LlamaModel.load(settings)
-        self.engine = Engine(self.model, max_queue=100, clock=time.monotonic, cache_bytes=2**31)
+        self.engine = Engine(self.model, EngineOptions(max_queue=100, cache_bytes=2**31), clock=time.monotonic)
         self._count = 0
 
     def submit(self, prompt: list[int], n: int, tokens: int) -> Request:

@@ -17,14 +17,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from srb.cores import give_way
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama.model import LlamaModel
 from srb.engine.request import Request
-from srb.protocol import BranchSpec, Generate, SamplingParams
-from srb.settings import Settings
-from tools.random_gguf import BENCH_110M, write_qwen2vl
-from tools.random_projectors import write_merging_projector
+from srb.host.cores import give_way
+from srb.wire.commands import BranchSpec, Generate
+from tests.models.random_gguf import BENCH_110M, write_qwen2vl
+from tests.models.random_projectors import write_merging_projector
 
 FOLDER = Path("build/bench")
 N_CTX = 16384
@@ -44,7 +45,7 @@ class Desk:
     """An engine with running branches; the times of its steps."""
 
     def __init__(self, model: LlamaModel, n: int) -> None:
-        self.engine = Engine(model, max_queue=100, clock=time.monotonic, cache_bytes=2**31)
+        self.engine = Engine(model, EngineOptions(max_queue=100, cache_bytes=2**31), clock=time.monotonic)
         specs = tuple(BranchSpec(seed, 1000, sampling=SamplingParams(ignore_eos=True)) for seed in range(n))
         self.story = self.engine.prepare(Generate("story", (" the old king",), specs))
         assert isinstance(self.story, Request)

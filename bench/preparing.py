@@ -13,12 +13,13 @@ from pathlib import Path
 
 import llama_cpp as lib
 
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
 from srb.engine.llama.model import LlamaModel
 from srb.engine.preparing import Preparer
 from srb.engine.sampling import chain
-from srb.protocol import BranchSpec, Generate, SamplingParams
-from srb.settings import Settings
-from tools.random_gguf import Shape, write_llama
+from srb.wire.commands import BranchSpec, Generate
+from tests.models.random_gguf import Shape, write_llama
 
 PROMPT = "the old king said to the girl near the sea that the boat was lost. " * 20
 GRAMMAR = 'root ::= ("yes" | "no") (", " [a-z]+)* "."'

@@ -14,11 +14,11 @@ import llama_cpp as lib
 import orjson
 
 from srb.bench.work import Measure, Work
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
-from srb.protocol import SamplingParams
-from srb.settings import Settings
 
 
 def run(model: LlamaModel, native: NativeBatch, work: Work) -> Measure:

@@ -8,10 +8,10 @@ from typing import Any
 
 import llama_cpp as lib
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch
-from srb.protocol import SamplingParams
 
 _CALLS = ("decode", "fork", "truncate", "splice", "remove", "restore")
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from srb.cluster.affinity import CROWD, Affinity
 from srb.cluster.routing import choose
 from srb.cluster.shared_marks import START, SharedMarks
-from srb.protocol import BranchSpec, Generate
+from srb.wire.commands import BranchSpec, Generate
 
 _TURN, _PAUSE = 10.0, 30.0  # seconds on average that a turn is written, and that a writer reads and types
 _EXCHANGE = 0.25  # seconds between two exchanges of a bridge's news

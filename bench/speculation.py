@@ -1,10 +1,10 @@
 """Tokens per second with drafts and without, in turns: `python -m bench.speculation`.
 
 Drafts come from the text itself. The model has 110 million parameters and writes texts of which it is known where tokens
-come again (`tools.chained_texts`): lists, as in lists and code; chatter, in which drafts are found and are mostly wrong;
-and prose, in which none are found. They are drawn with seeds and the usual sampling. `--model M.gguf` measures another
-model, and `--draft-model D.gguf` drafts by a second one. `--twins FOLDER` writes a large model and one with its first
-layer alone, which writes nearly the same, into a folder, and measures these.
+come again (`tests.models.chained_texts`): lists, as in lists and code; chatter, in which drafts are found and are mostly
+wrong; and prose, in which none are found. They are drawn with seeds and the usual sampling. `--model M.gguf` measures
+another model, and `--draft-model D.gguf` drafts by a second one. `--twins FOLDER` writes a large model and one with its
+first layer alone, which writes nearly the same, into a folder, and measures these.
 
 A round runs every case once with each engine; the ratio is the median of the rounds.
 """
@@ -18,13 +18,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Model
-from srb.protocol import BranchSpec, Generate, SamplingParams
-from srb.settings import Settings
-from tools.chained_texts import a_text, chained_texts
-from tools.random_gguf import BENCH_CHAINED, BENCH_TWINS, Shape, write_llama
+from srb.wire.commands import BranchSpec, Generate
+from tests.models.chained_texts import a_text, chained_texts
+from tests.models.random_gguf import BENCH_CHAINED, BENCH_TWINS, Shape, write_llama
 from tools.real_models import model_option
 
 _STORY = "Once upon a time there was a small boat that nobody wanted. "
@@ -74,8 +75,8 @@ def engine(path: Path, threads: int, clock: Clock, max_draft: int, draft_path: P
     )
     model = LlamaModel.load(settings)
     draft: Model | None = LlamaModel.load_draft(settings, model) if draft_path else None
-    drafts = {"max_draft": max_draft, "draft_model": draft, "looks_up": draft is None}
-    return Engine(model, max_queue=4, clock=clock, cache_bytes=2**28, **drafts)
+    options = EngineOptions(max_queue=4, cache_bytes=2**28, max_draft=max_draft, looks_up=draft is None)
+    return Engine(model, options, clock=clock, draft_model=draft)
 
 
 def a_model(path: Path, shape: Shape) -> Path:

@@ -23,12 +23,13 @@ from bench.exploring import PROMPT, Bare, compare
 from bench.scenarios import REST_SECONDS, Target, ask
 from srb.bench.client import post
 from srb.bench.server import server
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import FakeModel
-from srb.gguf import FAKE_MODEL
-from srb.protocol import AddBranches, BranchSpec, Generate, SamplingParams, StopBranches
-from srb.settings import Settings
-from tools.random_gguf import BENCH_110M, write_llama
+from srb.files.gguf import FAKE_MODEL
+from srb.wire.commands import AddBranches, BranchSpec, Generate, StopBranches
+from tests.models.random_gguf import BENCH_110M, write_llama
 from tools.real_models import model_option
 
 N, TOKENS = 8, 256
@@ -80,7 +81,11 @@ def longest_wait(n: int, controls: int) -> int:
     Counted on the fake model, with a long beginning (`append`) for every other branch that is added.
     """
     clock = iter(range(10**9))
-    engine = Engine(FakeModel(n_ctx=50_000, n_seq_max=3 * n, n_batch=512), max_queue=9, clock=lambda: next(clock) / 1e3)
+    engine = Engine(
+        FakeModel(n_ctx=50_000, n_seq_max=3 * n, n_batch=512),
+        EngineOptions(max_queue=9),
+        clock=lambda: next(clock) / 1e3,
+    )
     specs = tuple(BranchSpec(seed, -1, sampling=SamplingParams(ignore_eos=True)) for seed in range(2 * n))
     engine.submit(engine.prepare(Generate("r", ("the old king",), specs, can_grow=True)))
     branches = engine.find("r", "").branches

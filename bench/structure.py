@@ -22,10 +22,11 @@ from bench.llama_server import llama_server
 from bench.scenarios import REST_SECONDS
 from srb.bench.client import post
 from srb.bench.server import server
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama.model import LlamaModel
-from srb.protocol import BranchSpec, Generate, SamplingParams
-from srb.settings import Settings
+from srb.wire.commands import BranchSpec, Generate
 from tools.real_models import model_option
 
 PROMPT = "Describe the people of a small village by the sea as JSON.\n"
@@ -72,7 +73,7 @@ def steps(path: Path) -> None:
     """Print the cost of a token in the engine alone."""
     model = LlamaModel.load(Settings(model=str(path), n_ctx=16384))
     model.grammars.make_ready()
-    engine = Engine(model, max_queue=4, clock=time.monotonic)
+    engine = Engine(model, EngineOptions(max_queue=4), clock=time.monotonic)
     print("| n | text | ms per token | steps per token |\n|---|---|---|---|")
     for n in COUNTS:
         for name, options in CASES.items():

@@ -2,6 +2,7 @@
 
 Needs a quiet machine. `speed` compares the server with bare llama.cpp and with n requests one after another, `steps` times a
 step after long texts, and `long` runs the ratios of long siblings; with `--llama-server`, its path, also those beside one.
+`beside` is the time of prompts and branches to a llama-server's, in turns.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench import long
-from bench.__main__ import measure
+from bench.__main__ import measure, random_model
 from bench.llama_server import llama_server as run_llama_server
-from bench.scenarios import Target
+from bench.scenarios import REST_SECONDS, Target, ask
 from srb.bench import speed
 from srb.bench.client import Server
 from srb.bench.server import server
@@ -24,6 +25,7 @@ from tools.real_models import model_file
 
 MODELS = {"SmolLM2 135M Instruct": "smollm2", "Gemma 3 270M": "gemma3"}
 NS = (1, 8, 32, 64)
+NS_BESIDE = (1, 8, 32)
 SHARED = (512, 2048, 6144)  # tokens of a text before its branches
 _TOKENS, _STEPS = 64, 24  # of each branch, for speed and for steps
 _N_CTX = "12288"
@@ -95,10 +97,51 @@ def longs(rounds: int, llama_server: Path | None) -> None:
         row(title, *(f"{values[name][0]:.2f}" for name in MODELS.values()), f"{bound:.2f}")
 
 
+def beside(rounds: int, llama_server: Path | None) -> None:
+    """Print SRB's time to that of a llama-server: of a new prompt, and of n branches after one of 512 tokens."""
+    if llama_server is None:
+        return
+    head("time to llama-server's", ["a prompt of 1,024 tokens", *(f"n = {n}" for n in NS_BESIDE)])
+    models = {**{title: model_file(name) for title, name in MODELS.items()}, "random 110M Q8_0": random_model()}
+    for title, file in models.items():
+        model = file.absolute()
+        with (
+            run_llama_server(
+                llama_server, model, 0, "-np", str(max(NS_BESIDE)), "--kv-unified", "--no-repack"
+            ) as theirs,
+            server(environ_of(model)) as ours,
+        ):
+            both = Target.srb(ours), Target.peer(theirs)
+            ratios = [_ratio(lambda target: ask(target, long.words(long.fresh(), 1024), 1, 1).total, both, rounds)]
+            for n in NS_BESIDE:
+                ratios.append(_ratio(lambda target, n=n: _decode_seconds(target, n), both, rounds))
+        row(title, *(f"{ratio:.2f}" for ratio in ratios))
+
+
+def _decode_seconds(target: Target, n: int) -> float:
+    answer = ask(target, long.words(512, 512), n, _TOKENS)
+    return answer.total - answer.first_token
+
+
+def _ratio(seconds: Callable[[Target], float], both: tuple[Target, Target], rounds: int) -> float:
+    """Return the first one's median to the second's; the first turn warms up."""
+    turns = [[_rested(seconds, target) for target in both] for _ in range(rounds + 1)][1:]
+    ours, theirs = (statistics.median(times) for times in zip(*turns, strict=True))
+    return ours / theirs
+
+
+def _rested(seconds: Callable[[Target], float], target: Target) -> float:
+    time.sleep(REST_SECONDS)
+    return seconds(target)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.tables", description=__doc__)
     parser.add_argument(
-        "tables", nargs="*", default=["speed", "steps", "long"], help="speed, steps, long (default: all)"
+        "tables",
+        nargs="*",
+        default=["speed", "steps", "long", "beside"],
+        help="speed, steps, long, beside (default: all)",
     )
     parser.add_argument(
         "--rounds", type=int, default=2, help="turns, of which medians are reported (default: %(default)s)"
@@ -109,6 +152,7 @@ def main() -> None:
         "speed": lambda: speeds(options.rounds),
         "steps": lambda: steps(options.rounds),
         "long": lambda: longs(options.rounds, options.llama_server),
+        "beside": lambda: beside(options.rounds, options.llama_server),
     }
     for name in options.tables:
         print(f"\n{name}\n", flush=True)

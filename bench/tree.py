@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import FakeModel, FakeSampler
 from srb.engine.model import Logits
 from srb.engine.tokens import Tokens, has_at, tokens_of
 from srb.engine.tree.match import Match
-from srb.protocol import BranchSpec, Delta, Event, Generate, SamplingParams
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import Delta, Event
 
 PROMPT = [5] * 40
 COLD_TURNS = 200
@@ -72,7 +74,9 @@ class TimedEngine:
 
     def __init__(self, n_ctx: int = 600_000, cache_cells: int = 0, cache_bytes: int = 2**31) -> None:
         self.engine = Engine(
-            TreeModel(n_ctx), max_queue=10, clock=time.monotonic, cache_cells=cache_cells, cache_bytes=cache_bytes
+            TreeModel(n_ctx),
+            EngineOptions(max_queue=10, cache_cells=cache_cells, cache_bytes=cache_bytes),
+            clock=time.monotonic,
         )
         self._count = 0
 

@@ -54,6 +54,51 @@ inline void quantize(const float * x, int64_t n, int64_t begin, int64_t end, uin
     }
 }
 
+inline Ints numbers(const Column & column, int64_t first) {  // four of a column, in each lane
+    int32_t four;
+    std::memcpy(&four, column.values + first, 4);
+    return all(four);
+}
+
+// Add to `dots` the products of the vectors from `begin` on, of a block or of its half, whose first number in a column is `first`.
+template <class W, int n, int g>
+inline void add_dots(const Unpacked * const * weights, int b, int begin, const Column * columns, int64_t first, Ints (*dots)[n]) {
+    constexpr int vectors = W::halves ? 4 : 8;
+#ifdef SRB_PAIRS
+    // So many sums of two products have room in 16 bits: 8 with weights of 4 bits, 4 with 5 and 2 with 6. All are exact.
+    constexpr int at_once = W::has_sign ? 1 : std::min(vectors, INT16_MAX / (2 * 127 * ((1 << W::bits) - 1)));
+    if constexpr (at_once > 1) {
+        for (int i = 0; i < vectors; i += at_once) {
+            Ints sums[g][n];
+            for (int j = 0; j < at_once; j++) {
+                for (int c = 0; c < n; c++) {
+                    const Ints x = numbers(columns[c], first + 4 * (begin + i + j));
+                    for (int r = 0; r < g; r++) {
+                        const Ints two = pairs(weights[r][b].values[begin + i + j], x);
+                        sums[r][c] = j ? add_pairs(sums[r][c], two) : two;
+                    }
+                }
+            }
+            for (int r = 0; r < g; r++) {
+                for (int c = 0; c < n; c++) {
+                    dots[r][c] = add_all(dots[r][c], sums[r][c]);
+                }
+            }
+        }
+        return;
+    }
+#endif
+    for (int i = begin; i < begin + vectors; i++) {
+        for (int c = 0; c < n; c++) {
+            const Ints x = numbers(columns[c], first + 4 * i);
+            for (int r = 0; r < g; r++) {
+                const Ints w = weights[r][b].values[i];
+                dots[r][c] = W::has_sign ? signed_dot(dots[r][c], w, x) : dot(dots[r][c], w, x);
+            }
+        }
+    }
+}
+
 // Add to `sums` the products of some blocks with `n` columns, for `g` groups of rows.
 template <class W, int n, int g>
 inline void add_products(const Unpacked * const * weights, int blocks, const Column * columns, int64_t block, Floats (*sums)[n]) {
@@ -72,17 +117,7 @@ inline void add_products(const Unpacked * const * weights, int blocks, const Col
                     dots[r][c] = begin;
                 }
             }
-            for (int i = 8 / parts * h; i < 8 / parts * (h + 1); i++) {
-                for (int c = 0; c < n; c++) {
-                    int32_t four;
-                    std::memcpy(&four, columns[c].values + (block + b) * BLOCK + 4 * i, 4);
-                    const Ints numbers = all(four);
-                    for (int r = 0; r < g; r++) {
-                        const Ints w = weights[r][b].values[i];
-                        dots[r][c] = W::has_sign ? signed_dot(dots[r][c], w, numbers) : dot(dots[r][c], w, numbers);
-                    }
-                }
-            }
+            add_dots<W, n, g>(weights, b, 4 * h, columns, (block + b) * BLOCK, dots);
             for (int r = 0; r < g; r++) {
                 const Floats scale = weights[r][b].scales[h];
                 for (int c = 0; c < n; c++) {

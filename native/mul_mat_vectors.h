@@ -103,9 +103,11 @@ constexpr bool DOTS_ARE_WIDE = true;  // sums of products of bytes have 32 bits 
 inline Ints dot(Ints sum, Ints u, Ints s) { return _mm512_dpbusd_epi32(sum, u, s); }
 #else
 constexpr bool DOTS_ARE_WIDE = false;  // two products are added in 16 bits: bytes without a sign are at most 64, then
-inline Ints dot(Ints sum, Ints u, Ints s) {
-    return add(sum, _mm512_madd_epi16(_mm512_maddubs_epi16(u, s), _mm512_set1_epi16(1)));
-}
+#define SRB_PAIRS
+inline Ints pairs(Ints u, Ints s) { return _mm512_maddubs_epi16(u, s); }  // sums of two products
+inline Ints add_pairs(Ints a, Ints b) { return _mm512_add_epi16(a, b); }
+inline Ints add_all(Ints sum, Ints pairs) { return add(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1))); }
+inline Ints dot(Ints sum, Ints u, Ints s) { return add_all(sum, pairs(u, s)); }
 #endif
 // The same, of bytes that both have a sign.
 inline Ints signed_dot(Ints sum, Ints a, Ints b) {
@@ -171,9 +173,11 @@ constexpr bool DOTS_ARE_WIDE = true;  // sums of products of bytes have 32 bits 
 inline Ints dot(Ints sum, Ints u, Ints s) { return _mm256_dpbusd_avx_epi32(sum, u, s); }
 #else
 constexpr bool DOTS_ARE_WIDE = false;  // two products are added in 16 bits: bytes without a sign are at most 64, then
-inline Ints dot(Ints sum, Ints u, Ints s) {
-    return add(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), _mm256_set1_epi16(1)));
-}
+#define SRB_PAIRS
+inline Ints pairs(Ints u, Ints s) { return _mm256_maddubs_epi16(u, s); }  // sums of two products
+inline Ints add_pairs(Ints a, Ints b) { return _mm256_add_epi16(a, b); }
+inline Ints add_all(Ints sum, Ints pairs) { return add(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))); }
+inline Ints dot(Ints sum, Ints u, Ints s) { return add_all(sum, pairs(u, s)); }
 #endif
 // The same, of bytes that both have a sign.
 inline Ints signed_dot(Ints sum, Ints a, Ints b) {

@@ -14,15 +14,15 @@
 
 namespace srb {
 
-// `offset_bits`: the numbers are too large by 2^offset_bits, so that none has a sign; 0: by nothing.
+// `bits`: of the largest number. `offset_bits`: the numbers are too large by 2^offset_bits, so that none has a sign; 0: by nothing.
 // `halves`: each 16 numbers have a scale of their own. `mins`: a block has a number that is added to each, times its scale.
 // `has_sign`: the numbers are as they are in the file, for processors whose sums of larger ones would overflow.
-template <int offset_bits_, bool halves_ = false, bool mins_ = false, bool has_sign_ = false> struct Form {
-    static constexpr int offset_bits = offset_bits_;
+template <int bits_, int offset_bits_, bool halves_ = false, bool mins_ = false, bool has_sign_ = false> struct Form {
+    static constexpr int bits = bits_, offset_bits = offset_bits_;
     static constexpr bool halves = halves_, mins = mins_, has_sign = has_sign_;
 };
 constexpr bool KEEPS_SIGN = !DOTS_ARE_WIDE;
-using EightBits = Form<KEEPS_SIGN ? 0 : 7, false, false, KEEPS_SIGN>;
+using EightBits = Form<8, KEEPS_SIGN ? 0 : 7, false, false, KEEPS_SIGN>;
 
 struct Unpacked {  // a block of each row
     Ints values[8];  // four numbers of each
@@ -57,7 +57,7 @@ template <bool whole> inline void scale_and_min(Rows<whole> row, Unpacked * out)
     out->min = half_floats(right<16>(both));
 }
 
-template <> struct Weights<GGML_TYPE_Q4_0> : Form<3> {
+template <> struct Weights<GGML_TYPE_Q4_0> : Form<4, 3> {
     using block = block_q4_0;
     static constexpr int blocks = 1;
     template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
@@ -66,7 +66,7 @@ template <> struct Weights<GGML_TYPE_Q4_0> : Form<3> {
     }
 };
 
-template <> struct Weights<GGML_TYPE_Q4_1> : Form<0, false, true> {
+template <> struct Weights<GGML_TYPE_Q4_1> : Form<4, 0, false, true> {
     using block = block_q4_1;
     static constexpr int blocks = 1;
     template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
@@ -113,7 +113,7 @@ inline void k4_scales(const Ints head[4], Unpacked * out) {
     }
 }
 
-template <> struct Weights<GGML_TYPE_Q4_K> : Form<0, false, true> {
+template <> struct Weights<GGML_TYPE_Q4_K> : Form<4, 0, false, true> {
     using block = block_q4_K;
     static constexpr int blocks = 8;
     template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
@@ -129,7 +129,7 @@ template <> struct Weights<GGML_TYPE_Q4_K> : Form<0, false, true> {
     }
 };
 
-template <> struct Weights<GGML_TYPE_Q5_K> : Form<0, false, true> {
+template <> struct Weights<GGML_TYPE_Q5_K> : Form<5, 0, false, true> {
     using block = block_q5_K;
     static constexpr int blocks = 8;
     template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
@@ -155,7 +155,7 @@ template <> struct Weights<GGML_TYPE_Q5_K> : Form<0, false, true> {
     }
 };
 
-template <> struct Weights<GGML_TYPE_Q6_K> : Form<5, true> {
+template <> struct Weights<GGML_TYPE_Q6_K> : Form<6, 5, true> {
     using block = block_q6_K;
     static constexpr int blocks = 8;
     template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
@@ -208,7 +208,7 @@ inline void add_fifth_bits(Ints bits, Ints * values) {
     values[7] = bit_or(values[7], fifth_bits<28>(bits));
 }
 
-template <> struct Weights<GGML_TYPE_Q5_0> : Form<4> {
+template <> struct Weights<GGML_TYPE_Q5_0> : Form<5, 4> {
     using block = block_q5_0;
     static constexpr int blocks = 1;
     template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
@@ -218,7 +218,7 @@ template <> struct Weights<GGML_TYPE_Q5_0> : Form<4> {
     }
 };
 
-template <> struct Weights<GGML_TYPE_Q5_1> : Form<0, false, true> {
+template <> struct Weights<GGML_TYPE_Q5_1> : Form<5, 0, false, true> {
     using block = block_q5_1;
     static constexpr int blocks = 1;
     template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {

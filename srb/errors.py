@@ -6,6 +6,8 @@ class attribute `code` is a word; error events of a stream carry it, since a str
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 
@@ -37,6 +39,15 @@ class InvalidRequest(SRBError):
 def bad_field(name: str, problem: str) -> InvalidRequest:
     """Return the error for a wrong field of a request; `problem` follows the field's name in the message."""
     return InvalidRequest(f"Field '{name}': {problem}", param=name)
+
+
+@contextmanager
+def in_field(name: str) -> Iterator[None]:
+    """Let a ValueError of the block be the error for a field of a request."""
+    try:
+        yield
+    except ValueError as error:
+        raise bad_field(name, str(error)) from None
 
 
 class ContextExceeded(InvalidRequest):

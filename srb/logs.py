@@ -19,8 +19,8 @@ from typing import Any
 
 import orjson
 
+from srb.config.settings import REPLICA_VARIABLE, Settings
 from srb.errors import ConfigError
-from srb.settings import REPLICA_VARIABLE, Settings
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s[%(process)d]: %(message)s"
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"

@@ -67,22 +67,25 @@ def touch_status(runtime_path: Path) -> None:
 def read_status(runtime_path: Path, *, is_connected: bool) -> dict[str, Any]:
     """Return the latest state, message, restarts and percent; "", "", 0 and None if there are none.
 
-    A running engine that should have touched the file and has not is reported as `hung` if we are connected to it.
+    `is_silent` says that a running engine should have touched the file and has not. It is reported as `hung` if we are
+    connected to it; otherwise it may be gone.
     """
     path = runtime_path / _NAME
     try:
         status, silence = orjson.loads(path.read_bytes()), time.time() - path.stat().st_mtime
         state, message = status["state"], status["message"]
-        if is_connected and state == "running" and status.get("is_touched") and silence > STALE_SECONDS:
+        is_silent = state == "running" and bool(status.get("is_touched")) and silence > STALE_SECONDS
+        if is_connected and is_silent:
             state, message = "hung", f"no heartbeat for more than {STALE_SECONDS:.0f} s"
         return {
             "state": state,
             "message": message,
             "restarts": status.get("restarts", 0),
             "percent": status.get("percent"),
+            "is_silent": is_silent,
         }
     except (OSError, ValueError, TypeError, KeyError):
-        return {"state": "", "message": "", "restarts": 0, "percent": None}
+        return {"state": "", "message": "", "restarts": 0, "percent": None, "is_silent": False}
 
 
 def remove_status(runtime_path: Path) -> None:

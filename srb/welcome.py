@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from srb.named_models import BUNDLED_MODEL, DEFAULT_MODEL
-from srb.settings import Settings, setting_text
+from srb.config.named_models import BUNDLED_MODEL, DEFAULT_MODEL
+from srb.config.settings import Settings
+from srb.config.values import setting_text
 
 _SCREEN = """
   SRB is ready: model {model}, {n} per prompt by default.{profile}{hint}
@@ -28,8 +29,8 @@ def first_screen(url: str, settings: Settings) -> str:
     stop = _STOP if sys.stdout.isatty() else ""  # systemd stops a service
     n = "1 branch" if settings.n == 1 else f"{settings.n} branches"
     profile = _profile(settings)
-    model = f"of the cluster at {settings.cluster}" if settings.cluster else settings.model_alias
-    hint = "" if settings.cluster or settings.models or settings.model_path != BUNDLED_MODEL else _hint()
+    model = f"of the replicas at {where}" if (where := settings.cluster or settings.replicas) else settings.model_alias
+    hint = "" if settings.has_replicas or settings.models or settings.model_path != BUNDLED_MODEL else _hint()
     return _SCREEN.format(model=model, n=n, profile=profile, hint=hint, url=page, target=target, key=key, stop=stop)
 
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.banned import fold
 from srb.engine.fake import EOS, FakeModel, _hash
 from srb.engine.rewinding import MAX_REWINDS
-from srb.protocol import ContextShift, SamplingParams
+from srb.wire.commands import ContextShift
 
 
 class Oracle:

@@ -10,31 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.draft_decision import DraftDecision
-from srb.engine.engine import Engine
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import EOS, FakeModel
-from srb.engine.model import Logits
+from srb.engine.model import Logits, Model, StateStore
 from srb.engine.request import BranchState, Request
 from srb.engine.steering import Growth
 from srb.engine.tree.host import NODE_BYTES, TOKEN_BYTES
-from srb.protocol import (
-    TERMINAL,
-    AddBranches,
-    BranchAdded,
-    BranchEnded,
-    BranchSpec,
-    ChangeBranch,
-    Delta,
-    EndReasoning,
-    Event,
-    Generate,
-    NewBranch,
-    Rejected,
-    Reply,
-    Resting,
-    SamplingParams,
-    StopBranches,
-)
+from srb.wire.commands import AddBranches, BranchSpec, ChangeBranch, EndReasoning, Generate, NewBranch, StopBranches
+from srb.wire.events import TERMINAL, BranchAdded, BranchEnded, Delta, Event, Rejected, Reply, Resting
 
 
 class Contrary(FakeModel):
@@ -148,17 +133,18 @@ class Driver:
         max_queue: int = 100,
         cache_cells: int = 10**6,
         cache_bytes: int = 10**6,
+        states: StateStore | None = None,
+        draft_model: Model | None = None,
         **options: Any,
     ) -> None:
         self.model = model or FakeModel()
         self.now = 0.0
         self.engine = Engine(
             self.model,
-            max_queue=max_queue,
+            EngineOptions(max_queue=max_queue, cache_cells=cache_cells, cache_bytes=cache_bytes, **options),
             clock=self._tick,
-            cache_cells=cache_cells,
-            cache_bytes=cache_bytes,
-            **options,
+            states=states,
+            draft_model=draft_model,
         )
         self.outcomes: dict[str, Outcome] = defaultdict(Outcome)
         self._controls = (f"c{number}" for number in itertools.count())
@@ -267,8 +253,8 @@ class Driver:
         return self.engine.find(request_id, "")
 
     @property
-    def resting(self) -> list[Request]:
-        return list(self.engine._registry.resting.values())
+    def idle(self) -> list[Request]:
+        return list(self.engine._requests.idle.values())
 
     def run(self, limit: int = 1000) -> None:
         """Step until no work is left; `limit` steps without a token or a finished request are a hang."""
@@ -285,7 +271,7 @@ class Driver:
         """Return the request_id and the whole text of each branch that was paused under pressure."""
         return [
             (request.request_id, [*request.prefix.tokens, *branch.tokens])
-            for request in self.engine._registry.active.values()
+            for request in self.engine._requests.active.values()
             for branch in request.in_state(BranchState.WAITING)
             if branch.tokens
         ]
@@ -312,7 +298,7 @@ class Driver:
             cells, kept = drafts._residency.used_cells, drafts._residency.stats()["kv_cells_kept"]
             assert cells == drafts._residency._idle.cells
             assert cells + kept == drafts.model.used_cells  # type: ignore[attr-defined]
-        resting = {request.request_id: request for request in self.resting}
+        resting = {request.request_id: request for request in self.idle}
         resumable = sum(branch.can_resume for request in resting.values() for branch in request.branches)
         assert self.model.open_samplers == resumable
         for request_id, outcome in self.outcomes.items():

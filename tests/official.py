@@ -8,7 +8,7 @@ import anthropic
 import httpx2
 import openai
 
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import Application, create_app
 from tests.scripted import Script, ScriptedClient, count_to_three
 

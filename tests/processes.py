@@ -16,9 +16,12 @@ from typing import Any, TypeVar
 
 import orjson
 
-from srb.framing import FrameSocket
-from srb.protocol import BranchSpec, Generate, GetStats, Ready, Reply, SamplingParams, decode, encode
-from srb.settings import SOCKET_NAME
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import SOCKET_NAME
+from srb.wire.codec import decode, encode
+from srb.wire.commands import BranchSpec, Generate, GetStats
+from srb.wire.events import Ready, Reply
+from srb.wire.framing import FrameSocket
 
 ROOT = Path(__file__).parents[1]
 DEADLINE = 120.0  # seconds: far more than anything here takes, on a machine that does much else
@@ -230,14 +233,14 @@ def engine_with(load: str) -> tuple[str, ...]:
     script = """
     import os, time
     from srb.engine.process import __main__ as process
-    from srb.engine.engine import Engine
+    from srb.engine.engine import Engine, EngineOptions
     from srb.engine.fake import FakeModel
     from srb.engine.model import DecodeStatus
     from srb.errors import ModelLoadFailed
 
     def load(settings, report):
     {load}
-        engine = Engine(model, max_queue=2, clock=time.monotonic)
+        engine = Engine(model, EngineOptions(max_queue=2), clock=time.monotonic)
         return engine, model.info("fake"), engine.close
 
     process.exit_now(process.main(load=load))

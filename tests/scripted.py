@@ -10,42 +10,33 @@ from typing import Any
 
 import gevent
 
+from srb.config.settings import Settings
 from srb.errors import NotFound, SRBError, bad_field
-from srb.protocol import (
-    Accepted,
+from srb.web.calls.engine_client import EngineClient
+from srb.wire.codec import decode
+from srb.wire.commands import (
     AddBranches,
     Ask,
     Attach,
-    BranchEnded,
     Cancel,
     ChangeBranch,
     CountTokens,
-    Delta,
     Detokenize,
-    Done,
     Embed,
     EndReasoning,
-    Event,
-    Failed,
     Generate,
     GetAdapters,
     GetRequest,
     GetSlots,
     GetStats,
     ListRequests,
-    ModelInfo,
-    Ready,
-    Rejected,
-    Reply,
     Rerank,
     SetAdapters,
     StateAction,
     StopBranches,
     Tokenize,
-    decode,
 )
-from srb.settings import Settings
-from srb.web.calls.engine_client import EngineClient
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Failed, ModelInfo, Ready, Rejected, Reply
 
 Script = Callable[[Generate], Iterable[list[Event]]]
 

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import requests
 
-from srb.protocol import Accepted
-from srb.settings import Settings
+from srb.config.settings import Settings
+from srb.wire.events import Accepted
+from tests.models.random_gguf import write_llama
 from tests.processes import (
     DEADLINE,
     PYTHON,
@@ -31,7 +32,6 @@ from tests.processes import (
     status,
     wait_for,
 )
-from tools.random_gguf import write_llama
 
 GUNICORN = (PYTHON, "-m", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app")
 SETTINGS = {"model": "fake:", "n_ctx": 100_000, "graceful_timeout": 2}  # what a test's server has if it says nothing

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,16 @@ class Stories:
 
     def bring_in(self, file: Mapping[str, Any]) -> Imported:
         return self.store.bring_in(read_file(orjson.dumps(file)))
+
+
+def make_older(path: Path, version: int) -> None:
+    """Make a closed file of stories one of an older version: without what later steps have added."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DROP TABLE share")
+        connection.execute("ALTER TABLE story DROP COLUMN owner")
+        if version < 2:
+            connection.execute("DROP TABLE medium")
+        connection.execute(f"PRAGMA user_version = {version}")
 
 
 def texts(nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from gguf import TokenType
 from srb.engine.cuts import BYTE_LETTERS
 from srb.engine.grammar.grammars import Grammars
 from srb.engine.grammar.matcher import Vocabulary
+from srb.engine.llama.devices import begin
 from srb.engine.llama.model import LlamaModel
 
 WORDS = ("the", "old", "king", "said", "of", "a", "small", "boat", "café", "земля", "naïve", "x", "y", "half", "end")
@@ -20,7 +21,7 @@ Entry = tuple[str, TokenType]
 
 def load(path: Path) -> LlamaModel:
     """Return a model that has a vocabulary and nothing else."""
-    lib.llama_backend_init()
+    begin()
     params = lib.llama_model_default_params()
     params.vocab_only = True
     model = LlamaModel.__new__(LlamaModel)

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 import orjson
 from pydantic.fields import FieldInfo
 
-from srb.settings import HEADINGS, Settings
+from srb.config.settings import HEADINGS, Settings
 
 _HEAD = """\
 # All settings of SRB with their defaults. Copy the settings that you change into a file of your own, and name it in

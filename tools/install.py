@@ -169,7 +169,7 @@ def is_made_by(native: Path, cmake_args: str, libraries: Path) -> bool:
 
 def _files(folder: Path) -> dict[str, bytes]:
     """Return the files of a folder by which llama.cpp is built, with those of the folders in it."""
-    found = [path for path in folder.rglob("*") if path.suffix in (".cmake", ".h", ".patch", ".txt")]
+    found = [path for path in folder.rglob("*") if path.suffix in (".cmake", ".cpp", ".h", ".patch", ".txt")]
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 

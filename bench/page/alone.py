@@ -17,6 +17,8 @@ from typing import Any
 
 import orjson
 
+from bench.page.desk import chromium
+
 # As Playwright starts it, so that both measure the same browser.
 FLAGS = (
     "--headless",
@@ -200,7 +202,7 @@ class Browser:
         # DevTools' pipe is at descriptors 3 and 4: the shell moves it there, from numbers beyond.
         far = [fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (its_in, its_out)]
         moved = 'exec "$@" 3<&{0} 4>&{1} {0}<&- {1}>&-'.format(*far)
-        command = ["bash", "-c", moved, "bash", "chromium", *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        command = ["bash", "-c", moved, "bash", chromium(), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
         self._process = subprocess.Popen(command, pass_fds=far, start_new_session=True, stderr=subprocess.DEVNULL)
         for each in (its_in, its_out, *far):
             os.close(each)

@@ -146,14 +146,19 @@ class Desk:
 OpenDesk = Callable[[str], contextlib.AbstractContextManager[Desk]]
 
 
-@contextlib.contextmanager
-def desks() -> Iterator[OpenDesk]:
-    """Run Chromium, and yield a function that opens a server's desk in a fresh profile: `with open_desk(url) as desk`."""
+def chromium() -> str:
+    """The browser's path; leave with a message if there is none."""
     path = shutil.which("chromium") or shutil.which("chromium-headless-shell")
     if path is None:
         raise SystemExit("the benchmark of the page needs Debian's package chromium, or chromium-headless-shell")
+    return path
+
+
+@contextlib.contextmanager
+def desks() -> Iterator[OpenDesk]:
+    """Run Chromium, and yield a function that opens a server's desk in a fresh profile: `with open_desk(url) as desk`."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path)
+        browser = playwright.chromium.launch(executable_path=chromium())
 
         @contextlib.contextmanager
         def open_desk(url: str) -> Iterator[Desk]:

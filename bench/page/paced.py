@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 import gevent
 from gevent.pywsgi import WSGIServer
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, PromptDone
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
+from srb.wire.commands import Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, PromptDone
 from tests.scripted import Script, ScriptedClient
 
 _WORDS = ["the", "keeper", "of", "a", "light", "went", "down", "to", "the", "sea", "and", "found", "nobody", "there"]

@@ -13,7 +13,7 @@ import orjson
 
 from srb.bench.work import Measure, Work
 
-TIMEOUT_SECONDS = 600
+TIMEOUT_SECONDS = 600  # for each read: a prompt on a slow core takes minutes before its first token
 _LENGTH = re.compile(rb'"length":(\d+)')
 _PROMPT_TOKENS = re.compile(rb'"prompt_tokens":(\d+)')
 

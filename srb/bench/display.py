@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TextIO
 
-import srb
 from srb.bench.speed import Plan, Row, Speed
+from srb.version import version
 
-_BAR = 24  # characters
+_BAR = 24  # characters; any number would do that leaves room for the text beside it in a line of 80
 _CLEAR = "\r\x1b[K"
 
 
@@ -59,7 +59,7 @@ def as_json(description: dict[str, Any], plan: Plan, speed: Speed) -> dict[str, 
         for row in speed.rows
     ]
     return {
-        "srb": srb.__version__,
+        "srb": version(),
         "server": description["version"],
         "model": description["model"],
         "prompt_tokens": speed.prompt_tokens,

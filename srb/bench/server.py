@@ -18,7 +18,8 @@ from srb.bench.client import BenchFailed
 from srb.status import read_status
 
 START_SECONDS = 600.0  # a large model on a slow disk takes minutes to load
-_END_SECONDS = 60
+_END_SECONDS = 60  # from SIGTERM to SIGKILL: graceful_timeout (30) and what the supervisor takes after it
+_MAX_RESTARTS = 3  # of an engine that ends before it is ready
 _LOGGED = 5  # last lines of the server's log in an error
 
 
@@ -75,7 +76,7 @@ def _wait_until_ready(url: str, child: subprocess.Popen[bytes], folder: Path) ->
                 return
         except (urllib.error.URLError, OSError):
             status = read_status(folder, is_connected=False)
-            if status["state"] == "failed":
+            if status["state"] == "failed" or status["restarts"] >= _MAX_RESTARTS:
                 raise BenchFailed(status["message"]) from None
             time.sleep(0.05)
     if child.poll() is None:

@@ -17,52 +17,12 @@ from srb.bench.client import Server
 from srb.bench.work import Measure, Work
 
 _WORDS = [
-    "the",
-    "old",
-    "king",
-    "said",
-    "to",
-    "the",
-    "girl",
-    "in",
-    "the",
-    "boat",
-    "that",
-    "the",
-    "sea",
-    "was",
-    "grey",
-    "and",
-    "the",
-    "night",
-    "was",
-    "long",
-    "but",
-    "nobody",
-    "on",
-    "the",
-    "island",
-    "had",
-    "seen",
-    "the",
-    "lamp",
-    "in",
-    "the",
-    "tower",
-    "burn",
-    "since",
-    "the",
-    "winter",
-    "when",
-    "the",
-    "fishermen",
-    "came",
-    "back",
-    "without",
-    "their",
+    "the", "old", "king", "said", "to", "the", "girl", "in", "the", "boat", "that", "the", "sea", "was", "grey",
+    "and", "the", "night", "was", "long", "but", "nobody", "on", "the", "island", "had", "seen", "the", "lamp", "in",
+    "the", "tower", "burn", "since", "the", "winter", "when", "the", "fishermen", "came", "back", "without", "their",
     "nets",
-]
-_PROMPT_TOKENS = 256
+]  # fmt: skip
+_PROMPT_TOKENS = 256  # half of n_ubatch's default: one step computes it
 _FIRST_WORDS = 64  # of the first prompt, which tells how many tokens a word has
 
 

@@ -1,0 +1,1 @@
+"""Replicas on a Ray cluster, and the bridge to them."""

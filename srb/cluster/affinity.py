@@ -16,7 +16,8 @@ These decide, in this order:
   as it had no more than its share of the latest requests: computing a story again costs more than a crowd that is gone in
   a second.
 
-No choice looks at all replicas, unless nearly all are overloaded. `python -m bench.routing` simulates evenings.
+No choice looks at all replicas, unless nearly all are overloaded or a request is divided. `python -m bench.routing`
+simulates evenings.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -32,7 +33,7 @@ from hashlib import blake2b
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-FACTOR = 1.25  # of the mean load
+FACTOR = 1.25  # of the mean load; nearer to 1 more texts are computed again, farther the busiest has more to do
 CROWD = 1.5  # of the mean load, and SPARE requests more: then nothing else counts
 SPARE = 4  # open requests of mean size that go on with a replica's texts, whatever the mean load
 CHOICES = 4  # replicas, of which a new text goes to the one with the fewest stories
@@ -46,40 +47,41 @@ _SHORTEST = 8  # bytes: of a text that is known again by what continues it; shor
 _MOST_BYTES = 256 * 1024  # of a text; a longer beginning is not told from this one
 _MEMORY, _FOR_EACH = 200_000, 1000  # beginnings at least, and for each replica
 _WINDOW = 64  # latest requests for each replica, of which none should have more than its share; and latest stories
-_POINTS = 32  # of each replica on the ring of hashes
+_POINTS = 32  # of each replica on the ring of hashes: with fewer, their shares of new texts differ more
 
 Mark = bytes  # the hash of a beginning
-_MARK_SIZE = 16
+_MARK_SIZE = 16  # bytes: two of 200,000 texts share a mark once in 10**28 times
 News = dict[
     str, bytes
 ]  # marks in a row, by the replica that has what they stand for; _END follows one at which a text ends
 _END = bytes(_MARK_SIZE)
 
 
-def text_marks(prompt: Sequence[str | int]) -> list[Mark]:
+def text_marks(prompt: Sequence[str | int], key: str = "") -> list[Mark]:
     """Return the hashes of a prompt's beginnings, shortest first: 64 bytes apart at first, later an eighth of the length.
 
+    They are those of one `key` alone: what another has written neither draws a text to a replica nor tells that it is known.
     A text shorter than FIRST_MARK has one mark, of the whole; `opening_marks` finds it in what continues it.
     """
     text = b"".join(_bytes(prompt))
     marks = []
-    hashed, running = 0, blake2b(digest_size=_MARK_SIZE)
+    hashed, running = 0, _hasher(key)
     for end in _ends():
         if end > len(text):
             break
         running.update(text[hashed:end])
         hashed = end
         marks.append(running.digest())
-    return marks or [_hash(text)]
+    return marks or [_hash(text, key)]
 
 
-def opening_marks(prompt: Sequence[str | int]) -> list[Mark]:
+def opening_marks(prompt: Sequence[str | int], key: str = "") -> list[Mark]:
     """Return the marks of the texts shorter than FIRST_MARK that a prompt may continue, shortest first."""
     text = b"".join(_bytes(prompt, FIRST_MARK))
-    return [_hash(text[:end]) for end in range(_SHORTEST, min(FIRST_MARK, len(text)))]
+    return [_hash(text[:end], key) for end in range(_SHORTEST, min(FIRST_MARK, len(text)))]
 
 
-def finer_marks(prompt: Sequence[str | int], number: int) -> list[Mark]:
+def finer_marks(prompt: Sequence[str | int], number: int, key: str = "") -> list[Mark]:
     """Return the marks of the beginnings between mark `number` of `text_marks` and the next one, or the text's end.
 
     Only those after a text's last mark are remembered. So its end is known within 16 bytes, or a sixteenth of the way to the
@@ -88,7 +90,8 @@ def finer_marks(prompt: Sequence[str | int], number: int) -> list[Mark]:
     text = b"".join(_bytes(prompt))
     start, end = next(islice(pairwise(_ends()), number, None), (0, 0))
     step = max(_FINEST, (end - start) // _FINER)
-    running = blake2b(text[:start], digest_size=_MARK_SIZE)
+    running = _hasher(key)
+    running.update(text[:start])
     marks = []
     for begin in range(start, min(end, len(text) + 1) - step, step):
         running.update(text[begin : begin + step])
@@ -117,8 +120,15 @@ def with_media(prompt: Sequence[str | int], media: Sequence[str]) -> list[str | 
     return [hashes[-1 - part] if isinstance(part, int) and part < 0 else part for part in prompt]
 
 
-def _hash(text: bytes) -> Mark:
-    return blake2b(text, digest_size=_MARK_SIZE).digest()
+def _hash(text: bytes, key: str) -> Mark:
+    hasher = _hasher(key)
+    hasher.update(text)
+    return hasher.digest()
+
+
+def _hasher(key: str) -> blake2b:
+    """Return the hasher of one key's texts; names may be longer than what BLAKE2b takes."""
+    return blake2b(digest_size=_MARK_SIZE, key=blake2b(key.encode(), digest_size=_MARK_SIZE).digest() if key else b"")
 
 
 def _bytes(prompt: Sequence[str | int], most: int = _MOST_BYTES) -> Iterator[bytes]:
@@ -167,6 +177,11 @@ class Affinity:
     @property
     def replicas(self) -> KeysView[str]:
         return self._open.keys()
+
+    @property
+    def num_open(self) -> int:
+        """Number of branches of all open requests of this bridge."""
+        return self._all_open
 
     def join(self, replica: str) -> None:
         """Let a replica take requests."""
@@ -241,6 +256,18 @@ class Affinity:
         """Return the replica with the fewest open branches."""
         usable = [name for name in self._open if name not in exclude]
         return min(usable, key=self._open.__getitem__, default=None)
+
+    def beside(self, mark: Mark, exclude: Collection[str]) -> list[str]:
+        """Return the replicas that may have parts of a text's request, those with the fewest open branches first.
+
+        Of equal ones always the same are first for the same text, since they have its beginning from the last time. Nothing
+        is remembered: the text's next request goes where the first part was, which has what the request says once.
+        """
+        return sorted((name for name in self._ranked(mark) if name not in exclude), key=self._open.__getitem__)
+
+    def has_request(self, replica: str) -> bool:
+        """Whether this bridge has an open request at a replica."""
+        return self._num_requests.get(replica, 0) > 0
 
     def _longest(
         self,

@@ -12,20 +12,24 @@ import asyncio
 import logging
 import os
 import signal
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
+from srb.cluster.follow_doors import follow_doors
 from srb.cluster.members import Members, no_answer
 from srb.cluster.members_file import MembersFile
 from srb.cluster.ray_client import follow_registry, outlast_head, watch_head
 from srb.cluster.registry import Entry
 from srb.cluster.relay import Relay
+from srb.config.settings import SERVER_ID_VARIABLE, Settings
 from srb.engine.process.child import begin, exit_now, run
 from srb.engine.process.connection import is_peer_allowed
 from srb.engine.process.runtime_folder import EngineLock
 from srb.engine.process.status_reporter import Reporter
-from srb.protocol import VERSION, Hello
-from srb.settings import SERVER_ID_VARIABLE, Settings
 from srb.status import BEAT_SECONDS
+from srb.wire.codec import VERSION
+from srb.wire.events import Hello
 
 log = logging.getLogger("srb.cluster")
 
@@ -33,9 +37,10 @@ log = logging.getLogger("srb.cluster")
 class Bridge:
     """The workers' relays, and the replicas that they share."""
 
-    def __init__(self, reporter: Reporter, server_id: str, file: MembersFile) -> None:
+    def __init__(self, reporter: Reporter, server_id: str, file: MembersFile, divide_from: int = 0) -> None:
         self._reporter = reporter
         self._file = file
+        self._divide_from = divide_from  # as in Settings
         self._hello = Hello(VERSION, os.getpid(), server_id)
         self._relays: set[Relay] = set()
         self._told = ("", "")  # the state that was reported last, and why
@@ -58,7 +63,7 @@ class Bridge:
             log.warning("refused a connection of another user")
             writer.close()
             return
-        relay = Relay(reader, writer, self.members)
+        relay = Relay(reader, writer, self.members, self._divide_from)
         self._relays.add(relay)
         try:
             await relay.run(self._hello)
@@ -79,9 +84,14 @@ class Bridge:
         """Note that a part of the cluster, its registry or its head, cannot be reached; "": it can."""
         if message == self._troubles.get(part, ""):
             return
-        self._troubles[part] = message
-        log.warning("%s; replicas that are known go on", message) if message else log.info("%s is back", part)
-        self.members.trouble = "; ".join(filter(None, self._troubles.values()))
+        if message:
+            self._troubles[part] = message
+        else:
+            del self._troubles[part]
+        log.warning("%s; replicas that are known go on", message) if message else log.info(
+            "%s: no trouble any more", part
+        )
+        self.members.trouble = "; ".join(self._troubles.values())
         self._changed()
 
     def _changed(self) -> None:
@@ -99,13 +109,13 @@ class Bridge:
     def _why_waiting(self) -> str:
         if self.members.ready:
             return no_answer().message
-        return self.members.trouble or self.members.misfit or "no replica is ready"
+        return self.members.why_none or "no replica is ready"
 
 
 async def serve(settings: Settings, reporter: Reporter) -> None:
     """Serve web workers until SIGTERM."""
     file = MembersFile(settings.runtime_path, settings.cluster)
-    bridge = Bridge(reporter, os.environ.get(SERVER_ID_VARIABLE, ""), file)
+    bridge = Bridge(reporter, os.environ.get(SERVER_ID_VARIABLE, ""), file, settings.divide_from)
     ended = asyncio.Event()
 
     def handle_signals() -> None:
@@ -116,17 +126,9 @@ async def serve(settings: Settings, reporter: Reporter) -> None:
     settings.socket_path.unlink(missing_ok=True)  # a killed process's: we have the lock
     server = await asyncio.start_unix_server(bridge.connected, settings.socket_path, backlog=128)
     settings.socket_path.chmod(0o600)
-    outlast_head()
     bridge.start()
-    following = follow_registry(
-        settings.cluster,
-        bridge.members.affinity,
-        bridge.take,
-        partial(bridge.note_trouble, "registry"),
-        handle_signals,
-    )
-    watching = watch_head(partial(bridge.note_trouble, "head"))
-    work = (bridge.beat(), following, watching, ended.wait())
+    sources = _of_doors(settings, bridge) if settings.replicas else _of_ray(settings, bridge, handle_signals)
+    work = (bridge.beat(), *sources, ended.wait())
     tasks: list[asyncio.Task[object]] = [asyncio.create_task(each) for each in work]
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     reporter.report_state("stopping")
@@ -136,6 +138,17 @@ async def serve(settings: Settings, reporter: Reporter) -> None:
         task.cancel()
     for task in done:
         task.result()  # raises whatever ended it
+
+
+def _of_doors(settings: Settings, bridge: Bridge) -> list[Coroutine[Any, Any, None]]:
+    return [follow_doors(settings, bridge.members.update, bridge.note_trouble)]
+
+
+def _of_ray(settings: Settings, bridge: Bridge, on_connected: Callable[[], None]) -> list[Coroutine[Any, Any, None]]:
+    outlast_head()
+    note_registry = partial(bridge.note_trouble, "registry")
+    following = follow_registry(settings.cluster, bridge.members, bridge.take, note_registry, on_connected)
+    return [following, watch_head(partial(bridge.note_trouble, "head"))]
 
 
 def main(argv: list[str] | None = None) -> int:

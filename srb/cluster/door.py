@@ -1,25 +1,36 @@
 """The door of a replica: a TCP port that passes the frames of bridges on to the engine's Unix socket, byte by byte.
 
-A connection begins with the replica's token, which bridges have from the registry. Nothing here looks into a frame, and
-nothing is unpickled. The bytes are not encrypted: a cluster needs a private network.
+A connection begins with the replica's token, which bridges have from the registry or from a list of doors. Nothing here
+looks into a frame, and nothing is unpickled. The bytes are not encrypted: a cluster needs a private network.
+
+A connection that begins with the `watch_token` is told twice a second, in lines of JSON, what the replica says of itself:
+so bridges without a registry hear that it hangs or leaves.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import logging
 import secrets
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
-from srb.keep_alive import keep_alive
+import orjson
+
+from srb.cluster.registry import Facts
+from srb.wire.keep_alive import keep_alive
 
 log = logging.getLogger("srb.cluster")
 
 TOKEN_LENGTH = 64  # characters
-_TOKEN_SECONDS = 10.0
-_CHUNK = 256 * 1024
+_TOKEN_SECONDS = 10.0  # bridges send it at once; who says nothing holds a descriptor so long
+_TELL_SECONDS = 0.5  # between two lines to who watches
+_LAST_LOOK = 2.0  # seconds without a connection before a leaving replica ends: bridges hear of it within one
+_DRAIN_LOOK = 0.1  # seconds between looks whether a connection is open
+_CHUNK = 256 * 1024  # bytes that are passed on at once: an event has about 100, a long prompt takes a few rounds
 
 
 def tune(writer: asyncio.StreamWriter) -> None:
@@ -31,20 +42,51 @@ def tune(writer: asyncio.StreamWriter) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 5000)
 
 
+def watch_token(token: str) -> str:
+    return hashlib.sha256(b"watch " + token.encode()).hexdigest()
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """Return a socket at an address of this machine, at which nobody is answered yet. Raise OSError."""
+    [(family, kind, _, _, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    sock = socket.socket(family, kind)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
 class Door:
     """An open port. `num_open` counts the connections of bridges: who has no token does not delay a replica that drains."""
 
-    def __init__(self, socket_path: Path) -> None:
+    def __init__(self, socket_path: Path, token: str = "", facts: Callable[[], Facts] | None = None) -> None:
+        """Without a token it gets one that nobody can guess; `facts` are for who watches."""
         self._socket_path = socket_path
         self._server: asyncio.Server | None = None
-        self.token = secrets.token_hex(TOKEN_LENGTH // 2)
+        self._facts = facts
+        self._refused: set[str] = set()  # hosts that are in the log already
+        self.token = token or secrets.token_hex(TOKEN_LENGTH // 2)
         self.num_open = 0
 
     async def open(self, host: str, port: int = 0) -> int:
         """Listen on an address of this machine; return the port."""
-        self._server = await asyncio.start_server(self._connected, host, port)
-        chosen: int = self._server.sockets[0].getsockname()[1]
+        return await self.listen(bound(host, port))
+
+    async def listen(self, sock: socket.socket) -> int:
+        """Listen on a bound socket; return the port."""
+        self._server = await asyncio.start_server(self._connected, sock=sock)
+        chosen: int = sock.getsockname()[1]
         return chosen
+
+    async def drain(self) -> None:
+        """Wait until no bridge has had a connection for a while: those that have just started ask for requests."""
+        quiet = 0.0
+        while quiet < _LAST_LOOK:
+            await asyncio.sleep(_DRAIN_LOOK)
+            quiet = 0.0 if self.num_open else quiet + _DRAIN_LOOK
 
     def close(self) -> None:
         if self._server is not None:
@@ -60,12 +102,22 @@ class Door:
                     await self._pass_on(reader, writer)
                 finally:
                     self.num_open -= 1
+            elif self._facts is not None and hmac.compare_digest(given, watch_token(self.token).encode()):
+                await _tell(writer, self._facts)
             else:
-                log.warning("refused a connection with a wrong token from %s", writer.get_extra_info("peername"))
+                self._refuse(writer.get_extra_info("peername")[0])
         except (OSError, EOFError, TimeoutError):
             pass  # the bridge is gone, or the engine does not listen: either sees the connection's end
+        except asyncio.CancelledError:
+            pass  # the replica ends; asyncio would log that as an error
         finally:
             writer.close()
+
+    def _refuse(self, host: str) -> None:
+        """Log a wrong token, once for each host: a bridge with another one tries again and again."""
+        if host not in self._refused:
+            self._refused.add(host)
+            log.warning("refused a connection with a wrong token from %s", host)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass bytes on in both directions, until either side ends."""
@@ -81,6 +133,13 @@ class Door:
             await asyncio.gather(*ways, return_exceptions=True)
         finally:
             engine_writer.close()
+
+
+async def _tell(writer: asyncio.StreamWriter, facts: Callable[[], Facts]) -> None:
+    while True:
+        writer.write(orjson.dumps(facts()) + b"\n")
+        await writer.drain()
+        await asyncio.sleep(_TELL_SECONDS)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 from srb.cluster.door import tune
 from srb.cluster.registry import Entry
 from srb.errors import ProtocolError
-from srb.framing import frame, read_frame
-from srb.protocol import VERSION, GetStats, Hello, Ready, Reply, decode, encode
+from srb.wire.codec import VERSION, decode, encode
+from srb.wire.commands import GetStats
+from srb.wire.events import Hello, Ready, Reply
+from srb.wire.framing import frame, read_frame
 
 _OPEN_SECONDS = 5.0  # for the connection itself; an engine that loads its model is waited for
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+import math
 from collections.abc import Callable, Coroutine, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
-from weakref import WeakValueDictionary
 
-from srb.cluster.affinity import Affinity
+from srb.cluster.affinity import Affinity, Mark, News
+from srb.cluster.homes import Homes, without_homes
 from srb.cluster.link import Link
 from srb.cluster.registry import SILENT, Entry
 from srb.cluster.totals import Engine, Totals
+from srb.cluster.turns import Turns
 from srb.errors import (
     EngineHung,
     EngineLoading,
@@ -25,14 +26,17 @@ from srb.errors import (
     SRBError,
     Unavailable,
 )
-from srb.protocol import TERMINAL, Ask, Event, Failed, GetStats, Rejected, Reply, decode, encode
+from srb.wire.codec import decode, encode
+from srb.wire.commands import Ask, GetStats
+from srb.wire.events import TERMINAL, Event, Failed, Rejected, Reply
 
 log = logging.getLogger("srb.cluster")
 
 _PAUSE = 0.2  # seconds between attempts to connect to a replica that is listed
 _LOOK_SECONDS = 0.5  # between looks whether a leaving replica still has requests
 _QUIET_LOOKS = 2  # without any; then no bridge sends it new ones
-_MAX_HOMES = 100_000  # requests whose replica is remembered, should their end not be seen
+_IDLE_SECONDS = 0.1  # to say that it has nothing to do: an idle one does in milliseconds, a busy one after a step
+_NUMBERS_SECONDS = 0.4  # for the numbers of every replica; a worker waits half a second for /health
 
 _IDENTITY = ("alias", "path", "architecture", "ftype", "n_vocab", "n_params", "size")  # fields of a model's facts
 
@@ -66,10 +70,10 @@ class Member:
         """Whether its engine has no heartbeat, or its actor does not announce itself, though the link is open."""
         return self.entry["state"] in ("hung", SILENT)
 
-    async def is_idle(self) -> bool:
-        """Whether no request runs or waits there, through whichever bridge; False if the engine is too busy to say."""
+    async def is_idle(self, seconds: float) -> bool:
+        """Whether no request runs or waits there, through whichever bridge; False if the engine does not say in time."""
         try:
-            stats = await self.ask(GetStats(""), _LOOK_SECONDS)
+            stats = await self.ask(GetStats(""), seconds)
         except EngineRestarted:  # it is away: what it had is lost
             return True
         except SRBError:
@@ -94,14 +98,9 @@ class Member:
         assert isinstance(answer, Rejected | Failed)  # Done is of a Generate
         raise answer.error
 
-    def tell(self, command: Ask) -> None:
-        """Send a command whose reply nobody waits for; a replica that is away gets none."""
-        if self.link is not None:
-            self.link.send(encode([replace(command, request_id=uuid4().hex)]))
-
     async def serve(self, link: Link) -> None:
         """Read the replies to `ask`, until the link ends."""
-        self.link, self.engine = link, (self.name, link.pid)
+        self.link, self.engine, self.stats = link, (self.name, link.pid), {}
         try:
             while True:
                 for event in decode(await link.receive()):
@@ -116,26 +115,20 @@ class Member:
                     future.set_result(Failed(request_id, EngineRestarted.code, f"replica {self.name} was lost"))
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
-    """The replicas that have a request: one, or several of a divided one, some of which may have ended their part."""
-
-    names: tuple[str, ...]
-    is_divided: bool = False
-
-
 class Members:
     """All replicas that the registry lists. `affinity` has those that take requests."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         """Call `on_change` when a replica becomes ready or is lost, or begins or ceases to hang."""
         self.affinity = Affinity()
+        self.turns = Turns()
         self.totals = Totals()
         self.trouble = ""  # why the list of replicas may be old; "": it is not
-        self.homes: OrderedDict[str, Home] = OrderedDict()  # of the requests of this bridge's workers
-        self._adding: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.homes = Homes()
         self._members: dict[str, Member] = {}
         self._on_change = on_change
+        self._asking: asyncio.Task[None] | None = None  # all replicas for their numbers
+        self._asked_at = -math.inf  # the loop's time when that began the last time
 
     @property
     def entries(self) -> dict[str, Entry]:
@@ -158,6 +151,11 @@ class Members:
         return [member for member in self._members.values() if member.link is not None]
 
     @property
+    def responsive(self) -> list[Member]:
+        """Those of the reachable that do not hang."""
+        return [member for member in self.reachable if not member.hangs]
+
+    @property
     def model(self) -> dict[str, Any] | None:
         """The model of the newest replica that is ready, as ModelInfo's fields; None without any.
 
@@ -173,6 +171,20 @@ class Members:
         """Return the number of sequences of a replica's engine; 0 while it is away."""
         member = self._members.get(name)
         return int(member.link.model["n_seq_max"]) if member is not None and member.link is not None else 0
+
+    def unused(self, mark: Mark, most: int) -> list[Member]:
+        """Return up to so many replicas that do not hang and have no request of this bridge, best first for a text."""
+        names = self.affinity.beside(mark, self.avoided(set()))
+        return [self._members[name] for name in names if not self.affinity.has_request(name)][:most]
+
+    def _room(self) -> int:
+        """Return how many sequences of all replicas no branch needs that this bridge has open."""
+        return sum(map(self.capacity, self.affinity.replicas)) - self.affinity.num_open
+
+    def begin_next(self) -> None:
+        """Begin the requests that wait here and have their turn now."""
+        while (go := self.turns.next(self._room)) is not None:
+            go()
 
     def with_other_models(self, name: str) -> set[str]:
         """Return the replicas whose model is not that of the replica `name`, as during an update."""
@@ -193,22 +205,52 @@ class Members:
         """Whether a replica that does not hang takes requests, beside `tried`."""
         return any(not self._members[name].hangs for name in self.affinity.replicas - tried)
 
-    def adding(self, request_id: str) -> asyncio.Lock:
-        """Return the lock under which branches are added to a divided request."""
-        return self._adding.setdefault(request_id, asyncio.Lock())
+    def take_news(self) -> News:
+        """Return what other bridges should hear: of texts, and of the homes of requests."""
+        return self.affinity.take_news() | self.homes.take_news()
 
-    def note_home(self, request_id: str, home: Home) -> None:
-        self.homes[request_id] = home
-        if len(self.homes) > _MAX_HOMES:
-            self.homes.popitem(last=False)
+    def keep_news(self, news: News) -> None:
+        """Keep news that were taken and could not be told."""
+        self.affinity.keep_news(without_homes(news))
+        self.homes.keep_news(news)
+
+    def hear(self, news: News) -> None:
+        self.affinity.hear(without_homes(news))
+        self.homes.hear(news)
+
+    async def refresh_numbers(self, max_age: float) -> None:
+        """See to it that `stats` of the replicas are no older than `max_age` seconds, or than this call.
+
+        However many ask, each replica is asked by one at a time: who comes meanwhile shares the next answers. Those that
+        hang are not waited for, and one that is busy with a long step keeps its last numbers.
+        """
+        now = asyncio.get_running_loop().time
+        came = now()
+        while self._asked_at < (came - max_age if all(member.stats for member in self.answering) else came):
+            if self._asking is None or self._asking.done():
+                self._asking = _watched(self._ask_numbers(now()))
+            await asyncio.shield(self._asking)
+
+    async def _ask_numbers(self, began: float) -> None:
+        members = self.responsive
+        answers = await ask_all(members, GetStats(""), _NUMBERS_SECONDS)
+        for member in members:
+            if isinstance(answer := answers[member.name], dict):
+                member.stats = answer
+                self.totals.note(member.engine, answer)
+        self._asked_at = began
 
     def update(self, entries: dict[str, Entry]) -> None:
-        """Take the registry's list. A replica that is missing goes only when its link is broken too.
+        """Take the list of the registry, or of the doors. A replica that is missing goes only when its link is broken too.
 
         For a registry that was started again knows no replica for a second.
         """
         for name, entry in entries.items():
             member = self._members.get(name)
+            if member is not None and _is_another(member, entry):
+                self._remove(member)
+                member.entry = {**member.entry, "state": "leaving"}  # channels to it end with its requests
+                member = None
             if member is None:
                 member = self._members[name] = Member(name, entry)
                 log.info("replica %s at %s:%d", name, entry["host"], entry["port"])
@@ -217,12 +259,16 @@ class Members:
             if member.hangs is not hung:
                 level, told = (logging.INFO, "goes on") if hung else (logging.WARNING, f"is {entry['state']}")
                 log.log(level, "replica %s %s", name, told)
-                self._on_change()
+                self._changed()
             if member.is_leaving and member.parting is None:
                 self._retire(member)
         for name in self._members.keys() - entries.keys():
             if self._members[name].link is None:
                 self._remove(self._members[name])
+
+    def _changed(self) -> None:
+        self._on_change()
+        self.begin_next()  # another replica may have room
 
     def close(self) -> None:
         for member in list(self._members.values()):
@@ -233,14 +279,14 @@ class Members:
         log.info("replica %s takes no more requests", member.name)
         member.parting = _watched(self._see_out(member))
         self.affinity.leave(member.name)
-        self._on_change()
+        self._changed()
 
     async def _see_out(self, member: Member) -> None:
         """Close the link to a leaving replica once it has no request; it waits for that."""
         quiet = 0
         while quiet < _QUIET_LOOKS:
             await asyncio.sleep(_LOOK_SECONDS)
-            quiet = quiet + 1 if await member.is_idle() else 0
+            quiet = quiet + 1 if await member.is_idle(_LOOK_SECONDS) else 0
         if member.keeper is not None:
             member.keeper.cancel()
 
@@ -262,13 +308,13 @@ class Members:
                     log.info("replica %s is ready", member.name)
                 serving = asyncio.create_task(member.serve(link))
                 await asyncio.sleep(0)  # until its link is set
-                self._on_change()
+                self._changed()
                 try:
                     await serving
                 finally:
                     serving.cancel()
                     self.affinity.leave(member.name)
-                    self._on_change()
+                    self._changed()
             except BROKEN as error:
                 log.debug("replica %s: %s", member.name, error)
                 if isinstance(error, ProtocolError):
@@ -282,13 +328,27 @@ class Members:
         if reason != member.misfit:
             log.warning("replica %s cannot be used: %s; run the same SRB on all machines", member.name, reason)
             member.misfit = reason
-            self._on_change()
+            self._changed()
+
+    @property
+    def why_none(self) -> str:
+        """Why none may be ready: a trouble with the list, or with a replica on it; "" if nothing is known of one."""
+        return self.trouble or self.misfit
 
     @property
     def misfit(self) -> str:
         """Why a listed replica cannot be used; "": none is known to be so."""
         misfits = (f"replica {name}: {member.misfit}" for name, member in self._members.items() if member.misfit)
         return next(misfits, "")
+
+
+def _is_another(member: Member, entry: Entry) -> bool:
+    """Whether an entry of the name is no longer that replica: it is elsewhere, or the name has come back after it left.
+
+    Ray names each replica anew; a list of doors has one name for whatever runs there.
+    """
+    is_back = member.parting is not None and entry["state"] != "leaving"
+    return is_back or any(member.entry[part] != entry[part] for part in ("host", "port", "token"))
 
 
 def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -315,6 +375,12 @@ async def ask_all(members: list[Member], command: Ask, seconds: float) -> dict[s
     return {member.name: value for member, value in zip(members, values, strict=True)}
 
 
+async def idle_among(members: list[Member]) -> set[str]:
+    """Return the names of those that say at once that they have nothing to do: another bridge may have used them."""
+    idle = await asyncio.gather(*(member.is_idle(_IDLE_SECONDS) for member in members))
+    return {member.name for member, is_idle in zip(members, idle, strict=True) if is_idle}
+
+
 def silence_of(answers: Mapping[str, Any]) -> SRBError | None:
     """Return the refusal of a replica that does not say whether it has what it was asked for; None if all have said."""
     errors = (answer for answer in answers.values() if isinstance(answer, SRBError))
@@ -333,5 +399,6 @@ def no_answer() -> EngineHung:
     return EngineHung("All replicas of the cluster hang", engine="hung")
 
 
-def no_replica() -> EngineLoading:
-    return EngineLoading("No replica of the cluster is ready", engine="loading")
+def no_replica(why: str = "") -> EngineLoading:
+    message = "No replica of the cluster is ready"
+    return EngineLoading(f"{message}: {why}" if why else message, engine="loading")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,10 +24,11 @@ from srb.cluster.ray_client import connect
 from srb.cluster.registry import Entry, find_registry
 from srb.cluster.row import Row
 from srb.errors import SRBError
-from srb.protocol import GetStats
+from srb.wire.commands import GetStats
 
-_ASK_SECONDS = 2.0
-_LIST_SECONDS = 10.0
+_ASK_SECONDS = 2.0  # for a replica's connection and its numbers; one that hangs has no numbers in the list
+_LIST_SECONDS = 10.0  # for the registry's answer, which comes in milliseconds unless the head is lost
+_FAILED = "DEPLOY_FAILED"
 _PAUSE = 1.0  # between looks at what Serve does
 _RAY_ERRORS = (RayError, RayServeException)
 
@@ -48,9 +50,18 @@ def deploy(address: str, arguments: Arguments, tell: Callable[[str], None]) -> N
     Raise ConnectionError if there is no cluster, RuntimeError with Serve's reason if it cannot be done.
     """
     connect(address)
+    logging.getLogger("ray.serve").addFilter(_says_something)
     serve.start(proxy_location="Disabled")
     with _told(tell):
-        serve.run(build(arguments), name=APP, route_prefix=None)
+        try:
+            serve.run(build(arguments), name=APP, route_prefix=None)
+        except RuntimeError as error:  # with the names of deployments, and without the reason
+            raise RuntimeError(_word() if _has_failed() else str(error)) from error
+
+
+def _says_something(record: logging.LogRecord) -> bool:
+    """Whether a line of Serve's is news to who deploys: not that a running Serve keeps the options that it has."""
+    return "will not be applied" not in record.getMessage()
 
 
 @contextlib.contextmanager
@@ -100,18 +111,31 @@ def look(address: str) -> tuple[str, list[Row]]:
     """
     connect(address)
     try:
-        _, entries = ray.get(find_registry().listed.remote(), timeout=_LIST_SECONDS)
+        entries = ray.get(find_registry().listed.remote(), timeout=_LIST_SECONDS).apply({})
     except RayError as error:  # also a question without an answer in time
         raise ConnectionError(f"the cluster's registry does not answer: {type(error).__name__}") from None
     return _word(), asyncio.run(_ask(entries))
 
 
+def _application() -> ApplicationStatusOverview | None:
+    return serve.status().applications.get(APP)
+
+
+def _has_failed() -> bool:
+    application = _application()
+    return application is not None and application.status.value == _FAILED
+
+
 def _word() -> str:
-    application: ApplicationStatusOverview | None = serve.status().applications.get(APP)
+    """Return Serve's word and its message; of a failure the reason, which is the last line of the replica's traceback."""
+    application = _application()
     if application is None:
         return "not deployed"
     deployment = application.deployments.get(DEPLOYMENT)
-    message = application.message or (deployment.message if deployment is not None else "")
+    of_engine = deployment.message if deployment is not None else ""
+    message = application.message or of_engine
+    if application.status.value == _FAILED and of_engine:
+        message = of_engine.strip().rpartition("\n")[2]
     return f"{application.status.value}: {message}" if message else application.status.value
 
 

@@ -1,4 +1,4 @@
-"""The only calls that a bridge makes of Ray: connect, read the registry, and exchange news of texts in it."""
+"""The only calls that a bridge makes of Ray: connect, read the registry, and exchange news in it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import contextlib
 import logging
 import os
 import socket
-import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
-from srb.cluster.affinity import Affinity
-from srb.cluster.registry import NAMESPACE, Entry, find_registry
+from srb.cluster.affinity import News
+from srb.cluster.in_thread import in_thread
+from srb.cluster.registry import NAMESPACE, Changes, Entry, find_registry
 from srb.cluster.shared_marks import START
 
 log = logging.getLogger("srb.cluster")
@@ -25,9 +25,17 @@ _REACH_SECONDS = 3.0  # for a connection to the head's port
 _CONNECT_SECONDS = 10.0  # for Ray's start in this process
 _AWAY_SECONDS = 30 * 24 * 3600  # that the head may be away; Ray's own limit is a minute
 _NEWS_SECONDS = 0.25  # between two exchanges: less than a writer needs for a turn
-_PAUSE = 2.0
+_PAUSE = 2.0  # seconds between attempts, and between looks whether the head answers: a lost one is not crowded
 
 T = TypeVar("T")
+
+
+class Teller(Protocol):
+    """Whoever has news for other bridges, and hears theirs: Members."""
+
+    def take_news(self) -> News: ...
+    def keep_news(self, news: News) -> None: ...
+    def hear(self, news: News) -> None: ...
 
 
 def outlast_head() -> None:
@@ -46,13 +54,27 @@ def connect(address: str) -> None:
         return
     _reach(address)
     logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of handlers that are ours to set
+    _tell_in_lines()
     try:
         ray.init(
             address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, logging_level="error"
         )
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if isinstance(error, ConnectionError) and address != "auto":  # `_reach` has reached it
+            reason += "; it listens, so is its token ours (RAY_AUTH_MODE, RAY_AUTH_TOKEN, ~/.ray/auth_token)?"
         raise ConnectionError(f"Ray at {address} cannot be reached: {reason}") from error
+
+
+def _tell_in_lines() -> None:
+    """Have the cluster's errors in our log, each in one line: Ray prints them, a raylet's death with the end of its log."""
+    from ray._private import worker
+
+    def tell(data: dict[str, Any], ignore_prefix: bool) -> None:
+        for message in data["lines"]:
+            log.warning("Ray: %s", message.partition("\n")[0].strip())
+
+    worker.print_to_stdstream = tell  # which its thread for errors calls, whatever `log_to_driver` says
 
 
 def _reach(address: str) -> None:
@@ -85,27 +107,29 @@ def disconnect() -> None:
 
 async def follow_registry(
     address: str,
-    affinity: Affinity,
+    teller: Teller,
     on_entries: Callable[[dict[str, Entry]], None],
     on_trouble: Callable[[str], None],
     on_connected: Callable[[], None],
 ) -> None:
     """Pass on every change of the registry, for ever; `on_trouble` gets the reason while that is impossible, then "".
 
-    `on_connected` is called when Ray has set its signal handlers in this process. Meanwhile `affinity` and those of other
+    `on_connected` is called when Ray has set its signal handlers in this process. Meanwhile `teller` and those of other
     bridges hear of each other.
     """
     while True:
         sharing: asyncio.Task[None] | None = None
         try:
             slow = partial(on_trouble, f"Ray at {address} does not answer")
-            await _told_if_slow(_in_thread(connect, address), _CONNECT_SECONDS, slow)
+            await _told_if_slow(in_thread(connect, address), _CONNECT_SECONDS, slow)
             on_connected()
-            registry = await _told_if_slow(_in_thread(find_registry), _HEAD_SECONDS, slow)
-            sharing = asyncio.create_task(_share(registry, affinity))
-            version = -1
+            registry = await _told_if_slow(in_thread(find_registry), _HEAD_SECONDS, slow)
+            sharing = asyncio.create_task(_share(registry, teller))
+            place, entries = START, dict[str, Entry]()
             while True:
-                version, entries = await _result(registry.listed.remote(version, _LIST_SECONDS), 2 * _LIST_SECONDS)
+                asked = registry.listed.remote(place, _LIST_SECONDS)
+                changes: Changes = await _result(asked, 2 * _LIST_SECONDS)
+                place, entries = changes.place, changes.apply(entries)
                 on_trouble("")
                 on_entries(entries)
         except Exception as error:  # Ray's own errors are many, and none of them ends a bridge
@@ -125,25 +149,25 @@ async def _leave() -> None:
     Ray's own shutdown waits for the head too, but lets no other thread of this process run meanwhile.
     """
     with contextlib.suppress(Exception):
-        await _in_thread(ask_head)
-    await _in_thread(disconnect)
+        await in_thread(ask_head)
+    await in_thread(disconnect)
 
 
-async def _share(registry: Any, affinity: Affinity) -> None:
-    """Exchange news of texts with other bridges, for ever; without an answer each bridge knows its own texts alone."""
+async def _share(registry: Any, teller: Teller) -> None:
+    """Exchange news with other bridges, for ever; without an answer each bridge knows its own texts and requests alone."""
     bridge, place = uuid4().hex, START
     while True:
-        told = affinity.take_news()
+        told = teller.take_news()
         try:
             place, heard = await _result(registry.exchange.remote(bridge, place, told), _LIST_SECONDS)
             told = {}
             for news in heard:
-                affinity.hear(news)
+                teller.hear(news)
         except Exception:  # `follow_registry` tells of it
             log.debug("no news of texts", exc_info=True)
             await asyncio.sleep(_PAUSE)
         finally:
-            affinity.keep_news(told)  # for the next exchange, also of the next registry
+            teller.keep_news(told)  # for the next exchange, also of the next registry
         await asyncio.sleep(_NEWS_SECONDS)
 
 
@@ -155,7 +179,7 @@ async def watch_head(on_trouble: Callable[[str], None]) -> None:
     while True:
         try:
             slow = partial(on_trouble, "the cluster's head does not answer")
-            await _told_if_slow(_in_thread(ask_head), _HEAD_SECONDS, slow)
+            await _told_if_slow(in_thread(ask_head), _HEAD_SECONDS, slow)
             on_trouble("")
         except Exception as error:
             on_trouble(f"the cluster's head cannot be asked: {type(error).__name__}")
@@ -168,25 +192,6 @@ async def _told_if_slow(work: Coroutine[Any, Any, T], seconds: float, tell: Call
     if not (await asyncio.wait([working], timeout=seconds))[0]:
         tell()
     return await working
-
-
-async def _in_thread(work: Callable[..., T], *arguments: Any) -> T:
-    """Return the result of `work`. Its thread keeps no process from ending, as one of asyncio's own would for minutes."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def finish(act: Callable[[Any], None], value: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(lambda: None if future.done() else act(value))
-
-    def run() -> None:
-        try:
-            finish(future.set_result, work(*arguments))
-        except Exception as error:
-            finish(future.set_exception, error)
-
-    threading.Thread(target=run, name="ray", daemon=True).start()
-    return await future
 
 
 async def _result(reference: Any, seconds: float) -> Any:

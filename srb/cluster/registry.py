@@ -8,32 +8,56 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, Any
+from collections import OrderedDict
+from itertools import takewhile
+from typing import Annotated, Any, NamedTuple
+from uuid import uuid4
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from srb.cluster.affinity import News
-from srb.cluster.shared_marks import Place, SharedMarks
+from srb.cluster.shared_marks import START, Place, SharedMarks
+from srb.wire.codec import VERSION
 
-NAME, NAMESPACE = "srb-registry", "srb"
-ANNOUNCE_SECONDS = 1.0
-SILENT = "silent"  # the state of a replica that has not announced itself for _SILENT_SECONDS
-_SILENT_SECONDS = 5.0
-_FORGET_SECONDS = 15.0
+# With the version, since the actor goes on with the code that it began with, also after `srb cluster stop`.
+NAME, NAMESPACE = f"srb-registry-{VERSION}", "srb"
+ANNOUNCE_SECONDS = 1.0  # a call of Ray for each replica: 1,000 of them make 1,000 calls a second
+SILENT = "silent"  # the state of a replica that has not announced itself for SILENT_SECONDS
+SILENT_SECONDS = 5.0  # a busy machine misses a few announcements; new requests wait so long for one that is gone
+_FORGET_SECONDS = 15.0  # then it is off the list; a bridge keeps it as long as its own link holds
+_MOST_GONE = 1000  # replicas that are gone, of which bridges are told that
 
 
-class Entry(TypedDict):
-    """A replica: the address and the token of its door, and facts for operators."""
+class Facts(TypedDict):
+    """The facts that a replica tells of itself."""
 
-    host: Annotated[str, Field(pattern=r"^[\w.:%-]+$")]
-    port: Annotated[int, Field(gt=0, lt=65536)]
-    token: str
     node: str
     gpus: list[str]
     state: str  # the engine's state, as in status.json; "leaving" while the replica ends, or SILENT
     alias: str
     pid: int
+
+
+class Entry(Facts):
+    """A replica: the address and the token of its door, and its facts."""
+
+    host: Annotated[str, Field(pattern=r"^[\w.:%-]+$")]
+    port: Annotated[int, Field(gt=0, lt=65536)]
+    token: str
+
+
+class Changes(NamedTuple):
+    """The entries that have changed since a place in the registry's changes, None for replicas that are gone."""
+
+    place: Place  # for the next question
+    is_whole: bool  # whether these are all entries, and others are gone
+    entries: dict[str, Entry | None]
+
+    def apply(self, known: dict[str, Entry]) -> dict[str, Entry]:
+        """Return the entries after these changes of those that are known."""
+        changed = self.entries if self.is_whole else {**known, **self.entries}
+        return {name: entry for name, entry in changed.items() if entry is not None}
 
 
 class Registry:
@@ -42,7 +66,10 @@ class Registry:
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
         self._heard: dict[str, float] = {}
+        self._life = uuid4().hex  # another one after it was lost
         self._version = 0
+        self._versions: OrderedDict[str, int] = OrderedDict()  # at which each name changed last, the latest last
+        self._forgotten = 0  # the latest of those that it has forgotten
         self._changed = asyncio.Condition()
         self._marks = SharedMarks()
 
@@ -56,17 +83,24 @@ class Registry:
         self._heard.pop(name, None)
         await self._set(name, None)
 
-    async def listed(self, known: int = -1, seconds: float = 0.0) -> tuple[int, dict[str, Entry]]:
-        """Return the version and all entries; wait up to `seconds` for another version than the one that is known."""
+    async def listed(self, known: Place = START, seconds: float = 0.0) -> Changes:
+        """Return what has changed since a place that a bridge knows; wait up to `seconds` until something has."""
         for name in list(self._heard):
             await self._doubt(name)
         async with self._changed:
-            if known == self._version:
+            if known == (self._life, self._version):
                 try:
                     await asyncio.wait_for(self._changed.wait(), seconds)
                 except TimeoutError:
                     pass  # nothing has changed
-        return self._version, dict(self._entries)
+        return self._changes(known)
+
+    def _changes(self, known: Place) -> Changes:
+        place, since = (self._life, self._version), known[1]
+        if known[0] != self._life or since < self._forgotten:
+            return Changes(place, True, dict(self._entries))
+        changed = [name for name, version in takewhile(lambda each: each[1] > since, reversed(self._versions.items()))]
+        return Changes(place, False, {name: self._entries.get(name) for name in changed})
 
     async def exchange(self, bridge: str, place: Place, told: News) -> tuple[Place, list[News]]:
         """Take a bridge's news of texts; return its next place, and what others have told since `place`."""
@@ -80,7 +114,7 @@ class Registry:
         silence = time.monotonic() - heard
         if silence > _FORGET_SECONDS:
             await self.withdraw(name)
-        elif silence > _SILENT_SECONDS and entry["state"] != "leaving":
+        elif silence > SILENT_SECONDS and entry["state"] != "leaving":
             await self._set(name, {**entry, "state": SILENT})
 
     async def _set(self, name: str, entry: Entry | None) -> None:
@@ -92,6 +126,10 @@ class Registry:
             else:
                 self._entries[name] = entry
             self._version += 1
+            self._versions[name] = self._version
+            self._versions.move_to_end(name)
+            while len(self._versions) > len(self._entries) + _MOST_GONE:
+                self._forgotten = self._versions.popitem(last=False)[1]
             self._changed.notify_all()
 
 

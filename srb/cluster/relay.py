@@ -9,61 +9,68 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Awaitable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from srb.cluster.divided import MOVING, Divided, control
 from srb.cluster.link import Link
 from srb.cluster.members import (
     BROKEN,
-    Home,
     Member,
     Members,
     ask_all,
+    idle_among,
     no_answer,
     no_replica,
     silence_of,
     why_not_found,
 )
-from srb.cluster.routing import Way, choose, may_move, merge, way_of
+from srb.cluster.routing import Way, choose, marks_of, may_move, merge, sum_stats, way_of
 from srb.cluster.slots import act_on_state
-from srb.cluster.split import can_divide, is_part, lacks_parts
-from srb.errors import EngineRestarted, ProtocolError, SRBError
-from srb.framing import frame, read_frame
-from srb.protocol import (
-    TERMINAL,
-    Attach,
-    Attached,
-    BranchAdded,
+from srb.cluster.split import (
+    Whole,
+    can_divide,
+    divide,
+    for_parts,
+    of_parts,
+    part_prefix,
+    parts_for_speed,
+    parts_in,
+    whole_id,
+)
+from srb.errors import (
+    Cancelled,
+    EngineLoading,
+    EngineRestarted,
+    ProtocolError,
+    QueueFull,
+    ShuttingDown,
+    SRBError,
+    Unavailable,
+)
+from srb.wire.codec import decode, encode, outline
+from srb.wire.commands import (
     Cancel,
     Command,
     CountTokens,
     Detokenize,
-    Event,
-    Failed,
     Generate,
     GetRequest,
     GetSlots,
     GetStats,
-    Hello,
     ListRequests,
-    Ready,
-    Rejected,
-    Reply,
     StateAction,
     Tokenize,
-    decode,
-    encode,
-    outline,
 )
+from srb.wire.events import TERMINAL, Attached, BranchAdded, Event, Failed, Hello, Ready, Rejected, Reply
+from srb.wire.framing import frame, read_frame
 
 log = logging.getLogger("srb.cluster")
 
 _OPEN_SECONDS = 5.0  # for a channel; an engine that is loading takes longer, and another replica is tried
-_STATS_SECONDS = 0.4  # for the numbers of every replica; a worker waits half a second for /health
 _QUESTION_SECONDS = 0.5  # for a question about tokens; then another replica is asked too
 _ASK_SECONDS = 1.5  # for other answers of every replica; a worker waits two seconds
+_MOVING = {EngineLoading.code, ShuttingDown.code, QueueFull.code}  # refusals after which another replica is tried
 
 
 @dataclass(slots=True)
@@ -71,7 +78,7 @@ class _Open:
     """A request of the worker, or a target that the worker reads."""
 
     command: Command | None
-    payload: bytes | None  # the command's frame, until the replica's first event
+    payload: bytes | None  # the command's frame, until the replica's first event or a Cancel
     channel: Channel | None = None
     tried: set[str] = field(default_factory=set)
     counted: int = 0  # branches that the load of the replica counts, those that are added included
@@ -132,20 +139,22 @@ class Channel:
 class Relay:
     """One web worker: its connection, its open requests, and a channel to each replica that has one of them."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, members: Members) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, members: Members, divide_from: int = 0
+    ) -> None:
+        """Serve a worker; requests of `divide_from` branches or more are divided among idle replicas (0: none is)."""
+        self._divide_from = divide_from
         self._reader = reader
         self._writer = writer
         self._members = members
         self._open: dict[str, _Open] = {}
-        self._divided = Divided(
-            members, lambda member, payload: self._channel(member).send(payload), self._drop, self._begin_again
-        )
-        self._channels: dict[str, Channel] = {}  # by the replica's name
+        self._wholes: dict[str, Whole] = {}  # the divided requests by their ids; `_open` has their parts
+        self._channels: dict[Member, Channel] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._model: dict[str, Any] | None = None  # as the worker knows it
 
     def __repr__(self) -> str:
-        return f"<Relay {len(self._open)} requests on {sorted(self._channels)}>"
+        return f"<Relay {len(self._open)} requests on {sorted(member.name for member in self._channels)}>"
 
     async def run(self, hello: Hello) -> None:
         """Serve the worker until it closes its connection."""
@@ -173,10 +182,9 @@ class Relay:
     def close_idle_channels(self) -> None:
         """Close channels to replicas that are leaving, as soon as no request is on them: they wait for this."""
         used = {id(request.channel) for request in self._open.values()}
-        divided = self._divided.names
-        for name, channel in list(self._channels.items()):
-            if channel.member.is_leaving and id(channel) not in used and name not in divided:
-                del self._channels[name]
+        for member, channel in list(self._channels.items()):
+            if member.is_leaving and id(channel) not in used:
+                del self._channels[member]
                 channel.close()
 
     def leave_hanging(self) -> None:
@@ -188,12 +196,6 @@ class Relay:
             if self._members.has_others(request.tried):
                 channel.drop(request_id)
                 self._move(request_id)
-        if self._divided:
-            self._say(self._divided.leave_hanging())
-
-    def _drop(self, name: str, request_id: str) -> None:
-        if (channel := self._channels.get(name)) is not None:
-            channel.drop(request_id)
 
     # Commands -------------------------------------------------------------------------------------------------------
 
@@ -212,24 +214,59 @@ class Relay:
             self._go_home(command, request)
         elif isinstance(command, StateAction):
             self._spawn(command.request_id, self._answer(request, command, act_on_state(self._members, command)))
+        elif isinstance(command, Generate):
+            self._wait_for_turn(command, request)
         else:
             self._place(command, request)
 
+    def _wait_for_turn(self, command: Generate, request: _Open) -> None:
+        """Place a request when its key has its turn: at once, unless the replicas are full."""
+        try:
+            self._members.turns.wait(command.request_id, command.key, lambda: self._begin(command, request))
+        except QueueFull as error:
+            self._refuse(command.request_id, error)
+        else:
+            self._members.begin_next()
+
+    def _begin(self, command: Generate, request: _Open) -> None:
+        """Place a request, at once unless idle replicas should have parts of it: those are asked first whether they are."""
+        most = parts_for_speed(command, self._divide_from)
+        unused = self._members.unused(marks_of(command)[0], most) if most > 1 else []
+        if unused:
+            self._spawn(command.request_id, self._place_beside(command, request, unused))
+        else:
+            self._place(command, request)
+
+    async def _place_beside(self, command: Generate, request: _Open, unused: list[Member]) -> None:
+        idle = await idle_among(unused)
+        if self._open.get(command.request_id) is not request:
+            return  # its reader has left
+        if request.payload is None:
+            self._refuse(command.request_id, Cancelled("the request was cancelled"))
+        else:
+            self._place(command, request, idle)
+
     def _cancel(self, command: Cancel, payload: bytes) -> None:
+        if (whole := self._wholes.get(command.request_id)) is not None:
+            for cancel in whole.cancels(command):
+                self._cancel(cancel, encode([cancel]))
+            if command.leaves:
+                del self._wholes[command.request_id]
+            return
         request = self._open.get(command.request_id)
         if request is None:
             return  # it has just ended
-        if isinstance(request.command, Attach) and request.channel is None:
-            self._say(self._divided.give_up(command.request_id))
-        elif command.request_id in self._divided:
-            self._divided.cancel(command)
-        elif request.channel is not None:
+        if request.channel is not None:
             request.channel.send(payload)
+        if command.index is None:
+            if self._members.turns.forget(command.request_id):
+                self._refuse(command.request_id, Cancelled("the request was cancelled"))
+            request.payload = None  # should its replica be lost or refuse it, nobody wants it from another one
         if command.leaves:
             self._forget(command.request_id)
 
-    def _place(self, command: Any, request: _Open) -> None:
-        """Give a request to a replica that has not had it yet; refuse it if there is none."""
+    def _place(self, command: Any, request: _Open, idle: Collection[str] = ()) -> None:
+        """Give a request to a replica that has not had it yet, and parts of it to idle ones; refuse it if there is none."""
         affinity, avoided = self._members.affinity, self._members.avoided(request.tried)
         if way_of(command) is Way.TEXT:
             name = choose(affinity, command, avoided)
@@ -237,28 +274,47 @@ class Relay:
             name = affinity.least_loaded(avoided)
         member = self._members.get(name) if name is not None else None
         if member is None:
-            self._refuse(command.request_id, no_replica())
-            return
-        if self._is_divided(command, member):
-            request.payload = None
-            self._divided.begin(command, member.name, request.tried)
-        else:
+            self._refuse(command.request_id, no_replica(self._members.why_none))
+        elif not self._divide(command, request, member, idle):
             self._forward(command, request, member)
 
-    def _begin_again(self, command: Generate, tried: set[str], cancels: list[Cancel]) -> None:
-        """Give a divided request that no replica has to others than those, and pass on how it was cancelled meanwhile."""
-        if (request := self._open.get(command.request_id)) is not None:
-            request.payload, request.tried = encode([command]), tried
-            self._place(command, request)
-            for cancel in cancels:
-                self._cancel(cancel, encode([cancel]))
-
-    def _is_divided(self, command: Command, member: Member) -> bool:
-        """Whether a request has more branches than a replica has sequences, and there are others that help."""
-        if not isinstance(command, Generate) or len(self._members.ready) < 2:
+    def _divide(self, command: Command, request: _Open, lead: Member, idle: Collection[str]) -> bool:
+        """Give the parts of a request to its replica and others, if there are others that help."""
+        if not isinstance(command, Generate) or not can_divide(command):
             return False
+        members = self._members
+        capacities = self._capacities(command, request, lead.name, idle)
+        if len(capacities) < 2:
+            return False
+        del self._open[command.request_id]
+        parts = divide(command, capacities)
+        self._wholes[command.request_id] = Whole(command.request_id, parts.values())
+        tried = request.tried | members.with_other_models(lead.name)
+        for name, part in parts.items():
+            member = members.get(name)
+            assert member is not None  # it has sequences
+            opened = self._open[part.request_id] = _Open(part, encode([part]), tried=set(tried))
+            self._forward(part, opened, member)
+        return True
+
+    def _capacities(self, command: Generate, request: _Open, lead: str, idle: Collection[str]) -> dict[str, int]:
+        """Return the sequences of the replicas that get parts: the lead, idle ones for speed, and others for room.
+
+        All of them have the same model, also while an update replaces it.
+        """
+        members, n = self._members, len(command.branches)
+        found = {lead: members.capacity(lead)}
         # A replica that has just gone has no sequences; its channel's end gives the request to another.
-        return 0 < self._members.capacity(member.name) < len(command.branches) and can_divide(command)
+        if not found[lead] or (found[lead] >= n and not idle):
+            return found
+        tried = request.tried | members.with_other_models(lead) | {lead}
+        others = members.affinity.beside(marks_of(command)[0], members.avoided(tried))
+        helpers = [name for name in others if name in idle][: parts_for_speed(command, self._divide_from) - 1]
+        rest = (name for name in others if name not in helpers)
+        found |= {name: members.capacity(name) for name in helpers}
+        while sum(found.values()) < n and (name := next(rest, "")):
+            found[name] = members.capacity(name)
+        return {name: number for name, number in found.items() if number}
 
     def _forward(self, command: Command, request: _Open, member: Member) -> None:
         assert request.payload is not None
@@ -267,7 +323,8 @@ class Relay:
         if isinstance(command, Generate):
             request.counted = len(command.branches)
             self._members.affinity.begin(member.name, request.counted)
-            self._members.note_home(command.request_id, Home((member.name,)))
+            self._members.turns.begin(command.key, request.counted)
+            self._members.homes.note(command.request_id, member.name)
         request.channel.send(request.payload)
         if isinstance(command, (Tokenize, CountTokens, Detokenize)):
             self._spawn(command.request_id, self._hurry(command.request_id, request, request.channel))
@@ -279,113 +336,118 @@ class Relay:
             self._move(request_id)
 
     def _channel(self, member: Member) -> Channel:
-        if member.name not in self._channels:
-            self._channels[member.name] = Channel(member, self)
-        return self._channels[member.name]
+        if member not in self._channels:
+            self._channels[member] = Channel(member, self)
+        return self._channels[member]
 
     def _go_home(self, command: Any, request: _Open) -> None:
-        """Send a control to the replica of its target; if another bridge's worker began that, look for it."""
-        home = self._members.homes.get(command.target, Home(()))
-        known = [name for name in home.names if self._members.get(name) is not None]
-        if known:
-            self._go(command, request, Home(tuple(known), home.is_divided))
+        """Send a control to the replica of its target; if that is not known here, look for it."""
+        member = self._members.get(self._members.homes.get(command.target))
+        if member is not None:
+            self._forward(command, request, member)
         else:
             self._spawn(command.request_id, self._search(command, request))
 
     async def _search(self, command: Any, request: _Open) -> None:
+        """Look for a target that another bridge has not told of, or that is divided."""
         question = GetRequest("", command.target, command.owner)
         answers = await ask_all(self._members.reachable, question, _ASK_SECONDS)
-        found = {name: answer for name, answer in answers.items() if not isinstance(answer, SRBError)}
-        if self._open.get(command.request_id) is not request:
-            return  # cancelled meanwhile
-        silence = silence_of(answers)
-        if not found or (silence and lacks_parts(found.values())):
-            self._refuse(command.request_id, silence or why_not_found(command.target, answers))
-            return
-        home = Home(tuple(found), is_divided=any(map(is_part, found.values())))
-        self._members.note_home(command.target, home)
-        self._go(command, request, home)
+        name = next((name for name, answer in answers.items() if not isinstance(answer, SRBError)), None)
+        member = self._members.get(name) if name is not None else None
+        if member is None:
+            await self._answer(request, command, self._control_parts(command, answers))
+        elif self._open.get(command.request_id) is request:  # not cancelled meanwhile
+            self._members.homes.note(command.target, member.name)
+            self._forward(command, request, member)
 
-    def _go(self, command: Any, request: _Open, home: Home) -> None:
-        """Send a control to the request's replica, or to the part of it that is meant."""
-        if not home.is_divided:
-            if (member := self._members.get(home.names[0])) is not None:
-                self._forward(command, request, member)
-            else:  # it has just been lost
-                self._refuse(command.request_id, EngineRestarted(f"Replica {home.names[0]} was lost"))
-        elif isinstance(command, Attach):
-            request.payload = None
-            self._say(self._divided.attach(command, home.names))
-            self._spawn(command.request_id, self._give_up(command.request_id))
-        else:
-            total = self._divided.total(command.target)
-            work = control(self._members, command, home.names, total)
-            self._spawn(command.request_id, self._answer(request, command, work))
+    async def _control_parts(self, command: Any, refusals: dict[str, Any]) -> Reply | Rejected:
+        """Return the answer to a control of a divided request; `refusals` say why no replica has it whole."""
+        try:
+            question = ListRequests("", command.owner, part_prefix(command.target))
+            listed = await ask_all(self._members.reachable, question, _ASK_SECONDS)
+            parts = parts_in(listed)
+            if silence := silence_of(listed) or (silence_of(refusals) if not parts else None):
+                raise silence
+            if not parts:
+                raise why_not_found(command.target, refusals)
+            controls = for_parts(command, {part: size for part, (_, size) in parts.items()})
+            asked = [self._ask(parts[part][0], control) for part, control in controls.items()]
+            answers = dict(zip(controls, await asyncio.gather(*asked), strict=True))
+            return Reply(command.request_id, of_parts(command, answers))
+        except SRBError as error:
+            return Rejected.of(command.request_id, error)
 
-    async def _give_up(self, attach_id: str) -> None:
-        """Refuse a reader of a divided request when a part has not answered in time: its owner's stream waits meanwhile."""
-        await asyncio.sleep(_ASK_SECONDS)
-        self._say(self._divided.give_up(attach_id))
+    async def _ask(self, name: str, command: Any) -> Any:
+        member = self._members.get(name)
+        if member is None:
+            raise EngineRestarted(f"Replica {name} was lost")
+        return await member.ask(command, _ASK_SECONDS)
 
     async def _answer(self, request: _Open, command: Any, work: Awaitable[Reply | Rejected]) -> None:
         answer = await work
         if self._open.get(command.request_id) is request:
-            self._say([answer])
+            self._end(command.request_id)
+            self._send([answer])
 
     async def _ask_all(self, command: Any) -> None:
-        is_of_requests = isinstance(command, (ListRequests, GetSlots))  # those of leaving replicas too
-        members = self._members.reachable if is_of_requests else self._members.ready
         try:
             if isinstance(command, GetStats):
                 value = await self._stats(command)
+            elif isinstance(command, (ListRequests, GetSlots)):
+                value = merge(command, await self._list(command))
             else:
-                value = merge(command, await ask_all(members, command, _ASK_SECONDS))
+                value = merge(command, await ask_all(self._members.ready, command, _ASK_SECONDS))
             self._send([Reply(command.request_id, value)])
         except SRBError as error:
             self._send([Rejected.of(command.request_id, error)])
 
+    async def _list(self, command: ListRequests | GetSlots) -> dict[str, Any]:
+        """Ask for what replicas have, those that leave too; who hangs is not waited for, which `/health` tells by then."""
+        asked = self._members.responsive
+        if self._members.reachable and not asked:
+            raise no_answer()
+        answers = await ask_all(asked, command, _ASK_SECONDS)
+        for name, answer in answers.items():
+            if isinstance(answer, SRBError):
+                log.warning("a list lacks what replica %s has: %s", name, answer)
+        return answers
+
     async def _stats(self, command: GetStats) -> dict[str, Any]:
         """Return the numbers of all replicas together, and of each that answers; those that hang are not waited for.
 
-        A replica that is busy with a long step has its last numbers. Counters include replicas that leave, hang or are gone.
+        Counters include replicas that leave, hang or are gone.
         """
-        members = [member for member in self._members.reachable if not member.hangs]
-        answers = await ask_all(members, command, _STATS_SECONDS)
-        for member in members:
-            answer = answers[member.name]
-            if isinstance(answer, dict):
-                member.stats = answer
-                self._members.totals.note(member.engine, answer)
-            elif member.stats:
-                answers[member.name] = member.stats
+        await self._members.refresh_numbers(command.max_age)
         answering = self._members.answering
-        if self._members.ready and not answering:
-            raise no_answer()
-        answers = {member.name: answers[member.name] for member in answering if member.name in answers}
-        replicas = {
-            member.name: {"node": member.entry["node"], "stats": answers[member.name]}
-            for member in answering
-            if isinstance(answers.get(member.name), dict)
-        }
+        if not answering:
+            raise no_answer() if self._members.ready else no_replica(self._members.why_none)
+        telling = [member for member in answering if member.stats]
+        if not telling:
+            raise Unavailable("No replica has told its numbers in time")
+        replicas = {member.name: {"node": member.entry["node"], "stats": member.stats} for member in telling}
         cluster = {"trouble": self._members.trouble, "replicas": replicas}
-        return {**merge(command, answers), **self._members.totals.sum(), "cluster": cluster}
+        sums = sum_stats(member.stats for member in telling)
+        values: dict[str, Any] = {**sums, **self._members.totals.sum(), "cluster": cluster}
+        if waiting := len(self._members.turns):
+            values["requests_deferred"] += waiting
+        return values
 
     # Events ---------------------------------------------------------------------------------------------------------
 
     async def deliver(self, channel: Channel, payload: bytes) -> None:
         """Pass a replica's frame on to the worker."""
         events = outline(payload)
-        if self._divided and any(fields[0] in self._divided for _, fields in events):
-            payload = encode(self._divided.take(channel.member.name, decode(payload)))
-            events = outline(payload)
-        if refused := [fields[0] for kind, fields in events if kind is Rejected and fields[1] in MOVING]:
+        if refused := [fields[0] for kind, fields in events if kind is Rejected and fields[1] in _MOVING]:
             moved = {each for each in refused if self._is_elsewhere(each, channel) or self._move(each)}
             rest = [event for event in decode(payload) if event.request_id not in moved]
             payload, events = encode(rest), outline(encode(rest))
         if not events:
             return
         self._note(events)
-        self._writer.write(frame(payload))
+        if self._wholes:
+            self._say(decode(payload))
+        else:
+            self._writer.write(frame(payload))
         if channel.member.is_leaving:
             self.close_idle_channels()
         await self._writer.drain()
@@ -402,12 +464,27 @@ class Relay:
                 if kind is BranchAdded:
                     self._count_added(request, fields[1])
 
-    def _say(self, events: list[Event]) -> None:
-        """Send events of divided requests to the worker."""
-        if events:
-            payload = encode(events)
-            self._note(outline(payload))
-            self._writer.write(frame(payload))
+    def _say(self, events: Iterable[Event]) -> None:
+        """Send events to the worker, those of parts as events of the requests that they are parts of."""
+        said: list[Event] = []
+        for event in events:
+            whole = self._wholes.get(whole_id(event.request_id))  # type: ignore[union-attr]  # Hello and Ready have none
+            if whole is None:
+                said.append(event)
+                continue
+            said += whole.take(event)
+            if whole.is_over:
+                self._close_whole(whole)
+        if said:
+            self._send(said)
+
+    def _close_whole(self, whole: Whole) -> None:
+        """Forget a divided request, and cancel the parts that still run: one was refused."""
+        self._wholes.pop(whole.request_id, None)
+        for part in whole.open_parts:
+            if (request := self._open.get(part)) is not None and request.channel is not None:
+                request.channel.drop(part)
+            self._end(part)
 
     def _attached(self, request_id: str, target: str) -> None:
         request = self._open.pop(request_id, None)
@@ -436,41 +513,45 @@ class Relay:
 
     def lose(self, channel: Channel) -> None:
         """End the requests of a replica that is gone, or give them to another if it had not begun them."""
-        if self._channels.get(channel.member.name) is channel:
-            del self._channels[channel.member.name]
+        if self._channels.get(channel.member) is channel:
+            del self._channels[channel.member]
         for request_id, request in list(self._open.items()):
-            if request.channel is channel and not self._move(request_id):
+            is_here = request.channel is channel and request_id in self._open  # its other parts may have ended it
+            if is_here and not self._move(request_id):
                 self._end(request_id)
                 message = f"Replica {channel.member.name} was lost; please try again"
-                self._send([Failed(request_id, EngineRestarted.code, message)])
-        if self._divided:
-            self._say(self._divided.lose(channel.member.name))
+                self._say([Failed(request_id, EngineRestarted.code, message)])
 
     def _refuse(self, request_id: str, error: SRBError) -> None:
         self._open.pop(request_id, None)
-        self._send([Rejected.of(request_id, error)])
+        self._say([Rejected.of(request_id, error)])
 
     def _end(self, request_id: str) -> None:
         self._forget(request_id)
-        self._members.homes.pop(request_id, None)
+        self._members.homes.forget(request_id)
 
     def _forget(self, request_id: str) -> None:
         """Read a request no more; it may go on for others, or linger."""
         request = self._open.pop(request_id, None)
-        self._divided.forget(request_id)
         if request is not None:
+            self._members.turns.forget(request_id)
             self._uncount(request)
 
     def _count_added(self, request: _Open, index: int) -> None:
         """Count a branch that was added to a request which began here; one that goes on after its end is counted already."""
         if request.channel is not None and 0 < request.counted <= index:
+            assert isinstance(request.command, Generate)  # which alone is counted
             self._members.affinity.grow(request.channel.member.name, index + 1 - request.counted)
+            self._members.turns.begin(request.command.key, index + 1 - request.counted)
             request.counted = index + 1
 
     def _uncount(self, request: _Open) -> None:
         if request.counted and request.channel is not None:
+            assert isinstance(request.command, Generate)  # which alone is counted
             self._members.affinity.end(request.channel.member.name, request.counted)
+            self._members.turns.end(request.command.key, request.counted)
             request.counted = 0
+            self._members.begin_next()
 
     # The connection -------------------------------------------------------------------------------------------------
 
@@ -493,6 +574,8 @@ class Relay:
         task.add_done_callback(lambda _: work.close())  # should it be cancelled before it begins
 
     def _close(self) -> None:
+        for request_id in self._open:  # first: the end of one must not begin another
+            self._members.turns.forget(request_id)
         for request_id in list(self._open):
             self._forget(request_id)
         for channel in self._channels.values():

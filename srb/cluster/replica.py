@@ -18,15 +18,12 @@ from srb.cluster.autoscaling import OPEN_BRANCHES
 from srb.cluster.door import Door
 from srb.cluster.link import own_stats
 from srb.cluster.members import BROKEN
-from srb.cluster.own_engine import OwnEngine
 from srb.cluster.registry import ANNOUNCE_SECONDS, Entry, find_registry
+from srb.cluster.replica_engine import ReplicaEngine
 from srb.cluster.states import StateShare, find_keeper
-from srb.settings import Settings
+from srb.config.settings import Settings
 
 log = logging.getLogger("srb.cluster")
-
-_LAST_LOOK = 2.0  # seconds without a connection before a leaving replica ends: bridges hear of it within one
-_DRAIN_LOOK = 0.1
 
 
 class Replica:
@@ -37,7 +34,7 @@ class Replica:
         checked = Settings.load(flags=settings, environ={})
         self._name: str = serve.get_replica_context().replica_tag
         self._alias = checked.model_alias
-        self._engine = OwnEngine(checked, settings, self._name)
+        self._engine = ReplicaEngine(checked, settings, self._name)
         try:
             if self._engine.shares_states:
                 keeper = find_keeper(checked.cluster_states_mib * 1024 * 1024)
@@ -77,10 +74,7 @@ class Replica:
             return  # it never began
         self._is_leaving = True
         await self._try_to_announce()  # and again every second: bridges that have just started ask it for its requests
-        quiet = 0.0
-        while quiet < _LAST_LOOK:
-            await asyncio.sleep(_DRAIN_LOOK)
-            quiet = 0.0 if self._door.num_open else quiet + _DRAIN_LOOK
+        await self._door.drain()
         self._announcing.cancel()
         self._door.close()
         await asyncio.to_thread(self._engine.close)

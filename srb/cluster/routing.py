@@ -5,16 +5,16 @@ Pure: no I/O and no clock.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from functools import partial
 from typing import Any
 
 from srb.cluster.affinity import Affinity, Mark, finer_marks, name_marks, opening_marks, text_marks, with_media
-from srb.cluster.members import no_replica, silence_of
+from srb.cluster.members import no_replica
 from srb.cluster.split import unite_listed
 from srb.errors import SRBError
-from srb.protocol import (
+from srb.wire.commands import (
     AddBranches,
     Attach,
     ChangeBranch,
@@ -29,7 +29,6 @@ from srb.protocol import (
     GetSlots,
     GetSlotTime,
     GetStats,
-    HoldPlaces,
     ListRequests,
     Rerank,
     SetAdapters,
@@ -55,7 +54,7 @@ _WAYS: dict[type, Way] = {
     Generate: Way.TEXT,
     StateAction: Way.STATE,
     **dict.fromkeys((Tokenize, CountTokens, Detokenize, Embed, Rerank, GetAdapters), Way.ANY),
-    **dict.fromkeys((Attach, GetRequest, StopBranches, EndReasoning, ChangeBranch, AddBranches, HoldPlaces), Way.HOME),
+    **dict.fromkeys((Attach, GetRequest, StopBranches, EndReasoning, ChangeBranch, AddBranches), Way.HOME),
     **dict.fromkeys((GetStats, GetSlots, GetSlotTime, ListRequests, SetAdapters), Way.ALL),
 }
 
@@ -71,14 +70,17 @@ def may_move(command: Command) -> bool:
 
 
 def marks_of(command: Generate | StateAction) -> list[Mark]:
-    """Return the marks by which a command's replica is chosen: a name that the client gave goes before the text."""
+    """Return the marks by which a command's replica is chosen: a name that the client gave goes before the text.
+
+    Sessions and texts are their owner's; named states are everybody's.
+    """
     if isinstance(command, StateAction):
         return name_marks("state", command.name)
     if command.session:
         return name_marks("session", command.owner, command.session)
     if command.state:
         return name_marks("state", command.state)
-    return text_marks(_text_of(command))
+    return text_marks(_text_of(command), command.key)
 
 
 def _text_of(command: Generate) -> Sequence[str | int]:
@@ -95,10 +97,10 @@ def choose(affinity: Affinity, command: Generate | StateAction, exclude: Collect
     branches = len(command.branches)
     if command.session or command.state:
         return affinity.choose(marks_of(command), exclude, branches=branches)
-    text = _text_of(command)
-    openings, finer = partial(opening_marks, text), partial(finer_marks, text)
+    text, key = _text_of(command), command.key
+    openings, finer = partial(opening_marks, text, key), partial(finer_marks, text, key=key)
     slot = slot_marks(command.id_slot)[0] if command.id_slot >= 0 else None
-    return affinity.choose(text_marks(text), exclude, openings, finer, branches, slot)
+    return affinity.choose(text_marks(text, key), exclude, openings, finer, branches, slot)
 
 
 def slot_marks(slot: int) -> list[Mark]:
@@ -117,23 +119,18 @@ def merge(command: Command, answers: Mapping[str, Any]) -> Any:
     if isinstance(command, SetAdapters) and len(values) < len(answers):
         raise next(answer for answer in answers.values() if isinstance(answer, SRBError))
     match command:
-        case GetStats():
-            return sum_stats(values)
         case GetSlots():
             return [{**slot, "replica": name} for name, slots in values.items() for slot in slots]
         case ListRequests():
-            listed = (request for requests in values.values() for request in requests)
-            return unite_listed(listed, silence_of(answers) is None)
-        case EndReasoning():
-            return {"branches": sorted(place for value in values.values() for place in value["branches"])}
+            return unite_listed(request for requests in values.values() for request in requests)
         case _:
             return next(iter(values.values()))
 
 
-def sum_stats(stats: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def sum_stats(stats: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Return the cluster's numbers."""
     total: dict[str, float] = {}
-    for each in stats.values():
+    for each in stats:
         for name, value in each.items():
             before = total.get(name, 0)
             total[name] = max(before, value) if name in _LARGEST else before + value

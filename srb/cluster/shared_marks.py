@@ -1,4 +1,4 @@
-"""News of texts, which bridges tell each other through the registry. Marks are hashes; no text is in them.
+"""News of texts and requests, which bridges tell each other through the registry. Marks are hashes; no text is in them.
 
 Pure: no I/O and no clock.
 """

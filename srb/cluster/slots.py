@@ -7,7 +7,8 @@ from typing import Any
 from srb.cluster.members import Member, Members, ask_all, no_replica, silence_of
 from srb.cluster.routing import choose, slot_marks
 from srb.errors import EngineLoading, EngineRestarted, InvalidRequest, ShuttingDown, SRBError
-from srb.protocol import GetSlotTime, Rejected, Reply, StateAction
+from srb.wire.commands import GetSlotTime, StateAction
+from srb.wire.events import Rejected, Reply
 
 _LOOK_SECONDS = 10.0  # for a replica's answer between two steps
 _ACT_SECONDS = 600.0  # for a state to be written or read, as a web worker waits

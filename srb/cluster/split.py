@@ -1,303 +1,234 @@
 """Requests that are divided among replicas: their parts, and one stream of events made of the parts' streams.
 
-A request with more branches than one engine has sequences is divided. Each replica gets a part under the request's own id,
-and each branch of a part has its `place`, its index in the whole request, so any bridge can find the parts and put them
-together. Pure: no I/O and no clock.
+A request with more branches than one engine has sequences is divided, and one with many where replicas are idle. Each
+replica gets branches that follow each other, as a request of its own: `ID+24` is the part of request ID whose first branch
+is ID's branch 24. Engines know nothing of it, and any bridge finds the parts by their ids. Pure: no I/O and no clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from srb.errors import EngineRestarted, NotFound, bad_field
-from srb.protocol import (
+from srb.errors import Conflict, NotFound, SRBError
+from srb.wire.commands import Cancel, Command, EndReasoning, Generate, GetRequest, StopBranches
+from srb.wire.events import (
     TERMINAL,
     Accepted,
-    AddBranches,
-    BranchAdded,
     BranchEnded,
-    ChangeBranch,
     Delta,
     Done,
-    EndReasoning,
     Event,
     Failed,
     FinishReason,
-    Generate,
     Progress,
     PromptDone,
-    PromptLogprobs,
     Rejected,
-    Resting,
-    StopBranches,
 )
 
 Description = dict[str, Any]  # of a request, as GetRequest's value
 
-_SEEDS = 2**32 - 1  # seeds are 0 … 2³²−2
+_BYTES = 3  # of a token's text, at least in most texts: a prompt counts as too long rather than as too short
+_SIGN = "+"  # between a request's id, which has none, and the index of a part's first branch
+
+
+def part_id(request_id: str, first: int) -> str:
+    return f"{request_id}{_SIGN}{first}"
+
+
+def part_prefix(request_id: str) -> str:
+    """Return the beginning that the ids of a request's parts have, and no other."""
+    return request_id + _SIGN
+
+
+def whole_id(request_id: str) -> str:
+    """Return the id of the request that a part belongs to; the id itself if it is no part's."""
+    return request_id.partition(_SIGN)[0]
+
+
+def first_of(request_id: str) -> int:
+    """Return the index in the whole request that a part's first branch has; 0 of a request that is no part."""
+    return int(request_id.partition(_SIGN)[2] or 0)
 
 
 def can_divide(command: Generate) -> bool:
-    """Whether the branches of a request are independent of each other, so that they may be on several engines."""
-    return not command.branches_interact and command.explore is None and command.shift is None
+    """Whether a request's branches may be on several engines.
+
+    They must not depend on each other; and a request with `linger` is for readers and branches that come later, which need
+    all of it on one engine.
+    """
+    depends = command.branches_interact or command.explore is not None or command.shift is not None
+    is_part = whole_id(command.request_id) != command.request_id
+    return not (depends or command.linger or command.prompt_logprobs or is_part)
 
 
-def chosen(capacities: Mapping[str, int], number: int) -> list[str]:
-    """Return as many of the replicas, in order, as have sequences for `number` branches; all if they do not suffice."""
-    names: list[str] = []
-    room = 0
-    for name, capacity in capacities.items():
-        if room < number:
-            names.append(name)
-            room += capacity
-    return names
+def parts_for_speed(command: Generate, divide_from: int) -> int:
+    """Return among how many replicas a request should be divided if so many are idle; 1: it is as fast, or faster, whole.
+
+    A part has at least half as many branches as the smallest request that is divided (`divide_from`; 0: none is): with few a
+    step takes hardly less time with fewer. And each replica computes the prompt, which the first one may know: that has to
+    cost less than it saves, so half of the branches have to write more tokens than the prompt has. Pictures cost more.
+    """
+    if not 0 < divide_from <= len(command.branches) or command.media or not can_divide(command):
+        return 1
+    wanted = [math.inf if spec.max_tokens < 0 else spec.max_tokens for spec in command.branches]
+    prompt = sum(
+        len(part.encode(errors="surrogatepass")) / _BYTES if isinstance(part, str) else 1 for part in command.prompt
+    )
+    return len(wanted) // max(1, divide_from // 2) if prompt < sum(wanted) / 2 else 1
 
 
 def divide(command: Generate, capacities: Mapping[str, int]) -> dict[str, Generate]:
-    """Return the part of each replica: places are dealt in turn to those that have sequences left, then to all in turn.
+    """Return the part of each replica: branches are dealt in turn to those that have sequences left, then to all in turn.
 
-    The first replica's part has the first branch, and all that is said or kept once for the request.
+    Replicas have at least one sequence each. The first one's part has all that is said or kept once for the request.
     """
-    places: dict[str, list[int]] = {name: [] for name in chosen(capacities, len(command.branches))}
-    free = dict.fromkeys(places, 0) | {name: capacities[name] for name in places}
+    counts = dict.fromkeys(capacities, 0)
     turn: list[str] = []
-    for place in range(len(command.branches)):
-        if not turn:
-            turn = [name for name in places if free[name] > 0] or list(places)
-        name = turn.pop(0)
-        places[name].append(place)
-        free[name] -= 1
-    places = {name: own for name, own in places.items() if own}  # a replica that has just gone has no sequences
-    lead = next(iter(places))
-    base = command.base or command.branches[0]
-    parts = {}
-    for name, own in places.items():
-        branches = tuple(replace(command.branches[place], place=place) for place in own)
-        part = replace(command, branches=branches, base=base, num_places=len(command.branches), num_parts=len(places))
-        if name != lead:
-            part = replace(part, report_progress=False, prompt_logprobs=False, state="", id_slot=-1)
-        parts[name] = part
+    for _ in command.branches:
+        turn = turn or [name for name in counts if counts[name] < capacities[name]] or list(counts)
+        counts[turn.pop(0)] += 1
+    parts: dict[str, Generate] = {}
+    first = 0
+    for name, count in ((name, count) for name, count in counts.items() if count):
+        own = command.branches[first : first + count]
+        part = replace(command, request_id=part_id(command.request_id, first), branches=own, can_grow=False, base=None)
+        parts[name] = replace(part, report_progress=False, state="", id_slot=-1) if first else part
+        first += count
     return parts
 
 
 @dataclass(slots=True)
-class Part:
-    """The branches of a request that are on one replica."""
+class _Part:
+    """Some branches of a request, as this reader has seen them."""
 
-    places: list[int]  # by the index that the branch has there
-    running: set[int] = field(default_factory=set)  # places
+    first: int  # index of the first branch in the whole request
+    running: set[int]  # by their index in the whole
     is_accepted: bool = False
     is_over: bool = False
-    rest: Resting | None = None  # while it rests
-    prompt: PromptDone | None = None  # None: not said to this reader
+    prompt: PromptDone | None = None
     done: Done | None = None
-    num_tokens: int = 0  # that this reader has seen
+    num_tokens: int = 0
 
 
 class Whole:
-    """A divided request, as one reader sees it: events of the parts go in, events of the whole come out.
+    """A divided request, as its reader sees it: events of the parts go in, events of the whole come out."""
 
-    `parts` has each replica's part; the first is the lead, which alone reports its prompt.
-    """
-
-    def __init__(self, request_id: str, parts: dict[str, Part], waits_for_prompt: bool = False) -> None:
-        """With `waits_for_prompt` all text waits for the lead's PromptDone, as for a request with prompt_logprobs."""
+    def __init__(self, request_id: str, parts: Iterable[Generate]) -> None:
         self.request_id = request_id
-        self.parts = parts
         self.is_over = False
-        self.is_accepted = False
-        self._lead = next(iter(parts))
-        self._waits_for_prompt = waits_for_prompt
-        self._prompt_tokens = 0
+        self._is_accepted = False
         self._is_prompt_done = False
-        self._rests = False
-        self._held: list[
-            tuple[str, Event]
-        ] = []  # until all parts are accepted, and until the prompt is done if need be
+        self._prompt_tokens = 0
+        self._held: list[Event] = []  # until all parts are accepted: one that is refused refuses the request
+        self._parts: dict[str, _Part] = {}  # by their ids
+        for part in parts:
+            first = first_of(part.request_id)
+            self._parts[part.request_id] = _Part(first, set(range(first, first + len(part.branches))))
+        self._total = sum(len(part.running) for part in self._parts.values())
 
     def __repr__(self) -> str:
-        open_parts = [name for name, part in self.parts.items() if not part.is_over]
-        return f"<Whole {self.request_id} on {open_parts}>"
-
-    @classmethod
-    def of(cls, command: Generate, parts: Mapping[str, Generate]) -> Whole:
-        """Return the new request of a command and its parts."""
-        own = {}
-        for name, part in parts.items():
-            places = [spec.place for spec in part.branches]
-            own[name] = Part(places, set(places))
-        return cls(command.request_id, own, command.prompt_logprobs)
-
-    @classmethod
-    def joined(cls, request_id: str, described: Mapping[str, Description]) -> Whole:
-        """Return a running request as a reader finds it that joins it."""
-        own = {}
-        for name, value in described.items():
-            branches = value["branches"]
-            running = {_place(branch) for branch in branches if "ended" not in branch}
-            rest = _rest_of(request_id, value) if value["state"] == "resting" else None
-            own[name] = Part([_place(branch) for branch in branches], running, is_accepted=True, rest=rest)
-        whole = cls(request_id, own)
-        whole.is_accepted = whole._is_prompt_done = True
-        whole._prompt_tokens = max(value["prompt_tokens"] for value in described.values())
-        whole._rests = all(part.rest is not None for part in own.values())
-        return whole
+        return f"<Whole {self.request_id}, runs as {self.open_parts}>"
 
     @property
-    def names(self) -> list[str]:
-        """The replicas that have a part which has not ended."""
-        return [name for name, part in self.parts.items() if not part.is_over]
+    def open_parts(self) -> list[str]:
+        """The ids of the parts that have not ended."""
+        return [name for name, part in self._parts.items() if not part.is_over]
 
-    def has_ended(self, name: str) -> bool:
-        """Whether a replica has said that its part has ended, though others may not know it yet."""
-        return self.parts[name].is_over or any(
-            each == name and isinstance(event, TERMINAL) for each, event in self._held
-        )
+    def cancels(self, command: Cancel) -> Iterator[Cancel]:
+        """Yield a Cancel of the whole, or of one of its branches, as one for each part that it concerns."""
+        for name, part in self._parts.items():
+            if command.index is None:
+                yield replace(command, request_id=name)
+            elif command.index in part.running:
+                yield replace(command, request_id=name, index=command.index - part.first)
 
-    @property
-    def total(self) -> int:
-        """The number of branches."""
-        return 1 + max(max(part.places, default=-1) for part in self.parts.values())
-
-    def of_place(self, place: int) -> tuple[str, int] | None:
-        """Return the replica of a branch, and its index there."""
-        for name, part in self.parts.items():
-            if place in part.places:
-                return name, part.places.index(place)
-        return None
-
-    def move(self, old: str, new: str) -> None:
-        """Note that a part which was not accepted is on another replica now."""
-        self.parts = {new if name == old else name: part for name, part in self.parts.items()}
-        self._held = [(name, event) for name, event in self._held if name != old]
-        if self._lead == old:
-            self._lead = new
-
-    # Events ---------------------------------------------------------------------------------------------------------
-
-    def take(self, name: str, event: Event) -> list[Event]:
+    def take(self, event: Event) -> list[Event]:
         """Return the whole's events that follow from one of a part. Rejected ends the whole."""
-        part = self.parts.get(name)
-        if part is None or part.is_over or self.is_over:
+        part = self._parts[event.request_id]  # type: ignore[union-attr]  # Hello and Ready are of no request
+        if part.is_over or self.is_over:
             return []
         if isinstance(event, Rejected):
             self.is_over = True
-            return [event]
+            return [replace(event, request_id=self.request_id)]
         if isinstance(event, Accepted):
             part.is_accepted, self._prompt_tokens = True, event.prompt_tokens
-            return self._accept()
-        if not self._may_say(name):
-            self._held.append((name, event))
-            return []
-        return self._said(name, part, event)
-
-    def lose(self, name: str, code: str, message: str) -> list[Event]:
-        """Return the events after a replica is lost: its branches end with the error, the others go on."""
-        part = self.parts.get(name)
-        if part is None or part.is_over or self.is_over:
-            return []
-        if name == self._lead and self._waits_for_prompt and not self._is_prompt_done:
-            return self._fail(code, message)  # nobody else reports the prompt's log-probabilities
-        part.is_over = True
-        if not self.names and not any(each.done for each in self.parts.values()):
-            return self._fail(code, message)
-        ends = [
-            BranchEnded(self.request_id, part.places.index(place), FinishReason.ERROR, 0, code=code, message=message)
-            for place in sorted(part.running)
-        ]
-        self._held = [(each, event) for each, event in self._held if each != name] + [(name, end) for end in ends]
-        return self._accept() or [*self._release(), *self._settle()]
-
-    def _fail(self, code: str, message: str) -> list[Event]:
-        self.is_over = True
-        return [Failed(self.request_id, code, message)]
+        elif self._is_accepted:
+            return self._said(part, event)
+        else:
+            self._held.append(event)
+            part.is_accepted = part.is_accepted or isinstance(event, TERMINAL)
+        return self._accept()
 
     def _accept(self) -> list[Event]:
-        if self.is_accepted or not all(part.is_accepted or part.is_over for part in self.parts.values()):
+        if not all(part.is_accepted for part in self._parts.values()):
             return []
-        self.is_accepted = True
-        return [Accepted(self.request_id, self._prompt_tokens), *self._release()]
-
-    def _may_say(self, name: str) -> bool:
-        prompt_is_awaited = self._waits_for_prompt and not self._is_prompt_done
-        return self.is_accepted and (name == self._lead or not prompt_is_awaited)
-
-    def _release(self) -> list[Event]:
-        """Return the events that follow from those that were held, as far as they may be said now."""
+        self._is_accepted = True
         held, self._held = self._held, []
-        events: list[Event] = []
-        for name, event in held:
-            if self._may_say(name):
-                events += self._said(name, self.parts[name], event)
-            else:
-                self._held.append((name, event))
+        events: list[Event] = [Accepted(self.request_id, self._prompt_tokens)]
+        for event in held:
+            events += self._said(self._parts[event.request_id], event)  # type: ignore[union-attr]
         return events
 
-    def _said(self, name: str, part: Part, event: Event) -> list[Event]:
+    def _said(self, part: _Part, event: Event) -> list[Event]:
         match event:
             case Delta():
                 part.num_tokens += len(event.tokens)
-                return [replace(event, index=part.places[event.index])]
+                return [self._of_branch(part, event)]
             case BranchEnded():
-                part.running.discard(part.places[event.index])
-                return [replace(event, index=part.places[event.index]), *self._settle()]
-            case BranchAdded():
-                return [self._added(part, event)]
-            case Progress() | PromptLogprobs():
-                return [event]
+                part.running.discard(part.first + event.index)
+                return [self._of_branch(part, event)]
+            case Progress():
+                return [replace(event, request_id=self.request_id)]
             case PromptDone():
                 return self._prompt_done(part, event)
-            case Resting():
-                part.rest = event
-                return self._settle()
             case Done():
                 part.done, part.is_over = event, True
                 return self._settle()
             case Failed():
-                return self.lose(name, event.code, event.message)
-        raise AssertionError(f"no event of a request: {event!r}")
+                return self._lose(part, event)
+        raise AssertionError(f"no event of a part: {event!r}")
 
-    def _added(self, part: Part, event: BranchAdded) -> BranchAdded:
-        if event.index == len(part.places):
-            part.places.append(event.place)
-        place = part.places[event.index]
-        part.running.add(place)
-        part.rest, self._rests = None, False
-        origin = None if event.origin is None else part.places[event.origin]
-        return replace(event, index=place, origin=origin)
+    def _of_branch(self, part: _Part, event: Delta | BranchEnded) -> Event:
+        return replace(event, request_id=self.request_id, index=part.first + event.index)
 
-    def _prompt_done(self, part: Part, event: PromptDone) -> list[Event]:
-        """Say once that the prompt is computed; slots of other replicas are not known, so those are the branches' places."""
+    def _prompt_done(self, part: _Part, event: PromptDone) -> list[Event]:
+        """Say once that the prompt is computed; the slots of later parts are not known, so those are indices of branches."""
         part.prompt = event
         if self._is_prompt_done:
             return []
         self._is_prompt_done = True
-        slots = list(range(self.total))
-        for place, slot in zip(part.places, event.slots, strict=False):
-            slots[place] = slot
-        return [replace(event, slots=slots), *self._release()]
+        slots = list(range(self._total))
+        slots[part.first : part.first + len(event.slots)] = event.slots
+        return [replace(event, request_id=self.request_id, slots=slots)]
+
+    def _lose(self, part: _Part, event: Failed) -> list[Event]:
+        """Return the events after a replica is lost: its branches end with the error, the others go on."""
+        part.is_over = True
+        if not self.open_parts and not any(each.done for each in self._parts.values()):
+            self.is_over = True
+            return [replace(event, request_id=self.request_id)]
+        lost = sorted(part.running)
+        part.running.clear()
+        ended = BranchEnded(self.request_id, 0, FinishReason.ERROR, 0, code=event.code, message=event.message)
+        return [*(replace(ended, index=index) for index in lost), *self._settle()]
 
     def _settle(self) -> list[Event]:
-        """Return Done when every part is over, Resting when those that are not over rest."""
-        if self.is_over or self._held or any(part.running for part in self.parts.values()):
+        """Return Done when every part is over."""
+        if self.open_parts:
             return []
-        if not self.names:
-            self.is_over = True
-            return [self._sum()]
-        if not self._rests and all(self.parts[name].rest for name in self.names):
-            self._rests = True
-            return [Resting.of(self._sum(), max(part.rest.seconds for part in self.parts.values() if part.rest))]
-        return []
+        self.is_over = True
+        return [self._sum()]
 
     def _sum(self) -> Done:
         """Return the usage of all parts. The prompt counts once, as the part with least of it cached computed it."""
-        ends = [(part, end) for part in self.parts.values() if (end := part.done or _done(part.rest)) is not None]
+        ends = [(part, part.done) for part in self._parts.values() if part.done is not None]
         prompts = [part.prompt or end for part, end in ends]
         first = min(prompts, key=lambda prompt: prompt.cached_tokens)
         own = self._prompt_tokens
-        unsaid = sum(part.num_tokens for part in self.parts.values() if not part.done and not part.rest)
+        unsaid = sum(part.num_tokens for part in self._parts.values() if part.done is None)
         return Done(
             self.request_id,
             prompt_tokens=own + sum(end.prompt_tokens - own for _, end in ends),
@@ -316,171 +247,74 @@ class Whole:
         )
 
 
-def _rest_of(request_id: str, value: Description) -> Resting:
-    """Return a rest that a reader found when it joined; what was cached is not known, so that of other parts counts."""
-    prompt_tokens, written = value["prompt_tokens"], sum(branch["length"] for branch in value["branches"])
-    return Resting(request_id, value["linger"], prompt_tokens, prompt_tokens, written, 0.0, 0.0)
-
-
-def _done(rest: Resting | None) -> Done | None:
-    return rest.done if rest is not None else None
-
-
 # Descriptions and controls ----------------------------------------------------------------------------------------
 
 
-def is_part(value: Description) -> bool:
-    """Whether a request that a replica describes is a part of a divided one."""
-    return any("place" in branch for branch in value["branches"])
-
-
-def lacks_parts(values: Collection[Description]) -> bool:
-    """Whether a request has more parts than those whose descriptions are given, which are not empty."""
-    first = next(iter(values))
-    return is_part(first) and len(values) < first["num_parts"]
-
-
-def unite(values: Sequence[Description], total: int = 0, all_have_said: bool = True) -> Description:
-    """Return the description of a request from those of its parts, which are not empty.
-
-    If a part is missing, its branches, of `total` or of those that the others know of, have ended with an error. Nothing
-    is said of a branch that is missing though all parts are there, since it is just being added, nor of one whose replica
-    may not have answered.
-    """
-    first = {name: each for name, each in values[0].items() if name not in ("num_places", "num_parts")}
-    is_lost = all_have_said and lacks_parts(values)
-    branches = {_place(branch): _as_of_whole(branch, value) for value in values for branch in value["branches"]}
-    for place in set(range(num_places(values, total) if is_lost else 0)) - branches.keys():
-        branches[place] = _lost(first, place)
-    states = {value["state"] for value in values}
+def unite(values: Iterable[Description]) -> Description:
+    """Return the description of a request from those of its parts; branches of a part that is missing are left out."""
+    parts = sorted(values, key=lambda value: first_of(value["id"]))
+    states = {value["state"] for value in parts}
     return {
-        **first,
+        **parts[0],
+        "id": whole_id(parts[0]["id"]),
         "state": states.pop() if len(states) == 1 else "running",
-        "age": max(value["age"] for value in values),
-        "branches": [branches[place] for place in sorted(branches)],
+        "age": max(value["age"] for value in parts),
+        "branches": [_moved(branch, value["id"]) for value in parts for branch in value["branches"]],
     }
 
 
-def num_places(values: Iterable[Description], total: int = 0) -> int:
-    """Return the number of a request's branches, also of those that are lost: `total`, or more that a part knows of."""
-    known: list[int] = [value["num_places"] for value in values]
-    return max(total, *known)
-
-
-def unite_listed(values: Iterable[Description], all_have_said: bool = True) -> list[Description]:
-    """Return the requests of a list in which divided ones have several entries, unless a replica has not answered."""
+def unite_listed(values: Iterable[Description]) -> list[Description]:
+    """Return the requests of a list in which divided ones have an entry for each part."""
     by_id: dict[str, list[Description]] = {}
     for value in values:
-        by_id.setdefault(value["id"], []).append(value)
-    return [unite(parts, 0, all_have_said) if is_part(parts[0]) else parts[0] for parts in by_id.values()]
+        by_id.setdefault(whole_id(value["id"]), []).append(value)
+    return [unite(parts) for parts in by_id.values()]
 
 
-def _place(branch: Mapping[str, Any]) -> int:
-    place: int = branch.get("place", branch["index"])
-    return place
+def parts_in(answers: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """Return a divided request's parts from the replicas' lists of them: replica and number of branches by id."""
+    return {
+        value["id"]: (name, len(value["branches"]))
+        for name, listed in answers.items()
+        if not isinstance(listed, SRBError)
+        for value in listed
+    }
 
 
-def _as_of_whole(branch: Mapping[str, Any], value: Description) -> dict[str, Any]:
-    said = {name: each for name, each in branch.items() if name != "place"} | {"index": _place(branch)}
-    if "origin" in branch:
-        said["origin"] = _place(value["branches"][branch["origin"]])
-    if "ended" in branch:
-        said["ended"] = branch["ended"] | {"index": _place(branch)}
-    return said
+def for_parts(command: Command, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Return a control of a divided request as one for each part that it concerns; `sizes` has the parts' branches.
 
-
-def _lost(value: Description, place: int) -> dict[str, Any]:
-    """Return a branch of which nothing is left; its seed follows the others', unless it was given one of its own."""
-    known = value["branches"][0]
-    message = "The replica that had this branch was lost, or has forgotten it"
-    ended = BranchEnded(value["id"], place, FinishReason.ERROR, 0, code=EngineRestarted.code, message=message)
-    seed = (known["seed"] + place - _place(known)) % _SEEDS
-    said = {"index": place, "seed": seed, "state": "ended", "length": 0, "max_tokens": known["max_tokens"]}
-    texts = {"text": "", "tokens": []} if "text" in known else {}  # a list has none
-    return {**said, "ended": asdict(ended), **texts}
-
-
-Targeted = StopBranches | EndReasoning | ChangeBranch | AddBranches
-
-
-def for_part(command: Targeted, described: Mapping[str, Description], total: int = 0) -> tuple[str, Targeted]:
-    """Return the replica that a control of single branches goes to, and the control as that replica understands it.
-
-    `described` has each part. Limits on all branches become what the other parts leave of them. Raise NotFound for a
-    branch that there is not, InvalidRequest if the other parts leave nothing.
+    Raise Conflict for a control that needs the request on one replica, NotFound for a branch that no part has.
     """
-    if isinstance(command, AddBranches):
-        name, own = _part_for_new(command, described)
-        first = num_places(described.values(), total)
-        entries = tuple(
-            (seed, append, (*changes, ("place", first + number)), sampling)
-            for number, (seed, append, changes, sampling) in enumerate(command.branches)
+    if not isinstance(command, GetRequest | StopBranches | EndReasoning):
+        raise Conflict(
+            "this request is divided among replicas: it can be read by its first reader alone, and branches can be stopped, "
+            "but neither added, forked nor changed. Continue a branch by a new request whose prompt has its text, or begin "
+            "with `linger`: such a request stays on one replica",
+            state="running",
+            divided=True,
         )
-        return name, _within_limits(replace(command, branches=entries, origin=own), name, described)
-    assert command.index is not None
-    name, index = _find(command.index, described)
-    moved = replace(command, index=index)
-    return name, _within_limits(moved, name, described) if isinstance(moved, ChangeBranch) else moved
+    if isinstance(command, GetRequest) or command.index is None:
+        return {name: replace(command, target=name) for name in sizes}
+    for name, size in sizes.items():
+        if 0 <= (index := command.index - first_of(name)) < size:
+            return {name: replace(command, target=name, index=index)}
+    raise NotFound(f"the request has no branch {command.index}, or its replica was lost")
 
 
-def places_of(command: AddBranches) -> list[int]:
-    """Return the places that a control of `for_part` adds."""
-    return [dict(changes)["place"] for _, _, changes, _ in command.branches]
-
-
-def of_whole(command: Targeted, answer: Any, described: Description) -> Any:
-    """Return a part's answer to a control of `for_part` as one of the whole; `described` is the part before it."""
-    if isinstance(command, AddBranches):
-        return {**answer, "indices": places_of(command)}
+def of_parts(command: Command, answers: Mapping[str, Any]) -> Any:
+    """Return the parts' answers to `for_parts`, by their ids, as the answer of the whole."""
     if isinstance(command, EndReasoning):
-        return answer  # an engine tells places
-    return _as_of_whole(answer, described)
+        return {"branches": sorted(first_of(name) + i for name, answer in answers.items() for i in answer["branches"])}
+    if not isinstance(command, StopBranches):
+        return unite(answers.values())
+    name, answer = next(iter(answers.items()))
+    return {**answer, "id": whole_id(name)} if command.index is None else _moved(answer, name)
 
 
-def _part_for_new(command: AddBranches, described: Mapping[str, Description]) -> tuple[str, int | None]:
-    """Return the replica of the origin and its index there, or the replica that has the fewest branches running."""
-    if command.origin is not None:
-        return _find(command.origin, described)
-    return min(described, key=lambda name: _num_active(described[name])), None
-
-
-def _find(place: int, described: Mapping[str, Description]) -> tuple[str, int]:
-    for name, value in described.items():
-        for branch in value["branches"]:
-            if _place(branch) == place:
-                return name, branch["index"]
-    raise NotFound(f"the request has no branch {place}, or its replica was lost")
-
-
-def _within_limits(command: Any, name: str, described: Mapping[str, Description]) -> Any:
-    others = [value for other, value in described.items() if other != name]
-    if command.max_running:
-        active = sum(map(_num_active, described.values()))
-        if active + _num_new(command, described[name]) > command.max_running:
-            field_name = "count" if isinstance(command, AddBranches) else "max_tokens"
-            problem = f"{active} branches run already; at most {command.max_running} may run at once (max_n)"
-            raise bad_field(field_name, problem)
-        command = replace(command, max_running=max(1, command.max_running - sum(map(_num_active, others))))
-    if command.max_tokens:
-        used = sum(_tokens(branch) for value in others for branch in value["branches"])
-        if used >= command.max_tokens:
-            problem = f"the branches of a request may have {command.max_tokens} tokens together"
-            raise bad_field("max_tokens", problem)
-        command = replace(command, max_tokens=command.max_tokens - used)
-    return command
-
-
-def _num_new(command: AddBranches | ChangeBranch, described: Description) -> int:
-    """Return how many branches run after a control that did not before."""
-    if isinstance(command, AddBranches):
-        return len(command.branches)
-    return int("ended" in described["branches"][command.index])
-
-
-def _num_active(value: Description) -> int:
-    return sum("ended" not in branch for branch in value["branches"])
-
-
-def _tokens(branch: Mapping[str, Any]) -> int:
-    tokens: int = branch["length"] if "ended" in branch else branch["max_tokens"]
-    return tokens
+def _moved(branch: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """Return a part's branch with its index in the whole request."""
+    moved = {**branch, "index": branch["index"] + first_of(part)}
+    if "ended" in branch:
+        moved["ended"] = {**branch["ended"], "request_id": whole_id(part), "index": moved["index"]}
+    return moved

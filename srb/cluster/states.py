@@ -19,11 +19,12 @@ import orjson
 from srb.cluster.registry import NAMESPACE
 from srb.engine.process.state_disk import SUFFIX, install
 from srb.engine.process.state_file import read_header, saved_number
-from srb.framing import frame, read_frame
+from srb.wire.codec import VERSION
+from srb.wire.framing import frame, read_frame
 
 log = logging.getLogger("srb.cluster")
 
-KEEPER = "srb-states"
+KEEPER = f"srb-states-{VERSION}"  # with the version, as the registry
 
 
 class StateKeeper:

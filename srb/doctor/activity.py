@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from srb.cgroups import ROOT, throttled_times
+from srb.host.cgroups import ROOT, throttled_times
+from srb.host.processes import fields_of, words_of
 
-SECONDS = 1.0
-_LEAST = 0.05  # cores; programs that use less are not named
-_MOST_PROGRAMS = 5
+SECONDS = 1.0  # a hundred ticks of CPU time, so that a share of a core is known to a hundredth
+_LEAST = 0.05  # cores; programs that use less are not named: no step would wait for them noticeably
+_MOST_PROGRAMS = 5  # of which the text names three
 _ENGINE = "srb.engine.process"  # the module that an engine runs
 
 
@@ -60,7 +61,7 @@ def watch(root: Path = ROOT, seconds: float = SECONDS, sleep: Callable[[float], 
     before = _snapshot(root)
     sleep(seconds)
     after = _snapshot(root)
-    passed, hertz = max(after.at - before.at, 1e-3), os.sysconf("SC_CLK_TCK")
+    passed, hertz = max(after.at - before.at, 1e-3), os.sysconf("SC_CLK_TCK")  # no division by 0 without a sleep
     used = {
         pid: (ticks - before.ticks[pid]) / hertz / passed
         for pid, ticks in after.ticks.items()
@@ -75,7 +76,7 @@ def watch(root: Path = ROOT, seconds: float = SECONDS, sleep: Callable[[float], 
         programs=tuple(_program(root, pid, used[pid]) for pid in busiest[:_MOST_PROGRAMS]),
         throttled=after.throttled - before.throttled,
         swapped_in=after.swapped_in - before.swapped_in,
-        engines=tuple(sorted(pid for pid in after.ticks if _ENGINE in _words(root, pid))),
+        engines=tuple(sorted(pid for pid in after.ticks if _ENGINE in words_of(root / "proc" / str(pid)))),
     )
 
 
@@ -95,19 +96,14 @@ def _cpu_line(root: Path) -> list[int]:
 
 def _ticks(process: Path) -> int | None:
     """Return the ticks of CPU time that a process has used; None if it has ended."""
-    fields = "".join(_lines(process / "stat")).rpartition(")")[2].split()
+    fields = fields_of(process)
     return int(fields[11]) + int(fields[12]) if len(fields) > 12 else None
 
 
 def _program(root: Path, pid: int, cores: float) -> Program:
     name = "".join(_lines(root / "proc" / str(pid) / "comm")).strip() or "a process that has ended"
-    is_srb = any(word.startswith((_ENGINE, "python:srb.launch")) for word in _words(root, pid))
+    is_srb = any(word.startswith((_ENGINE, "python:srb.launch")) for word in words_of(root / "proc" / str(pid)))
     return Program(pid, "SRB" if is_srb else name, cores, is_srb)
-
-
-def _words(root: Path, pid: int) -> list[str]:
-    """Return a process's command line."""
-    return "".join(_lines(root / "proc" / str(pid) / "cmdline")).split("\0")
 
 
 def _load(root: Path) -> float:

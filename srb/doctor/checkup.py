@@ -7,18 +7,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from srb.config.rpc_nodes import trouble_of
+from srb.config.settings import Settings
 from srb.doctor.activity import Activity, watch
 from srb.doctor.machine import Machine, read_machine
 from srb.doctor.model import cached_part, native_facts
+from srb.doctor.places import Obstacle
 from srb.errors import ModelLoadFailed
-from srb.gguf import check_model_file, is_fake, model_files
-from srb.model_list import ListedModel, list_models
-from srb.native_facts import Build, ModelNeeds
-from srb.rpc_nodes import trouble_of
-from srb.settings import Settings
+from srb.files.gguf import check_model_file, is_fake, model_files
+from srb.files.native_facts import Build, MemoryEstimate
+from srb.models.listed import ListedModel, list_models
 
-_SPARE = 0.95  # of the free memory that a server may take; the rest is for its web workers and its texts
-_STEP = 1024  # cells, to which recommendations are rounded down
+_SPARE = 0.95  # of the free memory that a server may take, as in models; the rest is for web workers and texts
+_STEP = 1024  # cells, to which recommendations are rounded down: a number that people type
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,12 @@ class Checkup:
     machine: Machine
     activity: Activity
     build: Build
-    model: ModelNeeds
+    model: MemoryEstimate
     file_size: int
     cached: float | None  # part of the files in the page cache
-    nodes: Mapping[str, str] = field(
-        default_factory=dict
-    )  # why each RPC node of the settings cannot be used; "": it can
+    nodes: Mapping[str, str] = field(default_factory=dict)  # why each RPC node cannot be used; "": it can
     largest: tuple[Neighbour, ...] = ()  # of several models, as many as may be loaded at once
+    obstacles: tuple[Obstacle, ...] = ()  # places that the server could not use
 
     @property
     def knows_room(self) -> bool:
@@ -92,7 +92,7 @@ class Checkup:
         if fit < model.n_ctx:
             return max(_STEP, fit // _STEP * _STEP)
         longest = model.n_ctx_train + settings.n * max(0, settings.default_max_tokens)
-        return max(model.n_ctx, min(longest, fit // 2) // _STEP * _STEP)
+        return max(model.n_ctx, min(longest, fit // 2) // _STEP * _STEP)  # never fewer than are set, as those fit
 
 
 def examine(settings: Settings, environ: Mapping[str, str]) -> Checkup:

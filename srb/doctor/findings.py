@@ -8,17 +8,17 @@ from enum import Enum
 
 from srb.doctor.checkup import Checkup
 from srb.doctor.units import cores_text, count_text
-from srb.memory import size_text
-from srb.native_facts import without_patches
+from srb.files.native_facts import INSTRUCTIONS, without_patches
+from srb.host.memory import size_text
 
 _BUSY = 0.15  # cores that others keep busy, above which a thread of llama.cpp has to wait noticeably
-_STOLEN = 0.05  # of the usable cores
-_UNCACHED = 256 << 20  # bytes of the model's files that are not in the page cache; fewer are quickly read
-_SWAPPED = 64  # pages read from swap while the machine was watched
+_STOLEN = 0.05  # of the usable cores; any of 0.03 to 0.1 would do: a hundredth or two is stolen on any shared machine
+_UNCACHED = 256 << 20  # bytes of the model's files that are not in the page cache; fewer are read in about a second
+_SWAPPED = 64  # pages read from swap while watched: 256 KiB, more than a program that wakes up reads beside others
 
 
 class Level(Enum):
-    PROBLEM = "problem"  # the server does not start, or may be killed
+    PROBLEM = "problem"  # the server does not start, may be killed, or cannot keep what it should
     SLOW = "slow"
     NOTE = "note"
 
@@ -34,7 +34,7 @@ class Finding:
 
 def findings(checkup: Checkup) -> list[Finding]:
     """Return all findings, problems first."""
-    groups = (_nodes, _memory, _several, _activity, _threads, _files, _system, _build, _settings)
+    groups = (_places, _nodes, _memory, _several, _activity, _threads, _files, _system, _build, _settings)
     found = [finding for group in groups for finding in group(checkup)]
     order = list(Level)
     return sorted(found, key=lambda finding: order.index(finding.level))
@@ -50,6 +50,11 @@ def _slow(text: str, change: str) -> Finding:
 
 def _note(text: str, change: str) -> Finding:
     return Finding(Level.NOTE, text, change)
+
+
+def _places(checkup: Checkup) -> Iterator[Finding]:
+    for each in checkup.obstacles:
+        yield (_note if each.is_ours else _problem)(each.text, each.change)
 
 
 def _nodes(checkup: Checkup) -> Iterator[Finding]:
@@ -123,8 +128,10 @@ def _several(checkup: Checkup) -> Iterator[Finding]:
 
 def _held(checkup: Checkup) -> str:
     """Return a remark if a running server holds memory: it may well be the one that is asked about."""
-    pids = ", ".join(map(str, checkup.activity.engines))
-    return f" beside the SRB engine that runs (pid {pids})" if pids else ""
+    engines = checkup.activity.engines
+    if len(engines) > 1:
+        return f" beside the {len(engines)} SRB engines that run"
+    return f" beside the SRB engine that runs (pid {engines[0]})" if engines else ""
 
 
 def _refusal_change(checkup: Checkup) -> str:
@@ -143,7 +150,7 @@ def _smaller(checkup: Checkup) -> str:
     """
     model = checkup.model
     fit = checkup.cells(model.bytes_per_cell)
-    if fit is not None and fit >= min(model.n_ctx_train, 2048):
+    if fit is not None and fit >= min(model.n_ctx_train, 2048):  # a scene and its branches; with less nobody writes
         return f"n_ctx = {checkup.recommended}"
     fits_without = model.total - model.projector_beside <= checkup.room
     if checkup.on_gpu and model.projector_beside and fits_without:
@@ -165,7 +172,7 @@ def _activity(checkup: Checkup) -> Iterator[Finding]:
     others = activity.by_others
     idle = machine.cpus - others
     if others > _BUSY and not checkup.on_gpu and idle < checkup.model.threads:
-        fewer = max(1, int(idle + _BUSY))
+        fewer = max(1, int(idle + _BUSY))  # a core that is nearly idle counts
         if checkup.adapts_threads:
             effect = "the server computes with as many threads as have a core of their own"
             change = "end them while you write"
@@ -238,23 +245,14 @@ def _system(checkup: Checkup) -> Iterator[Finding]:
         yield _note(f"memory is divided among {machine.numa_nodes} NUMA nodes", "try numa = distribute")
 
 
-# Instructions of x86 CPUs that matter most for speed: /proc/cpuinfo's name, ggml's name.
-_INSTRUCTIONS = {
-    "avx": "AVX",
-    "avx2": "AVX2",
-    "fma": "FMA",
-    "f16c": "F16C",
-    "avx512f": "AVX512",
-    "amx_int8": "AMX_INT8",
-}
+# The instructions that matter most for speed, as in INSTRUCTIONS.
+_FAST = {flag: INSTRUCTIONS[flag] for flag in ("avx", "avx2", "fma", "f16c", "avx512f")} | {"amx_int8": "AMX_INT8"}
 _REBUILD = "build llama.cpp on this machine: make clean, then make install"
 
 
 def _build(checkup: Checkup) -> Iterator[Finding]:
     build, machine = checkup.build, checkup.machine
-    missing = [
-        name for flag, name in _INSTRUCTIONS.items() if flag in machine.instructions and name not in build.features
-    ]
+    missing = [name for flag, name in _FAST.items() if flag in machine.instructions and name not in build.features]
     if missing and build.features and not checkup.on_gpu:
         yield _slow(f"llama.cpp was built without {', '.join(missing)}, which this CPU has", _REBUILD)
     if told := without_patches(build.system_info):

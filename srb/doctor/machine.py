@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from srb.cgroups import ROOT, cpu_quota, memory_limit
-from srb.cores import physical_cores, usable_cores
-from srb.memory import free_memory, meminfo
+from srb.host.cgroups import ROOT, cpu_quota, memory_limit
+from srb.host.cores import cpu_info, instructions, physical_cores, usable_cores
+from srb.host.memory import free_memory, meminfo
 
 # Folders by which the system's drivers show a graphics card, and the build of llama.cpp for it.
 _CARDS = (("proc/driver/nvidia/gpus", "an NVIDIA card", "cuda"), ("dev/kfd", "an AMD card", "rocm"))
@@ -51,7 +51,7 @@ class Machine:
 def read_machine(root: Path = ROOT, allowed: Iterable[int] | None = None) -> Machine:
     """Read the facts; `allowed` are the CPUs that this process may run on, by default as the system tells."""
     cpus = sorted(os.sched_getaffinity(0) if allowed is None else allowed)
-    info, memory, limit = _cpu_info(root), meminfo(root), memory_limit(root)
+    info, memory, limit = cpu_info(root), meminfo(root), memory_limit(root)
     frequency = root / "sys/devices/system/cpu/cpu0/cpufreq"
     return Machine(
         cpu=info.get("model name", "") or info.get("Model", ""),
@@ -70,15 +70,9 @@ def read_machine(root: Path = ROOT, allowed: Iterable[int] | None = None) -> Mac
         governor=_word(frequency / "scaling_governor"),
         preference=_word(frequency / "energy_performance_preference"),
         huge_pages=_chosen(_word(root / "sys/kernel/mm/transparent_hugepage/enabled")),
-        instructions=frozenset((info.get("flags") or info.get("Features") or "").split()),
+        instructions=instructions(info),
         card=_card(root),
     )
-
-
-def _cpu_info(root: Path) -> dict[str, str]:
-    """Return the lines of the first CPU."""
-    pairs = (line.partition(":") for line in _word(root / "proc/cpuinfo").split("\n\n")[0].splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def _card(root: Path) -> Card | None:

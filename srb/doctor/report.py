@@ -7,14 +7,14 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import srb
 from srb.doctor.checkup import Checkup
 from srb.doctor.findings import Finding, Level
 from srb.doctor.units import cores_text, count_text
-from srb.memory import size_text
+from srb.host.memory import size_text
+from srb.version import version
 
-_NAMES = 13  # width of the column of names
-_WIDTH = 110
+_NAMES = 13  # width of the column of names: the longest is `deterministic`
+_WIDTH = 110  # as `srb serve --help`
 _SIGNS = {Level.PROBLEM: "✗", Level.SLOW: "!", Level.NOTE: "·"}
 _MEMORY = {
     "attention": "attention",
@@ -49,7 +49,7 @@ def as_json(checkup: Checkup, found: Sequence[Finding]) -> dict[str, Any]:
     for size in model["kv_types"]:
         size["cells_that_fit"] = None if size["refused"] else checkup.cells(size["bytes_per_cell"])
     return {
-        "srb": srb.__version__,
+        "srb": version(),
         "machine": machine,
         "activity": dataclasses.asdict(checkup.activity) | {"by_others": checkup.activity.by_others},
         "build": dataclasses.asdict(checkup.build) | {"patches": sorted(checkup.build.patches)},
@@ -88,11 +88,10 @@ def _machine(checkup: Checkup) -> Iterator[Line]:
 def _build(checkup: Checkup) -> Iterator[Line]:
     build = checkup.build
     yield "version", f"llama-cpp-python {build.binding}, ggml {build.ggml}{', debug build' if build.is_debug else ''}"
-    gpus = [device for device in build.devices if device.is_gpu]
-    for device in gpus:
+    for device in filter(lambda each: each.is_gpu, build.devices):
         free = f"{size_text(device.free)} free of {size_text(device.total)}"
-        yield "GPU", f"{device.name}, {device.description}: {free}"
-    if not gpus:
+        yield "RPC" if device.is_remote else "GPU", f"{device.name}, {device.description}: {free}"
+    if not any(device.is_gpu and not device.is_remote for device in build.devices):
         yield "GPU", "none that this build can use"
     for node, trouble in checkup.nodes.items():
         yield "RPC node", trouble or f"{node} answers"
@@ -102,7 +101,8 @@ def _build(checkup: Checkup) -> Iterator[Line]:
 
 def _model(checkup: Checkup) -> Iterator[Line]:
     model = checkup.model
-    yield "kind", f"{model.description}, {count_text(model.n_params)} parameters in {model.n_layers} layers"
+    architecture, _guess, kind = model.description.split(" ", 2)  # llama.cpp guesses a size by the layers, even ?B
+    yield "kind", f"{architecture} {kind}, {count_text(model.n_params)} parameters in {model.n_layers} layers"
     yield "memory", _MEMORY[model.memory] + (f" ({model.windows} cache)" if model.windows else "")
     yield "trained for", f"texts of {count_text(model.n_ctx_train)} tokens"
     cached = "page cache unknown" if checkup.cached is None else f"{checkup.cached:.0%} of it in the page cache"

@@ -1,0 +1,1 @@
+"""The core: no I/O, no clock, no framework."""

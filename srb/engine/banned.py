@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
 from weakref import WeakValueDictionary
 
-MAX_STRINGS = 1024
-MAX_LENGTH = 256  # characters of one string
+MAX_STRINGS = 1024  # of one list: it bounds what is checked in Python before MAX_TEXT does
+MAX_LENGTH = 256  # characters of one string; as many of each branch's text may be held back until it is certain
 MAX_TEXT = 2**16  # characters of a request's different lists together; each takes a state of an automaton
-REMEMBERED_TEXTS = 4096
+REMEMBERED_TEXTS = 4096  # of tokens; with fewer, common tokens go through the automaton anew in each step
 
 
 @cache

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from unicodedata import category
 
-MAX_GAP = 64  # characters after a possible end that are held back at most
-_MAX_WORD = 16  # longer words are in no list
+MAX_GAP = 64  # characters held back at most after a possible end: fewer cut long gaps of spaces, more stop the stream
+_MAX_WORD = 16  # characters; longer words are in no list, and a text without spaces must not gather here
 
 # Ends of sentences in scripts with spaces between sentences, and in those without.
 _DOTS = ".…"
@@ -369,7 +369,7 @@ class _Sentences(Finder):
 
     def _take_terminal(self, char: str) -> _Dot:
         """Add one more character of punctuation; return the meaning of all: it ends any word that came before."""
-        self._punctuation = (self._punctuation + char)[:3]
+        self._punctuation = (self._punctuation + char)[:3]  # an ellipsis has three; no more are looked at
         return _Dot.UNSPACED if char in _UNSPACED else _Dot.PLAIN
 
     @property
@@ -471,7 +471,7 @@ class _Sentences(Finder):
         word = self._word.lower()
         parts = word.split(".")
         if self._begins_line and all(part.isdecimal() and len(part) < 4 for part in parts):
-            return _Dot.NEVER  # the number of an entry in a list
+            return _Dot.NEVER  # the number of an entry in a list; four digits are a year
         if word.isdecimal() and len(word) <= 2:
             return _Dot.SHORT if self._prior.lower() in _ARTICLES else _Dot.COUNT
         if word in _NEVER:

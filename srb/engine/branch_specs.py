@@ -7,7 +7,7 @@ from typing import get_args
 
 from srb.engine.banned import MAX_LENGTH, MAX_STRINGS, MAX_TEXT
 from srb.errors import bad_field
-from srb.protocol import MAX_STOP_AFTER, Boundary, BranchSpec
+from srb.wire.commands import MAX_STOP_AFTER, Boundary, BranchSpec
 
 # Smallest allowed value of each whole number in a BranchSpec.
 _MINIMUM = {
@@ -17,7 +17,6 @@ _MINIMUM = {
     "min_tokens": 0,
     "n_indent": 0,
     "stop_after": 1,
-    "place": -1,
 }
 MAX_SEED = 2**32 - 2  # 2**32 - 1 means a random seed in llama.cpp
 

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 
+from srb.engine.distinct_first import DistinctFirst
 from srb.engine.exploring import Fork
 from srb.engine.first_words import Ending
 from srb.engine.grammar.limits import STEP_SECONDS
@@ -17,15 +18,14 @@ from srb.engine.probs import behind, chosen_probs, token_probs
 from srb.engine.prompts import Prompts
 from srb.engine.request import Branch, BranchState
 from srb.engine.rewinding import Rewinding, dead_end
-from srb.engine.settling import Settling
 from srb.engine.text import Emission, Prob
 from srb.engine.tokens import tokens_of
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.errors import BannedDeadEnd, GrammarDeadEnd, GrammarTooComplex, SRBError
-from srb.protocol import BranchAdded, BranchEnded, Delta, Event, FinishReason
+from srb.wire.events import BranchAdded, BranchEnded, Delta, Event, FinishReason
 
 MAX_JUMP = 64  # forced tokens of a branch in a step: a constant of 60,000 characters took a second for each branch
-MIN_PROB = 1e-45  # the smallest positive number in 32 bits
+MIN_PROB = 1e-45  # the smallest positive number in 32 bits: rounding may make a probability 0, which has no logarithm
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Branches:
         clock: Callable[[], float],
         count_special: Callable[[Sequence[int]], int],
         note_end: Callable[[Branch], None],
-        note_stop: Callable[[Branch, bool], None] = lambda branch, keep: None,
+        note_stop: Callable[[Branch, bool], None],
     ) -> None:
         """`count_special` counts the special tokens (BOS) at a prompt's beginning.
 
@@ -68,7 +68,7 @@ class Branches:
         self._count_special = count_special
         self._note_end = note_end
         self._note_stop = note_stop
-        self._settling = Settling(self)
+        self._distinct = DistinctFirst(self)
         self._known_endings = KnownEndings()
         # Branches whose newest token is not read yet, with its probability: what it says is found during the next decode.
         self._unread: dict[Branch, Prob | None] = {}
@@ -165,6 +165,7 @@ class Branches:
         if grammar is None:
             self._sample(branch, row, events)
         elif self._grammar_seconds >= STEP_SECONDS and not grammar.is_quick:
+            # A copy, since the next decode overwrites the row.
             self._late[branch] = branch.logits if row is None else self._model.logits(row).copy()
         else:
             before = grammar.seconds
@@ -230,7 +231,7 @@ class Branches:
 
     def _jump(self, branch: Branch, events: list[Event]) -> None:
         """Append forced tokens, as many as a branch may have in a step; the others follow when these are computed."""
-        state, room = branch.state, self._model.n_ctx_seq - branch.end - 1
+        state, room = branch.state, self._model.n_ctx_seq - branch.end - 1  # one more token is drawn behind them
         tokens = branch.forced[: min(room, MAX_JUMP)]
         branch.forced = branch.forced[MAX_JUMP:] if room > MAX_JUMP else []
         try:
@@ -279,8 +280,8 @@ class Branches:
             keep = self._unshift(branch, rewinding, count)
         first = branch.tokens[keep]
         del branch.tokens[keep:]
-        if branch.request.spreading is not None:
-            branch.request.spreading.forget(branch, count)
+        if branch.request.diversity is not None:
+            branch.request.diversity.forget(branch, count)
         branch.logprob_sum = rewinding.rewind(place, first, count)
         branch.num_rewinds += 1
         self.counters.rewinds_total += 1
@@ -290,8 +291,8 @@ class Branches:
         """Take back a branch's latest draw, which has given no token."""
         assert branch.rewinding is not None
         branch.rewinding.undo()
-        if branch.request.spreading is not None:
-            branch.request.spreading.forget(branch, 1)
+        if branch.request.diversity is not None:
+            branch.request.diversity.forget(branch, 1)
 
     def hold(self, branch: Branch) -> None:
         """Take a branch out of the steps until the first words before its own are settled."""
@@ -339,7 +340,7 @@ class Branches:
             return
         self._late.pop(branch, None)
         self._note_stop(branch, keep)
-        self.drop_ahead(branch)
+        self.drop_ahead(branch)  # or cells of tokens that were not drawn would become the node's
         lease, branch.lease = branch.lease, None
         own = branch.tokens[lease.node.end - branch.start : branch.num_computed]
         branch.num_computed = 0
@@ -361,8 +362,8 @@ class Branches:
         """
         self.read_newest(branch, events)
         if not branch.is_active:
-            return
-        is_settled = branch.first_word is None
+            return  # or a client would see two ends of one branch
+        is_settled = branch.first_word is None  # asked before `show`, which frees the word
         if branch.first_word is not None:  # it counts as it stands
             ending = branch.first_word.finish(branch, Ending(reason, stop, truncated))
             reason, stop = ending.reason, ending.stop
@@ -381,35 +382,13 @@ class Branches:
         self._note_end(branch)
         branch.move(BranchState.ENDED)
         branch.draft, branch.forced = None, []  # it may rest for long
-        length, truncated = branch.length, truncated or branch.num_shifted > 0
         self.counters.n_tokens_max = max(self.counters.n_tokens_max, branch.end)
-        logprob_sum = branch.path.of_text if branch.path is not None else branch.logprob_sum
-        is_scored = branch.path is not None or branch.spec.is_scored
-        logprob = logprob_sum / length if length and is_scored else None
-        path_logprob = branch.path.logprob if branch.path is not None else None
-        code, message = (error.code, error.message) if error else ("", "")
-        branch.ended = BranchEnded(
-            branch.request.request_id,
-            branch.index,
-            reason,
-            length,
-            stop,
-            truncated,
-            logprob,
-            code,
-            message,
-            branch.num_rewinds,
-            path_logprob,
-            branch.num_drafted,
-            branch.num_accepted,
-            branch.num_decoded,
-            branch.request.predicted_ms(self.now),
-        )
-        if not branch.can_resume:
+        branch.ended = _ended(branch, reason, stop, truncated, error, self.now)
+        if not branch.can_resume:  # else its sampler has the state to go on from
             branch.sampler.close()
         events.append(branch.ended)
-        if not is_settled:
-            self._settling.release(branch.request, events)
+        if not is_settled:  # last: siblings that have waited for its word go on, and may end in turn
+            self._distinct.release(branch.request, events)
 
     def begin_fork(self, branch: Branch, fork: Fork, events: list[Event]) -> None:
         """Begin an explored branch: it has its origin's tokens up to the fork, computed once, and then its own first one."""
@@ -490,15 +469,15 @@ class Branches:
 
     def _draw(self, branch: Branch, row: int | None, logits: Logits | None) -> int:
         """Sample and accept a token from `logits`; None: those of a row, or of the branch's prefix if `row` is None."""
-        spreading = branch.request.spreading
-        if spreading is not None and spreading.steers(branch):
-            return spreading.sample(branch, row, self._logits(branch, row) if logits is None else logits)
+        diversity = branch.request.diversity
+        if diversity is not None and diversity.steers(branch):
+            return diversity.sample(branch, row, self._logits(branch, row) if logits is None else logits)
         if row is not None:
             return branch.sampler.sample(row)
         return branch.sampler.sample_from(self._logits(branch, row) if logits is None else logits)
 
     def _logits(self, branch: Branch, row: int | None) -> Logits:
-        """Return a row of the last decode, or the logits that the branch has, or its prefix's, if `row` is None."""
+        """Return a row of the last decode, shape (n_vocab,); if `row` is None, the branch's logits, or its prefix's."""
         if row is not None:
             return self._model.logits(row)
         if branch.logits is not None:
@@ -561,7 +540,7 @@ class Branches:
         elif branch.end >= self._model.n_ctx_seq:
             self._end(branch, FinishReason.LIMIT, events, truncated=True)
         elif branch.first_word is not None and branch.first_word.is_complete:
-            self._settling.settle(branch, events)
+            self._distinct.settle(branch, events)
 
     def _piece(self, branch: Branch, token: int) -> bytes:
         """Return the bytes of a branch's newest token, less those that the prompt has."""
@@ -578,7 +557,7 @@ class Branches:
         if branch.first_word is None:
             self.end(branch, reason, events, stop=stop, truncated=truncated)
         else:
-            self._settling.end(branch, Ending(reason, stop, truncated), events)
+            self._distinct.end(branch, Ending(reason, stop, truncated), events)
 
     def _avoid_banned(self, branch: Branch, count: int, events: list[Event]) -> None:
         """Rewind a branch whose text has taken back a banned string's tokens; end it at a dead end."""
@@ -586,7 +565,7 @@ class Branches:
         if branch.first_word is not None:
             branch.first_word.forget(count)
         self.rewind(branch, count)
-        if branch.rewinding.is_dead_end(branch.length) and not self._settling.go_back(branch):
+        if branch.rewinding.is_dead_end(branch.length) and not self._distinct.go_back(branch):
             self.end(branch, FinishReason.ERROR, events, error=dead_end(len(branch.rewinding.forbidden)))
 
     def _leave_dead_end(self, branch: Branch, row: int | None, events: list[Event]) -> bool:
@@ -595,7 +574,7 @@ class Branches:
             return False
         self.undo(branch)
         length = branch.length
-        if not self._settling.go_back(branch):
+        if not self._distinct.go_back(branch):
             return False
         if branch.length == length:  # every token is allowed again
             self.counters.decode_steps_total -= row is not None
@@ -642,3 +621,29 @@ class Branches:
             for part in emission.parts() if has_probs else (emission,):
                 probs = part.probs if has_probs else None
                 events.append(Delta(request.request_id, branch.index, part.text, part.tokens, probs, spent_ms))
+
+
+def _ended(
+    branch: Branch, reason: FinishReason, stop: str, truncated: bool, error: SRBError | None, now: float
+) -> BranchEnded:
+    """Return the end of a branch, with its counts and log-probabilities. `now` is in seconds of the engine's clock."""
+    path = branch.path
+    total = path.of_text if path is not None else branch.logprob_sum
+    has_logprob = branch.length > 0 and (path is not None or branch.spec.is_scored)
+    return BranchEnded(
+        branch.request.request_id,
+        branch.index,
+        reason,
+        branch.length,
+        stop,
+        truncated=truncated or branch.num_shifted > 0,
+        logprob=total / branch.length if has_logprob else None,
+        code=error.code if error else "",
+        message=error.message if error else "",
+        rewinds=branch.num_rewinds,
+        path_logprob=path.logprob if path is not None else None,
+        drafted=branch.num_drafted,
+        accepted=branch.num_accepted,
+        given_computed=branch.num_decoded,
+        predicted_ms=branch.request.predicted_ms(now),
+    )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_FIRST = 4  # tokens that a first guess counts as
-_MOST = 50  # tokens that a share remembers
-_KEPT = 16  # the same, of what a copy has learned before
+_FIRST = 4  # tokens that a first guess counts as: few, so that a text that differs from the usual one soon corrects it
+_MOST = 50  # tokens that a share remembers: with fewer it jumps by chance, with more it lags behind the text
+_KEPT = 16  # the same, of what a copy has learned before: fewer, so that the new text's own soon outweighs it
 
 
 class Chances:

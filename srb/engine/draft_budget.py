@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-SHARE = 0.005  # of the time, in which drafts are tried that have not paid
-_FIRST = 6.0  # steps without drafts, whose time may be lost at first
-_MOST = 16.0  # such steps, whose time can be saved up
-_LOW = 4.0  # such steps, with whose time drafts are watched more closely
+SHARE = 0.005  # of the time, for tries of drafts that have not paid: it is what all users may lose, so half a percent
+_FIRST = 6.0  # steps without drafts, whose time may be lost at first: with less the first slow draft forbids all others
+_MOST = 16.0  # such steps, whose time can be saved up: however well drafts have paid, bad ones lose no more at once
+_LOW = 4.0  # such steps; with less left drafts are watched more closely. Below _FIRST, or a start would count as low
 
 
 class DraftBudget:

@@ -12,16 +12,16 @@ from math import inf
 from srb.engine.draft_budget import SHARE, DraftBudget
 from srb.engine.step_times import StepTimes
 
-_BEGIN = 1.05  # least expected gain in tokens per second for which drafts are added, if the latest were not
-_GO_ON = 1.02  # the same, if they were
-_FRESH = 64  # steps after which a step without drafts is measured again
-_FRESH_IF_LOW = 8  # the same while drafts lose
-_HICCUP = 1.5  # times the seconds of a step of its size; what a step takes longer is not counted as lost by drafts
-_MOST_TRIES = 5.0  # seconds that can be saved up for tries
-_MOST_LOST = -0.3  # least share that a single step counts as
-_A_TOKEN = 1  # size by which the reading of a draft model is measured
-_DEEP = 3  # drafted tokens of a branch with which a draft model is tried
-_FAR = 7  # drafted tokens of a branch over which the time of one more is averaged
+_BEGIN = 1.05  # least expected gain in tokens per second to add drafts, if the latest step had none; less is noise
+_GO_ON = 1.02  # the same, if the latest had some: lower, so that drafts do not go on and off with each step
+_FRESH = 64  # steps after which a step without drafts is measured again, which costs what drafts gain
+_FRESH_IF_LOW = 8  # the same while drafts lose: then the measure is in doubt, and a step without them loses nothing
+_HICCUP = 1.5  # times the seconds of a step of its size; what it takes longer is the machine's doing, not the drafts'
+_MOST_TRIES = 5.0  # seconds that can be saved up for tries: one after hours must not stop everybody for a minute
+_MOST_LOST = -0.3  # least share that a single step counts as: one slow step must not switch a draft model off for long
+_A_TOKEN = 1  # a key of StepTimes, which is told the seconds for one token; reading is measured by the token
+_DEEP = 3  # drafted tokens of a branch with which a draft model is tried: one or two may not pay where three do
+_FAR = 7  # drafted tokens of a branch over which one more's time is averaged: the second alone often takes the longest
 
 
 class _Worth:
@@ -32,8 +32,9 @@ class _Worth:
         self.is_on = True
 
     def note(self, saved: float) -> None:
-        self.saved += (0.05 if self.is_on else 0.2) * (max(_MOST_LOST, saved) - self.saved)
-        self.is_on = self.saved > (0.01 if self.is_on else 0.05)
+        weight = 0.05 if self.is_on else 0.2  # tries are few, so each tells more
+        self.saved += weight * (max(_MOST_LOST, saved) - self.saved)
+        self.is_on = self.saved > (0.01 if self.is_on else 0.05)  # two marks: by noise about one it would swing
 
 
 class DraftDecision:

@@ -24,10 +24,10 @@ from srb.errors import ModelLoadFailed
 
 # Drafted tokens are of kinds, by how near the draft model was to another one; each kind is half as near as the second
 # before it. Tokens for branches that always draw the likeliest one are of kinds of their own.
-_KINDS = 12
+_KINDS = 12  # in the last one all other tokens have 2 % at most; finer kinds would have too few tokens to learn from
 _FIRST_CHANCES = 2 * tuple(1 - 2 ** (-(kind + 0.5) / 2) for kind in range(_KINDS))
 _PADDING = 128  # tokens by which vocabularies may differ at their ends; some models of one family do
-_SAMPLE = 4096  # pieces that are compared
+_SAMPLE = 4096  # pieces that are compared: all 262,144 of a large vocabulary would hold up the start
 
 
 def check_vocabularies(model: Model, draft: Model, paths: tuple[str, str]) -> None:
@@ -273,7 +273,7 @@ class DraftModel:
                 self._copies[wanted[number][0]].ahead.append(drafts[number][0][-1])
 
     def _extend(self, copy: _Copy, tokens: list[int], chances: list[float], logits: Logits) -> bool:
-        """Append the likeliest token and its chance; return whether there is one."""
+        """Append the likeliest token of `logits`, shape (n_vocab,), and its chance; return whether there is one."""
         token = int(logits.argmax())
         if self.model.is_eog(token):
             return False  # a branch that draws it ends, and needs no draft for that

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from srb.engine.media import Vectors
 from srb.engine.model import LoraScales, Model
 from srb.errors import DecodeFailed, SRBError
-from srb.protocol import Event, Failed, Reply
+from srb.wire.events import Event, Failed, Reply
 
-Vectors = npt.NDArray[np.float32]
 POOLINGS = ("none", "mean", "cls", "last")  # llama.cpp's, except its last one, which ranks
 
 
@@ -108,7 +107,7 @@ class EmbeddingQueue:
 
 
 def pool(rows: Vectors, pooling: str) -> Vectors:
-    """Pool the vectors of a text's tokens into one, shape (1, n_embd); with pooling "none" return all of them."""
+    """Pool the vectors of a text's tokens, shape (tokens, n_embd), into one, shape (1, n_embd); "none" returns all."""
     match pooling:
         case "mean":
             mean: Vectors = rows.mean(axis=0, keepdims=True)

@@ -18,18 +18,18 @@ from srb.engine.model import Logits, Model
 from srb.engine.probs import all_token_probs
 from srb.engine.text import Prob
 from srb.errors import GrammarDeadEnd, bad_field
-from srb.protocol import MAX_DEPTH, Explore, Generate
+from srb.wire.commands import MAX_DEPTH, Explore, Generate
 
 if TYPE_CHECKING:
     from srb.engine.request import Branch, Request
 
-_SLACK = 1e-6  # for rounding, when candidates that may come are counted
-_MOST = 50.0  # exponent beyond which a count is large enough
+_SLACK = 1e-6  # for rounding, when candidates that may come are counted: sums of one path differ by their order
+_MOST = 50.0  # exponent beyond which a count exceeds any limit of branches, and from about 709 exp() raises
 
 
 @dataclass(frozen=True, slots=True)
 class Biases:
-    """Numbers to add to the logits of some tokens: -inf forbids a token."""
+    """Numbers to add to the logits of some tokens, arrays of one shape (tokens,): -inf forbids a token."""
 
     tokens: npt.NDArray[np.int64]
     values: npt.NDArray[np.float32]
@@ -39,7 +39,7 @@ class Biases:
         return cls(np.array(list(biases), np.int64), np.array(list(biases.values()), np.float32))
 
     def add_to(self, logits: Logits) -> Logits:
-        """Return the logits with the biases; a copy, if there are any."""
+        """Return the logits, shape (n_vocab,), with the biases; a copy, if there are any."""
         if not len(self.tokens):
             return logits
         logits = logits.copy()
@@ -83,7 +83,7 @@ class Exploration:
         self._least = -math.inf  # log-probability of paths below which no candidate can become a branch any more
 
     def sample(self, branch: Branch, logits: Logits) -> int:
-        """Return the likeliest token at the branch's next place, and keep the other likely ones as candidates.
+        """Return the likeliest token of `logits`, shape (n_vocab,), and keep the other likely ones as candidates.
 
         Raise GrammarDeadEnd if no token is allowed.
         """
@@ -111,7 +111,7 @@ class Exploration:
             if sum(_most_likelier(logprob, fork.logprob) for logprob in active) >= room:
                 return added
             heapq.heappop(self._heap)
-            active.append(fork.logprob)
+            active.append(fork.logprob)  # as a branch it may find likelier candidates than the next ones
             added.append((fork.origin.fork(fork), fork))
         if len(request.branches) >= self._max_branches:
             self.stop()

@@ -21,18 +21,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.cuts import Cuts
+from srb.engine.diversity import BEYOND_SEEDS, other_candidate
 from srb.engine.grammar.grammars import Grammars
 from srb.engine.grammar.matcher import Matcher, Vocabulary
-from srb.engine.media import Encoder, IsWanted, MediaChunk, Sections, always, check_wanted
+from srb.engine.media import Encoder, IsWanted, MediaChunk, Sections, Vectors, always, check_wanted
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.engine.positions import Positions
 from srb.engine.sampling import is_greedy
-from srb.engine.spreading import BEYOND_SEEDS, other_candidate
 from srb.engine.watching import watch_of
 from srb.errors import GrammarDeadEnd
-from srb.media_files import kind_of
-from srb.protocol import ModelInfo, SamplingParams
+from srb.files.media_files import kind_of
+from srb.wire.events import ModelInfo
 
 _WORDS = [
     *("the", "a", "one", "old", "young", "small", "grey", "quiet", "house", "river", "boat", "door", "letter", "lamp"),
@@ -73,7 +74,6 @@ class FakeModel:
         reads_media: bool = False,
         decodes_ahead: bool = False,
         has_sections: bool = False,
-        apart_from: int = 0,
     ) -> None:
         self.encoder: Encoder | None = FakeEncoder(has_sections) if reads_media else None
         self._positions = Positions()
@@ -91,7 +91,6 @@ class FakeModel:
         self.has_states = has_states
         self.shares_states = has_states
         self.decodes_ahead = decodes_ahead
-        self.apart_from = apart_from
         self.can_generate = self.can_embed = self.can_rank = True
         self.adapters = [Adapter(f"fake-{i}.gguf", 1.0 if i == 0 else 0.0) for i in range(n_adapters)]
         self.n_embd = _HASH_SIZE
@@ -185,7 +184,7 @@ class FakeModel:
     def pair(self, query: str, document: str) -> list[int]:
         return [BOS, *self.tokenize(query, False, False), EOS, *self.tokenize(document, False, False)]
 
-    def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Logits] | None:
+    def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Vectors] | None:
         """Return for each token the bytes of a hash of all tokens up to it in its input."""
         self._check_inputs(inputs)
         if self.fails_to_embed:

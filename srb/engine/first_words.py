@@ -1,7 +1,7 @@
 """First words of a request's branches (`distinct_words`): no two are the same, as far as the tokens allow it.
 
 A branch's text is held back until its first word is certain and the words of all branches before it are settled. So the
-result depends on the branches' seeds alone, not on their times. `settling` does what this module's objects decide.
+result depends on the branches' seeds alone, not on their times. `distinct_first` does what this module's objects decide.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from srb.engine.banned import fold
 from srb.engine.boundaries import finder, is_word
 from srb.engine.text import BranchText, Emission, TextState
-from srb.protocol import FinishReason
+from srb.wire.events import FinishReason
 
 if TYPE_CHECKING:
     from srb.engine.request import Branch, Request
 
-MAX_TOKENS = 32  # that are held back for a word; a longer one counts as it stands
+MAX_TOKENS = 32  # held back for a word; longer ones count as they stand: text without spaces would never be shown
 
 
 @dataclass(frozen=True, slots=True)

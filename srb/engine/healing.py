@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.model import Logits, LoraScales, Model
 from srb.engine.tokens import Tokens, is_media, tokens_of
-from srb.protocol import SamplingParams
 
 if TYPE_CHECKING:
     from srb.engine.request import Branch
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 MAX_REMOVED = 8  # tokens; a long run without spaces, as of Chinese, is cut no further back than that
 MAX_KNOWN = 64  # prompts whose rows and covers are remembered: asked again, they need no further decode
 KNOWN_BYTES = 32 * 1024 * 1024  # of these; a space's rows and covers are 3 MB each of Gemma's vocabulary
-MAX_DRAWN = 4  # ways of sampling that a prompt's covers are remembered for
+MAX_DRAWN = 4  # ways of sampling that a prompt's covers are remembered for: clients try a few temperatures on it
 MAX_WHOLE = 64  # whole covers whose logits are remembered, as many as ends of prompts in the tree; 1 MB each of Gemma
 
-MAX_HEADS = 64  # ends of prompts whose tokens are remembered, of a megabyte at most
+MAX_HEADS = 64  # ends of prompts whose tokens are remembered, a megabyte each at most; as many as MAX_KNOWN
 
 Ids = npt.NDArray[np.int32]
 
@@ -69,7 +69,7 @@ class Pieces:
         self.beginning_with = lru_cache(MAX_HEADS)(self._beginning_with)
 
     def _beginning_with(self, head: bytes) -> tuple[Ids, int]:
-        """Return the tokens whose text begins with `head`, those first whose text is all of it, and the number of these."""
+        """Return the tokens, shape (n,), whose text begins with `head`, those that are all of it first, and their number."""
         pieces = self._of_byte(head[0])
         first = bisect_left(pieces, (head, -1))
         last = bisect_left(pieces, (head + b"\xff" * (self._model.max_piece_bytes or 256), self._model.n_vocab), first)
@@ -122,6 +122,7 @@ class Known:
 
     def __init__(self, count: int) -> None:
         self.rows: list[Row | None] = [None] * count
+        # By the way of sampling: the upper bounds of covers' shares, shape (covers,), and the covers.
         self.drawn: dict[tuple[float, ...], tuple[npt.NDArray[np.float64], list[Cover]]] = {}
         self.nbytes = 0
 
@@ -192,7 +193,7 @@ class Ending:
         return self.pilot is not None and self.pilot.seq_id is not None and not self.is_known
 
     def note(self, index: int, logits: Logits) -> None:
-        """Note the logits behind the token `index` of the path."""
+        """Note the logits, shape (n_vocab,), behind the token `index` of the path."""
         if (place := index + 1 - len(self.before)) >= 0:
             self.known.add_row(place, self._row(place, logits))
 
@@ -219,7 +220,7 @@ class Ending:
     def _weigh(
         self, top_k: float, top_p: float, min_p: float, temperature: float
     ) -> tuple[npt.NDArray[np.float64], list[Cover]]:
-        """Return the covers that a branch may draw, and the upper bounds of their shares of the interval 0 … 1."""
+        """Return the upper bounds of covers' shares of the interval 0 … 1, shape (covers,), and the covers."""
         logprobs, firsts, so_far = [], [], 0.0
         for row in self.known.rows:
             assert row is not None
@@ -248,14 +249,14 @@ class Ending:
 
 
 def _sums(values: npt.NDArray[np.float64], firsts: Sequence[int]) -> npt.NDArray[np.float64]:
-    """Return the sum of each part of some values; the parts, which may be empty, begin at `firsts`."""
+    """Return the sums, shape (parts,), of the parts of some values; parts, which may be empty, begin at `firsts`."""
     return np.array([values[first:end].sum() for first, end in pairwise([*firsts, len(values)])])
 
 
 def _chosen_from(
     logprobs: npt.NDArray[np.float64], top_k: int, top_p: float, min_p: float, temperature: float
 ) -> npt.NDArray[np.float64]:
-    """Return the probabilities that top-k, top-p, min-p and the temperature leave, in this order, as llama.cpp's chain."""
+    """Return what top-k, top-p, min-p and the temperature, in the chain's order, leave of probabilities, shape (n,)."""
     kept: npt.NDArray[np.intp] | slice = slice(None)
     # Only where it must be: what begins with a space is half of a vocabulary, and sorting takes time.
     if temperature == 0 or top_k > 0 or top_p < 1.0:
@@ -303,7 +304,7 @@ class KnownEndings:
         return sum(known.nbytes for known in self._known.values())
 
     def behind(self, key: bytes) -> Logits | None:
-        """Return the logits behind a whole cover, if they are known."""
+        """Return the logits, shape (n_vocab,), behind a whole cover, if they are known."""
         if key not in self._behind:
             return None
         self._behind.move_to_end(key)

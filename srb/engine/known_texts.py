@@ -17,7 +17,7 @@ log = logging.getLogger("srb.engine")
 BLOCK = 1024  # characters of a block, at least; blocks twice as long, of texts with few cuts, are not kept
 _SHORTEST = 4  # blocks; shorter texts are tokenized whole, which takes about a millisecond
 MAX_BLOCKS = 4096  # four million characters; with their tokens about 12 MiB
-_MAX_EDGES = 4096
+_MAX_EDGES = 4096  # as many as MAX_BLOCKS: a block is between two
 _AFTER = 2  # characters after a cut that belong to it: the space or mark, and the letter after it
 
 

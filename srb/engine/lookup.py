@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from srb.engine.chances import Chances
 from srb.engine.tokens import Tokens
 
-_KEY = 3  # tokens that have to stand before a draft
+_KEY = 3  # tokens that stand before a draft: two find wrong places in any prose, four miss what begins to repeat
 _MOST_OF_PROMPT = 8192  # last tokens of a prompt that are searched; indexing them takes some 2 ms
 
 # First guesses of the chance that a drafted token is right, after runs of 0, 1, 2 to 3, 4 to 7, … right ones.
 _BY_RUN = (0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9)
-_LEAST = 0.02  # chance below which a token is not worth a look
+_LEAST = 0.02  # chance below which a token is not worth a look: it never pays for its place in the batch
 
 Key = tuple[int, ...]
 Index = dict[Key, int]  # by its last `_KEY` tokens: the latest place after them

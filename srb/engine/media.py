@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.engine.tokens import Tokens, tokens_of
-from srb.errors import Cancelled, NotSupported, bad_field
-from srb.media_files import MediaKind, kind_of
+from srb.errors import Cancelled, NotSupported, bad_field, in_field
+from srb.files.media_files import MediaKind, kind_of
 
-Vectors = npt.NDArray[np.float32]  # shape (tokens, inputs of the model)
+Vectors = npt.NDArray[np.float32]  # one for each token, shape (tokens, n)
 Numbers = npt.NDArray[np.int32]
 
 MAX_CHECKED = 4096  # files that are remembered as sound, by 32 bytes each
@@ -40,7 +40,7 @@ class Sections:
     counting: Numbers | None = None  # None: none counts them
 
     def at(self, first: int, pictures: int = 0) -> Numbers:
-        """Return the positions of a chunk that begins at `first`, after so many other pictures of its prompt."""
+        """Return the positions, shape (4, tokens), of a chunk that begins at `first` behind `pictures` of its prompt."""
         places = self.from_zero + first * self.moving
         return places if self.counting is None else places + pictures * self.counting
 
@@ -196,10 +196,8 @@ class MediaFiles:
             for part, chunk in known.parts:
                 end += len(part) - (chunk.unfilled(end) if chunk is not None else 0)
             return end - start
-        try:
+        with in_field(field):
             return encoder.count(data, start)
-        except ValueError as error:
-            raise bad_field(field, str(error)) from None
 
     def knows(self, data: bytes, field: str) -> bool:
         """Whether a file needs no encoding now. Raise NotSupported or InvalidRequest, which name `field`."""
@@ -218,10 +216,8 @@ class MediaFiles:
         if encoder.refusal:
             raise NotSupported(f"Field '{field}': {encoder.refusal}", param=field)
         digest = hashlib.sha256(data).digest()
-        try:
+        with in_field(field):
             kind = self._kind(data, digest, encoder.reads_webp)
-        except ValueError as error:
-            raise bad_field(field, str(error)) from None
         if not getattr(encoder, "sees" if kind == "image" else "hears"):
             raise bad_field(field, f"the projector reads no {kind}")
         return encoder, kind, hashlib.sha256(encoder.key + digest).digest()
@@ -247,9 +243,8 @@ class MediaFiles:
     def _encoded(self, key: bytes, kind: MediaKind, encode: Callable[[], EncodedFile], field: str) -> _Known:
         began = self._clock()
         try:
-            known = _known(key, kind, encode())
-        except ValueError as error:
-            raise bad_field(field, str(error)) from None
+            with in_field(field):
+                known = _known(key, kind, encode())
         finally:
             self._encode_seconds += self._clock() - began
         with self._known_lock:

@@ -13,14 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.grammar.grammars import Grammars
 from srb.engine.grammar.matcher import Matcher
 from srb.engine.media import Encoder, MediaRun, Vectors
 from srb.engine.tokens import Tokens
 from srb.errors import SRBError
-from srb.protocol import ModelInfo, SamplingParams
+from srb.wire.events import ModelInfo
 
-Blob = npt.NDArray[np.uint8]  # saved KV
+Blob = npt.NDArray[np.uint8]  # saved KV as bytes, shape (bytes,)
 LoraScales = tuple[float, ...]  # of the model's LoRA adapters, in their order
 Logits = npt.NDArray[np.float32]  # one row, shape (n_vocab,)
 
@@ -99,7 +100,7 @@ class Sampler(Protocol):
         ...
 
     def sample_from(self, logits: Logits) -> int:
-        """Sample and accept a token from stored logits, as `sample` does."""
+        """Sample and accept a token from stored logits, shape (n_vocab,), as `sample` does."""
         ...
 
     @property
@@ -121,7 +122,7 @@ class Sampler(Protocol):
         ...
 
     def sample_apart(self, logits: Logits, taken: Set[int], seed: int) -> int:
-        """Sample and accept a token from logits that is not `taken`, while the chain leaves others.
+        """Sample and accept a token from logits, shape (n_vocab,), that is not `taken`, while the chain leaves others.
 
         Free candidates are drawn by their share of the probability that the chain leaves to them; `seed` draws when the
         chain's own draw is taken. A grammar is applied first. At temperature 0 it is the likeliest token that is not
@@ -211,8 +212,6 @@ class Model(Protocol):
     has_states: bool
     shares_states: bool  # whether sequences can have the same state at no cost, by `copy_state`
     encoder: Encoder | None  # of pictures and sounds; None: text only
-    # Number of tokens from which on prompts and branches are the faster in batches of their own; 0: never.
-    apart_from: int
     grammars: Grammars  # of the vocabulary; a sampler's own is `grammar` of its parameters
 
     # Whether `decode` returns while a device still computes, so that work which needs no result belongs behind it.
@@ -244,7 +243,7 @@ class Model(Protocol):
     def samples_on_device(self) -> bool: ...  # whether `samplers` of a batch are used
     def samples_in_threads(self, count: int) -> bool: ...  # whether `sample_ahead` pays for so many rows
     def sample_ahead(self, choices: Sequence[tuple[Any, int]]) -> None: ...  # (own sampler, row): a hint
-    def logits(self, row: int) -> Logits: ...
+    def logits(self, row: int) -> Logits: ...  # of a wanted row, shape (n_vocab,): a view until the next decode
     def fork(self, source: int, target: int, end: int | None = None) -> None: ...
     def truncate(self, seq_id: int, end: int) -> None: ...
     def splice(self, source: int, target: int, end: int) -> None: ...
@@ -254,8 +253,8 @@ class Model(Protocol):
     def copy_state(self, source: int, target: int) -> None: ...
     def remove(self, seq_id: int) -> None: ...
     def flush(self) -> None: ...  # carry out the edits that wait
-    def save(self, seq_id: int, start: int) -> Blob: ...
-    def restore(self, seq_id: int, blob: Blob) -> bool: ...
+    def save(self, seq_id: int, start: int) -> Blob: ...  # the KV from position `start` on
+    def restore(self, seq_id: int, blob: Blob) -> bool: ...  # behind the sequence's end; False if it is refused
 
     # The two spans of a saved one from `start` on, without the states of ends: up to the token `at`, and from there on.
     # None if its form is unknown.
@@ -264,8 +263,8 @@ class Model(Protocol):
     def restore_state(self, seq_id: int, state: Blob) -> bool: ...  # into a sequence that ends where it was saved
     def clear(self) -> None: ...
 
-    # One entry per input, of shape (tokens, n_embd); None if the computation failed.
-    def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Logits] | None: ...
+    # The vectors of each input, float32 of shape (tokens, n_embd); None if the computation failed.
+    def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Vectors] | None: ...
     def rank(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[float] | None: ...
     def close(self) -> None: ...
 

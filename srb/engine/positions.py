@@ -87,10 +87,6 @@ class Positions:
             self._last[seq_id] = run
         return end - (run.saved if run else 0)
 
-    def has_runs(self, seq_id: int) -> bool:
-        """Whether a sequence has runs that save positions."""
-        return seq_id in self._last
-
     def remove(self, seq_id: int) -> None:
         self._last.pop(seq_id, None)
 
@@ -98,7 +94,7 @@ class Positions:
         self._last.clear()
 
     def pack(self, seq_id: int, start: int, cells: Blob) -> Blob:
-        """Return the saved cells of a span from `start` on with its runs, if there are any."""
+        """Return the saved cells of a span, shape (bytes,), from `start` on behind its runs, if there are any."""
         runs: list[int] = []
         run = self._last.get(seq_id)
         while run is not None and run.start >= start:

@@ -13,7 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from srb.config.sampling_params import MAX_BIASES, SamplingParams
 from srb.engine.branch_specs import check_branches
+from srb.engine.diversity import check_diversity
 from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers, truncated
 from srb.engine.exploring import Biases, Exploration, check_exploring
 from srb.engine.grammar.gbnf import preceded
@@ -25,23 +27,21 @@ from srb.engine.media import IsWanted, MediaFiles, MediaRun, always
 from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
 from srb.engine.request import Request
 from srb.engine.sampling import chain
-from srb.engine.spreading import check_spreading
 from srb.engine.state_actions import StateJob, check_action
 from srb.engine.tokens import Tokens, ids_of, tokens_of, without_media
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, bad_field
-from srb.media_files import MediaKind
-from srb.protocol import BranchSpec, CountTokens, Embed, Explore, Generate, Rerank, SamplingParams, StateAction
-from srb.sampling_params import MAX_BIASES
+from srb.files.media_files import MediaKind
+from srb.wire.commands import BranchSpec, CountTokens, Embed, Explore, Generate, Rerank, StateAction
 
 log = logging.getLogger("srb.engine")
 
 # over all branches; a breaker that many tokens contain takes 1 MiB of each branch's sampler
 MAX_DRY_BREAKERS = 512
 MAX_PREPARED = 512  # JSON schemas that are kept as they were prepared: every turn of a chat has the same tools
-MAX_TOLD = 8  # places of a request's schemas, in one line of the log
+MAX_TOLD = 8  # places of a request's schemas in one line of the log: a client must not write it full
 KINDS = ("string", "number", "integer", "boolean", "null", "array", "object")
 MAX_REMEMBERED = 2**26  # tokens over all branches' penalties; each takes 4 to 8 bytes from the start
-MAX_NUMBERS = 2_000_000  # in one reply, which crosses the socket as text
+MAX_NUMBERS = 2_000_000  # in one reply, which crosses the socket as text: 20 bytes each fit a frame
 COUNTED_BYTES = 2**20  # of a text that cannot fit; they take up to a second to tokenize
 
 
@@ -129,7 +129,7 @@ class Preparer:
         if command.shift is not None and (command.shift.n_keep < -1 or command.shift.n_discard < 0):
             raise bad_field("n_keep", "should be -1 or more, and n_discard should be 0 or more")
         saved = self._saved(command.state) if command.state else None
-        check_spreading(command)
+        check_diversity(command)
         self.check_together(command.branches)
         samplers = self._samplers(command.branches, prompt, given)
         saved = saved if saved and saved.lora == lora else None

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from srb.engine.model import Candidates, Logits, Model
-from srb.protocol import LikelyToken, TokenProbs
+from srb.wire.events import LikelyToken, TokenProbs
 
 LEAST_LOGPROB = float(np.finfo(np.float32).min)  # of a probability of 0, as in llama-server: JSON has no infinity
 # The beginning of a character that a later token completes; llama-server leaves it out of a token's text.
@@ -17,7 +17,10 @@ _CUT_CHARACTER = re.compile(rb"([\xc0-\xdf]|[\xe0-\xef].?|[\xf0-\xf7].{0,2})\Z",
 
 
 def token_probs(model: Model, logits: Logits, token: int, n_top: int) -> TokenProbs:
-    """Return {"id", "token", "bytes", "logprob", "top_logprobs": the `n_top` most likely, likeliest first}."""
+    """Return {"id", "token", "bytes", "logprob", "top_logprobs": the `n_top` most likely, likeliest first}.
+
+    `logits` has shape (n_vocab,); log-probabilities are in nats.
+    """
     return all_token_probs(model, logits, [token], n_top)[0]
 
 

@@ -11,7 +11,7 @@ from srb.engine.request import Prefix, Request
 from srb.engine.tree.match import Match
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
-from srb.protocol import Event, Progress, PromptDone, PromptLogprobs
+from srb.wire.events import Event, Progress, PromptDone, PromptLogprobs
 
 
 class Prompts:
@@ -24,7 +24,7 @@ class Prompts:
         residency: Residency,
         states: NamedStates,
         clock: Callable[[], float],
-        note_release: Callable[[Prefix], None] = lambda prefix: None,
+        note_release: Callable[[Prefix], None],
     ) -> None:
         """`note_release` is called with each prompt that is released."""
         self._model = model

@@ -10,21 +10,21 @@ from operator import attrgetter
 
 from srb.engine.banned import BannedStrings
 from srb.engine.boundaries import Finder, finder
+from srb.engine.diversity import Diversity
 from srb.engine.exploring import Exploration, Fork, Path
 from srb.engine.first_words import FirstWord, FirstWords
 from srb.engine.healing import Cover, Ending
 from srb.engine.lookup import Draft, PromptLookup
 from srb.engine.media import MediaRun
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
-from srb.engine.places import Places
 from srb.engine.rewinding import Rewinding, Shift
-from srb.engine.spreading import Spreading
 from srb.engine.text import BranchText, Emission
 from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.node import Node
 from srb.engine.tree.prefix_tree import Lease
-from srb.media_files import MediaKind
-from srb.protocol import BranchEnded, BranchSpec, Explore, FinishReason, Generate
+from srb.files.media_files import MediaKind
+from srb.wire.commands import BranchSpec, Explore, Generate
+from srb.wire.events import BranchEnded, FinishReason
 
 
 class BranchState(Enum):
@@ -51,18 +51,9 @@ class Prefix:
     """The prompt's tokens, shared by all branches of a request; an object of its own, not a branch."""
 
     __slots__ = (
-        "logits",
-        "lookup",
-        "media",
-        "node",
-        "num_cached",
-        "num_decoded",
-        "num_prompt_logprobs",
-        "num_restored",
-        "num_shared",
-        "request",
-        "tokens",
-    )
+        "logits", "lookup", "media", "node", "num_cached", "num_decoded", "num_prompt_logprobs", "num_restored",
+        "num_shared", "request", "tokens",
+    )  # fmt: skip
 
     start = 0
 
@@ -169,7 +160,7 @@ class Branch:
             self.rewinding = Rewinding(sampler)
         self.num_rewinds = 0
         # Whether its sampler alone chooses its tokens, and all of them are final.
-        self.is_plain = self.rewinding is None and request.spreading is None
+        self.is_plain = self.rewinding is None and request.diversity is None
         self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
         self.state = BranchState.WAITING
         self.logits: Logits | None = None  # of its newest token, if it has waited for its grammar
@@ -268,12 +259,12 @@ class Branch:
     @property
     def is_steered(self) -> bool:
         """Whether the next token depends on the branch's siblings, or is chosen without its sampler."""
-        return self.path is not None or ((spreading := self.request.spreading) is not None and spreading.steers(self))
+        return self.path is not None or ((diversity := self.request.diversity) is not None and diversity.steers(self))
 
     @property
     def is_early(self) -> bool:
         """Whether the next token has to wait for the first ones of the branches before this one."""
-        return (spreading := self.request.spreading) is not None and spreading.is_early(self)
+        return (diversity := self.request.diversity) is not None and diversity.is_early(self)
 
     @property
     def num_given_cached(self) -> int:
@@ -323,40 +314,11 @@ class Request:
     """One prompt and its branches. The request's state is derived from theirs; nothing is stored twice."""
 
     __slots__ = (
-        "alone_since",
-        "arrived_at",
-        "awaits",
-        "base",
-        "branches",
-        "cache_prompt",
-        "can_grow",
-        "ceased_at",
-        "ending",
-        "exploration",
-        "has_turn",
-        "id_slot",
-        "linger",
-        "lora",
-        "max_lingering",
-        "max_unread",
-        "num_prompt",
-        "owner",
-        "places",
-        "prefix",
-        "prefix_done_at",
-        "preserved",
-        "prompt_logprobs",
-        "removed",
-        "report_progress",
-        "request_id",
-        "rests_since",
-        "resumed_at",
-        "saved",
-        "shift",
-        "spreading",
-        "started_at",
-        "state_name",
-        "words",
+        "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "ceased_at",
+        "diversity", "ending", "exploration", "has_begun", "id_slot", "idle_since", "key", "linger", "lora",
+        "max_lingering", "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "preserved",
+        "prompt_logprobs", "removed", "report_progress", "request_id", "resumed_at", "saved", "shift", "started_at",
+        "state_name", "words",
     )  # fmt: skip
 
     def __init__(
@@ -391,9 +353,9 @@ class Request:
         self.num_prompt = len(prompt)  # as given, without `append`; a context shift replaces the prefix's tokens
         self.removed = tokens_of(()) if removed is None else removed
         self.shift = command.shift
-        self.spreading: Spreading | None = None  # None: branches do not depend on each other
+        self.diversity: Diversity | None = None  # None: branches do not depend on each other
         if command.distinct_first or command.sibling_penalty:
-            self.spreading = Spreading(distinct_first=command.distinct_first, sibling_penalty=command.sibling_penalty)
+            self.diversity = Diversity(distinct_first=command.distinct_first, sibling_penalty=command.sibling_penalty)
         self.words: FirstWords | None = None  # None: first words may be the same
         if command.distinct_words and (command.shift is None or len(command.branches) > 1):  # else there is one branch
             self.words = FirstWords()
@@ -405,16 +367,16 @@ class Request:
         self.ending: Ending | None = next(of_prompt, None)  # for branches that are added; None: it is not healed
         self.base = command.base or command.branches[0]  # of branches that are added
         self.owner = command.owner
+        self.key = command.key
         self.max_unread = command.max_unread
         self.max_lingering = command.max_lingering
         self.can_grow = command.can_grow
         self.linger = command.linger
-        self.places = Places(command.num_places, command.num_parts) if command.num_places else None  # None: whole
         self.alone_since: float | None = None  # time at which the last reader left; None while there are readers
-        self.rests_since: float | None = None  # time at which the last branch ended; None while one runs or waits
+        self.idle_since: float | None = None  # time at which the last branch ended; None while one runs or waits
         self.resumed_at = 0.0  # time of the arrival, or of the end of the latest rest
         self.arrived_at = 0.0  # seconds on the engine's clock
-        self.has_turn = False  # whether the request has begun, and has not rested since
+        self.has_begun = False  # whether the request has begun, and has not rested since
         # Times of the work, as if no rest had been: `begin` moves the first two on by the time from `ceased_at` to now.
         self.started_at: float | None = None  # time at which it first began
         self.prefix_done_at: float | None = None
@@ -422,7 +384,7 @@ class Request:
 
     def begin(self, now: float) -> None:
         """Note that the work begins, goes on after a rest, or goes on after the prompt was dropped under pressure."""
-        self.has_turn = True
+        self.has_begun = True
         if self.started_at is None:
             self.started_at = now
         elif self.ceased_at is not None:  # neither the rest nor the queue after it counts as work
@@ -435,7 +397,7 @@ class Request:
         """Note that all branches have ended."""
         if self.ceased_at is None:  # else it had to wait after a rest, and has ended before its turn came
             self.ceased_at = now
-        self.has_turn = False
+        self.has_begun = False
 
     def predicted_ms(self, now: float) -> float:
         """Return the milliseconds of work since the prompt was done, to the microsecond; 0 before that."""
@@ -498,7 +460,7 @@ class Request:
         assert self.prefix.node is None
         tokens = self.prefix.tokens + branch.tokens
         n_keep = self.num_prompt + branch.num_given if self.shift.n_keep < 0 else self.shift.n_keep + n_special
-        n_keep = max(0, min(n_keep, len(tokens) - 4))
+        n_keep = max(0, min(n_keep, len(tokens) - 4))  # 4 as llama-server: some have to be left to discard
         n_left = len(tokens) - n_keep
         n_discard = min(self.shift.n_discard or n_left // 2, n_left - 1)
         shift = Shift(n_keep, tokens_of(tokens[n_keep : n_keep + n_discard]), branch.start)
@@ -531,9 +493,9 @@ class Request:
         return self.alone_since is not None
 
     @property
-    def is_queued(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether the request has not begun, or goes on after a rest and has not begun again."""
-        return not self.has_turn
+        return not self.has_begun
 
     def close(self) -> None:
         """Free the samplers, and part from prefix and branches: with no cycle left, Python frees all of them at once.
@@ -542,7 +504,7 @@ class Request:
         """
         for branch in self.branches:
             branch.sampler.close()
-        self.branches, self.spreading, self.words, self.exploration = [], None, None, None
+        self.branches, self.diversity, self.words, self.exploration = [], None, None, None
         self.saved = None
         if hasattr(self, "prefix"):
             del self.prefix

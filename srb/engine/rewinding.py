@@ -15,7 +15,7 @@ from srb.engine.model import Logits, Sampler
 from srb.engine.tokens import Tokens
 from srb.errors import BannedDeadEnd, GrammarDeadEnd
 
-MAX_REWINDS = 32  # at one place
+MAX_REWINDS = 32  # at one place, then a dead end: where all leads to banned strings a branch would draw for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class Rewinding:
     def sample(self, draw: Callable[[Logits], int], logits: Logits, *, is_shared: bool) -> int:
         """Sample and accept a branch's next token by `draw`, without those forbidden there.
 
-        `draw` samples from `logits`, or from a copy if they are shared with other branches. Raise BannedDeadEnd if no token
-        is left.
+        `draw` samples from `logits`, shape (n_vocab,), or from a copy if other branches share them. Raise BannedDeadEnd if
+        no token is left.
         """
         if is_shared:
             logits = logits.copy()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from srb.protocol import SamplingParams
+from srb.config.sampling_params import SamplingParams
 
 MIROSTAT_CANDIDATES = 100  # the m of mirostat 1, fixed in llama.cpp
 # Stages that draw random numbers; none of them remembers past tokens.

@@ -1,9 +1,13 @@
 """The scheduler plans the next step. It only reads; the engine acts on its plan.
 
-Requests are served in the order of arrival: first the decode tokens of all running branches, then prompts in chunks, as
-far as batch and cells reach. Cells of idle nodes count as free, since the tree parks those nodes when cells are needed.
-Under pressure the youngest give way: branches are paused, then prompts are dropped; both continue from the tokens that
-the tree still has when there is room. The oldest request always runs, so no request waits for ever.
+A request is *waiting* until it begins and *running* until its branches have all ended; one that lingers is then *idle*, and
+no business of the scheduler.
+
+First come the decode tokens of all running branches, then prompts in chunks, as far as batch and cells reach. Cells of
+idle nodes count as free, since the tree parks those nodes when cells are needed. Requests that wait are served by the fair
+shares of their keys (`shares.py`), and in the order of arrival among those of one key. Under pressure the youngest of the
+key with the most branches give way: branches are paused, then prompts are dropped; both continue from the tokens that the
+tree still has when there is room. The oldest request keeps what it has begun, so no request waits for ever.
 
 Requests that linger without a reader come after all that are read, in everything: they start last, take part in one of
 UNREAD_EVERY steps, and give back cells and sequences that a request with a reader waits for. Alone they run as others do.
@@ -11,18 +15,20 @@ UNREAD_EVERY steps, and give back cells and sequences that a request with a read
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from srb.engine.media import MediaRun
 from srb.engine.model import Batch, Model
 from srb.engine.request import Branch, BranchState, Prefix, Request
+from srb.engine.shares import count_running, in_order_of_claims, in_order_of_shares, next_to_begin
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
 
-MAX_PROMPT_LOGPROBS = 32  # prompt tokens per step; each takes a row of logits and about a millisecond
+MAX_PROMPT_LOGPROBS = 32  # prompt tokens per step; each takes a row of logits and 1 ms, for which all branches wait
 UNREAD_EVERY = 8  # steps, while requests with a reader compute: the others then cost an eighth, and still go on
 HEADROOM = 16  # free cells per running branch that a new branch must leave, so that branches do not pause each other
 
@@ -103,7 +109,7 @@ class StepPlan:
     ends: list[Branch] = field(default_factory=list)  # branches that can never fit
     chunks: list[Chunk] = field(default_factory=list)
     num_tokens: int = 0  # of all chunks
-    num_prompt_tokens: int = 0  # of prompts' chunks
+    num_prompt_tokens: int = 0
 
     def add_newest(self, branches: list[Branch]) -> None:
         """Add the newest token of each branch."""
@@ -118,6 +124,8 @@ class StepPlan:
 
 
 class Scheduler:
+    """Decides what a step computes, and which requests and branches begin, wait and give way; the engine does it."""
+
     def __init__(self, model: Model, tree: PrefixTree, residency: Residency, max_running: int = 0) -> None:
         """Let at most `max_running` requests run at once; 0: as many as there is room for."""
         self._max_running = max_running
@@ -125,7 +133,7 @@ class Scheduler:
         self._tree = tree
         self._residency = residency
 
-    def in_turn(self, requests: Sequence[Request]) -> list[Request]:
+    def runnable(self, requests: Sequence[Request]) -> list[Request]:
         """Return the requests that may run now, those with a reader first, each kind in the order of arrival.
 
         Without a limit these are all. The other methods take these alone, since the first one that they are given always
@@ -134,32 +142,35 @@ class Scheduler:
         ranked = sorted(requests, key=lambda request: request.is_unread)
         if self._max_running:
             # What holds cells keeps its turn, unless it is unread: cells of a request out of turn could not be freed.
-            first = sorted(ranked, key=lambda each: (each.is_unread, each.prefix.node is None, each.is_queued))
+            waiting = [request for request in ranked if request.prefix.node is None]
+            fair = [each for each in ranked if each.prefix.node is not None]
+            fair += in_order_of_shares(waiting, count_running(ranked))
+            first = sorted(fair, key=lambda each: (each.is_unread, each.prefix.node is None, each.is_waiting))
             chosen = {request.request_id for request in first[: self._max_running]}
             ranked = [request for request in ranked if request.request_id in chosen]
         return ranked
 
-    def giving_way(self, requests: Sequence[Request]) -> list[Request]:
+    def to_preempt(self, requests: Sequence[Request]) -> list[Request]:
         """Return the requests without a reader that have to give back cells and sequences now.
 
-        Those are the ones that are not in turn, or else the youngest if a request with a reader waits for room: one in a
+        Those are the ones that are not runnable, or else the youngest if a request with a reader waits for room: one in a
         step, until there is enough.
         """
         holders = [request for request in requests if request.is_unread and request.prefix.node is not None]
         if not holders:
             return []
-        in_turn = self.in_turn(requests)
-        excluded = [request for request in holders if request not in in_turn]
-        return excluded or (holders[-1:] if self._is_short(in_turn) else [])
+        runnable = self.runnable(requests)
+        excluded = [request for request in holders if request not in runnable]
+        return excluded or (holders[-1:] if self._is_short(runnable) else [])
 
     def _is_short(self, requests: Sequence[Request]) -> bool:
         """Whether a request with a reader, or a branch of one, waits for room."""
-        begins = next(self.admissible(requests), None)
+        begins = next(self.to_begin(requests), None)
         if begins is None or begins[0].is_unread:
             read = [request for request in requests if not request.is_unread]
             if any(request.prefix.node is None and request.awaits is None for request in read):
                 return True
-        starts = next(self.startable(requests), None)
+        starts = next(self.to_start(requests), None)
         if starts is not None and not starts.request.is_unread:
             return False
         return any(
@@ -169,7 +180,7 @@ class Scheduler:
         )
 
     def schedule(self, requests: Sequence[Request], *, with_unread: bool = True) -> StepPlan:
-        """Plan a step for `requests`, as they are in turn.
+        """Plan a step for `requests`, as `runnable` returns them.
 
         Without `with_unread` those with a reader compute alone, if they have anything to compute.
         """
@@ -184,13 +195,12 @@ class Scheduler:
         plan.add_newest(newest[: min(self._model.n_batch, free)])
         budget, free = self._model.n_batch - plan.num_tokens, free - plan.num_tokens
         # Everything waits for this step to end, so prefill gets at most one ubatch of it.
-        n_ubatch = self._model.n_ubatch
-        budget = min(budget, n_ubatch if self._model.apart_from else n_ubatch - len(plan.chunks) % n_ubatch)
+        budget = min(budget, self._model.n_ubatch - len(plan.chunks) % self._model.n_ubatch)
         # A batch has a row of logits per sequence; scored prompts share the rows that are left.
         prompts = sum(request.prefix.node is not None and not request.prefix.is_complete for request in requests)
         spare_rows = max(0, self._model.n_seq_max - len(running) - prompts)
         has_whole = False  # a step computes at most one chunk of media that takes more than its share
-        for span in _to_prefill((request for request in requests if request not in plan.drops), resumed):
+        for span in _to_prefill([request for request in requests if request not in plan.drops], running, resumed):
             count = min(self._to_checkpoint(span), budget, free)
             if isinstance(span, Prefix) and span.request.wants_prompt_logprobs:
                 count = min(count, MAX_PROMPT_LOGPROBS, 1 + spare_rows)
@@ -203,7 +213,7 @@ class Scheduler:
                 count = _up_to_media(span, count, free, may_be_whole=not has_whole)
                 has_whole = has_whole or count > budget
             if count <= 0:
-                break
+                break  # nothing overtakes: the rest of a long prompt would never get room
             plan.add(span, count)
             budget -= count
             free -= count
@@ -220,12 +230,12 @@ class Scheduler:
             return min(span.pending, states.spacing.to_next(position))
         return states.next_place(span.tokens, position, span.num_shared) - position
 
-    def admissible(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Match | None]]:
+    def to_begin(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Match | None]]:
         """Yield requests that may begin now, each with its match in the tree (None if it does not use the tree).
 
         The caller begins each before taking the next. A request that shares tokens with a prompt being computed waits
-        for that prompt. No other request overtakes, so that a long prompt gets its turn when enough branches have
-        ended.
+        for that prompt. No other request overtakes the one whose turn it is, so that a long prompt begins when enough
+        branches have ended.
         """
         if all(request.prefix.node is not None for request in requests):
             return
@@ -236,9 +246,7 @@ class Scheduler:
         )
         headroom = HEADROOM * sum(1 for _ in _running(requests))
         readers_wait = any(_may_want_room(request) for request in requests)
-        for request in requests:
-            if request.prefix.node is not None:
-                continue
+        for request, num_before in next_to_begin(requests):
             if request.is_unread and readers_wait:
                 return
             if request.awaits is not None and request.awaits.state is NodeState.COMPUTING:
@@ -251,27 +259,27 @@ class Scheduler:
             if request.awaits is not None:
                 continue
             cells = self._residency.cost(request.prefix.tokens, match) if match else len(request.prefix.tokens)
-            must = request is requests[0] and not headroom and not promised_ids
-            enough = cells + promised_cells + headroom <= self._residency.available_cells
-            if not must and (not enough or self._residency.available_ids - promised_ids < 2):
+            must = request is requests[0] and not headroom and not promised_ids  # nothing runs that could end
+            enough = cells + promised_cells + headroom + HEADROOM * num_before <= self._residency.available_cells
+            # 2: for the prompt and its first branch. A prompt without one would hold its cells and never end.
+            if not must and (not enough or self._residency.available_ids - promised_ids - num_before < 2):
                 return
             yield request, match
             promised_cells += request.prefix.pending
             promised_ids += 1
 
-    def num_starting(self, requests: Sequence[Request]) -> int:
+    def num_to_begin(self, requests: Sequence[Request]) -> int:
         """Return how many requests wait for nothing but the next step, as if none found its prompt in the tree."""
         begun = [request for request in requests if request.prefix.node is not None]
         running = sum(1 for _ in _running(begun))
         ids = self._residency.available_ids - sum(not request.in_state(BranchState.RUNNING) for request in begun)
         cells = self._residency.available_cells - sum(request.prefix.pending for request in begun) - HEADROOM * running
         count = 0
-        for request in requests:
-            if request.prefix.node is None:
-                ids, cells = ids - 2, cells - len(request.prefix.tokens)
-                if ids < 0 or cells < 0:
-                    break  # no request overtakes
-                count += 1
+        for request, _ in next_to_begin(requests):
+            ids, cells = ids - 2, cells - len(request.prefix.tokens)
+            if ids < 0 or cells < 0:
+                break  # no request overtakes
+            count += 1
         return count
 
     def room(self, requests: Sequence[Request]) -> int:
@@ -279,7 +287,7 @@ class Scheduler:
         if self._max_running and len(requests) >= self._max_running:
             return 0
         waiting = [request for request in requests if request.prefix.node is None]
-        fits = next(self.admissible(requests), None) is not None
+        fits = next(self.to_begin(requests), None) is not None
         if not fits and any(request.awaits is None for request in waiting):
             return 0  # no request overtakes
         begun = [request for request in requests if request.prefix.node is not None]
@@ -290,18 +298,21 @@ class Scheduler:
         cells = (self._residency.available_cells - promised_cells) // HEADROOM
         return max(0, min(ids, cells))
 
-    def startable(self, requests: Sequence[Request]) -> Iterator[Branch]:
+    def to_start(self, requests: Sequence[Request]) -> Iterator[Branch]:
         """Yield branches that may start now; the caller starts each before taking the next.
 
-        Requests with a reader come first, and of those the ones with the fewest running branches, so that a large request
-        leaves room for others. The last sequence ids are kept for requests that have not begun, but none for those without
-        a reader while others could use them.
+        Requests with a reader come first, of those the ones whose key has the fewest running branches, and then the ones
+        with the fewest of their own, so that a large request leaves room for others. The last sequence ids are kept for
+        requests that have not begun, but none for those without a reader while others could use them.
         """
         opened = [request for request in requests if request.prefix.node is not None]
         if not any(branch.state is BranchState.WAITING for request in opened for branch in request.branches):
             return
         running = {request.request_id: len(request.in_state(BranchState.RUNNING)) for request in opened}
         waiting = {request.request_id: request.in_state(BranchState.WAITING) for request in opened}
+        shares: Counter[str] = Counter()
+        for request in opened:
+            shares[request.key] += running[request.request_id]
         readers_come = any(
             request.prefix.node is None or not request.prefix.is_complete
             for request in requests
@@ -309,7 +320,7 @@ class Scheduler:
         )
         ready = [request for request in opened if request.prefix.is_complete]
         while candidates := [request for request in ready if waiting[request.request_id]]:
-            request = min(candidates, key=lambda request: (request.is_unread, running[request.request_id]))
+            request = min(candidates, key=lambda each: (each.is_unread, shares[each.key], running[each.request_id]))
             if request.is_unread and readers_come:
                 return  # what it took now would be taken back in the next step
             branch = waiting[request.request_id].pop(0)
@@ -322,32 +333,37 @@ class Scheduler:
             total = sum(running.values())
             needed = branch.pending + (HEADROOM * (total + 1) if total else 1)
             kept_back = 0
-            if running[request.request_id]:
+            if running[request.request_id]:  # a prompt and a branch of one that waits, a first branch of each without
                 equals = [other for other in requests if request.is_unread or not other.is_unread]
-                kept_back += 2 if any(other.is_queued for other in equals) else 0
+                mine = shares[request.key]
+                kept_back += 2 if any(other.is_waiting and shares[other.key] <= mine for other in equals) else 0
                 kept_back += sum(running.get(other.request_id) == 0 for other in equals)
             if self._residency.available_ids <= kept_back or self._residency.available_cells < needed:
                 return
             running[request.request_id] += 1
+            shares[request.key] += 1
             yield branch
 
     def _plan_pauses(self, plan: StepPlan, requests: Sequence[Request], running: list[Branch]) -> int:
-        """Pause the youngest branches until every running branch can take a step; return the free cells."""
+        """Pause branches until every running branch can take a step; return the free cells.
+
+        The oldest request keeps its prompt and its first branch.
+        """
         free = self._residency.available_cells
-        if running and free >= len(running):
+        if not requests or (running and free >= len(running)):
             return free
-        for request in reversed(requests):
-            is_oldest = request is requests[0]
-            own = [branch for branch in running if branch.request is request]
-            while own and free < len(running) and not (is_oldest and len(own) == 1):
-                branch = own.pop()
+        oldest = requests[0]
+        kept = next((branch for branch in running if branch.request is oldest), None)
+        for request, branch in reversed(in_order_of_claims(requests, running)):
+            if free >= (len(running) or _next_need(oldest)):
+                break
+            if branch is not None and branch is not kept:
                 running.remove(branch)
                 plan.pauses.append(branch)
                 free += branch.own_cells
-            needed = len(running) or _next_need(requests[0])
-            if free < needed and not own and not is_oldest and (node := request.prefix.node) is not None:
+            elif branch is None and request is not oldest and (node := request.prefix.node) is not None:
                 plan.drops.append(request)
-                free += node.cells if node.pins == 1 and not node.live_children else 0
+                free += node.cells if node.pins == 1 and not node.live_children else 0  # else others stand on them
         return free
 
 
@@ -387,10 +403,14 @@ def _up_to_media(prefix: Prefix, count: int, free: int, may_be_whole: bool) -> i
     return run.end - done if may_be_whole and run.end - done <= free else 0
 
 
-def _to_prefill(requests: Iterable[Request], resumed: list[Branch]) -> Iterator[Prefix | Branch]:
-    """Yield resumed branches with several pending tokens, then prompts in the order of arrival."""
+def _to_prefill(
+    requests: Iterable[Request], running: Iterable[Branch], resumed: list[Branch]
+) -> Iterator[Prefix | Branch]:
+    """Yield resumed branches with several pending tokens, then prompts by the shares of their keys."""
     yield from resumed
-    yield from (request.prefix for request in requests if request.prefix.node and not request.prefix.is_complete)
+    prompts = [request for request in requests if request.prefix.node and not request.prefix.is_complete]
+    counts = Counter(branch.request.key for branch in running) if len(prompts) > 1 else Counter[str]()
+    yield from (request.prefix for request in in_order_of_shares(prompts, counts))
 
 
 def _running(requests: Iterable[Request]) -> Iterator[Branch]:

@@ -7,9 +7,9 @@ from dataclasses import fields
 from itertools import chain, cycle
 from typing import Any
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.model import Model
 from srb.engine.request import Branch, BranchState, Request
-from srb.protocol import SamplingParams
 
 _PLAIN = (int, float, bool)
 _SHOWN = ("samplers",)  # the parameters that are no numbers and tell nothing of a text
@@ -107,7 +107,7 @@ class Slots:
     def _groups(self, requests: Iterable[Request]) -> Iterator[tuple[int, list[Branch]]]:
         for request in requests:
             running = request.in_state(BranchState.RUNNING)
-            if self._by_request and not request.is_queued:
+            if self._by_request and not request.is_waiting:
                 yield request.branches[0].slot, running or request.branches[:1]
             elif not self._by_request:
                 yield from ((branch.slot, [branch]) for branch in running)

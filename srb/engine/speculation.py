@@ -18,9 +18,9 @@ from srb.engine.model import Model
 from srb.engine.request import Branch, BranchState, Request
 from srb.engine.scheduler import Chunk, StepPlan
 from srb.engine.tree.residency import Residency
-from srb.protocol import Event
+from srb.wire.events import Event
 
-_FORESEEN = 256  # tokens that a branch is thought to write at most, where its limit is far away
+_FORESEEN = 256  # tokens that a branch is thought to write at most: a far limit would make any reading look worth it
 
 
 @dataclass(slots=True)
@@ -44,10 +44,11 @@ class Speculation:
         residency: Residency,
         branches: Branches,
         clock: Callable[[], float],
+        drafts: DraftModel | None,
+        *,
         max_draft: int,
-        looks_up: bool = True,
-        drafts: DraftModel | None = None,
-        min_draft: int = 0,
+        min_draft: int,
+        looks_up: bool,
     ) -> None:
         """Draft at most `max_draft` tokens for a branch; 0, or memory that cannot be cut: none.
 

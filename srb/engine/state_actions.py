@@ -12,7 +12,7 @@ from srb.engine.request import Branch
 from srb.engine.slots import Slots
 from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import InvalidRequest, SRBError, bad_field
-from srb.protocol import Event, Rejected, Reply
+from srb.wire.events import Event, Rejected, Reply
 
 ACTIONS = ("save", "restore", "erase", "forget")
 MAX_SLOT_TOKENS = 2**24  # tokens of the texts of all slots, of 4 bytes each: no other budget counts them
@@ -119,7 +119,7 @@ class StateActions:
 
     def note_end(self, branch: Branch) -> None:
         """Remember the text of an ended branch; without KV in the tree, its slot has none."""
-        if branch.request.is_queued:  # it has no slot yet
+        if branch.request.is_waiting:  # it has no slot yet
             return
         self._texts.pop(branch.slot)
         if branch.request.cache_prompt:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args
 
+from srb.config.sampling_params import with_penalties
 from srb.engine.banned import BannedStrings
 from srb.engine.branch_specs import MAX_SEED, check_banned, check_branches
 from srb.engine.healing import Ending
@@ -19,8 +20,7 @@ from srb.engine.preparing import Preparer, heals
 from srb.engine.request import Branch, BranchState, Request, finder_of
 from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import Conflict, InvalidRequest, NotFound, bad_field
-from srb.protocol import MAX_BRANCHES, AddBranches, Boundary, BranchSpec, ChangeBranch, HoldPlaces, NewBranch
-from srb.sampling_params import with_penalties
+from srb.wire.commands import MAX_BRANCHES, AddBranches, Boundary, BranchSpec, ChangeBranch, NewBranch
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class ForkPoint:
 
 
 @dataclass(slots=True)
-class Draft:
+class PreparedBranch:
     """A branch that is to be added: its sampler is built, its index and request are not known yet."""
 
     spec: BranchSpec
@@ -61,12 +61,12 @@ class Growth:
 
     request_id: str
     command: AddBranches
-    drafts: list[Draft]
+    prepared: list[PreparedBranch]
     point: ForkPoint | None
 
     def close(self) -> None:
-        for draft in self.drafts:
-            draft.sampler.close()
+        for branch in self.prepared:
+            branch.sampler.close()
 
 
 class Steering:
@@ -91,18 +91,18 @@ class Steering:
         if command.origin is not None:
             source = branch_of(request, command.origin)
             point, base = self._fork_point(source, command.token, command.character), source.spec
-        drafts: list[Draft] = []
+        prepared: list[PreparedBranch] = []
         endings: dict[tuple[str | int, ...], Ending | None] = {}  # of each `append`: one branch computes it for all
         try:
             for entry in command.branches:
-                drafts.append(self._draft(request, prefix.tokens, base, entry, point, len(drafts), endings))
+                prepared.append(self._prepared(request, prefix.tokens, base, entry, point, len(prepared), endings))
         except BaseException:
-            for draft in drafts:
-                draft.sampler.close()
+            for branch in prepared:
+                branch.sampler.close()
             raise
-        return Growth(command.request_id, command, drafts, point)
+        return Growth(command.request_id, command, prepared, point)
 
-    def _draft(
+    def _prepared(
         self,
         request: Request,
         prompt: Tokens,
@@ -111,10 +111,10 @@ class Steering:
         point: ForkPoint | None,
         place: int,
         endings: dict[tuple[str | int, ...], Ending | None],
-    ) -> Draft:
+    ) -> PreparedBranch:
         own_seed, append, changes, sampling_changes = entry
         spec = _changed(base, changes, sampling_changes)
-        seed = next_seed(request, spec, len(request.branches) + place) if own_seed is None else own_seed
+        seed = next_seed(request, len(request.branches) + place) if own_seed is None else own_seed
         spec = replace(spec, seed=seed, append=append)
         check_branches([spec])
         added = self._preparer.tokenize(append, add_special=False, parse_special=True, field="append") if append else []
@@ -131,10 +131,14 @@ class Steering:
         sampler = self._preparer.sampler(spec, prompt, given, given[grammar_from:])
         banned = BannedStrings.of(spec.banned_strings) if spec.banned_strings else None
         if point is None:
-            return Draft(spec, sampler, own_seed is not None, given, len(given), len(given), "", banned, ending)
+            return PreparedBranch(
+                spec, sampler, own_seed is not None, given, len(given), len(given), "", banned, ending
+            )
         pieces = [self._model.piece(token, token in request.preserved) for token in added]
         text = point.text + _text(pieces)[0]
-        return Draft(spec, sampler, own_seed is not None, given, point.num_hidden, grammar_from, text, banned, ending)
+        return PreparedBranch(
+            spec, sampler, own_seed is not None, given, point.num_hidden, grammar_from, text, banned, ending
+        )
 
     def _fork_point(self, source: Branch, token: int | None, character: int | None) -> ForkPoint:
         """Return the place in a branch that a fork names; without a number, the end of what its readers have seen."""
@@ -145,6 +149,7 @@ class Steering:
             num_hidden = source.num_hidden if shown else len(ending.before)
             hidden, own = ending.before[:num_hidden], ending.before[num_hidden:]
         else:
+            # The count first: what the decode thread adds meanwhile is then in the text alone.
             num_readable, shown = source.num_readable, "".join(source.shown)
             hidden, own = source.tokens[: source.num_hidden], source.tokens[source.num_hidden :][:num_readable]
         pieces = _pieces(self._model, source, own)
@@ -160,6 +165,7 @@ class Steering:
             text, is_whole = _text(pieces[:token])
             if not is_whole:
                 raise bad_field("from", f"token {token} of branch {source.index} ends inside a character")
+            # Else a part of the text is held back, or token 0 begins within the prompt.
             if len(text) <= len(shown) and (token or not source.prompt_bytes):
                 return ForkPoint(hidden + own[:token], text, source, len(hidden), source.prompt_bytes)
         count, length = _tokens_before(pieces, at)
@@ -176,31 +182,29 @@ class Steering:
     def grow(self, request: Request, growth: Growth) -> list[Branch]:
         """Add the prepared branches to their request; return them. Raise InvalidRequest or Conflict, which adds none."""
         _check_can_grow(request)
-        command, drafts = growth.command, growth.drafts
-        _check_running(request, command.max_running, len(drafts), "count")
-        if len(request.branches) + len(drafts) > MAX_BRANCHES:
+        command, prepared = growth.command, growth.prepared
+        _check_running(request, command.max_running, len(prepared), "count")
+        if len(request.branches) + len(prepared) > MAX_BRANCHES:
             raise bad_field("count", f"a request may have {MAX_BRANCHES} branches in its whole life")
-        _check_tokens(request, command.max_tokens, [draft.spec.max_tokens for draft in drafts])
-        specs = [*(branch.spec for branch in request.branches), *(draft.spec for draft in drafts)]
+        _check_tokens(request, command.max_tokens, [branch.spec.max_tokens for branch in prepared])
+        specs = [*(branch.spec for branch in request.branches), *(branch.spec for branch in prepared)]
         check_banned({spec.banned_strings for spec in specs})
         open_specs = [branch.spec for branch in request.branches if branch.ended is None or branch.can_resume]
-        self._preparer.check_together([*open_specs, *(draft.spec for draft in drafts)])
+        self._preparer.check_together([*open_specs, *(branch.spec for branch in prepared)])
         first = len(request.branches)
-        for index, draft in enumerate(drafts, first):
-            spec, sampler = draft.spec, draft.sampler
-            seed = spec.seed if draft.has_own_seed else next_seed(request, spec, index)
+        for index, new in enumerate(prepared, first):
+            spec, sampler = new.spec, new.sampler
+            seed = spec.seed if new.has_own_seed else next_seed(request, index)
             if seed != spec.seed:  # other branches were added meanwhile
                 spec, sampler = replace(spec, seed=seed), sampler.clone(seed, spec.min_tokens)
-                draft.sampler.close()
-            branch = Branch(request, index, spec, sampler, draft.given, draft.ending)
-            branch.num_hidden, branch.grammar_from = draft.num_hidden, draft.grammar_from
+                new.sampler.close()
+            branch = Branch(request, index, spec, sampler, new.given, new.ending)
+            branch.num_hidden, branch.grammar_from = new.num_hidden, new.grammar_from
             if growth.point:
                 branch.prompt_bytes = growth.point.prompt_bytes
                 branch.origin = growth.point.origin.index, len(growth.point.tokens) - growth.point.num_hidden
-                branch.follow(draft.text)
+                branch.follow(new.text)
             request.branches.append(branch)
-            if request.places is not None:
-                request.places.note(spec.place + 1)
         return request.branches[first:]
 
     def change(self, branch: Branch, command: ChangeBranch) -> None:
@@ -238,22 +242,11 @@ class Steering:
             raise Conflict("reasoning control not enabled for this completion", state=_state_of_request(request))
         running = (branch for branch in asked if branch.state is not BranchState.ENDED)
         ended = [branch for branch in running if branch.sampler.end_reasoning()]
-        return [branch.index if branch.spec.place < 0 else branch.spec.place for branch in ended]
-
-    def hold_places(self, request: Request, command: HoldPlaces) -> dict[str, Any] | None:
-        """Return a part of a request, to which the holder alone may add branches now, or None. Raise Conflict."""
-        if request.places is None:
-            raise Conflict("the request is not divided", state=_state_of_request(request))
-        request.places.note(command.num_places)
-        is_held = request.places.hold(command.holder, command.seconds, self._clock())
-        return self.describe(request, texts=False) if is_held else None
+        return [branch.index for branch in ended]
 
     def describe(self, request: Request, texts: bool = True) -> dict[str, Any]:
-        """Return id, state (queued, running or resting), age in seconds, prompt_tokens, linger, and branches.
-
-        A part of a divided request also has `num_places`, the number of the whole's branches, and `num_parts`.
-        """
-        said = {
+        """Return id, state (queued, running or resting), age in seconds, prompt_tokens, linger, and branches."""
+        return {
             "id": request.request_id,
             "state": _state_of_request(request),
             "age": self._clock() - request.arrived_at,
@@ -261,16 +254,13 @@ class Steering:
             "linger": request.linger,
             "branches": [describe_branch(branch, texts) for branch in request.branches],
         }
-        if request.places is not None:
-            said |= {"num_places": request.places.count, "num_parts": request.places.num_parts}
-        return said
 
 
 def describe_branch(branch: Branch, text: bool = True) -> dict[str, Any]:
     """Return index, seed, state (waiting, running or ended), length and max_tokens of a branch.
 
-    A fork also has `origin` and `token`, an ended branch `ended` with BranchEnded's fields, a branch of a divided request
-    its `place`; with `text` its text so far, and its tokens unless its context was shifted, which drops tokens.
+    A fork also has `origin` and `token`, an ended branch `ended` with BranchEnded's fields; with `text` its text so far, and
+    its tokens unless its context was shifted, which drops tokens.
     """
     said: dict[str, Any] = {
         "index": branch.index,
@@ -279,8 +269,6 @@ def describe_branch(branch: Branch, text: bool = True) -> dict[str, Any]:
         "length": branch.length,
         "max_tokens": branch.spec.max_tokens,
     }
-    if branch.spec.place >= 0:
-        said["place"] = branch.spec.place
     if branch.origin is not None:
         said["origin"], said["token"] = branch.origin
     if branch.ended is not None:
@@ -303,9 +291,9 @@ def branch_of(request: Request, index: int) -> Branch:
     return request.branches[index]
 
 
-def next_seed(request: Request, spec: BranchSpec, index: int) -> int:
+def next_seed(request: Request, index: int) -> int:
     """Return the seed of a branch with this index, if it has none of its own."""
-    return (request.base.seed + (index if spec.place < 0 else spec.place)) % (MAX_SEED + 1)
+    return (request.base.seed + index) % (MAX_SEED + 1)
 
 
 def _check_can_grow(request: Request) -> None:
@@ -353,9 +341,9 @@ def _grammar(spec: BranchSpec) -> tuple[object, ...]:
 
 
 def _state_of_request(request: Request) -> str:
-    if request.rests_since is not None:
+    if request.idle_since is not None:
         return "resting"
-    return "queued" if request.is_queued else "running"
+    return "queued" if request.is_waiting else "running"
 
 
 def _pieces(model: Model, branch: Branch, tokens: Sequence[int]) -> list[bytes]:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-_WEIGHT = 0.1  # of the newest step in the mean of a batch's seconds
+_WEIGHT = 0.1  # of the newest step in the mean: some 10 steps follow a change of load, and one slow step moves little
 _MOST_SLOWER = 3.0  # times the mean; slower steps count as so much, since something else may have held them up
-_FIRST = 3  # steps of a size before its time counts
-_STALE = 4096  # steps after which a measured time is forgotten
-_HOPE = 0.6  # share of the growth between measured sizes, or up to the largest, by which sizes not measured are tried
+_FIRST = 3  # steps of a size before its time counts; the first is slow, since llama.cpp plans its graph
+_STALE = 4096  # steps, after which a measured time is forgotten: the load and the texts' lengths have changed by then
+_HOPE = 0.6  # share of the growth between measured sizes that others are tried with: with all of it, few seem worth it
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from srb.engine.banned import MAX_LENGTH, BannedStrings
 from srb.engine.boundaries import Finder, Found
-from srb.protocol import TokenProbs
+from srb.wire.events import TokenProbs
 
 _CLEAN = (b"", 0)  # state of a decoder that waits for no byte
 _Utf8 = codecs.getincrementaldecoder("utf-8")
@@ -170,9 +170,10 @@ class BranchText:
         if prob:
             prob["token"] = text  # the last token of a character has its text, so that tokens concatenate to the text
         self._pending.append(_PendingToken(token, self._shown + len(self._tail), text, prob, before))
-        edge = self._find_outdent(text)
+        edge = self._find_outdent(text)  # this and the next before `_find_end`, which adds the text to the tail
         size, end = self._read_banned(text)
         stop, at, found = self._find_end(text, edge)
+        # A banned string is taken back unless the text has ended for certain before it is complete.
         is_first = (not stop or end < at + len(stop)) and (edge is None or end <= edge)
         if size and is_first and (found is None or end < found.decided or end <= found.end):
             return self._take_back(end - size)

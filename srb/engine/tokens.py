@@ -15,8 +15,8 @@ import numpy as np
 Tokens: TypeAlias = "array[int]"  # of 32 bits, as llama_token; the alias is text, since Python 3.11 has only the class
 
 NEXT = 2**31 - 1  # stands for any token that may follow a text: of no vocabulary, and of no media
-_FEW = 256  # tokens; fewer are compared sooner as arrays
-_BLOCK = 4096  # tokens compared at once
+_FEW = 256  # tokens; fewer are compared sooner as arrays than through numpy's views
+_BLOCK = 4096  # tokens compared at once: texts that differ early need not be compared to their end
 
 
 def tokens_of(ids: Iterable[int]) -> Tokens:

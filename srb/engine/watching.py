@@ -14,14 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.model import Model
-from srb.protocol import SamplingParams
 
-MAX_TRIES = 64  # draws of a token that begins the grammar in a way that the grammar forbids
-MAX_SPACE = 4  # characters of white space before reasoning, where a grammar waits for the answer
+MAX_TRIES = 64  # draws of a token that begins the grammar wrongly; then it is a dead end, or the step would never end
+MAX_SPACE = 4  # characters of white space before reasoning, where a grammar waits; a model may go on with it for ever
 
 
-class Place(Enum):
+class Phase(Enum):
     """Where the text is, seen from its reasoning."""
 
     BEFORE = auto()  # nothing but space so far
@@ -31,7 +31,7 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    place: Place
+    place: Phase
     spent: int = 0  # tokens of reasoning
     num_forced: int = 0
     is_forcing: bool = False
@@ -61,8 +61,8 @@ class Watch:
             text = (params.reasoning_budget_message if may_be_cut else "") + closing
             self._forced = tuple(model.tokenize(text, add_special=False, parse_special=True))
         self._room = max(map(len, (*self._words, *self._starts, self._opening, self._closing, b"1234")))
-        place = Place.AFTER if not closing else Place.BEFORE if opening else Place.INSIDE
-        self.state = _State(place, is_on=self.awaits_answer and place is Place.AFTER)
+        place = Phase.AFTER if not closing else Phase.BEFORE if opening else Phase.INSIDE
+        self.state = _State(place, is_on=self.awaits_answer and place is Phase.AFTER)
 
     def __repr__(self) -> str:
         grammar = "on" if self.is_on else "awaited" if self.is_lazy else "eager"
@@ -77,7 +77,7 @@ class Watch:
     def end_reasoning(self) -> bool:
         """Have the reasoning end now, or as soon as it begins; return whether it is not over yet."""
         state = self.state
-        if state.place is Place.AFTER:
+        if state.place is Phase.AFTER:
             return False
         self._budget = state.spent if self._budget < 0 else min(self._budget, state.spent)
         return True
@@ -93,7 +93,7 @@ class Watch:
         state = self.state
         if state.is_forcing:
             return self._forced[state.num_forced]
-        if state.place is not Place.INSIDE or not 0 <= self._budget <= state.spent or not self._forced:
+        if state.place is not Phase.INSIDE or not 0 <= self._budget <= state.spent or not self._forced:
             return None
         if self._is_ending(state.tail) and state.spent < self._budget + len(self._closing):
             return None
@@ -102,7 +102,7 @@ class Watch:
     @property
     def is_undecided(self) -> bool:
         """Whether the text may still begin with reasoning or with the answer that has to come."""
-        return self.awaits_answer and self.state.place is Place.BEFORE
+        return self.awaits_answer and self.state.place is Phase.BEFORE
 
     @property
     def begun(self) -> tuple[bytes, bytes]:
@@ -112,7 +112,7 @@ class Watch:
 
     def instead_of(self, token: int) -> int:
         """Return `token`; if it ends the text within reasoning, and an answer has to come, that of the end tag."""
-        if not self.awaits_answer or self.state.place is not Place.INSIDE or not self._is_eog(token):
+        if not self.awaits_answer or self.state.place is not Phase.INSIDE or not self._is_eog(token):
             return token
         if self.forced is None:
             self.state = replace(self.state, is_forcing=True, num_forced=0)
@@ -137,21 +137,21 @@ class Watch:
             return state, None
         piece = self._piece(token)
         text = state.tail + piece
-        if state.place is Place.BEFORE:
+        if state.place is Phase.BEFORE:
             begun = text.lstrip()
             if begun.startswith(self._opening):
                 rest = begun[len(self._opening) :]
-                return replace(state, place=Place.INSIDE, tail=rest[-self._room :]), None
+                return replace(state, place=Phase.INSIDE, tail=rest[-self._room :]), None
             if self.awaits_answer:
                 may_reason = self._opening.startswith(begun) and len(text) - len(begun) <= MAX_SPACE
                 if may_reason or self._is_eog(token):
                     return replace(state, tail=text), None
-                return replace(state, place=Place.AFTER, is_on=True, tail=b""), text
+                return replace(state, place=Phase.AFTER, is_on=True, tail=b""), text
             if self._opening.startswith(begun):
                 return replace(state, tail=begun), None
-            state = replace(state, place=Place.AFTER, tail=b"")  # the whole text is new to the triggers
+            state = replace(state, place=Phase.AFTER, tail=b"")  # the whole text is new to the triggers
             return self._triggered(state, text, token)
-        if state.place is Place.INSIDE:
+        if state.place is Phase.INSIDE:
             return self._reasoned(state, text, token)
         return self._triggered(state, text, token)
 
@@ -159,7 +159,7 @@ class Watch:
         is_forced = self.forced is not None
         num_forced = state.num_forced + is_forced
         if self._closing in text or (is_forced and num_forced == len(self._forced)):
-            after = replace(state, place=Place.AFTER, tail=b"", is_forcing=False, is_on=self.awaits_answer)
+            after = replace(state, place=Phase.AFTER, tail=b"", is_forcing=False, is_on=self.awaits_answer)
             return after, text.partition(self._closing)[2] if self.awaits_answer else None
         spent = state.spent + 1
         return replace(state, spent=spent, num_forced=num_forced, is_forcing=is_forced, tail=text[-self._room :]), None

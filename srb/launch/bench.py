@@ -15,15 +15,15 @@ from srb.bench.client import BenchFailed, Server
 from srb.bench.display import ProgressBar, as_json, as_text
 from srb.bench.server import server
 from srb.bench.speed import measure, plan_for
+from srb.config.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings
 from srb.errors import ModelLoadFailed
 from srb.exit_codes import EXIT_FAILED, fail
-from srb.gguf import check_model_file
-from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings
+from srb.files.gguf import check_model_file
 
 DESCRIPTION = """Measure a server: the time to the first token with a new prompt and with a known one, tokens per second, and
 the gain over n requests one after another, each for one branch."""
-_TOKENS, _QUICK_TOKENS = 64, 32
-_ROUNDS, _QUICK_ROUNDS = 3, 1
+_TOKENS, _QUICK_TOKENS = 64, 32  # of a branch: enough decode steps that the prompt's is not most of the time
+_ROUNDS, _QUICK_ROUNDS = 3, 1  # whose median is told: of three, one that another program disturbed does not count
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def run(asked: argparse.Namespace, settings: Settings, environ: Mapping[str, str
 
 def _run(asked: argparse.Namespace, settings: Settings, environ: Mapping[str, str]) -> None:
     tokens, rounds = (_QUICK_TOKENS, _QUICK_ROUNDS) if asked.quick else (_TOKENS, _ROUNDS)
-    keys = settings.load_api_keys()
+    keys = [each.key for each in settings.load_api_keys() if not each.is_for_metrics]
     with ExitStack() as stack:
         bar = ProgressBar(sys.stderr)
         stack.callback(bar.close)

@@ -11,11 +11,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from srb.config.named_models import (
+    BUNDLED,
+    DEFAULT_MODEL,
+    HUB_PREFIX,
+    NAMED_MODELS,
+    NamedModel,
+    cache_folder,
+    named_model_at,
+)
+from srb.config.settings import Settings
 from srb.errors import ConfigError
 from srb.launch import hub, wheels
-from srb.model_list import list_models
-from srb.named_models import BUNDLED, DEFAULT_MODEL, HUB_PREFIX, NAMED_MODELS, NamedModel, cache_folder, named_model_at
-from srb.settings import Settings
+from srb.models.listed import list_models
 
 HOW_TO_FETCH = f"`srb models fetch {DEFAULT_MODEL.name}`"
 
@@ -33,7 +41,7 @@ def choose(settings: Settings, *, may_fetch: bool, token: str = "", projector: b
     if settings.model in NAMED_MODELS:
         if may_fetch:
             fetch(NAMED_MODELS[settings.model])
-    elif not settings.model and settings.engine_managed and not settings.cluster:
+    elif not settings.model and settings.engine_managed and not settings.has_replicas:
         return {"model": _default(may_fetch)}
     return {}
 

@@ -16,17 +16,19 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 import srb
+from srb.config.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings
+from srb.config.values import setting_text
 from srb.errors import ConfigError
-from srb.exit_codes import OneLineParser, fail
-from srb.launch import bench, cluster, doctor, hub, models, stories
+from srb.exit_codes import EXIT_CONFIG, OneLineParser, fail
+from srb.launch import bench, cluster, config, doctor, hub, models, replica, stories, top
 from srb.launch.chosen_model import choose
 from srb.launch.flags import FLAGS
 from srb.launch.options import HELP, Options, read_options, read_variables, table
 from srb.launch.presets import read_presets
-from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings, setting_text
+from srb.version import version
 
 _HELP_BEFORE_START = {
-    "config": "TOML file of settings (config/default.toml lists all settings)",
+    "config": "TOML file of settings (srb config prints all settings)",
     "hf_repo": "download the model from Hugging Face: user/model or user/model:quant (default quant: Q4_K_M)",
     "hf_file": "name of the model's file in the Hugging Face repository",
     "hf_token": "access token for Hugging Face",
@@ -40,11 +42,31 @@ _HELP_BEFORE_START = {
 _SOURCES = {"hf_repo", "model_url"}  # options that name a model to be downloaded
 _FOR_ALL = ("hf_token", "offline", "mmproj_auto")  # options of the command line that are for all downloads
 
-_WITH_SETTINGS = {
+WITH_SETTINGS = {
     "doctor": doctor,
     "bench": bench,
+    "top": top,
     "cluster": cluster,
+    "replica": replica,
 }  # commands about a server with the options of `srb serve`
+PLAIN: dict[str, Any] = {
+    "stories": stories,
+    "models": models,
+    "config": config,
+}  # commands with options of their own alone
+
+_COMMANDS = {  # each with the line about it
+    "serve": "start the server",
+    "models": "list the models of this machine and those that can be fetched",
+    "config": "print the list of all settings, systemd's units and the like",
+    "stories": "list, export, import, check and back up stories",
+    "doctor": "show what the machine has, what the model needs and what is slow",
+    "bench": "measure the server's speed",
+    "top": "show what a running server does, again and again",
+    "cluster": "deploy, list and stop replicas on a Ray cluster",
+    "replica": "serve a model to web servers on other machines, without Ray",
+    "rpc-node": "compute a part of a model for a server on another machine",
+}
 
 MAX_VARIABLE = 128 * 1024 - 64  # bytes of a setting's value: Linux's limit of one variable, less its name
 
@@ -62,32 +84,38 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["serve"]:
         _serve(arguments[1:])
-    if arguments[:1] == ["stories"]:
-        stories.main(arguments[1:])
-    if arguments[:1] == ["models"]:
-        models.main(arguments[1:])
+    for name, plain in PLAIN.items():
+        if arguments[:1] == [name]:
+            plain.main(arguments[1:])
     if arguments[:1] == ["rpc-node"]:  # a process of its own, since only there llama.cpp is loaded
         os.execv(sys.executable, [sys.executable, "-m", "srb.engine.llama.rpc_node", *arguments[1:]])
-    for name, command in _WITH_SETTINGS.items():
+    for name, command in WITH_SETTINGS.items():
         if arguments[:1] == [name]:
             _run_with_settings(name, command, arguments[1:])
-    parser = OneLineParser(prog="srb", description=srb.__doc__, allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"srb {srb.__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    commands.add_parser("serve", help="start the server", add_help=False)
-    commands.add_parser("models", help="list the models of this machine and those that can be fetched", add_help=False)
-    commands.add_parser("stories", help="list, export, import, check and back up stories", add_help=False)
-    commands.add_parser(
-        "doctor", help="show what the machine has, what the model needs and what is slow", add_help=False
-    )
-    commands.add_parser("bench", help="measure the server's speed", add_help=False)
-    commands.add_parser("cluster", help="deploy, list and stop replicas on a Ray cluster", add_help=False)
-    commands.add_parser("rpc-node", help="compute a part of a model for a server on another machine", add_help=False)
+    parser = command_line()
+    if not arguments:
+        parser.print_help()
+        sys.exit(EXIT_CONFIG)
     parser.parse_args(arguments)
+
+
+def command_line(parsers: Mapping[str, OneLineParser] = {}) -> OneLineParser:
+    """Return the parser of the whole command, in which a command has the options of its parser in `parsers`."""
+    parser = OneLineParser(prog="srb", description=srb.__doc__, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"srb {version()}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for name, text in _COMMANDS.items():
+        own = parsers.get(name)
+        added = commands.add_parser(name, help=text, parents=[own] if own else [], add_help=False)
+        if own:
+            added.usage, added.description, added.epilog = own.usage, own.description, own.epilog
+    return parser
 
 
 def _serve(arguments: Sequence[str]) -> NoReturn:
     _, environ = _read(arguments, may_fetch=True)
+    if not os.access(os.curdir, os.X_OK):  # gunicorn would enter it anew: `cd /root; sudo -u srb srb serve`
+        os.chdir("/")
     # `python -m gunicorn` instead of the script: the script may belong to another interpreter.
     command = [sys.executable, "-m", "gunicorn", "-c", "python:srb.launch.gunicorn_conf", "srb.web.app:create_app()"]
     sys.stdout.flush()
@@ -96,7 +124,19 @@ def _serve(arguments: Sequence[str]) -> NoReturn:
 
 
 def _run_with_settings(name: str, command: Any, arguments: Sequence[str]) -> NoReturn:
-    """Run `srb doctor`, `srb bench` or `srb cluster`: options of its own, and the options of the server that it is about."""
+    """Run a command of WITH_SETTINGS: options of its own, and the options of the server that it is about."""
+    asked, others = parser_with_settings(name, command).parse_known_args(arguments)
+    settings, environ = _read(others, may_fetch=command is replica, chooses=command is not top)
+    asked.sources = read_options(others).sources
+    try:
+        command.run(asked, settings, environ)
+    except ConfigError as error:
+        fail(error.message)
+    raise AssertionError(f"srb {name} has not ended")
+
+
+def parser_with_settings(name: str, command: Any) -> OneLineParser:
+    """Return the parser of the options of a command of WITH_SETTINGS that `srb serve` does not have."""
     parser = OneLineParser(
         prog=f"srb {name}",
         usage=f"srb {name} [options] [-m MODEL] [options of srb serve]",
@@ -105,27 +145,23 @@ def _run_with_settings(name: str, command: Any, arguments: Sequence[str]) -> NoR
         allow_abbrev=False,
     )
     command.add_options(parser)
-    asked, others = parser.parse_known_args(arguments)
-    settings, environ = _read(others, may_fetch=False)
-    try:
-        command.run(asked, settings, environ)
-    except ConfigError as error:
-        fail(error.message)
-    raise AssertionError(f"srb {name} has not ended")
+    return parser
 
 
-def _read(arguments: Sequence[str], *, may_fetch: bool) -> tuple[Settings, dict[str, str]]:
+def _read(arguments: Sequence[str], *, may_fetch: bool, chooses: bool = True) -> tuple[Settings, dict[str, str]]:
     """Return the settings of `srb serve` with these options, and the environment that hands them on.
 
     Wrong ones end this process with one line, --help with the help. With `may_fetch` the model that the setting `model`
-    names is fetched if it is missing; files that options such as --model-url name always are.
+    names is fetched if it is missing; files that options such as --model-url name always are. Without `chooses` no
+    model is looked for.
     """
     flags, variables = Options(), Options()
     environ = dict(os.environ)
     try:
         flags = read_options(arguments)
         if "help" in flags.values:
-            _print_help()
+            serve_parser().print_help()
+            sys.exit(0)
         variables = read_variables(environ)
         _warn(variables.without_effect | flags.without_effect)
         for line in flags.ambiguities:
@@ -137,13 +173,14 @@ def _read(arguments: Sequence[str], *, may_fetch: bool) -> tuple[Settings, dict[
         given = _settings(flags, variables, environ)
         settings = Settings.load(flags=given, environ=environ)
         values = variables.values | flags.values
-        given |= choose(
-            settings,
-            may_fetch=may_fetch and values.get("offline") != "true",
-            token=values.get("hf_token", ""),
-            projector=values.get("mmproj_auto") != "false",
-        )
-        settings = Settings.load(flags=given, environ=environ)
+        if chooses:
+            given |= choose(
+                settings,
+                may_fetch=may_fetch and values.get("offline") != "true",
+                token=values.get("hf_token", ""),
+                projector=values.get("mmproj_auto") != "false",
+            )
+            settings = Settings.load(flags=given, environ=environ)
         settings.load_api_keys()
         _check_lengths(given)
     except ConfigError as error:
@@ -165,6 +202,7 @@ def _settings(flags: Options, variables: Options, environ: Mapping[str, str]) ->
     settings = {name: value for name, value in values.items() if name in Settings.model_fields}
     if "models_preset" in values:
         settings |= _presets(values, settings, environ)
+    # A model of the command line stands alone: else -m beside a service's LLAMA_ARG_HF_REPO would exclude each other.
     asked = flags if {"model", "hf_repo", "model_url"} & flags.values.keys() else variables
     sources = {"model", "hf_repo", "model_url"} & asked.values.keys()
     if len(sources) > 1 and sources != {"model", "model_url"}:
@@ -226,27 +264,27 @@ def _warn(without_effect: Mapping[str, str]) -> None:
 # Help -----------------------------------------------------------------------------------------------------------------
 
 
-def _print_help() -> NoReturn:
-    parser = argparse.ArgumentParser(
+def serve_parser() -> OneLineParser:
+    """Return a parser of the options of `srb serve`, for its help; `options` reads them."""
+    parser = OneLineParser(
         prog="srb serve",
         usage="srb serve [options]",
         description="Start the server. In order of precedence, a setting comes from its option, its SRB_* variable, "
         "llama-server's LLAMA_ARG_* variable, the configuration file, or the profile.",
         epilog="Options accepted without effect, with a warning: " + ", ".join(_without_effect()),
         add_help=False,
-        formatter_class=lambda prog: _HelpFormatter(prog, max_help_position=34, width=110),
+        formatter_class=lambda prog: _HelpFormatter(prog, max_help_position=34, width=110),  # as the doctor's lines
     )
     names = _names_by_setting()
     parser.add_argument(*HELP.names.split(), action="store_true", help="show this help and exit")
     for name, text in _HELP_BEFORE_START.items():
-        _describe(parser, names[name], text, switch=name == "offline")
+        _describe(parser, names[name], text, switch=name in ("offline", "mmproj_auto"))
     group: Any = parser
     for name, info in Settings.model_fields.items():
         if name in HEADINGS:
             group = parser.add_argument_group(HEADINGS[name])
         _add_setting(group, names[name], info)
-    parser.print_help()
-    sys.exit(0)
+    return parser
 
 
 def _add_setting(group: Any, names: list[str], info: FieldInfo) -> None:
@@ -254,11 +292,14 @@ def _add_setting(group: Any, names: list[str], info: FieldInfo) -> None:
     notes = [f"one of {', '.join(choices)}"] if choices else []
     notes.append(f"default: {setting_text(info.default)}")
     metavar = "N" if info.annotation in (int, float) else "NAME" if choices else "TEXT"
-    _describe(group, names, f"{info.description} ({'; '.join(notes)})", info.annotation is bool, metavar)
+    text = f"{info.description} ({'; '.join(notes)})"
+    _describe(group, names, text, info.annotation is bool, metavar, choices)
 
 
-def _describe(group: Any, names: list[str], text: str, switch: bool, metavar: str = "TEXT") -> None:
-    options: dict[str, Any] = {"action": "store_true"} if switch else {"metavar": metavar}
+def _describe(
+    group: Any, names: list[str], text: str, switch: bool, metavar: str = "TEXT", choices: Sequence[str] = ()
+) -> None:
+    options: dict[str, Any] = {"action": "store_true"} if switch else {"metavar": metavar, "choices": choices or None}
     group.add_argument(*names, dest=names[-1], help=text.replace("%", "%%"), **options)
 
 

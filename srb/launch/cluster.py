@@ -6,26 +6,29 @@ import argparse
 import importlib.util
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic import ValidationError
 
 from srb.cluster.arguments import Arguments
+from srb.config.engine_settings import EngineSettings
+from srb.config.settings import Settings
 from srb.errors import ConfigError
-from srb.settings import Settings
 
 if TYPE_CHECKING:
     from srb.cluster.row import Row
 
 DESCRIPTION = """Deploy replicas of the engine on a Ray cluster, list them, or stop them. `srb serve --cluster ADDRESS` then
 answers with them. deploy again with other options replaces the replicas one by one, without refusing a request."""
-_WATCH_SECONDS = 2.0
+_WATCH_SECONDS = 2.0  # as `srb top`: replicas take seconds to begin and to end
 _NEEDS_RAY = "srb cluster needs Ray, which is not installed: pip install 'llama-srb[cluster]'"
 
 # Settings of an engine that belong to one machine's server, and not to replicas.
-_LOCAL = {"engine_managed", "runtime_dir", "cluster"}
+DOORS = {"door_token", "door_token_file"}
+_LOCAL = {"engine_managed", "runtime_dir", "cluster", "replicas"} | DOORS
 _SHARED = {"log_level", "log_format", "graceful_timeout"}  # settings of the web tier that the engine reads too
+_READ = set(EngineSettings.__annotations__) - _LOCAL | _SHARED
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -90,12 +93,22 @@ def run(asked: argparse.Namespace, settings: Settings, environ: Mapping[str, str
 
 def engine_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings that were given and that an engine reads."""
-    own = set(Settings.__annotations__) - _LOCAL | _SHARED
-    return {name: value for name, value in settings.model_dump(exclude_unset=True).items() if name in own}
+    return {name: value for name, value in settings.model_dump(exclude_unset=True).items() if name in _READ}
+
+
+def refuse_unread(sources: Mapping[str, str], own: Set[str], server: str) -> None:
+    """Raise ConfigError for an option that neither the command, which has `own` ones, nor its replicas read.
+
+    Variables and the configuration file may be those of a web machine too.
+    """
+    for name, option in sources.items():
+        if name in Settings.model_fields and name not in _READ | own:
+            raise ConfigError(f"{option}: replicas do not read this; give it to `{server}` on the web machines")
 
 
 def _arguments(asked: argparse.Namespace, settings: Settings) -> Arguments:
     """Return the application's Arguments. Raise ConfigError, which names the option."""
+    refuse_unread(asked.sources, {"cluster"}, "srb serve --cluster")
     given = {name: getattr(asked, name) for name in Arguments.model_fields if name != "settings"}
     try:
         return Arguments(**given, settings=engine_settings(settings))

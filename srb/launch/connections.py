@@ -24,10 +24,10 @@ from gunicorn.http.unreader import SocketUnreader
 
 log = logging.getLogger("srb.web")
 
-_PROGRESS = 1024  # bytes
+_PROGRESS = 1024  # bytes; any link carries them within _LEAST_SECONDS, and a byte a second does not add up to them
 _LEAST_SECONDS = 1.0  # that a connection has for its next progress, also in a crowd: a TLS handshake takes round trips
-_PAUSE_SECONDS = 0.1  # after an accept for which there was no descriptor
-_COMPLAINT_SECONDS = 60.0  # between two log lines about descriptors
+_PAUSE_SECONDS = 0.1  # after an accept for which there was no descriptor: tried at once it takes a core
+_COMPLAINT_SECONDS = 60.0  # between two log lines about descriptors, or ten a second would fill the disk
 _NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -82,7 +82,7 @@ class Connections:
         """End the connection that has waited longest; return whether one has waited for _LEAST_SECONDS."""
         for sock, connection in self._open.items():
             if connection.since > self._clock() - _LEAST_SECONDS:
-                break
+                break  # those behind it made progress later
             if connection.waits:
                 connection.waits = False  # it ends as soon as its greenlet runs
                 _end(sock)

@@ -26,10 +26,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from uuid import uuid4
 
 FAILURES = (OSError, ValueError, HTTPException)  # of a URL, of its server, and of the disk
-_TIMEOUT_SECONDS = 60.0
-_CHECK_SECONDS = 10.0  # for a server to say whether its file is still the one that is here
-_CHUNK = 1 << 20
-_DIGITS = 12
+_TIMEOUT_SECONDS = 60.0  # of the connection and of each read; any of 20 to 120 would do: the start waits for it
+_CHECK_SECONDS = 10.0  # to say whether the file here is the newest; without a network it is used after no more
+_CHUNK = 1 << 20  # bytes between two looks at the progress: a hundredth of a small model
+_DIGITS = 12  # of a hash, in hexadecimal: 48 bits, so that no two URLs or versions of one folder meet by chance
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -105,9 +105,7 @@ def _bring(remote: RemoteFile, target: Path, is_alone: bool) -> None:
                 partial.unlink(missing_ok=True)
             raise
     os.replace(partial, target)
-    noted.write_text(
-        version
-    )  # after the file: one without its version is downloaded again, and never taken for another
+    noted.write_text(version)  # after the file: one without its version is downloaded again
 
 
 def _version(answer: HTTPResponse) -> str:
@@ -123,6 +121,7 @@ def _continue(remote: RemoteFile, answer: HTTPResponse, partial: Path, name: str
     size = int(answer.headers.get("Content-Length") or 0)
     with partial.open("ab") as file:
         done = file.tell()
+        # If-Range has the whole file sent if it is another by now; a part that is not ours is put behind no other bytes.
         if done and mark and done < size:
             with remote.open(_TIMEOUT_SECONDS, **{"Range": f"bytes={done}-", "If-Range": mark}) as rest:
                 if rest.status == HTTPStatus.PARTIAL_CONTENT and (

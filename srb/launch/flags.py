@@ -13,8 +13,8 @@ from pathlib import Path
 
 import orjson
 
+from srb.config.sampling_params import PARAMETERS
 from srb.errors import ConfigError
-from srb.sampling_params import PARAMETERS
 
 TRUE, FALSE = ("on", "enabled", "true", "1"), ("off", "disabled", "false", "0")
 ON_OFF_AUTO = (*TRUE, *FALSE, "auto", "-1")
@@ -22,8 +22,8 @@ ON_OFF_AUTO = (*TRUE, *FALSE, "auto", "-1")
 BEFORE_START = ("hf_repo", "hf_file", "hf_token", "model_url", "mmproj_url", "mmproj_auto", "offline", "models_preset")
 NOT_YET = "not supported yet"
 
-_NO_LIMIT_MIB = 2**30
-_NO_LIMIT_ENGINES = 64
+_NO_LIMIT_MIB = 2**30  # a PiB, more than any machine has: the setting knows no word for "no limit"
+_NO_LIMIT_ENGINES = 64  # the most that max_engines takes
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 
 

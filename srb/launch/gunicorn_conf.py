@@ -7,42 +7,41 @@ before anything is started.
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import os
 import re
 import resource
 import signal
-import socket
 import sqlite3
 import ssl
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from gunicorn.glogging import Logger as GunicornLogger
 
 from srb import logs
+from srb.cluster.doors import check_doors
+from srb.config.held import Held, read_text_now
+from srb.config.settings import ENV_PREFIX, SERVER_ID_VARIABLE, TEXT_FILES, Settings
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL, EXIT_WORKER
-from srb.gguf import check_adapter_files, check_model_file
-from srb.held import Held, read_text_now
+from srb.files.gguf import check_adapter_files, check_model_file
+from srb.host.listening import CannotListen, try_to_listen, url_of
+from srb.host.systemd import notify, without_variables
 from srb.launch.chosen_model import choose
-from srb.launch.own_engine import Address, own_engine_environ
+from srb.launch.engine_environ import Address, engine_environ
 from srb.launch.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
 from srb.launch.workers import Workers
-from srb.model_list import default_model, list_models
-from srb.settings import ENV_PREFIX, SERVER_ID_VARIABLE, TEXT_FILES, Settings
-from srb.systemd import notify, without_variables
+from srb.models.listed import default_model, list_models
 from srb.welcome import first_screen
 
-_EXIT_PORT = 1
-_SUPERVISOR_SECONDS = 8.0  # from SIGTERM to SIGKILL; the supervisor gives the engine less
+_SUPERVISOR_SECONDS = 8.0  # from SIGTERM to SIGKILL; the supervisor gives the engine 5 and looks each second
 _GRACE_SECONDS = 3  # gunicorn's workers check only once a second whether they should end, and whether they can
-_RESERVED_DESCRIPTORS = 200  # of a worker, beside its connections: the engine's socket, files, media that it fetches
-_SHOWN_MODELS = 8  # names in the line that systemd shows
+_RESERVED_DESCRIPTORS = 200  # of a worker beside its connections: files, and 30 chats that fetch six media each
+_SHOWN_MODELS = 8  # names in the line that systemd shows; as many as a wide terminal has room for
 
 
 class Logger(GunicornLogger):  # type: ignore[misc]
@@ -61,7 +60,7 @@ class Logger(GunicornLogger):  # type: ignore[misc]
         super().warning(msg, *args, **kwargs)
 
 
-def _fail(status: int, message: str) -> None:
+def _fail(status: int, message: str) -> NoReturn:
     print(f"srb: {message}", file=sys.stderr, flush=True)
     sys.exit(status)
 
@@ -75,6 +74,8 @@ def _load() -> Settings:
         _check_access(settings)
         if settings.cluster:
             _check_ray()
+        elif settings.replicas:
+            check_doors(settings)
         elif settings.engine_managed:
             models = list_models(settings) if settings.models else {}
             first = models[default_model(settings, models)].settings(settings) if models else settings
@@ -82,7 +83,13 @@ def _load() -> Settings:
             check_adapter_files(first)
             _model_names[:] = models
             own_templates = any({"chat_template", "chat_template_file"} & each.own.keys() for each in models.values())
-        if own_templates or settings.chat_template or settings.chat_template_file or settings.system_prompt_file:
+        if (
+            own_templates
+            or settings.traces
+            or settings.chat_template
+            or settings.chat_template_file
+            or settings.system_prompt_file
+        ):
             _check_workers()
     except ConfigError as error:
         _fail(EXIT_CONFIG, error.message)
@@ -180,7 +187,7 @@ os.umask(umask)
 workers = _settings.workers
 worker_class = "srb.launch.gunicorn_worker.Worker"
 worker_connections = connections_within(_raise_descriptor_limit(), _settings.worker_connections)
-timeout = 60  # seconds after which a worker that never yields is replaced; long streams do yield
+timeout = 60  # seconds after which a worker that never yields is replaced; its start takes 5 where cores are short
 graceful_timeout = _settings.graceful_timeout + _GRACE_SECONDS
 keepalive = _settings.keepalive
 proc_name = "srb"
@@ -204,16 +211,10 @@ def on_starting(server: Any) -> None:
 
 def _check_address(host: str, port: int) -> None:
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if _settings.reuse_port:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            probe.bind(address)
-            probe.listen(1)
-    except OSError as error:
-        taken = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
-        _fail(_EXIT_PORT, f"port {port} {taken} (on {host}; choose another with --port or SRB_PORT)")
+        try_to_listen(host, port, reuse_port=_settings.reuse_port)
+    except CannotListen as error:
+        # A started-again server would find the same port; an address that the machine lacks may come with its network.
+        _fail(EXIT_MACHINE if error.may_change else EXIT_CONFIG, str(error))
 
 
 def pre_exec(server: Any) -> None:
@@ -240,7 +241,7 @@ def when_ready(server: Any) -> None:
     url = _public_url(addresses[0])
     notify(f"STATUS={_status(url)}")
     if _settings.engine_managed:
-        os.environ |= own_engine_environ(_settings, addresses)
+        os.environ |= engine_environ(_settings, addresses)
     else:
         os.environ.pop(SERVER_ID_VARIABLE, None)
     try:
@@ -308,9 +309,7 @@ def _public_url(address: Address) -> str:
     if not isinstance(address, tuple):
         return f"http+unix://{address}"
     host, port = address
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    scheme = "https" if _settings.ssl_cert_file else "http"
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    return url_of(host, port, is_secure=bool(_settings.ssl_cert_file))
 
 
 def post_fork(server: Any, worker: Any) -> None:
@@ -324,9 +323,11 @@ def post_worker_init(worker: Any) -> None:
 
 
 def worker_exit(server: Any, worker: Any) -> None:
-    """Leave the stories' file closed: one file without a log beside it, which can be moved and copied."""
+    """Leave the stories' file closed: one file without a log beside it, which can be copied. Send the last spans."""
     if worker.wsgi is not None:
         worker.wsgi.extensions["srb"].stories.close()
+        if worker.wsgi.spans is not None:
+            worker.wsgi.spans.close()
 
 
 def child_exit(server: Any, worker: Any) -> None:
@@ -345,8 +346,8 @@ def child_exit(server: Any, worker: Any) -> None:
 
 
 def worker_int(worker: Any) -> None:
-    """End the streams at once: on SIGINT and SIGQUIT gunicorn's workers exit a tenth of a second later."""
-    worker.end_streams(grace=0)
+    """End the streams: on SIGINT and SIGQUIT gunicorn's workers exit a tenth of a second after this."""
+    worker.end_streams_now()
 
 
 def _on_child(server: Any, signum: int, frame: Any) -> None:

@@ -114,11 +114,12 @@ wsgi.SERVER = "llama.cpp"  # clients check for this Server header, and gunicorn 
 
 log = logging.getLogger("srb.web")
 
-_MAX_DISCARDED = 16 * 1024 * 1024  # bytes of a body that are read and discarded after the answer
-_READ_SIZE = 65536
-_BUILD_SECONDS = 2.0  # from the start of a worker; its engine is loading, and the first clients ask how far it is
-_SETTLE_SECONDS = 10.0  # in which a new worker connects to an engine that runs
-_PIECE = 16384  # bytes of an answer in one write
+_MAX_DISCARDED = 16 * 1024 * 1024  # bytes of a body that are read after the answer; any of 1 to 64 MiB would do
+_READ_SIZE = 65536  # bytes between two pauses, in which others are answered
+_BUILD_SECONDS = 10.0  # from a start: engine and page load first; building takes 0.4, a body that comes earlier 0.02
+_SETTLE_SECONDS = 10.0  # for a new worker to connect to a running engine: one that hangs keeps old workers no longer
+_FAREWELL_SECONDS = 2.0  # for the last events of streams at Ctrl-C; on a busy machine gunicorn's tenth is too short
+_PIECE = 16384  # bytes of an answer in one write, as in calls/streaming: one that reads so much in time is not cut off
 _TYPES: dict[int, type[SRBError]] = {403: Forbidden, 501: NotSupported}  # of statuses of gunicorn's refusals
 _GONE = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
 
@@ -194,9 +195,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
             raise WrongHost("Host", req=req)
         try:
             super().handle_request(listener_name, req, sock, addr)
-        except (
-            StopIteration
-        ):  # the answer ends the connection; with unread bytes it would be reset, and the answer lost
+        except StopIteration:  # the answer ends the connection, which unread bytes would reset, and the answer be lost
             with suppress(OSError, ParseException):
                 self._has_read_all(req)
             raise
@@ -228,13 +227,15 @@ class Worker(GeventWorker):  # type: ignore[misc]
         """Handle SIGTERM: stop accepting, end the streams in time and close idle connections."""
         super().handle_exit(sig, frame)
         gevent.spawn(self._stop_accepting)
-        self.end_streams()
+        if self.wsgi is not None:  # the signal may come before the application is loaded
+            self.wsgi.extensions["srb"].shut_down()
         self._close_idle()
 
-    def end_streams(self, grace: float | None = None) -> None:
-        """End the streams after `grace` seconds, by default graceful_timeout."""
-        if self.wsgi is not None:  # the signal may come before the application is loaded
-            self.wsgi.extensions["srb"].shut_down(grace)
+    def end_streams_now(self) -> None:
+        """End the streams at once, as at SIGINT, and wait a moment until their clients have been told."""
+        if self.wsgi is not None:
+            self.wsgi.extensions["srb"].shut_down(grace=0)
+            self.wsgi.extensions["srb"].calls.wait_ended(_FAREWELL_SECONDS)
 
     def _stop_accepting(self) -> None:
         """Leave connections that are not accepted yet to other workers."""

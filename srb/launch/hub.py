@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from srb.config.values import expanded
 from srb.errors import ConfigError
 from srb.launch.download import FAILURES, RemoteFile, bring, one_line, without_login
-from srb.settings import expanded
 
 DEFAULT_QUANT = "Q4_K_M"  # as llama-server
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)

@@ -8,20 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from srb.config.named_models import BUNDLED, DEFAULT_MODEL, NAMED_MODELS, NamedModel, cache_folder
 from srb.errors import ConfigError
 from srb.exit_codes import EXIT_FAILED, OneLineParser, fail
 from srb.launch.chosen_model import facts, fetch
-from srb.named_models import BUNDLED, DEFAULT_MODEL, NAMED_MODELS, NamedModel, cache_folder
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Run the command; the exit status is 1 if a model cannot be fetched, 2 for wrong arguments."""
-    parser = OneLineParser(prog="srb models", description=__doc__, allow_abbrev=False)
-    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
-    commands.add_parser("list", help="list models (also without a command)", allow_abbrev=False)
-    fetching = commands.add_parser("fetch", help="fetch a model into the cache", allow_abbrev=False)
-    fetching.add_argument("name", metavar="NAME", choices=sorted(NAMED_MODELS), help=", ".join(sorted(NAMED_MODELS)))
-    asked = parser.parse_args(arguments)
+    asked = parser().parse_args(arguments)
     if asked.command == "fetch":
         try:
             fetch(NAMED_MODELS[asked.name])
@@ -31,6 +26,15 @@ def main(arguments: Sequence[str]) -> NoReturn:
     else:
         print(listing())
     sys.exit(0)
+
+
+def parser() -> OneLineParser:
+    found = OneLineParser(prog="srb models", description=__doc__, allow_abbrev=False)
+    commands = found.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    commands.add_parser("list", help="list models (also without a command)", allow_abbrev=False)
+    fetching = commands.add_parser("fetch", help="fetch a model into the cache", allow_abbrev=False)
+    fetching.add_argument("name", metavar="NAME", choices=sorted(NAMED_MODELS), help=", ".join(sorted(NAMED_MODELS)))
+    return found
 
 
 def listing() -> str:

@@ -7,10 +7,10 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from srb.config.settings import ENV_PREFIX, Settings
 from srb.errors import ConfigError
 from srb.launch.ambiguous import ambiguity
 from srb.launch.flags import FALSE, FLAGS, TRUE, Flag
-from srb.settings import ENV_PREFIX, Settings
 
 HELP = Flag("-h --help --usage", "help", switch=True)
 CONFIG = Flag("--config", "config")
@@ -68,7 +68,7 @@ def read_options(arguments: Sequence[str]) -> Options:
             elif flag.switch:
                 options.take(flag, "false" if name in flag.off.split() else flag.value, name)
             else:
-                given[flag] += taken
+                given[flag] += taken  # all words count, and not the last alone: -r twice is two stop strings
                 before = f"{options.values[flag.sets]}," if flag.adds and flag.sets in options.values else ""
                 options.take(flag, before + flag.value_of(given[flag]), name)
     return options
@@ -106,7 +106,8 @@ def _read_variable(flag: Flag, value: str, options: Options) -> None:
 def _split(word: str) -> tuple[str, str, str]:
     """Split `--name=value` into its three parts; underscores in the name become dashes, as in llama-server."""
     if not word.startswith("-") or word == "-":
-        raise ConfigError(f"unexpected argument {word!r}; options begin with a dash")
+        meant = f"did you mean --model {word}?" if word.endswith(".gguf") else "options begin with a dash"
+        raise ConfigError(f"unexpected argument {word!r}; {meant}")
     name, separator, value = word.partition("=")
     return name.replace("_", "-") if name.startswith("--") else name, separator, value
 
@@ -130,5 +131,6 @@ def _check(flag: Flag, name: str) -> None:
 
 
 def _unknown(name: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name, known, n=3)
+    near.sort(key=lambda each: sorted(each) != sorted(name))  # --prot is --port with two letters changed, not --prio
     return f"unknown option {name}; " + (f"did you mean {near[0]}?" if near else "see srb serve --help")

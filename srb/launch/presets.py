@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from srb.config.settings import Settings
 from srb.errors import ConfigError
 from srb.launch.flags import FALSE, FLAGS, TRUE
 from srb.launch.options import Options, read_options, table
-from srb.model_list import items_of
-from srb.settings import Settings
+from srb.models.listed import items_of
 
 _HEADER = re.compile(r"\[\s*([^]]*?)\s*\]\s*(?:[;#].*)?")
 _PAIR = re.compile(r"([A-Za-z_][\w.-]*)\s*=\s*([^;#]*)(?:[;#].*)?")
@@ -120,7 +120,7 @@ def _words(key: str, value: str) -> list[str]:
     if _switched(key, value):
         return [name]
     opposites = flag.names if name in flag.off.split() else flag.off
-    return opposites.split()[:1]
+    return opposites.split()[:1]  # none, where off is what a switch is without its option
 
 
 def _switched(key: str, value: str) -> bool:

@@ -21,7 +21,7 @@ _OUR_FILE = re.compile(
     r"(calls|rates)\.sqlite(-journal)?"  # srb/web/limits.py
     r"|system_prompt\.(json|\d+\.partial)"  # srb/web/system_prompt.py
     r"|last_scrape\.(json|\d+\.partial)"  # srb/web/metrics.py
-    r"|(counter|gauge_[a-z]+)_\d+\.db"  # prometheus-client, one of each kind per process
+    r"|(counter|histogram|gauge_[a-z]+)_\d+\.db"  # prometheus-client, one of each kind per process
 )
 _STREAMS = "streams"  # srb/web/calls/kept_streams.py: a folder with a file for each stream
 _OUR_STREAM = re.compile(r"\.?[0-9a-f]{32}\.[0-9a-f]+")

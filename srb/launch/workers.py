@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 from srb.backoff import Backoff
+from srb.config.held import Held, hold
 from srb.errors import ConfigError
 from srb.exit_codes import EXIT_WORKER
-from srb.held import Held, hold
 
-_MOST_CHECKS = 3  # of the settings for one reload, when it is asked for again while they are checked
+_MOST_CHECKS = 3  # of one reload that is asked for again meanwhile: each takes seconds, and no worker is replaced
 _NO_STATUS = -1  # no process exits with it
 
 
@@ -79,7 +79,7 @@ class Workers:
             self._server.WORKER_BOOT_ERROR = self._server.APP_LOAD_ERROR = _NO_STATUS
 
     def _keep_number(self, present: list[Any]) -> None:
-        missing = self._server.num_workers - len(present)
+        missing = self._server.num_workers - len(present)  # below 0 after SIGTTOU
         if missing > 0 and time.monotonic() >= self._not_before:
             if self._has_served:
                 self._say_if_settings_differ()
@@ -112,8 +112,8 @@ class Workers:
                 if not self._was_asked_again():
                     break
                 held = self._check()
-        except ConfigError as error:
-            self._server.log.error("not reloaded: %s", error.message)
+        except (ConfigError, OSError) as error:  # an exception that leaves the arbiter's loop ends the server
+            self._server.log.error("not reloaded: %s", error.message if isinstance(error, ConfigError) else error)
             return
         self._server.app.reload()
         self._server.setup(self._server.app)

@@ -29,8 +29,8 @@ from srb.errors import (
 from srb.stories import schema
 from srb.stories.soundness import Soundness
 
-BUSY_SECONDS = 5.0  # that a statement waits for another process's transaction
-_LOG_BYTES = 8 * 1024 * 1024  # of the write-ahead log that are kept after a large transaction
+BUSY_SECONDS = 5.0  # that a statement waits for another process's transaction; then the post is refused
+_LOG_BYTES = 8 * 1024 * 1024  # of the write-ahead log that stay after a large transaction: none grows it anew
 _NO_ROOM = 1024 * 1024  # bytes: with less on the disk, a failed write means that it is full
 
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -79,9 +79,8 @@ class Database:
         was_sound = self._writable and self._refused is None
         self._connection.close()
         self._connection = None
-        is_last = (
-            self._on_disk() == self._identity and not self._path_of("-wal").exists()
-        )  # SQLite's last close removes it
+        # SQLite's last close removes the log.
+        is_last = self._on_disk() == self._identity and not self._path_of("-wal").exists()
         if was_sound and is_last:
             self._soundness.note_closed()
 
@@ -111,7 +110,7 @@ class Database:
             connection = self._opened()
             if not self._writable:
                 raise StoriesReadOnly(f"{self.path} may only be read; stories can be read, and nothing is saved")
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("BEGIN IMMEDIATE")  # one that reads first could not wait for another that writes
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -139,7 +138,7 @@ class Database:
 
     def _opened(self) -> Connection:
         identity = self._on_disk()
-        if self._connection is not None and identity == self._identity:
+        if self._connection is not None and identity == self._identity:  # else the file was moved or replaced
             return self._connection
         self.close()
         if self._refused is not None and self._checks:
@@ -199,6 +198,9 @@ class Database:
                 (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
                 (application,) = connection.execute("PRAGMA application_id").fetchone()
                 version = schema.version(connection)
+                # With the version: another process that steps the file forward in between would make it look damaged.
+                is_ours = tables and application == schema.APPLICATION and version <= len(schema.STEPS)
+                difference = schema.difference(connection, version) if is_ours and self._checks else ""
             is_unknown = tables and writable and not self._soundness.is_known()
             found = self._quick_check(connection) if is_unknown else "ok"
         except sqlite3.DatabaseError as error:
@@ -220,7 +222,7 @@ class Database:
             )
         if version < schema.OLDEST_READ and not writable:
             raise StoriesReadOnly(f"{self.path} has stories of an older version, and may not be written")
-        if tables and self._checks and (difference := schema.difference(connection, version)):
+        if difference:
             raise self._damaged(difference)
 
     def _quick_check(self, connection: Connection) -> str:
@@ -238,7 +240,7 @@ class Database:
         with self._folder_locked():
             schema.step_forward(connection)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA synchronous = FULL")  # with less a power cut takes back what was answered as saved
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchone()
 
     @contextmanager

@@ -15,6 +15,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from srb.errors import bad_field
+from srb.stories.forms import NOT_MARK, NOT_META, FileShape, Id, Key, MediumShape
 from srb.stories.json_body import read_entries, read_object, shown
 from srb.stories.limits import MAX_KEY, MAX_NUMBER
 from srb.stories.media import Medium, media_of
@@ -34,7 +35,6 @@ from srb.stories.parts import (
     value_text,
 )
 from srb.stories.pieces import Limits, pieces_of
-from srb.stories.shapes import NOT_MARK, NOT_META, FileShape, Id, Key, MediumShape
 
 _MARKS = TypeAdapter(dict[Id, dict[Key, Any]], config=STRICT)
 _MEDIA = TypeAdapter(dict[Id, MediumShape], config=STRICT)

@@ -9,6 +9,7 @@ from sqlite3 import Connection
 from srb.errors import NotFound, StoryTooLarge, bad_field
 from srb.stories.files import StoryFile
 from srb.stories.parts import Pause
+from srb.stories.people import Person, Right, right_of
 from srb.stories.rows import LoadedRows, StoryRow
 from srb.stories.tables import FULL, find_story, merge
 
@@ -21,7 +22,7 @@ class Plan:
     row: StoryRow
     rows: LoadedRows
     seq: int
-    is_copy: bool  # the file's own id belongs to a story with other texts
+    is_copy: bool  # the file's own id belongs to a story with other texts, or to another person's
 
     def fits(self, row: StoryRow) -> bool:
         """Whether the story is still as it was."""
@@ -37,12 +38,15 @@ class Plan:
             self.row.save(connection, changed)
 
 
-def plan_of(connection: Connection, file: StoryFile, is_limited: bool, pause: Pause) -> Plan:
-    """Decide what an import writes. Raise InvalidRequest for nodes that do not fit together, and StoryTooLarge."""
+def plan_of(connection: Connection, file: StoryFile, person: Person, is_limited: bool, pause: Pause) -> Plan:
+    """Decide what a person's import writes. Raise InvalidRequest for nodes that do not fit together, and StoryTooLarge."""
     try:
-        row = find_story(connection, file.id)
+        row = find_story(connection, file.id, None)
     except NotFound:
         row = _new_row(file.id)
+    is_anothers = row.seq > 0 and right_of(connection, row.number, row.owner, person) < Right.WRITE
+    if is_anothers:
+        row = _new_row(secrets.token_hex(16))
     seq, rows = row.seq, LoadedRows(row)
     rows.load(connection, pause)
     row.is_limited = is_limited
@@ -58,7 +62,7 @@ def plan_of(connection: Connection, file: StoryFile, is_limited: bool, pause: Pa
     if row.refused:
         raise bad_field(f"nodes.{row.refused[0].node}", row.refused[0].message)
     row.check_size()
-    return Plan(file, row, rows, seq, is_copy)
+    return Plan(file, row, rows, seq, is_copy or is_anothers)
 
 
 def _new_row(story: str) -> StoryRow:

@@ -15,7 +15,7 @@ from srb.stories.limits import MAX_DEPTH
 
 _PARTS = {"meta", "nodes", "runs", "marks", "media", "changes", "changed", "since", "server"}  # null counts as absent
 _HALF = re.compile("[\ud800-\udfff]")
-_MAX_SHOWN = 120  # characters of a field's name in a message
+_MAX_SHOWN = 120  # characters of a field's name in a message: clients send keys of any length
 
 
 def read_object(data: bytes) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from srb.errors import bad_field
-from srb.media_files import type_of
+from srb.errors import bad_field, in_field
+from srb.files.media_files import type_of
+from srb.stories.forms import MediumShape
 from srb.stories.limits import MAX_MEDIUM
-from srb.stories.shapes import MediumShape
 
-ID_DIGITS = 32  # of the hash, in hexadecimal
+ID_DIGITS = 32  # of the hash, in hexadecimal: 128 bits, so that no two media meet by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,8 @@ def medium_of(text: str, field: str) -> Medium:
         raise bad_field(field, "is not base64") from None
     if len(data) > MAX_MEDIUM:
         raise bad_field(field, f"has {len(data)} bytes; a picture or sound may have {MAX_MEDIUM}")
-    try:
+    with in_field(field):
         return Medium(type_of(data), data)
-    except ValueError as error:
-        raise bad_field(field, str(error)) from None
 
 
 def media_of(given: Mapping[str, MediumShape]) -> dict[str, Medium]:

@@ -66,6 +66,7 @@ def decide(name: str, new: Node, shelf: Shelf) -> Write | Keep | Refusal:
             return Keep(differs=False)
         case _Order.OLDER:
             return Keep(differs=True)
+    # A child has the beginning of its parent's text by length alone: another beginning would change the child's.
     if old.core != new.core and (children := shelf.children(name)) is not None:
         kept = children.most_kept
         if children.has_tails or kept > _unchanged(old, new):

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from srb.errors import bad_field
+from srb.stories.forms import NOT_MARK, NOT_META, Id, KnownMeta, NodeShape, RunShape
 from srb.stories.json_body import shown
 from srb.stories.limits import MAX_TEXT, MAX_TITLE, MAX_VALUE
 from srb.stories.media import Medium
 from srb.stories.merge import Entry
 from srb.stories.nodes import Node, stored_json, units
-from srb.stories.shapes import NOT_MARK, NOT_META, Id, KnownMeta, NodeShape, RunShape
 
 Shaped = TypeVar("Shaped", bound=BaseModel)
 T = TypeVar("T")
@@ -23,7 +23,7 @@ Pause = Callable[[], None]  # called every few milliseconds of a long work; what
 STRICT = ConfigDict(strict=True, defer_build=True)
 _NODES = TypeAdapter(dict[Id, NodeShape], config=STRICT)
 _RUNS = TypeAdapter(dict[Id, RunShape], config=STRICT)
-_SLICE = 500  # values that pydantic checks in one call
+_SLICE = 500  # values that pydantic checks in one call, in which the worker answers nobody else
 
 
 @dataclass(frozen=True, slots=True)

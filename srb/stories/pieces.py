@@ -16,8 +16,8 @@ from srb.stories.limits import MAX_ENTRY, MAX_ENTRY_VALUES, MAX_FRAME, MAX_KEYS,
 
 PARTS = ("nodes", "runs", "marks", "media")  # the members of a file that are read in pieces
 _NAMES = frozenset(name.encode() for name in PARTS)
-_PIECE = 256 * 1024  # bytes after which a piece ends
-_WINDOW = 256 * 1024  # bytes that the search goes through between two pauses
+_PIECE = 256 * 1024  # bytes after which a piece ends: little memory beside a file of 1 GiB, and a short time to parse
+_WINDOW = 256 * 1024  # bytes that the search goes through between two pauses, in which others are answered
 
 # What leads to the next sign that begins, ends or parts values, and the sign: strings, of which the last one is kept, and
 # everything else. Possessive repetitions, tried at one place only, never go back, so no text costs more than its length.

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from srb.stories.forms import EntryShape, Id, Key, PostShape
 from srb.stories.json_body import read_object
 from srb.stories.merge import Entry
 from srb.stories.parts import (
@@ -22,7 +23,6 @@ from srb.stories.parts import (
     validated_entries,
     value_text,
 )
-from srb.stories.shapes import EntryShape, Id, Key, PostShape
 
 _PARTS = ("meta", "nodes", "runs", "marks")
 _META = TypeAdapter(dict[Key, EntryShape], config=STRICT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field, replace
 from sqlite3 import Connection
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import orjson
 
@@ -17,7 +17,7 @@ from srb.stories.nodes import Node
 from srb.stories.parts import Pause
 from srb.stories.places import Children, Place, Shelf
 
-PAUSE_ROWS = 500  # rows between two pauses
+PAUSE_ROWS = 500  # rows between two pauses: fewer cost a switch each, more keep others waiting
 
 Keys = tuple[str, ...]
 KEYS = {"meta": ("key",), "run": ("id",), "mark": ("node", "key")}  # columns by table, besides that of the story
@@ -56,6 +56,8 @@ class StoryRow:
     nodes: int
     has_pairs: bool
     deleted: int | None
+    owner: str = ""
+    access: Literal["read", "write"] | None = None  # of a person with whom the owner shares it
     is_new: bool = False
     is_limited: bool = True  # an import by the command may exceed the limits of a story
     touched: bool = False
@@ -81,6 +83,8 @@ class StoryRow:
         head: dict[str, Any] = {"id": self.id, "server": server, "seq": self.seq}
         if self.deleted is not None:
             head["deleted"] = self.deleted
+        if self.access is not None:
+            head |= {"owner": self.owner, "access": self.access}
         used = max(100 * self.nodes // MAX_NODES, 100 * self.bytes // MAX_STORY)
         if used >= NEARLY_FULL:
             left = {"nodes": max(0, MAX_NODES - self.nodes), "bytes": max(0, MAX_STORY - self.bytes)}

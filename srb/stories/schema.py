@@ -58,7 +58,17 @@ def _second(connection: Connection) -> None:
     )
 
 
-STEPS: tuple[Callable[[Connection], None], ...] = (_first, _second)
+def _third(connection: Connection) -> None:
+    """Give each story the name of its owner, "" for those who have no name, and the names that it is shared with."""
+    connection.execute("ALTER TABLE story ADD COLUMN owner TEXT NOT NULL DEFAULT ''")
+    connection.execute(
+        """CREATE TABLE share (
+            story INTEGER NOT NULL REFERENCES story ON DELETE CASCADE, name TEXT NOT NULL, writes INTEGER NOT NULL,
+            PRIMARY KEY (story, name)) WITHOUT ROWID"""
+    )
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third)
 OLDEST_READ = 1  # version of a file that is read without a step forward, since it may not be written
 
 
@@ -123,9 +133,14 @@ def _columns(connection: Connection) -> dict[str, dict[str, str]]:
 
 def stand_in(connection: Connection) -> None:
     """Give a connection that reads an older file the tables that the file lacks: empty, in memory, its own."""
-    if version(connection) < 2:
+    at = version(connection)
+    if at < len(STEPS):
         connection.execute("PRAGMA temp_store = MEMORY")
+    if at < 2:
         connection.execute("CREATE TEMP TABLE medium (story, id, type, bytes, data)")
+    if at < 3:
+        connection.execute("CREATE TEMP VIEW story AS SELECT *, '' AS owner FROM main.story")
+        connection.execute("CREATE TEMP TABLE share (story, name, writes)")
 
 
 def name_anew(connection: Connection) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
@@ -12,15 +13,17 @@ from sqlite3 import Connection
 import orjson
 
 from srb.errors import StoriesFull, StoriesLocked, StoriesReadOnly
-from srb.stories import schema
+from srb.stories import people, schema
 from srb.stories.database import Database
 from srb.stories.files import StoryFile, file_of
 from srb.stories.imports import Plan, plan_of
-from srb.stories.limits import BIN_DAYS, DAY
+from srb.stories.limits import BIN_DAYS, DAY, SEARCH_SECONDS
 from srb.stories.media import Medium
 from srb.stories.parts import Pause, no_pause
+from srb.stories.people import Access, Person, Right
 from srb.stories.posts import Post
 from srb.stories.rows import StoredRows, StoryRow
+from srb.stories.search import search
 from srb.stories.tables import (
     above,
     find_medium,
@@ -34,10 +37,13 @@ from srb.stories.tables import (
 )
 
 _LIST = """
-    SELECT story.id, story.seq, story.changed, story.nodes, story.deleted, title.json, words.json FROM story
+    SELECT story.id, story.seq, story.changed, story.nodes, story.deleted, title.json, words.json, story.owner, share.writes
+    FROM story LEFT JOIN share ON share.story = story.number AND share.name = :person
     LEFT JOIN meta AS title ON title.story = story.number AND title.key = 'title'
     LEFT JOIN meta AS words ON words.story = story.number AND words.key = 'words'
-    WHERE (story.deleted IS NOT NULL) = ? ORDER BY story.changed DESC, story.id
+    WHERE (story.deleted IS NOT NULL) = :binned
+        AND (:person IS NULL OR story.owner = :person OR share.writes IS NOT NULL)
+    ORDER BY story.changed DESC, story.id
 """
 
 
@@ -59,6 +65,13 @@ class Store:
         self._database = Database(path, checks=checks)
         self._clock = clock
         self._purged = 0
+        self._person: Person = None
+
+    def of(self, person: Person) -> Store:
+        """Return this store as a person may use it: with the own stories and those that are shared. None may use all."""
+        own = copy(self)
+        own._person = person
+        return own
 
     @property
     def path(self) -> Path:
@@ -84,11 +97,12 @@ class Store:
     # Reading -----------------------------------------------------------------------------------------------------------
 
     def overview(self, *, binned: bool = False) -> bytes:
-        """Return the JSON of all stories, those in the bin or the others, the last changed first."""
+        """Return the JSON of this person's stories and of shared ones, in the bin or not, the last changed first."""
         self._empty_bin()
         with self._database.reading() as connection:
             stories = []
-            for id_, seq, changed, nodes, deleted, title, words in connection.execute(_LIST, (binned,)):
+            asked = {"binned": binned, "person": self._person}
+            for id_, seq, changed, nodes, deleted, title, words, owner, writes in connection.execute(_LIST, asked):
                 found = {
                     "id": id_,
                     "title": raw('""' if title in (None, "null") else title),
@@ -100,15 +114,19 @@ class Store:
                     found["words"] = raw(words)
                 if deleted is not None:
                     found["deleted"] = deleted
+                if owner != (self._person or ""):
+                    found |= {"owner": owner, "access": "read" if writes == 0 else "write"}
                 stories.append(found)
             frame = {"stories": stories, "state": self._database.state, "server": schema.name(connection)}
+            if self._person:
+                frame["person"] = self._person
             return orjson.dumps(frame)
 
     def ids(self, *, binned: bool = False) -> list[str]:
-        """Return the ids of all stories in the bin, or of the others."""
-        query = "SELECT id FROM story WHERE (deleted IS NOT NULL) = ? ORDER BY id"
+        """Return the ids of this person's own stories in the bin, or of the others."""
+        query = "SELECT id FROM story WHERE (deleted IS NOT NULL) = ? AND (?2 IS NULL OR owner = ?2) ORDER BY id"
         with self._database.reading() as connection:
-            return [id_ for (id_,) in connection.execute(query, (binned,))]
+            return [id_ for (id_,) in connection.execute(query, (binned, self._person))]
 
     def read(self, story: str, since: int = 0, server: str | None = None) -> bytes | None:
         """Return the JSON of all that has a sequence number above `since`, or None if nothing has. Raise NotFound.
@@ -116,7 +134,7 @@ class Store:
         Numbers of another file than this, and numbers that this file has not reached, count as 0.
         """
         with self._database.reading() as connection:
-            row = find_story(connection, story)
+            row = find_story(connection, story, self._person)
             name = schema.name(connection)
             known = _known(since, server, row, name)
             if known == row.seq:
@@ -126,13 +144,19 @@ class Store:
     def export(self, story: str) -> bytes:
         """Return a story as a file of the format srb-story. Raise NotFound."""
         with self._database.reading() as connection:
-            row = find_story(connection, story)
+            row = find_story(connection, story, self._person)
             return file_of(stored_story(connection, row))
+
+    def search(self, wanted: str, pause: Pause = no_pause) -> bytes:
+        """Return the JSON of the places at which the stories have the words, as far as they are found in SEARCH_SECONDS."""
+        until = time.monotonic() + SEARCH_SECONDS
+        with self._database.reading() as connection:
+            return orjson.dumps(search(connection, wanted, self._person, pause, lambda: time.monotonic() > until))
 
     def medium(self, story: str, name: str) -> Medium:
         """Return a picture or sound of a story by its id. Raise NotFound."""
         with self._database.reading() as connection:
-            return find_medium(connection, find_story(connection, story), name)
+            return find_medium(connection, find_story(connection, story, self._person), name)
 
     # Writing -----------------------------------------------------------------------------------------------------------
 
@@ -143,7 +167,7 @@ class Store:
         all else is stored. Raise StoryTooLarge for too many bytes, and then nothing is stored.
         """
         with self._database.writing() as connection:
-            row = find_or_make(connection, story, self._now())
+            row = find_or_make(connection, story, self._person, self._now())
             before = row.seq
             merge(StoredRows(connection, row), row, post.part)
             if row.is_new and row.refused and not row.touched:
@@ -160,32 +184,32 @@ class Store:
     def add_medium(self, story: str, medium: Medium) -> None:
         """Store a picture or sound beside a story's texts, once; the story is made if it is new. Raise StoryTooLarge."""
         with self._database.writing() as connection:
-            row = find_or_make(connection, story, self._now())
+            row = find_or_make(connection, story, self._person, self._now())
             put_medium(StoredRows(connection, row), row, medium)
             if row.touched:
                 row.save(connection, self._now())
 
-    def bring_in(self, file: StoryFile, *, is_limited: bool = True) -> Imported:
-        """Merge a file into the story of its id: all of it or, after an error, nothing.
+    def bring_in(self, file: StoryFile, *, is_limited: bool = True, owner: str = "") -> Imported:
+        """Merge a file into the story of its id: all of it or, after an error, nothing. The command line names the `owner`.
 
         If that story has other texts for the same nodes, the file becomes a story of its own with a new id. Raise
         InvalidRequest for a file whose nodes do not fit together, and StoryTooLarge if it `is_limited`, as a story is that
         grows by posts.
         """
-        return self.carry_out(self.plan(file, is_limited=is_limited))
+        return self.carry_out(self.plan(file, is_limited=is_limited), owner)
 
     def plan(self, file: StoryFile, *, is_limited: bool = True, pause: Pause = no_pause) -> Plan:
         """Decide what an import writes, and write nothing. Raise its errors, as `bring_in` does."""
         with self._database.reading() as connection:
-            return plan_of(connection, file, is_limited, pause)
+            return plan_of(connection, file, self._person, is_limited, pause)
 
-    def carry_out(self, plan: Plan) -> Imported:
+    def carry_out(self, plan: Plan, owner: str = "") -> Imported:
         """Write what was planned; if the story has changed since then, it is planned anew."""
         with self._database.writing() as connection:
-            row = find_or_make(connection, plan.row.id, self._now())
+            row = find_or_make(connection, plan.row.id, self._person, self._now(), owner)
             if not plan.fits(row):
-                plan = plan_of(connection, plan.file, plan.row.is_limited, no_pause)
-                row = find_or_make(connection, plan.row.id, self._now())
+                plan = plan_of(connection, plan.file, self._person, plan.row.is_limited, no_pause)
+                row = find_or_make(connection, plan.row.id, self._person, self._now(), owner)
             plan.write(connection, row, (row.is_new and plan.file.changed) or self._now())
             return Imported(plan.row.id, plan.row.seq, plan.row.nodes, plan.is_copy)
 
@@ -197,9 +221,31 @@ class Store:
         """Take a story out of the bin; return its id, state and sequence number as JSON. Raise NotFound."""
         return self._set_deleted(story, None)
 
+    def shares(self, story: str) -> bytes:
+        """Return the owner of a story, and the names that it is shared with, as JSON. Raise NotFound."""
+        with self._database.reading() as connection:
+            return _shares(connection, find_story(connection, story, self._person))
+
+    def share(self, story: str, name: str, access: Access) -> bytes:
+        """Let a name read or write a story, or take that back; return the same as `shares`. Raise NotFound or Forbidden.
+
+        The story gets a new sequence number, so that open pages hear of their access with their next question.
+        """
+        with self._database.writing() as connection:
+            row = find_story(connection, story, self._person, Right.OWN)
+            if name != row.owner:
+                people.share(connection, row.number, name, access)
+                row.save(connection, row.changed)
+            return _shares(connection, row)
+
+    def give(self, story: str, owner: str) -> None:
+        """Make a story another person's. Raise NotFound or Forbidden."""
+        with self._database.writing() as connection:
+            people.give(connection, find_story(connection, story, self._person, Right.OWN).number, owner)
+
     def _set_deleted(self, story: str, deleted: int | None) -> bytes:
         with self._database.writing() as connection:
-            row = find_story(connection, story)
+            row = find_story(connection, story, self._person, Right.OWN)
             if (row.deleted is None) != (deleted is None):
                 row.deleted = deleted
                 row.save(connection, row.changed)
@@ -222,6 +268,10 @@ class Store:
 
     def _now(self) -> int:
         return int(1000 * self._clock())
+
+
+def _shares(connection: Connection, row: StoryRow) -> bytes:
+    return orjson.dumps({"id": row.id, "owner": row.owner, "shares": people.shares_of(connection, row.number)})
 
 
 def _known(since: int, server: str | None, row: StoryRow, name: str) -> int:

@@ -15,6 +15,7 @@ from srb.stories.media import Medium
 from srb.stories.merge import Entry, Keep, Write, decide
 from srb.stories.nodes import Node
 from srb.stories.parts import Part, Pause, no_pause
+from srb.stories.people import Person, Right, check_right
 from srb.stories.places import Place, Refusal
 from srb.stories.rows import PAUSE_ROWS, Keys, Refused, Rows, StoryRow
 
@@ -25,20 +26,28 @@ _ROW_BYTES = 150  # counted for each stored node, value, run and mark besides it
 # Rows -----------------------------------------------------------------------------------------------------------------
 
 
-def find_story(connection: Connection, story: str) -> StoryRow:
-    query = "SELECT number, id, seq, changed, bytes, nodes, has_pairs, deleted FROM story WHERE id = ?"
+def find_story(connection: Connection, story: str, person: Person, needed: Right = Right.READ) -> StoryRow:
+    """Return a story's row, if this person has the right to it. Raise NotFound or Forbidden."""
+    query = "SELECT number, id, seq, changed, bytes, nodes, has_pairs, deleted, owner FROM story WHERE id = ?"
     found = connection.execute(query, (story,)).fetchone()
     if found is None:
         raise NotFound("There is no such story")
-    return StoryRow(*found)
+    row = StoryRow(*found)
+    row.access = check_right(connection, row.number, row.owner, person, needed).access
+    return row
 
 
-def find_or_make(connection: Connection, story: str, now: int) -> StoryRow:
+def find_or_make(connection: Connection, story: str, person: Person, now: int, owner: str = "") -> StoryRow:
+    """Return the row of a story that this person may write. Raise NotFound or Forbidden.
+
+    A new one is this person's; the command line makes it the `owner`'s.
+    """
     made = connection.execute(
-        "INSERT INTO story (id, seq, changed, bytes, nodes, has_pairs) VALUES (?, 0, ?, 0, 0, 0) ON CONFLICT DO NOTHING",
-        (story, now),
+        "INSERT INTO story (id, seq, changed, bytes, nodes, has_pairs, owner) VALUES (?, 0, ?, 0, 0, 0, ?) "
+        "ON CONFLICT DO NOTHING",
+        (story, now, owner if person is None else person),
     )
-    row = find_story(connection, story)
+    row = find_story(connection, story, person, Right.WRITE)
     row.is_new = made.rowcount == 1
     return row
 

@@ -5,6 +5,7 @@ The checks use the path that Flask then routes by, so no spelling of a path, no 
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import re
 from collections.abc import Callable, Iterable
@@ -15,13 +16,17 @@ from urllib.parse import urlsplit
 from werkzeug import Response
 from werkzeug.utils import redirect
 
+from srb.config.api_keys import ApiKey
+from srb.config.settings import Settings
+from srb.config.trusted_proxies import proxies_of
+from srb.config.values import split_commas
 from srb.errors import Forbidden, NotFound, SRBError, Unauthorized
-from srb.settings import Settings, split_commas
 from srb.web.hosts import is_local_bind, is_loopback, name_of
-from srb.web.limits import CLIENT, KEY, RateLimit
+from srb.web.limits import CLIENT, MAX_N, PERSON, RateLimit
 from srb.web.replies import error_reply
 from srb.web.static_files import StaticFiles
-from srb.web.stories import door
+from srb.web.stories import origin_check
+from srb.wire.commands import KEY
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -39,7 +44,8 @@ class Access:
 
     def __init__(self, settings: Settings, folder: Path | None = None) -> None:
         """Read the keys; raise ConfigError if a file is unreadable. Workers with the same `folder` share the rate limit."""
-        self._keys = [key.encode() for key in settings.load_api_keys()]
+        self._keys = [(each.key.encode(), each, _client(each)) for each in settings.load_api_keys()]
+        self._proxies = proxies_of(settings.trusted_proxies)
         self._prefix = settings.api_prefix
         self._files = StaticFiles(settings.static_path) if settings.static_path else None
         self._origins = split_commas(settings.cors_origins)
@@ -54,9 +60,11 @@ class Access:
     def __call__(
         self, environ: WSGIEnvironment, start_response: StartResponse, application: WSGIApplication
     ) -> Iterable[bytes]:
+        peer, forwarded = environ.get("REMOTE_ADDR", ""), environ.get("HTTP_X_FORWARDED_FOR", "")
+        environ["REMOTE_ADDR"] = self._proxies.client(peer, forwarded)  # for limits and logs
         path = self._path(environ)
-        of_stories = path is not None and door.leads_to_stories(_route(path))
-        more = door.HEADERS if of_stories else self._cors_headers(environ)
+        of_stories = path is not None and origin_check.leads_to_stories(_route(path))
+        more = origin_check.HEADERS if of_stories else self._cors_headers(environ)
         start = _with_headers(start_response, more)
         method = environ["REQUEST_METHOD"]
         if method == "OPTIONS":
@@ -64,18 +72,22 @@ class Access:
         reading = method in ("GET", "HEAD")
         file = self._files.find(path) if self._files and reading and path is not None else None
         public = reading and (file is not None or (path is not None and _is_public(_route(path))))
-        key = self._key(environ)
+        key, client = self._key(environ)
         if self._keys and not public and key is None:
             return _refuse(Unauthorized("Invalid API Key"), path, environ, start)
+        if key and key.is_for_metrics and not public and not (reading and path and _route(path) == "/metrics"):
+            return _refuse(Forbidden("This key may only read /metrics and /health"), path, environ, start)
         if self._checks_host and not self._is_own_host(environ.get("HTTP_HOST", "localhost")):
             asked = environ["HTTP_HOST"]
             return _refuse(
                 Forbidden(f"Host {asked} is not allowed: see the setting allowed_hosts"), path, environ, start
             )
-        client = environ[CLIENT] = environ.get("REMOTE_ADDR", "") if key is None else f"{KEY}{key}"
+        environ[CLIENT] = client
+        environ[PERSON] = key.name if key else ""
+        environ[MAX_N] = key.max_n if key else 0
         try:
             if of_stories:
-                door.check(environ, self._hosts)
+                origin_check.check(environ, self._hosts)
             elif self._rate_limit and method in ("POST", "PATCH"):
                 self._rate_limit.take(client)
         except SRBError as error:
@@ -101,8 +113,8 @@ class Access:
         """Whether the path is the prefix alone, where the page's relative links would lead out of the prefix."""
         return bool(self._prefix) and _without_repeats(environ) == self._prefix
 
-    def _key(self, environ: WSGIEnvironment) -> int | None:
-        """Return the index of the key that was sent, or None.
+    def _key(self, environ: WSGIEnvironment) -> tuple[ApiKey | None, str]:
+        """Return the key that was sent, or None, and the client that has it, or that has the address.
 
         The request is compared with every key, in constant time, so the duration reveals nothing about the keys.
         """
@@ -110,8 +122,10 @@ class Access:
         sent = [token.strip()] if scheme.lower() == "bearer" else []
         sent.append(environ.get("HTTP_X_API_KEY", "").strip())
         texts = [text.encode("latin-1") for text in sent]
-        matches = [max([hmac.compare_digest(text, key) for text in texts]) for key in self._keys]
-        return matches.index(True) if any(matches) else None
+        matches = [max([hmac.compare_digest(text, key) for text in texts]) for key, _, _ in self._keys]
+        if not any(matches):
+            return None, environ.get("REMOTE_ADDR", "")
+        return self._keys[matches.index(True)][1:]
 
     def _is_own_host(self, host: str) -> bool:
         """Whether a Host header names this server. Another name may be a page's that was rebound to our address (DNS)."""
@@ -143,6 +157,14 @@ class Access:
         if origin is None:
             return False
         return origin in self._origins or ("localhost" in self._origins and _is_local_origin(origin))
+
+
+def _client(key: ApiKey) -> str:
+    """Return the client that a key makes: a name's, or its own by a digest.
+
+    The key's place in the settings would be another key's after a reload, and with it the requests that still run.
+    """
+    return f"{KEY}@{key.name}" if key.name else f"{KEY}#{hashlib.sha256(key.key.encode()).hexdigest()[:32]}"
 
 
 def _without_repeats(environ: WSGIEnvironment) -> str:

@@ -9,33 +9,38 @@ import logging
 import os
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gevent
 from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException
+from werkzeug.wsgi import ClosingIterator
 
 from srb import logs
+from srb.config.held import held_settings
+from srb.config.settings import SERVER_ID_VARIABLE, Settings
 from srb.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, NotFound, SRBError
-from srb.held import held_settings
-from srb.settings import SERVER_ID_VARIABLE, Settings
+from srb.models.web.choice import ModelChoice
+from srb.models.web.client import ModelsClient
+from srb.traces import open_provider
 from srb.web import routes
 from srb.web.access import Access
 from srb.web.bodies.completion import BODY_SIZE, REPLACED
 from srb.web.calls.calls import CALL
 from srb.web.calls.engine_client import EngineClient
-from srb.web.calls.models_client import ModelsClient
 from srb.web.chat.template import check_configured
 from srb.web.context import Web, web
 from srb.web.loop.memory import BodyBudget, Trimmer, keep_large_blocks_apart
 from srb.web.metrics import ROUTE, Metrics
-from srb.web.model_choice import ModelChoice
 from srb.web.openapi import body_models
 from srb.web.replies import error_reply
 from srb.web.request_log import BEGAN, log_response
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+    from srb.web.http_spans import HttpSpans
 
 log = logging.getLogger("srb.web")
 
@@ -50,6 +55,7 @@ class Application(Flask):
 
     access: Access
     metrics: Metrics
+    spans: HttpSpans | None = None
 
     def build_bodies(self) -> None:
         """Build the checks of all bodies, 10 to 20 ms of CPU time for each; let calls go first in between."""
@@ -59,18 +65,35 @@ class Application(Flask):
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         environ[BEGAN] = time.monotonic()
+        spans = self.spans if environ["REQUEST_METHOD"] == "POST" else None  # others are quick, and very many
+        if spans is not None:
+            spans.begin(environ)
 
         def counted(status: str, *rest: Any) -> Any:
             self.metrics.count(environ, status)
+            if spans is not None:
+                spans.answered(environ, status)
             log_response(environ, status)
             return start_response(status, *rest)
 
         try:
-            return self.access(environ, counted, super().wsgi_app)
+            answer = self.access(environ, counted, super().wsgi_app)
         except BaseException:  # start_response failed, so the WSGI server has no stream to close
             if (call := environ.get(CALL)) is not None:
                 call.close()
+            if spans is not None:
+                spans.end(environ)
             raise
+        return answer if spans is None else ClosingIterator(answer, partial(spans.end, environ))
+
+
+def _open_spans(settings: Settings) -> HttpSpans | None:
+    provider = open_provider(settings)
+    if provider is None:
+        return None
+    from srb.web.http_spans import HttpSpans  # which imports OpenTelemetry
+
+    return HttpSpans(provider)
 
 
 def _own_engine(settings: Settings) -> EngineClient | ModelChoice:
@@ -98,6 +121,7 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     app.teardown_request(lambda _: trimmer.note(g.get(BODY_SIZE, 0)))
     shared = app.extensions["srb"] = Web(settings, client or _own_engine(settings))
     app.metrics = shared.metrics
+    app.spans = _open_spans(settings)
     app.before_request(_note_route)
     app.before_request(_limit_body)
     app.after_request(_tell_replaced)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from srb.config.settings import Settings
 from srb.errors import ConfigError
-from srb.model_list import list_models
-from srb.settings import Settings
+from srb.models.listed import list_models
 from srb.web.app import create_app
 from srb.web.chat.template import check_configured
 

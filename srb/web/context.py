@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import cast
 
 import gevent
-from flask import current_app
+from flask import current_app, has_request_context, request
 
-from srb.protocol import MAX_BRANCHES, ModelInfo
-from srb.settings import Settings
+from srb.config.settings import Settings
+from srb.models.web.choice import ModelChoice
 from srb.web.calls.calls import Calls
 from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.kept_streams import KeptStreams
+from srb.web.limits import MAX_N
 from srb.web.metrics import SHARED_FOLDER, Metrics
-from srb.web.model_choice import ModelChoice
-from srb.web.stories.desk import Desk
+from srb.web.stories.stories_file import StoriesFile
 from srb.web.system_prompt import SystemPromptStore
+from srb.wire.commands import MAX_BRANCHES
+from srb.wire.events import ModelInfo
 
 
 @dataclass
@@ -31,7 +33,7 @@ class Web:
     calls: Calls = field(init=False)
     system_prompt: SystemPromptStore = field(init=False)
     streams: KeptStreams = field(init=False)
-    stories: Desk = field(init=False)
+    stories: StoriesFile = field(init=False)
     metrics: Metrics = field(init=False)
     _scaled: dict[int, Settings] = field(default_factory=dict)  # by the number of replicas
 
@@ -39,10 +41,10 @@ class Web:
         shared = os.environ.get(SHARED_FOLDER)
         self.folder = Path(shared) if shared else None
         self.metrics = Metrics(self.folder)
-        self.calls = Calls(lambda: self.client, self.server, self.metrics.open_calls, self.folder)
+        self.calls = Calls(lambda: self.client, self.server, self.metrics.open_calls, self.folder, self.metrics.observe)
         self.system_prompt = SystemPromptStore(self.server, self.folder)
         self.streams = KeptStreams(self.folder)
-        self.stories = Desk(self.server.stories_path)
+        self.stories = StoriesFile(self.server.stories_path)
 
     @property
     def client(self) -> EngineClient:
@@ -71,12 +73,21 @@ class Web:
 
     @property
     def request_settings(self) -> Settings:
-        """The settings with the limits that requests have now: each replica of a cluster adds its branches to max_n.
+        """The settings with the limits of the present request: those of now, and its key's own max_n if that is less."""
+        settings = self._settings_of_now
+        own: int = request.environ.get(MAX_N, 0) if has_request_context() else 0
+        if not 0 < own < settings.max_n:
+            return settings
+        return settings.model_copy(update={"max_n": own, "n": min(own, settings.n)})
+
+    @property
+    def _settings_of_now(self) -> Settings:
+        """The settings with a max_n to which each replica of a cluster adds its branches.
 
         Until the number of replicas is known, all branches are allowed; requests are checked again when it is.
         """
         model = self.known_model  # a cluster has one model
-        unknown = MAX_BRANCHES if self.server.cluster else 1
+        unknown = MAX_BRANCHES if self.server.has_replicas else 1
         replicas = model.replicas if model is not None else unknown
         if replicas <= 1:
             return self.settings

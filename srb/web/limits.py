@@ -1,8 +1,8 @@
 """Limits per client: tokens of a request, open requests, requests per minute. All are off by default.
 
-A client is an API key, or an address if there are no keys. All workers of a server count together, in SQLite files in their
-shared folder; the files contain digests of clients only. If a file cannot be written, requests pass and the log says so:
-limits fail open.
+A client is a person with a name, an API key without one, or an address if there are no keys. All workers of a server count
+together, in SQLite files in their shared folder; the files contain digests of clients only. If a file cannot be written,
+requests pass and the log says so: limits fail open.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from srb.errors import RateLimited, bad_field
-from srb.protocol import Generate
+from srb.wire.commands import Generate
 
 log = logging.getLogger("srb.web")
 
 CLIENT = "srb.client"  # key of a WSGI environ: the client, set by Access
-KEY = "key "  # the beginning of a client that is an API key, before the key's place in the settings
+PERSON = "srb.person"  # key of a WSGI environ: the name of the key that was sent, "" without one, set by Access
+MAX_N = "srb.max_n"  # key of a WSGI environ: that key's limit of branches, 0 without one, set by Access
 
 _SECOND = 10**9  # nanoseconds
 _MINUTE = 60 * _SECOND
-_MAX_BUCKETS = 10_000
-_LOCK_TIMEOUT = (
-    1.0  # seconds to wait for another worker's statement, which takes microseconds; all of this worker waits
-)
+_MAX_BUCKETS = 10_000  # a few hundred KB on the disk, and more clients in a minute than a server of writers has
+_LOCK_TIMEOUT = 1.0  # seconds to wait for another worker's statement, which takes µs; all of this worker waits
 _CALLS_FILE = "calls.sqlite"
 
 

@@ -25,16 +25,17 @@ from gevent.lock import BoundedSemaphore
 from gevent.queue import SimpleQueue
 from gevent.threadpool import ThreadPool
 
+from srb.config.settings import Settings
+from srb.config.values import split_commas
 from srb.errors import InvalidRequest, NotSupported
-from srb.settings import Settings, split_commas
 
-MAX_BYTES = 20 * 2**20  # of a file that is read or fetched
-MAX_SECONDS = 10.0  # to fetch or read one
-MAX_SECONDS_OF_ALL = 30.0  # … and all of a chat
-AT_ONCE = 6  # of a chat
+MAX_BYTES = 20 * 2**20  # of a file that is read or fetched; in base64 it fits into a body of 32 MiB
+MAX_SECONDS = 10.0  # to fetch or read one: 20 MiB at 17 Mbit/s; the chat's client waits for it
+MAX_SECONDS_OF_ALL = 30.0  # … and all of a chat, or slow hosts would keep it for MAX_FILES times as long
+AT_ONCE = 6  # of a chat, as browsers ask one host
 _DISK_THREADS = 4  # of a worker; a disk that hangs holds up no other thread's work
-MAX_CHARACTERS = 64 * 2**20  # of base64, of all media of a chat, unless bodies may be larger
-_MAX_SHOWN = 100  # characters of a URL in an error
+MAX_CHARACTERS = 64 * 2**20  # of base64, of all media of a chat, unless bodies may be larger; a frame takes so much
+_MAX_SHOWN = 100  # characters of a URL in an error: one line; a data URL has millions
 _DATA_URL = re.compile(r"data:[^,]*?;base64,", re.IGNORECASE)
 
 

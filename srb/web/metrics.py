@@ -1,4 +1,4 @@
-"""Metrics in Prometheus's text format: `llamacpp:` for those that llama-server has too, `srb:` for all others.
+"""Metrics in Prometheus's text format: `llamacpp:` for those that llama-server has too, `srb:` for others, `srb_` for all.
 
 The engine's numbers are queried from the engine. Those of the web workers are kept by prometheus-client: the workers
 share a folder (PROMETHEUS_MULTIPROC_DIR, see gunicorn_conf), and any worker answers for all.
@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import orjson
-from prometheus_client import CollectorRegistry, Counter, Gauge
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from srb.model_control import ModelState
-from srb.protocol import ClusterStats
+from srb.host.processes import Process, family
+from srb.models.control import ModelState
+from srb.version import version
+from srb.web.calls.mailbox import Mailbox
+from srb.wire.events import ClusterStats, Done
+from srb.wire.step_seconds import buckets_of, is_of_steps
 
 log = logging.getLogger("srb.web")
 
@@ -50,6 +56,11 @@ LLAMACPP = {
     "spec_decode_num_drafts_total": "Drafts verified.",
 }
 
+# A colon is for recording rules, as promtool says: each metric has a name without one as well.
+_WITH_COLON = re.compile(rb"^(# (?:HELP|TYPE) )?(?:llamacpp|srb):(.*\n)", re.MULTILINE)
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)  # upper ends of buckets
+_TOKENS = (1, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)  # likewise: two to a decade
+_KINDS = {"srb.engine.process": "engine", "srb.engine.process.supervisor": "supervisor"}  # of processes, by module
 
 _LAST_SCRAPE = "last_scrape.json"
 _COUNTED = (  # counters whose growth since the last scrape is shown
@@ -75,7 +86,31 @@ class Metrics:
             registry=self._own,
             multiprocess_mode="livesum",
         )
+        self._first_token = self._histogram(
+            "time_to_first_token_seconds", "Time from a call's arrival to its first token, of each request.", _SECONDS
+        )
+        self._queue = self._histogram(
+            "queue_seconds", "Time from a call's arrival to the start of its prompt, of each request.", _SECONDS
+        )
+        self._request = self._histogram("request_seconds", "Time of a whole call that generates.", _SECONDS)
+        self._tokens = self._histogram("tokens_per_request", "Tokens generated, over a request's branches.", _TOKENS)
+        self._arbiter = os.getppid() if folder else None  # without gunicorn there is no family of processes
         self._last = _LastScrape(folder and folder / _LAST_SCRAPE)
+
+    def _histogram(self, name: str, text: str, buckets: Sequence[float]) -> Histogram:
+        return Histogram(f"srb_{name}", text, buckets=buckets, registry=self._own)
+
+    def observe(self, mailbox: Mailbox, began: float) -> None:
+        """Count the call that began at `began`, on time.monotonic()'s clock, if the engine has accepted its requests."""
+        if not mailbox.prompt_tokens:
+            return
+        self._request.observe(time.monotonic() - began)
+        for prompt, at in mailbox.prompts_done.values():
+            self._first_token.observe(at - began)
+            self._queue.observe(max(0.0, at - began - prompt.prompt_ms / 1000))
+        ends = {end.request_id: end.completion_tokens for end in mailbox.ended if isinstance(end, Done)}
+        for request_id in mailbox.prompt_tokens:
+            self._tokens.observe(ends.get(request_id, mailbox.new_tokens[request_id]))
 
     def count(self, environ: Mapping[str, Any], status: str) -> None:
         """Count a response; `status` is WSGI's ("200 OK"), the label `route` is the rule that matched, not the path."""
@@ -104,7 +139,9 @@ class Metrics:
         values |= {"engine_restarts_total": restarts}
         replicas = generate_latest(_ReplicaNumbers(cluster)) if cluster is not None else b""
         several = generate_latest(_ModelNumbers(models, knows_models)) if knows_models is not None else b""
-        return generate_latest(self._workers()) + generate_latest(_EngineNumbers(values, state)) + replicas + several
+        memory = generate_latest(_ProcessNumbers(self._arbiter)) if self._arbiter is not None else b""
+        text = generate_latest(self._workers()) + generate_latest(_EngineNumbers(values, state)) + replicas + several
+        return text + b"".join(b"%bsrb_%b" % found.groups(b"") for found in _WITH_COLON.finditer(text)) + memory
 
     def _workers(self) -> CollectorRegistry:
         if SHARED_FOLDER not in os.environ:
@@ -168,15 +205,47 @@ class _EngineNumbers(Collector):
         self._values = values
         self._state = state
 
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         states = GaugeMetricFamily("srb:engine_state", "1 for the current state, 0 for the others.", labels=["state"])
         for state in ENGINE_STATES:
             states.add_metric([state], float(state == self._state))
         yield states
+        build = GaugeMetricFamily("srb_build_info", "1, with the version of SRB that answers.", labels=["version"])
+        build.add_metric([version()], 1.0)
+        yield build
+        if (steps := buckets_of(self._values)) is not None:
+            buckets, seconds = steps
+            text = "Time of the engine's steps, each a batch of prompts and branches."
+            yield HistogramMetricFamily("srb_step_seconds", text, buckets=buckets, sum_value=seconds)
         for name, value in sorted(self._values.items()):
+            if is_of_steps(name):
+                continue
             full_name = ("llamacpp:" if name in LLAMACPP else "srb:") + name
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             yield family(full_name, LLAMACPP.get(name, f"{name.replace('_', ' ').capitalize()}."), value=value)
+
+
+class _ProcessNumbers(Collector):
+    """The resident memory of each process of this server; with units of their own, of the web server's alone."""
+
+    def __init__(self, arbiter: int) -> None:
+        self._arbiter = arbiter
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        memory = GaugeMetricFamily(
+            "srb_process_resident_bytes",
+            "Resident memory of a process, pages that it shares included.",
+            labels=["process", "pid"],
+        )
+        for process in family(self._arbiter):
+            memory.add_metric([self._kind(process), str(process.pid)], process.resident_bytes)
+        yield memory
+
+    def _kind(self, process: Process) -> str:
+        if process.pid == self._arbiter:
+            return "arbiter"
+        kinds = [kind for module, kind in _KINDS.items() if module in process.words]
+        return kinds[0] if kinds else "worker" if process.parent == self._arbiter else "other"
 
 
 class _ReplicaNumbers(Collector):
@@ -189,8 +258,10 @@ class _ReplicaNumbers(Collector):
         replicas = self._cluster["replicas"]
         yield GaugeMetricFamily("srb:replicas_ready", "Replicas that take requests.", value=len(replicas))
         trouble = float(bool(self._cluster["trouble"]))
-        yield GaugeMetricFamily("srb:cluster_degraded", "1 while the list of replicas cannot be read.", value=trouble)
-        for name in sorted({name for each in replicas.values() for name in each["stats"]}):
+        yield GaugeMetricFamily(
+            "srb:cluster_degraded", "1 while the list of replicas, or one on it, cannot be read.", value=trouble
+        )
+        for name in sorted({name for each in replicas.values() for name in each["stats"] if not is_of_steps(name)}):
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             text = f"{name.replace('_', ' ').capitalize()}, of each replica."
             numbers = family(f"srb:replica_{name}", text, labels=["replica", "node"])

@@ -15,15 +15,12 @@ from flask import Flask
 from pydantic import AliasChoices, BaseModel, TypeAdapter
 from werkzeug.routing import Rule
 
-import srb
+from srb.version import version
 from srb.web.answers import ErrorAnswer
 
 VERSION = "3.2.0"  # the first that can describe the events of a stream
 _REF = "#/components/schemas/{model}"
-SSE, LINES = (
-    "text/event-stream",
-    "application/x-ndjson",
-)  # a stream as server-sent events, or as a JSON object on each line
+SSE, LINES = "text/event-stream", "application/x-ndjson"  # server-sent events, or a JSON object on each line
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -44,23 +41,12 @@ class Operation:
     error: Any = ErrorAnswer
     stream_type: str = SSE
 
-
-def operation(
-    body: Any = None,
-    answer: Any = None,
-    events: Any = None,
-    media_type: str = "application/json",
-    query: tuple[str, ...] = (),
-    error: Any = ErrorAnswer,
-    stream_type: str = SSE,
-) -> Callable[[View], View]:
-    """Declare a view's types (see Operation); this decorator stands below the route's."""
-
-    def tag(view: View) -> View:
-        view.__dict__["operation"] = Operation(body, answer, events, media_type, query, error, stream_type)
+    def __call__(self, view: View) -> View:
+        view.__dict__["operation"] = self
         return view
 
-    return tag
+
+operation = Operation  # as a decorator, below the route's
 
 
 def describe(app: Flask) -> dict[str, Any]:
@@ -84,7 +70,7 @@ def describe(app: Flask) -> dict[str, Any]:
             "summary": "One prompt, many continuations",
             "description": "Unknown fields of a body are ignored, and null fields count as absent. A known field with a bad "
             "value is answered 400.",
-            "version": srb.__version__,
+            "version": version(),
         },
         "paths": dict(sorted(paths.items())),
         "components": {

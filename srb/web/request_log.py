@@ -11,8 +11,10 @@ from typing import Any
 import gevent
 
 from srb import logs
-from srb.protocol import Done, Failed, Generate, Rejected
 from srb.web.calls.mailbox import Mailbox
+from srb.web.limits import PERSON
+from srb.wire.commands import Generate
+from srb.wire.events import Done, Failed, Rejected
 
 log = logging.getLogger("srb.web")
 
@@ -20,7 +22,7 @@ BEGAN = "srb.began"  # key of a WSGI environ: time.monotonic()
 _HAS_LINE = "srb.has_line"  # key of a WSGI environ: the call has a CallLine, logged at its end
 QUIET = "srb.quiet"  # key of a WSGI environ: the call is one of very many, so its success is logged at debug level
 REFUSAL_SECONDS = 1.0  # between two log lines about requests without a key
-_MAX_PATH = 200
+_MAX_PATH = 200  # characters of a line; the longest route has 80 with an id, and scanners send thousands
 MODEL = "srb.model"  # key of a WSGI environ: the model that the request uses, where there are several
 
 
@@ -141,9 +143,13 @@ class ReaderLine:
 
 def _outcome(mailbox: Mailbox) -> str:
     """Return how a call ended: done, refused, or the code of the error."""
-    failed = [event.code for event in mailbox.ended if isinstance(event, Rejected | Failed)]
     done = any(isinstance(event, Done) for event in mailbox.ended)
-    return failed[0] if failed else "done" if done else "refused"
+    return failure(mailbox) or ("done" if done else "refused")
+
+
+def failure(mailbox: Mailbox) -> str:
+    """Return the code of the error that ended a call; "" without one."""
+    return next((event.code for event in mailbox.ended if isinstance(event, Rejected | Failed)), "")
 
 
 @dataclass(slots=True)
@@ -187,9 +193,10 @@ class _Work:
 def _request_fields(environ: Mapping[str, Any]) -> dict[str, Any]:
     """Return method, path and client of a request. The query is left out, since clients put keys there."""
     path = str(environ.get("RAW_URI") or environ.get("PATH_INFO", "")).partition("?")[0]
+    address = environ.get("REMOTE_ADDR") or "local"
     return {
         "method": environ.get("REQUEST_METHOD", ""),
         "path": path[:_MAX_PATH],
-        "client": environ.get("REMOTE_ADDR") or "local",
+        "client": f"{person}@{address}" if (person := environ.get(PERSON)) else address,
         **({"model": environ[MODEL]} if MODEL in environ else {}),
     }

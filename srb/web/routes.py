@@ -22,27 +22,8 @@ from srb.web.ops import routes as ops
 from srb.web.stories import routes as stories
 
 BLUEPRINTS: tuple[Blueprint, ...] = (
-    srb.routes,
-    srb_controls.routes,
-    srb_server.routes,
-    openai.routes,
-    chat.routes,
-    chat_control.routes,
-    responses.routes,
-    anthropic.routes,
-    llamacpp.routes,
-    legacy.routes,
-    tokens.routes,
-    embeddings.routes,
-    server.routes,
-    streams.routes,
-    ollama.routes,
-    ollama_server.routes,
-    kobold.routes,
-    kobold_server.routes,
-    stories.routes,
-    ops.routes,
-    models.routes,
-    openapi.routes,
-    page.routes,
-)
+    srb.routes, srb_controls.routes, srb_server.routes, openai.routes, chat.routes, chat_control.routes,
+    responses.routes, anthropic.routes, llamacpp.routes, legacy.routes, tokens.routes, embeddings.routes,
+    server.routes, streams.routes, ollama.routes, ollama_server.routes, kobold.routes, kobold_server.routes,
+    stories.routes, ops.routes, models.routes, openapi.routes, page.routes,
+)  # fmt: skip

@@ -22,7 +22,6 @@ LEFT_OUT = {
         "test_prompt_tokens_are_evaluated_once_whatever_n_is",
         "test_what_has_been_computed_is_not_computed_again",
         "test_more_branches_than_sequences_run_in_waves_on_a_model_of_ones_own",
-        "test_the_setting_decides_the_dialect_of_completions",
     ),
     test_openai_clients: (
         "test_eight_choices_and_their_usage_summed",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 
 import pytest
 
 from tests.cluster.conftest import START_SECONDS, Cluster, replicas
 from tests.cluster.test_faults import Stream, actors, close_all, go_on, is_degraded, running, serves, streams_on_each
-from tests.processes import DEADLINE, command_line, descendants, wait_for
+from tests.processes import DEADLINE, PYTHON, command_line, descendants, is_alive, wait_for
 
 PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
 EACH_ITS_MACHINE = ("--cpus", "3")  # of four on each machine
@@ -102,3 +103,36 @@ def test_a_head_that_is_away_for_longer_than_rays_minute_ends_nothing_and_is_fou
         wait_for(lambda: replicas(web) == 1, "a replica is lost")
         wait_for(lambda: replicas(web) == 2, "the head has another one started", START_SECONDS)
         assert web.engine == bridge
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_machine_that_is_drained_gets_no_new_request_and_ends_when_its_own_have_ended(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """As the manifest's preStop does it."""
+    with Cluster(tmp_path_factory.mktemp("drained")) as own:
+        node = own.start().add_node()
+        own.deploy(2, *EACH_ITS_MACHINE)
+        web = own.server(tmp_path_factory.mktemp("web")).start(wait=False)
+        wait_for(lambda: replicas(web) == 2, "two replicas are ready", START_SECONDS)
+        streams = streams_on_each(web, "Before the drain", fewest=2)
+        actor = next(pid for pid in actors(node.pid))
+        subprocess.run([PYTHON, "-c", DRAIN, own.address], env=own.environ, check=True, timeout=START_SECONDS)
+        wait_for(lambda: replicas(web) == 1, "its replica gets no new requests", START_SECONDS)
+        serves(web)
+        go_on(streams)
+        assert is_alive(actor)
+        close_all(streams)
+        wait_for(lambda: not is_alive(actor), "it ends with its last request", START_SECONDS)
+        assert not any(stream.error for stream in streams)
+
+
+DRAIN = """
+import subprocess, sys, ray
+ray.init(sys.argv[1], log_to_driver=False)
+[node] = [each["NodeID"] for each in ray.nodes() if "node:__internal_head__" not in each["Resources"]]
+command = [sys.executable, "-m", "ray.scripts.scripts", "drain-node", "--address", sys.argv[1], "--node-id", node]
+command += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "its machine ends"]
+subprocess.run([*command, "--deadline-remaining-seconds", "600"], check=True)
+"""

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from srb.config.settings import Settings
 from srb.engine.fake import FakeModel
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Model
-from srb.settings import Settings
 from tests.contract.writers import N_CTX as LONG_N_CTX
-from tools.random_gguf import TINY, WRITERS
+from tests.models.random_gguf import TINY, WRITERS
 
 N_CTX = 256
 SMALL_WINDOWS = "gemma3, small windows"  # whose cache holds the newest windows alone

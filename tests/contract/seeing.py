@@ -11,14 +11,16 @@ from typing import Any
 import llama_cpp as lib
 import numpy as np
 
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama.media import LlamaEncoder
 from srb.engine.llama.model import LlamaModel
-from srb.engine.model import Logits
-from srb.protocol import BranchSpec, Delta, Generate, PromptDone, SamplingParams, StateAction
+from srb.engine.model import Logits, StateStore
+from srb.wire.commands import BranchSpec, Generate, StateAction
+from srb.wire.events import Delta, PromptDone
 from tests.media import b64, bmp, png, wav
-from tools.random_gguf import TINY, WRITERS, Shape, write_glm4, write_hunyuan_vl
-from tools.random_projectors import (
+from tests.models.random_gguf import TINY, WRITERS, Shape, write_glm4, write_hunyuan_vl
+from tests.models.random_projectors import (
     SLICE_MARKS,
     THUMBNAIL_MARKS,
     TILE_MARKS,
@@ -118,10 +120,13 @@ PROMPTS: list[Prompt] = [
 class Reader:
     """An engine that answers prompts with media greedily."""
 
-    def __init__(self, model: LlamaModel, files: Sequence[bytes], **options: Any) -> None:
+    def __init__(
+        self, model: LlamaModel, files: Sequence[bytes], states: StateStore | None = None, **options: Any
+    ) -> None:
         self.files = tuple(map(b64, files))
         options = {"cache_cells": 10**6, "cache_bytes": 10**8} | options
-        self.engine = Engine(model, max_queue=100, clock=iter(range(10**6)).__next__, **options)
+        asked = EngineOptions(max_queue=100, **options)
+        self.engine = Engine(model, asked, clock=iter(range(10**6)).__next__, states=states)
         self.cached = -1
         self.logits: Logits | None = None
 

@@ -8,15 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, Logits
 from srb.errors import ModelLoadFailed
-from srb.protocol import BranchSpec, Delta, Embed, Generate, GetAdapters, SamplingParams
-from srb.settings import Settings
+from srb.wire.commands import BranchSpec, Embed, Generate, GetAdapters
+from srb.wire.events import Delta
 from tests.contract.rounding import needs_equal_texts
 from tests.contract.test_model import tokens_of
-from tools.random_gguf import TINY, Shape, write_lora
+from tests.models.random_gguf import TINY, Shape, write_lora
 
 SCALES = [(0.0, 0.0), (1.0, 0.0), (0.5, 0.0), (0.0, 1.0), (1.0, 1.0)]
 
@@ -53,7 +55,7 @@ def test_scales_change_what_is_computed_and_zero_is_the_model_itself(model: Llam
 def test_requests_with_different_scales_run_together_with_the_texts_of_each_alone(model: LlamaModel) -> None:
     def texts(*scales: tuple[float, ...]) -> list[list[int]]:
         model.clear()
-        engine = Engine(model, max_queue=10, clock=iter(range(10**6)).__next__, cache_cells=1000)
+        engine = Engine(model, EngineOptions(max_queue=10, cache_cells=1000), clock=iter(range(10**6)).__next__)
         specs = tuple(BranchSpec(seed, 10, sampling=SamplingParams(ignore_eos=True)) for seed in (1, 2))
         found: dict[str, list[int]] = {}
         for place, given in enumerate(scales):
@@ -73,7 +75,7 @@ def test_requests_with_different_scales_run_together_with_the_texts_of_each_alon
 
 
 def test_adapters_are_told_with_the_scales_of_the_settings_and_used_by_embeddings(model: LlamaModel) -> None:
-    engine = Engine(model, max_queue=10, clock=iter(range(10**6)).__next__)
+    engine = Engine(model, EngineOptions(max_queue=10), clock=iter(range(10**6)).__next__)
     told = engine.serve_query(GetAdapters("a"))
     assert [(one["id"], Path(one["path"]).name, one["scale"], one["task_name"]) for one in told] == [
         (0, "a.gguf", 1.0, "verse"),

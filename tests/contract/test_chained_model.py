@@ -7,13 +7,14 @@ from itertools import pairwise
 
 import pytest
 
-from srb.engine.engine import Engine
+from srb.config.settings import Settings
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama.model import LlamaModel
-from srb.protocol import BranchSpec, Delta, Generate
-from srb.settings import Settings
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import Delta
 from tests.contract.rounding import needs_equal_texts
-from tools.chained_texts import a_text, chained_texts
-from tools.random_gguf import Shape, write_llama
+from tests.models.chained_texts import a_text, chained_texts
+from tests.models.random_gguf import Shape, write_llama
 
 SHAPE = Shape(dim=256, layers=2, vocab=1024, context=4096, is_chained=True)
 TEXTS = chained_texts(SHAPE.vocab)
@@ -32,7 +33,7 @@ def written(model: LlamaModel, name: str, n: int, tokens: int, max_draft: int = 
     """Return the prompt with what each branch wrote after it, and the engine that did."""
     model.clear()
     ticks = iter(range(10**7))
-    engine = Engine(model, max_queue=4, clock=lambda: next(ticks) / 1000, max_draft=max_draft)
+    engine = Engine(model, EngineOptions(max_queue=4, max_draft=max_draft), clock=lambda: next(ticks) / 1000)
     prompt = a_text(TEXTS[name], 300, seed=1)
     specs = tuple(BranchSpec(seed, tokens, min_tokens=tokens) for seed in range(n))
     engine.submit(engine.prepare(Generate("r", tuple(prompt), specs)))

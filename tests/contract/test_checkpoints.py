@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, Model
-from srb.protocol import AddBranches, BranchSpec, Delta, Generate, Reply, SamplingParams
+from srb.wire.commands import AddBranches, BranchSpec, Generate
+from srb.wire.events import Delta, Reply
 from tests.contract.rounding import ROUNDING
 from tests.contract.writers import N_CTX, Writer, evening, words
 
@@ -177,7 +179,9 @@ def test_a_long_branch_has_checkpoints_too(load: Load, arch: str) -> None:
 @ARCHITECTURES
 def test_a_fork_in_the_middle_of_a_running_branch_computes_at_most_the_spacing(load: Load, arch: str) -> None:
     model, prompt = warm(load, arch, n_seq_max=4), words(120, 3)
-    engine = Engine(model, max_queue=10, clock=iter(range(10**6)).__next__, cache_bytes=10**8, checkpoint_every=EVERY)
+    engine = Engine(
+        model, EngineOptions(max_queue=10, cache_bytes=10**8, checkpoint_every=EVERY), clock=iter(range(10**6)).__next__
+    )
     decoded = count_tokens(model)
     likeliest = SamplingParams(temperature=0, ignore_eos=True)
     engine.submit(

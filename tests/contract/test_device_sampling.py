@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
 from srb.engine.llama import device_sampling, sampling_probe
 from srb.engine.llama.device_sampling import device_stages
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.sampling_probe import choose_sampling, measure
 from srb.engine.model import Batch, DecodeStatus
 from srb.engine.sampling import Stage, chain
-from srb.protocol import SamplingParams
-from srb.settings import Settings
 from tests.contract.test_model import compute, generate, new_engine, tokens_of
 
 ON_DEVICE: list[dict[str, Any]] = [

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import llama_cpp as lib
 import pytest
 
+from srb.config.rpc_nodes import Node
+from srb.config.settings import Settings
 from srb.engine.llama import devices as llama_devices
-from srb.engine.llama import params
+from srb.engine.llama import memory_estimate, params
 from srb.engine.llama.devices import DeviceType, device_types
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.params import CPU_SEQUENCES, MAX_SEQUENCES, changed_settings, uses_gpu
 from srb.engine.llama.rpc import add_nodes
-from srb.errors import ConfigError
-from srb.native_facts import PATCHES, patches_of
-from srb.rpc_nodes import Node
-from srb.settings import Settings
+from srb.errors import ConfigError, ModelLoadFailed
+from srb.files.native_facts import PATCHES, patches_of, read_facts
+from srb.host import cores
 
 CPU, GPU, IGPU, ACCEL = DeviceType.CPU, DeviceType.GPU, DeviceType.IGPU, DeviceType.ACCEL
 
@@ -149,3 +151,65 @@ def test_a_build_without_patches_is_told_in_one_line_however_many_models_are_loa
     assert line.startswith("llama.cpp was built without SRB's patches (native/patches): ")
     assert line.endswith("`make install` builds it with them")
     llama_devices.tell_missing_patches.cache_clear()
+
+
+@pytest.fixture
+def begun_anew() -> Iterator[None]:
+    """Let the library be looked at again, in this test and after it."""
+    llama_devices.ggml.cache_clear()
+    yield
+    llama_devices.ggml.cache_clear()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the instructions are x86's")
+@pytest.mark.parametrize(("has", "lacks"), [(("sse4_2", "avx"), "AVX2"), (("avx", "avx2", "f16c", "bmi2"), "FMA")])
+def test_a_build_for_other_processors_is_refused_in_one_line(
+    has: tuple[str, ...], lacks: str, begun_anew: None, monkeypatch: pytest.MonkeyPatch, gguf: Callable[[str], Path]
+) -> None:
+    monkeypatch.setattr(llama_devices, "instructions", lambda _: frozenset(has))
+    with pytest.raises(ModelLoadFailed, match=f"for processors with {lacks}.*, which this one lacks") as refused:
+        LlamaModel.load(Settings(model=str(gguf("llama")), n_ctx=64, n_seq_max=4, threads=1))
+    assert "\n" not in refused.value.message
+
+
+@pytest.mark.parametrize("has", [cores.instructions(cores.cpu_info()), frozenset()], ids=["this one", "not known"])
+def test_a_build_for_this_processor_is_used(
+    has: frozenset[str], begun_anew: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llama_devices, "instructions", lambda _: has)
+    assert llama_devices.ggml() is lib.llama_cpp._lib
+
+
+def test_the_doctor_tells_of_a_build_for_other_processors(
+    begun_anew: None, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr(llama_devices, "instructions", lambda _: frozenset({"sse4_2"}))
+    memory_estimate.main()
+    assert "which this one lacks" in read_facts(capfdbinary.readouterr().out).error
+
+
+class Plugins:
+    """A library of llama.cpp that finds devices only in a folder that it is told."""
+
+    _name = "/somewhere/lib/libllama.so"
+
+    def __init__(self, registered: int) -> None:
+        self.loaded: list[bytes] = []
+
+        def count() -> int:
+            return registered
+
+        def load(folder: bytes) -> None:
+            self.loaded.append(folder)
+
+        self.ggml_backend_reg_count, self.ggml_backend_load_all_from_path = count, load
+
+
+@pytest.mark.parametrize(("registered", "loaded"), [(0, [b"/somewhere/lib"]), (1, []), (2, [])])
+def test_devices_in_plugins_are_loaded_from_the_librarys_folder_where_there_are_no_others(
+    monkeypatch: pytest.MonkeyPatch, registered: int, loaded: list[bytes]
+) -> None:
+    plugins = Plugins(registered)
+    monkeypatch.setattr(lib.llama_cpp, "_lib", plugins)
+    assert llama_devices.ggml.__wrapped__() is plugins
+    assert plugins.loaded == loaded

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from srb.engine.engine import Engine
+from srb.config.settings import Settings
+from srb.engine.engine import Engine, EngineOptions
+from srb.engine.llama.memory_estimate import memory_estimate
 from srb.engine.llama.model import LlamaModel
-from srb.engine.llama.needs import needs
 from srb.errors import ConfigError, ModelLoadFailed
-from srb.settings import Settings
 from tests.contract.test_model import generate
 from tests.engine_helpers import always_draft_in
-from tools.random_gguf import TINY, write_llama
+from tests.models.random_gguf import TINY, write_llama
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +53,9 @@ def load(folder: Path) -> Iterator[Callable[[str], tuple[LlamaModel, LlamaModel]
 def engine_of(model: LlamaModel, draft: LlamaModel | None = None) -> Engine:
     model.clear()
     ticks = iter(range(10**7))
-    drafts = {"max_draft": 4, "draft_model": draft, "looks_up": False} if draft is not None else {}
-    engine = Engine(model, max_queue=10, clock=lambda: next(ticks) / 1000, cache_bytes=10**6, **drafts)  # type: ignore[arg-type]
+    max_draft = 4 if draft is not None else 0
+    options = EngineOptions(max_queue=10, cache_bytes=10**6, max_draft=max_draft, looks_up=False)
+    engine = Engine(model, options, clock=lambda: next(ticks) / 1000, draft_model=draft)
     if draft is not None:
         always_draft_in(engine)
     return engine
@@ -104,10 +105,15 @@ def test_a_file_that_is_no_model_is_refused(folder: Path) -> None:
 
 
 def test_the_memory_of_both_models_is_foretold(folder: Path) -> None:
-    alone, both = needs(settings(folder, "other.gguf", spec_type="none")), needs(settings(folder, "other.gguf"))
-    draft = needs(Settings(**settings(folder, "x").of_draft_model.model_dump() | {"model": str(folder / "other.gguf")}))
+    alone, both = (
+        memory_estimate(settings(folder, "other.gguf", spec_type="none")),
+        memory_estimate(settings(folder, "other.gguf")),
+    )
+    draft = memory_estimate(
+        Settings(**settings(folder, "x").of_draft_model.model_dump() | {"model": str(folder / "other.gguf")})
+    )
     assert both.draft == draft.total > 0
     assert both.draft_per_cell == draft.bytes_per_cell + draft.compute_per_cell
     assert both.total == alone.total + draft.total
     with pytest.raises(ConfigError, match=r"spec_draft_model: .*missing.gguf"):
-        needs(settings(folder, "missing.gguf"))
+        memory_estimate(settings(folder, "missing.gguf"))

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srb.engine.engine import Engine
+from srb.config.settings import Settings
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama.model import LlamaModel
 from srb.errors import InvalidRequest, ModelLoadFailed, NotSupported
-from srb.protocol import BranchSpec, Embed, Event, Generate, Reply, Rerank
-from srb.settings import Settings
+from srb.wire.commands import BranchSpec, Embed, Generate, Rerank
+from srb.wire.events import Event, Reply
 from tests.contract.rounding import ROUNDING
 from tests.contract.test_model import compute, tokens_of
-from tools.random_gguf import TINY, write_bert, write_llama
+from tests.models.random_gguf import TINY, write_bert, write_llama
 
 TEXTS = ["the old king", "a boat", "the old king said then the girl was at the door", "☃"]
 Load = Callable[..., LlamaModel]
@@ -38,7 +39,7 @@ def load(tmp_path: Path, request: pytest.FixtureRequest) -> Load:
 
 
 def answers(model: LlamaModel, *commands: Any) -> list[Any]:
-    engine = Engine(model, max_queue=10, clock=iter(range(10**6)).__next__)
+    engine = Engine(model, EngineOptions(max_queue=10), clock=iter(range(10**6)).__next__)
     events: list[Event] = []
     for command in commands:
         events += engine.submit(engine.prepare(command))

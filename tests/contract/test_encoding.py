@@ -11,13 +11,14 @@ from typing import Any
 import llama_cpp as lib
 import pytest
 
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama.media import LlamaEncoder
 from srb.engine.llama.model import LlamaModel
 from srb.engine.media import MediaChunk
 from srb.engine.request import Request
 from srb.errors import Cancelled
-from srb.protocol import BranchSpec, Generate, SamplingParams
+from srb.wire.commands import BranchSpec, Generate
 from tests.contract.seeing import KINDS, PICTURES
 from tests.media import b64
 from tests.processes import DEADLINE
@@ -77,7 +78,9 @@ def test_every_branch_gets_a_token_in_the_midst_of_each_tile_that_is_encoded(
 ) -> None:
     kind = KINDS["idefics3"]
     files = kind.write_model(tmp_path / "m.gguf", kind.shape), kind.write_projector(tmp_path / "p.gguf", kind.shape)
-    engine = Engine(load(model=str(files[0]), mmproj=str(files[1])), max_queue=9, clock=iter(range(10**6)).__next__)
+    engine = Engine(
+        load(model=str(files[0]), mmproj=str(files[1])), EngineOptions(max_queue=9), clock=iter(range(10**6)).__next__
+    )
     specs = tuple(BranchSpec(seed, 100, sampling=SamplingParams(ignore_eos=True)) for seed in range(3))
     story = engine.prepare(Generate("story", ("once",), specs))
     assert isinstance(story, Request)

@@ -8,19 +8,11 @@ from typing import Any
 
 import pytest
 
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.model import Model
-from srb.protocol import (
-    BranchAdded,
-    BranchEnded,
-    BranchSpec,
-    Delta,
-    Event,
-    Explore,
-    FinishReason,
-    Generate,
-    SamplingParams,
-)
+from srb.wire.commands import BranchSpec, Explore, Generate
+from srb.wire.events import BranchAdded, BranchEnded, Delta, Event, FinishReason
 from tests.contract.rounding import ROUNDING
 
 PROMPT = (5, 9, 7, 11, 6)
@@ -39,7 +31,9 @@ def run(engine: Engine, command: Generate) -> list[Event]:
 
 def engine_of(model: Model) -> Engine:
     ticks = iter(range(10**9))
-    return Engine(model, max_queue=10, clock=lambda: next(ticks) / 1000, cache_cells=10**6, cache_bytes=10**8)
+    return Engine(
+        model, EngineOptions(max_queue=10, cache_cells=10**6, cache_bytes=10**8), clock=lambda: next(ticks) / 1000
+    )
 
 
 def likeliest(engine: Engine, path: Sequence[int]) -> list[tuple[int, float]]:

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.grammar.schemas import prepared
 from srb.engine.llama.model import LlamaModel
-from srb.protocol import SamplingParams
 from tests import vocabularies
 from tests.made_schemas import MADE, validator_of
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from srb.config.named_models import BUNDLED_MODEL
+from srb.config.settings import Settings
 from srb.engine.known_texts import KnownTexts
 from srb.engine.llama.model import LlamaModel
-from srb.named_models import BUNDLED_MODEL
-from srb.settings import Settings
 from tests import vocabularies
 
 # One of llama.cpp's names for each of its pre-tokenizers that generate.

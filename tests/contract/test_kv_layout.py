@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from srb.config.settings import Settings
 from srb.engine.llama.kv_layout import Form, in_other_layout
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits
-from srb.settings import Settings
 
 N_CTX = 2048
 TEXT = [2 + place * 7 % 40 for place in range(1200)]

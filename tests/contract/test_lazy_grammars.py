@@ -9,12 +9,12 @@ import numpy as np
 import orjson
 import pytest
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.grammar.gbnf import preceded
 from srb.engine.grammar.schemas import prepared
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.sampler import LlamaSampler
 from srb.errors import GrammarDeadEnd
-from srb.protocol import SamplingParams
 from srb.web.chat.families import BLANK, FAMILIES, HERMES, LLAMA_3, CallGrammar, Family
 from srb.web.chat.reply_parser import Content, Reasoning, ReplyParser, ToolCall, parse_reply
 from tests.unit.replies import PARALLEL, REPLIES

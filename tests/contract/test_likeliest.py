@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from gguf import GGUFReader
 
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
-from srb.protocol import SamplingParams
-from srb.settings import Settings
-from tools.random_gguf import TINY, write_llama
+from tests.models.random_gguf import TINY, write_llama
 
 VOCAB = 12_000  # more than four times the candidates that are taken of it
 HISTORY = [300 + place * 7 % 40 for place in range(120)]  # repeats itself: penalties and DRY have something to do

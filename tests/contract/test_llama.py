@@ -13,7 +13,8 @@ import llama_cpp as native
 import numpy as np
 import pytest
 
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
 from srb.engine.grammar.schemas import prepared
 from srb.engine.llama.dry import MAX_BREAKERS, DrySamplers
 from srb.engine.llama.model import LlamaModel
@@ -21,11 +22,9 @@ from srb.engine.llama.params import NUMA_STRATEGIES
 from srb.engine.llama.sampler import LlamaSampler
 from srb.engine.model import Batch, DecodeStatus, Logits
 from srb.errors import GrammarDeadEnd, InvalidRequest, ModelLoadFailed
-from srb.protocol import BranchSpec, Generate, SamplingParams
-from srb.settings import Settings
 from tests.contract.test_model import close, compute, tokens_of
+from tests.models.random_gguf import TINY, WRITERS
 from tests.poison import poisoned_memory
-from tools.random_gguf import TINY, WRITERS
 
 EVERY_SAMPLER: list[dict[str, Any]] = [
     {"dynatemp_range": 0.5, "dynatemp_exponent": 2.0},
@@ -545,29 +544,3 @@ def test_integers_stay_within_the_bounds_of_a_schema(
 
     assert [text for text in taken if not takes(text)] == []
     assert [text for text in refused if takes(text)] == []
-
-
-@pytest.mark.parametrize(("given", "apart_from"), [({}, 64), ({"flash_attn": "off"}, 0), ({"flash_attn": "on"}, 64)])
-def test_with_flash_attention_prompts_and_branches_have_batches_of_their_own(
-    load: Callable[..., LlamaModel], given: dict[str, Any], apart_from: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = [2 + place * 7 % 40 for place in range(400)]
-    model = load(
-        "llama", n_gpu_layers=0, n_ctx=2048, n_batch=512, n_ubatch=512, n_seq_max=8, **{"flash_attn": "auto", **given}
-    )
-    assert model.apart_from == apart_from
-    decode, sizes = model.decode, list[tuple[int, int]]()
-
-    def recorded(batch: Batch) -> DecodeStatus:
-        sizes.append((len(batch), len(set(batch.seq_ids))))
-        return decode(batch)
-
-    monkeypatch.setattr(model, "decode", recorded)
-    engine = Engine(model, max_queue=2, clock=iter(range(10**6)).__next__, cache_cells=0, cache_bytes=0)
-    wanted = SamplingParams(temperature=0, ignore_eos=True)
-    engine.submit(engine.prepare(Generate("branches", tuple(text[:9]), (BranchSpec(0, 9, sampling=wanted),) * 3)))
-    engine.step()
-    engine.submit(engine.prepare(Generate("prompt", tuple(text[9:400]), (BranchSpec(0, 2, sampling=wanted),))))
-    sizes.clear()
-    engine.step()
-    assert sizes == ([(3, 3), (391, 1)] if apart_from else [(394, 4)])

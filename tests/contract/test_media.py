@@ -12,7 +12,8 @@ import llama_cpp as lib
 import numpy as np
 import pytest
 
-from srb.engine.engine import Engine
+from srb.config.settings import Settings
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama import media
 from srb.engine.llama.model import LlamaModel
 from srb.engine.media import MediaChunk, Vectors
@@ -20,21 +21,20 @@ from srb.engine.model import Logits
 from srb.engine.process.state_folder import StateFolder
 from srb.engine.tokens import tokens_of
 from srb.errors import InvalidRequest, ModelLoadFailed, NotSupported
-from srb.protocol import BranchSpec, CountTokens, Generate
-from srb.settings import Settings
+from srb.wire.commands import BranchSpec, CountTokens, Generate
 from tests.contract.rounding import ROUNDING
 from tests.contract.seeing import BOTH, ENCODERS, KINDS, LIKE_KINDS, PICTURES, PROMPTS, Kind, Prompt, Reader, reference
 from tests.media import b64, jpeg, png, wav
-from tests.poison import poisoned_memory
-from tests.processes import wait_for
-from tools.random_gguf import TINY, write_glm4
-from tools.random_projectors import (
+from tests.models.random_gguf import TINY, write_glm4
+from tests.models.random_projectors import (
     write_aligned_projector,
     write_glm4v_projector,
     write_hunyuanvl_projector,
     write_projector,
     write_tiling_projector,
 )
+from tests.poison import poisoned_memory
+from tests.processes import wait_for
 
 pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
 
@@ -285,7 +285,7 @@ def test_texts_about_other_pictures_are_others(reader: Reader) -> None:
 
 
 def test_a_damaged_picture_is_refused_with_the_field(load: Callable[..., LlamaModel], projector: Path) -> None:
-    engine = Engine(load("llama", mmproj=str(projector)), max_queue=9, clock=iter(range(10**6)).__next__)
+    engine = Engine(load("llama", mmproj=str(projector)), EngineOptions(max_queue=9), clock=iter(range(10**6)).__next__)
     jpeg = b"\xff\xd8\xff\xc0\x00\x0b\x08\x00\x10\x00\x10\x01\x01\x11\x00" + bytes(200)
     with pytest.raises(InvalidRequest, match="'prompt': is damaged"):
         engine.prepare(Generate("r", (-1,), (BranchSpec(0, 1),), media=(b64(jpeg),)))
@@ -295,7 +295,7 @@ def test_a_damaged_picture_is_refused_with_the_field(load: Callable[..., LlamaMo
 
 def refuses(model: LlamaModel, reason: str) -> bool:
     """Whether a request about a picture is refused for this reason."""
-    engine = Engine(model, max_queue=9, clock=iter(range(10**6)).__next__)
+    engine = Engine(model, EngineOptions(max_queue=9), clock=iter(range(10**6)).__next__)
     with pytest.raises((InvalidRequest, NotSupported), match=reason):
         engine.prepare(Generate("r", ("See", -1), (BranchSpec(0, 1),), media=(b64(BOTH[0]),)))
     return True

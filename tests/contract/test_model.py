@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.banned import fold
-from srb.engine.engine import Engine
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama import sampler_states
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, Model, Sampler
 from srb.engine.probs import chosen_probs
 from srb.errors import GrammarDeadEnd
-from srb.protocol import AddBranches, BranchSpec, ContextShift, Delta, Generate, SamplingParams
+from srb.wire.commands import AddBranches, BranchSpec, ContextShift, Generate
+from srb.wire.events import Delta
 from tests.contract.conftest import ALIKE, SMALL_WINDOWS, WINDOWS_AND_STATES
 from tests.contract.rounding import ROUNDING, needs_equal_texts
 
@@ -396,7 +398,7 @@ def test_a_draw_from_no_allowed_token_can_be_taken_back_and_remembering_can_end(
 def new_engine(model: Model, cache_cells: int = 0, cache_bytes: int = 0) -> Engine:
     model.clear()
     clock = iter(range(10**6)).__next__
-    return Engine(model, max_queue=10, clock=clock, cache_cells=cache_cells, cache_bytes=cache_bytes)
+    return Engine(model, EngineOptions(max_queue=10, cache_cells=cache_cells, cache_bytes=cache_bytes), clock=clock)
 
 
 def generate(

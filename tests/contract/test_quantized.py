@@ -12,11 +12,11 @@ import llama_cpp as native
 import numpy as np
 import pytest
 
+from srb.config.settings import Settings
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
-from srb.settings import Settings
 from tests.contract.rounding import FLOATS, needs_own_products
-from tools.random_gguf import TINY, WRITERS, write_llama
+from tests.models.random_gguf import TINY, WRITERS, write_llama
 
 KINDS = {
     "Q4_0": native.LLAMA_FTYPE_MOSTLY_Q4_0,

@@ -13,15 +13,15 @@ import llama_cpp as native
 import numpy as np
 import pytest
 
+from srb.config.settings import Settings
 from srb.engine.llama import rounding
 from srb.engine.llama.devices import DeviceType, system_info
+from srb.engine.llama.memory_estimate import memory_estimate
 from srb.engine.llama.model import LlamaModel
-from srb.engine.llama.needs import needs
 from srb.engine.llama.rounding import OWN_TYPES, tensors_of
 from srb.engine.model import Batch, DecodeStatus
-from srb.settings import Settings
 from tests.contract.rounding import FLOATS, needs_own_products
-from tools.random_gguf import TINY, WRITERS, write_llama, write_lora
+from tests.models.random_gguf import TINY, WRITERS, write_llama, write_lora
 
 SHAPE = replace(TINY, dim=256, ffn=512)  # K-quants have blocks of 256 values
 TOKENS = [3 + place * 37 % 480 for place in range(40)]
@@ -94,20 +94,71 @@ def test_a_model_that_is_deterministic_computes_a_token_alike_in_every_batch(
 
 
 @needs_own_products
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("arch", "more"),
+    [*((arch, {}) for arch in ARCHS), ("llama", {"cache_type_k": "q8_0", "cache_type_v": "q8_0"})],
+    ids=[*ARCHS, "llama, keys of 8 bits"],
+)
+def test_a_text_is_the_same_in_a_store_that_is_all_but_full(
+    load: Load, tmp_path: Path, arch: str, more: dict[str, str], seed: int
+) -> None:
+    """Other texts come, grow and go, so that the only free cells are before the text's own; once it is cut and restored."""
+    model = load(
+        quantized(WRITERS[arch](tmp_path / "plain.gguf", SHAPE), native.LLAMA_FTYPE_MOSTLY_Q8_0), n_ctx=256, **more
+    )
+    assert why(model) == ""
+    pick = np.random.default_rng(seed)
+    text = pick.integers(3, 480, 120).tolist()
+    alone = [one_more(model, {0: (place, [token])}) for place, token in enumerate(text)]
+    model.clear()
+    found: list[np.ndarray[Any, Any]] = []
+    others: dict[int, int] = {}  # the length of each other text, by its sequence
+    while len(found) < len(text):
+        while (free := model.n_ctx - len(found) - sum(others.values())) < 6:
+            gone = int(pick.choice(sorted(others)))
+            model.remove(gone)
+            del others[gone]
+        new = next(seq_id for seq_id in range(1, 20) if seq_id not in others)
+        grown = int(pick.choice([*others, new]))
+        count = int(pick.integers(1, max(2, free - 4)))
+        start = others.get(grown, 0)
+        one_more(model, {grown: (start, pick.integers(3, 480, min(count, 60)).tolist())})
+        others[grown] = start + min(count, 60)
+        if len(found) == 60 and model.supports_partial_reuse and not model.has_states:
+            saved = model.save(0, 20)
+            model.fork(0, 25, 20)
+            model.remove(0)
+            assert model.restore(25, saved)
+            model.fork(25, 0, 60)
+            model.remove(25)
+        found.append(one_more(model, {0: (len(found), [text[len(found)]])}))
+    np.testing.assert_array_equal(np.stack(found), np.stack(alone))
+
+
+def one_more(model: LlamaModel, texts: dict[int, tuple[int, list[int]]]) -> np.ndarray[Any, Any]:
+    """Compute tokens of each text from a place on; return the logits after the first text's last one, shape (n_vocab,)."""
+    batch = Batch()
+    rows = [batch.add(seq_id, start, tokens, want_logits=True) for seq_id, (start, tokens) in texts.items()]
+    assert model.decode(batch) is DecodeStatus.OK
+    return model.logits(rows[0]).copy()
+
+
+@needs_own_products
 @pytest.mark.parametrize("arch", ["gemma3", "lfm2, windows"])
 def test_windows_whose_cells_are_used_again_are_told(load: Load, tmp_path: Path, arch: str) -> None:
     plain = WRITERS[arch](tmp_path / "plain.gguf", replace(SHAPE, window=8, context=2048))
     given: dict[str, Any] = {"n_ctx": 2048, "n_batch": 32, "n_seq_max": 4, "swa_full": "off"}
     model = load(quantized(plain, native.LLAMA_FTYPE_MOSTLY_Q8_0), **given)
     assert why(model).startswith("in the small cache of sliding windows")
-    assert needs(model._settings).nondeterminism == why(model)
+    assert memory_estimate(model._settings).nondeterminism == why(model)
 
 
 @needs_own_products
 def test_weights_of_another_type_are_named_to_doctor_too(load: Load, tmp_path: Path) -> None:
     model = load(quantized(write_llama(tmp_path / "plain.gguf", SHAPE), Q3_K))
     assert why(model) == "weights of type q3_K (output.weight and 14 others) are multiplied by llama.cpp's own kernels"
-    assert needs(model._settings).nondeterminism == why(model)
+    assert memory_estimate(model._settings).nondeterminism == why(model)
     assert not np.array_equal(logits(model, 1, 0), logits(model, 16, 0))
 
 

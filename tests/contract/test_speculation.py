@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srb.engine.engine import Engine
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.lookup import Lookup
 from srb.engine.model import Model
 from srb.engine.tokens import Tokens
@@ -15,7 +15,7 @@ from tests.contract.test_model import generate
 def engine_of(model: Model, max_draft: int) -> Engine:
     model.clear()
     ticks = iter(range(10**6))
-    return Engine(model, max_queue=10, clock=lambda: next(ticks) / 1000, max_draft=max_draft)
+    return Engine(model, EngineOptions(max_queue=10, max_draft=max_draft), clock=lambda: next(ticks) / 1000)
 
 
 @needs_equal_texts

@@ -6,18 +6,20 @@ from typing import Any
 
 import pytest
 
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama import overlap_probe
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.overlap_probe import choose_overlap, measure_waiting
-from srb.protocol import BranchEnded, BranchSpec, Delta, Generate, SamplingParams
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import BranchEnded, Delta
 from tests.contract.test_model import tokens_of
 
 
 def texts(model: LlamaModel) -> tuple[list[list[int]], list[tuple[str, int]]]:
     """Return tokens and ends of branches of which some end by their text."""
     model.clear()
-    engine = Engine(model, max_queue=10, clock=iter(range(10**6)).__next__)
+    engine = Engine(model, EngineOptions(max_queue=10), clock=iter(range(10**6)).__next__)
     specs = tuple(
         BranchSpec(seed, 24, stop=stop, stop_at=stop_at, sampling=SamplingParams(ignore_eos=True, n_probs=probs))
         for seed, (stop, stop_at, probs) in enumerate([((), "", 0), (("a", "e"), "", 0), ((), "word", 0), ((), "", 2)])

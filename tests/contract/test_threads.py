@@ -15,12 +15,12 @@ from typing import Any
 import llama_cpp as native
 import pytest
 
-from srb.cpu_times import CPUClock, CPUTimes
+from srb.config.settings import Settings
 from srb.engine.llama import params
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.threads import Threads
 from srb.engine.model import Batch, DecodeStatus
-from srb.settings import Settings
+from srb.host.cpu_times import CPUClock, CPUTimes
 
 Load = Callable[..., LlamaModel]
 

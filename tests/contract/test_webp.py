@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srb.engine.engine import Engine
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama import media, webp
 from srb.engine.llama.model import LlamaModel
 from srb.engine.media import MediaChunk
 from srb.errors import InvalidRequest
-from srb.protocol import BranchSpec, Generate
+from srb.wire.commands import BranchSpec, Generate
 from tests.media import b64, png, wav
-from tools.random_gguf import TINY
-from tools.random_projectors import write_projector
+from tests.models.random_gguf import TINY
+from tests.models.random_projectors import write_projector
 
 pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
 Image = pytest.importorskip("PIL.Image", reason="the extra `images` is not installed")
@@ -79,7 +79,7 @@ def test_a_text_about_a_picture_in_webp_is_that_about_its_png(
         return [part.vectors for part in model.encoder.encode(data) if isinstance(part, MediaChunk)]
 
     def ask(model: LlamaModel, data: bytes) -> None:
-        engine = Engine(model, max_queue=9, clock=iter(range(10**6)).__next__)
+        engine = Engine(model, EngineOptions(max_queue=9), clock=iter(range(10**6)).__next__)
         engine.prepare(Generate("r", ("See", -1), (BranchSpec(0, 1),), media=(b64(data),), media_field="images"))
 
     for one, other in zip(vectors(FORMS["lossless"]), vectors(NOISE), strict=True):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.model import Model
-from srb.protocol import BranchSpec, Delta, Generate, PromptDone, SamplingParams
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import Delta, PromptDone
 
 N_CTX = 1024
 
@@ -21,7 +23,7 @@ class Writer:
 
     def __init__(self, model: Model, cache_cells: int = 0, cache_bytes: int = 10**8, **options: Any) -> None:
         options |= {"cache_cells": cache_cells, "cache_bytes": cache_bytes}
-        self.engine = Engine(model, max_queue=10, clock=iter(range(10**6)).__next__, **options)
+        self.engine = Engine(model, EngineOptions(max_queue=10, **options), clock=iter(range(10**6)).__next__)
 
     def ask(self, prompt: list[int], n: int = 1, count: int = 12, **options: Any) -> tuple[list[list[int]], int]:
         """Return the tokens of each branch, and how many tokens of the prompt were computed."""

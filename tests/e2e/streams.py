@@ -17,8 +17,8 @@ SOON = 30.0  # seconds in which a request ends that is cancelled, on a machine t
 class Stream:
     """A streamed answer in the srb dialect, event by event."""
 
-    def __init__(self, server: Server, body: dict[str, Any]) -> None:
-        self._open(server.post("/v1/srb/completions", body, stream=True))
+    def __init__(self, server: Server, body: dict[str, Any], **options: Any) -> None:
+        self._open(server.post("/v1/srb/completions", body, stream=True, **options))
 
     def _open(self, response: requests.Response) -> None:
         self._response = response

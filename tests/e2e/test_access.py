@@ -292,14 +292,16 @@ def test_https_streams_and_notices_a_client_that_leaves(make_server: MakeServer,
 
 def test_a_socket_and_several_addresses_are_listened_to(make_server: MakeServer, tmp_path: Path) -> None:
     path = tmp_path / "srb.sock"
-    server = make_server(host=f"127.0.0.1,127.0.0.2,{path}").start()
+    server = make_server(host=f"127.0.0.1,127.0.0.2,{path}", trusted_proxies="unix").start()
     assert requests.get(f"http://127.0.0.2:{server.port}/health", timeout=DEADLINE).status_code == 200
     connection = http.client.HTTPConnection("any.name.at.all")
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(str(path))
-    connection.request("POST", "/v1/completions", b'{"prompt": "x", "n": 2, "max_tokens": 3}', {"Host": "localhost"})
+    headers = {"Host": "localhost", "X-Forwarded-For": "203.0.113.7"}
+    connection.request("POST", "/v1/completions", b'{"prompt": "x", "n": 2, "max_tokens": 3}', headers)
     assert connection.getresponse().read().count(b'"event":"stop"') == 2
     connection.close()
+    wait_for(lambda: "POST /v1/completions 203.0.113.7" in server.logs, "the client of the socket's proxy is logged")
     assert path.stat().st_mode & 0o777 == 0o777 & ~current_umask()
     assert server.stop() == 0
 

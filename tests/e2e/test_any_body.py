@@ -13,7 +13,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from tests.processes import DEADLINE, wait_for
 from tests.servers import Server

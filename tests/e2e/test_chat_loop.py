@@ -1,13 +1,9 @@
-"""The loop of a command-line chat of 2023, which takes each chunk for an event, run by Node against a whole server.
-
-The model writes 2 words a second: where Node, or its machine, is slower than the model, two chunks come in one read.
-"""
+"""The loop of a command-line chat of 2023, run by Node against a whole server."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 
 import orjson
 import pytest
@@ -16,12 +12,6 @@ from tests.processes import DEADLINE, ROOT
 from tests.servers import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")]
-
-
-@pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("chat"), model="fake:2") as server:
-        yield server.start()
 
 
 def chat(server: Server, *words: str) -> list[str]:
@@ -33,8 +23,8 @@ def chat(server: Server, *words: str) -> list[str]:
     return answers
 
 
-def test_a_dialogue_of_three_questions(writer: Server) -> None:
-    answers = chat(writer, "Once upon a time,", "And then?", "Tell me the end.")
+def test_a_dialogue_of_three_questions(storyteller: Server) -> None:
+    answers = chat(storyteller, "Once upon a time,", "And then?", "Tell me the end.")
     assert len(answers) == 3
     assert all(answers)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+import requests
 
 from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
 from tests.processes import DEADLINE, is_alive, wait_for
@@ -110,6 +111,71 @@ def test_a_reload_with_a_mistake_in_the_settings_changes_nothing(make_server: Ma
         assert len(texts(server)) == 2, mistake
     config.write_text("n = 3")
     reload(server)
+
+
+def test_a_reload_ends_a_revoked_key_and_begins_a_new_one_while_a_stream_runs(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    """The connection that asked with the revoked key is still open, and the stream that it began may finish."""
+    keys = tmp_path / "keys"
+    keys.write_text("first-key\nsecond-key\n")
+    server = make_server(api_key_file=keys, graceful_timeout=60).start()
+
+    def key(name: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {name}"}
+
+    with requests.Session() as before:
+        assert before.get(f"{server.url}/v1/models", headers=key("first-key"), timeout=DEADLINE).status_code == 200
+        stream = Stream(server, LONG, headers=key("first-key"))
+        stream.until("stream")
+        keys.write_text("second-key\nthird-key\n")
+        reload(server)
+        assert before.get(f"{server.url}/v1/models", headers=key("first-key"), timeout=DEADLINE).status_code == 401
+    answers = [server.get("/v1/models", headers=key(name)) for name in ("first-key", "second-key", "third-key")]
+    assert [answer.status_code for answer in answers] == [401, 200, 200]
+    assert stream.rest()[-1]["event"] == "done"
+
+
+def test_a_persons_request_is_nobody_elses_also_when_keys_are_revoked_while_it_runs(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    """Two people with names, one of them with two keys, and two keys without names."""
+    names = tmp_path / "keys"
+    names.write_text("alice:alice-1\nfirst\nalice:alice-2\nbob:bob-1\nsecond\n")
+    server = make_server(
+        api_key_file=names, graceful_timeout=10 * DEADLINE, stories=tmp_path / "stories.sqlite3"
+    ).start()
+
+    def key(name: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {name}"}
+
+    def running(name: str) -> list[str]:
+        answer = server.get("/v1/srb/completions", headers=key(name))
+        assert answer.status_code == 200, answer.text
+        return [each["id"] for each in answer.json()["completions"]]
+
+    alices = Stream(server, ENDLESS, headers=key("alice-1"))
+    alices_id = alices.until("start")["id"]
+    firsts = Stream(server, ENDLESS, headers=key("first"))
+    firsts_id = firsts.until("start")["id"]
+    story = f"{server.url}/v1/srb/stories/diary"
+    body = {"nodes": {"a": {"text": "Alice's secret diary.", "by": "person"}}}
+    assert requests.post(story, json=body, headers=key("alice-1"), timeout=DEADLINE).status_code == 200
+    names.write_text("alice:alice-2\nsecond\nbob:bob-1\n")
+    reload(server)
+    assert [running(name) for name in ("alice-2", "bob-1", "second")] == [[alices_id], [], []]
+    for name, found in (("bob-1", 404), ("second", 404), ("alice-1", 401), ("alice-2", 200)):
+        for method in ("GET", "POST"):
+            answer = requests.request(method, story, json=body, headers=key(name), timeout=DEADLINE)
+            assert answer.status_code == found, (name, method)
+        for target in (alices_id, firsts_id):
+            gone = found if target == alices_id else (401 if found == 401 else 404)
+            one = f"{server.url}/v1/srb/completions/{target}"
+            assert requests.get(one, headers=key(name), timeout=DEADLINE).status_code == gone, (name, target)
+            ended = requests.delete(one, headers=key(name), timeout=DEADLINE).status_code
+            assert ended in ((200, 204) if gone == 200 else (gone,)), (name, target)
+    assert alices.rest()[-1]["event"] == "done"
+    firsts.close()
 
 
 def test_row_28_an_upgrade_ends_the_old_servers_streams_and_serves_on(make_server: MakeServer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -12,15 +13,17 @@ import pytest
 
 from srb.bench.client import BenchFailed
 from srb.bench.server import server
+from srb.config.named_models import BUNDLED_MODEL
 from tests.processes import DEADLINE, PYTHON, ROOT, clean_environ, command_line, descendants, wait_for
-from tests.servers import Server
+from tests.servers import Server, free_port
 
 pytestmark = pytest.mark.e2e
 
 
 def srb(*arguments: object, **settings: object) -> subprocess.CompletedProcess[str]:
     words = [PYTHON, "-m", "srb.launch.cli", *map(str, arguments)]
-    environ = clean_environ(**{"model": "storyteller", **settings})  # whatever models this user has
+    own = {"model": "storyteller", "port": free_port()}  # whatever models and servers this user has
+    environ = clean_environ(**{**own, **settings})
     return subprocess.run(
         words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=2 * DEADLINE, check=False
     )
@@ -49,6 +52,45 @@ def test_settings_with_which_no_server_starts_are_a_problem() -> None:
     assert done.returncode == 1
     problem = orjson.loads(done.stdout)["findings"][0]
     assert (problem["level"], problem["change"]) == ("problem", "flash_attn = auto, or cache_type_v = f16")
+
+
+def test_a_port_of_another_program_and_a_folder_for_nobody_are_problems_and_an_srb_server_is_none(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = srb("doctor", "--json", "--port", port, runtime_dir="/proc/x")
+    problems = [each["text"] for each in orjson.loads(done.stdout)["findings"] if each["level"] == "problem"]
+    assert done.returncode == 1
+    assert [text.partition(" (")[0] for text in problems] == [
+        f"port {port} is already in use", "runtime_dir: cannot create /proc/x: No such file or directory"
+    ]  # fmt: skip
+    with Server(tmp_path, api_prefix="/llm", api_key="secret").start() as running:
+        beside = srb("doctor", "--json", "--port", running.port, api_prefix="/llm")
+    assert beside.returncode == 0
+    assert "an SRB server answers there" in beside.stdout
+
+
+def test_a_user_who_may_not_write_is_told_so(tmp_path: Path) -> None:
+    """Root leaves its powers behind; as another user the test's own folder is made read-only."""
+    for name in ("states", "stories", "logs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(0o500)
+    (tmp_path / "logs" / "srb.log").write_text("")
+    (tmp_path / "logs" / "srb.log").chmod(0o400)
+    environ = clean_environ(
+        model="storyteller", port=free_port(), state_dir=tmp_path / "states", stories=tmp_path / "stories" / "x.sqlite3",
+        log_file=tmp_path / "logs" / "srb.log", runtime_dir=tmp_path / "run",
+    )  # fmt: skip
+    powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    command = [*powerless, PYTHON, "-m", "srb.launch.cli", "doctor", "--json"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=2 * DEADLINE, check=False
+    )
+    problems = [each["text"] for each in orjson.loads(done.stdout)["findings"] if each["level"] == "problem"]
+    assert [text.partition(":")[0] for text in problems] == ["state_dir", "stories", "log_file"]
+    assert all(text.endswith("Permission denied") for text in problems)
+    assert done.returncode == 1
 
 
 @pytest.mark.parametrize("command", ["doctor", "bench"])
@@ -112,6 +154,22 @@ def test_a_bench_that_fails_tells_what_its_server_has_logged() -> None:
 
     with pytest.raises(BenchFailed, match=r"(?s)the answer.*the engine exited \(SIGKILL\)"):
         fail()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ('raise RuntimeError("libgomp.so.1: cannot open")', "llama.cpp cannot be loaded: libgomp.so.1: cannot open"),
+        ("import os; os._exit(9)", "the engine exited (exit status 9)"),
+    ],
+)
+def test_a_bench_whose_engine_does_not_start_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, said: str
+) -> None:
+    (tmp_path / "llama_cpp.py").write_text(fault)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    done = srb("bench", "--quick", model=BUNDLED_MODEL)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"srb: {said}")
 
 
 def test_nothing_listens_is_one_line() -> None:

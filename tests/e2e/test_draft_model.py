@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.random_gguf import TINY, write_llama
 from tests.processes import wait_for
 from tests.servers import MakeServer, Server
-from tools.random_gguf import TINY, write_llama
 
 pytestmark = pytest.mark.e2e
 

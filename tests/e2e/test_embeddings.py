@@ -11,9 +11,9 @@ import openai
 import pytest
 import requests
 
+from tests.models.random_gguf import write_bert, write_llama, write_lora
 from tests.processes import DEADLINE
 from tests.servers import Server
-from tools.random_gguf import write_bert, write_llama, write_lora
 
 pytestmark = pytest.mark.e2e
 

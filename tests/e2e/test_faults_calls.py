@@ -19,9 +19,9 @@ import pytest
 import requests
 
 from tests.e2e.streams import ENDLESS, SOON
+from tests.models.random_gguf import write_bert
 from tests.processes import DEADLINE, self_signed, wait_for
 from tests.servers import MakeServer, Server
-from tools.random_gguf import write_bert
 
 pytestmark = pytest.mark.e2e
 

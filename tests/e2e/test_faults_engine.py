@@ -13,8 +13,9 @@ import orjson
 import pytest
 import requests
 
+from srb.config.named_models import BUNDLED_MODEL
 from srb.engine.fake import BOS, FATAL, INVALID, NO_ROOM
-from srb.named_models import BUNDLED_MODEL
+from srb.exit_codes import EXIT_MODEL
 from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
 from tests.processes import PYTHON, Process, children, is_alive, wait_for
 from tests.servers import GUNICORN, MakeServer, Server
@@ -25,7 +26,9 @@ pytestmark = pytest.mark.e2e
 def engine_states(server: Server) -> dict[str, float]:
     """Return srb:engine_state by label."""
     lines = server.get("/metrics").text.splitlines()
-    found = (line.removeprefix('srb:engine_state{state="').split('"} ') for line in lines if "engine_state{" in line)
+    found = (
+        line.removeprefix('srb:engine_state{state="').split('"} ') for line in lines if "srb:engine_state{" in line
+    )
     return {state: float(value) for state, value in found}
 
 
@@ -151,14 +154,27 @@ def check_failed(server: Server, said: str) -> None:
     assert server.stop() == 0
 
 
-@pytest.mark.parametrize("part", [0.01, 0.5, 0.99])
-def test_row_24_a_truncated_model_is_said_once_and_not_tried_again(
+def truncated(folder: Path, part: float) -> Path:
+    whole, model = BUNDLED_MODEL.read_bytes(), folder / "truncated.gguf"
+    model.write_bytes(whole[: int(len(whole) * part)])
+    return model
+
+
+def test_row_24_a_model_without_the_end_of_its_head_is_said_once_and_not_tried_again(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    model = truncated(tmp_path, 0.01)
+    check_failed(make_server(model=model).start(wait=False), str(model))
+
+
+@pytest.mark.parametrize("part", [0.5, 0.99])
+def test_row_24_a_model_whose_end_is_missing_stops_the_start(
     make_server: MakeServer, tmp_path: Path, part: float
 ) -> None:
-    whole = BUNDLED_MODEL.read_bytes()
-    model = tmp_path / "truncated.gguf"
-    model.write_bytes(whole[: int(len(whole) * part)])
-    check_failed(make_server(model=model).start(wait=False), str(model))
+    model = truncated(tmp_path, part)
+    server = make_server(model=model).start(wait=False)
+    assert server.wait() == EXIT_MODEL
+    assert server.logs == f"srb: the model {model} is incomplete: a download that was stopped leaves such a file\n"
 
 
 def test_row_25_a_context_beyond_the_memory_is_reported_with_its_size(make_server: MakeServer) -> None:

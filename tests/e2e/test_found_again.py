@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from srb.settings import Settings
+from srb.config.settings import Settings
 from tests.processes import DEADLINE
 from tests.servers import MakeServer, Server
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import requests
 
+from srb.version import version
 from srb.web.dialects.llamacpp.answers import Final, FullSlot, Health, LlamaEvent, Props, Slot, TokenList
 from tests.e2e.streams import ENDLESS, Stream
 from tests.processes import DEADLINE, wait_for
@@ -372,7 +373,8 @@ def test_a_limit_of_requests_is_told_and_kept(make_server: MakeServer) -> None:
         (0, True, 3),
         (1, True, 3),
     ]
-    assert server.get("/health").json() == {"status": "no slot available", "slots_idle": 0, "slots_processing": 6}
+    full = {"status": "no slot available", "slots_idle": 0, "slots_processing": 6, "version": version()}
+    assert server.get("/health").json() == full
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(ask, server)
         wait_for(lambda: server.metric("requests_deferred") == 1, "the third request waits")
@@ -397,11 +399,16 @@ def test_a_system_prompt_alone_is_computed_and_holds_for_all(make_server: MakeSe
 def test_a_server_says_that_it_is_full_while_a_request_would_wait(make_server: MakeServer) -> None:
     server = make_server().start()
     slots = server.get("/props").json()["total_slots"]
-    free = {"status": "ok", "slots_idle": slots - 1, "slots_processing": 0}  # a prompt has one, too
+    free = {
+        "status": "ok",
+        "slots_idle": slots - 1,
+        "slots_processing": 0,
+        "version": version(),
+    }  # a prompt has one, too
     assert server.get("/health?fail_on_no_slot").json() == free
     stream = Stream(server, ENDLESS | {"n": slots})
     stream.until("stream")
-    full = {"status": "no slot available", "slots_idle": 0, "slots_processing": slots - 1}
+    full = {"status": "no slot available", "slots_idle": 0, "slots_processing": slots - 1, "version": version()}
     wait_for(lambda: server.get("/health").json() == full, "all that can run does")
     assert server.get("/health").status_code == server.get("/slots").status_code == 200
     assert server.get("/health?fail_on_no_slot").status_code == 503

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
+from srb.version import version
 from tests.e2e.streams import BRIEF, ENDLESS, Stream
 from tests.processes import DEADLINE, wait_for
 from tests.servers import MakeServer
@@ -48,9 +49,12 @@ def test_each_request_is_one_json_line_without_its_prompt(make_server: MakeServe
     assert "INFO" not in server.logs  # all of it is in the file
 
 
-def test_prompts_are_logged_where_that_is_asked_for(make_server: MakeServer, tmp_path: Path) -> None:
+def test_the_version_is_logged_first_and_prompts_where_that_is_asked_for(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
     log_file = tmp_path / "log"
     server = make_server(log_format="json", log_file=log_file, log_prompts="true").start()
+    assert lines(log_file)[0]["message"] == f"SRB {version()}"
     server.post("/v1/completions", BRIEF | {"prompt": PROMPT, "stream": False})
     [line] = wait_for(lambda: lines(log_file, outcome="done"), "it is logged")
     assert line["prompts"] == [[PROMPT]]

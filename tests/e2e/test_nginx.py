@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -25,6 +26,7 @@ pytestmark = [
     ),
 ]
 
+PLAIN = free_port()  # for HTTP
 AROUND = """
 daemon off;
 pid {folder}/pid;
@@ -44,7 +46,7 @@ http {{
 
 @pytest.fixture
 def server(make_server: MakeServer) -> Server:
-    return make_server(allowed_hosts="srb.example.org").start()
+    return make_server(allowed_hosts="srb.example.org", trusted_proxies="127.0.0.1", log_level="debug").start()
 
 
 @pytest.fixture
@@ -53,7 +55,11 @@ def url(server: Server, tmp_path: Path) -> Iterator[str]:
     port = free_port()
     self_signed(tmp_path, "srb.example.org")
     text = (ROOT / "config" / "nginx" / "srb.conf").read_text()
-    text = text.replace("listen 443 ssl", f"listen 127.0.0.1:{port} ssl").replace("/etc/ssl/srb", str(tmp_path))
+    text = text.replace("/etc/ssl/srb", str(tmp_path))
+    for name, own in (("443", port), ("80", PLAIN)):
+        text = text.replace(f"listen {name}", f"listen 127.0.0.1:{own}").replace(
+            f"listen [::]:{name}", f"listen [::1]:{own}"
+        )
     (tmp_path / "srb.conf").write_text(text.replace("127.0.0.1:9090", f"127.0.0.1:{server.port}"))
     (tmp_path / "nginx.conf").write_text(AROUND.format(folder=tmp_path))
     command = ["nginx", "-e", "stderr", "-c", str(tmp_path / "nginx.conf")]
@@ -84,6 +90,37 @@ def test_events_pass_one_by_one_and_a_client_that_leaves_ends_its_request(server
         assert b'"event":"start"' in next(lines)  # of a stream that has no end
         assert server.metric("requests_processing") == 1
     wait_for(lambda: server.metric("requests_processing") == 0, "its request has ended")
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_the_log_has_the_address_of_nginxs_client_whatever_the_client_says(server: Server, url: str) -> None:
+    address = ("127.0.0.9", 0)  # of this machine, and no trusted proxy's
+    with requests.Session() as session:
+        session.mount("https://", From(address))
+        headers = {"Host": "srb.example.org", "X-Forwarded-For": "6.6.6.6"}
+        assert session.get(f"{url}/v1/models", headers=headers, verify=False, timeout=DEADLINE).status_code == 200
+    wait_for(lambda: "GET /v1/models" in server.logs, "it is logged")
+    assert "GET /v1/models 127.0.0.9: 200" in server.logs
+
+
+class From(requests.adapters.HTTPAdapter):
+    """Connections from one address of this machine."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        super().__init__()
+
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, source_address=self._address, **options)
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_http_leads_to_https_by_both_families(url: str) -> None:
+    for host in ("127.0.0.1", "[::1]"):
+        plain = f"http://{host}:{PLAIN}/v1/models?x=1"
+        answer = requests.post(plain, headers={"Host": "srb.example.org"}, allow_redirects=False, timeout=DEADLINE)
+        assert (answer.status_code, answer.headers["Location"]) == (308, "https://srb.example.org/v1/models?x=1")
+        assert get(url.replace("127.0.0.1", host) + "/livez").status_code == 200
 
 
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")

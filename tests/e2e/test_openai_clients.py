@@ -14,9 +14,9 @@ import openai
 import orjson
 import pytest
 
+from tests.models.random_gguf import write_llama
 from tests.processes import wait_for
 from tests.servers import MakeServer, Server, openai_options
-from tools.random_gguf import write_llama
 
 pytestmark = pytest.mark.e2e
 

@@ -12,10 +12,10 @@ import pytest
 import requests
 
 from tests.media import b64, bmp, jpeg, png, wav
+from tests.models.random_gguf import write_llama
+from tests.models.random_projectors import write_projector
 from tests.processes import DEADLINE
 from tests.servers import Server
-from tools.random_gguf import write_llama
-from tools.random_projectors import write_projector
 
 pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
 

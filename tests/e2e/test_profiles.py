@@ -44,11 +44,3 @@ def test_gunicorn_listens_on_the_profiles_port() -> None:
     done = gunicorn("--print-config", profile="cria")
     assert done.returncode == 0, done.stderr
     assert "127.0.0.1:3000" in done.stdout
-
-
-def test_an_unknown_profile_is_one_line() -> None:
-    done = gunicorn(profile="vllm")
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    for name in ("llama-srb-api", "llama-server", "rust", "cria"):
-        assert f"'{name}'" in done.stderr

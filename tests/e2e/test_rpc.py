@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from srb.config.rpc_nodes import Node, NodeAway, greet
 from srb.engine.llama.rpc import has_rpc
-from srb.rpc_nodes import Node, NodeAway, greet
 from tests.e2e.streams import ENDLESS, Stream
+from tests.models.random_gguf import write_llama
 from tests.needs import need
 from tests.processes import DEADLINE, PYTHON, Process, children, clean_environ, wait_for
 from tests.servers import MakeServer, Server, free_port
-from tools.random_gguf import write_llama
 
 pytestmark = pytest.mark.e2e
 

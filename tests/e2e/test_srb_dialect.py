@@ -14,9 +14,9 @@ import requests
 import sseclient
 import urllib3
 
+from tests.models.random_gguf import write_llama
 from tests.processes import DEADLINE, wait_for
 from tests.servers import MakeServer, Server
-from tools.random_gguf import write_llama
 
 pytestmark = pytest.mark.e2e
 
@@ -222,17 +222,6 @@ def test_one_answer_says_what_the_stream_says(tiny: Server) -> None:
 
 
 # Dialects and doors -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("completions_format", ["srb", "openai", "openai-stream"])
-def test_the_setting_decides_the_dialect_of_completions(make_server: MakeServer, completions_format: str) -> None:
-    server = make_server(completions_format=completions_format).start()
-    body = {"prompt": "x", "n": 2, "max_tokens": 2}
-    bare = server.post("/v1/completions", body).text
-    as_openai = server.post("/v1/completions", body | {"model": "any", "stream": False}).json()
-    assert ('"event":"start"' in bare) == ("completions" in as_openai) == (completions_format == "srb")
-    assert ("data: " in bare) == (completions_format != "openai")
-    assert "[DONE]" not in bare  # who does not ask for a stream as OpenAI's clients do reads nothing but chunks
 
 
 def test_any_page_may_ask(storyteller: Server) -> None:

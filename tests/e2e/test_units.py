@@ -113,6 +113,20 @@ def test_the_web_server_waits_for_an_engine_and_finds_the_next_one(units: Units)
     assert children(web.pid) == workers
 
 
+def test_the_web_server_says_that_no_engine_runs(units: Units) -> None:
+    def message() -> str:
+        return str(units.health().json().get("error", {}).get("message", ""))
+
+    gone = f"No engine gives a sign of life in {units.runtime}"
+    units.start_web()
+    assert message() == gone
+    for signum in (signal.SIGTERM, signal.SIGKILL):  # the second leaves its status behind
+        engine = units.start_engine()
+        units.wait_healthy()
+        engine.stop(signum)
+        wait_for(lambda: message() == gone, "the end of the engine is told")
+
+
 def test_the_web_server_says_why_the_engine_does_not_start(units: Units) -> None:
     units.start_web()
     assert units.start_engine(model="/nowhere.gguf").wait() == 3

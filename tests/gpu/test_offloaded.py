@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 import requests
 
-from srb.cores import usable_cores
+from srb.config.settings import Settings
 from srb.engine.llama.model import MAX_SAMPLING_THREADS, LlamaModel
 from srb.engine.llama.params import CPU_SEQUENCES, MAX_SEQUENCES, has_gpu, uses_gpu
 from srb.engine.llama.sampling_probe import measure
 from srb.engine.process.__main__ import _IDLE_CELLS, _cache_cells
-from srb.settings import Settings
+from srb.host.cores import usable_cores
 from tests.contract.test_device_sampling import ON_DEVICE, always, never, run
 from tests.contract.test_model import close, compute, tokens_of
+from tests.models.random_gguf import TINY, write_llama
 from tests.processes import wait_for
 from tests.servers import MakeServer
-from tools.random_gguf import TINY, write_llama
 
 PATIENCE = 900.0  # seconds: software that stands for a GPU compiles shaders for minutes
 

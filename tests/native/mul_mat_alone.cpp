@@ -69,13 +69,14 @@ void fill_float_weights(Random & random, Tensor & a) {
     }
 }
 
-// Any bytes are weights, but scales are halves, which must be finite.
+// Any bytes are weights, but scales are halves, which must be finite. Some matrices have the largest numbers alone.
 void fill_weights(Random & random, Tensor & a) {
     if (is_float(a.t.type)) {
         return fill_float_weights(random, a);
     }
+    const bool largest = below(random, 6) == 0;
     for (auto & byte : a.data) {
-        byte = (uint8_t) random();
+        byte = largest ? 0xff : (uint8_t) random();
     }
     const size_t size = ggml_type_size(a.t.type), bytes = a.data.size();
     const bool mins = a.t.type == GGML_TYPE_Q4_1 || a.t.type == GGML_TYPE_Q5_1 || a.t.type == GGML_TYPE_Q4_K || a.t.type == GGML_TYPE_Q5_K;
@@ -98,6 +99,8 @@ void fill_floats(Random & random, Tensor & b, bool of_any_size) {
     if (kind == 0) {  // blocks of zeros, and one number that is far larger than the others
         std::fill(b.floats(), b.floats() + std::min<int64_t>(64, b.t.ne[0]), 0.0f);
         b.floats()[below(random, (int) b.t.ne[0])] = 1e4f * scale;
+    } else if (kind == 2) {  // numbers of one size, which become 127 each: with the largest weights no sum is larger
+        std::fill(b.floats(), b.floats() + ggml_nelements(&b.t), below(random, 2) ? scale : -scale);
     } else if (kind == 1 && of_any_size) {
         for (const float x : {INFINITY, -INFINITY, 3e38f, -3e38f, 1e-40f}) {
             b.floats()[below(random, (int) ggml_nelements(&b.t))] = x;

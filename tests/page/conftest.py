@@ -9,7 +9,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Error, Page, Request, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Error,
+    Frame,
+    Page,
+    expect,
+    sync_playwright,
+)
 
 from tests.needs import chromium, need
 from tests.page.writer import Writer, wait_for_event
@@ -33,24 +43,24 @@ def browser() -> Iterator[Browser]:
 
 
 class Troubles:
-    """Troubles of the watched pages: errors, errors in the console (also breaches of the policy), requests to elsewhere.
+    """Troubles of the watched pages: errors, and errors in the console, also breaches of the policy.
 
-    A test that provokes one says so: `troubles.expect("status of 401")`.
+    A test that provokes one says so: `troubles.expect("status of 401")`. The policy allows no request to elsewhere, so it is
+    told in the console: to hear of each request from the browser would take a tenth of a page's loading.
     """
 
     def __init__(self) -> None:
         self._found: list[str] = []
         self._expected: list[str] = []
         self._allowed: list[str] = []
-        self._opened: set[str] = set()  # origins of the documents
-        self._requested: list[str] = []
+        self.opened: set[str] = set()  # origins of the documents
         self._is_over = False
 
     def watch(self, page: Page) -> None:
         page.on("dialog", self._note_dialog)
         page.on("pageerror", lambda error: self._found.append(f"error: {error}"))
         page.on("console", self._note_message)
-        page.on("request", self._note_request)
+        page.on("framenavigated", self._note_document)
 
     def expect(self, pattern: str) -> None:
         """Allow troubles in whose text `pattern` is found; one at least must come."""
@@ -67,19 +77,13 @@ class Troubles:
     @property
     def missing(self) -> list[str]:
         """The expected troubles that have not come."""
-        return [
-            pattern for pattern in self._expected if not any(re.search(pattern, each) for each in self._all_found())
-        ]
+        return [pattern for pattern in self._expected if not any(re.search(pattern, each) for each in self._found)]
 
     def check(self) -> None:
         allowed = self._expected + self._allowed
-        wrong = [each for each in self._all_found() if not any(re.search(pattern, each) for pattern in allowed)]
+        wrong = [each for each in self._found if not any(re.search(pattern, each) for pattern in allowed)]
         assert not wrong, "\n".join(wrong)
         assert not self.missing, f"expected, but not found: {self.missing}"
-
-    def _all_found(self) -> list[str]:
-        foreign = [url for url in self._requested if _origin(url) not in self._opened]
-        return self._found + [f"request to another origin: {url}" for url in foreign]
 
     def _note_message(self, message: ConsoleMessage) -> None:
         if self._is_over and "status of 404" in message.text and "/v1/srb/completions/" in message.location["url"]:
@@ -91,11 +95,9 @@ class Troubles:
         self._found.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
-    def _note_request(self, request: Request) -> None:
-        if request.is_navigation_request() and request.frame.parent_frame is None:
-            self._opened.add(_origin(request.url))
-        elif urlsplit(request.url).scheme not in ("data", "blob"):
-            self._requested.append(request.url)
+    def _note_document(self, frame: Frame) -> None:
+        if frame.parent_frame is None and frame.url.startswith("http"):
+            self.opened.add(_origin(frame.url))
 
 
 def _origin(url: str) -> str:
@@ -111,6 +113,15 @@ def troubles() -> Iterator[Troubles]:
 
 
 MakePage = Callable[..., Page]
+DESKTOP: Any = {"viewport": {"width": 1440, "height": 900}}
+
+
+@pytest.fixture(scope="package")
+def profile(browser: Browser) -> Iterator[BrowserContext]:
+    """A profile for one test after the other, whose cache keeps the page's files as a writer's browser does."""
+    with browser.new_context(**DESKTOP) as context:
+        context.set_default_timeout(1000 * DEADLINE)
+        yield context
 
 
 @pytest.fixture
@@ -120,7 +131,7 @@ def make_page(browser: Browser, troubles: Troubles, request: pytest.FixtureReque
     with ExitStack() as stack:
 
         def make(**options: Any) -> Page:
-            context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+            context = browser.new_context(**{**DESKTOP, **options})
             stack.callback(context.close)
             context.set_default_timeout(1000 * DEADLINE)
             context.on("page", troubles.watch)
@@ -130,20 +141,41 @@ def make_page(browser: Browser, troubles: Troubles, request: pytest.FixtureReque
 
         yield make
         if troubles.missing and not request.node.stash.get(FAILED, True):
-            _wait_for_the_last(troubles, browser)
+            for page in [page for context in browser.contexts for page in context.pages][:1]:
+                _wait_for_the_last(troubles, page)
 
 
-def _wait_for_the_last(troubles: Troubles, browser: Browser) -> None:
-    """Wait, while the pages are open, for expected troubles: the browser tells of them later than it acts."""
-    pages = [page for context in browser.contexts for page in context.pages]
-    if pages:
-        wait_for_event(pages[0], lambda: not troubles.missing, f"troubles come: {troubles.missing}")
+def _wait_for_the_last(troubles: Troubles, page: Page) -> None:
+    """Wait, while a page is open, for expected troubles: the browser tells of them later than it acts."""
+    wait_for_event(page, lambda: not troubles.missing, f"troubles come: {troubles.missing}")
 
 
 @pytest.fixture
-def page(make_page: MakePage) -> Page:
-    """A page as on a desktop, in a profile of its own."""
-    return make_page()
+def page(profile: BrowserContext, troubles: Troubles, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A page as on a desktop, in an empty profile. Who changes the profile itself, its clock say, takes `make_page()`."""
+    request.getfixturevalue("make_server")  # ended after this one: no page is left without its server
+    profile.on("page", troubles.watch)
+    page = profile.new_page()
+    yield page
+    if troubles.missing and not request.node.stash.get(FAILED, True):
+        for left in profile.pages[:1]:
+            _wait_for_the_last(troubles, left)
+    _describe(page, request.node)
+    profile.remove_listener("page", troubles.watch)
+    _empty(profile, troubles.opened)
+
+
+def _empty(profile: BrowserContext, origins: set[str]) -> None:
+    """Close a profile's pages and forget what they have kept, but for the cache."""
+    blank = profile.new_page()
+    for page in profile.pages:
+        if page is not blank:
+            page.close()
+    devtools = profile.new_cdp_session(blank)
+    for origin in origins:
+        devtools.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+    profile.clear_cookies()
+    blank.close()
 
 
 @pytest.fixture(scope="package")

@@ -58,6 +58,42 @@ def test_each_branch_grows_in_its_own_card(pane: Pane) -> None:
     expect(pane.page.locator(".counts")).to_have_text("three are being written")
 
 
+SHOWN_BEFORE = """() => [...document.querySelectorAll("srb-branches .cards .text")].map((text) => {
+  const [block] = text.children;
+  const { content } = getComputedStyle(block, "::before");
+  return [content === "none" ? "" : JSON.parse(content), block.textContent];
+})"""
+
+
+@pytest.mark.parametrize(
+    ("text", "cards", "halves"),
+    [
+        ("It was a thoro", ("ugh search", " and", ". He", "ly"), ["thoro", "", "", "thoro"]),
+        ("She doesn’t kn", ("ow", "\nOn", "*it*", "1"), ["kn", "", "", "kn"]),
+        ("She slept.", ("ugh", " He"), ["", ""]),
+        ("夜の海", ("辺", " He"), ["", ""]),
+    ],
+)
+def test_a_card_shows_before_its_letters_the_half_word_that_they_go_on(
+    pane: Pane, text: str, cards: tuple[str, ...], halves: list[str]
+) -> None:
+    pane.tell("desk.story.before = given", text)
+    pane.begin(*cards)
+    for number, card in enumerate(cards, 1):
+        expect(pane.text(number)).to_have_text(card.strip())
+    shown = pane.page.evaluate(SHOWN_BEFORE)
+    assert shown == [[half, card.lstrip()] for half, card in zip(halves, cards, strict=True)]
+
+
+def test_the_next_round_shows_the_half_word_of_its_own(pane: Pane) -> None:
+    pane.tell("desk.story.before = given", "It was a thoro")
+    pane.begin("ugh search")
+    pane.tell("desk.story.before = given", "It was a thorough search. He")
+    pane.begin("rs was not")
+    expect(pane.text(1)).to_have_text("rs was not")
+    assert pane.page.evaluate(SHOWN_BEFORE) == [["He", "rs was not"]]
+
+
 def test_a_card_that_ends_is_as_high_as_its_text_and_moves_no_other_but_those_below_it(pane: Pane) -> None:
     pane.begin(*TEXTS, " two gulls", " five", " six", " seven", " eight")
     before = boxes(pane)
@@ -193,6 +229,7 @@ def test_what_is_set_aside_is_folded_away_and_comes_back_with_undo(pane: Pane) -
     pane.begin(*[" and much more text" * 12] * 2)
     pane.tell("desk.stopBranch(0, 'eos')")
     wait_for(lambda: boxes(pane)[0][3] > 150, "a long text")
+    expect(pane.card(1).locator(".end")).not_to_be_empty()  # it takes a line too
     whole = boxes(pane)[0][3]
     pane.tell("desk.prune(0)")
     wait_for(lambda: boxes(pane)[0][3] < whole / 2, "one line of it")
@@ -518,3 +555,68 @@ def test_a_card_that_is_scrolled_to_shows_all_that_came_meanwhile(pane: Pane) ->
     pane.tell("document.querySelector('.cards').scrollTop = 1e6")
     expect(pane.text(40)).to_have_text("text 40.")
     expect(pane.card(40)).to_have_attribute("data-state", "running")
+
+
+def marked(pane: Pane, tag: str) -> list[str]:
+    return pane.text(1).locator(tag).all_text_contents()
+
+
+def test_emphasis_is_shown_in_place_of_its_signs_and_no_text_is_markup(pane: Pane) -> None:
+    text = " She said *never*, **always** and <b>may_be</b> \\*."
+    pane.begin(text)
+    assert (marked(pane, "em"), marked(pane, "strong"), marked(pane, "b")) == (["never"], ["always"], [])
+    expect(pane.text(1)).to_have_text(text.strip())  # in the document are all of its signs, so that offsets stay
+    assert pane.text(1).inner_text() == "She said never, always and <b>may_be</b> *."
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_emphasis_comes_as_the_text_grows(pane: Pane, size: int) -> None:
+    text = " One ***two* three** four\nfi_ve_s _six_\n* * *\n*seven and **eight*"
+    pane.begin(" On")
+    for at in range(3, len(text), size):
+        pane.write(text[at : at + size])
+        wait_for(lambda at=at: pane.text(1).text_content() == text[1 : at + size], "the words are drawn")
+    assert marked(pane, "em") == ["two", "six", "eight"]  # by the rules of CommonMark
+    assert marked(pane, "strong") == ["two", " three"]
+
+
+def test_a_word_of_emphasis_is_marked_where_it_stands(pane: Pane) -> None:
+    text = " She *never* said **always** so"
+    pane.begin(text)
+    pane.tell("desk.settings.logprobs = true")
+    pane.page.mouse.click(*pane.word(1, "always"))
+    wait_for(lambda: pane.calls("setMark") != [] or pane.tell("return desk.round.slots[0].mark") is not None, "a mark")
+    assert pane.tell("return desk.round.slots[0].mark") == text.index("always") + len("always")
+    wait_for(lambda: pane.highlighted("srb-kept") == [text[1 : text.index("always") + 6]], "the kept part is painted")
+    pane.write(" and *ever*")
+    wait_for(lambda: "ever" in marked(pane, "em"), "the emphasis is drawn")
+    wait_for(lambda: pane.highlighted("srb-kept") == [text[1 : text.index("always") + 6]], "also after nodes came anew")
+
+
+def begin_rewrite(pane: Pane, passage: str, text: str) -> None:
+    pane.tell("desk.begin(1, { passage: given })", passage)
+    pane.write(text)
+    expect(pane.text(1)).not_to_be_empty()
+    pane.tell("desk.stopBranch(0, 'limit')")
+
+
+def test_a_rewrite_shows_the_words_that_were_taken_away_and_those_that_are_new(pane: Pane) -> None:
+    begin_rewrite(pane, "He <i>slowly</i> walked down the *long* road.", " He ran down the *short* road. Away.")
+    removed = pane.text(1).locator("del")
+    expect(removed).to_have_text(["<i>slowly</i>", "walked", "long"])
+    assert marked(pane, "i") == []
+    wait_for(lambda: pane.highlighted("srb-new") == ["ran", "short", ". Away"], "new words are painted")
+    pane.page.mouse.click(*pane.word(1, "down"))
+    wait_for(lambda: pane.tell("return desk.round.slots[0].mark") == len(" He ran down"), "offsets are the text's own")
+
+
+def test_a_rewrite_that_shares_little_shows_its_new_words_alone(pane: Pane) -> None:
+    begin_rewrite(pane, "He slowly walked down the long road.", " Nothing moved, and it rained all day.")
+    wait_for(lambda: pane.highlighted("srb-new") != [], "new words are painted")
+    assert marked(pane, "del") == []
+
+
+def test_words_that_were_taken_away_at_the_end_and_over_lines_are_shown(pane: Pane) -> None:
+    begin_rewrite(pane, "One day.\nIt rained. Nobody came at all.", "One day.\nIt rained.")
+    expect(pane.text(1).locator("del")).to_have_text(" Nobody came at all.")
+    expect(pane.text(1).locator("p").last).to_have_text(re.compile("It rained. Nobody"))

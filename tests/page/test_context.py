@@ -20,7 +20,7 @@ def narrow(make_server: MakeServer) -> Server:
 def rows(page: Page) -> dict[str, tuple[int, str]]:
     """Open the side panel's table, and return tokens, and what is left out, by the part."""
     page.get_by_role("button", name="Memory and note").click()
-    page.get_by_text("What the model reads").click()
+    page.locator("summary", has_text="What the model reads").click()
     found: list[list[str]] = page.locator(".sent :is(tbody, tfoot) tr").evaluate_all(
         "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.innerText))"
     )

@@ -200,7 +200,7 @@ def test_who_gives_no_key_is_not_asked_again_and_again(page: Page, slow: Server,
 
 
 def test_a_message_moves_no_card(writer: Writer) -> None:
-    writer.write("Once").go()
+    writer.write("Once").go().wait_for_end()
     before = box(writer.card(8))
     writer.page.evaluate("desk.notice('The disk is full.', 'error', {label: 'Try again', run: () => {}})")
     expect(writer.page.get_by_role("alert")).to_contain_text("The disk is full.")

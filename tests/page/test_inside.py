@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -83,3 +85,36 @@ def test_a_round_at_the_caret_has_no_barriers(make_page: MakePage, slow: Server,
     writer.go().wait_for_end()
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def likelihoods(answer: dict[str, Any], text: str) -> list[float]:
+    """The mean log-probability of a text at the end of each prompt that a server has read."""
+    means = []
+    for choice in sorted(answer["choices"], key=lambda choice: choice["index"]):
+        begins = len(choice["text"]) - len(text)
+        pairs = zip(choice["logprobs"]["text_offset"], choice["logprobs"]["token_logprobs"], strict=True)
+        values = [value for offset, value in pairs if offset >= begins]
+        means.append(sum(values) / len(values))
+    return means
+
+
+def test_cards_are_sorted_by_how_likely_what_follows_becomes(fixed: Writer) -> None:
+    page = fixed.page
+    button = page.get_by_role("button", name="By what follows")
+    fixed.go().wait_for_end()
+    with page.expect_response("**/v1/completions") as answered:
+        button.click()
+    means = likelihoods(answered.value.json(), SECOND)
+    assert len(means) == 4
+    fixed.wait("desk.round.order.join() === argument", ",".join(map(str, sorted(range(4), key=lambda n: -means[n]))))
+    page.evaluate("desk.manuscript.focus()")
+    fixed.press("Control+z").wait("desk.round.order.join() === '0,1,2,3'")
+
+
+def test_where_nothing_follows_it_is_not_offered(fixed: Writer) -> None:
+    page = fixed.page
+    fixed.press("Control+Shift+Enter").wait("desk.round?.slots.length === 4").wait_for_end()
+    expect(page.get_by_role("button", name="Sort")).to_be_visible()
+    expect(page.get_by_role("button", name="By what follows")).to_have_count(0)
+    fixed.to_cards().press("ContextMenu")
+    expect(page.get_by_role("button", name="first the cards after which")).to_be_disabled()

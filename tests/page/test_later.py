@@ -14,7 +14,7 @@ from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 
-DIALOGS = ["stories", "settings", "formats", "help", "map", "versions"]
+DIALOGS = ["stories", "settings", "formats", "help", "map", "versions", "palette"]
 NEVER_IDLE = "window.requestIdleCallback = () => 0"
 
 
@@ -43,6 +43,26 @@ def test_nothing_of_the_rest_is_asked_for_before_the_caret_is_in_the_text(page: 
     page.unroute("**/v1/srb/stories*")
     expect(page.locator("srb-manuscript")).to_be_focused()
     expect_loaded(page)
+
+
+@pytest.mark.parametrize(
+    ("keys", "dialog", "part"), [("Control+k", "All actions", "palette"), ("Alt+c", "Chapters", "chapters")]
+)
+def test_what_is_typed_while_a_dialog_is_being_loaded_replaces_nothing(
+    page: Page, server: Server, keys: str, dialog: str, part: str
+) -> None:
+    held = hold(page, f"**/parts/{part}.js")
+    writer = Writer(page, server.url, is_whole=False).write("Once upon a time,")
+    expect(page.locator("srb-pictures")).to_be_attached()  # with the rest come its keys
+    page.evaluate("desk.manuscript.select(0, 4)")
+    writer.press(keys)
+    wait_for_event(page, lambda: held, "the dialog is not asked for")
+    writer.write("gone").press("Enter", "Backspace")
+    assert (writer.text, page.evaluate("desk.selected")) == ("Once upon a time,", "Once")
+    held.pop().continue_()
+    expect(page.get_by_role("dialog", name=dialog)).to_be_visible()
+    writer.press("Escape").write("Twice")
+    writer.expect_text("Twice upon a time,")
 
 
 def test_keys_that_are_pressed_before_the_rounds_have_come_are_done_when_they_come(page: Page, slow: Server) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from tests.page.conftest import MakePage
 from tests.page.writer import START, Writer
+from tests.servers import Server
 
 FACES = "[...document.fonts].filter((face) => face.status === 'loaded').map((face) => face.family)"
 
@@ -63,13 +65,21 @@ def test_the_text_is_checked_for_spelling_and_the_window_bears_its_title(writer:
     expect(writer.page).to_have_title("The lighthouse · SRB")
 
 
-def test_the_text_is_in_the_storys_language_or_else_in_the_browsers(writer: Writer) -> None:
+@pytest.mark.parametrize("place", ["formats", "settings"])
+def test_the_text_is_in_the_storys_language_or_else_in_the_browsers(writer: Writer, place: str) -> None:
     text = writer.page.get_by_role("textbox", name="Manuscript")
     browsers = writer.page.evaluate("navigator.language")
     expect(text).to_have_attribute("lang", browsers)
-    dialog = writer.write("Es war einmal.").open_dialog("formats")
-    language = dialog.get_by_label("Language")
+    writer.write("Es war einmal.").page.evaluate("(place) => desk.openDialog(place, { section: 'page' })", place)
+    language = writer.page.get_by_role("dialog").get_by_label("Language", exact=True)
+    language.fill("deutsch?")
+    language.press("Tab")
+    expect(writer.page.get_by_role("alert").filter(has_text="“deutsch?” is no language")).to_be_visible()
+    expect(text).to_have_attribute("lang", browsers)
     language.fill("de-ch")
+    writer.page.evaluate("desk.tell('story')")  # as when the story was saved, or another window has changed it
+    writer.page.evaluate("document.querySelector('dialog[open] srb-language').updateComplete")
+    expect(language).to_have_value("de-ch")
     language.press("Tab")
     expect(text).to_have_attribute("lang", "de-CH")
     writer.press("Escape")
@@ -215,8 +225,8 @@ def test_a_notice_ends_with_the_story_in_which_it_came(writer: Writer, kind: str
 
 
 @pytest.mark.parametrize(("kind", "stays"), [("info", False), ("error", True)])
-def test_a_notice_goes_by_itself_and_an_error_stays(writer: Writer, kind: str, stays: bool) -> None:
-    page = writer.page
+def test_a_notice_goes_by_itself_and_an_error_stays(make_page: MakePage, slow: Server, kind: str, stays: bool) -> None:
+    page = Writer(make_page(), slow.url).page
     page.clock.install()
     page.evaluate("(kind) => desk.notice('This model takes text only.', kind)", kind)
     notice = page.get_by_text("This model takes text only.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +148,84 @@ def test_with_one_model_nothing_is_chosen(page: Page, make_server: MakeServer) -
     expect(dialog.get_by_text("The model is fake:25.")).to_be_visible()
     expect(dialog.get_by_label("Model", exact=True)).to_have_count(0)
     wait_for(lambda: len(runs(writer)) == 1, "its round is in the story")
+
+
+@pytest.fixture
+def both(make_server: MakeServer) -> Server:
+    """Two models that are loaded at once."""
+    return make_server(models="red=fake:25,blue=fake:25", model="", ignore_eos="true", max_engines=2).start()
+
+
+def labels(page: Page) -> list[str]:
+    """The models that the cards name, in their order."""
+    return page.locator(".card .voice").all_text_contents()
+
+
+def tick(writer: Writer, name: str) -> None:
+    """Let another model write beside the story's own, by its check box."""
+    writer.page.evaluate("desk.openDialog('settings', { section: 'model' })")
+    dialog = writer.page.get_by_role("dialog", name="Settings of this story")
+    dialog.get_by_role("group", name="Written by red, and also by").get_by_label(name, exact=True).check()
+    close(writer.page)
+    writer.page.locator("srb-manuscript").click()
+
+
+def test_two_models_share_a_round_and_each_card_names_its_own(
+    both: Server, make_page: MakePage, troubles: Troubles
+) -> None:
+    troubles.allow("status of 503")
+    page = make_page(bypass_csp=True)  # axe puts styles into the document
+    writer = Writer(page, both.url).set(max_tokens=8, stop_at="", n=4).write(START)
+    tick(writer, "blue")
+    writer.go().wait_for_end()
+    assert labels(page) == ["red", "blue", "red", "blue"]
+    expect(page.locator(".card").nth(1)).to_have_accessible_description(re.compile("By blue"))
+    assert violations(page) == []
+    writer.to_cards().press("g")
+    writer.wait("desk.round.slots.length === 8").wait_for_end()
+    assert sorted(labels(page)) == ["blue"] * 4 + ["red"] * 4
+    assert labels(page)[:4] == ["red", "blue", "red", "blue"]
+    writer.press("2")  # and on
+    writer.wait("desk.round.slots.length === 4").wait_for_end().wait_until_saved()
+    wait_for(lambda: len(runs(writer)) == 5, "the requests of both rounds are in the story")
+    assert sorted(runs(writer)) == ["blue"] * 2 + ["red"] * 3, "red had given way to blue before more was asked of it"
+
+
+def test_the_outline_says_which_model_wrote_a_branch_also_after_a_reload(both: Server, page: Page) -> None:
+    writer = Writer(page, both.url).set(max_tokens=8, stop_at="", n=2, voices=["blue"]).write(START)
+    writer.go().wait_for_end().wait_until_saved()
+    writer.reload()
+    writer.wait("desk.round?.slots.length === 2")
+    expect(page.locator(".card .voice")).to_have_text(["red", "blue"])
+    page.locator("srb-outline").get_by_role("button", name="Outline").click()
+    expect(page.get_by_role("treeitem", name=re.compile("by blue"))).to_have_count(1)
+    expect(page.get_by_role("treeitem", name=re.compile("by red"))).to_have_count(1)
+
+
+def test_a_reload_in_the_middle_of_a_shared_round_goes_on_in_the_same_cards(both: Server, page: Page) -> None:
+    writer = Writer(page, both.url).set(max_tokens=150, stop_at="", n=2, voices=["blue"]).write(START)
+    writer.go().wait_until_saved()
+    assert page.evaluate("desk.isRunning")
+    writer.reload()
+    writer.wait("desk.round?.slots.length === 2").wait_for_end()
+    assert [each["length"] for each in page.evaluate("desk.round.slots.map(({length}) => ({length}))")] == [150, 150]
+    expect(page.locator(".card .voice")).to_have_text(["red", "blue"])
+
+
+def test_models_for_which_there_is_room_one_after_the_other_share_a_round(writer: Writer, two: Server) -> None:
+    writer.set(voices=["blue"]).write(START).go().wait_for_end()
+    assert labels(writer.page) == ["red", "blue"]
+    assert sorted(runs(writer)) == ["blue", "red"]
+    assert loaded(two) == runs(writer)[-1:], "requests are sent at once, and each waits for its model"
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_cards_of_the_others(
+    make_server: MakeServer, page: Page, troubles: Troubles, tmp_path: Path
+) -> None:
+    troubles.expect("status of 503")
+    (tmp_path / "broken.gguf").write_bytes(b"no model")
+    server = make_server(models=f"red=fake:25,{tmp_path}/broken.gguf", model="", ignore_eos="true").start()
+    writer = Writer(page, server.url).set(max_tokens=8, stop_at="", n=4, voices=["broken"]).write(START)
+    writer.go().wait_for_end()
+    assert page.evaluate("desk.round.slots.map(({state}) => state)") == ["ended", "failed", "ended", "failed"]
+    assert runs(writer) == ["red"]

@@ -19,7 +19,7 @@ SMALL = """() => [...document.querySelectorAll("button, select, summary")].filte
 WIDE = "document.documentElement.scrollWidth > innerWidth || document.body.scrollWidth > innerWidth"
 GESTURES = [
     *("Take, and go on", "Take without", "Read", "Go on", "Vary", "Set aside", "Other words", "Star", "Note"),
-    *("Mark one word more", "Mark one word less", "Mark up to the sentence", "Sort", "Group"),
+    *("Mark one word more", "Mark one word less", "Mark up to the sentence", "Sort: the likeliest", "Sort: first", "Group"),
     *("Try others", "More branches", "Stop all"),
 ]  # fmt: skip
 GESTURES_OF_THE_OUTLINE = ["Star", "Name", "Note", "Set aside", "Compare with the text"]
@@ -156,7 +156,7 @@ def test_a_fork_of_the_outline_is_closed_and_opened_by_tap(writer: Writer) -> No
     expect(page.get_by_role("treeitem")).to_have_count(9)
 
 
-@pytest.mark.parametrize("name", ["stories", "settings", "formats", "help", "map", "versions"])
+@pytest.mark.parametrize("name", ["stories", "settings", "formats", "help", "map", "versions", "palette"])
 def test_a_dialog_fits_the_phone(writer: Writer, name: str) -> None:
     writer.set(max_tokens=8).write(START).press("Control+Enter").wait_for_end()
     writer.open_dialog(name)

@@ -16,13 +16,13 @@ import pytest
 from playwright.sync_api import Locator, Page, Request, Route, expect
 
 from tests.media import bmp, png, wav
+from tests.models.random_gguf import write_llama
+from tests.models.random_projectors import write_projector
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage, Troubles
 from tests.page.writer import Writer, wait_for_event
 from tests.processes import wait_for
 from tests.servers import Server
-from tools.random_gguf import write_llama
-from tools.random_projectors import write_projector
 
 pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
 

@@ -83,6 +83,17 @@ def test_the_note_is_sent_in_the_frame_that_the_panel_shows(
     )
 
 
+def test_the_depth_keeps_the_focus_while_it_changes(writer: Writer) -> None:
+    opener(writer.page).click()
+    panel(writer.page).get_by_label("Author’s note").fill("Sad.")
+    depth = panel(writer.page).get_by_label("Paragraphs behind the note")
+    depth.focus()
+    for key, value in (("Home", "1"), ("End", "20")):
+        writer.press(key)
+        expect(depth).to_have_value(value)
+        expect(depth).to_be_focused()
+
+
 def test_a_depth_that_the_panel_does_not_offer_and_words_of_other_programs_stay(writer: Writer) -> None:
     page = writer.page
     page.evaluate("desk.setNote({ text: 'Sad.', depth: 7, theirs: '[<|>]' })")

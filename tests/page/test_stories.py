@@ -82,6 +82,18 @@ def test_the_search_finds_titles(page: Page) -> None:
     expect(page.get_by_text("No title has “nothing of the kind”.")).to_be_visible()
 
 
+def test_the_search_finds_places_in_all_texts_and_opens_one(page: Page) -> None:
+    page.get_by_role("searchbox").fill("lamp & oil")
+    places = page.get_by_role("list", name="In the texts").get_by_role("listitem")
+    expect(places).to_have_text("<i>Salt</i> the lamp <b>went</b> out")
+    expect(page.get_by_text("There may be more places")).to_be_visible()
+    assert page.evaluate("desk.searched") == ["v1/srb/stories/~search?q=lamp%20%26%20oil"]
+    assert page.locator("srb-stories .places :is(i, b)").count() == 0
+    places.get_by_role("button").click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    assert acts(page) == ["open b", "select 4 8"]
+
+
 def test_a_story_is_renamed_by_keys_alone(page: Page) -> None:
     page.get_by_role("button", name="Rename “Untitled”").focus()
     page.keyboard.press("Enter")
@@ -141,6 +153,10 @@ def test_the_dialog_has_no_barriers(make_page: MakePage, scheme: str) -> None:
     page = make_page(color_scheme=scheme)
     open_stories(page)
     assert violations(page) == []
+    page.get_by_role("searchbox").fill("li")
+    expect(page.get_by_role("list", name="In the texts")).to_be_visible()
+    assert violations(page) == []
+    page.get_by_role("searchbox").fill("")
     page.get_by_role("button", name="Rename “The lighthouse”").click()
     assert violations(page) == []
     page.keyboard.press("Escape")

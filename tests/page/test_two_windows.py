@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.page.conftest import MakePage
 from tests.page.writer import START, Writer
 from tests.servers import Server
 
@@ -78,3 +79,21 @@ def test_the_other_windows_text_is_shown_and_left_again(writer: Writer, other: W
     notice = writer.page.locator("srb-banner p").filter(has_text="“one two” is not in this text")
     notice.get_by_role("button", name="Back to where I was").click()
     writer.expect_text(START + " one two")
+
+
+def test_windows_of_two_languages_are_one_story(writer: Writer, slow: Server, make_page: MakePage) -> None:
+    writer.set(n=3, max_tokens=8).write(START).go().wait_for_end().wait_until_saved()
+    german = Writer(make_page(locale="de-DE"), slow.url, is_new=False)
+    german.expect_text(START)
+    assert german.slots() == writer.slots()
+    german.write(" drei vier fünf").wait_until_saved()
+    writer.write(" one two").wait_until_saved()
+    expect(elsewhere(writer.page)).to_contain_text("another window: 3 words")
+    elsewhere(writer.page).get_by_role("button", name="Join").click()
+    writer.expect_text(START + " one two drei vier fünf")
+    writer.wait_until_saved()
+    expect(
+        german.page.get_by_role("status").filter(has_text="geht in einem anderen Fenster weiter: 2 Wörter")
+    ).to_be_visible()
+    german.reload()
+    german.expect_text(START + " one two drei vier fünf")

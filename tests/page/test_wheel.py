@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -24,12 +25,12 @@ from tests.servers import Server, free_port
 pytestmark = pytest.mark.e2e
 
 PAGE = ROOT / "srb" / "web" / "page"
-SOURCES = ("srb", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("srb", "config", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 SERVE = """
 import runpy
 import sys
 from werkzeug.serving import run_simple
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 
 ScriptedClient = runpy.run_path(sys.argv[2])["ScriptedClient"]  # by its path: beside it are the sources
@@ -112,6 +113,11 @@ def fetch(url: str) -> bytes:
     return response.content
 
 
+def name_of(url: str) -> str:
+    """Return a file's name below the page's folder, without its edition."""
+    return re.sub(r".*/page/(?:~\w+/)?", "", url)
+
+
 def test_the_wheel_has_every_file_of_the_page_and_no_types(wheel: Path) -> None:
     prefix = "srb/web/page/"
     packed = {name.removeprefix(prefix) for name in ZipFile(wheel).namelist() if name.startswith(prefix)}
@@ -120,7 +126,7 @@ def test_the_wheel_has_every_file_of_the_page_and_no_types(wheel: Path) -> None:
 
 
 def test_every_module_that_the_document_leads_to_is_served_from_the_wheel(installed: str) -> None:
-    served = {url.removeprefix(f"{installed}page/"): content for url, content in module_graph(installed, fetch).items()}
+    served = {name_of(url): content for url, content in module_graph(installed, fetch).items()}
     assert {"main.js", "page.css", "icon.svg", "vendor/lit.js"} <= served.keys()
     for name, content in served.items():
         assert content == as_served(PAGE / name), name
@@ -146,7 +152,14 @@ def test_the_doctor_of_the_wheel_finds_the_wheels_model(alone: Alone) -> None:
     assert all(found["change"] for found in said["findings"])
 
 
+def test_the_wheel_has_the_files_that_a_deployment_needs(alone: Alone) -> None:
+    config = ROOT / "config"
+    files = [path.relative_to(config).as_posix() for path in config.rglob("*") if path.is_file()]
+    assert alone.srb("config", "--list").split() == sorted(files)
+    assert alone.srb("config", "srb.service") == (config / "systemd/srb.service").read_text()
+
+
 def test_every_module_of_the_page_is_reached_from_the_document(server: Server) -> None:
-    reached = {url.removeprefix(f"{server.url}/page/") for url in module_graph(server.url + "/", fetch)}
+    reached = {name_of(url) for url in module_graph(server.url + "/", fetch)}
     modules = {path.relative_to(PAGE).as_posix() for path in PAGE.rglob("*.js") if path.name != "types.js"}
     assert modules - reached == set(), "modules that nothing imports"

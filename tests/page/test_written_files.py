@@ -105,6 +105,13 @@ def story() -> dict[str, Any]:
         "author": AUTHOR,
         "language": "de-ch",
         "head": head,
+        "comment.one": {"text": "Which <boat>?", "quote": "boat", "on": [{"node": "n0", "from": 26, "to": 30}]},
+        "comment.two": {
+            "text": "All of it.",
+            "quote": "hundred",
+            "on": [{"node": "n1", "from": 4, "to": 57}],
+            "author": "Ann",
+        },
         "nodes": nodes,
         "marks": marks,
         "media": {
@@ -222,6 +229,33 @@ def test_an_epub_begins_with_its_type_uncompressed(folder: Path) -> None:
         first = archive.infolist()[0]
         assert (first.filename, first.compress_type, first.extra) == ("mimetype", ZIP_STORED, b"")
         assert archive.read("mimetype") == b"application/epub+zip"
+
+
+def test_comments_stand_on_their_words_and_have_their_authors(folder: Path) -> None:
+    with ZipFile(folder / "story.docx") as archive:
+        document = ElementTree.fromstring(archive.read("word/document.xml"))
+        comments = ElementTree.fromstring(archive.read("word/comments.xml"))
+        types = archive.read("[Content_Types].xml").decode()
+        relations = archive.read("word/_rels/document.xml.rels").decode()
+    assert 'PartName="/word/comments.xml"' in types
+    assert 'relationships/comments" Target="comments.xml"' in relations
+    found = {each.attrib[f"{WORD}id"]: each for each in comments.iter(f"{WORD}comment")}
+    assert [(each.attrib[f"{WORD}author"], _words(each)) for each in found.values()] == [
+        (AUTHOR, "Which <boat>?"),
+        ("Ann", "All of it."),
+    ]
+    on: dict[str, str] = {}
+    begun: set[str] = set()
+    for each in document.iter():
+        number = each.attrib.get(f"{WORD}id", "")
+        if each.tag == f"{WORD}commentRangeStart":
+            begun.add(number)
+        elif each.tag == f"{WORD}commentRangeEnd":
+            begun.remove(number)
+        elif each.tag == f"{WORD}t":
+            on |= {number: on.get(number, "") + (each.text or "") for number in begun}
+    assert on == {"0": "boat", "1": "hundred & twelve steps, <b>all</b> of them wet.\u05e9\u05dc\u05d5\u05dd"}
+    assert [each.attrib[f"{WORD}id"] for each in document.iter(f"{WORD}commentReference")] == ["0", "1"]
 
 
 def test_an_epub_leads_from_its_container_to_every_chapter(folder: Path) -> None:

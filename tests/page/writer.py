@@ -14,7 +14,7 @@ START = "Once upon a time,"
 
 def expect_loaded(page: Page) -> None:
     """Expect that the page has loaded all of its dialogs: a server that ends now leaves no file missing."""
-    expect(page.locator("srb-versions dialog")).to_be_attached()
+    expect(page.locator("srb-task dialog")).to_be_attached()
 
 
 T = TypeVar("T")
@@ -101,6 +101,15 @@ class Writer:
         dialog = self.page.locator(f"srb-{name} dialog[open]")
         expect(dialog).to_be_visible()
         return dialog
+
+    def choose_action(self, words: str) -> Writer:
+        """Do the action that words name, by the list of all actions."""
+        self.press("Control+k")
+        field = self.page.get_by_role("searchbox", name="Find an action")
+        expect(field).to_be_focused()
+        self.write(words).press("Enter")
+        expect(field).to_be_hidden()
+        return self
 
     def give_key(self, key: str) -> None:
         dialog = self.page.get_by_role("dialog", name="API key")

@@ -19,46 +19,47 @@ from typing import Any
 
 import pytest
 
-from srb.cluster import relay
+from srb.cluster import members, relay
 from srb.cluster.affinity import Affinity
 from srb.cluster.bridge import Bridge
 from srb.cluster.door import Door
 from srb.cluster.members_file import MembersFile
-from srb.cluster.own_engine import OwnEngine
 from srb.cluster.registry import Entry
+from srb.cluster.replica_engine import ReplicaEngine
 from srb.cluster.routing import choose
 from srb.cluster.states import StateKeeper, StateShare
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import SOCKET_NAME, Settings
 from srb.engine.process.state_file import read_header
 from srb.errors import Conflict, EngineLoading, EngineRestarted, InvalidRequest, NotFound, QueueFull, Unavailable
-from srb.protocol import (
-    Accepted,
+from srb.wire.commands import (
     AddBranches,
     Attach,
-    Attached,
-    BranchAdded,
-    BranchEnded,
     BranchSpec,
     Cancel,
     ChangeBranch,
-    Delta,
-    Done,
-    Failed,
     Generate,
     GetRequest,
     GetSlots,
     GetStats,
-    Hello,
     ListRequests,
-    PromptDone,
-    Ready,
-    Rejected,
-    Reply,
-    SamplingParams,
     StateAction,
     StopBranches,
     Tokenize,
 )
-from srb.settings import SOCKET_NAME, Settings
+from srb.wire.events import (
+    Accepted,
+    Attached,
+    BranchEnded,
+    Delta,
+    Done,
+    Failed,
+    Hello,
+    PromptDone,
+    Ready,
+    Rejected,
+    Reply,
+)
 from tests.processes import DEADLINE, PYTHON, ROOT, Worker, brief, children, clean_environ, endless, is_alive, wait_for
 
 WITHOUT_RAY = """
@@ -104,7 +105,7 @@ class OneReplica:
     def __init__(self, loop: Loop, model: str = "fake:", **changed: Any) -> None:
         self._loop = loop
         settings = {**ENGINE, "model": model, **changed}
-        self.engine = OwnEngine(Settings(**settings), settings)
+        self.engine = ReplicaEngine(Settings(**settings), settings)
         self.door = Door(self.engine.socket_path)
 
     def open(self) -> OneReplica:
@@ -199,8 +200,8 @@ class Bridged:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the replicas of a machine that does much else answer late: they are not silent."""
-    for name in ("_ASK_SECONDS", "_STATS_SECONDS", "_QUESTION_SECONDS"):
-        monkeypatch.setattr(relay, name, DEADLINE)
+    for module, name in ((relay, "_ASK_SECONDS"), (relay, "_QUESTION_SECONDS"), (members, "_NUMBERS_SECONDS")):
+        monkeypatch.setattr(module, name, DEADLINE)
 
 
 @pytest.fixture(scope="module")
@@ -404,7 +405,7 @@ def test_a_request_whose_replica_has_just_gone_is_not_divided(bridged: Bridged, 
     try:
         worker.send(placed("a", "alone"))
         worker.next(Accepted)
-        assert not bridged.bridge.members.homes["alone"].is_divided
+        assert bridged.bridge.members.homes.get("alone") == "a"
     finally:
         loop.run(swap(link))
     worker.send(Cancel("alone"))
@@ -415,7 +416,7 @@ def test_branches_that_look_at_each_other_stay_on_one_replica(bridged: Bridged) 
     worker = bridged.worker().ready()
     worker.send(many("together", distinct_first=True))
     assert len([event for event in _until_done(worker, "together") if isinstance(event, BranchEnded)]) == 24
-    assert bridged.bridge.members.homes == {}
+    assert not bridged.bridge.members.homes._replicas
 
 
 @pytest.fixture
@@ -433,69 +434,55 @@ def both(loop: Loop, steady: tuple[OneReplica, OneReplica], tmp_path: Path) -> I
 def test_a_divided_request_is_controlled_through_any_bridge(both: tuple[Bridged, Bridged]) -> None:
     bridged, other = both
     owner, reader = bridged.worker().ready(), other.worker().ready()
-    owner.send(many("whole", max_tokens=-1, linger=600.0))
+    owner.send(many("whole", max_tokens=-1, owner="192.0.2.1"))  # without a key: whoever knows the id may control it
     owner.next(Accepted)
     for asking in (reader, owner):
-        asking.send(ListRequests("list", ""))
+        asking.send(ListRequests("list", "192.0.2.1"))
         [listed] = asking.next(Reply).value
         assert [branch["index"] for branch in listed["branches"]] == list(range(24))
         assert [branch["seed"] for branch in listed["branches"]] == list(range(100, 124))
-    reader.send(Attach("attach", "whole"))
-    snapshot = reader.next(Attached, Rejected)
-    assert len(snapshot.value["branches"]) == 24
-
-    reader.send(StopBranches("stop one", "whole", index=5))
-    answer, ended = answer_and(reader, BranchEnded)
-    assert answer.value["index"] == ended.index == owner.next(BranchEnded).index == 5
-    owner.send(StopBranches("stop again", "whole", index=5))
-    assert owner.next(Reply, Rejected).code == Conflict.code
-    reader.send(AddBranches("add", "whole", ((None, (), (), ()),) * 2))
-    assert reader.next(Reply, Rejected).value == {"indices": [24, 25], "seeds": [124, 125]}
-    assert [owner.next(BranchAdded).index for _ in range(2)] == [24, 25]
-    owner.send(AddBranches("fork", "whole", ((None, (), (), ()),), origin=7, character=3))
-    answer, fork = answer_and(owner, BranchAdded)
-    assert answer.value == {"indices": [26], "seeds": [126]}
-    assert (fork.index, fork.origin) == (26, 7)
-    owner.send(AddBranches("too many", "whole", ((None, (), (), ()),), max_running=26))
-    assert "26 branches run already" in owner.next(Reply, Rejected).message
-    owner.send(ChangeBranch("change", "whole", 11, more=10**6))
-    assert owner.next(Reply, Rejected).value["index"] == 11
+    for asking, index in ((reader, 5), (reader, 18), (owner, 6), (owner, 19)):  # of each replica
+        asking.send(StopBranches("stop one", "whole", index=index))
+        answer, ended = (
+            answer_and(owner, BranchEnded) if asking is owner else (reader.next(Reply), owner.next(BranchEnded))
+        )
+        assert answer.value["index"] == ended.index == index
+    reader.send(StopBranches("stop again", "whole", index=5))
+    assert reader.next(Reply, Rejected).code == Conflict.code
+    for refused in (
+        Attach("refused", "whole"),
+        AddBranches("refused", "whole", ((None, (), (), ()),)),
+        AddBranches("refused", "whole", ((None, (), (), ()),), origin=7, character=3),
+        ChangeBranch("refused", "whole", 11, more=10),
+    ):
+        for asking in (reader, owner):
+            asking.send(refused)
+            rejected = asking.next(Reply, Rejected, Attached)
+            assert (rejected.code, "divided among replicas" in rejected.message) == (Conflict.code, True)
     owner.send(Cancel("whole", index=0))
     assert owner.next(BranchEnded).index == 0
     reader.send(GetRequest("get", "whole"))
     described = reader.next(Reply, Rejected).value
     states = {branch["index"]: branch["state"] for branch in described["branches"]}
-    assert states.keys() == set(range(27))
-    assert states[0] == states[5] == "ended"
+    assert states.keys() == set(range(24))
+    assert states[0] == states[5] == states[18] == "ended"
     reader.send(GetRequest("get", "whole", owner="somebody else"))
     assert reader.next(Reply, Rejected).code == NotFound.code
 
     reader.send(StopBranches("stop all", "whole"))
-    assert {type(reader.next(Reply, Done)), type(reader.next(Reply, Done))} == {Reply, Done}
+    assert reader.next(Reply, Rejected).value == {"id": "whole", "state": "ended"}
     assert owner.next(Done).request_id == "whole"
     wait_for(lambda: other.open_requests() == bridged.open_requests() == 0, "nothing is left of it")
 
 
-def test_branches_that_are_added_through_two_bridges_at_once_have_indices_of_their_own(
-    both: tuple[Bridged, Bridged],
-) -> None:
+def test_a_request_with_linger_stays_on_one_replica_and_can_be_joined(both: tuple[Bridged, Bridged]) -> None:
     bridged, other = both
     owner, reader = bridged.worker().ready(), other.worker().ready()
-    owner.send(many("grows", max_tokens=-1))
+    owner.send(many("lingers", linger=600.0))
     owner.next(Accepted)
-    turns, one = 5, ((None, (), (), ()),)
-    for turn in range(turns):
-        for worker in (owner, reader):
-            worker.send(AddBranches(f"add {turn}", "grows", one))
-    answers = [worker.next(Reply, Rejected) for worker in (owner, reader) for _ in range(turns)]
-    given = sorted((*answer.value["indices"], *answer.value["seeds"]) for answer in answers)
-    assert given == [(24 + number, 124 + number) for number in range(2 * turns)]
-
-    owner.send(AddBranches("bad", "grows", ((None, (10**9,), (), ()),)))  # no token of the vocabulary
-    assert isinstance(owner.next(Reply, Rejected), Rejected)
-    reader.send(AddBranches("good", "grows", one))
-    assert reader.next(Reply, Rejected).value["indices"] == [24 + 2 * turns], "a refused one leaves no gap"
-    owner.send(Cancel("grows"))
+    reader.send(Attach("attach", "lingers"))
+    assert len(reader.next(Attached, Rejected).value["branches"]) == 24
+    owner.send(Cancel("lingers"))
     owner.next(Done)
 
 
@@ -514,15 +501,12 @@ def test_a_divided_request_goes_on_without_the_replica_that_is_lost(loop: Loop, 
         os.kill(third.pid, signal.SIGKILL)
         lost = [worker.next(BranchEnded, Done, Failed) for _ in range(12)]
         assert {event.code for event in lost} == {EngineRestarted.code}
-        parity = {event.index % 2 for event in lost}
-        assert len(parity) == 1, "the branches of one replica"
-        assert worker.next(Delta, Done, Failed).index % 2 not in parity
-        other.send(Attach("attach", "half"))
-        snapshot = other.next(Attached, Rejected).value
-        ended = [branch for branch in snapshot["branches"] if "ended" in branch]
-        assert {branch["index"] for branch in ended} <= {event.index for event in lost}
-        other.send(AddBranches("add", "half", ((None, (), (), ()),)))
-        assert other.next(Reply, Rejected).value["indices"] == [24], "no lost branch's index is given again"
+        first = min(event.index for event in lost)
+        assert sorted(event.index for event in lost) == list(range(first, first + 12)), "the branches of one replica"
+        assert worker.next(Delta, Done, Failed).index not in range(first, first + 12)
+        other.send(GetRequest("get", "half"))
+        left = other.next(Reply, Rejected).value["branches"]
+        assert {branch["index"] for branch in left} == set(range(24)) - set(range(first, first + 12))
         worker.send(Cancel("half"))
         assert worker.next(Done, Failed).request_id == "half"
     finally:
@@ -585,13 +569,9 @@ def test_the_requests_of_a_replica_that_leaves_are_found_until_they_end(
         [listed] = asking.next(Reply).value
         assert [branch["index"] for branch in listed["branches"]] == list(range(24))
         assert not [branch for branch in listed["branches"] if branch["state"] == "ended"]
-    reader.send(Attach("attach", "leaves"))
-    snapshot = reader.next(Attached, Rejected)
-    assert not [branch for branch in snapshot.value["branches"] if "ended" in branch]
-    for index in (4, 5):  # one of each replica
+    for index in (4, 15):  # one of each replica
         reader.send(StopBranches("stop", "leaves", index=index))
-        answer, ended = answer_and(reader, BranchEnded)
-        assert answer.value["index"] == ended.index == index
+        assert reader.next(Reply).value["index"] == owner.next(BranchEnded).index == index
     owner.send(StopBranches("stop all", "leaves"))
     assert {type(owner.next(Reply, Done)), type(owner.next(Reply, Done))} == {Reply, Done}
     wait_for(lambda: steady[1].door.num_open == 0, "no bridge keeps the leaving replica")
@@ -700,8 +680,8 @@ def test_a_state_is_restored_where_it_is_and_the_slots_next_request_goes_there(
         assert acted(reader, "restore", name, 7) == saved
         reader.send(replace(placed("b", "in slot 7"), id_slot=7), placed("b", "in no slot"))
         assert {reader.next(Accepted).request_id for _ in range(2)} == {"in slot 7", "in no slot"}
-        assert later.bridge.members.homes["in slot 7"].names == ("a",)
-        assert later.bridge.members.homes["in no slot"].names == ("b",)
+        assert later.bridge.members.homes.get("in slot 7") == "a"
+        assert later.bridge.members.homes.get("in no slot") == "b"
         refusal = acted(reader, "restore", "nobody", 7)
         assert isinstance(refusal, InvalidRequest)
         assert "Unable to restore" in refusal.message

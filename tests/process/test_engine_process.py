@@ -11,25 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from srb.protocol import (
-    VERSION,
-    Accepted,
-    BranchEnded,
-    BranchSpec,
-    Cancel,
-    Delta,
-    Detokenize,
-    Done,
-    Failed,
-    Generate,
-    GetSlots,
-    GetStats,
-    Hello,
-    Ready,
-    Rejected,
-    Reply,
-    Tokenize,
-)
+from srb.wire.codec import VERSION
+from srb.wire.commands import BranchSpec, Cancel, Detokenize, Generate, GetSlots, GetStats, Tokenize
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Failed, Hello, Ready, Rejected, Reply
 from tests.process.conftest import ENGINE, Connect, Start
 from tests.processes import PYTHON, brief, endless, engine_with, status, wait_for
 

@@ -15,8 +15,7 @@ from typing import Any
 import orjson
 import pytest
 
-from srb.framing import FrameSocket
-from srb.model_control import (
+from srb.models.control import (
     CONTROL_SOCKET,
     MAX_CONTROL_FRAME,
     Done,
@@ -31,10 +30,11 @@ from srb.model_control import (
     decode_event,
     encode,
 )
+from srb.wire.framing import FrameSocket
+from tests.models.random_gguf import write_llama
 from tests.process.conftest import SUPERVISOR, Start
 from tests.process.test_supervisor import supervisor_of
 from tests.processes import DEADLINE, PYTHON, Process, children, is_alive, wait_for
-from tools.random_gguf import write_llama
 
 MODELS = {"models": "a=fake:,b=fake:", "model": "", "model_seconds": 0}
 
@@ -237,7 +237,8 @@ def with_free_memory(count: int) -> tuple[str, ...]:
     """Return the command of a supervisor on a machine with so many bytes of free memory."""
     script = f"""
 import sys
-from srb.engine.process import memory_check, supervisor
+from srb.engine.process import supervisor
+from srb.models import memory_check
 memory_check.free_memory = lambda: {count}
 sys.exit(supervisor.main())
 """
@@ -282,10 +283,11 @@ def with_a_gpu(free: int, needed: int) -> tuple[str, ...]:
     """Return the command of a supervisor whose models need so many bytes on a GPU; it tells each question for them."""
     script = f"""
 import dataclasses, sys
-from srb.engine.process import memory_check, supervisor
-from srb.native_facts import Device, Places
+from srb.engine.process import supervisor
+from srb.models import memory_check
+from srb.files.native_facts import Device, MemoryUse
 
-class Child(memory_check.NeedsChild):
+class Child(memory_check.EstimateChild):
     def __init__(self, listed, settings):
         super().__init__(listed, settings)
         print("asked for", listed.name, file=sys.stderr, flush=True)
@@ -294,11 +296,11 @@ class Child(memory_check.NeedsChild):
     def facts(self):
         found = super().facts
         gpu = Device("CUDA0", "a card", "gpu", {free}, 2**33)
-        model = dataclasses.replace(found.model, places=Places(0, {{"CUDA0": {needed}}}))
+        model = dataclasses.replace(found.model, places=MemoryUse(0, {{"CUDA0": {needed}}}))
         return dataclasses.replace(found, build=dataclasses.replace(found.build, devices=(gpu,)), model=model)
 
-from srb.engine.process import models_supervisor
-models_supervisor.NeedsChild = Child
+from srb.models import supervisor as models
+models.EstimateChild = Child
 sys.exit(supervisor.main())
 """
     return (PYTHON, "-c", script)
@@ -403,10 +405,11 @@ def test_workers_are_answered_while_an_engine_that_hangs_does_not_end(start: Sta
 def test_a_socket_that_cannot_listen_is_told_as_what_it_is(start: Start) -> None:
     supervisor = start(PYTHON, "-c", """if True:
         import sys
-        from srb.engine.process import models_supervisor, supervisor
+        from srb.engine.process import supervisor
+        from srb.models import supervisor as models
         def listen(path):
             raise OSError(98, "Address already in use")
-        models_supervisor.listen = listen
+        models.listen = listen
         sys.exit(supervisor.main([]))
     """, **MODELS)  # fmt: skip
     assert supervisor.wait() == 1

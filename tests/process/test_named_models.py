@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from srb import named_models
+from srb.config import named_models
+from srb.config.named_models import BUNDLED_MODEL, DEFAULT_MODEL, WheelFile, cache_folder
+from srb.config.settings import Settings
 from srb.errors import ConfigError, ModelLoadFailed
-from srb.gguf import check_model_file
+from srb.files.gguf import check_model_file
 from srb.launch import chosen_model, models, wheels
-from srb.model_list import default_model, list_models
-from srb.named_models import BUNDLED_MODEL, DEFAULT_MODEL, WheelFile, cache_folder
-from srb.settings import Settings
+from srb.models.listed import default_model, list_models
 from tests.needs import need
 from tests.processes import PYTHON, ROOT, clean_environ, wait_for
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from srb.protocol import Delta, Done, Failed, Rejected, Reply, StateAction
+from srb.wire.commands import StateAction
+from srb.wire.events import Delta, Done, Failed, Rejected, Reply
 from tests.process.conftest import ENGINE, Connect, Start
 from tests.processes import PYTHON, brief, endless
 

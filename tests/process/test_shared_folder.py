@@ -62,6 +62,7 @@ def test_what_a_killed_server_left_is_removed(left: Path) -> None:
         "system_prompt.json",
         "last_scrape.12.partial",
         "counter_123.db",
+        "histogram_123.db",
         "gauge_livesum_123.db",
     ]
     for name in names:
@@ -75,7 +76,7 @@ def test_everything_that_workers_write_is_known(left: Path, temporary: Path) -> 
 import os
 from pathlib import Path
 os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder = {str(left)!r}
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.limits import OpenLimit
 OpenLimit(9, Path(folder)).take("a")

@@ -11,9 +11,23 @@ from pathlib import Path
 import orjson
 import pytest
 
-from srb.protocol import BranchSpec, Done, Generate, Rejected
+from srb.config.named_models import BUNDLED_MODEL
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import Done, Rejected
 from tests.process.conftest import SUPERVISOR, Connect, Start
-from tests.processes import PYTHON, Process, Worker, brief, children, endless, engine_with, is_alive, status, wait_for
+from tests.processes import (
+    PYTHON,
+    ROOT,
+    Process,
+    Worker,
+    brief,
+    children,
+    endless,
+    engine_with,
+    is_alive,
+    status,
+    wait_for,
+)
 
 
 def engine_pid(supervisor: Process) -> int:
@@ -125,6 +139,29 @@ def test_a_model_that_cannot_be_loaded_is_not_tried_again(start: Start, runtime:
     assert supervisor.stop() == 0
     assert supervisor.logs.count("srb: ") == 1
     assert not runtime.exists()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "raise RuntimeError(\"Failed to load shared library 'libllama.so': libgomp.so.1: cannot open shared object file\")",
+        "raise FileNotFoundError(\"Shared library with base name 'llama' not found\")",
+        "from missing import libgomp",
+        "raise AttributeError('libllama.so: undefined symbol: llama_memory_seq_cp')",
+    ],
+)
+def test_a_llama_cpp_that_cannot_be_loaded_is_not_tried_again(
+    start: Start, runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    (tmp_path / "llama_cpp.py").write_text(fault)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    supervisor = start(*SUPERVISOR, model=BUNDLED_MODEL)
+    wait_for(lambda: status(runtime)["state"] == "failed", "the status says so")
+    assert status(runtime)["message"].startswith("llama.cpp cannot be loaded: ")
+    wait_for(lambda: "is not started again" in supervisor.logs, "so does the log")
+    assert supervisor.stop() == 0
+    assert supervisor.logs.count("srb: llama.cpp cannot be loaded: ") == 1
+    assert "Traceback" not in supervisor.logs
 
 
 def test_an_upgrades_supervisor_takes_over_when_the_old_one_leaves(

@@ -50,7 +50,7 @@ def analyze(*arguments: str, units: Path) -> str:
     """Run systemd-analyze on units in a folder; return all that it wrote."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed (Debian: apt install systemd)")
-    environ = os.environ | {"SYSTEMD_UNIT_PATH": f"{units}:"}
+    environ = os.environ | {"SYSTEMD_UNIT_PATH": f"{units}:", "XDG_RUNTIME_DIR": str(units), "HOME": str(units)}
     done = subprocess.run(
         ["systemd-analyze", "--no-pager", *arguments], env=environ, capture_output=True, text=True, timeout=DEADLINE
     )
@@ -64,6 +64,15 @@ def analyze(*arguments: str, units: Path) -> str:
 @pytest.mark.parametrize("name", [path.name for path in UNITS.iterdir() if path.suffix != ".conf"])
 def test_systemd_analyze_verify_reports_nothing(installed: Path, name: str) -> None:
     assert analyze("verify", "--man=no", str(installed / name), units=installed) == ""
+
+
+def test_systemd_analyze_verify_reports_nothing_of_a_persons_own_unit(tmp_path: Path) -> None:
+    text = (ROOT / "config/systemd-user/srb-user.service").read_text()
+    unit = tmp_path / "srb.service"
+    (tmp_path / ".local/bin").mkdir(parents=True)
+    (tmp_path / ".local/bin/srb").symlink_to("/bin/true")
+    unit.write_text(text)  # whose %h is the home folder
+    assert analyze("verify", "--user", "--man=no", str(unit), units=tmp_path) == ""
 
 
 def test_systemd_analyze_reports_an_unknown_setting(installed: Path) -> None:

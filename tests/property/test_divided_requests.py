@@ -10,24 +10,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srb.cluster.split import Whole, can_divide, divide, for_part, of_whole, unite
+from srb.cluster.split import Whole, can_divide, divide, first_of, unite
+from srb.config.sampling_params import SamplingParams
 from srb.engine.fake import FakeModel
 from srb.errors import EngineRestarted
-from srb.protocol import (
-    Accepted,
-    AddBranches,
-    BranchEnded,
-    BranchSpec,
-    Delta,
-    Done,
-    Explore,
-    Generate,
-    GetRequest,
-    PromptDone,
-    Reply,
-    Resting,
-    SamplingParams,
-)
+from srb.wire.commands import BranchSpec, Explore, Generate, GetRequest
+from srb.wire.events import Accepted, Delta, Done, Failed, PromptDone
 from tests.engine_helpers import Driver, Outcome
 
 PROMPT = "The lighthouse keeper had not spoken to anyone for nine days."
@@ -53,17 +41,13 @@ class Cluster:
         self.drivers = {name: Driver(FakeModel(n_ctx=100_000, n_seq_max=number)) for name, number in sequences.items()}
         self.chance = chance
         self.command = command
-        parts = divide(command, sequences)
-        self.whole = Whole.of(command, parts)
-        self.readers = [(self.whole, Outcome())]
-        self._waiting: dict[str, list[Any]] = {name: [] for name in parts}
-        for name, part in parts.items():
+        self.parts = divide(command, sequences)
+        self.whole = Whole(command.request_id, self.parts.values())
+        self.outcome = Outcome()
+        self._waiting: dict[str, list[Any]] = {name: [] for name in self.parts}
+        for name, part in self.parts.items():
             engine = self.drivers[name].engine
             self._waiting[name] += engine.submit(engine.prepare(part))
-
-    @property
-    def outcome(self) -> Outcome:
-        return self.readers[0][1]
 
     def advance(self, turns: int = 10**6) -> None:
         """Let parts step and speak, in any order, for so many turns or until nothing is left to say."""
@@ -73,55 +57,28 @@ class Cluster:
                 return
             name = self.chance.choice(live)
             if self._waiting[name] and self.chance.random() < 0.7:
-                self._say(name, [self._waiting[name].pop(0)])
+                self._say([self._waiting[name].pop(0)])
             elif self.drivers[name].engine.has_work:
                 self._waiting[name] += self.drivers[name].engine.step()
 
-    def _say(self, name: str, events: list[Any]) -> None:
-        for whole, outcome in self.readers:
-            for event in events:
-                for said in whole.take(name, event):
-                    outcome.take(said)
-
-    def say_all(self) -> None:
-        for name, waiting in self._waiting.items():
-            self._say(name, waiting)
-            waiting.clear()
+    def _say(self, events: list[Any]) -> None:
+        for event in events:
+            for said in self.whole.take(event):
+                self.outcome.take(said)
 
     def lose(self, name: str) -> None:
         del self._waiting[name], self.drivers[name]
-        for whole, outcome in self.readers:
-            for said in whole.lose(name, EngineRestarted.code, "lost"):
-                outcome.take(said)
+        self._say([Failed(self.parts[name].request_id, EngineRestarted.code, "lost")])
 
     def described(self) -> dict[str, Any]:
-        return {
-            name: self.drivers[name].engine.serve_query(GetRequest("q", "whole"))
-            for name in self._waiting
-            if "whole" in self.drivers[name].engine._registry
-        }
-
-    def join(self) -> Outcome:
-        """Let another reader join; return its outcome, which begins with the texts so far."""
-        self.say_all()
-        described = {name: self.drivers[name].engine.attach("whole", "") for name in self._waiting}
-        snapshot, outcome = unite(list(described.values())), Outcome()
-        for branch in snapshot["branches"]:
-            outcome.texts[branch["index"]] = branch["text"]
-            if "ended" in branch:
-                outcome.ends[branch["index"]] = BranchEnded(**branch["ended"])
-        self.readers.append((Whole.joined("whole", described), outcome))
-        return outcome
-
-    def add(self, command: AddBranches) -> dict[str, Any]:
-        described = self.described()
-        name, changed = for_part(command, described, self.whole.total)
-        engine = self.drivers[name].engine
-        events = engine.submit(engine.prepare(changed))
-        [reply] = [event for event in events if isinstance(event, Reply)]
-        self._waiting[name] += [event for event in events if not isinstance(event, Reply)]
-        value: dict[str, Any] = of_whole(changed, reply.value, described[name])
-        return value
+        """Return the request's description, from its parts that have not ended."""
+        values = []
+        for name, waiting in self._waiting.items():
+            self._say(waiting)
+            waiting.clear()
+            if (part := self.parts[name].request_id) in self.drivers[name].engine._requests:
+                values.append(self.drivers[name].engine.serve_query(GetRequest("q", part)))
+        return unite(values) if values else {}
 
 
 SEQUENCES = st.lists(st.integers(2, 6), min_size=2, max_size=4)
@@ -129,11 +86,6 @@ SEQUENCES = st.lists(st.integers(2, 6), min_size=2, max_size=4)
 
 def named(sequences: list[int]) -> dict[str, int]:
     return {f"r{number}": count for number, count in enumerate(sequences)}
-
-
-def written(outcome: Outcome) -> dict[int, str]:
-    """Return the texts of the branches that have any."""
-    return {index: text for index, text in outcome.texts.items() if text}
 
 
 @settings(max_examples=25)
@@ -163,15 +115,19 @@ def test_a_lost_replica_ends_its_own_branches_alone(sequences: list[int], n: int
     command = request(n, seed=seed)
     cluster = Cluster(command, named(sequences), random.Random(seed))
     cluster.advance(turns)
-    parts = cluster.whole.parts
+    parts = cluster.parts
     lost = cluster.chance.choice(list(parts))
-    was_running = set(parts[lost].running)
+    first = first_of(parts[lost].request_id)
+    own = set(range(first, first + len(parts[lost].branches)))
+    had_ended = own & cluster.outcome.ends.keys()
+    is_over = parts[lost].request_id not in cluster.whole.open_parts
     cluster.lose(lost)
     cluster.advance()
     alone, outcome = on_one_engine(command), cluster.outcome
     assert len(outcome.terminal) == 1, "it ends, and once"
     if len(parts) == 1:
         return
+    was_running = set() if is_over else own - had_ended
     failed = {place for place, end in outcome.ends.items() if end.code == EngineRestarted.code}
     assert failed == was_running
     assert outcome.ends.keys() == set(range(n))
@@ -181,71 +137,28 @@ def test_a_lost_replica_ends_its_own_branches_alone(sequences: list[int], n: int
 
 @settings(max_examples=25)
 @given(SEQUENCES, st.integers(4, 20), st.integers(0, 60), st.integers(0, 10**6))
-def test_a_reader_that_joins_reads_on_where_the_description_ends(
-    sequences: list[int], n: int, turns: int, seed: int
-) -> None:
-    cluster = Cluster(request(n, seed=seed, linger=5.0), named(sequences), random.Random(seed))
+def test_the_description_has_the_text_that_was_sent(sequences: list[int], n: int, turns: int, seed: int) -> None:
+    cluster = Cluster(request(n, seed=seed), named(sequences), random.Random(seed))
     cluster.advance(turns)
-    joined = cluster.join()
-    cluster.advance()
-    assert written(joined) == written(cluster.outcome)
-    assert joined.ends == cluster.outcome.ends
-    assert cluster.outcome.rests
-    rests = [event for event in cluster.outcome.events if isinstance(event, Resting)]
-    assert len(rests) == 1
-    assert rests[0].completion_tokens == sum(end.length for end in cluster.outcome.ends.values())
+    described = cluster.described()
+    for branch in described.get("branches", []):
+        assert branch["text"] == cluster.outcome.texts.get(branch["index"], "")
+        assert branch["seed"] == (seed + branch["index"]) % (2**32 - 1)
+        if "ended" in branch:
+            assert branch["ended"]["index"] == branch["index"]
+            assert branch["ended"]["request_id"] == "whole"
 
 
-@settings(max_examples=25)
-@given(SEQUENCES, st.integers(3, 12), st.integers(0, 40), st.integers(0, 10**6))
-def test_added_branches_follow_the_others_and_forks_are_beside_their_origin(
-    sequences: list[int], n: int, turns: int, seed: int
-) -> None:
-    cluster = Cluster(request(n, seed=seed, linger=5.0), named(sequences), random.Random(seed))
-    cluster.advance(turns)
-    cluster.say_all()
-    added = cluster.add(AddBranches("add", "whole", ((None, (), (), ()),) * 2))
-    assert added == {"indices": [n, n + 1], "seeds": [(seed + n) % (2**32 - 1), (seed + n + 1) % (2**32 - 1)]}
-    origin = cluster.chance.randrange(n)
-    forked = cluster.add(AddBranches("fork", "whole", ((None, (), (), ()),), origin=origin))
-    assert forked["indices"] == [n + 2]
-    joined = cluster.join()
-    cluster.advance()
-    outcome = cluster.outcome
-    assert outcome.ends.keys() == set(range(n + 3))
-    alone = on_one_engine(request(n + 2, seed=seed, linger=5.0))
-    for place in range(n + 2):
-        assert outcome.texts[place] == alone.texts[place], "an added branch is what it would be from the beginning"
-    assert written(joined) == written(outcome)
-    described = unite(list(cluster.described().values()))
-    assert [branch["index"] for branch in described["branches"]] == list(range(n + 3))
-    assert [branch["seed"] for branch in described["branches"]][: n + 2] == [seed + place for place in range(n + 2)]
-    assert described["branches"][n + 2]["origin"] == origin
-
-
-def test_few_replicas_are_used_and_the_first_has_what_is_said_once() -> None:
-    parts = divide(request(10, report_progress=True, state="chapter"), {"a": 6, "b": 6, "c": 6})
-    assert [len(part.branches) for part in parts.values()] == [5, 5]
+def test_the_first_part_has_what_is_said_once_and_each_has_branches_that_follow_each_other() -> None:
+    parts = divide(request(10, report_progress=True, state="chapter"), {"a": 6, "b": 6})
     assert [part.report_progress for part in parts.values()] == [True, False]
     assert [part.state for part in parts.values()] == ["chapter", ""]
-    assert [spec.place for spec in parts["a"].branches] == [0, 2, 4, 6, 8]
+    assert [part.request_id for part in parts.values()] == ["whole+0", "whole+5"]
+    assert [[spec.seed for spec in part.branches] for part in parts.values()] == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
     assert [len(part.branches) for part in divide(request(9), {"a": 2, "b": 4}).values()] == [4, 5]
 
 
-def test_text_waits_for_the_prompt_where_its_log_probabilities_are_asked_for() -> None:
-    command = request(6, prompt_logprobs=True)
-    cluster = Cluster(command, {"a": 3, "b": 3}, random.Random(1))
-    cluster.say_all()
-    while cluster.drivers["b"].engine.has_work:
-        cluster._say("b", cluster.drivers["b"].engine.step())
-    assert [type(event) for event in cluster.outcome.events] == [Accepted]
-    cluster.advance()
-    kinds = [type(event).__name__ for event in cluster.outcome.events]
-    assert kinds.index("PromptLogprobs") < kinds.index("PromptDone") < kinds.index("Delta")
-    assert cluster.outcome.texts == on_one_engine(command).texts
-
-
-def test_branches_that_look_at_each_other_stay_together() -> None:
+def test_branches_that_look_at_each_other_or_may_be_joined_stay_together() -> None:
     command = request(30)
     assert can_divide(command)
     for change in (
@@ -253,5 +166,7 @@ def test_branches_that_look_at_each_other_stay_together() -> None:
         {"distinct_words": True},
         {"sibling_penalty": 1.0},
         {"explore": Explore()},
+        {"prompt_logprobs": True},
+        {"linger": 5.0},
     ):
         assert not can_divide(replace(command, **change))

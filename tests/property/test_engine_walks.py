@@ -25,17 +25,8 @@ from srb.engine.grammar.schemas import prepared
 from srb.engine.model import DecodeStatus, LoraScales
 from srb.engine.request import BranchState
 from srb.errors import Conflict, ContextExceeded, InvalidRequest, NotFound
-from srb.protocol import (
-    ContextShift,
-    Embed,
-    Explore,
-    Failed,
-    FinishReason,
-    GetSlots,
-    PromptDone,
-    PromptLogprobs,
-    StateAction,
-)
+from srb.wire.commands import ContextShift, Embed, Explore, GetSlots, StateAction
+from srb.wire.events import Failed, FinishReason, PromptDone, PromptLogprobs
 from tests.engine_helpers import Contrary, Driver, Outcome, Slowly, Wavering, always_draft, parked_bytes, plain, solo
 from tests.media import b64, png, wav
 from tests.tree_oracle import WORTH_FINDING, check_found
@@ -205,7 +196,6 @@ class EngineWalk(RuleBasedStateMachine):
         looks_up=st.booleans(),
         ahead=st.booleans(),
         sections=st.booleans(),
-        apart_from=st.sampled_from([0, 0, 8]),
         slow_grammars=st.booleans(),
     )
     def begin(
@@ -225,7 +215,6 @@ class EngineWalk(RuleBasedStateMachine):
         looks_up: bool,
         ahead: bool,
         sections: bool,
-        apart_from: int,
         slow_grammars: bool = False,
     ) -> None:
         self.n_ctx_seq = 60 if short else n_ctx
@@ -240,7 +229,6 @@ class EngineWalk(RuleBasedStateMachine):
             decodes_ahead=ahead,
             reads_media=True,
             has_sections=sections,
-            apart_from=apart_from,
         )
         if slow_grammars:
             model.grammars.clock = Slowly(0.003)  # a step has time for two or three tokens
@@ -529,7 +517,7 @@ class EngineWalk(RuleBasedStateMachine):
     @rule()
     def look_at_the_slots(self) -> None:
         slots = self.driver.engine.serve_query(GetSlots("q"))
-        requests = [request for request in self.driver.engine._registry.active.values() if not request.is_queued]
+        requests = [request for request in self.driver.engine._requests.active.values() if not request.is_waiting]
         running = sum(len(request.in_state(BranchState.RUNNING)) for request in requests)
         busy = [slot for slot in slots if slot["is_processing"]]
         assert len(busy) == (len(requests) if self.max_running else running)
@@ -544,11 +532,11 @@ class EngineWalk(RuleBasedStateMachine):
     def draw_request(self, data: st.DataObject) -> str:
         """Return a request's id, mostly of one that runs or rests."""
         engine = self.driver.engine
-        living = [request_id for request_id in self.submitted if request_id in engine._registry]
+        living = [request_id for request_id in self.submitted if request_id in engine._requests]
         return data.draw(st.sampled_from(living or list(self.submitted)))
 
     def lives(self, request_id: str) -> bool:
-        return request_id in self.driver.engine._registry
+        return request_id in self.driver.engine._requests
 
     @precondition(lambda self: self.submitted)
     @rule(
@@ -708,8 +696,8 @@ class EngineWalk(RuleBasedStateMachine):
         self.driver.advance(seconds)
         self.driver.advance(0.0)  # a request that ended by its first step may rest only now
         now = self.driver.now
-        for request in self.driver.resting:
-            assert now - max(request.rests_since or 0.0, request.alone_since or 0.0) < request.linger + 1.0
+        for request in self.driver.idle:
+            assert now - max(request.idle_since or 0.0, request.alone_since or 0.0) < request.linger + 1.0
 
     @rule(steps=st.integers(1, 10))
     def step(self, steps: int) -> None:
@@ -745,11 +733,11 @@ class EngineWalk(RuleBasedStateMachine):
         if not hasattr(self, "driver"):
             return
         self.driver.run()
-        for request in self.driver.resting:
+        for request in self.driver.idle:
             self.driver.attach(request.request_id)
         self.driver.advance(100)
         self.driver.check_drained()
-        assert not self.driver.resting
+        assert not self.driver.idle
         for request_id, submitted in self.submitted.items():
             self.check_texts(request_id, submitted)
         for request_id, (prompt, asked) in self.explored.items():
@@ -875,7 +863,7 @@ def test_the_parent_of_a_private_prompt_counts_as_the_holder_of_a_sequence() -> 
     walk = EngineWalk()
     walk.begin(
         ahead=False, n_ctx=222, cache_bytes=0, short=False, memory={}, cache_cells=0, n_ubatch=4, n_seq_max=7, max_draft=0,
-        looks_up=False, every=-1, draft=None, draft_room=(400, 12), max_running=0, sections=False, apart_from=0,
+        looks_up=False, every=-1, draft=None, draft_room=(400, 12), max_running=0, sections=False,
     )  # fmt: skip
     walk.explore(prompt="the old king said then the fox", cutoff=1.0, max_branches=1, depth=12)
     walk.explore(prompt="river boat " * 12, cutoff=0.01, max_branches=3, depth=4)
@@ -893,7 +881,7 @@ def test_a_healed_text_that_was_drafted_is_that_of_one_that_was_not() -> None:
     walk = EngineWalk()
     walk.begin(
         ahead=False, n_ctx=70, cache_bytes=0, short=False, memory={}, cache_cells=0, n_ubatch=4, n_seq_max=2, max_draft=4,
-        looks_up=True, every=-1, draft=FakeModel, draft_room=(400, 12), max_running=0, sections=False, apart_from=0,
+        looks_up=True, every=-1, draft=FakeModel, draft_room=(400, 12), max_running=0, sections=False,
     )  # fmt: skip
     walk.submit_unfinished(
         prompt=UNFINISHED[0], n=1, seed=0, max_tokens=3, temperature=0, stop=(), banned=(), words=False, first=False,
@@ -909,7 +897,7 @@ def test_a_branch_that_is_paused_goes_on_where_it_stood_in_its_form(memory: dict
     walk = EngineWalk()
     walk.begin(
         ahead=True, n_ctx=100, cache_bytes=10**6, short=False, memory=memory, cache_cells=0, n_ubatch=32, n_seq_max=12,
-        max_draft=0, looks_up=False, every=8, draft=None, draft_room=(400, 12), max_running=0, sections=False, apart_from=0,
+        max_draft=0, looks_up=False, every=8, draft=None, draft_room=(400, 12), max_running=0, sections=False,
     )  # fmt: skip
     walk.submit_in_a_form("a", 8, 0, 60, LONG, (), temperature=2.0)
     walk.driver.run()

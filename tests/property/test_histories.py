@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from srb.config.settings import Settings
 from srb.errors import InvalidRequest
-from srb.settings import Settings
 from srb.web.chat.named_templates import NAMED_TEMPLATES
 from srb.web.dialects.anthropic.body import MessagesBody
 from srb.web.dialects.ollama.body import Chat, OllamaChatBody

@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.preparing import Preparer
-from srb.protocol import SamplingParams
 
 FORMS: list[dict[str, str]] = [
     {"grammar": 'root ::= " the" ( " old" | " grey" )? " " [a-z]+ ( "," root | "." )'},

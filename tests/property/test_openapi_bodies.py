@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis import Case
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from tests.scripted import ScriptedClient
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from srb.engine.fake import FakeModel
-from srb.protocol import Done
+from srb.wire.events import Done
 from tests.engine_helpers import Driver, parked_bytes, solo
 
 N_CTX_SEQ = 400

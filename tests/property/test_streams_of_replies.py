@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate
+from srb.wire.commands import Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event
 from tests.official import anthropic_over, application, openai_over
 from tests.scripted import Script
 

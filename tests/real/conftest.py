@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.needs import need
-from tests.page.conftest import browser, make_page, page, troubles
+from tests.page.conftest import browser, make_page, page, profile, troubles
 from tests.servers import Server
 from tools.real_models import path_of
 
@@ -22,7 +22,7 @@ NARROW = 1.0
 
 # The fixtures of tests/page. Imported by a module, a browser for the package would stay for all tests after it, and two of
 # Playwright's loops do not go together in a process.
-__all__ = ["browser", "make_page", "page", "troubles"]
+__all__ = ["browser", "make_page", "page", "profile", "troubles"]
 
 
 @pytest.fixture(scope="package")

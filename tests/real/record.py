@@ -18,6 +18,7 @@ import llama_cpp as lib
 import numpy as np
 import orjson
 
+from srb.engine.llama.devices import begin
 from tests.real.prompts import PROMPTS
 from tools.real_models import REAL_MODELS, model_file
 
@@ -97,7 +98,7 @@ def records_of(name: str, count: int | None = None) -> list[bytes]:
 
 def main() -> None:
     lib.llama_log_set(_SILENT, None)
-    lib.llama_backend_init()
+    begin()
     if sys.argv[1:]:
         print(b"\n".join(records_of(sys.argv[1], int(sys.argv[2]))).decode())
         return

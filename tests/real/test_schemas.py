@@ -27,7 +27,7 @@ def answers(server: Server, schema: dict[str, Any]) -> list[str]:
     return [each["text"] for each in said.json()["choices"] if each["finish_reason"] == "stop"]
 
 
-@pytest.mark.parametrize("model", ["smollm2", "gemma3"])
+@pytest.mark.parametrize("model", ["smollm2", pytest.param("gemma3", marks=pytest.mark.long)])
 def test_every_whole_answer_follows_its_schema(model: str, request: pytest.FixtureRequest) -> None:
     server: Server = request.getfixturevalue(model)
     with ThreadPoolExecutor(AT_ONCE) as pool:

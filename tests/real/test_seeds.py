@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import random
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import requests
 
+from srb.config.settings import Settings
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
-from srb.settings import Settings
 from tests.contract.rounding import needs_own_products
-from tests.real.conftest import need_model
+from tests.needs import long
+from tests.real.conftest import SETTINGS, need_model
 from tests.real.prompts import PROMPTS, STORY
 from tests.servers import Server
 
 TOKENS = 24
+BEGINNINGS = [STORY, *(written for script in ("Latin", "Cyrillic") for written in PROMPTS[script])][:6]
 
 pytestmark = [pytest.mark.timeout(600), needs_own_products]
 
@@ -29,7 +34,7 @@ def decode(model: LlamaModel, tokens: list[tuple[int, int, int]]) -> list[np.nda
     return [model.logits(row).copy() for row in rows]
 
 
-@pytest.mark.parametrize("length", [0, 40, 200], ids=lambda length: f"beside 7 texts of {length} tokens")
+@pytest.mark.parametrize("length", [40, *long(0, 200)], ids=lambda length: f"beside 7 texts of {length} tokens")
 def test_a_token_is_the_same_to_the_last_bit_in_every_batch_and_place(name: str, length: int) -> None:
     path = str(need_model(name))
     pick = np.random.default_rng(length)
@@ -58,7 +63,7 @@ def test_a_token_is_the_same_to_the_last_bit_in_every_batch_and_place(name: str,
         model.close()
 
 
-@pytest.mark.parametrize("at", [1, 60, 200])
+@pytest.mark.parametrize("at", [60, *long(1, 200)])
 def test_a_restored_text_goes_on_to_the_last_bit_as_if_it_had_stayed(name: str, at: int) -> None:
     """There are free cells before the text's beginning, which its restored end must not get."""
     path = str(need_model(name))
@@ -83,12 +88,12 @@ def test_a_restored_text_goes_on_to_the_last_bit_as_if_it_had_stayed(name: str, 
 
 def texts(server: Server, prompt: str, n: int, seed: int, **fields: object) -> list[str]:
     body = {"prompt": prompt, "n": n, "seed": seed, "max_tokens": TOKENS, "stream": False, **fields}
-    answer = server.post("/v1/srb/completions", body)
+    answer = requests.post(f"{server.url}/v1/srb/completions", json=body, timeout=500)  # long on a busy machine
     assert answer.status_code == 200, answer.text
     return [each["text"] for each in answer.json()["completions"]]
 
 
-@pytest.mark.parametrize("prompt", [PROMPTS["Latin"][0], STORY], ids=["short", "long"])
+@pytest.mark.parametrize("prompt", [PROMPTS["Latin"][0], *long(STORY)], ids=["short", "long"])
 def test_a_branch_of_eight_is_written_again_alone(model: Server, prompt: str) -> None:
     """The eight are written beside another person's, and what is known is parked and restored in between."""
     with ThreadPoolExecutor(1) as pool:
@@ -98,6 +103,43 @@ def test_a_branch_of_eight_is_written_again_alone(model: Server, prompt: str) ->
     alone = [texts(model, prompt, 1, 100 + index)[0] for index in range(8)]
     assert alone == together
     assert texts(model, prompt, 1, 107, cache_prompt=False) == together[7:], "computed anew"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_each_of_48_branches_is_written_again_from_cold_warm_parked_and_restored_texts(
+    name: str, tmp_path: Path
+) -> None:
+    """Six times n = 8 beside another request; then one by one, and in any order beside each other. 64 tokens each."""
+    states = {"model": need_model(name), "state_dir": tmp_path / "states", "n_ctx": 16_384, "threads": 1, "stories": ""}
+
+    def eight(server: Server, at: int) -> list[str]:
+        return texts(server, BEGINNINGS[at], 8, 100 * at, max_tokens=64, state=f"beginning-{at}")
+
+    def again(server: Server, at: int, index: int, **fields: object) -> str:
+        return texts(server, BEGINNINGS[at], 1, 100 * at + index, max_tokens=64, **fields)[0]
+
+    branches = [(at, index) for at in range(len(BEGINNINGS)) for index in range(8)]
+    with Server(tmp_path, **states) as server, ThreadPoolExecutor(6) as pool:  # idle texts are parked at once
+        server.start()
+        beside = pool.submit(texts, server, "Another text of other people, who", 3, 7, max_tokens=200)
+        written = dict(enumerate(pool.map(lambda at: eight(server, at), range(len(BEGINNINGS)))))
+        beside.result()
+        wanted = {branch: written[branch[0]][branch[1]] for branch in branches}
+        assert {branch: again(server, *branch, cache_prompt=False) for branch in branches} == wanted, "cold"
+        shuffled = random.Random(1).sample(branches, len(branches))
+        parked = dict(zip(shuffled, pool.map(lambda branch: again(server, *branch), shuffled), strict=True))
+        assert parked == wanted, "parked"
+        server.stop()
+        server.start()
+        restored = {branch: again(server, *branch, state=f"beginning-{branch[0]}") for branch in branches}
+        assert restored == wanted, "restored"
+    (tmp_path / "warm").mkdir()
+    with Server(tmp_path / "warm", **SETTINGS | {"model": need_model(name), "cache_cells": 4096}) as server:
+        server.start()
+        for at in range(len(BEGINNINGS)):
+            assert eight(server, at) == written[at]
+        assert {branch: again(server, *branch) for branch in branches} == wanted, "warm"
 
 
 def test_a_greedy_chat_is_the_same_whatever_came_between(model: Server) -> None:

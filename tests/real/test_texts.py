@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.needs import long
 from tests.processes import PYTHON, ROOT
 from tests.real.conftest import NARROW, need_model
 from tests.real.prompts import STORY
@@ -120,7 +121,10 @@ def test_a_text_that_is_gone_on_with_is_as_one_computed_anew(model: Server) -> N
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("ORANGE MARMALADE", "STRAWBERRY JAM"), ("maps and pictures", "lamps and bottles"), ("White Rabbit", "Grey Hare")],
+    [
+        ("maps and pictures", "lamps and bottles"),
+        *long(("ORANGE MARMALADE", "STRAWBERRY JAM"), ("White Rabbit", "Grey Hare")),
+    ],
 )
 def test_a_text_with_a_word_changed_far_back_is_as_one_computed_anew(model: Server, old: str, new: str) -> None:
     read_story(model)
@@ -132,7 +136,7 @@ def test_a_text_with_a_word_changed_far_back_is_as_one_computed_anew(model: Serv
     check(model, [cold])
 
 
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("share", [0.6, *long(0.3, 0.9)])
 def test_a_text_that_went_back_is_as_one_computed_anew(model: Server, share: float) -> None:
     read_story(model)
     shorter = STORY[: int(len(STORY) * share)].rpartition(" ")[0]

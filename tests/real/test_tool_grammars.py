@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.fake import FakeModel
 from srb.engine.grammar.limits import CALL_SECONDS
 from srb.engine.grammar.schemas import prepared
 from srb.engine.llama.model import LlamaModel
 from srb.engine.preparing import Preparer
 from srb.errors import GrammarTooComplex, InvalidRequest
-from srb.protocol import SamplingParams
 from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3
 from tests import vocabularies
 from tests.real.conftest import need_model
@@ -107,6 +107,7 @@ class Watch:
         return now
 
 
+@pytest.mark.parametrize("name", ["gemma3"], indirect=True)  # a vocabulary five times as large
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_each_call_for_a_grammar_that_explodes_is_bounded_and_one_that_took_long_is_the_last(
     llama: LlamaModel, attack: str

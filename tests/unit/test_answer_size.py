@@ -10,30 +10,18 @@ import gevent
 import orjson
 import pytest
 
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
 from srb.engine.process import connection
 from srb.errors import AnswerTooLarge, SlowClient
-from srb.framing import FrameSocket
-from srb.protocol import (
-    Accepted,
-    BranchEnded,
-    BranchSpec,
-    Delta,
-    Done,
-    Event,
-    Generate,
-    PromptDone,
-    PromptLogprobs,
-    Rejected,
-    Reply,
-    SamplingParams,
-    decode,
-    encode_frames,
-)
-from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.answer_size import ENTRY_BYTES
 from srb.web.calls.calls import Calls
 from srb.web.calls.outcome import gather
+from srb.wire.codec import decode, encode_frames
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, PromptDone, PromptLogprobs, Rejected, Reply
+from srb.wire.framing import FrameSocket
 from tests.processes import DEADLINE
 from tests.scripted import ScriptedClient, count_to_three
 

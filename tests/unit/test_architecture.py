@@ -9,7 +9,9 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "srb"
 
-WEB_FRAME = {"srb", "srb.web", "srb.web.bodies", "srb.web.calls", "srb.web.loop"}
+COMMON = {"srb", "srb.config", "srb.wire"}  # what both sides know
+PROCESS = {*COMMON, "srb.files", "srb.host"}
+WEB_FRAME = {*COMMON, "srb.models", "srb.models.web", "srb.web", "srb.web.bodies", "srb.web.calls", "srb.web.loop"}
 DIALECTS = {
     f"srb.web.dialects.{name}"
     for name in ("srb", "openai", "responses", "anthropic", "llamacpp", "ollama", "kobold", "legacy")
@@ -17,29 +19,48 @@ DIALECTS = {
 
 # Each package, and the packages of ours that its modules may import besides their own.
 MAY_IMPORT = {
-    "srb": set(),  # what both sides know
-    "srb.engine": {"srb", "srb.engine.grammar", "srb.engine.tree"},  # the core
-    "srb.engine.grammar": {"srb"},  # grammars, for the models and for what is prepared before them
+    "srb": {"srb.config"},  # errors, exit codes, logs and state of every process
+    "srb.config": {"srb"},
+    "srb.wire": {"srb", "srb.config"},
+    "srb.files": {"srb", "srb.config"},
+    "srb.host": set(),
+    "srb.engine": {
+        *COMMON,
+        "srb.files",
+        "srb.engine.grammar",
+        "srb.engine.tree",
+    },  # the core; of files the media's, see below
+    "srb.engine.grammar": {"srb", "srb.config"},  # grammars, for the models and for what is prepared before them
     "srb.engine.tree": {"srb.engine"},  # of the core only the model's protocol, see below
-    "srb.engine.llama": {"srb", "srb.engine", "srb.engine.grammar"},  # llama.cpp behind the core's Model
-    "srb.engine.process": {"srb", "srb.engine", "srb.engine.llama"},  # processes, sockets, threads
-    "srb.cluster": {"srb", "srb.engine.process"},  # a bridge in the engine's place, and engines behind it
+    "srb.engine.llama": {*PROCESS, "srb.engine", "srb.engine.grammar"},  # llama.cpp behind the core's Model
+    # Processes, sockets, threads. One command starts both supervisors: that of several models knows those of one engine.
+    "srb.engine.process": {*PROCESS, "srb.engine", "srb.engine.llama", "srb.models"},
+    "srb.models": {*PROCESS, "srb.engine.process"},
+    "srb.models.web": {*WEB_FRAME, "srb.models"},
+    "srb.cluster": {*COMMON, "srb.engine.process"},  # a bridge in the engine's place, and engines behind it
     "srb.bench": {"srb"},  # a client of the server, and the server as a process
-    "srb.doctor": {"srb"},  # of llama.cpp it knows the facts that a child process prints
+    # Of llama.cpp it knows what a child process prints; of the engine's process the runtime folder.
+    "srb.doctor": {"srb", "srb.config", "srb.files", "srb.host", "srb.models", "srb.engine.process"},
+    "srb.top": {"srb", "srb.config", "srb.host"},  # a client of the server, and a view
     "srb.launch": {
         "srb",
+        "srb.config",
+        "srb.files",
+        "srb.host",
         "srb.bench",
         "srb.cluster",
         "srb.doctor",
+        "srb.models",
         "srb.stories",
+        "srb.top",
         "srb.web",
     },  # of the web only the counters that it gives back, see below
-    "srb.stories": {"srb"},  # the stories' file, for web workers and the command line
-    "srb.web": {*WEB_FRAME, *DIALECTS, "srb.web.chat", "srb.web.ops", "srb.web.stories"},
+    "srb.stories": {"srb", "srb.files"},  # the stories' file, for web workers and the command line
+    "srb.web": {*WEB_FRAME, *DIALECTS, "srb.host", "srb.web.chat", "srb.web.ops", "srb.web.stories"},  # host: metrics
     "srb.web.loop": {"srb"},  # the worker's one thread
-    "srb.web.bodies": {"srb", "srb.web.loop"},
-    "srb.web.calls": {"srb", "srb.web", "srb.web.bodies", "srb.web.loop"},
-    "srb.web.chat": {"srb", "srb.web.loop"},
+    "srb.web.bodies": {*COMMON, "srb.web.loop"},
+    "srb.web.calls": {*COMMON, "srb.web", "srb.web.bodies", "srb.web.loop"},
+    "srb.web.chat": {*COMMON, "srb.web.loop"},
     "srb.web.dialects": set(),
     **{dialect: {*WEB_FRAME, *DIALECTS, "srb.web.chat"} for dialect in DIALECTS},
     "srb.web.ops": {*WEB_FRAME, *DIALECTS},
@@ -116,8 +137,15 @@ def test_the_core_imports_no_clock_no_randomness_and_no_io(name: str) -> None:
     seeded = {"random"} if name == "srb.engine.fake" else set()  # it draws from random.Random(seed) only
     locked = {"threading"} if name == "srb.engine.media" else set()  # one file is encoded at a time
     assert not tops(IMPORTS[name]) & (FRAMEWORKS | OUTSIDE - seeded - locked)
-    shared = {module for module in ours(IMPORTS[name]) if package_of(module) == "srb"}
-    assert shared <= {"srb.errors", "srb.media_files", "srb.protocol", "srb.sampling_params"}
+    shared = {module for module in ours(IMPORTS[name]) if package_of(module) in PROCESS}
+    assert shared <= {
+        "srb.errors",
+        "srb.files.media_files",
+        "srb.config.sampling_params",
+        "srb.wire.commands",
+        "srb.wire.events",
+        "srb.wire.step_seconds",
+    }
     if name != "srb.engine.fake":
         assert "srb.engine.fake" not in IMPORTS[name]
 
@@ -142,11 +170,11 @@ def test_each_layer_of_the_core_knows_only_those_below_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name in IMPORTS if package_of(name) == "srb" or name.startswith("srb.engine"))
+    "name", sorted(name for name in IMPORTS if package_of(name) in PROCESS or name.startswith("srb.engine"))
 )
 def test_the_engine_knows_no_web_framework(name: str) -> None:
     assert not tops(IMPORTS[name]) & FRAMEWORKS
-    if package_of(name) == "srb":
+    if package_of(name) in PROCESS:
         assert not tops(IMPORTS[name]) & {"llama_cpp", "numpy"}
 
 
@@ -156,7 +184,7 @@ def test_the_stories_know_of_the_package_only_its_errors_and_the_checks_of_media
         if package_of(name) == "srb.stories":
             assert {module for module in ours(modules) if package_of(module) != "srb.stories"} <= {
                 "srb.errors",
-                "srb.media_files",
+                "srb.files.media_files",
             }
             assert not tops(modules) & FRAMEWORKS
 

@@ -8,27 +8,13 @@ from typing import Any
 import gevent
 import pytest
 
+from srb.config.settings import Settings
 from srb.errors import Cancelled, EngineRestarted, NotFound, Unavailable
-from srb.protocol import (
-    Accepted,
-    Attach,
-    Attached,
-    BranchAdded,
-    BranchEnded,
-    BranchSpec,
-    Cancel,
-    Delta,
-    Done,
-    Event,
-    Failed,
-    Generate,
-    Rejected,
-    Resting,
-)
-from srb.settings import Settings
 from srb.web.calls import engine_client
 from srb.web.calls.calls import Calls
 from srb.web.calls.mailbox import Mailbox, coalesced
+from srb.wire.commands import Attach, BranchSpec, Cancel, Generate
+from srb.wire.events import Accepted, Attached, BranchAdded, BranchEnded, Delta, Done, Event, Failed, Rejected, Resting
 from tests.processes import DEADLINE
 from tests.scripted import ScriptedClient
 

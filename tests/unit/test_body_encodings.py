@@ -13,10 +13,10 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Generate
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.bodies.encodings import MAX_MEMBERS, PIECE, Decoder
+from srb.wire.commands import Generate
 from tests.scripted import ScriptedClient
 
 if sys.version_info >= (3, 14):

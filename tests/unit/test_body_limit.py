@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from srb.config.settings import Settings
 from srb.errors import ConfigError
-from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.bodies import completion
 from srb.web.media_sources import MAX_BYTES

@@ -9,8 +9,8 @@ import orjson
 import pytest
 from gevent.event import Event
 
+from srb.config.settings import Settings
 from srb.errors import BodiesFull
-from srb.settings import Settings
 from srb.web import app as app_module
 from srb.web.app import Application, create_app
 from srb.web.loop import memory

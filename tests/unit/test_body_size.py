@@ -17,12 +17,12 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Tokenize
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import Application, create_app
 from srb.web.bodies.size import MAX_ENTRIES, MAX_VALUES, refusal_of
 from srb.web.openapi import describe
-from srb.web.stories.door import ROOT as STORIES
+from srb.web.stories.origin_check import ROOT as STORIES
+from srb.wire.commands import Tokenize
 from tests import scripted
 from tests.scripted import ScriptedClient, answer_simply
 

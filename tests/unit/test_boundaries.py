@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srb.engine.boundaries import MAX_GAP, finder
-from srb.protocol import Boundary
+from srb.wire.commands import Boundary
 
 # `|` marks each end that is certain; a text after the last mark goes on, or may go on.
 SENTENCES = [

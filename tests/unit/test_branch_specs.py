@@ -10,7 +10,7 @@ import pytest
 from srb.engine.fake import FakeModel
 from srb.engine.preparing import Preparer
 from srb.errors import InvalidRequest
-from srb.protocol import BranchSpec, ContextShift, Generate
+from srb.wire.commands import BranchSpec, ContextShift, Generate
 
 COMMAND = Generate("r", ("Once",), (BranchSpec(1), BranchSpec(2)))
 

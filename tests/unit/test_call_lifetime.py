@@ -20,9 +20,8 @@ import gevent.ssl
 import orjson
 import pytest
 
+from srb.config.settings import Settings
 from srb.errors import Cancelled, ShuttingDown, Unavailable
-from srb.protocol import Accepted, Cancel, Embed, Event, Generate, Rejected, Rerank
-from srb.settings import Settings
 from srb.web.app import Application, create_app
 from srb.web.calls import calls as calls_module
 from srb.web.calls import client_watch, streaming
@@ -31,6 +30,8 @@ from srb.web.calls.client_watch import ClientWatch
 from srb.web.dialects.llamacpp import completions as llamacpp
 from srb.web.dialects.openai import chat, completion_render, completions
 from srb.web.dialects.srb import routes as srb
+from srb.wire.commands import Cancel, Embed, Generate, Rerank
+from srb.wire.events import Accepted, Event, Rejected
 from tests.processes import DEADLINE, self_signed
 from tests.scripted import ScriptedClient, count_to_three
 
@@ -192,6 +193,22 @@ def test_an_embedding_is_ended_with_an_answer_when_the_server_stops(
     assert answer.json["error"]["message"] == "The server is shutting down"
     assert isinstance(busy.sent[1], Cancel)
     assert app.test_client().post(path, json=body).status_code == 503
+
+
+def test_the_end_is_waited_for_until_the_last_client_was_told_and_no_longer_than_that() -> None:
+    app = create_app(Settings(), ScriptedClient(Settings(), count_to_three))
+    calls = calls_of(app)
+    calls.wait_ended(DEADLINE)  # nothing is open
+    answer = app.test_client().post("/v1/srb/completions", json={"prompt": "Once"}, buffered=False)
+    calls.shut_down(grace=0)
+    with gevent.Timeout(DEADLINE):
+        calls.wait_ended(0.05)  # its client reads nothing
+    assert len(calls) == 1
+    ended = gevent.spawn(calls.wait_ended, 10 * DEADLINE)
+    gevent.sleep(0.01)
+    assert not ended.ready()
+    answer.close()
+    ended.get(timeout=DEADLINE)
 
 
 def test_embeddings_count_as_open_calls_of_their_client(busy: ScriptedClient) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from srb.engine.lookup import Draft, PromptLookup
 from srb.engine.tokens import tokens_of
-from tools.chained_texts import FIRST, LINES, LONGEST, SHORTEST, a_text, chained_texts
+from tests.models.chained_texts import FIRST, LINES, LONGEST, SHORTEST, a_text, chained_texts
 
 
 def drafted(name: str) -> tuple[float, float]:

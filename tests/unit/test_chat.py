@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from srb.config.settings import Settings
 from srb.errors import ConfigError, InvalidRequest, NotSupported
-from srb.settings import Settings
 from srb.web.chat.families import HERMES, LLAMA_3
 from srb.web.chat.template import (
     CHATML_STOPS,

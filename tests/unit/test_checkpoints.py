@@ -12,7 +12,7 @@ import pytest
 from srb.engine.fake import FakeModel
 from srb.engine.tree.checkpoints import AUTO, BRANCH_EVERY, CHECKPOINT_BYTES, Checkpoint, Checkpoints, Spacing
 from srb.engine.tree.host import NODE_BYTES
-from srb.protocol import Done
+from srb.wire.events import Done
 from tests.engine_helpers import Driver, plain, solo
 
 EVERY = 64

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from srb.config.settings import Settings
 from srb.launch import cli
 from srb.launch.flags import BEFORE_START, FLAGS, Flag
 from srb.launch.options import read_options, table
-from srb.settings import Settings
 
 COMING_FROM = Path(__file__).parents[2] / "docs" / "coming-from.md"
 KNOWN = Path(__file__).parent / "llama_server_flags.txt"
@@ -442,7 +442,9 @@ def test_a_command_of_coming_from_parses_and_its_profile_is_in_force(command: st
         (["serve", "--ports", "1"], "unknown option --ports; did you mean --port?"),
         (["serve", "--n-ct", "1"], "unknown option --n-ct; did you mean --n-ctx?"),
         (["serve", "--nothing-of-the-kind"], "unknown option --nothing-of-the-kind; see srb serve --help"),
-        (["serve", "model.gguf"], "unexpected argument 'model.gguf'; options begin with a dash"),
+        (["serve", "--prot", "1"], "unknown option --prot; did you mean --port?"),
+        (["serve", "model.gguf"], "unexpected argument 'model.gguf'; did you mean --model model.gguf?"),
+        (["serve", "storyteller"], "unexpected argument 'storyteller'; options begin with a dash"),
         (["serve", "--config", "/nowhere.toml"], "cannot read /nowhere.toml"),
         (["serve", "--n"], "--n needs a value"),
         (["serve", "--control-vector-layer-range", "1"], "--control-vector-layer-range needs 2 values"),
@@ -454,11 +456,27 @@ def test_a_command_of_coming_from_parses_and_its_profile_is_in_force(command: st
         (["serve", "--hf-file", "x.gguf"], "--hf-file needs --hf-repo"),
         (["serve", "-m", "x.gguf", "-hf", "a/b"], "-hf and -m exclude each other"),
         (["sevre"], "invalid choice: 'sevre'"),
-        ([], "required: COMMAND"),
     ],
 )
 def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     assert message in refusal(capsys, *arguments)
+
+
+def test_no_command_prints_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == 2
+    said = capsys.readouterr().out
+    assert said.startswith("usage: srb")
+    assert "start the server" in said
+    assert "measure the server's speed" in said
+
+
+def test_a_switch_is_shown_without_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--help"])
+    [line] = [each for each in capsys.readouterr().out.splitlines() if "--no-mmproj-auto" in each]
+    assert "TEXT" not in line
 
 
 def test_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import gevent.socket
 import orjson
 import pytest
 
-from srb import protocol
+from srb.config.settings import Settings
 from srb.errors import (
     BodyTooLarge,
     EngineLoading,
@@ -22,29 +22,14 @@ from srb.errors import (
     ModelLoadFailed,
     Unavailable,
 )
-from srb.framing import FrameSocket
-from srb.protocol import (
-    VERSION,
-    Accepted,
-    BranchSpec,
-    Cancel,
-    Delta,
-    Done,
-    Failed,
-    Generate,
-    GetStats,
-    Hello,
-    Ready,
-    Rejected,
-    Rerank,
-    decode,
-    encode,
-)
-from srb.settings import Settings
 from srb.status import write_status
 from srb.web.calls import engine_client
 from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.mailbox import Mailbox
+from srb.wire.codec import VERSION, decode, encode
+from srb.wire.commands import BranchSpec, Cancel, Generate, GetStats, Rerank
+from srb.wire.events import Accepted, Delta, Done, Failed, Hello, Ready, Rejected, Reply
+from srb.wire.framing import FrameSocket
 from tests.processes import DEADLINE
 from tests.scripted import MODEL, ScriptedClient
 
@@ -175,6 +160,30 @@ def test_a_model_that_is_being_loaded_is_said_with_its_name_and_percentage(
         client.check_ready()
     error = loading.value.body()["error"]
     assert (error["model"], error["percent"]) == ("tale", 42)
+
+
+def test_without_its_engine_a_model_has_the_name_that_the_last_engine_said(
+    client: EngineClient, engine_at: Callable[..., Engine]
+) -> None:
+    engine = engine_at()
+    assert client.check_ready() == MODEL
+    engine.close()
+
+    def named() -> bool:
+        try:
+            client.check_ready()
+        except EngineLoading as loading:
+            return bool(loading.body()["error"]["model"] == MODEL.alias)
+        return False
+
+    eventually(named)
+
+
+def test_a_model_of_replicas_has_no_name_before_one_was_ready(settings: Settings) -> None:
+    client = EngineClient(settings.model_copy(update={"replicas": "doors.toml"}))
+    with pytest.raises(EngineLoading) as loading:
+        client.check_ready()
+    assert "model" not in loading.value.body()["error"]
 
 
 def test_a_model_that_waits_for_something_is_said_with_the_reason(client: EngineClient, settings: Settings) -> None:
@@ -402,7 +411,7 @@ def test_many_greenlets_send_whole_frames(client: EngineClient, engine_at: Calla
 def test_stats_are_asked_for_and_have_a_deadline(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
     def count(engine: Engine, command: Any) -> None:
         if isinstance(command, GetStats) and len(engine.received) == 1:
-            engine.send(protocol.Reply(command.request_id, {"n_decode_total": 4.0}))
+            engine.send(Reply(command.request_id, {"n_decode_total": 4.0}))
 
     engine_at(count)
     assert client.stats() == {"n_decode_total": 4.0}
@@ -413,7 +422,7 @@ def test_stats_are_asked_for_and_have_a_deadline(client: EngineClient, engine_at
 
 def test_bytes_of_tokens_survive_the_wire(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
     def split(engine: Engine, command: Any) -> None:
-        engine.send(protocol.Reply(command.request_id, ["\xe2\x98", "\x83"]))
+        engine.send(Reply(command.request_id, ["\xe2\x98", "\x83"]))
 
     engine = engine_at(split)
     assert client.detokenize([5, 6]) == ["☃".encode()[:2], "☃".encode()[2:]]
@@ -425,7 +434,7 @@ def test_the_engine_is_asked_once_for_a_tokens_bytes_while_its_model_is_the_same
 ) -> None:
     def name(engine: Engine, command: Any) -> None:
         word = "<{}>" if command.special else "{}"
-        engine.send(protocol.Reply(command.request_id, [word.format(token) for token in command.tokens]))
+        engine.send(Reply(command.request_id, [word.format(token) for token in command.tokens]))
 
     engine = engine_at(name)
     assert client.detokenize([5, 6, 5]) == [b"<5>", b"<6>", b"<5>"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -21,9 +22,9 @@ from srb.cluster.affinity import (
     text_marks,
     with_media,
 )
-from srb.cluster.routing import choose
+from srb.cluster.routing import choose, marks_of
 from srb.cluster.shared_marks import START, SharedMarks
-from srb.protocol import BranchSpec, Generate
+from srb.wire.commands import BranchSpec, Generate, StateAction
 
 REPLICAS = ("a", "b", "c")
 PREFACE = "You are a patient teller of long tales. "
@@ -245,6 +246,30 @@ def test_tokens_and_text_have_marks_of_their_own() -> None:
 def test_a_name_goes_before_the_text_and_is_no_text() -> None:
     assert name_marks("session", "me", "a") != name_marks("session", "you", "a")
     assert name_marks("session", "", "a") != text_marks(("session\0\0a",))
+
+
+def test_a_persons_text_is_known_again_and_does_not_draw_anothers() -> None:
+    """Nor does a text of somebody with another key, of a long name, without a key, or with a short opening."""
+    owners = ["key @alice", "key @" + "é" * 64, "key @" + "é" * 63 + "e", "key #1", "10.0.0.1"]
+    for text in ("A preface that all of them begin with. " * 30, "Once upon a time"):
+        bridge, homes = of(*(f"r{number}" for number in range(40))), []
+        for owner in owners:
+            command = Generate("r", (text,), (BranchSpec(1),), owner=owner)
+            homes.append(choose(bridge, command))
+            marks = marks_of(command)
+            assert [bridge._known[mark][1] for mark in marks] == [(homes[-1],)] * len(marks), "nobody else's are there"
+        for owner, home in zip(owners, homes, strict=True):
+            assert choose(bridge, Generate("r", (text + " and on",), (BranchSpec(1),), owner=owner)) == home
+    assert len(set(homes)) > 1
+
+
+def test_addresses_share_their_texts_and_states_are_everybodys() -> None:
+    one, other = (Generate("r", ("x" * 99,), (BranchSpec(1),), owner=owner) for owner in ("10.0.0.1", "::1"))
+    assert marks_of(one) == marks_of(other) == text_marks(("x" * 99,))
+    mine, theirs = (replace(one, state="mirabel", owner=f"key @{name}") for name in ("alice", "bob"))
+    assert marks_of(mine) == marks_of(theirs) == marks_of(StateAction("s", "restore", "mirabel"))
+    mine, theirs = (replace(one, session="mirabel", owner=f"key @{name}") for name in ("alice", "bob"))
+    assert marks_of(mine) != marks_of(theirs)
 
 
 def test_without_replicas_there_is_no_choice() -> None:

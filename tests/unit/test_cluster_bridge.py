@@ -17,8 +17,8 @@ from srb.cluster import ray_client
 from srb.cluster.affinity import Affinity
 from srb.cluster.bridge import Bridge
 from srb.cluster.members_file import MembersFile
-from srb.cluster.registry import Entry
-from srb.protocol import VERSION
+from srb.cluster.registry import Changes, Entry
+from srb.wire.codec import VERSION
 from tests.processes import DEADLINE
 from tests.unit.test_cluster_relay import Replica, play
 
@@ -74,7 +74,7 @@ def test_the_file_keeps_what_the_bridge_knows_and_not_what_a_registry_forgot(tmp
         known.take({"a": await replica.listen(), "gone": ENTRY})
         await until(lambda: known.members.answering)
         known.take({})  # of a registry that was started again
-        assert MembersFile(tmp_path, "head:6379").read().keys() == {"a"}
+        await until(lambda: MembersFile(tmp_path, "head:6379").read().keys() == {"a"})
         known.members.close()
         replica.drop()
 
@@ -146,7 +146,7 @@ def test_while_ray_waits_for_the_head_a_bridge_says_so_and_then_follows_the_regi
     is_back = threading.Event()
     monkeypatch.setattr(ray_client, "_CONNECT_SECONDS", 0.01)
     monkeypatch.setattr(ray_client, "connect", lambda address: is_back.wait(DEADLINE))
-    listed = SimpleNamespace(remote=lambda *_: (1, {"a": ENTRY}))
+    listed = SimpleNamespace(remote=lambda *_: Changes(("list", 1), False, {"a": ENTRY}))
     told = SimpleNamespace(remote=lambda *_: ((("", 0)), []))
     monkeypatch.setattr(ray_client, "find_registry", lambda: SimpleNamespace(listed=listed, exchange=told))
 

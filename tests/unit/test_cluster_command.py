@@ -11,15 +11,19 @@ from typing import Any
 
 import pytest
 
+from srb.cluster import registry, states
 from srb.cluster.affinity import Affinity, text_marks
 from srb.cluster.arguments import Arguments
 from srb.cluster.ray_client import _share
 from srb.cluster.registry import Entry, Registry
-from srb.cluster.routing import Way, marks_of, may_move, merge, way_of
+from srb.cluster.routing import Way, marks_of, may_move, merge, sum_stats, way_of
+from srb.config.named_models import DEFAULT_MODEL
+from srb.config.settings import Settings
 from srb.errors import ConfigError, EngineLoading, InvalidRequest, Unavailable
-from srb.launch import cli
+from srb.launch import chosen_model, cli
 from srb.launch.cluster import engine_settings, table
-from srb.protocol import (
+from srb.wire.codec import VERSION
+from srb.wire.commands import (
     AddBranches,
     BranchSpec,
     Cancel,
@@ -32,7 +36,6 @@ from srb.protocol import (
     SetAdapters,
     StateAction,
 )
-from srb.settings import Settings
 from tests.processes import DEADLINE
 
 
@@ -116,8 +119,8 @@ def test_controls_never_go_to_another_replica() -> None:
 
 
 def test_answers_of_all_replicas_become_one() -> None:
-    stats = {"a": {"x_total": 1, "n_tokens_max": 5}, "b": {"x_total": 2, "n_tokens_max": 3}, "c": Unavailable("busy")}
-    assert merge(GetStats("r"), stats) == {"x_total": 3, "n_tokens_max": 5}
+    stats = {"a": {"x_total": 1, "n_tokens_max": 5}, "b": {"x_total": 2, "n_tokens_max": 3}}
+    assert sum_stats(stats.values()) == {"x_total": 3, "n_tokens_max": 5}
     assert merge(GetSlots("r"), {"a": [{"id": 0}], "b": [{"id": 0}]}) == [
         {"id": 0, "replica": "a"},
         {"id": 0, "replica": "b"},
@@ -125,9 +128,9 @@ def test_answers_of_all_replicas_become_one() -> None:
     listed = [{"id": name, "state": "running", "age": 1.0, "branches": []} for name in "xyz"]
     assert merge(ListRequests("r", ""), {"a": listed[:1], "b": listed[1:]}) == listed
     with pytest.raises(Unavailable, match="busy"):
-        merge(GetStats("r"), {"c": Unavailable("busy")})
+        merge(GetSlots("r"), {"c": Unavailable("busy")})
     with pytest.raises(EngineLoading):
-        merge(GetStats("r"), {})
+        merge(GetSlots("r"), {})
 
 
 def test_scales_that_a_replica_has_not_set_are_an_error() -> None:
@@ -141,20 +144,48 @@ def test_a_bridge_hears_of_a_change_of_the_registry_at_once() -> None:
     async def talk() -> None:
         registry = Registry()
         await registry.announce("a", entry())
-        version, entries = await registry.listed()
-        assert entries == {"a": entry()}
-        waiting = asyncio.create_task(registry.listed(version, DEADLINE))
+        first = await registry.listed()
+        assert (first.is_whole, first.entries) == (True, {"a": entry()})
+        waiting = asyncio.create_task(registry.listed(first.place, DEADLINE))
         await registry.announce("a", entry())  # nothing new
         await asyncio.sleep(0)
         assert not waiting.done()
         await registry.announce("a", entry(state="leaving"))
-        version, entries = await asyncio.wait_for(waiting, DEADLINE)
-        assert entries["a"]["state"] == "leaving"
+        second = await asyncio.wait_for(waiting, DEADLINE)
+        assert second.apply(first.apply({})) == {"a": entry(state="leaving")}
         async with registry._changed:  # as while bridges are told of another change
             twice = [asyncio.create_task(registry.withdraw("a")) for _ in range(2)]
             await asyncio.sleep(0)
         await asyncio.gather(*twice)
-        assert (await registry.listed(version, DEADLINE))[1] == {}
+        assert (await registry.listed(second.place, DEADLINE)).apply({"a": entry()}) == {}
+
+    asyncio.run(talk())
+
+
+def test_a_bridge_hears_what_has_changed_alone_unless_it_has_missed_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srb.cluster.registry._MOST_GONE", 2)
+
+    async def talk() -> None:
+        registry = Registry()
+        for name in "abcd":
+            await registry.announce(name, entry())
+        place, _, _ = await registry.listed()
+        await registry.announce("b", entry(state="hung"))
+        await registry.withdraw("c")
+        await registry.announce("e", entry())
+        changed = await registry.listed(place)
+        assert not changed.is_whole
+        assert changed.entries == {"b": entry(state="hung"), "c": None, "e": entry()}
+        assert (await registry.listed(changed.place)).entries == {}
+        for name in "uvwxyz":
+            await registry.announce(name, entry())
+            await registry.withdraw(name)
+        late = await registry.listed(place)
+        assert (late.is_whole, late.apply({"gone": entry()}).keys()) == (True, set("abde"))
+        assert not (await registry.listed(late.place)).is_whole
+        lost = Registry()  # it was started again, and has seen as much
+        lost._version = late.place[1]
+        assert (await lost.listed(late.place)).is_whole
 
     asyncio.run(talk())
 
@@ -240,15 +271,21 @@ def test_a_replica_that_does_not_announce_itself_is_silent_and_then_forgotten(mo
         registry = Registry()
         await registry.announce("a", entry())
         await registry.announce("b", entry(state="leaving"))
-        monkeypatch.setattr("srb.cluster.registry._SILENT_SECONDS", -1)
-        assert (await registry.listed())[1] == {"a": entry(state="silent"), "b": entry(state="leaving")}
-        monkeypatch.setattr("srb.cluster.registry._SILENT_SECONDS", DEADLINE)
+        monkeypatch.setattr("srb.cluster.registry.SILENT_SECONDS", -1)
+        assert (await registry.listed()).entries == {"a": entry(state="silent"), "b": entry(state="leaving")}
+        monkeypatch.setattr("srb.cluster.registry.SILENT_SECONDS", DEADLINE)
         await registry.announce("a", entry())
-        assert (await registry.listed())[1]["a"] == entry(), "it is heard again"
+        assert (await registry.listed()).entries["a"] == entry(), "it is heard again"
         monkeypatch.setattr("srb.cluster.registry._FORGET_SECONDS", -1)
-        assert (await registry.listed())[1] == {}
+        assert (await registry.listed()).entries == {}
 
     asyncio.run(talk())
+
+
+@pytest.fixture(autouse=True)
+def fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default model is on this machine, whichever machine that is."""
+    monkeypatch.setattr(chosen_model, "_default", lambda may_fetch: DEFAULT_MODEL.name)
 
 
 @pytest.fixture
@@ -283,6 +320,12 @@ def deploy(*options: str) -> int:
         ("--scale-down-seconds inf", "--scale-down-seconds: Input should be a finite number"),
         ("--max-replicas many", "argument --max-replicas: invalid int value: 'many'"),
         ("--door-port 70000", "--door-port: Input should be less than or equal to 65535"),
+        ("--max-n 128", "--max-n: replicas do not read this; give it to `srb serve --cluster` on the web machines"),
+        ("--port=80", "--port: replicas do not read this; give it to `srb serve --cluster` on the web machines"),
+        (
+            "-c 512 --workers 2",
+            "--workers: replicas do not read this; give it to `srb serve --cluster` on the web machines",
+        ),
     ],
 )
 def test_bad_options_are_one_line_that_names_the_option(
@@ -291,6 +334,21 @@ def test_bad_options_are_one_line_that_names_the_option(
     assert deploy(*options.split()) == 2
     assert capsys.readouterr().err == f"srb: {said}\n"
     assert not deployed
+
+
+def test_variables_of_a_web_machine_do_not_keep_it_from_deploying(
+    deployed: list[Arguments], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRB_MAX_N", "128")
+    assert deploy("--cluster", "auto", "--n-ctx", "512", "--log-level", "debug") == 0
+    assert deployed[0].settings["n_ctx"] == 512
+    assert "max_n" not in deployed[0].settings
+
+
+def test_a_newer_version_has_a_registry_and_a_keeper_of_its_own() -> None:
+    """Actors outlive `srb cluster stop` with the code that they began with."""
+    assert registry.NAME.endswith(f"-{VERSION}")
+    assert states.KEEPER.endswith(f"-{VERSION}")
 
 
 def test_the_options_of_autoscaling_reach_serve(deployed: list[Arguments]) -> None:

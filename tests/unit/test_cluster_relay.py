@@ -6,45 +6,47 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Set
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
 from srb.cluster.door import TOKEN_LENGTH
+from srb.cluster.homes import Homes
 from srb.cluster.members import Members
 from srb.cluster.registry import Entry
 from srb.cluster.relay import Relay
 from srb.cluster.totals import Totals
 from srb.engine.fake import FakeModel
-from srb.errors import EngineHung, EngineRestarted, QueueFull, ShuttingDown, SRBError, Unavailable
-from srb.framing import frame, read_frame
-from srb.protocol import (
-    VERSION,
-    Accepted,
+from srb.errors import Conflict, EngineHung, EngineRestarted, NotFound, QueueFull, ShuttingDown, SRBError, Unavailable
+from srb.wire.codec import VERSION, decode, encode
+from srb.wire.commands import (
+    AddBranches,
     Attach,
-    Attached,
-    BranchAdded,
-    BranchEnded,
     BranchSpec,
     Cancel,
+    Generate,
+    GetRequest,
+    GetSlots,
+    GetStats,
+    ListRequests,
+    StateAction,
+    Tokenize,
+)
+from srb.wire.events import (
+    Accepted,
+    BranchAdded,
+    BranchEnded,
     Delta,
     Done,
     Failed,
     FinishReason,
-    Generate,
-    GetRequest,
-    GetStats,
     Hello,
-    ListRequests,
     Ready,
     Rejected,
     Reply,
-    StateAction,
-    Tokenize,
-    decode,
-    encode,
 )
+from srb.wire.framing import frame, read_frame
 from tests.processes import DEADLINE
 
 MODEL = asdict(FakeModel(n_seq_max=4).info("fake"))
@@ -80,7 +82,9 @@ class Replica:
             while True:
                 for command in decode(await read_frame(reader)):
                     self._writers[command.request_id] = writer
-                    if self.describe is not None and isinstance(command, GetRequest | ListRequests | GetStats):
+                    if self.describe is not None and isinstance(
+                        command, GetRequest | ListRequests | GetSlots | GetStats
+                    ):
                         self.say(self.describe(command))
                     else:
                         self.asked.put_nowait(command)
@@ -171,7 +175,7 @@ class Bench:
 
 
 @contextlib.asynccontextmanager
-async def bench(number: int = 2, newer: int = 0) -> AsyncIterator[Bench]:
+async def bench(number: int = 2, newer: int = 0, divide_from: int = 0) -> AsyncIterator[Bench]:
     """Give replicas, and as many more with another model."""
     number += newer
     replicas = {f"r{each}": Replica(f"r{each}") for each in range(number)}
@@ -183,7 +187,7 @@ async def bench(number: int = 2, newer: int = 0) -> AsyncIterator[Bench]:
     members.update(entries)
     await ready.wait()
     ends = socket.socketpair()
-    relay = Relay(*await asyncio.open_unix_connection(sock=ends[0]), members)
+    relay = Relay(*await asyncio.open_unix_connection(sock=ends[0]), members, divide_from)
     running = asyncio.create_task(relay.run(Hello(VERSION, 1, "")))
     worker = Worker(*await asyncio.open_unix_connection(sock=ends[1]))
     await worker.next(Ready)
@@ -234,13 +238,14 @@ def test_a_request_that_is_divided_at_its_second_replica_outlives_the_first() ->
             first.say(Rejected.of("a", ShuttingDown("bye")))
             for name in ("r1", "r2"):
                 other = here.replicas[name]
-                assert len((await other.next(Generate)).branches) == 3
-                other.say(Accepted("a", 3))
+                part = await other.next(Generate)
+                assert len(part.branches) == 3
+                other.say(Accepted(part.request_id, 3))
             await here.worker.next(Accepted)
             first.drop()
             while "r0" in here.members.affinity.replicas:
                 await asyncio.sleep(0)
-            here.replicas["r1"].say(Delta("a", 0, "text", [1]))
+            here.replicas["r2"].say(Delta(part.request_id, 0, "text", [1]))
             assert isinstance(await here.worker.next(Delta, Failed), Delta)
 
     play(scene)
@@ -269,19 +274,24 @@ def test_a_divided_request_is_refused_when_the_queues_of_all_are_full() -> None:
     async def scene() -> None:
         async with bench() as here:
             lead, other = await divided(here)
-            for full in (lead, other):
-                full.say(Rejected.of("a", QueueFull("full")))
+            lead.say(Rejected.of("a+0", QueueFull("full")))
+            other.say(Rejected.of("a+3", QueueFull("full")))
+            assert (await other.next(Generate)).request_id == "a+0", "it is the other's turn"
+            assert (await lead.next(Generate)).request_id == "a+3"
+            other.say(Rejected.of("a+0", QueueFull("full")))
             refused = await here.worker.next(Accepted, Failed, Rejected)
-            assert refused.code == QueueFull.code
+            assert (refused.request_id, refused.code) == ("a", QueueFull.code)
+            assert await lead.next(Cancel) == Cancel("a+3")
+            assert not here.relay._open
 
     play(scene)
 
 
-async def divided(here: Bench, n: int = 6) -> tuple[Replica, Replica]:
+async def divided(here: Bench) -> tuple[Replica, Replica]:
     """Begin a request that both replicas have a part of; return the one with the first branch before the other."""
-    here.worker.send(request("a", n))
-    parts = {(await each.next(Generate)).branches[0].place: each for each in here.replicas.values()}
-    return parts[0], parts[1]
+    here.worker.send(request("a", 6))
+    parts = {(await each.next(Generate)).request_id: each for each in here.replicas.values()}
+    return parts["a+0"], parts["a+3"]
 
 
 def test_branches_that_are_added_count_as_load_until_their_request_ends() -> None:
@@ -300,46 +310,32 @@ def test_branches_that_are_added_count_as_load_until_their_request_ends() -> Non
     play(scene)
 
 
-def test_branches_that_are_added_to_a_divided_request_count_where_they_are() -> None:
-    async def scene() -> None:
-        async with bench() as here:
-            lead, other = await divided(here)
-            for part in (lead, other):
-                part.say(Accepted("a", 3))
-            other.say(BranchAdded("a", 3, 6, place=6), BranchAdded("a", 0, 1, resumed=True, place=1))
-            while not (await here.worker.next(BranchAdded)).resumed:
-                pass
-            assert here.members.affinity._open == {lead.name: 3, other.name: 4}
-            for part, number in ((lead, 3), (other, 4)):
-                part.say(*ends(number), Done("a", 3, 0, number, 0.0, 0.0))
-            await here.worker.next(Done)
-            assert here.members.affinity._open == {lead.name: 0, other.name: 0}
-
-    play(scene)
-
-
 @pytest.mark.parametrize("has_ended", [False, True], ids=["the other runs", "the other has ended"])
-@pytest.mark.parametrize("how", ["drop", "refuse"])
-def test_a_divided_request_begins_again_when_a_part_is_lost_before_it_is_accepted(how: str, has_ended: bool) -> None:
+@pytest.mark.parametrize("how", ["drop", "refuse", "hang"])
+def test_a_part_that_its_replica_has_not_accepted_begins_again_at_one_that_has_another(
+    how: str, has_ended: bool
+) -> None:
     async def scene() -> None:
         async with bench() as here:
             lead, other = await divided(here)
-            end = (Accepted("a", 3), *ends(3), Done("a", 3, 0, 3, 0.0, 0.0))
-            if has_ended:
-                other.say(*end)
-                await asyncio.sleep(0.05)  # until the relay has read it
+            end = (*ends("a+3", 3), Done("a+3", 3, 0, 3, 0.0, 0.0))
+            other.say(Accepted("a+3", 3), *(end if has_ended else ()))
             if how == "drop":
                 lead.drop()
+            elif how == "hang":
+                here.note(lead.name, "hung")
             else:
-                lead.say(Rejected.of("a", QueueFull("full")))
-            if not has_ended:
-                assert await other.next(Cancel) == Cancel("a")
-                other.say(*end)
+                lead.say(Rejected.of("a+0", QueueFull("full")))
             again = await other.next(Generate)
-            assert [spec.seed for spec in again.branches] == list(range(6))
-            other.say(Accepted("a", 3), *ends(6), Done("a", 3, 0, 6, 0.0, 0.0))
+            assert (again.request_id, [spec.seed for spec in again.branches]) == ("a+0", [0, 1, 2])
+            if not has_ended:
+                other.say(*end)
+            other.say(Accepted("a+0", 3), *ends("a+0", 3), Done("a+0", 3, 0, 3, 0.0, 0.0))
             told = [await here.worker.next(Accepted, BranchEnded, Done, Failed, Rejected) for _ in range(8)]
             assert [type(event) for event in told] == [Accepted, *[BranchEnded] * 6, Done]
+            assert {event.request_id for event in told} == {"a"}
+            assert sorted(event.index for event in told if isinstance(event, BranchEnded)) == [0, 1, 2, 3, 4, 5]
+            assert set(here.members.affinity._open.values()) <= {0}
 
     play(scene)
 
@@ -349,12 +345,14 @@ def test_all_parts_of_a_divided_request_have_one_model_though_an_update_changes_
         async with bench(2, newer=2) as here:
             for number in range(8):
                 here.worker.send(request(f"{number}", n=16))  # more than all have together
-                await asyncio.sleep(0.05)  # until the replicas have their parts
-                asked = [name for name, each in here.replicas.items() if f"{number}" in each.known]
-                assert asked in (["r0", "r1"], ["r2", "r3"])
-                for name in asked:
-                    here.replicas[name].say(Rejected.of(f"{number}", Unavailable("no")))
-                await here.worker.next(Rejected)
+                parts = {f"{number}+0", f"{number}+8"}
+                while not parts <= {part for each in here.replicas.values() for part in each.known}:
+                    await asyncio.sleep(0)
+                asked = {name: part for name, each in here.replicas.items() for part in parts & each.known}
+                assert [*asked] in (["r0", "r1"], ["r2", "r3"])
+                for name, part in asked.items():
+                    here.replicas[name].say(Rejected.of(part, Unavailable("no")))
+                assert (await here.worker.next(Rejected)).request_id == f"{number}"
 
     play(scene)
 
@@ -365,60 +363,6 @@ def test_a_divided_request_goes_to_another_model_when_no_replica_of_its_own_is_l
             first = await here.begun(request("a", n=6))
             first.drop()
             assert len((await here.beside(first).next(Generate)).branches) == 6
-
-    play(scene)
-
-
-@pytest.mark.parametrize("how", ["in time", "cancelled"])
-def test_a_reader_that_a_part_does_not_answer_does_not_hold_up_the_owner(
-    how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("srb.cluster.relay._ASK_SECONDS", 0.1 if how == "in time" else DEADLINE)
-
-    async def scene() -> None:
-        async with bench() as here:
-            lead, hangs = await divided(here)
-            for each in (lead, hangs):
-                each.say(Accepted("a", 3))
-            await here.worker.next(Accepted)
-            for reader in ("first", "second"):
-                here.worker.send(Attach(reader, "a"))
-            await lead.next(Attach), await hangs.next(Attach)
-            lead.say(Attached("first", "a", described("a", 0, 2, 4)))
-            lead.say(Delta("a", 0, "text", [1]))
-            if how == "cancelled":
-                for reader in ("second", "first"):
-                    here.worker.send(Cancel(reader))
-            told = [await here.worker.next(Delta, Attached, Rejected) for _ in range(3)]
-            refused = [event for event in told if isinstance(event, Rejected)]
-            assert {event.request_id for event in refused} == {"first", "second"}
-            assert {event.code for event in refused} == {Unavailable.code}
-            [delta] = [event for event in told if isinstance(event, Delta)]
-            assert (delta.index, delta.text) == (0, "text")
-            hangs.say(Attached("first", "a", described("a", 1, 3, 5)))  # too late
-            hangs.say(Delta("a", 0, "more", [1]))
-            delta = await here.worker.next(Delta, Attached)
-            assert (delta.index, delta.text) == (1, "more")
-
-    play(scene)
-
-
-def test_parts_are_not_read_for_a_reader_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through a worker that does not own the request."""
-    monkeypatch.setattr("srb.cluster.relay._ASK_SECONDS", 0.1)
-
-    async def scene() -> None:
-        async with bench() as here:
-            for each, places in zip(here.replicas.values(), ((0, 2), (1,)), strict=True):
-                each.describe = lambda command, places=places: Reply(command.request_id, described("a", *places))  # type: ignore[misc]
-            here.worker.send(Attach("reader", "a"))
-            answers, hangs = here.replicas.values()
-            await answers.next(Attach), await hangs.next(Attach)
-            answers.say(Attached("reader", "a", described("a", 0, 2)))
-            assert (await here.worker.next(Attached, Rejected)).code == Unavailable.code
-            assert await answers.next(Cancel) == Cancel("a", leaves=True)
-            hangs.say(Attached("reader", "a", described("a", 1)))
-            assert await hangs.next(Cancel) == Cancel("a", leaves=True)
 
     play(scene)
 
@@ -497,49 +441,6 @@ def test_what_a_replica_has_not_accepted_when_it_begins_to_hang_goes_to_another(
     play(scene)
 
 
-@pytest.mark.parametrize("number", [2, 3])
-def test_a_part_that_a_replica_has_not_accepted_when_it_begins_to_hang_goes_to_others(number: int) -> None:
-    async def scene() -> None:
-        async with bench(number) as here:
-            here.worker.send(request("a", n=6))
-            await asyncio.sleep(0.05)
-            having = [each for each in here.replicas.values() if "a" in each.known]
-            hangs, other = having
-            await other.next(Generate), await hangs.next(Generate)
-            other.say(Accepted("a", 3))
-            here.note(hangs.name, "hung")
-            [spare] = [each for each in here.replicas.values() if each not in having] or [other]
-            if number == 2:
-                await other.next(Cancel)
-                other.say(*ends(3), Done("a", 3, 0, 3, 0.0, 0.0))
-            assert len((await spare.next(Generate)).branches) == (6 if number == 2 else 3)
-            spare.say(Accepted("a", 3))
-            assert isinstance(await here.worker.next(Accepted, Rejected, Failed), Accepted)
-            hangs.say(Accepted("a", 3), Done("a", 3, 0, 0, 0.0, 0.0))
-            await asyncio.sleep(0.05)
-            spare.say(Delta("a", 0, "text", [1]))
-            assert isinstance(await here.worker.next(Delta, Done, Failed, Accepted), Delta)
-
-    play(scene)
-
-
-def test_a_divided_request_begins_again_though_a_part_that_should_end_hangs() -> None:
-    async def scene() -> None:
-        async with bench(3) as here:
-            here.worker.send(request("a", n=12))
-            lost, hangs, other = here.replicas.values()
-            for each in here.replicas.values():
-                await each.next(Generate)
-            other.say(Accepted("a", 3), *ends(4), Done("a", 3, 0, 4, 0.0, 0.0))
-            await asyncio.sleep(0.05)
-            lost.drop()
-            await hangs.next(Cancel)
-            here.note(hangs.name, "silent")
-            assert len((await other.next(Generate)).branches) == 12
-
-    play(scene)
-
-
 @pytest.mark.parametrize("state", ["hung", "silent"])
 def test_a_replica_that_hangs_does_not_count_as_ready(state: str) -> None:
     async def scene() -> None:
@@ -611,6 +512,67 @@ def test_counters_do_not_fall_when_replicas_leave_start_again_or_are_lost() -> N
     play(scene)
 
 
+def test_numbers_that_may_be_old_are_answered_from_memory_and_others_are_asked_for_together() -> None:
+    async def scene() -> None:
+        async with bench() as here:
+            asked = dict.fromkeys(here.replicas, 0)
+
+            def describe(command: Any, name: str) -> Reply:
+                asked[name] += 1
+                return Reply(command.request_id, {"branches_running": 1})
+
+            for each in here.replicas.values():
+                each.describe = lambda command, name=each.name: describe(command, name)  # type: ignore[misc]
+            for number in range(20):
+                here.worker.send(GetStats(f"check{number}", max_age=DEADLINE))
+                assert (await here.worker.next(Reply)).value["branches_running"] == 2
+            assert asked == {"r0": 1, "r1": 1}
+            for number in range(20):
+                here.worker.send(GetStats(f"scrape{number}"))
+            for _ in range(20):
+                await here.worker.next(Reply)
+            assert asked["r0"] <= 3, "the first one's, and one for all that came meanwhile"
+            before = asked["r0"]
+            here.replicas["r0"].cut()  # the engine starts again
+            while len(here.members.ready) == 2:
+                await asyncio.sleep(0)
+            while len(here.members.ready) < 2:
+                await asyncio.sleep(0.01)
+            here.worker.send(GetStats("new", max_age=DEADLINE))
+            assert (await here.worker.next(Reply)).value["branches_running"] == 2
+            assert asked["r0"] == before + 1, "what the engine before it told is forgotten"
+
+    play(scene)
+
+
+def test_a_control_goes_straight_to_the_replica_that_another_bridge_has_told_of() -> None:
+    async def scene() -> None:
+        async with bench(3) as here:
+            target, gone, other = (f"{number:032x}" for number in range(3))
+            told = Homes()
+            for request_id, home in ((target, "r1"), (gone, "lost"), (other, "r2")):
+                told.note(request_id, home)
+            told.forget(other)
+            told.note("part+4", "r0")
+            news = told.take_news()
+            assert told.take_news() == {}
+            here.members.hear(news)
+            here.worker.send(GetRequest("one", target))
+            asked = await here.replicas["r1"].next(GetRequest)
+            assert (asked.request_id, asked.target) == ("one", target)
+            here.replicas["r1"].say(Reply("one", {"id": target}))
+            assert (await here.worker.next(Reply)).value == {"id": target}
+            for request_id in (gone, other):  # of which no replica here is known to have it: all are asked
+                here.worker.send(GetRequest(f"of {request_id}", request_id))
+                for each in here.replicas.values():
+                    assert (await each.next(GetRequest)).target == request_id
+            assert here.members.affinity.take_news() == {}, "homes are no texts"
+            here.members.keep_news(news)
+            assert here.members.take_news() == news
+
+    play(scene)
+
+
 def test_counters_of_many_engines_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("srb.cluster.totals._MOST_ENGINES", 3)
     totals = Totals()
@@ -620,27 +582,26 @@ def test_counters_of_many_engines_are_kept_together(monkeypatch: pytest.MonkeyPa
     assert totals.sum() == {"steps_total": 20}
 
 
-def test_a_divided_request_that_is_cancelled_before_it_begins_again_is_cancelled() -> None:
+@pytest.mark.parametrize("n", [1, 6], ids=["whole", "divided"])
+def test_a_request_that_was_cancelled_begins_nowhere_else(n: int) -> None:
     async def scene() -> None:
         async with bench() as here:
-            lead, other = await divided(here)
-            lead.drop()
-            await other.next(Cancel)
+            if n == 1:
+                lead, name = await here.begun(request("a")), "a"
+                other = here.beside(lead)
+            else:
+                (lead, other), name = await divided(here), "a+0"
             here.worker.send(Cancel("a"))
-            here.worker.send(ListRequests("list", ""))  # an answer to this comes after the Cancel was read
-            other.say(Reply((await other.next(ListRequests)).request_id, []))
-            await here.worker.next(Reply)
-            other.say(Done("a", 3, 0, 0, 0.0, 0.0))
-            await other.next(Generate)
-            assert await other.next(Cancel) == Cancel("a")
-            other.say(Accepted("a", 3), Done("a", 3, 0, 0, 0.0, 0.0))
-            assert isinstance(await here.worker.next(Done, Failed, Rejected), Done)
+            assert await lead.next(Cancel) == Cancel(name)
+            lead.say(Rejected.of(name, ShuttingDown("bye")))
+            assert (await here.worker.next(Rejected, Accepted, Done)).request_id == "a"
+            assert name not in other.known
 
     play(scene)
 
 
-def ends(number: int) -> list[BranchEnded]:
-    return [BranchEnded("a", index, FinishReason.LIMIT, 1) for index in range(number)]
+def ends(request_id: str, number: int) -> list[BranchEnded]:
+    return [BranchEnded(request_id, index, FinishReason.LIMIT, 1) for index in range(number)]
 
 
 @pytest.mark.parametrize("state", ["hung", "silent"])
@@ -664,36 +625,329 @@ def test_a_replica_that_hangs_gets_no_new_request_as_long_as_there_is_another(st
     play(scene)
 
 
-def described(request_id: str, *places: int) -> dict[str, Any]:
+def described(request_id: str, number: int) -> dict[str, Any]:
     branches = [
-        {"index": index, "place": place, "seed": place, "state": "running", "length": 1, "max_tokens": 9}
-        for index, place in enumerate(places)
+        {"index": index, "seed": index, "state": "running", "length": 1, "max_tokens": 9} for index in range(number)
     ]
-    return {
-        "id": request_id, "state": "running", "age": 1.0, "prompt_tokens": 1, "linger": 0.0, "branches": branches,
-        "num_places": 3, "num_parts": 2,
-    }  # fmt: skip
+    return {"id": request_id, "state": "running", "age": 1.0, "prompt_tokens": 1, "linger": 0.0, "branches": branches}
 
 
-def test_a_part_on_a_replica_that_does_not_answer_is_not_told_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("srb.cluster.relay._ASK_SECONDS", 0.05)
+def test_a_divided_request_is_found_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the worker of another web machine, which knows nothing of it."""
+    monkeypatch.setattr("srb.cluster.relay._ASK_SECONDS", 0.2)
+
+    def having(part: str) -> Callable[[Any], Any]:
+        def describe(command: Any) -> Any:
+            if isinstance(command, ListRequests):
+                return Reply(command.request_id, [described(part, 2)] if part.startswith(command.prefix) else [])
+            if command.target == part:
+                return Reply(command.request_id, described(part, 2))
+            return Rejected.of(command.request_id, NotFound("no such request"))
+
+        return describe
 
     async def scene() -> None:
         async with bench() as here:
-            here.replicas["r0"].describe = lambda command: Reply(
-                command.request_id, [part] if isinstance(command, ListRequests) else part
-            )
-            part = described("divided", 0, 2)
+            here.replicas["r0"].describe = having("whole+0")
             here.worker.send(ListRequests("list", ""))
             [listed] = (await here.worker.next(Reply)).value
-            assert [branch["index"] for branch in listed["branches"]] == [0, 2]
-            here.worker.send(GetRequest("get", "divided", ""))
+            assert (listed["id"], [branch["index"] for branch in listed["branches"]]) == ("whole", [0, 1])
+            here.worker.send(GetRequest("get", "whole", ""))
+            assert (await here.worker.next(Reply, Rejected)).code == Unavailable.code, (
+                "the other replica may have a part"
+            )
+            here.replicas["r1"].describe = having("whole+2")
+            here.worker.send(GetRequest("again", "whole", ""))
+            found = (await here.worker.next(Reply, Rejected)).value
+            assert (found["id"], [branch["index"] for branch in found["branches"]]) == ("whole", [0, 1, 2, 3])
+            for command in (Attach("attach", "whole"), AddBranches("add", "whole", ((None, (), (), ()),))):
+                here.worker.send(command)
+                assert (await here.worker.next(Reply, Rejected)).code == Conflict.code
+            here.worker.send(GetRequest("none", "nobody", ""))
+            assert (await here.worker.next(Reply, Rejected)).code == NotFound.code
+            assert not here.relay._open
+
+    play(scene)
+
+
+@pytest.mark.parametrize("question", [ListRequests("list", ""), GetSlots("list")])
+def test_a_list_waits_for_no_replica_that_hangs_and_the_log_names_one_that_is_silent(
+    question: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("srb.cluster.relay._ASK_SECONDS", 0.1)
+
+    def has(name: str) -> Callable[[Any], Any]:
+        found = [described(name, 1)] if isinstance(question, ListRequests) else [{"id": name}]
+        return lambda command: Reply(command.request_id, found)
+
+    async def scene() -> None:
+        async with bench() as here:
+            here.replicas["r0"].describe = has("a")
+            here.worker.send(question)
+            assert [each["id"] for each in (await here.worker.next(Reply)).value] == ["a"]
+            assert "a list lacks what replica r1 has" in caplog.text
+            caplog.clear()
+            here.note("r1", "hung")
+            monkeypatch.setattr("srb.cluster.relay._ASK_SECONDS", 10 * DEADLINE)
+            here.worker.send(question)
+            assert [each["id"] for each in (await here.worker.next(Reply)).value] == ["a"]
+            here.note("r0", "silent")
+            here.worker.send(question)
             refused = await here.worker.next(Reply, Rejected)
-            assert refused.code == Unavailable.code
-            here.replicas["r1"].describe = here.replicas["r0"].describe
-            part = described("divided", 1)
-            here.worker.send(GetRequest("again", "divided", ""))
-            found = await here.worker.next(Reply, Rejected)
-            assert isinstance(found, Reply), found
+            assert refused.code == EngineHung.code
+            assert "lacks" not in caplog.text
+
+    play(scene)
+
+
+def working(requests: int) -> Callable[[Any], Any]:
+    """Describe a replica by the number of its requests; it has none that can be asked for."""
+
+    def describe(command: Any) -> Any:
+        if isinstance(command, GetStats):
+            return Reply(command.request_id, {"requests_processing": requests, "requests_deferred": 0})
+        return Rejected.of(command.request_id, NotFound("no such request"))
+
+    return describe
+
+
+async def parts_of(here: Bench, command: Generate) -> dict[str, list[int]]:
+    """Send a request that is divided in two; return the seeds of each part by its id."""
+    here.worker.send(command)
+    found: dict[str, Replica] = {}
+    while len(found) < 2:
+        await asyncio.sleep(0)
+        found = {part: each for each in here.replicas.values() for part in each.known if is_part_of(part, command)}
+    parts = {}
+    for part, replica in found.items():
+        generate = await replica.next(Generate)
+        assert generate.request_id == part
+        parts[part] = [spec.seed for spec in generate.branches]
+    return parts
+
+
+def is_part_of(part: str, command: Generate) -> bool:
+    return part.startswith(f"{command.request_id}+")
+
+
+def end(here: Bench, parts: dict[str, list[int]]) -> None:
+    for part, seeds in parts.items():
+        [replica] = [each for each in here.replicas.values() if part in each.known]
+        replica.say(Accepted(part, 3), *ends(part, len(seeds)), Done(part, 3, 0, len(seeds), 0.0, 0.0))
+
+
+def many(request_id: str, n: int = 4, max_tokens: int = 50, **options: Any) -> Generate:
+    specs = tuple(BranchSpec(seed, max_tokens) for seed in range(n))
+    return replace(request(request_id), branches=specs, **options)
+
+
+def test_a_request_with_many_branches_is_divided_among_idle_replicas_and_its_text_stays_where_it_was() -> None:
+    async def scene() -> None:
+        async with bench(4, divide_from=4) as here:
+            for each in here.replicas.values():
+                each.describe = working(0)
+            home = await here.begun(many("a", n=3))
+            end(here, {"a": [0, 1, 2]})
+            await here.worker.next(Done)
+            helpers = set()
+            for _ in range(3):
+                parts = await parts_of(here, many("a"))
+                assert parts == {"a+0": [0, 1], "a+2": [2, 3]}, "of two branches at least"
+                assert "a+0" in home.known
+                helpers |= {each.name for each in here.replicas.values() if "a+2" in each.known}
+                end(here, parts)
+                told = [await here.worker.next(Accepted, BranchEnded, Done) for _ in range(6)]
+                assert [type(event) for event in told] == [Accepted, *[BranchEnded] * 4, Done]
+            assert len(helpers) == 1, "it has the text's beginning"
+            assert await here.begun(replace(many("a", n=1), request_id="b")) is home
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        many("a", n=3),
+        many("a", linger=5.0),
+        many("a", distinct_first=True),
+        many("a", max_tokens=5, prompt=("word " * 20,)),
+        many("a", max_tokens=5, prompt=tuple(range(11))),
+        many("a", prompt=("a picture: ", -1), media=("aaaa",)),
+    ],
+    ids=["few branches", "may be joined", "branches interact", "long prompt", "many tokens", "picture"],
+)
+def test_a_request_that_would_not_be_ready_sooner_stays_whole(command: Generate) -> None:
+    async def scene() -> None:
+        async with bench(3, divide_from=4) as here:
+            for each in here.replicas.values():
+                each.describe = working(0)
+            await here.begun(command)
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    "why", ["works for another bridge", "says nothing", "has a request", "hangs", "has another model"]
+)
+def test_a_replica_that_is_not_idle_gets_no_part_for_speed(why: str) -> None:
+    async def scene() -> None:
+        async with bench(2 - (newer := why == "has another model"), newer=newer, divide_from=4) as here:
+            home = await here.begun(many("a", n=1))
+            other = here.beside(home)
+            home.describe = other.describe = working(0)
+            if why == "works for another bridge":
+                other.describe = working(1)
+            elif why == "says nothing":
+                other.describe = None
+            elif why == "has a request":
+                assert await here.begun(many("b", n=1)) is other
+            elif why == "hangs":
+                here.note(other.name, "hung")
+            end(here, {"a": [0]})
+            await here.worker.next(Done)
+            assert await here.begun(many("a")) is home
+            assert not {"a", "a+0", "a+2"} & other.known
+
+    play(scene)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_request_that_is_cancelled_while_replicas_are_asked_begins_nowhere(leaves: bool) -> None:
+    async def scene() -> None:
+        async with bench(2, divide_from=4) as here:
+            here.worker.send(many("a"))
+            asked = [await each.next(GetStats) for each in here.replicas.values()]
+            here.worker.send(Cancel("a", leaves=leaves))
+            here.worker.send(Tokenize("q", ("a",), False, False))  # it is read after the Cancel
+            while not any("q" in each.known for each in here.replicas.values()):
+                await asyncio.sleep(0)
+            for each, question in zip(here.replicas.values(), asked, strict=True):
+                each.say(working(0)(question))
+            if not leaves:
+                refused = await here.worker.next(Rejected)
+                assert (refused.request_id, refused.code) == ("a", "cancelled")
+            await here.begun(many("b", n=1))
+            assert not {"a", "a+0", "a+2"} & {part for each in here.replicas.values() for part in each.known}
+
+    play(scene)
+
+
+def test_a_replica_that_has_a_part_serves_the_next_writer_at_once() -> None:
+    async def scene() -> None:
+        async with bench(2, divide_from=4) as here:
+            homes = {}
+            for name in "bcdefg":
+                homes[name] = await here.begun(many(name, n=1))
+                end(here, {name: [0]})
+                await here.worker.next(Done)
+            for each in here.replicas.values():
+                each.describe = working(0)
+            assert len(await parts_of(here, many("a"))) == 2
+            for name in "bc":
+                assert await here.begun(many(name, n=1)) is homes[name]
+
+    play(scene)
+
+
+def of_key(name: str, number: int, n: int) -> Generate:
+    return replace(request(f"{name}{number}", n), owner=f"key @{name}")
+
+
+def test_where_replicas_are_full_a_request_of_the_key_with_more_branches_waits_at_the_bridge() -> None:
+    async def scene() -> None:
+        async with bench(2) as here:  # of four sequences each
+            for number in range(4):
+                await here.begun(of_key("alice", number, 2))
+            await here.begun(of_key("alice", 4, 2))  # with one key it is the replicas' queue
+            await here.begun(of_key("bob", 0, 2))  # the key with fewer waits there for the next sequence
+            here.worker.send(of_key("alice", 5, 1))
+            here.worker.send(of_key("alice", 6, 1))
+            second = await here.begun(of_key("bob", 1, 2))
+            assert not {"alice5", "alice6"} & {each for replica in here.replicas.values() for each in replica.known}
+            assert len(here.members.turns) == 2
+            for number in range(2):  # now 6 of 8 sequences are in use by alice, and bob has 4 branches
+                home = here.replicas[here.members.homes.get(f"alice{number}")]
+                home.say(Accepted(f"alice{number}", 3), Done(f"alice{number}", 3, 0, 1, 0.0, 0.0))
+                await here.worker.next(Done)
+            assert len(here.members.turns) == 2, "ten branches are open"
+            second.say(Accepted("bob1", 3), Done("bob1", 3, 0, 1, 0.0, 0.0))
+            await here.worker.next(Done)
+            assert len(here.members.turns) == 2
+            home = here.replicas[here.members.homes.get("bob0")]
+            home.say(Accepted("bob0", 3), Done("bob0", 3, 0, 1, 0.0, 0.0))
+            await here.worker.next(Done)
+            while here.members.turns:
+                await asyncio.sleep(0)
+            assert sum(here.members.affinity._open.values()) == 8
+
+    play(scene)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "left", "gone"])
+def test_a_request_that_waits_at_the_bridge_can_be_given_up(how: str) -> None:
+    async def scene() -> None:
+        async with bench(1) as here:
+            for number in range(2):
+                await here.begun(of_key("alice", number, 2))
+            replica = await here.begun(of_key("bob", 0, 1))
+            here.worker.send(of_key("alice", 2, 1))
+            while not here.members.turns:
+                await asyncio.sleep(0)
+            if how == "gone":
+                here.worker._writer.close()
+            else:
+                here.worker.send(Cancel("alice2", leaves=how == "left"))
+            if how == "cancelled":
+                refused = await here.worker.next(Rejected)
+                assert (refused.request_id, refused.code) == ("alice2", "cancelled")
+            while here.members.turns:
+                await asyncio.sleep(0)
+            if how == "gone":
+                while here.relay._open:
+                    await asyncio.sleep(0)
+            else:
+                replica.say(Accepted("bob0", 3), Done("bob0", 3, 0, 1, 0.0, 0.0))
+                await here.worker.next(Done)
+            assert "alice2" not in replica.known
+            assert here.members.turns._open == ({} if how == "gone" else {"key @alice": 4})
+
+    play(scene)
+
+
+def test_a_replica_that_comes_gives_those_that_wait_their_turn() -> None:
+    async def scene() -> None:
+        async with bench(2) as here:
+            other = here.replicas["r1"]
+            other.version = VERSION + 1
+            other.cut()
+            while "r1" in here.members.affinity.replicas:
+                await asyncio.sleep(0)
+            for number in range(2):
+                await here.begun(of_key("alice", number, 2))
+            await here.begun(of_key("bob", 0, 1))
+            here.worker.send(of_key("alice", 2, 1))
+            while not here.members.turns:
+                await asyncio.sleep(0)
+            other.version = VERSION
+            assert (await other.next(Generate)).request_id == "alice2"
+
+    play(scene)
+
+
+def test_those_that_wait_at_the_bridge_are_told_in_the_numbers_and_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srb.cluster.turns.MAX_WAITING", 1)
+
+    async def scene() -> None:
+        async with bench(1) as here:
+            for number in range(2):
+                await here.begun(of_key("alice", number, 2))
+            await here.begun(of_key("bob", 0, 1))
+            here.worker.send(of_key("alice", 2, 1))
+            here.worker.send(of_key("alice", 3, 1))
+            refused = await here.worker.next(Rejected)
+            assert (refused.request_id, refused.code) == ("alice3", QueueFull.code)
+            here.replicas["r0"].describe = lambda command: Reply(command.request_id, {"requests_deferred": 3})
+            here.worker.send(GetStats("numbers"))
+            assert (await here.worker.next(Reply)).value["requests_deferred"] == 4
 
     play(scene)

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srb.engine.process.connection import FRAME_SECONDS, Connection
-from srb.framing import FrameSocket
-from srb.protocol import Accepted, Cancel, Delta, Done, Event, Reply, decode, encode
+from srb.wire.codec import decode, encode
+from srb.wire.commands import Cancel
+from srb.wire.events import Accepted, Delta, Done, Event, Reply
+from srb.wire.framing import FrameSocket
 
 SECONDS = 30  # at most, of anything here
 

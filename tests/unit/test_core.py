@@ -13,30 +13,14 @@ import numpy as np
 import pytest
 
 from srb.engine.boundaries import finder
-from srb.engine.engine import EngineFault
+from srb.engine.decoding import EngineFault
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.model import DecodeStatus
 from srb.engine.probs import token_probs, unknown_prob
 from srb.engine.tree.prefix_tree import MAX_ROOTS
 from srb.errors import ContextExceeded, InvalidRequest, ShuttingDown
-from srb.protocol import (
-    BranchSpec,
-    ContextShift,
-    Delta,
-    Done,
-    Embed,
-    Failed,
-    FinishReason,
-    Generate,
-    GetAdapters,
-    GetSlots,
-    Progress,
-    PromptDone,
-    PromptLogprobs,
-    Rejected,
-    Rerank,
-    SetAdapters,
-)
+from srb.wire.commands import BranchSpec, ContextShift, Embed, Generate, GetAdapters, GetSlots, Rerank, SetAdapters
+from srb.wire.events import Delta, Done, Failed, FinishReason, Progress, PromptDone, PromptLogprobs, Rejected
 from tests.engine_helpers import Driver, Outcome, solo
 
 PROMPT = "the old king said"
@@ -473,30 +457,6 @@ def test_no_branch_misses_a_step_while_a_long_prompt_is_computed(others: int) ->
         steps += 1
         assert [len(branch.tokens) - steps for branch in branches] == before
     assert steps == -(-1000 // (64 - others))  # each step has a whole ubatch, so the prompt waits for nothing else
-
-
-@pytest.mark.parametrize("others", [1, 8])
-def test_prompts_and_branches_are_computed_apart_where_that_is_faster(others: int, monkeypatch: Any) -> None:
-    model, batches = FakeModel(n_ctx=4000, n_batch=256, n_ubatch=64, apart_from=16), list[list[int]]()
-    decode = model.decode
-    monkeypatch.setattr(model, "decode", lambda batch: (batches.append(batch.seq_ids), decode(batch))[1])
-    driver = Driver(model)
-    running = driver.submit([5] * 9, n=others, max_tokens=200, ignore_eos=True)
-    driver.step()
-    branches = driver.request(running).branches
-    before = [len(branch.tokens) for branch in branches]
-    batches.clear()
-    long, steps = driver.submit([7] * 1000, max_tokens=1), 0
-    while not driver.result(long).tokens:
-        driver.step()
-        steps += 1
-        assert [len(branch.tokens) - steps for branch in branches] == before
-    assert steps == 1000 // 64 + 1  # no step's ubatch is shared
-    assert sorted(map(len, batches)) == sorted([others] * steps + [64] * (steps - 1) + [1000 % 64])
-    batches.clear()
-    driver.submit([8] * 4, max_tokens=1)
-    driver.step()
-    assert list(map(len, batches)) == [others + 4]  # few tokens are the faster in one batch
 
 
 def test_requests_with_a_common_beginning_compute_it_once() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from srb.cgroups import cpu_quota, memory_limit, throttled_times
-from srb.cores import give_way, gives_way, usable_cores
+from srb.host.cgroups import cpu_quota, memory_limit, throttled_times
+from srb.host.cores import give_way, gives_way, usable_cores
 from tests.machines import GIB, FakeRoot
 from tests.processes import DEADLINE
 

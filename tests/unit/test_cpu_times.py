@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from srb import cpu_times
-from srb.cpu_times import CPUClock
+from srb.host import cpu_times
+from srb.host.cpu_times import CPUClock
 from tests.machines import FakeRoot
 
 SECOND = 10**9

@@ -11,33 +11,24 @@ from typing import Any
 
 import pytest
 
-from srb.engine.engine import Engine
+from srb.config.sampling_params import SamplingParams
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import FakeModel
 from srb.engine.process.intake import CancelItem, DisconnectItem, QueryItem, StopItem, SubmitItem
 from srb.engine.process.loop import DecodeLoop
 from srb.errors import NotFound, ShuttingDown
-from srb.protocol import (
-    TERMINAL,
+from srb.wire.commands import (
     AddBranches,
     Attach,
-    Attached,
-    BranchAdded,
-    BranchEnded,
     BranchSpec,
     Cancel,
     ChangeBranch,
-    Delta,
-    Done,
-    Failed,
     Generate,
     GetRequest,
     GetStats,
-    Rejected,
-    Reply,
-    Resting,
-    SamplingParams,
     StopBranches,
 )
+from srb.wire.events import TERMINAL, Attached, BranchAdded, BranchEnded, Delta, Done, Failed, Rejected, Reply, Resting
 from tests.processes import DEADLINE
 
 Kind = type[Any]
@@ -76,7 +67,7 @@ class Desk:
     """A loop in a thread of its own, over an engine with a fake model."""
 
     def __init__(self, model: FakeModel) -> None:
-        self.engine = Engine(model, max_queue=10, clock=time.monotonic)
+        self.engine = Engine(model, EngineOptions(max_queue=10), clock=time.monotonic)
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.tidied: queue.SimpleQueue[bool] = queue.SimpleQueue()  # whether the engine had work
         self.loop = DecodeLoop(self.engine, self.inbox, lambda: self.tidied.put(self.engine.has_work))

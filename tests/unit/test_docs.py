@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from srb.config.settings import Settings
 from srb.launch import cli
-from srb.settings import Settings
-from tools import coming_from, generated
+from tools import coming_from, command_line, file_list, generated
 from tools.default_config import render
 
 ROOT = Path(__file__).parents[2]
@@ -33,10 +33,19 @@ def test_default_toml_is_what_settings_say_of_themselves() -> None:
     assert DEFAULTS.read_text() == render(), "run: python -m tools.generated"
 
 
-def test_the_tables_of_sampling_parameters_are_what_the_parameters_say_of_themselves() -> None:
+def test_the_tables_of_fields_are_what_the_fields_say_of_themselves() -> None:
     api, compatibility = generated.API.read_text(), generated.COMPATIBILITY.read_text()
     assert api == generated.api_page(api), "run: python -m tools.generated"
     assert compatibility == generated.compatibility_page(compatibility), "run: python -m tools.generated"
+
+
+def test_completions_and_manual_are_what_the_commands_say_of_themselves() -> None:
+    for path, made in (
+        (command_line.BASH, command_line.completion("bash")),
+        (command_line.ZSH, command_line.completion("zsh")),
+        (command_line.MAN, command_line.man()),
+    ):
+        assert path.read_text() == made, "run: python -m tools.generated"
 
 
 def test_the_profiles_and_defaults_of_coming_from_are_those_of_the_code() -> None:
@@ -44,13 +53,27 @@ def test_the_profiles_and_defaults_of_coming_from_are_those_of_the_code() -> Non
     assert page == coming_from.page(page), "run: python -m tools.generated"
 
 
-def test_a_row_of_a_sampling_parameter_that_is_missing_or_wrong_is_written_anew() -> None:
+def test_the_list_of_files_is_what_the_modules_say_of_themselves() -> None:
+    assert file_list.PAGE.read_text() == file_list.render(), "run: python -m tools.generated"
+
+
+def test_a_row_of_a_field_that_is_missing_or_wrong_is_written_anew() -> None:
     api = generated.API.read_text()
-    wrong = api.replace("| `top_k` |", "| `top_k`, `top_p` |").replace("| `min_p` | 0 to 1,", "| `min_p` | 0 to 2,")
-    assert wrong.count("\n") == api.count("\n")
-    assert generated.api_page(wrong) == api
-    with pytest.raises(ValueError, match="no row of a sampling parameter under '## Request fields'"):
-        generated.api_page(api.replace("## Request fields", "## Fields"))
+    without = re.sub(r"(?m)^\| `(?:top_p|seed`, `sampler_seed|trim_stop)` \|.*\n", "", api)
+    assert without.count("\n") == api.count("\n") - 3
+    for wrong in (
+        api.replace("| `min_p` | clamped to 0 … 1 | 0.05 |", "| `min_p` | clamped to 0 … 2 | 0.5 |"),
+        api.replace("| `typical_p`, `typical` |", "| `typical_p` |"),
+        without,
+    ):
+        assert wrong != api
+        assert sorted(generated.api_page(wrong).splitlines()) == sorted(api.splitlines())
+
+
+def test_a_row_of_no_field_is_refused() -> None:
+    wrong = generated.API.read_text().replace("| `top_k` |", "| `top_q` |")
+    with pytest.raises(ValueError, match="has a row of `top_q`, which is no field"):
+        generated.api_page(wrong)
 
 
 def test_the_front_ends_of_the_page_are_those_whose_requests_are_tested() -> None:

@@ -10,16 +10,17 @@ from typing import Any
 import orjson
 import pytest
 
+from srb.config.settings import Settings
 from srb.doctor.activity import Activity, Program, watch
 from srb.doctor.checkup import Checkup, Neighbour
 from srb.doctor.findings import Finding, Level, findings
 from srb.doctor.machine import Card, Machine, read_machine
+from srb.doctor.places import Obstacle
 from srb.doctor.report import as_json, as_text
 from srb.doctor.units import cores_text
-from srb.gguf import model_files
-from srb.memory import size_text
-from srb.native_facts import PATCHES, Build, Device, KVSize, ModelNeeds, Remark
-from srb.settings import Settings
+from srb.files.gguf import model_files
+from srb.files.native_facts import PATCHES, Build, Device, KVSize, MemoryEstimate, Remark
+from srb.host.memory import size_text
 from tests.machines import GIB, FakeRoot
 
 MIB = 1 << 20
@@ -28,7 +29,7 @@ GPU = Device("CUDA0", "a card", "gpu", 8 * GIB, 8 * GIB)
 QUIET = Activity(seconds=1, load=0.1, busy=0, stolen=0, programs=(), throttled=0, swapped_in=0, engines=())
 PATCHED = f"SRB_PATCHES = {','.join(PATCHES)}"
 BUILD = Build("0.3", "0.25", f"CPU : AVX = 1 | AVX2 = 1 | FMA = 1 | F16C = 1 | {PATCHED}", is_debug=False, devices=())
-MODEL = ModelNeeds(
+MODEL = MemoryEstimate(
     description="llama 1B Q8_0", memory="attention", n_params=10**9, n_layers=16, n_ctx_train=8192, weights=GIB,
     n_ctx=8192, n_seq_max=96, threads=4, threads_batch=4,
     kv_types=(KVSize("f16", 65536.0), KVSize("q8_0", 34816.0), KVSize("q4_0", 0, "it does not divide")),
@@ -129,7 +130,9 @@ def test_all_parts_of_a_split_model_are_its_files(tmp_path: Path) -> None:
 
 NODE = "10.0.0.2:50052"
 REFUSED = f"the RPC node {NODE} does not answer (Connection refused)"
-SILENT = f"the RPC node {NODE} is silent: it serves another client (one at a time), or is no RPC node"
+SILENT = (
+    f"the RPC node {NODE} is silent: it serves another client (one at a time), is no RPC node, or its machine is away"
+)
 WITH_RPC = dataclasses.replace(BUILD, has_rpc=True)
 
 
@@ -206,6 +209,30 @@ def test_a_kv_store_that_does_not_fit_is_a_problem_with_the_cells_that_do(machin
     assert found.recommended * MODEL.bytes_per_cell + MODEL.weights + MODEL.compute <= found.room
     beside = dataclasses.replace(found, activity=dataclasses.replace(QUIET, engines=(12,)))
     assert "are free beside the SRB engine that runs (pid 12)" in only(findings(beside), Level.PROBLEM).text
+    several = dataclasses.replace(found, activity=dataclasses.replace(QUIET, engines=(12, 13, 99)))
+    assert "are free beside the 3 SRB engines that run" in only(findings(several), Level.PROBLEM).text
+
+
+@pytest.mark.parametrize(
+    ("described", "kind"),
+    [
+        ("llama ?B Q8_0", "llama Q8_0"),
+        ("llama 256M Q4_K - Medium", "llama Q4_K - Medium"),
+        ("gemma3 270M all F32 (guessed)", "gemma3 all F32 (guessed)"),
+    ],
+)
+def test_the_size_that_llama_cpp_guesses_is_not_repeated_beside_the_true_one(
+    machine: Machine, described: str, kind: str
+) -> None:
+    found = checkup(machine, model=dataclasses.replace(MODEL, description=described))
+    assert f"kind          {kind}, 1,000,000,000 parameters in 16 layers" in as_text(found, [])
+
+
+def test_a_place_that_cannot_be_used_is_a_problem_and_a_server_of_ours_a_note(machine: Machine) -> None:
+    taken = Obstacle("port 9090 is already in use", "another")
+    assert only(findings(checkup(machine, obstacles=(taken,))), Level.PROBLEM).text == "port 9090 is already in use"
+    ours = dataclasses.replace(taken, is_ours=True)
+    assert only(findings(checkup(machine, obstacles=(ours,))), Level.NOTE).change == "another"
 
 
 def together(machine: Machine, *totals: int | None, **changed: Any) -> Checkup:
@@ -469,3 +496,12 @@ def test_sizes_have_three_digits(count: int, text: str) -> None:
 
 def test_one_core_is_a_core() -> None:
     assert [cores_text(count) for count in (1.0, 1.5, 2.0)] == ["1 core", "1.5 cores", "2 cores"]
+
+
+def test_a_device_of_a_node_is_no_gpu_of_this_machine(machine: Machine) -> None:
+    node = Device("RPC0", "10.0.0.2:50052", "gpu", 4 * GIB, 8 * GIB)
+    for devices, has_own in (((node,), False), ((node, GPU), True)):
+        lines = as_text(checkup(machine, build=dataclasses.replace(BUILD, devices=devices)), []).splitlines()
+        named = [line.split()[:2] for line in lines if "CUDA0" in line or "RPC0" in line]
+        assert named == [["RPC", "RPC0,"], *([["GPU", "CUDA0,"]] if has_own else [])]
+        assert any("none that this build can use" in line for line in lines) is not has_own

@@ -11,7 +11,7 @@ from srb.engine.drafting import check_vocabularies
 from srb.engine.fake import EOS, FATAL, FakeModel
 from srb.engine.model import DecodeStatus, Logits
 from srb.errors import ModelLoadFailed
-from srb.protocol import ContextShift
+from srb.wire.commands import ContextShift
 from tests.engine_helpers import Always, Contrary, Driver, Wavering, always_draft
 from tests.media import b64, png
 from tests.unit.test_speculation import PROMPT, written

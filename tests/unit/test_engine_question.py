@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from srb.engine.process.engine_question import EngineQuestion
-from srb.framing import FrameSocket
-from srb.protocol import VERSION, GetStats, Hello, Reply, decode, encode
+from srb.models.engine_question import EngineQuestion
+from srb.wire.codec import VERSION, decode, encode
+from srb.wire.commands import GetStats
+from srb.wire.events import Hello, Reply
+from srb.wire.framing import FrameSocket
 
 
 @pytest.fixture

@@ -9,23 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.model import Batch
 from srb.errors import InvalidRequest
-from srb.protocol import (
-    AddBranches,
-    BranchAdded,
-    BranchSpec,
-    ContextShift,
-    Delta,
-    Explore,
-    FinishReason,
-    Generate,
-    SamplingParams,
-    StopBranches,
-    decode,
-    encode,
-)
+from srb.wire.codec import decode, encode
+from srb.wire.commands import AddBranches, BranchSpec, ContextShift, Explore, Generate, StopBranches
+from srb.wire.events import BranchAdded, Delta, FinishReason
 from tests.engine_helpers import Driver
 
 PROMPT = "the old king said"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srb.sampling_params import PLACE, TOOL
+from srb.config.sampling_params import PLACE, TOOL
 from srb.web.chat import grammar, reader
 from srb.web.chat.call_forms import TaggedCalls
 from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3, Family

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.fake import EOS, FakeModel, _hash
 from srb.engine.first_words import MAX_TOKENS, FirstWord
 from srb.engine.rewinding import MAX_REWINDS
 from srb.engine.text import Emission
-from srb.protocol import BranchSpec, Delta, FinishReason, Generate, SamplingParams
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import Delta, FinishReason
 from tests.engine_helpers import Driver, Outcome, plain, solo
 
 PROMPT = "the old king said"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srb.errors import ProtocolError
-from srb.framing import FrameSocket
+from srb.wire.framing import FrameSocket
 from tests.processes import DEADLINE
 
 Pair = tuple[socket.socket, socket.socket]

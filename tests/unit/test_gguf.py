@@ -8,9 +8,10 @@ from pathlib import Path
 import gguf
 import pytest
 
+from srb.config.named_models import BUNDLED_MODEL
+from srb.config.settings import Settings
 from srb.errors import ConfigError, ModelLoadFailed
-from srb.gguf import check_adapter_files, check_model_file, pooling_of
-from srb.settings import Settings
+from srb.files.gguf import check_adapter_files, check_model_file, pooling_of
 
 Fill = Callable[[gguf.GGUFWriter], None]
 
@@ -85,6 +86,35 @@ def test_an_adapter_for_another_architecture_is_named_with_both(tmp_path: Path) 
     adapter = header(tmp_path / "lora.gguf", "qwen3", lambda writer: writer.add_type(gguf.GGUFType.ADAPTER))
     with pytest.raises(ConfigError, match=r"^lora: .* is made for qwen3, and the model is llama"):
         check_adapter_files(Settings(model=model, lora=adapter))
+
+
+@pytest.mark.parametrize("part", [0.5, 0.1, 0.9])
+def test_a_model_whose_end_is_missing_is_incomplete(tmp_path: Path, part: float) -> None:
+    whole = BUNDLED_MODEL.read_bytes()
+    path = tmp_path / "half.gguf"
+    path.write_bytes(whole[: int(part * len(whole))])
+    with pytest.raises(ModelLoadFailed, match=r"^the model .*half.gguf is incomplete"):
+        check_model_file(Settings(model=str(path)))
+    path.write_bytes(whole)
+    check_model_file(Settings(model=str(path)))
+
+
+@pytest.mark.parametrize("size", [0, 3_000_000])
+def test_each_part_of_a_split_model_has_to_be_complete(tmp_path: Path, size: int) -> None:
+    whole = BUNDLED_MODEL.read_bytes()
+    first, second = (tmp_path / f"model-0000{number}-of-00002.gguf" for number in (1, 2))
+    first.write_bytes(whole)
+    second.write_bytes(whole[:size])
+    with pytest.raises(ModelLoadFailed, match=r"^the model .*-00002-of-00002.gguf is incomplete"):
+        check_model_file(Settings(model=str(first)))
+
+
+def test_a_part_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    first, second = (tmp_path / f"model-0000{number}-of-00002.gguf" for number in (1, 2))
+    first.write_bytes(BUNDLED_MODEL.read_bytes())
+    second.mkdir()
+    with pytest.raises(ModelLoadFailed, match=r"^cannot read the model .*-00002-of-00002.gguf: Is a directory$"):
+        check_model_file(Settings(model=str(first)))
 
 
 def test_a_damaged_header_is_left_to_llama_cpp(tmp_path: Path) -> None:

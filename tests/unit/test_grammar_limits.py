@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from srb.config.sampling_params import MAX_GRAMMAR
 from srb.engine.fake import FakeModel
 from srb.engine.grammar import grammars as grammars_module
 from srb.engine.grammar.lark import Lark
@@ -20,9 +21,8 @@ from srb.engine.grammar.limits import CALL_SECONDS, FREE_SECONDS, TOKEN_SECONDS
 from srb.engine.grammar.matcher import Matcher
 from srb.engine.grammar.schemas import prepared
 from srb.errors import GrammarTooComplex, InvalidRequest, QueueFull
-from srb.protocol import FinishReason
-from srb.sampling_params import MAX_GRAMMAR
 from srb.web.chat.grammar import Rules, any_text_until, quoted
+from srb.wire.events import FinishReason
 from tests.engine_helpers import Driver, Slowly, plain, solo
 from tests.processes import DEADLINE
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.fake import FakeModel
 from srb.engine.grammar import grammars as module
 from srb.engine.grammar.lark import Lark
 from srb.engine.grammar.schemas import prepared
 from srb.engine.preparing import Preparer
 from srb.errors import InvalidRequest
-from srb.protocol import SamplingParams
 from srb.web.chat.families import FAMILIES, HERMES, Family
 from srb.web.chat.tool_schemas import Tool
 from tests.processes import DEADLINE, wait_for

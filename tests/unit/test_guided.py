@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from srb.config.settings import Settings
 from srb.errors import InvalidRequest
-from srb.settings import Settings
 from srb.web.dialects.llamacpp.body import LlamaCompletionBody
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.completion_body import TextCompletionBody

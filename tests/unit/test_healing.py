@@ -12,7 +12,7 @@ from srb.engine import healing
 from srb.engine.fake import BOS, EOS, FakeModel
 from srb.engine.healing import MAX_REMOVED, Pieces, num_removed
 from srb.engine.model import Batch
-from srb.protocol import Delta, PromptDone
+from srb.wire.events import Delta, PromptDone
 from tests.engine_helpers import Driver, Outcome, plain
 
 CUT = "the old king and the ga"  # " garden" is a word of the fake; " ", "g" and "a" are bytes

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.dialects.anthropic.body import MessagesBody
 from srb.web.dialects.ollama.body import Chat, OllamaChatBody
 from srb.web.dialects.openai.chat_body import ChatBody

@@ -149,7 +149,7 @@ def test_output_that_is_no_utf8_does_not_end_the_installation(tmp_path: Path) ->
 
 
 ARGS = "-DGGML_RPC=ON -DCMAKE_PROJECT_llama_cpp_INCLUDE='/one clone/native/llama.cmake' -DNAME='a b'"
-FILES = {"llama.cmake": "recipe", "shared.h": "kernel", "patches/01-one.patch": "patch"}
+FILES = {"llama.cmake": "recipe", "kernel.cpp": "sums", "shared.h": "kernel", "patches/01-one.patch": "patch"}
 
 
 def made(folder: Path, files: dict[str, str]) -> Path:
@@ -168,6 +168,7 @@ def made(folder: Path, files: dict[str, str]) -> Path:
         ({}, ARGS.replace("a b", "a"), False),
         ({}, "", False),
         ({"llama.cmake": "another"}, ARGS, False),
+        ({"kernel.cpp": "another"}, ARGS, False),
         ({"patches/01-one.patch": "another"}, ARGS, False),
         ({"patches/02-one-more.patch": "patch"}, ARGS, False),
         ({"gone.h": "kernel"}, ARGS, False),

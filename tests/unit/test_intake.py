@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.process import intake as module
 from srb.engine.process.intake import CancelItem, DisconnectItem, Intake, QueryItem, SubmitItem, Work
 from srb.errors import Cancelled, InvalidRequest, NotFound
-from srb.protocol import (
+from srb.wire.commands import (
     AddBranches,
     BranchSpec,
     Cancel,
@@ -22,12 +23,10 @@ from srb.protocol import (
     Detokenize,
     Generate,
     GetSlots,
-    Rejected,
-    Reply,
-    SamplingParams,
     StateAction,
     Tokenize,
 )
+from srb.wire.events import Rejected, Reply
 from tests.processes import DEADLINE, wait_for
 
 

@@ -10,7 +10,7 @@ import pytest
 from srb.engine import branches
 from srb.engine.fake import FakeModel
 from srb.engine.request import Branch
-from srb.protocol import FinishReason
+from srb.wire.events import FinishReason
 from tests.engine_helpers import Driver, solo
 
 PROMPT = "the old king"

@@ -9,7 +9,7 @@ import pytest
 from srb.engine.fake import FakeModel
 from srb.engine.scheduler import UNREAD_EVERY
 from srb.errors import RateLimited
-from srb.protocol import FinishReason
+from srb.wire.events import FinishReason
 from tests.engine_helpers import Driver, solo
 
 ENDLESS: dict[str, Any] = {"max_tokens": 200, "ignore_eos": True, "linger": 10.0**6, "can_grow": True}
@@ -90,7 +90,7 @@ def test_with_a_limit_of_requests_one_that_is_read_takes_the_turn_of_one_that_is
     driver.attach(left)  # a reader that comes back waits for the turn, as others do
     for _ in range(3):
         driver.step()
-        assert sum(bool(request.prefix.node) for request in driver.engine._registry.active.values()) == 1
+        assert sum(bool(request.prefix.node) for request in driver.engine._requests.active.values()) == 1
     driver.run()
     assert len(driver.result(left).ends) == 0 or driver.result(left).rests
 

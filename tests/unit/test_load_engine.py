@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from srb.config.settings import Settings
 from srb.engine import fake
 from srb.engine.grammar import matcher
 from srb.engine.process.__main__ import load_engine
-from srb.settings import Settings
 
 
 def load(tmp_path: Path, **settings: Any) -> str:

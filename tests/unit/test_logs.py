@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from srb import logs
+from srb.config.settings import REPLICA_VARIABLE, Settings
 from srb.errors import ConfigError
-from srb.settings import REPLICA_VARIABLE, Settings
 
 
 @pytest.fixture

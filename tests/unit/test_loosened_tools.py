@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine import preparing
 from srb.engine.fake import FakeModel
 from srb.engine.preparing import KINDS, Preparer, any_of_type
 from srb.engine.tokens import tokens_of
 from srb.errors import GrammarDeadEnd, InvalidRequest
-from srb.protocol import BranchSpec, SamplingParams
 from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3
+from srb.wire.commands import BranchSpec
 
 IMPOSSIBLE: dict[str, Any] = {
     "a reference to nothing": {"type": "array", "items": {"$ref": "#/$defs/Nothing"}},

@@ -17,8 +17,9 @@ from srb.engine.preparing import _file
 from srb.engine.request import Request
 from srb.engine.tokens import run_start, tokens_of
 from srb.errors import Cancelled, ContextExceeded, InvalidRequest, NotSupported
-from srb.media_files import MediaKind, kind_of
-from srb.protocol import BranchSpec, ContextShift, Done, Generate, PromptDone, StateAction
+from srb.files.media_files import MediaKind, kind_of
+from srb.wire.commands import BranchSpec, ContextShift, Generate, StateAction
+from srb.wire.events import Done, PromptDone
 from tests.engine_helpers import Driver, Outcome
 from tests.media import b64, png, wav
 from tests.processes import DEADLINE

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from srb.media_files import MAX_PIXELS, MAX_SECONDS, kind_of
+from srb.files.media_files import MAX_PIXELS, MAX_SECONDS, kind_of
 from tests.media import bmp, png, wav
 
 JPEG = (

@@ -15,8 +15,8 @@ import gevent
 import pytest
 from gevent.event import Event
 
+from srb.config.settings import Settings
 from srb.errors import InvalidRequest, NotSupported
-from srb.settings import Settings
 from srb.web import media_sources
 from srb.web.bodies.media import MAX_FILES
 from srb.web.chat.media import MEDIA_PART, MarkedMessages

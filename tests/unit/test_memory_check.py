@@ -10,27 +10,27 @@ from typing import Any
 import orjson
 import pytest
 
-from srb.engine.process import memory_check
-from srb.engine.process.memory_check import MemoryCheck, NeedsChild, bytes_needed, is_checked, room_beside
-from srb.memory import free_memory
-from srb.native_facts import Build, Device, ModelNeeds, NativeFacts, Places
-from srb.settings import Settings
+from srb.config.settings import Settings
+from srb.files.native_facts import Build, Device, MemoryEstimate, MemoryUse, NativeFacts
+from srb.host.memory import free_memory
+from srb.models import memory_check
+from srb.models.memory_check import EstimateChild, MemoryCheck, bytes_needed, is_checked, room_beside
 from tests.logs import lines_of
 from tests.machines import GIB, FakeRoot
 
 GPU = Device("CUDA0", "a card", "gpu", 8 * GIB, 8 * GIB)
-NEEDS = ModelNeeds(
+NEEDS = MemoryEstimate(
     description="", memory="attention", n_params=1, n_layers=1, n_ctx_train=1, weights=2 * GIB, n_ctx=1024, n_seq_max=1,
     threads=1, threads_batch=1, kv_types=(), bytes_per_cell=1024.0**2, states=0, compute=0, compute_per_cell=0.0,
 )  # fmt: skip
 
 
-def on(machine: int, **gpus: int) -> ModelNeeds:
+def on(machine: int, **gpus: int) -> MemoryEstimate:
     """Return needs with these bytes in the machine's memory and on GPUs."""
-    return dataclasses.replace(NEEDS, places=Places(machine, gpus))
+    return dataclasses.replace(NEEDS, places=MemoryUse(machine, gpus))
 
 
-def facts(*devices: Device, model: ModelNeeds | None = NEEDS) -> NativeFacts:
+def facts(*devices: Device, model: MemoryEstimate | None = NEEDS) -> NativeFacts:
     return NativeFacts(Build("0", "0", "", is_debug=False, devices=devices), model)
 
 
@@ -49,8 +49,8 @@ def test_free_memory_is_the_machines_or_its_groups(tmp_path: Path) -> None:
 
 def test_all_counts_on_a_cpu_and_with_a_gpu_each_part_where_llama_cpp_puts_it() -> None:
     settings, there = Settings(model="/m/a.gguf"), on(GIB, CUDA0=2 * GIB)
-    assert bytes_needed(facts(), settings) == Places(3 * GIB)
-    assert bytes_needed(facts(GPU, model=there), settings) == Places(GIB, {"CUDA0": 2 * GIB})
+    assert bytes_needed(facts(), settings) == MemoryUse(3 * GIB)
+    assert bytes_needed(facts(GPU, model=there), settings) == MemoryUse(GIB, {"CUDA0": 2 * GIB})
     assert bytes_needed(facts(GPU), settings) is None, "llama.cpp has not told"
     assert bytes_needed(None, settings) is None
     assert bytes_needed(facts(model=None), settings) is None
@@ -58,7 +58,7 @@ def test_all_counts_on_a_cpu_and_with_a_gpu_each_part_where_llama_cpp_puts_it() 
 
 
 def test_what_is_in_places_can_be_added() -> None:
-    assert Places(1, {"CUDA0": 2}) + Places(3, {"CUDA1": 4, "CUDA0": 5}) == Places(4, {"CUDA0": 7, "CUDA1": 4})
+    assert MemoryUse(1, {"CUDA0": 2}) + MemoryUse(3, {"CUDA1": 4, "CUDA0": 5}) == MemoryUse(4, {"CUDA0": 7, "CUDA1": 4})
 
 
 def test_fakes_and_models_on_other_machines_are_not_checked() -> None:
@@ -104,7 +104,7 @@ def test_a_model_without_room_is_told_of_once(
     ],
 )
 def test_each_gpu_and_the_machine_have_to_have_room(
-    needs: ModelNeeds, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    needs: MemoryEstimate, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     free(monkeypatch, 2 * GIB)
     second = Device("CUDA1", "a card", "gpu", GIB // 2, 8 * GIB)
@@ -127,7 +127,7 @@ def test_the_file_of_a_model_on_a_gpu_is_not_needed_in_memory(monkeypatch: pytes
     assert room_beside([mapped.model_copy(update={"n_gpu_layers": 0})], has_gpu=True) == 850_000
 
 
-class Printing(NeedsChild):
+class Printing(EstimateChild):
     """A child that prints facts at once."""
 
     def __init__(self, found: NativeFacts) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from srb.model_control import ModelState
-from srb.web.ops.model_events import MAX_UNREAD, ModelEvents, changes
+from srb.models.control import ModelState
+from srb.models.web.events import MAX_UNREAD, ModelEvents, changes
 
 
 def states(**words: str) -> dict[str, ModelState]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from srb.native_facts import PATCHES, has_faulty_amx, patches_of, without_patches
+from srb.files.native_facts import PATCHES, has_faulty_amx, patches_of, without_patches
 
 NATIVE = Path(__file__).parents[2] / "native"
 FILES = sorted((NATIVE / "patches").glob("*.patch"))

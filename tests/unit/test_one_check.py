@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 import pytest
 
+from srb.config.settings import Settings
 from srb.errors import InvalidRequest
-from srb.protocol import Generate
-from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
 from srb.web.dialects.openai.chat_body import ChatBody
+from srb.wire.commands import Generate
 from tests.unit.test_web_chat import USER, serve
 
 BODIES: dict[str, dict[str, Any]] = {

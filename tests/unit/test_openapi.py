@@ -11,14 +11,15 @@ from flask.testing import FlaskClient
 from jsonschema_rs import Draft202012Validator, meta
 from pydantic import ValidationError
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
 from srb.web.dialects.openai.answers import TextCompletion, TextCompletionChunk
 from srb.web.dialects.openai.completion_body import TextCompletionBody
 from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
 from srb.web.openapi import describe, field_names
+from srb.wire.commands import Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event
 from tests.scripted import Script, ScriptedClient, count_to_three
 from tests.shapes import read
 

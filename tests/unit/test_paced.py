@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from bench.page.paced import paced
-from srb.protocol import Accepted, BranchEnded, BranchSpec, Delta, Done, Generate
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done
 
 
 def test_each_branch_gets_its_words_one_a_step_and_ends_at_its_limit() -> None:

@@ -10,7 +10,7 @@ import pytest
 from srb.engine.media import MediaChunk, MediaRun, Sections
 from srb.engine.model import Batch
 from srb.engine.positions import Positions
-from srb.media_files import MediaKind
+from srb.files.media_files import MediaKind
 
 
 def picture(start: int, rows: int = 2, columns: int = 3) -> MediaRun:

@@ -8,7 +8,7 @@ from srb.engine.fake import FakeModel
 from srb.engine.tokens import common_length, has_at, tokens_of
 from srb.engine.tree.host import MAX_RECENT
 from srb.engine.tree.residency import PARK_TOKENS
-from srb.protocol import Done
+from srb.wire.events import Done
 from tests.engine_helpers import Driver, Outcome, parked_bytes, solo
 
 PROMPT = "the old king said to the girl near the river that the boat was lost"

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine import preparing
 from srb.engine.fake import EOS, FakeModel, FakeSampler
 from srb.engine.grammar import grammars as grammars_module
 from srb.engine.preparing import Preparer
 from srb.engine.process.state_folder import StateFolder
 from srb.errors import ContextExceeded, InvalidRequest
-from srb.protocol import BranchSpec, Embed, Generate, Rerank, SamplingParams
+from srb.wire.commands import BranchSpec, Embed, Generate, Rerank
 from tests.logs import lines_of
 
 INT32 = 2**31 - 1

@@ -10,37 +10,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srb.config.sampling_params import SamplingParams
 from srb.errors import ContextExceeded, ProtocolError, QueueFull
-from srb.protocol import (
-    Accepted,
-    BranchEnded,
+from srb.wire.codec import decode, encode
+from srb.wire.commands import (
     BranchSpec,
     Cancel,
     ContextShift,
-    Delta,
     Detokenize,
-    Done,
     Embed,
-    Failed,
     Generate,
     GetAdapters,
     GetSlots,
     GetStats,
+    Rerank,
+    SetAdapters,
+    StateAction,
+    Tokenize,
+)
+from srb.wire.events import (
+    Accepted,
+    BranchEnded,
+    Delta,
+    Done,
+    Failed,
     Hello,
-    HoldPlaces,
     Progress,
     PromptDone,
     PromptLogprobs,
     Ready,
     Rejected,
     Reply,
-    Rerank,
-    SamplingParams,
-    SetAdapters,
-    StateAction,
-    Tokenize,
-    decode,
-    encode,
 )
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -90,6 +90,8 @@ generates = st.builds(
     report_progress=st.booleans(),
     shift=st.none() | st.builds(ContextShift, small, small),
     prompt_logprobs=st.booleans(),
+    traceparent=st.just("")
+    | st.from_regex("00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]", fullmatch=True, alphabet=st.characters(codec="ascii")),
 )
 messages = st.one_of(
     generates,
@@ -109,7 +111,6 @@ messages = st.one_of(
     st.builds(Embed, words, st.lists(parts, max_size=2).map(tuple), words),
     st.builds(Rerank, words, words, st.lists(words, max_size=2).map(tuple)),
     st.builds(GetAdapters, words),
-    st.builds(HoldPlaces, words, words, words, words, numbers, small),
     st.builds(SetAdapters, words, scales),
     st.builds(StateAction, words, words, words, small),
     st.builds(Reply, words, json_objects | st.lists(small, max_size=3)),
@@ -164,6 +165,12 @@ def test_anything_else_is_a_protocol_error(payload: bytes) -> None:
 def test_what_is_not_a_message_is_refused(payload: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode(payload)
+
+
+@pytest.mark.parametrize("traceparent", ["x", "00-" + 32 * "A" + "-0123456789abcdef-01", 7, ["00"], {"a": 1}])
+def test_a_traceparent_that_is_none_is_refused(traceparent: Any) -> None:
+    with pytest.raises(ProtocolError):
+        decode(orjson.dumps([[0, "a", ["b"], [[[1], {}, {}]], {"traceparent": traceparent}]]))
 
 
 def test_an_error_is_the_same_on_both_sides() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from srb.protocol import Generate
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.chat.template import ChatTemplate, Conversation
+from srb.wire.commands import Generate
 from tests.scripted import ScriptedClient
 from tests.unit.test_web_chat import USER, serve
 

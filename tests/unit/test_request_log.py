@@ -7,10 +7,11 @@ from typing import Any
 import gevent
 import pytest
 
-from srb.protocol import Accepted, BranchSpec, Delta, Done, Event, Failed, Generate, PromptDone
 from srb.web import request_log
 from srb.web.calls.mailbox import Mailbox
 from srb.web.request_log import BEGAN, CallLine, log_response
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import Accepted, Delta, Done, Event, Failed, PromptDone
 from tests.logs import lines_of
 
 CANCELLED = ("cancelled", "The client has left")

@@ -6,18 +6,11 @@ from typing import Any
 
 import pytest
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.rewinding import MAX_REWINDS
-from srb.protocol import (
-    AddBranches,
-    BranchSpec,
-    ChangeBranch,
-    ContextShift,
-    Delta,
-    FinishReason,
-    Generate,
-    SamplingParams,
-)
+from srb.wire.commands import AddBranches, BranchSpec, ChangeBranch, ContextShift, Generate
+from srb.wire.events import Delta, FinishReason
 from tests.banned_oracle import Oracle
 from tests.engine_helpers import Driver, solo
 
@@ -178,7 +171,7 @@ def test_a_context_shift_during_banned_text_is_undone(shift: ContextShift) -> No
         banned = (straddling, " and", " a")
         driver = Driver(FakeModel(n_ctx=100, n_ctx_seq=24))
         request_id = driver.submit(PROMPT, 1, seed, 30, banned_strings=banned, shift=shift, ignore_eos=True)
-        [request] = driver.engine._registry.active.values()
+        [request] = driver.engine._requests.active.values()
         [branch] = request.branches
         shifted = 0
         while driver.engine.has_work:
@@ -259,14 +252,14 @@ def test_siblings_do_not_see_what_was_taken_back() -> None:
     branches = tuple(BranchSpec(seed, 8, banned_strings=("a", "e o", " th") if seed == 0 else ()) for seed in range(4))
     command = Generate("x", (PROMPT,), branches, distinct_first=True, sibling_penalty=100.0)
     driver.take(driver.engine.submit(driver.engine.prepare(command)))
-    [request] = driver.engine._registry.active.values()
+    [request] = driver.engine._requests.active.values()
     [first, *_] = request.branches
-    spreading = request.spreading
-    assert spreading is not None
+    diversity = request.diversity
+    assert diversity is not None
     while driver.engine.has_work:
         driver.step()
         if request.branches:
-            sampled = {at: place.tokens[0] for at, place in spreading._places.items()}
+            sampled = {at: place.tokens[0] for at, place in diversity._places.items()}
             seen = {at: token for at, token in sampled.items() if token >= 0}
             own = dict(enumerate(first.tokens))
             assert {place: token for place, token in seen.items() if place < len(own)} == own

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.sampling import SEEDED, Stage, chain, remembered_tokens
-from srb.protocol import SamplingParams
 
 
 def names(params: SamplingParams) -> list[str]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from srb.config.sampling_params import PARAMETERS, Outside, Parameter, SamplingParams
+from srb.config.settings import Settings
 from srb.errors import ConfigError, InvalidRequest
 from srb.launch.options import read_options
-from srb.sampling_params import PARAMETERS, Outside, Parameter, SamplingParams
-from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.defaults import default_sampling
 
@@ -93,8 +93,9 @@ def test_nobody_else_lists_the_parameters() -> None:
     package = Path(__file__).parents[2] / "srb"
     files = [path for folder in ("web", "launch") for path in (package / folder).rglob("*.py")]
     numbers = {each.name for each in NUMBERS if each.is_setting}
-    for path in [package / "settings.py", package / "protocol.py", *files]:
-        named = numbers & set(re.findall(r"\w+", path.read_text()))
+    for path in [*(package / "config").glob("*settings.py"), *(package / "wire").glob("*.py"), *files]:
+        code = re.sub(r"`[^`]*`", "", path.read_text())  # without what the words about fields name
+        named = numbers & set(re.findall(r"\w+", code))
         known = {"temperature", "repeat_penalty"}  # whose defaults differ in the dialects of 2023
         if path == package / "web" / "dialects" / "kobold" / "body.py":
             known |= {"min_p", "top_k", "top_n_sigma", "top_p"}  # stages there, which KoboldAI numbers

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from srb.config.sampling_params import DEFAULT_SAMPLERS, SamplingParams
+from srb.config.settings import Settings
 from srb.engine.branch_specs import check_branches
 from srb.errors import InvalidRequest
-from srb.protocol import ContextShift, Explore, Generate, SamplingParams
-from srb.sampling_params import DEFAULT_SAMPLERS
-from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
+from srb.wire.commands import ContextShift, Explore, Generate
 
 SETTINGS = Settings()
 INT32 = 2**31 - 1

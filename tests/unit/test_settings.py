@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from srb.config.named_models import BUNDLED_MODEL
+from srb.config.settings import Settings
 from srb.errors import ConfigError
-from srb.gguf import check_adapter_files
-from srb.model_list import list_models
-from srb.named_models import BUNDLED_MODEL
-from srb.settings import Settings
+from srb.files.gguf import check_adapter_files
+from srb.models.listed import list_models
 
 
 def write(path: Path, text: str) -> dict[str, str]:
@@ -149,7 +149,7 @@ def test_settings_cannot_be_changed() -> None:
 PATHS = {
     **dict.fromkeys(("model", "static_path", "stories", "log_file", "api_key_file", "system_prompt_file"), "~/x"),
     **dict.fromkeys(("chat_template_file", "mmproj", "media_path", "state_dir", "spec_draft_model"), "~/x"),
-    **dict.fromkeys(("runtime_dir", "ssl_key_file", "ssl_cert_file"), "~/x"),
+    **dict.fromkeys(("runtime_dir", "ssl_key_file", "ssl_cert_file", "door_token_file", "replicas"), "~/x"),
     "host": "127.0.0.1, ~/x",
     "lora": "~/x=0.5, ~/x",
     "models": "~/x, b=~/x",

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from srb.engine.fake import FakeModel
-from srb.protocol import GetSlots, Progress, PromptDone, StateAction
+from srb.wire.commands import GetSlots, StateAction
+from srb.wire.events import Progress, PromptDone
 from tests.engine_helpers import Driver, Outcome, solo
 
 PROMPT = "the old king said"
@@ -29,8 +30,8 @@ def busy(driver: Driver) -> dict[int, dict[str, Any]]:
 
 def running(driver: Driver) -> set[str]:
     """The requests that have begun and not ended."""
-    requests = driver.engine._registry.active.values()
-    return {request.request_id for request in requests if not request.is_queued}
+    requests = driver.engine._requests.active.values()
+    return {request.request_id for request in requests if not request.is_waiting}
 
 
 # ---- a limit of requests

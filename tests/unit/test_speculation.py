@@ -12,7 +12,7 @@ from srb.engine.fake import FakeModel
 from srb.engine.lookup import Draft, Lookup, PromptLookup, prompt_index
 from srb.engine.model import Batch, DecodeStatus
 from srb.engine.tokens import Tokens, tokens_of
-from srb.protocol import ContextShift
+from srb.wire.commands import ContextShift
 from tests.engine_helpers import Driver, solo
 
 PROMPT = "the old king said the young fox"
@@ -129,7 +129,7 @@ def test_a_request_that_rests_keeps_no_index_of_its_text() -> None:
     assert request.prefix.lookup is not None
     while driver.engine.has_work:
         driver.step()
-    assert driver.resting == [request]
+    assert driver.idle == [request]
     assert request.prefix.lookup is None
     assert [branch.draft for branch in request.branches] == [None, None]
     driver.change(request_id, 0, more=20)

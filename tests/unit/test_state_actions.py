@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from srb.engine import state_actions
-from srb.engine.engine import Engine
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import FakeModel
 from srb.engine.model import StateStore
 from srb.engine.process import state_folder
 from srb.engine.process.state_folder import StateFolder
-from srb.protocol import BranchSpec, Delta, Done, Generate, GetSlotTime, Rejected, Reply, StateAction
+from srb.wire.commands import BranchSpec, Generate, GetSlotTime, StateAction
+from srb.wire.events import Delta, Done, Rejected, Reply
 from tests.engine_helpers import solo
 from tests.processes import DEADLINE
 
@@ -35,10 +36,9 @@ class Session:
         self.unix_time = 1.7e9
         self.engine = Engine(
             model,
-            max_queue=9,
+            EngineOptions(max_queue=9, cache_bytes=cache_bytes),
             clock=clock,
             wall_clock=lambda: self.unix_time,
-            cache_bytes=cache_bytes,
             states=states,
         )
         self._woken = threading.Semaphore(0)

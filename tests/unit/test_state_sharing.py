@@ -14,7 +14,7 @@ import pytest
 
 from srb.engine.process import state_sharing
 from srb.engine.process.state_sharing import StateSharing
-from srb.framing import FrameSocket
+from srb.wire.framing import FrameSocket
 from tests.logs import lines_of
 from tests.processes import DEADLINE
 

@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 import pytest
 
-from srb.engine.engine import Engine
+from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import FakeModel
 from srb.engine.model import SavedState
 from srb.engine.process import state_disk, state_folder
@@ -28,7 +28,8 @@ from srb.engine.process.state_folder import StateFolder
 from srb.engine.process.state_index import StateIndex
 from srb.engine.tokens import tokens_of
 from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved
-from srb.protocol import BranchSpec, Done, Generate, SetAdapters, StateAction
+from srb.wire.commands import BranchSpec, Generate, SetAdapters, StateAction
+from srb.wire.events import Done
 from tests.engine_helpers import parked_bytes, solo
 from tests.processes import DEADLINE, wait_for
 
@@ -49,7 +50,9 @@ def run(engine: Engine, prompt: str, state: str, seed: int = 3) -> tuple[str, Do
 
 def engine_with(folder: StateFolder | None, memory: dict[str, bool] | None = None, cache_bytes: int = 10**6) -> Engine:
     model = FakeModel(**(memory or {}))
-    return Engine(model, max_queue=9, clock=iter(range(10**6)).__next__, cache_bytes=cache_bytes, states=folder)
+    return Engine(
+        model, EngineOptions(max_queue=9, cache_bytes=cache_bytes), clock=iter(range(10**6)).__next__, states=folder
+    )
 
 
 @pytest.fixture
@@ -95,7 +98,9 @@ def test_a_state_is_used_only_with_its_own_scales(folder: StateFolder, tmp_path:
     def cached(scale: float) -> int:
         model = FakeModel(n_adapters=1)
         states = StateFolder(tmp_path / "states", "model-a")
-        engine = Engine(model, max_queue=9, clock=iter(range(10**6)).__next__, cache_bytes=10**6, states=states)
+        engine = Engine(
+            model, EngineOptions(max_queue=9, cache_bytes=10**6), clock=iter(range(10**6)).__next__, states=states
+        )
         engine.serve_query(SetAdapters("a", ((0, scale),)))
         _, done = run(engine, PROMPT, "x")
         states.close()

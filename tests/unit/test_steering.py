@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.steering import longest_wait
-from srb.engine import registry as registry_module
+from srb.engine import open_requests as open_requests_module
 from srb.engine import steering
 from srb.engine.fake import FakeModel
 from srb.engine.model import DecodeStatus
@@ -21,22 +21,8 @@ from srb.errors import (
     QueueFull,
     RateLimited,
 )
-from srb.protocol import (
-    AddBranches,
-    BranchAdded,
-    BranchEnded,
-    BranchSpec,
-    ContextShift,
-    Delta,
-    Done,
-    Failed,
-    FinishReason,
-    Generate,
-    GetRequest,
-    ListRequests,
-    Rejected,
-    Resting,
-)
+from srb.wire.commands import AddBranches, BranchSpec, ContextShift, Generate, GetRequest, ListRequests
+from srb.wire.events import BranchAdded, BranchEnded, Delta, Done, Failed, FinishReason, Rejected, Resting
 from tests.engine_helpers import Driver, plain, solo
 
 BYTES = 42  # tokens before those of single bytes; see _byte
@@ -444,6 +430,11 @@ def test_another_owners_request_is_not_found_and_not_listed() -> None:
     with pytest.raises(NotFound):
         engine.serve_query(GetRequest("q", request_id, "key 2"))
     assert engine.serve_query(ListRequests("q", "key 2")) == []
+    assert engine.serve_query(ListRequests("q", "")) == []
+    assert engine.serve_query(ListRequests("q", "key 2", prefix=request_id)) == []
+    assert engine.serve_query(ListRequests("q", "key 1", prefix=f"{request_id}+")) == []
+    for owner in ("key 1", ""):  # whoever knows an id, without keys
+        [said] = engine.serve_query(ListRequests("q", owner, prefix=request_id))
     [said] = engine.serve_query(ListRequests("q", "key 1"))
     assert said["id"] == request_id
     assert "text" not in said["branches"][0]
@@ -533,7 +524,7 @@ def test_a_rest_ends_after_its_time_also_while_others_run() -> None:
     assert 4 < driver.engine.seconds_to_rest <= 5
     driver.submit("a", max_tokens=50, ignore_eos=True)
     driver.advance(4)
-    assert driver.resting
+    assert driver.idle
     driver.advance(2)
     assert isinstance(driver.result(request_id).terminal[0], Done)
     driver.run()
@@ -559,9 +550,9 @@ def test_a_rest_begins_again_when_its_last_reader_leaves() -> None:
     driver.advance(4)
     driver.leave(request_id)
     driver.advance(4)
-    assert driver.resting
+    assert driver.idle
     driver.advance(2)
-    assert not driver.resting
+    assert not driver.idle
 
 
 def test_without_linger_a_request_ends_with_its_last_branch_or_reader() -> None:
@@ -586,12 +577,12 @@ def test_a_rest_takes_no_sequence_and_a_stop_ends_it_at_once() -> None:
 
 
 def test_the_oldest_rests_end_when_too_many_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "MAX_RESTING", 2)
+    monkeypatch.setattr(open_requests_module, "MAX_IDLE", 2)
     driver = Driver()
     ids = [driver.submit("a", max_tokens=1, linger=500) for _ in range(4)]
     driver.run()
     driver.advance(0)
-    assert [request.request_id for request in driver.resting] == ids[2:]
+    assert [request.request_id for request in driver.idle] == ids[2:]
 
 
 def test_requests_that_linger_unread_count_as_their_owners_and_read_ones_do_not() -> None:

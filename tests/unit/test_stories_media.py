@@ -15,23 +15,23 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from srb.config.settings import Settings
 from srb.errors import InvalidRequest, NotFound, StoryTooLarge
-from srb.settings import Settings
 from srb.stories import audit, media, schema, tables
 from srb.stories.limits import BIN_DAYS, DAY
 from srb.stories.posts import read_post
 from srb.stories.store import Store
 from srb.web.app import create_app
-from srb.web.stories import door, routes
+from srb.web.stories import origin_check, routes
 from srb.web.stories.answers import StoredMedium
 from tests.media import b64, bmp, png, wav
 from tests.scripted import ScriptedClient
 from tests.shapes import read
-from tests.stories import ID, Stories, person
+from tests.stories import ID, Stories, make_older, person
 
 PNG, OTHER, SOUND = png(seed=1), png(seed=2), wav(0.01)
 TALE = {"a": person("Once upon a time,")}
-MEDIA = f"{door.ROOT}/{ID}/media"
+MEDIA = f"{origin_check.ROOT}/{ID}/media"
 JPEG_START = b"\xff\xd8\xff"
 
 
@@ -107,14 +107,11 @@ def test_all_pictures_of_a_story_have_a_limit_that_leaves_room_for_its_texts(
     stories.save(TALE)
 
 
-def test_a_file_of_the_version_before_pictures_is_brought_forward(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_the_version_before_pictures_is_brought_forward(tmp_path: Path) -> None:
     path = tmp_path / "stories.sqlite3"
-    with monkeypatch.context() as before:
-        before.setattr(schema, "STEPS", schema.STEPS[:1])
-        with closing(Stories(path).store) as old:
-            old.post(ID, read_post(orjson.dumps({"nodes": TALE})))
+    with closing(Stories(path).store) as old:
+        old.post(ID, read_post(orjson.dumps({"nodes": TALE})))
+    make_older(path, 1)
     with closing(Stories(path).store) as store:
         store.add_medium(ID, media.Medium("image/png", PNG))
         with store.connection() as connection:
@@ -123,14 +120,11 @@ def test_a_file_of_the_version_before_pictures_is_brought_forward(
         assert b"Once upon a time" in store.export(ID)
 
 
-def test_a_file_of_the_version_before_pictures_is_read_where_it_may_not_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_the_version_before_pictures_is_read_where_it_may_not_be_written(tmp_path: Path) -> None:
     path = tmp_path / "stories.sqlite3"
-    with monkeypatch.context() as before:
-        before.setattr(schema, "STEPS", schema.STEPS[:1])
-        with closing(Stories(path).store) as old:
-            old.post(ID, read_post(orjson.dumps({"nodes": TALE})))
+    with closing(Stories(path).store) as old:
+        old.post(ID, read_post(orjson.dumps({"nodes": TALE})))
+    make_older(path, 1)
     with closing(Store(path, checks=False)) as store:
         assert store.ids() == [ID]
         assert b"Once upon a time" in (store.read(ID) or b"")
@@ -250,7 +244,9 @@ def test_what_only_pretends_to_be_a_picture_is_400(http: FlaskClient, data: byte
     assert response.status_code == 400
     assert response.json is not None
     assert response.json["error"]["param"] == "data"
-    assert http.get(door.ROOT).json == {**(http.get(door.ROOT).json or {}), "stories": []}, "no story was made"
+    assert http.get(origin_check.ROOT).json == {**(http.get(origin_check.ROOT).json or {}), "stories": []}, (
+        "no story was made"
+    )
 
 
 def test_a_huge_picture_is_refused_by_its_header(http: FlaskClient) -> None:

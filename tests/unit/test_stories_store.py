@@ -254,7 +254,7 @@ def test_a_file_has_the_flat_form_and_comes_back_as_it_was(stories: Stories, tmp
 
 
 def test_the_example_of_the_manual_is_a_story_that_says_what_the_manual_says(stories: Stories) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "stories.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "writing" / "stories.md").read_text()
     example = orjson.loads(page.partition("```json\n")[2].partition("```")[0])
     assert not stories.bring_in(example).copied
     assert f"“{texts(stories.nodes(example['id']))['n4']}”" in page

@@ -8,9 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, PromptDone, TokenProbs
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
+from srb.wire.commands import Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, PromptDone, TokenProbs
 from tests.scripted import ScriptedClient
 
 DELTA = "response.output_text.delta"  # later events of Responses repeat all

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import argparse
 import configparser
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-from srb import systemd
-from srb.settings import Settings
+from srb.config.settings import Settings
+from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
+from srb.host import systemd
+from srb.launch import replica
 from tests.processes import ROOT, NoticeListener
 
 UNITS = ROOT / "config" / "systemd"
-SERVICES = sorted(UNITS.glob("*.service"))
+BACKUP = UNITS / "srb-backup.service"
+REPLICA = UNITS / "srb-replica.service"
+SERVERS = sorted(set(UNITS.glob("*.service")) - {BACKUP, REPLICA})
 
 
-@pytest.fixture(params=SERVICES, ids=lambda path: path.name)
-def service(request: pytest.FixtureRequest) -> configparser.SectionProxy:
+def read(unit: Path) -> configparser.ConfigParser:
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read(request.param)
-    return parser["Service"]
+    parser.read(unit)
+    return parser
+
+
+@pytest.fixture(params=SERVERS, ids=lambda path: path.name)
+def service(request: pytest.FixtureRequest) -> configparser.SectionProxy:
+    return read(request.param)["Service"]
 
 
 def test_units_use_settings_that_exist_and_agree_on_their_folders(service: configparser.SectionProxy) -> None:
@@ -45,6 +55,34 @@ def test_units_let_streams_end_and_the_engine_load(service: configparser.Section
         assert int(service["TimeoutStopSec"]) > settings.graceful_timeout + 10
         assert service["TimeoutStartSec"] == "1h"
         assert int(service["WatchdogSec"]) > 0
+
+
+def test_the_backup_reads_the_stories_that_the_server_keeps_and_writes_beside_them() -> None:
+    unit, server = read(BACKUP), read(UNITS / "srb.service")["Service"]
+    [stories] = re.findall(r"SRB_STORIES=(\S+)", server["Environment"])
+    assert unit["Unit"]["ConditionPathExists"] == stories
+    assert f"srb stories --file {stories} " in unit["Service"]["ExecStart"]
+    state, backups = (Path("/var/lib") / name for name in unit["Service"]["StateDirectory"].split())
+    assert state == Path(stories).parent
+    assert unit["Service"]["WorkingDirectory"] == str(backups)
+    assert f" {backups} " in unit["Service"]["ExecStartPost"]
+    assert unit["Service"]["User"] == server["User"]
+    assert BACKUP.with_suffix(".timer").exists(), "a timer starts the unit of its name"
+
+
+def test_the_unit_of_a_replica_waits_for_the_model_and_for_the_drain() -> None:
+    service = read(REPLICA)["Service"]
+    environ = dict(word.split("=", 1) for word in service["Environment"].split())
+    _, command, *words = service["ExecStart"].replace("${DOOR}", environ.pop("DOOR")).split()
+    assert (command, environ.keys()) == ("replica", {"SRB_CONFIG"})
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    replica.add_options(parser)
+    asked = parser.parse_args(words)
+    assert int(service["TimeoutStopSec"]) > asked.drain_seconds + Settings().state_seconds + 10
+    assert (service["Type"], service["KillMode"], service["TimeoutStartSec"]) == ("notify", "mixed", "1h")
+    assert service["RestartPreventExitStatus"].split() == [str(EXIT_CONFIG), str(EXIT_MODEL)]
+    assert "AF_INET" in service["RestrictAddressFamilies"].split()
+    assert "PrivateNetwork" not in service
 
 
 def test_the_socket_unit_listens_where_the_settings_say() -> None:

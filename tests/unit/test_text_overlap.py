@@ -11,7 +11,7 @@ import pytest
 
 from srb.engine.fake import FakeModel, FakeSampler
 from srb.engine.model import DecodeStatus
-from srb.protocol import Delta, Failed, FinishReason
+from srb.wire.events import Delta, Failed, FinishReason
 from tests.engine_helpers import Driver, solo
 
 PROMPT = "the old king said"

@@ -10,7 +10,7 @@ from srb.engine.tree.residency import PARK_TOKENS
 
 
 @pytest.mark.timeout(600)  # half a minute alone
-@pytest.mark.parametrize(("n", "cache_cells"), [(1, 10**6), (1, 0), (3, 10**6)])
+@pytest.mark.parametrize(("n", "cache_cells"), [(1, 10**6), (1, 0), pytest.param(3, 10**6, marks=pytest.mark.long)])
 def test_a_story_of_ten_thousand_turns_goes_on(n: int, cache_cells: int) -> None:
     turns = 10_000 if cache_cells else 1_000
     desk = TimedEngine(cache_cells=cache_cells)

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from srb.config.sampling_params import PLACE, TOOL, SamplingParams
 from srb.engine.fake import BOS, EOS, FakeModel
 from srb.engine.watching import Watch, watch_of
 from srb.errors import Conflict, InvalidRequest, NotFound
-from srb.protocol import SamplingParams
-from srb.sampling_params import PLACE, TOOL
 from tests.engine_helpers import Driver
 from tests.logs import lines_of
 

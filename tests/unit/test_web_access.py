@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from srb.config.settings import Settings
 from srb.errors import ConfigError
-from srb.settings import Settings
 from srb.web.access import Access
 from srb.web.app import create_app
 from srb.web.hosts import is_local_bind, is_loopback

@@ -13,13 +13,15 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
+from srb.config.settings import Settings
 from srb.errors import EngineLoading, ModelLoadFailed, QueueFull
-from srb.protocol import MAX_BRANCHES, Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Generate, Ready, Rejected
-from srb.settings import Settings
+from srb.version import version
 from srb.web.app import create_app
 from srb.web.bodies.sampling import FieldsBody
 from srb.web.context import web
 from srb.web.openapi import operation
+from srb.wire.commands import MAX_BRANCHES, Generate
+from srb.wire.events import Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Ready, Rejected
 from tests.scripted import MODEL, ScriptedClient
 
 
@@ -187,7 +189,7 @@ def test_answers_and_errors_and_streams_may_be_read_by_any_page(http: FlaskClien
 
 @pytest.mark.parametrize("path", ["/health", "/v1/health"])
 def test_health_is_ok_when_the_model_is_loaded(http: FlaskClient, path: str) -> None:
-    assert http.get(path).json == {"status": "ok", "slots_idle": 5, "slots_processing": 3}
+    assert http.get(path).json == {"status": "ok", "slots_idle": 5, "slots_processing": 3, "version": version()}
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/models"])
@@ -290,6 +292,7 @@ def test_metrics_names_what_llama_server_has_after_it_and_the_rest_after_us(http
     assert "llamacpp:n_decode_total 7.0" in lines
     assert "# TYPE srb:kv_cells_used gauge" in lines
     assert "srb:kv_cells_used 12.0" in lines
+    assert f'srb_build_info{{version="{version()}"}} 1.0' in lines
 
 
 def test_metrics_can_be_switched_off(engine: ScriptedClient) -> None:

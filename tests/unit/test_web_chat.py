@@ -11,13 +11,14 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Progress, Rejected
-from srb.sampling_params import PLACE
-from srb.sampling_params import TOOL as TOOL_MARK
-from srb.settings import Settings
+from srb.config.sampling_params import PLACE
+from srb.config.sampling_params import TOOL as TOOL_MARK
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.chat.families import BLANK
 from srb.web.dialects.openai.chat_answers import ChatCompletion, ChatCompletionChunk
+from srb.wire.commands import Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Progress, Rejected
 from tests import scripted
 from tests.scripted import Script, ScriptedClient, count_to_three
 from tests.shapes import read

@@ -9,8 +9,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from srb.errors import Conflict, NotFound, bad_field
-from srb.protocol import EndReasoning, Generate
 from srb.web.dialects.openai.chat_answers import ChatCompletion, Controlled
+from srb.wire.commands import EndReasoning, Generate
 from tests.scripted import ScriptedClient
 from tests.shapes import read
 from tests.unit.test_web_chat import CALL, THOUGHT, TOOL, USER, chunks, deltas, post, serve, writes

@@ -11,24 +11,8 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
+from srb.config.settings import Settings
 from srb.errors import Conflict, NotFound
-from srb.protocol import (
-    Accepted,
-    AddBranches,
-    Attach,
-    Attached,
-    BranchAdded,
-    BranchEnded,
-    ChangeBranch,
-    Delta,
-    Done,
-    Generate,
-    GetRequest,
-    ListRequests,
-    Resting,
-    StopBranches,
-)
-from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.dialects.srb.answers import (
     Added,
@@ -40,6 +24,8 @@ from srb.web.dialects.srb.answers import (
     SRBEvent,
     Stopped,
 )
+from srb.wire.commands import AddBranches, Attach, ChangeBranch, Generate, GetRequest, ListRequests, StopBranches
+from srb.wire.events import Accepted, Attached, BranchAdded, BranchEnded, Delta, Done, Resting
 from tests.processes import DEADLINE
 from tests.scripted import Script, ScriptedClient, count_to_three
 from tests.shapes import read

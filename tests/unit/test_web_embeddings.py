@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
-from srb.protocol import Embed, Rerank
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.dialects.llamacpp.answers import EmbeddingList, RankedList
 from srb.web.dialects.llamacpp.embeddings import normalize
+from srb.wire.commands import Embed, Rerank
 from tests import scripted
 from tests.scripted import ScriptedClient
 from tests.shapes import read

@@ -10,20 +10,8 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
+from srb.config.settings import Settings
 from srb.errors import NotFound
-from srb.protocol import (
-    Accepted,
-    BranchEnded,
-    Delta,
-    Done,
-    Event,
-    Failed,
-    Generate,
-    GetRequest,
-    ListRequests,
-    StopBranches,
-)
-from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.dialects.kobold.answers import (
     Aborted,
@@ -41,6 +29,8 @@ from srb.web.dialects.kobold.answers import (
     Value,
 )
 from srb.web.dialects.kobold.fitting import fitted
+from srb.wire.commands import Generate, GetRequest, ListRequests, StopBranches
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Failed
 from tests import scripted
 from tests.scripted import Script, ScriptedClient, answer_simply, count_to_three
 from tests.shapes import read

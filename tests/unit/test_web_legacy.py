@@ -9,9 +9,10 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Failed, Generate
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
+from srb.wire.commands import Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Failed
 from tests.scripted import ScriptedClient
 
 TALK = {

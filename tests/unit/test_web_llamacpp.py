@@ -10,24 +10,12 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import (
-    Accepted,
-    BranchAdded,
-    BranchEnded,
-    Delta,
-    Detokenize,
-    Done,
-    Event,
-    Generate,
-    Progress,
-    PromptDone,
-    Rejected,
-    SamplingParams,
-    Tokenize,
-)
-from srb.settings import Settings
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.dialects.llamacpp.answers import Final, Partial
+from srb.wire.commands import Detokenize, Generate, Tokenize
+from srb.wire.events import Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Progress, PromptDone, Rejected
 from tests import scripted
 from tests.scripted import Script, ScriptedClient, answer_simply, count_to_three
 from tests.shapes import read

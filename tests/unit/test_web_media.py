@@ -9,7 +9,7 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from tests import scripted
 from tests.media import b64, png, wav

@@ -11,8 +11,7 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, CountTokens, Delta, Done, Generate, PromptDone
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import Application, create_app
 from srb.web.dialects.anthropic.errors import AnthropicError
 from srb.web.dialects.kobold.answers import Features, KoboldError
@@ -20,6 +19,8 @@ from srb.web.dialects.llamacpp.answers import Final
 from srb.web.dialects.ollama.answers import OllamaError, OllamaLine, Shown
 from srb.web.dialects.responses.answers import Response
 from srb.web.dialects.srb.answers import SRBCompletion
+from srb.wire.commands import CountTokens, Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, PromptDone
 from tests import scripted
 from tests.media import b64, png, wav
 from tests.needs import need

@@ -11,10 +11,11 @@ import pytest
 from flask.testing import FlaskClient
 
 from srb.errors import InvalidRequest, NotSupported
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Failed, Generate, PromptDone, Rejected
 from srb.web.dialects.anthropic.answers import MessageAnswer, StreamEvent
 from srb.web.dialects.anthropic.body import MessagesBody
 from srb.web.dialects.anthropic.errors import AnthropicError
+from srb.wire.commands import Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Failed, PromptDone, Rejected
 from tests.official import anthropic_over, application
 from tests.shapes import read
 from tests.unit.test_web_chat import CALL, writes

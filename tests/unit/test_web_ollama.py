@@ -11,8 +11,7 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Embed, Event, Failed, Generate, Rejected
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.dialects.ollama import routes
 from srb.web.dialects.ollama.answers import (
@@ -25,6 +24,8 @@ from srb.web.dialects.ollama.answers import (
     Tags,
     Version,
 )
+from srb.wire.commands import Embed, Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Failed, Rejected
 from tests import scripted
 from tests.scripted import Script, ScriptedClient, count_to_three
 from tests.shapes import read

@@ -10,9 +10,10 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Failed, Generate, Ready
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
+from srb.wire.commands import Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Failed, Ready
 from tests.scripted import MODEL, Script, ScriptedClient, count_to_three
 
 

@@ -13,10 +13,10 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.ops import page
-from srb.web.ops.page import FOLDER, MEDIA_TYPES
+from srb.web.ops.page import FOLDER, KEEP, MEDIA_TYPES, Edition
 from tests.scripted import ScriptedClient
 
 FILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file())
@@ -77,7 +77,8 @@ class _Links(HTMLParser):
 def test_the_documents_addresses_are_relative_and_lead_somewhere(http: FlaskClient) -> None:
     links = _Links()
     links.feed(http.get("/").text)
-    assert {"page/main.js", "page/page.css"} <= set(links.addresses)
+    edition = Edition.of_now().name
+    assert {f"page/{edition}/main.js", f"page/{edition}/page.css", "page/icon.svg"} <= set(links.addresses)
     for address in links.addresses:
         assert not re.match(r"[a-z]+:|/", address)
         assert http.get("/" + address).status_code == 200, address
@@ -156,6 +157,34 @@ def test_a_file_that_changes_is_served_anew(http: FlaskClient, tmp_path: Path, m
         assert http.get("/page/a.js").text == text
 
 
+def test_a_file_of_the_edition_that_is_there_is_kept_and_no_other(
+    http: FlaskClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another worker or machine, with the same contents at other times, has sent the document."""
+    monkeypatch.setattr(page, "FOLDER", tmp_path)
+    for name, text in (("a.js", "one"), ("b.css", "two"), ("~c.js", "three")):
+        (tmp_path / name).write_text(text)
+    first = Edition.of_now().name
+
+    def get(name: str) -> tuple[str, str]:
+        answer = http.get(f"/page/{name}")
+        return answer.text, answer.headers["Cache-Control"]
+
+    assert [get(f"{first}/a.js"), get(f"{first}/b.css")] == [("one", KEEP), ("two", KEEP)]
+    os.utime(tmp_path / "a.js", (1, 1))
+    assert Edition.of_now().name == first
+    assert get(f"{first}/a.js") == ("one", "no-cache"), "it may be another file by now"
+    monkeypatch.setattr(page, "_newest", None)  # another worker
+    assert get(f"{first}/a.js") == ("one", KEEP)
+    (tmp_path / "a.js").write_text("new")
+    assert [get(f"{first}/a.js"), get("~0/b.css")] == [("new", "no-cache"), ("two", "no-cache")]
+    second = Edition.of_now().name
+    assert [get(f"{second}/a.js"), get(f"{first}/b.css")] == [("new", KEEP), ("two", "no-cache")]
+    assert [get("a.js"), get("~c.js")] == [("new", "no-cache"), ("three", "no-cache")]
+    for name in (first, f"{first}/", f"{first}/nowhere.js", f"{first}/index.html", f"{first}/../a.js"):
+        assert http.get("/", environ_overrides={"PATH_INFO": f"/page/{name}"}).status_code == 404, name
+
+
 def test_only_reading_is_possible(http: FlaskClient) -> None:
     for path in ("/", "/page/main.js"):
         for method in ("POST", "PUT", "DELETE", "PATCH"):
@@ -177,6 +206,7 @@ def test_the_headers_let_the_page_load_and_send_to_its_own_server_only(http: Fla
         "img-src": "'self' data: blob:",
         "media-src": "blob:",
         "font-src": "'self'",
+        "manifest-src": "'self'",
         "base-uri": "'none'",
         "form-action": "'none'",
         "frame-ancestors": "'none'",
@@ -211,6 +241,7 @@ def test_the_users_own_files_come_before_the_page(tmp_path: Path) -> None:
     (tmp_path / "page" / "page.css").write_text("mine")
     http = client(static_path=str(tmp_path))
     (tmp_path / "index.html").write_text("my page")
+    assert 'href="page/page.css"' in client(static_path=str(tmp_path / "page")).get("/").text, "where theirs are found"
     for path, text in (("/", "my page"), ("/page/page.css", "mine")):
         with http.get(path) as response:
             assert response.text == text

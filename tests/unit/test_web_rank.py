@@ -11,14 +11,15 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Failed, Generate, PromptDone
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.answer_size import ENTRY_BYTES
 from srb.web.dialects.llamacpp.answers import Final
 from srb.web.dialects.openai.answers import TextCompletion, TextCompletionChunk
 from srb.web.dialects.openai.chat_answers import ChatCompletion, ChatCompletionChunk
 from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
+from srb.wire.commands import Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Failed, PromptDone
 from tests.scripted import Script, ScriptedClient
 from tests.shapes import read
 

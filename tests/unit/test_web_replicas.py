@@ -8,11 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
+from srb.config.settings import Settings
 from srb.errors import EngineLoading
-from srb.protocol import MAX_BRANCHES, Generate, Ready
-from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.context import Web
+from srb.wire.commands import MAX_BRANCHES, Generate
+from srb.wire.events import Ready
 from tests.scripted import MODEL, ScriptedClient
 
 MESSAGES = [{"role": "user", "content": "Hello"}]

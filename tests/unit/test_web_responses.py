@@ -11,9 +11,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from srb.errors import InvalidRequest, NotSupported
-from srb.protocol import Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Failed, Generate, Progress
 from srb.web.dialects.responses.answers import Response, StreamEvent
 from srb.web.dialects.responses.body import ResponsesBody
+from srb.wire.commands import Generate
+from srb.wire.events import Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Failed, Progress
 from tests.official import application, openai_over
 from tests.shapes import read
 from tests.unit.test_web_chat import CALL, writes

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
+from srb.config.settings import Settings
 from srb.errors import (
     EngineRestarted,
     InsufficientStorage,
@@ -19,10 +20,10 @@ from srb.errors import (
     Unavailable,
     from_code,
 )
-from srb.protocol import GetSlots, GetStats, SetAdapters, StateAction
-from srb.settings import Settings
+from srb.version import version
 from srb.web.app import create_app
 from srb.web.dialects.llamacpp.answers import FullSlot, Health, Props, Slot, SlotAction
+from srb.wire.commands import GetSlots, GetStats, SetAdapters, StateAction
 from tests import scripted
 from tests.scripted import ScriptedClient, answer_simply
 from tests.shapes import read
@@ -62,7 +63,7 @@ def test_health_counts_the_sequences_that_branches_use() -> None:
 def test_a_full_server_is_unhealthy_only_if_asked_with_fail_on_no_slot() -> None:
     http, engine = serve()
     engine.values |= {"branches_running": 7.0, "branches_room": 0.0}
-    full = {"status": "no slot available", "slots_idle": 0, "slots_processing": 7}
+    full = {"status": "no slot available", "slots_idle": 0, "slots_processing": 7, "version": version()}
     assert (http.get("/health").status_code, http.get("/health").json) == (200, full)
     response = http.get("/health?fail_on_no_slot=1")
     assert (response.status_code, response.json) == (503, full)
@@ -74,7 +75,7 @@ def test_an_engine_that_is_busy_with_one_long_step_is_healthy() -> None:
 
     http, engine = serve()
     engine.answers = busy
-    assert http.get("/health").json == {"status": "ok"}
+    assert http.get("/health").json == {"status": "ok", "version": version()}
 
 
 def test_a_lost_engine_is_unhealthy() -> None:
@@ -103,6 +104,7 @@ def test_props_has_all_that_clients_read() -> None:
     assert (found["endpoint_props"], found["endpoint_slots"], found["endpoint_metrics"]) == (True, True, False)
     assert (found["user_name"], found["assistant_name"]) == ("User:", "Assistant:")
     assert (found["bos_token"], found["eos_token"], found["build_info"]) == ("<s>", "</s>", "b1-scripted")
+    assert found["srb_version"] == version()
 
 
 def test_props_tell_whether_the_model_is_deterministic_and_if_not_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

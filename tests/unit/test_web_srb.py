@@ -10,10 +10,11 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Progress
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.dialects.srb.answers import ServerDescription
+from srb.wire.commands import Generate
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Progress
 from tests import scripted
 from tests.scripted import Script, ScriptedClient, count_to_three
 from tests.shapes import read

@@ -12,13 +12,13 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.stories import pieces, rows
 from srb.stories.limits import MAX_POST
 from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
 from srb.web.stories import routes
-from srb.web.stories.answers import StoryImported, StoryList, StoryParts, StoryPosted, StoryState
+from srb.web.stories.answers import StoryImported, StoryList, StoryParts, StoryPlaces, StoryPosted, StoryState
 from tests.logs import lines_of
 from tests.scripted import ScriptedClient
 from tests.shapes import read
@@ -274,3 +274,18 @@ def test_saves_are_not_in_the_log_and_titles_never(http: FlaskClient, caplog: py
     with caplog.at_level(logging.DEBUG, "srb.web"):
         http.post(ONE, json={"nodes": TALE, "meta": {"title": at("A secret", 2)}})
     assert "secret" not in caplog.text
+
+
+# The search -----------------------------------------------------------------------------------------------------------
+
+
+def test_words_are_found_in_all_stories(http: FlaskClient) -> None:
+    http.post(ONE, json={"nodes": TALE})
+    answer = read(StoryPlaces, http.get(f"{ROOT}/~search", query_string={"q": "😀 LIVED"}).data)
+    assert [(each["story"], each["node"], each["begin"]) for each in answer["results"]] == [("lighthouse", "b", 24)]
+    assert not answer["more"]
+
+
+@pytest.mark.parametrize("wanted", ["", "  ", "x" * 201])
+def test_a_search_for_nothing_or_for_too_much_is_refused(http: FlaskClient, wanted: str) -> None:
+    assert error_of(http.get(f"{ROOT}/~search", query_string={"q": wanted}), 400)["param"] == "q"

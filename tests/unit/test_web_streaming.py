@@ -10,26 +10,25 @@ import gevent
 import gevent.socket
 import pytest
 
+from srb.config.settings import Settings
 from srb.errors import Cancelled, DecodeFailed, QueueFull, ShuttingDown, SRBError
-from srb.protocol import (
+from srb.web.calls import calls
+from srb.web.calls.calls import Call, Calls
+from srb.web.calls.outcome import gather
+from srb.web.calls.streaming import MAX_WRITE, PING, EventStream, writes
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import (
     Accepted,
     BranchEnded,
-    BranchSpec,
     Delta,
     Done,
     Event,
     Failed,
-    Generate,
     Progress,
     PromptDone,
     PromptLogprobs,
     Rejected,
 )
-from srb.settings import Settings
-from srb.web.calls import calls
-from srb.web.calls.calls import Call, Calls
-from srb.web.calls.outcome import gather
-from srb.web.calls.streaming import MAX_WRITE, PING, EventStream, writes
 from tests.processes import DEADLINE
 from tests.scripted import ScriptedClient
 from tests.shapes import chunks_of

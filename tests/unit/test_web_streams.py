@@ -17,10 +17,11 @@ import pytest
 from flask.testing import FlaskClient
 from gevent.event import Event as Signal
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, StopBranches
 from srb.web.calls import kept_streams
 from srb.web.calls.kept_streams import KeptStreams
 from srb.web.dialects.llamacpp.answers import FoundStream
+from srb.wire.commands import Generate, StopBranches
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event
 from tests.processes import DEADLINE
 from tests.shapes import read
 from tests.unit.test_web_chat import USER, serve, writes

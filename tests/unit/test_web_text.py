@@ -10,25 +10,14 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import (
-    Accepted,
-    BranchEnded,
-    Delta,
-    Detokenize,
-    Done,
-    Event,
-    Generate,
-    Progress,
-    PromptDone,
-    PromptLogprobs,
-    Tokenize,
-)
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.bodies.fields import Prompt
 from srb.web.calls.echo import read_back
 from srb.web.calls.engine_client import EngineClient
 from srb.web.dialects.openai.answers import TextCompletion, TextCompletionChunk
+from srb.wire.commands import Detokenize, Generate, Tokenize
+from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Progress, PromptDone, PromptLogprobs
 from tests import scripted
 from tests.scripted import Script, ScriptedClient, count_to_three
 from tests.shapes import read

@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
-from srb.protocol import Tokenize
-from srb.settings import Settings
+from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.engine_client import ASK_DEADLINE, TEXT_SECONDS
 from srb.web.calls.mailbox import Mailbox
 from srb.web.dialects.llamacpp.answers import TabbyModel, TokenList
+from srb.wire.commands import Tokenize
 from tests import scripted
 from tests.scripted import MODEL, ScriptedClient
 from tests.shapes import read

@@ -26,14 +26,27 @@ try {
     if (message.type() === "error") troubles.push(`console: ${message.text()}`);
   });
   await walk(page);
+  await revise(page);
+  await inGerman(page);
 } finally {
   await browser.close();
 }
 assert.deepEqual(troubles, [], "Firefox had something to say");
-console.log("Firefox: loaded, continued, remembered, took, wrote, undid and reloaded");
+console.log("Firefox: loaded, continued, remembered, took, wrote, undid, reloaded, revised and spoke German");
 
-/** @param {any} page */
-async function walk(page) {
+function isReady() {
+  return globalThis.desk && document.activeElement?.localName === "srb-manuscript";
+}
+
+/** A new story whose rounds are short. */
+function beginStory() {
+  const { desk } = globalThis;
+  desk.newStory();
+  for (const [name, value] of Object.entries({ n: 4, max_tokens: 8, stop_at: "" })) desk.setSetting(name, value);
+}
+
+/** Waiting for a page and pressing its keys. @param {any} page */
+function handsOn(page) {
   const until = async (/** @type {string} */ what, /** @type {() => unknown} */ condition) => {
     const end = Date.now() + DEADLINE;
     while (!(await page.evaluate(condition))) {
@@ -46,16 +59,16 @@ async function walk(page) {
     await page.keyboard.press(key);
     await page.keyboard.up(held);
   };
-  const text = () => page.evaluate(() => globalThis.desk.text);
-  const isReady = () => globalThis.desk && document.activeElement?.localName === "srb-manuscript";
+  return { until, press };
+}
 
+/** @param {any} page */
+async function walk(page) {
+  const { until, press } = handsOn(page);
+  const text = () => page.evaluate(() => globalThis.desk.text);
   await page.goto(address);
   await until("the caret is in the manuscript", isReady);
-  await page.evaluate(() => {
-    const { desk } = globalThis;
-    desk.newStory();
-    for (const [name, value] of Object.entries({ n: 4, max_tokens: 8, stop_at: "" })) desk.setSetting(name, value);
-  });
+  await page.evaluate(beginStory);
   await page.keyboard.type(START);
   await press("Enter", "Control");
   await until("four cards have ended", () => {
@@ -97,4 +110,81 @@ async function walk(page) {
   await until("the story is there", () => globalThis.desk.head.at > 17);
   assert.equal(await text(), taken);
   await until("the cards are there again", () => globalThis.desk.round?.slots.length === 4);
+}
+
+/** Continue in the middle, write a passage anew, give emphasis, look at the chapters, and let 64 branches grow. @param {any} page */
+async function revise(page) {
+  const { until, press } = handsOn(page);
+  const text = () => page.evaluate(() => globalThis.desk.text);
+  const select = (/** @type {number[]} */ ...range) =>
+    page.evaluate((/** @type {number[]} */ at) => globalThis.desk.manuscript.select(...at), range);
+  const haveEnded = () => globalThis.desk.round?.slots.every((/** @type {any} */ slot) => slot.text && slot.end);
+  await page.evaluate(beginStory);
+  await page.keyboard.type("# One\n\nThe lake was still. Nobody came. It froze.");
+
+  const before = await text();
+  const place = before.indexOf(" It froze.");
+  await select(place);
+  await press("Enter", "Control");
+  await until("cards for the gap have ended", haveEnded);
+  await page.keyboard.press("F6");
+  await press("Digit1", "Shift");
+  await until("one is taken there", () => !globalThis.desk.text.includes("came. It froze."));
+  assert.ok((await text()).startsWith(before.slice(0, place)) && (await text()).endsWith(" It froze."));
+  await page.evaluate(() => globalThis.desk.manuscript.focus());
+  await press("KeyZ", "Control");
+  assert.equal(await text(), before);
+
+  const passage = before.indexOf("Nobody");
+  await select(passage, passage + "Nobody came.".length);
+  await press("Enter", "Control");
+  await until("it is asked how to revise", () => document.querySelector("dialog[open] input[type=radio]") !== null);
+  await page.evaluate(() => {
+    const [button] = Array.from(document.querySelectorAll("dialog[open] button")).filter(({ textContent }) =>
+      textContent?.startsWith("Revise,"),
+    );
+    /** @type {HTMLElement} */ (button).click();
+  });
+  await until("cards in the passage's place have ended", () => {
+    const { round } = globalThis.desk;
+    return round?.passage && round.slots.every((/** @type {any} */ slot) => slot.text && slot.end);
+  });
+
+  await page.evaluate(() => globalThis.desk.manuscript.focus());
+  await select(passage, passage + "Nobody".length);
+  await press("KeyI", "Control");
+  assert.ok((await text()).includes("*Nobody* came."));
+  await press("KeyF", "Control");
+  await until(
+    "words can be looked for",
+    () => document.querySelector("srb-manuscript")?.shadowRoot?.querySelector(".cm-search") != null,
+  );
+  await page.keyboard.press("Escape");
+  await press("KeyC", "Alt");
+  await until("the chapter is in the list", () =>
+    Array.from(document.querySelectorAll("dialog[open]")).some((each) => each.textContent?.includes("One")),
+  );
+  await page.keyboard.press("Escape");
+
+  await page.evaluate(() => globalThis.desk.setSetting("n", 64));
+  await select((await text()).length);
+  await press("Enter", "Control");
+  await until("64 cards have ended", () => {
+    const { slots = [] } = globalThis.desk.round ?? {};
+    return slots.length === 64 && slots.every((/** @type {any} */ slot) => slot.text && slot.end);
+  });
+  await until("all is saved", () => globalThis.desk.saved.state === "saved");
+}
+
+/** Choose German, and find the same story in it. @param {any} page */
+async function inGerman(page) {
+  const { until } = handsOn(page);
+  const before = await page.evaluate(() => globalThis.desk.text);
+  await page.evaluate(() => localStorage.setItem("srb.language", "de"));
+  await page.reload();
+  await until("the caret is in the manuscript", isReady);
+  await until("the story is there", () => globalThis.desk.head.at > 17);
+  assert.equal(await page.evaluate(() => globalThis.desk.text), before);
+  assert.equal(await page.evaluate(() => document.documentElement.lang), "de");
+  await until("the button speaks German", () => document.body.textContent?.includes("Weiter"));
 }

@@ -259,7 +259,7 @@ def _repeated(part: Node, repeat: re.Match[str]) -> tuple[Repeat, int]:
             return Repeat(part, 1, None), 1
         case "?":
             return Repeat(part, 0, 1), 1
-    least = int(repeat[1][:9])
+    least = int(repeat[1][:9])  # nine digits are beyond MAX_REPEATS, too, and int() refuses thousands of them
     most = int(repeat[3][:9]) if repeat[3] else None if repeat[2] else least
     return Repeat(part, least, most), max(least, most or 0, 1)
 

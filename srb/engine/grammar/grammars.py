@@ -23,11 +23,11 @@ from srb.errors import GrammarTooComplex, QueueFull, bad_field
 MAX_KEPT_BYTES = 2 * 1024 * 1024
 ENTRY_BYTES = 512  # that a grammar of no length counts as, and why there is none
 LARGE_BYTES = 8 * 1024  # of Lark; one that is not large takes up to 60 ms to compile, and 128 tools 1 s
-MAX_LARGE = 2  # large grammars that are compiled at once, beside one that is not
+MAX_LARGE = 2  # large grammars compiled at once, beside one that is not: more would take the cores that compute tokens
 STACK_BYTES = 512 * 2**20  # of a thread that compiles: llguidance recurses, and untouched pages cost nothing
 COMPILE_SECONDS = 10  # far more than what the limits leave; a thread that takes longer is given up
-MAX_GIVEN_UP = 2  # threads that still compute; no more grammars are compiled meanwhile
-ATTEMPTS = 2  # to make a text's beginning in time
+MAX_GIVEN_UP = 2  # threads that still compute, each a core for nothing; no more grammars are compiled meanwhile
+ATTEMPTS = 2  # to make a text's beginning in time: the first may have been slow since the machine was busy
 TRIAL_STEPS = 3  # tokens of a text that a new grammar has to make, so that one that is too complex is refused at once
 
 _starting = threading.Lock()  # the size of a stack is the process's until the thread has begun

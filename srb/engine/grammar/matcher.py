@@ -21,7 +21,7 @@ from srb.engine.grammar.limits import CALL_SECONDS, FREE_SECONDS, SHARE_SECONDS,
 from srb.engine.grammar.recursion import DEEPER
 from srb.errors import GrammarDeadEnd, GrammarTooComplex
 
-MAX_REASON = 300  # characters; some errors have all of a regular expression
+MAX_REASON = 300  # characters; some errors have all of a regular expression, and a client and the log are told it
 LEXER_ERROR = "lexer error"  # the beginning of such a reason
 DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # errors of llguidance where no token is left
 
@@ -127,7 +127,10 @@ class Matcher:
 
     @property
     def allowed(self) -> npt.NDArray[np.intp]:
-        """The tokens that may come next, in the tokenization that the model knows. Raise GrammarTooComplex."""
+        """The tokens that may come next, in the tokenization that the model knows: ids, ascending, shape (n,).
+
+        Raise GrammarTooComplex.
+        """
         self._check()
         if self._allowed is None:
             self._allowed = self._timed(self._masked)
@@ -150,9 +153,8 @@ class Matcher:
         if self._grammar.has_levels and vocabulary.deeper in others:
             raise _too_complex("rules that refer to each other nest too deeply here")
         named = [self._grammar.named[alias] for alias in others if alias in self._grammar.named]
-        if named := [
-            token for token in named if not mask[token // 32] >> token % 32 & 1
-        ]:  # its text is not allowed, too
+        # Those whose texts are not allowed already.
+        if named := [token for token in named if not mask[token // 32] >> token % 32 & 1]:
             tokens = np.concatenate((tokens, np.array(named, np.intp)))
         if not self._native.is_accepting():
             return tokens
@@ -206,9 +208,9 @@ class Matcher:
 
 
 def _numbers(mask: npt.NDArray[np.uint32]) -> npt.NDArray[np.intp]:
-    """Return the numbers of the bits that are set."""
+    """Return the numbers of the bits that are set, ascending, of a mask of shape (words,), its lowest bits first."""
     words = mask.nonzero()[0]
-    if len(words) * 4 > len(mask):
+    if len(words) * 4 > len(mask):  # few words are read bit by bit sooner than all
         return np.unpackbits(mask.view(np.uint8), bitorder="little").nonzero()[0]
     found: npt.NDArray[np.intp] = (words[:, None] * 32 + _BITS)[(mask[words, None] >> _BITS & 1).astype(bool)]
     return found
@@ -249,7 +251,7 @@ class Vocabulary:
 
     @cached_property
     def written(self) -> npt.NDArray[np.uint32]:
-        """A mask of all tokens but those in `unwritten`."""
+        """A mask of all tokens but those in `unwritten`, shape (n_vocab // 32 + 1,): a bit a token, the lowest first."""
         bits = np.ones((len(self.tokens) // 32 + 1) * 32, np.uint8)
         bits[list(self.unwritten)] = 0
         return np.packbits(bits, bitorder="little").view(np.uint32)

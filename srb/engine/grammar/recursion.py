@@ -18,7 +18,7 @@ from srb.errors import bad_field
 
 _Name = TypeVar("_Name", str, int)
 DEEPER = "\U0010ffff"  # of the plane that is private and last, whose characters no grammar takes
-MAX_SPLIT = 8  # repetitions within each other at whose ends rules may stand
+MAX_SPLIT = 8  # repetitions within each other at whose ends rules may stand: each doubles the equation
 _NEVER = Text(DEEPER)  # of a rule that makes no text at all
 
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from llguidance import LLMatcher
 
+from srb.config.sampling_params import MARKS, MAX_GRAMMAR, PLACE, TOOL
 from srb.engine.grammar.apart import are_apart
 from srb.engine.grammar.limits import (
     LIMITS,
@@ -30,15 +31,12 @@ from srb.engine.grammar.nesting import nested_alternatives
 from srb.engine.grammar.patterns import in_rust
 from srb.engine.grammar.references import IN_PLACE, References
 from srb.errors import bad_field
-from srb.sampling_params import MARKS, MAX_GRAMMAR, PLACE, TOOL
 
-MAX_INTEGER = (
-    10**16 - 1
-)  # where a schema has no bounds: without any a model may write digits for ever; llama.cpp's limit
+MAX_INTEGER = 10**16 - 1  # where a schema has no bounds: without any a model may write digits for ever; llama.cpp's
 INTEGER = "whole number"  # the definition of such a number; one for all, since llguidance takes 2 ms to make it
 # Space as models write it: one space, or line breaks with an indentation; llama.cpp's converter takes the same.
 SPACE = r" |\n{1,2}[ \t]{0,20}"
-MAX_REMARK = 500  # characters
+MAX_REMARK = 500  # characters of what the log tells of a schema, which a client wrote
 OPTIONS = {"whitespace_pattern": SPACE, "coerce_one_of": True}
 
 # Keywords, by what their values are.
@@ -427,7 +425,7 @@ def _problem(schema: dict[str, Any]) -> str:
     return _problem_of(json.dumps(schema))
 
 
-@lru_cache(1024)
+@lru_cache(1024)  # parts of schemas: every turn of a chat sends the same tools
 def _problem_of(schema: str) -> str:
     """Return why llguidance does not take a schema; "" if it does."""
     error = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(schema), limits=LIMITS)

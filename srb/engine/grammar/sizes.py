@@ -14,12 +14,13 @@ class _Size:
     """The size of an expression: of its sequence and its choice, into which llguidance puts those within, and the rest."""
 
     length: int
-    optional: int = 0  # parts of the sequence that may be missing; each follows upon all the others before it
+    optional: int = 0  # parts of the sequence that may be missing; each follows upon all before it, in pairs
     ways: int = 1
     rest: int = 0
 
     @property
     def whole(self) -> int:
+        # 50 pairs of parts that may be missing are worth an element.
         return min(self.length + self.optional**2 // 50 + self.ways + self.rest, 2 * MAX_SIZE + 1)
 
 
@@ -42,7 +43,7 @@ def _node_size(node: Node, sizes: Mapping[str, _Size]) -> _Size:
         case Rule(name):
             return sizes.get(name, _Size(1))
         case Text(text):
-            return _Size((len(text) + 7) // 8)
+            return _Size((len(text) + 7) // 8)  # characters in a row are one element's worth by eights
         case Chars(ranges):
             return _Size(1, rest=len(ranges) // 8)
         case Parts(parts):

@@ -54,7 +54,7 @@ class NativeBatch:
     def fill(self, batch: Batch, positions: Sequence[int] | npt.NDArray[np.int32] | None = None) -> Any:
         """Return a llama_batch of a batch's tokens, or of its vectors; the batch has to outlive it.
 
-        `positions` are llama.cpp's, if they are not those of the batch.
+        `positions` are llama.cpp's, if they are not those of the batch: shape (tokens,), or (sections, tokens) for vectors.
         """
         positions = batch.positions if positions is None else positions
         count = len(batch)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from srb.engine.llama.sampler import LlamaSampler
 
 MOST_CANDIDATES = 1000  # of top_k; more, or a chain without it, would copy more from the device than the logits are
-MOST_BIASES = 1000
+MOST_BIASES = 1000  # tokens; it bounds what each chain keeps on the device, where memory for all branches must be left
 BIASES = "logit_bias"  # name of the stage whose arguments are pairs of a token and its bias
 IDLE_DECODES = 64  # after so many decodes without its sequence a chain is detached, when others change anyway
 _AFTER_TOP_K = frozenset({"top_p", "min_p", "temp_ext"})

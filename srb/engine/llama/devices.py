@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
+from collections.abc import Set
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -11,8 +13,10 @@ from typing import Any
 
 import llama_cpp as lib
 
-from srb import native_facts
-from srb.native_facts import Device
+from srb.errors import ModelLoadFailed
+from srb.files import native_facts
+from srb.files.native_facts import INSTRUCTIONS, Device
+from srb.host.cores import cpu_info, instructions
 
 log = logging.getLogger("srb.llama")
 
@@ -35,6 +39,7 @@ def has_faulty_amx() -> bool:
 
 def system_info() -> str:
     """Return the parts of llama.cpp and their features, such as CPU : AVX2 = 1, with the names of SRB's patches."""
+    ggml()
     info: bytes = lib.llama_print_system_info()
     return info.decode()
 
@@ -44,6 +49,47 @@ def tell_missing_patches() -> None:
     """Log, once in a process, what this llama.cpp lacks if it was built without one of SRB's patches."""
     if told := native_facts.without_patches(system_info()):
         log.warning("%s; `make install` builds it with them", told)
+
+
+def begin() -> None:
+    """Start llama.cpp, before it loads a model."""
+    ggml()
+    lib.llama_backend_init()
+
+
+@cache
+def ggml() -> Any:
+    """Return llama.cpp's library, through which the symbols of ggml are found, with its devices. Raise ModelLoadFailed.
+
+    A build for all processors (`make wheels PROCESSORS=all`) has them in plugins: the fastest for this one is loaded.
+    """
+    library = lib.llama_cpp._lib
+    refuse_foreign_build(library, instructions(cpu_info()))
+    library.ggml_backend_reg_count.restype = ctypes.c_size_t
+    if not library.ggml_backend_reg_count():
+        # Without a path ggml would look beside the program and in the working folder.
+        load = library.ggml_backend_load_all_from_path
+        load.restype, load.argtypes = None, [ctypes.c_char_p]
+        load(os.fsencode(library_folder()))
+    return library
+
+
+def refuse_foreign_build(library: Any, has: Set[str]) -> None:
+    """Raise ModelLoadFailed if llama.cpp was compiled for instructions that a processor does not have.
+
+    The system would kill the engine at the first of them, and nobody would know why. `has` are /proc/cpuinfo's names;
+    without any, nothing is known. A build for all processors has these functions in its plugins, and loads one that fits.
+    """
+    missing = [
+        name
+        for flag, name in INSTRUCTIONS.items()
+        if has and flag not in has and getattr(library, f"ggml_cpu_has_{name.lower()}", int)()
+    ]
+    if missing:
+        raise ModelLoadFailed(
+            f"llama.cpp was built for processors with {', '.join(missing)}, which this one lacks; build it on this machine "
+            "(make clean, then make install), or elsewhere for all (make wheels PROCESSORS=all)"
+        )
 
 
 def library_folder() -> Path:
@@ -68,7 +114,7 @@ def device_types() -> list[int]:
 def devices() -> list[Device]:
     """Describe each device that ggml has found."""
     name, description = _function("name", ctypes.c_char_p), _function("description", ctypes.c_char_p)
-    memory = _ggml().ggml_backend_dev_memory
+    memory = ggml().ggml_backend_dev_memory
     memory.restype, memory.argtypes = None, [ctypes.c_void_p, *[ctypes.POINTER(ctypes.c_size_t)] * 2]
     found = []
     for device, kind in zip(device_handles(), device_types(), strict=True):
@@ -81,7 +127,7 @@ def devices() -> list[Device]:
 
 def gpu_of(buffer_type: int) -> str | None:
     """Return the name of the GPU in whose own memory ggml's buffers of a type are; None: they are in the machine's."""
-    is_host, device_of = _ggml().ggml_backend_buft_is_host, _ggml().ggml_backend_buft_get_device
+    is_host, device_of = ggml().ggml_backend_buft_is_host, ggml().ggml_backend_buft_get_device
     is_host.restype, is_host.argtypes = ctypes.c_bool, [ctypes.c_void_p]
     device_of.restype, device_of.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
     device = None if is_host(buffer_type) else device_of(buffer_type)
@@ -93,7 +139,7 @@ def gpu_of(buffer_type: int) -> str | None:
 
 def device_handles() -> list[int]:
     """Return ggml's pointer to each device that it has found."""
-    count, get = _ggml().ggml_backend_dev_count, _ggml().ggml_backend_dev_get
+    count, get = ggml().ggml_backend_dev_count, ggml().ggml_backend_dev_get
     count.restype, count.argtypes = ctypes.c_size_t, []
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     return [get(number) for number in range(count())]
@@ -101,10 +147,6 @@ def device_handles() -> list[int]:
 
 def _function(name: str, returns: Any) -> Any:
     """Return ggml's function that tells one thing of a device."""
-    function = getattr(_ggml(), f"ggml_backend_dev_{name}")
+    function = getattr(ggml(), f"ggml_backend_dev_{name}")
     function.restype, function.argtypes = returns, [ctypes.c_void_p]
     return function
-
-
-def _ggml() -> Any:
-    return lib.llama_cpp._lib  # llama.cpp's library, through which the symbols of ggml are found

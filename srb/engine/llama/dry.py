@@ -9,7 +9,7 @@ from typing import Any
 
 import llama_cpp as lib
 
-MAX_BREAKERS = 64  # of all kept samplers; one that many tokens contain takes 1 MiB
+MAX_BREAKERS = 64  # of all kept samplers; one that many tokens contain takes 1 MiB, so these are 64 MiB at most
 
 
 class DrySamplers:

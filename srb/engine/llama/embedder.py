@@ -12,12 +12,13 @@ import numpy as np
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.memory import floats_at
+from srb.engine.media import Vectors
 from srb.engine.model import Batch, Logits, LoraScales
-from srb.gguf import POOLING_TYPES
+from srb.files.gguf import POOLING_TYPES
 
 log = logging.getLogger("srb.llama")
 
-MAX_INPUTS = 64  # in one batch
+MAX_INPUTS = 64  # in one batch; each takes a sequence
 
 
 class LlamaEmbedder:
@@ -46,8 +47,8 @@ class LlamaEmbedder:
         self._n_embd = lib.llama_model_n_embd_out(model)
         self._batch = NativeBatch(self.n_tokens)
 
-    def vectors(self, inputs: Sequence[list[int]], lora: LoraScales) -> list[Logits] | None:
-        """Return the vectors of each input's tokens, shape (tokens, n_embd); None if the computation failed."""
+    def vectors(self, inputs: Sequence[list[int]], lora: LoraScales) -> list[Vectors] | None:
+        """Return the vectors of each input's tokens, float32 of shape (tokens, n_embd); None if it failed."""
         if not self._compute(inputs, lora):
             return None
         rows = iter(range(sum(map(len, inputs))))

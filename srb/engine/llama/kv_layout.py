@@ -36,7 +36,7 @@ class Form:
 
 
 def in_other_layout(blob: Blob, form: Form) -> Blob | None:
-    """Return a saved sequence in the layout that it has not, or None if its form is another one."""
+    """Return a saved sequence, shape (bytes,), in the layout that it has not, or None if its form is another one."""
     parts, at = [blob[:_HEAD]], _HEAD
     for _ in range(form.num_caches):
         found = _cache(blob, at, form)

@@ -17,20 +17,20 @@ from typing import Any
 import llama_cpp as lib
 import numpy as np
 
-from srb.cores import usable_cores
 from srb.engine.llama.log import native_log
 from srb.engine.llama.memory import floats_at
-from srb.engine.llama.sections import NUM_SECTIONS
+from srb.engine.llama.mrope import NUM_SECTIONS
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.webp import has_pillow, readable
 from srb.engine.media import EncodedFile, Encoder, IsWanted, MediaChunk, Numbers, Sections, always, check_wanted
 from srb.errors import ModelLoadFailed, NotSupported
+from srb.host.cores import usable_cores
 
 log = logging.getLogger("srb.llama")
 
 _TEXT, _IMAGE = 0, 1  # enum mtmd_input_chunk_type
 _SECTION_ORDER = [0, 2, 1, 3]  # of a mtmd_decoder_pos, which has t, x, y and z
-_SAMPLE = 2**20  # bytes of the file's beginning and end that tell projectors apart
+_SAMPLE = 2**20  # bytes of the file's beginning and end that tell projectors apart; reading all takes seconds
 _SHORTEST = 1 / 20  # seconds of sound: llama.cpp ends the process over a window or two of some encoders
 _TYPE = re.compile(rb"projector_type\x08\0\0\0(.)\0{7}", re.DOTALL)  # a key of GGUF; of its value the kind and length
 # Projectors whose pictures begin with a fill up to the end of a group of so many tokens.

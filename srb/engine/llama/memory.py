@@ -21,7 +21,7 @@ def bytes_pointer(blob: Blob) -> Any:
 
 
 def floats_at(pointer: Any, size: int) -> Logits:
-    """Return a view of `size` floats of llama.cpp's. Raise ValueError for a null pointer."""
+    """Return a view of `size` floats of llama.cpp's, float32 of shape (size,). Raise ValueError for a null pointer."""
     native: Any = _floats(size).from_address(ctypes.addressof(pointer.contents))
     return np.frombuffer(native, np.float32)
 

@@ -17,7 +17,8 @@ os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else abort() forks a debugger
 
 import llama_cpp as lib
 
-from srb.cores import usable_cores
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
 from srb.engine.cuts import Cuts
 from srb.engine.drafting import check_vocabularies
 from srb.engine.grammar.grammars import Grammars
@@ -26,11 +27,12 @@ from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch, compute
 from srb.engine.llama.blank_page import reply_before_empty
 from srb.engine.llama.device_sampling import DeviceSampling
-from srb.engine.llama.devices import free_gpu_memory, tell_missing_patches
+from srb.engine.llama.devices import begin, free_gpu_memory, tell_missing_patches
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder
 from srb.engine.llama.log import native_log
 from srb.engine.llama.media import LlamaEncoder
+from srb.engine.llama.mrope import NUM_SECTIONS, has_mrope, sequences_of
 from srb.engine.llama.overlap_probe import choose_overlap
 from srb.engine.llama.params import (
     NUMA_STRATEGIES,
@@ -43,33 +45,31 @@ from srb.engine.llama.params import (
     uses_cpu,
     uses_gpu,
 )
-from srb.engine.llama.projector_needs import projector_bytes
+from srb.engine.llama.projector_memory import projector_bytes
 from srb.engine.llama.rounding import why_rounding_varies
 from srb.engine.llama.rows import Rows
 from srb.engine.llama.rpc import add_nodes
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, build_stage, sample_ahead
 from srb.engine.llama.sampling_probe import choose_sampling
-from srb.engine.llama.sections import NUM_SECTIONS, has_sections, sequences_of
 from srb.engine.llama.sequences import Sequences
 from srb.engine.llama.strings import string_of
+from srb.engine.llama.swa import SwaCache, description, room_remarks, swa_cache_of
 from srb.engine.llama.threads import Threads
 from srb.engine.llama.vocab_cuts import cuts_of
-from srb.engine.llama.windows import Windows, description, room_remarks, windows_of
-from srb.engine.media import Encoder
+from srb.engine.media import Encoder, Vectors
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
 from srb.engine.sampling import Stage
 from srb.engine.tokens import is_media
 from srb.errors import ModelLoadFailed
-from srb.gguf import check_model_file, pooling_of
-from srb.protocol import ModelInfo, SamplingParams
-from srb.settings import Settings
+from srb.files.gguf import check_model_file, pooling_of
+from srb.host.cores import usable_cores
+from srb.wire.events import ModelInfo
 
 log = logging.getLogger("srb.llama")
 
 # Vocabularies whose tokens concatenate to the text's bytes; others drop spaces, or share one token for unknown words.
 BYTE_FOR_BYTE = (lib.LLAMA_VOCAB_TYPE_SPM, lib.LLAMA_VOCAB_TYPE_BPE, lib.LLAMA_VOCAB_TYPE_RWKV)
-MAX_SAMPLING_THREADS = 8
-FLASH_TILE = 64  # tokens of a batch from which on branches that share nothing are the faster in one of their own
+MAX_SAMPLING_THREADS = 8  # sampling reads all logits: it is bound by memory, and more threads gain little
 _TYPOGRAPHIC = "“”„«»‘’‚–—…\u00a0"  # what programs put in the place of plain characters, as the page's prompt.js has it
 LOGITS_A_THREAD = 250_000  # logits to sample from; 250,000 take about 0.3 ms, and waking a thread for less does not pay
 
@@ -87,7 +87,7 @@ class LlamaModel:
         embedder: LlamaEmbedder | None,
         ranker: LlamaEmbedder | None,
         encoder: LlamaEncoder | None = None,
-        windows: Windows = Windows.NONE,
+        windows: SwaCache = SwaCache.NONE,
     ) -> None:
         self._media = encoder
         self.encoder: Encoder | None = encoder
@@ -117,8 +117,6 @@ class LlamaModel:
         self.has_states = sequences.has_states
         self.shares_states = sequences.shares_states
         self.is_on_gpu = uses_gpu(settings)
-        has_flash = settings.flash_attn != "off" and not settings.rpc
-        self.apart_from = FLASH_TILE if has_flash and not self.is_on_gpu else 0
         self.n_embd: int = lib.llama_model_n_embd_out(model)
         limits = [each for each in (embedder, ranker) if each]
         self.n_embed_tokens = min((each.n_tokens for each in limits), default=0)
@@ -130,7 +128,7 @@ class LlamaModel:
         self._pieces: dict[int, bytes] = {}
         self._byte_tokens: dict[int, int] | None = None  # the token of each byte
         self._rows = Rows(context, self.n_vocab)
-        self._batch = NativeBatch(self.n_batch, NUM_SECTIONS if has_sections(model) else 1)
+        self._batch = NativeBatch(self.n_batch, NUM_SECTIONS if has_mrope(model) else 1)
         self._candidates = CandidateArray(self.n_vocab)
         contexts = [context, *(each.context for each in (embedder, ranker) if each)]
         computes = uses_cpu(settings, lib.llama_model_n_layer(model))
@@ -150,7 +148,7 @@ class LlamaModel:
         """
         check_model_file(settings)
         path = settings.model_path
-        lib.llama_backend_init()
+        begin()
         if settings.numa != "off":
             lib.llama_numa_init(NUMA_STRATEGIES[settings.numa])
         add_nodes(settings.rpc_nodes)
@@ -166,8 +164,8 @@ class LlamaModel:
             adapters = LlamaAdapters(model, settings.adapters)
             embedder, ranker = _embedders(settings, model, adapters)
             encoder = _encoder(settings, model)
-            windows = windows_of(settings, model, uses_gpu(settings))
-            if encoder and windows is not Windows.NONE and has_sections(model):
+            windows = swa_cache_of(settings, model, uses_gpu(settings))
+            if encoder and windows is not SwaCache.NONE and has_mrope(model):
                 encoder.refuse("pictures with M-RoPE beside sliding windows are not supported")
             context = lib.llama_init_from_model(model, context_params(settings, model, windows))
             if not context:
@@ -180,7 +178,7 @@ class LlamaModel:
             raise
         sequences = sequences_of(context, model, windows)
         loaded = cls(model, context, sequences, settings, adapters, embedder, ranker, encoder, windows)
-        if windows is not Windows.NONE:
+        if windows is not SwaCache.NONE:
             log.info(description(windows, settings, lib.llama_model_n_swa(model), sequences.count))
         tell_missing_patches()
         for remark in (*changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq), *room_remarks(settings, model)):
@@ -473,8 +471,8 @@ class LlamaModel:
         self._edits.clear()
         self._sequences.clear()
 
-    def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Logits] | None:
-        """Return the vectors of each input's tokens, shape (tokens, n_embd); None if the computation failed."""
+    def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Vectors] | None:
+        """Return the vectors of each input's tokens, float32 of shape (tokens, n_embd); None if it failed."""
         assert self._embedder is not None
         with self._threads.step():
             return self._embedder.vectors(inputs, lora)
@@ -577,7 +575,7 @@ class LlamaModel:
             raise AssertionError(f"row {row} of the last decode has no logits")
 
     def _read_piece(self, token: int, special: bool) -> bytes:
-        room = 32
+        room = 32  # bytes; most pieces are shorter, and a longer one takes a second call
         while True:
             buffer = ctypes.create_string_buffer(room)
             size = lib.llama_token_to_piece(self._vocab, token, buffer, room, 0, special)

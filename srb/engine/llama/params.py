@@ -9,15 +9,15 @@ from typing import Any
 
 import llama_cpp as lib
 
-from srb.cores import usable_cores
+from srb.config.settings import Settings
 from srb.engine.llama.devices import DeviceType, device_types, has_faulty_amx
-from srb.engine.llama.windows import Windows, most_windows, small_sequences
-from srb.native_facts import Remark
-from srb.settings import Settings
+from srb.engine.llama.swa import SwaCache, most_windows, small_sequences
+from srb.files.native_facts import Remark
+from srb.host.cores import usable_cores
 
 MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
 CPU_SEQUENCES = 96  # with more, every step is so slow that all branches end later than in turns
-RECURRENT_SEQUENCES = 32  # sequences of recurrent models; each has a state that is allocated at the start
+RECURRENT_SEQUENCES = 32  # of recurrent models; each has a state, allocated at the start: 19 MB each of a Mamba 2
 
 _CACHE_TYPES = {  # enum ggml_type
     "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30,
@@ -86,7 +86,7 @@ def progress_callback(report: Callable[[int], None]) -> Any:
     return lib.llama_progress_callback(note)
 
 
-def context_params(settings: Settings, model: Any, windows: Windows = Windows.NONE) -> Any:
+def context_params(settings: Settings, model: Any, windows: SwaCache = SwaCache.NONE) -> Any:
     """Return llama_context_params of the context that all branches share."""
     threads = settings.threads or usable_cores()
     params = lib.llama_context_default_params()
@@ -95,7 +95,7 @@ def context_params(settings: Settings, model: Any, windows: Windows = Windows.NO
     params.n_batch = max(settings.n_batch, params.n_seq_max)  # room for every running branch in every step
     params.n_ubatch = min(settings.n_ubatch, params.n_batch)
     params.n_outputs_max = params.n_seq_max
-    params.swa_full = windows in (Windows.NONE, Windows.FULL)
+    params.swa_full = windows in (SwaCache.NONE, SwaCache.FULL)
     params.n_threads = threads
     params.n_threads_batch = settings.threads_batch or threads
     params.flash_attn_type = _FLASH_ATTENTION[settings.flash_attn]
@@ -111,17 +111,17 @@ def context_params(settings: Settings, model: Any, windows: Windows = Windows.NO
     return params
 
 
-def _sequence_ids(settings: Settings, model: Any, windows: Windows) -> int:
+def _sequence_ids(settings: Settings, model: Any, windows: SwaCache) -> int:
     """Return the number of sequence ids: a prefix's, a branch's and, but for small windows, the scratch at least."""
-    if windows is Windows.SMALL:
+    if windows is SwaCache.SMALL:
         return small_sequences(settings)  # the scratch has an id beyond: each of these has room for a window
     most = MAX_SEQUENCES if uses_gpu(settings) else CPU_SEQUENCES
     if memory_kind(model) not in ("attention", "sliding_window"):
         most = RECURRENT_SEQUENCES
-    if windows is Windows.FULL:  # each id has a guard; llama.cpp has room for a row of logits for every one
+    if windows is SwaCache.FULL:  # each id has a guard; llama.cpp has room for a row of logits for every one
         return min(MAX_SEQUENCES, 2 * (max(2, settings.n_seq_max or most // 2 - 1) + 1))
     ids = min(MAX_SEQUENCES, max(2, settings.n_seq_max or most) + 1)
-    return min(ids, most_windows(settings, model)) if windows is Windows.BESIDE_STATES else ids
+    return min(ids, most_windows(settings, model)) if windows is SwaCache.BESIDE_STATES else ids
 
 
 def changed_settings(settings: Settings, n_batch: int, n_ctx_seq: int) -> Iterator[Remark]:

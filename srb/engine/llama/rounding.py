@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import llama_cpp as lib
 
+from srb.config.settings import Settings
 from srb.engine.llama.devices import DeviceType, device_types, system_info
 from srb.engine.llama.params import has_gpu, memory_kind
 from srb.engine.llama.strings import string_of
-from srb.engine.llama.windows import Windows, has_latent_attention, head_length
-from srb.gguf import model_files
-from srb.native_facts import features_of, patches_of
-from srb.settings import Settings
+from srb.engine.llama.swa import SwaCache, has_latent_attention, head_length
+from srb.files.gguf import model_files
+from srb.files.native_facts import features_of, patches_of
 
 # The types of weights that native/mul_mat.cpp multiplies, under ggml's names.
 OWN_TYPES = frozenset(
@@ -57,7 +57,7 @@ def has_own_products() -> bool:
     return fits and "mul-mat" in patches_of(system_info())
 
 
-def why_rounding_varies(settings: Settings, model: Any, windows: Windows) -> str:
+def why_rounding_varies(settings: Settings, model: Any, windows: SwaCache) -> str:
     """Return why the logits of a token of a loaded model depend on what is computed beside it; empty: they do not.
 
     `windows` is the cache of the model's sliding windows.
@@ -96,9 +96,9 @@ def _by_attention(settings: Settings, model: Any) -> Iterator[str]:
         yield f"heads of {size} values are no multiple of {lanes}, and llama.cpp's own kernel computes their attention"
 
 
-def _by_windows(windows: Windows) -> Iterator[str]:
+def _by_windows(windows: SwaCache) -> Iterator[str]:
     # Its cells are used again, so a text's newest ones may lie before its older ones.
-    if windows in (Windows.SMALL, Windows.BESIDE_STATES):
+    if windows in (SwaCache.SMALL, SwaCache.BESIDE_STATES):
         yield "in the small cache of sliding windows the order of a text's cells depends on other texts"
 
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import llama_cpp as lib
 
+from srb.config.rpc_nodes import Node
+from srb.engine.llama.devices import ggml
 from srb.errors import ConfigError
-from srb.keep_alive import keep_alive
-from srb.rpc_nodes import Node
+from srb.wire.keep_alive import keep_alive
 
 NEEDS_BUILD = (
     "llama.cpp was built without RPC; CMAKE_ARGS=-DGGML_RPC=ON pip install --no-cache-dir --force-reinstall --no-deps "
@@ -26,6 +27,7 @@ NEEDS_BUILD = (
 
 def has_rpc() -> bool:
     """Return whether llama.cpp was built with RPC."""
+    ggml()
     return bool(lib.llama_supports_rpc())
 
 
@@ -44,7 +46,7 @@ def add_nodes(nodes: Sequence[Node]) -> None:
         return
     check_build("rpc")
     add_server = native_function("ggml_backend_rpc_add_server", ctypes.c_void_p, ctypes.c_char_p)
-    register = _ggml().ggml_backend_register
+    register = ggml().ggml_backend_register
     register.restype, register.argtypes = None, [ctypes.c_void_p]
     for node in nodes:
         backend = add_server(str(node).encode())
@@ -55,8 +57,8 @@ def add_nodes(nodes: Sequence[Node]) -> None:
 
 def native_function(name: str, returns: Any, *takes: Any) -> Any:
     """Return a function of the RPC backend by its name."""
-    ggml = _ggml()
-    by_name, address_of = ggml.ggml_backend_reg_by_name, ggml.ggml_backend_reg_get_proc_address
+    library = ggml()
+    by_name, address_of = library.ggml_backend_reg_by_name, library.ggml_backend_reg_get_proc_address
     by_name.restype, by_name.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
     address_of.restype, address_of.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
     address = address_of(by_name(b"RPC"), name.encode())
@@ -110,7 +112,3 @@ def _is_connected(sock: socket.socket) -> bool:
         return bool(sock.getpeername())
     except OSError:
         return False
-
-
-def _ggml() -> Any:
-    return lib.llama_cpp._lib  # llama.cpp's library, through which the symbols of ggml are found

@@ -5,7 +5,6 @@ The server is llama.cpp's own and never returns while it can listen, so it has a
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import ipaddress
 import os
@@ -18,33 +17,31 @@ from pathlib import Path
 
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else abort() forks a debugger and hangs
 
-import llama_cpp as lib
-
-from srb.cores import usable_cores
-from srb.engine.llama.devices import DeviceType, device_handles, device_types, devices
+from srb.config.rpc_nodes import DEFAULT_PORT, PROTOCOL
+from srb.engine.llama.devices import DeviceType, begin, device_handles, device_types, devices
 from srb.engine.llama.rpc import check_build, keep_connections_alive, native_function
-from srb.errors import ConfigError
+from srb.errors import ConfigError, ModelLoadFailed
 from srb.exit_codes import EXIT_FAULT, OneLineParser, fail
-from srb.rpc_nodes import DEFAULT_PORT, PROTOCOL
+from srb.host.cores import usable_cores
 
 _DESCRIPTION = """Compute a part of a model for an SRB server, or a llama-server, on another machine, which names this node
 in its setting rpc. The server sends the weights when it loads its model. A node serves one client at a time; server and
 nodes need the same version of llama.cpp. There is no password and no encryption: whoever reaches the port can read and
 change this process's memory, so listen on a private network that you trust."""
 
-_KEEP_ALIVE_SECONDS = 2.0
+_KEEP_ALIVE_SECONDS = 2.0  # between two looks for new connections, each of which is without TCP's probes so long
 _LINE_BUFFERED = 1  # _IOLBF
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the node until SIGTERM or Ctrl-C; a wrong option, or an address in use, is one line and exit status 2."""
     try:
-        asked = _parser().parse_args(argv)
+        asked = parser().parse_args(argv)
         check_build("srb rpc-node")
         address = _address(asked.host, asked.port)
         chosen = _devices(asked.devices)
         cache = _cache(asked.cache)
-    except ConfigError as error:
+    except (ConfigError, ModelLoadFailed) as error:
         fail(error.message)
     if not ipaddress.ip_address(address).is_loopback:
         print(
@@ -58,22 +55,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     os._exit(_serve(f"{address}:{asked.port}", cache, asked.threads or usable_cores(), list(chosen.values())))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = OneLineParser(prog="srb rpc-node", description=_DESCRIPTION, allow_abbrev=False)
-    parser.add_argument("-H", "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument("-p", "--port", type=int, default=DEFAULT_PORT, help=f"TCP port (default: {DEFAULT_PORT})")
-    parser.add_argument(
+def parser() -> OneLineParser:
+    found = OneLineParser(prog="srb rpc-node", description=_DESCRIPTION, allow_abbrev=False)
+    found.add_argument("-H", "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    found.add_argument("-p", "--port", type=int, default=DEFAULT_PORT, help=f"TCP port (default: {DEFAULT_PORT})")
+    found.add_argument(
         "-d", "--devices", "--device", default="", metavar="NAMES",
         help="devices to compute on, separated by commas, such as CUDA0 or CPU (default: all GPUs, or else the CPU)",
     )  # fmt: skip
-    parser.add_argument(
+    found.add_argument(
         "-t", "--threads", type=int, default=0, help="threads of the CPU (default: one for each core it may use)"
     )
-    parser.add_argument(
+    found.add_argument(
         "-c", "--cache", default="", metavar="FOLDER",
         help="folder that keeps large tensors, so that they are not sent again when a model is loaded again (default: none)",
     )  # fmt: skip
-    return parser
+    return found
 
 
 def _address(host: str, port: int) -> str:
@@ -92,7 +89,7 @@ def _address(host: str, port: int) -> str:
 
 def _devices(names: str) -> dict[str, int]:
     """Return the handles of the devices to compute on by their names. Raise ConfigError for a name that there is not."""
-    lib.llama_backend_init()
+    begin()
     found = {device.name: handle for device, handle in zip(devices(), device_handles(), strict=True)}
     wanted = [name for part in names.split(",") if (name := part.strip())]
     for name in wanted:

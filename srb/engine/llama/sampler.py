@@ -12,15 +12,15 @@ import llama_cpp as lib
 import numpy as np
 import numpy.typing as npt
 
+from srb.config.sampling_params import SamplingParams
+from srb.engine.diversity import BEYOND_SEEDS, other_candidate
 from srb.engine.grammar.matcher import Matcher
 from srb.engine.llama.device_sampling import BIASES, device_stages
 from srb.engine.llama.sampler_states import CLONED, REMEMBERING, SamplerStates, complete_adaptive
 from srb.engine.model import Candidates, Logits
 from srb.engine.sampling import SEEDED, Stage, chain, is_greedy, remembered_tokens
-from srb.engine.spreading import BEYOND_SEEDS, other_candidate
 from srb.engine.watching import MAX_TRIES, Watch, watch_of
 from srb.errors import GrammarDeadEnd
-from srb.protocol import SamplingParams
 
 if TYPE_CHECKING:
     from srb.engine.llama.model import LlamaModel
@@ -42,14 +42,14 @@ class CandidateArray:
         self._array = lib.llama_token_data_array()
 
     def fill(self, logits: Logits) -> Any:
-        """Return the array by reference, holding every token with its logit."""
+        """Return the array by reference, holding every token with its logit; `logits` has shape (n_vocab,)."""
         self._data["id"] = self._ids
         self._data["logit"] = logits
         self._data["p"] = 0.0
         return _point(self._array, self._data)
 
     def fill_only(self, logits: Logits, tokens: npt.NDArray[np.intp]) -> Any:
-        """Return the array by reference, holding these tokens alone."""
+        """Return the array by reference, holding the ids `tokens`, shape (n,), alone; `logits` has shape (n_vocab,)."""
         data = self._data[: len(tokens)]
         data["id"] = tokens
         data["logit"] = logits[tokens]
@@ -392,6 +392,7 @@ class LlamaSampler:
                 self._watch.state = watch_state
             if self._grammar is not None:
                 self._grammar.rewind(self._grammar.length - place)
+        # All stages leave and come back, since a chain takes new ones at its end alone.
         old = [lib.llama_sampler_chain_remove(self._chain, 0) for _ in range(lib.llama_sampler_chain_n(self._chain))]
         for native in old[: len(old) - len(self._parts)]:  # the ban
             lib.llama_sampler_free(native)
@@ -457,7 +458,7 @@ class LlamaSampler:
         lib.llama_sampler_apply(self._chain, array)
         token = self._model.candidates.selected
         if self._states is not None:
-            self._states.draws += self._model.candidates.is_choice or not self._is_adaptive
+            self._states.draws += self._model.candidates.is_choice or not self._is_adaptive  # which draws for a choice
         if self._keeps_candidates:
             self._candidates = self._model.candidates.left()
         return token

@@ -11,9 +11,9 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Literal
 
+from srb.config.sampling_params import SamplingParams
 from srb.engine.llama.devices import free_gpu_memory
 from srb.engine.model import Batch, DecodeStatus
-from srb.protocol import SamplingParams
 
 if TYPE_CHECKING:
     from srb.engine.llama.model import LlamaModel
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("srb.llama")
 
-BRANCHES = 16
+BRANCHES = 16  # a request's usual number or more: what a device gains grows with it, so fewer would speak for the CPU
 STEPS = 8  # in a row; of these, the first are not counted: llama.cpp plans its graphs, and a card wakes up
 UNCOUNTED = 3
-TURNS = 2  # on each side
-SECONDS = 2.0  # a device that has taken longer gets no second turn
-GAIN = 1.05  # a smaller one is noise
+TURNS = 2  # on each side, in turns, so that a machine that becomes slower meanwhile slows both
+SECONDS = 2.0  # a slower device gets no second turn: the server's start waits for the probe
+GAIN = 1.05  # a smaller one is noise, and the device keeps memory for each chain
 COPIES_OF_LOGITS = 4  # of every sequence, that the GPU must have room for; without it llama.cpp would end the process
 
 

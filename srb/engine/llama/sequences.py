@@ -17,7 +17,6 @@ from srb.engine.llama.kv_layout import Form, in_other_layout, num_cells, split
 from srb.engine.llama.memory import bytes_pointer
 from srb.engine.model import Batch, Blob
 
-_SPAN = 256  # tokens
 _STATE_ALONE = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 
 
@@ -37,7 +36,7 @@ class Sequences:
         self._scratch = count
 
     def positions(self, batch: Batch) -> list[int] | npt.NDArray[np.int32]:
-        """Return llama.cpp's positions of a batch: one for each token, or four section by section for vectors."""
+        """Return llama.cpp's positions of a batch: shape (tokens,), or (4, tokens) for vectors, section by section."""
         return batch.positions
 
     def computed(self, batch: Batch) -> None:
@@ -55,14 +54,6 @@ class Sequences:
 
     def save(self, seq_id: int, start: int) -> Blob:
         return self._state(seq_id) if not start else self._span(seq_id, start, -1)
-
-    def spans(self, seq_id: int, start: int, end: int) -> Iterator[Blob]:
-        """Yield the tokens from `start` to `end`, the sequence's own, in spans of few.
-
-        A span's memory can be that of the one before it: fresh memory takes several times as long to fill.
-        """
-        for begin in range(start, end, _SPAN):
-            yield self._span(seq_id, begin, min(begin + _SPAN, end))
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
         return self._append(seq_id, blob) if self.can_be_cut else self._set_state(seq_id, blob)

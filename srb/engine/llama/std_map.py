@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Iterator
 from typing import Any
 
-_MOST = 256  # entries; more are no such map
+_MOST = 256  # entries; more are no such map: a foreign library's memory must not be walked for ever
 
 
 class StdMap(ctypes.Structure):

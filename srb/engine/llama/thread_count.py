@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import floor, inf
 
-_WORTH = 0.9  # fewer threads are taken if the present ones compute less than this part of what fewer would
-_SLACK = 0.15  # threads' worth of speed that more threads have to promise
-_SHORTEST = 0.1  # seconds of steps; waits during less say nothing
+_WORTH = 0.9  # fewer threads are taken if the present ones compute less than this part of what fewer would: 1 is noise
+_SLACK = 0.15  # threads' worth of speed that more threads have to promise: times are no better, and a change costs
+_SHORTEST = 0.1  # seconds of steps; less has a few of the system's ticks, and says nothing
 _LONG = 0.5  # seconds; shorter windows are taken together before threads are given up, since a short burst says nothing
-_SHORT = 0.025  # seconds for each core: the system tells idle time in hundredths of a second of each
+_SHORT = 0.025  # seconds for each core: the system tells idle time in hundredths of a second, so two or three of them
 _TAKEN_BACK = 3.0  # seconds; threads that are given up again within this time were not worth adding
 
 
@@ -62,8 +62,8 @@ class ThreadCount:
         self.most = most
         self.count = most
         self._short = min(_LONG, _SHORT * most)
-        self._sure = _Patience(2 * self._short, 16.0)  # while cores are free
-        self._trying = _Patience(30.0, 480.0)
+        self._sure = _Patience(2 * self._short, 16.0)  # while cores are free: two windows, since one may be luck
+        self._trying = _Patience(30.0, 480.0)  # while none is: a thread in vain slows steps until it is noticed
         self._latest: _Patience | None = None  # which of the two made the latest change, if that was a raise
         self._before = most  # number of threads before that change
         self._room = most  # number of threads that would have had cores while more could have run

@@ -10,12 +10,12 @@ from typing import Any
 
 import llama_cpp as lib
 
-from srb.cpu_times import CPUClock
 from srb.engine.llama.thread_count import ThreadCount, Window
+from srb.host.cpu_times import CPUClock
 
 log = logging.getLogger("srb.llama")
 
-_QUIET = 60.0  # seconds between two log lines
+_QUIET = 60.0  # seconds between two log lines: beside a busy program the number may change every second
 _SETTLED = 3.0  # seconds after a raise; more threads that were tried in vain are not worth a line
 
 

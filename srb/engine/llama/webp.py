@@ -13,9 +13,9 @@ import sys
 from functools import cache
 from io import BytesIO
 
-from srb.media_files import check_webp, is_webp
+from srb.files.media_files import check_webp, is_webp
 
-MAX_SECONDS = 30  # to convert a picture; of processor time, and of the clock
+MAX_SECONDS = 30  # to convert a picture, of processor time, and of the clock: a hostile one holds up others' pictures
 MAX_MEMORY = 2 * 2**30  # bytes of addresses: the most pixels that `check_webp` lets pass take 160 MB as RGBA
 _COMPRESSION = 1  # of 9: the file is read at once, and thrown away
 

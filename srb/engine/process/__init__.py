@@ -1,0 +1,1 @@
+"""The engine as a process: sockets, threads, supervision."""

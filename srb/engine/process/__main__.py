@@ -17,8 +17,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from srb.config.rpc_nodes import wait_for_nodes
+from srb.config.settings import SERVER_ID_VARIABLE, STATES_SOCKET, Settings
 from srb.engine.process.child import begin, exit_now, run
 from srb.engine.process.connection import Listener
 from srb.engine.process.garbage import spare_old_objects, tidy
@@ -32,22 +34,23 @@ from srb.engine.process.state_sharing import StateSharing
 from srb.engine.process.status_reporter import Reporter
 from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
 from srb.exit_codes import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL
-from srb.gguf import FAKE_MODEL, is_fake
-from srb.protocol import ModelInfo, Ready
-from srb.rpc_nodes import wait_for_nodes
-from srb.settings import SERVER_ID_VARIABLE, STATES_SOCKET, Settings
+from srb.files.gguf import FAKE_MODEL, is_fake
 from srb.status import LOADING
+from srb.traces import close_provider, open_provider
+from srb.wire.events import ModelInfo, Ready
 
 if TYPE_CHECKING:
     from srb.engine.model import Model
+    from srb.engine.process.request_spans import RequestSpans
 
 log = logging.getLogger("srb.engine")
 
 # The decode thread waits at most this long for the GIL while a reader or writer thread is busy (JSON, tokens);
 # Python's default of 5 ms is as long as a whole decode step of a small model.
 _SWITCH_SECONDS = 0.0005
-_IDLE_CELLS = 4096  # budget of idle cells on a GPU, if cache_cells is −1
-_FLUSH_SECONDS = 1.0  # for the last events, at SIGTERM
+_IDLE_CELLS = 4096  # if cache_cells is −1 and parking is slow (a GPU) or off: the latest texts stay in cells
+_FLUSH_SECONDS = 1.0  # for the last events, at SIGTERM; a client that does not read them must not hold up the restart
+_CANNOT_IMPORT = (ImportError, OSError, RuntimeError, AttributeError)  # of llama_cpp: no libgomp.so.1, no such symbol
 _STOP_SECONDS = 3.0  # from SIGTERM to a forced exit if a decode hangs; the supervisor's deadline is later
 # Settings by which the keys of a text depend on its positions: a state made with others is another model's.
 _POSITIONS = (
@@ -61,7 +64,7 @@ Load = Callable[[Settings, Callable[[int], None]], LoadedEngine]
 
 def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngine:
     """Load the model and build the engine; `report` gets the percentage. Raise ModelLoadFailed or ConfigError."""
-    from srb.engine.engine import Engine
+    from srb.engine.engine import Engine, EngineOptions
 
     model: Model
     if is_fake(settings):
@@ -78,7 +81,10 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
             model.before_decode = partial(time.sleep, 1 / pace)
     else:
         # Imported here, since importing llama_cpp takes longer than listening, and most tests need no llama_cpp.
-        from srb.engine.llama.model import LlamaModel
+        try:
+            from srb.engine.llama.model import LlamaModel
+        except _CANNOT_IMPORT as error:  # the next start would lack the same library
+            raise ModelLoadFailed(f"llama.cpp cannot be loaded: {error}") from error
 
         model = LlamaModel.load(settings, report)
         if settings.rpc:
@@ -104,21 +110,23 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         )
     engine = Engine(
         model,
-        max_queue=settings.max_queue,
-        max_running=max(0, settings.parallel),
-        queue_timeout=settings.queue_timeout,
-        request_timeout=settings.request_timeout,
+        EngineOptions(
+            max_queue=settings.max_queue,
+            max_running=max(0, settings.parallel),
+            queue_timeout=settings.queue_timeout,
+            request_timeout=settings.request_timeout,
+            cache_cells=_cache_cells(settings, model.is_on_gpu),
+            cache_bytes=settings.cache_ram_mib * 1024 * 1024,
+            checkpoint_every=settings.checkpoint_every,
+            max_draft=settings.spec_draft_n_max if can_draft else 0,
+            looks_up=settings.looks_up_drafts,
+            min_draft=settings.spec_draft_n_min,
+            min_draft_p=settings.spec_draft_p_min,
+        ),
         clock=time.monotonic,
         wall_clock=time.time,
-        cache_cells=_cache_cells(settings, model.is_on_gpu),
-        cache_bytes=settings.cache_ram_mib * 1024 * 1024,
-        checkpoint_every=settings.checkpoint_every,
         states=states,
-        max_draft=settings.spec_draft_n_max if can_draft else 0,
-        looks_up=settings.looks_up_drafts,
         draft_model=draft_model,
-        min_draft=settings.spec_draft_n_min,
-        min_draft_p=settings.spec_draft_p_min,
     )
     if settings.spec_draft_model and not settings.has_draft_model:
         log.warning("spec_draft_model has no effect: spec_type is %s", settings.spec_type)
@@ -207,7 +215,9 @@ def serve(settings: Settings, reporter: Reporter, load: Load) -> int:
     if not lock.acquire(wait=False):
         log.info("another engine runs in %s; waiting for it to exit", settings.runtime_path)
         lock.acquire(wait=True)
+    provider = None
     try:
+        provider = open_provider(settings)
         report_loading = partial(reporter.report_state, "starting", LOADING)
         report_loading()
         intake = Intake()
@@ -227,7 +237,7 @@ def serve(settings: Settings, reporter: Reporter, load: Load) -> int:
         intake.open(engine)
         listener.announce(Ready(info.as_dict()))
         reporter.report_state("running")
-        loop = DecodeLoop(engine, intake.inbox, tidy)
+        loop = DecodeLoop(engine, intake.inbox, tidy, _open_spans(provider, info))
         heartbeat = Heartbeat(reporter, settings.stall_timeout, loop, intake.works)
         heartbeat.start()
         try:
@@ -245,7 +255,17 @@ def serve(settings: Settings, reporter: Reporter, load: Load) -> int:
         listener.close(_FLUSH_SECONDS)
         return 0
     finally:
+        if provider is not None:
+            close_provider(provider)
         lock.release()
+
+
+def _open_spans(provider: Any | None, info: ModelInfo) -> RequestSpans | None:
+    if provider is None:
+        return None
+    from srb.engine.process.request_spans import RequestSpans  # which imports OpenTelemetry
+
+    return RequestSpans(provider, info.alias)
 
 
 def stop_on_signal(intake: Intake, state_seconds: float) -> threading.Event:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from srb import logs
+from srb.config.settings import Settings
 from srb.engine.process.native_output import write_natively_to
 from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
 from srb.engine.process.status_reporter import Reporter, ToSupervisor, ToSystemd
 from srb.errors import ConfigError, MachineError
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE
-from srb.settings import Settings
+from srb.version import version
+
+log = logging.getLogger("srb.engine")
 
 
 def begin(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> ToSupervisor | None:
@@ -36,6 +40,8 @@ def run(supervisor: ToSupervisor | None, work: Callable[[Settings, Reporter], in
     try:
         settings = Settings.load()
         logs.configure(settings)
+        if supervisor is None:
+            log.info("SRB %s", version())
         return work(settings, supervisor or ToSystemd(settings.runtime_path))
     except ConfigError as error:
         print(f"srb: {error.message}", file=sys.stderr, flush=True)  # first: whoever learns of it looks here

@@ -14,34 +14,21 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from srb.errors import ProtocolError
-from srb.framing import MAX_FRAME, FrameSocket
-from srb.protocol import (
-    TERMINAL,
-    VERSION,
-    Accepted,
-    BranchEnded,
-    Command,
-    Delta,
-    Done,
-    Event,
-    Hello,
-    PromptDone,
-    Ready,
-    decode,
-    encode_frames,
-    num_logprobs,
-)
+from srb.wire.codec import VERSION, decode, encode_frames, num_logprobs
+from srb.wire.commands import Command
+from srb.wire.events import TERMINAL, Accepted, BranchEnded, Delta, Done, Event, Hello, PromptDone, Ready
+from srb.wire.framing import MAX_FRAME, FrameSocket
 
 log = logging.getLogger("srb.engine")
 
 FRAME_SECONDS = 0.016  # seconds between two frames, sixty a second as on a screen; longer steps are sent at once
 _FRAME_BYTES = 2 * 1024 * 1024  # about 20 ms of work for the worker
 _FEW = 16  # events that the thread that has them sends by itself: encoding them takes it about 40 µs
-_MAX_QUEUED = 200_000  # events; a worker that leaves so many unread is stuck
+_MAX_QUEUED = 200_000  # events; a worker that leaves so many unread is stuck, and they would fill the engine's memory
 _MAX_LOGPROBS = 1_000_000  # log-probabilities in queued events, about 400 MiB
 _SHORT = (Accepted, PromptDone, Delta, BranchEnded, Done)
 _UCRED = struct.Struct("3i")  # pid, uid, gid
-_PAUSE_SECONDS = 0.2  # after accept() fails, for instance for lack of descriptors
+_PAUSE_SECONDS = 0.2  # after accept() fails, for instance for lack of descriptors: tried at once it takes a core
 
 
 class Connection:
@@ -91,7 +78,7 @@ class Connection:
             stuck = len(self._outbox) > _MAX_QUEUED or self._num_logprobs > _MAX_LOGPROBS
             is_due = self._is_due
             few = self._take() if is_due and self._is_light else []
-            if not few and (begins or is_due):
+            if not few and (begins or is_due):  # with an empty outbox the writer waits without a deadline
                 self._changed.notify()
         if few:
             self._send_now(few)
@@ -148,7 +135,7 @@ class Connection:
         """Wait until something is to be sent, and return it; None: the connection ends."""
         with self._changed:
             while not self._is_due:
-                if self._closing and not self._is_sending:
+                if self._closing and not self._is_sending:  # the thread that sends may leave a rest
                     return None
                 left = self._rests_until - time.monotonic() if self._outbox and not self._is_sending else None
                 self._changed.wait(left)
@@ -187,7 +174,7 @@ class Connection:
     @property
     def _is_due(self) -> bool:
         """Whether something is to be sent now, and no thread does."""
-        if self._is_sending or self._unsent:
+        if self._is_sending or self._unsent:  # the rest of a frame comes first, or no later one could be read
             return not self._is_sending
         return bool(self._outbox) and (self._urgent or self._closing or time.monotonic() >= self._rests_until)
 
@@ -227,7 +214,7 @@ class Listener:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.bind(os.fspath(path))
         path.chmod(0o600)
-        self._sock.listen(128)
+        self._sock.listen(128)  # more than there are workers, which all connect at once after a restart
         self._thread = threading.Thread(target=self._accept, name="listener", daemon=True)
 
     def start(self) -> None:

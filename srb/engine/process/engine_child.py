@@ -18,8 +18,8 @@ from srb.status import STALE_SECONDS
 log = logging.getLogger("srb.supervisor")
 
 KILL_SECONDS = 5.0  # from SIGTERM to SIGKILL; the engine's own deadline is earlier
-_LOG_SECONDS = 0.5  # for the last lines of an engine that has ended
-TICK_SECONDS = 1.0  # two heartbeats
+_LOG_SECONDS = 0.5  # for the last lines of an engine that has ended: a child of it may keep the pipe open
+TICK_SECONDS = 1.0  # two heartbeats: one may be late
 _STALE_TICKS = int(STALE_SECONDS / TICK_SECONDS)
 ENGINE, BRIDGE = "srb.engine.process", "srb.cluster.bridge"  # the modules that are run; no supervisor imports either
 

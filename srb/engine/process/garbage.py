@@ -10,7 +10,7 @@ import gc
 
 _YOUNG = 25_000  # new containers before a collection; a step makes some hundreds and frees most of them
 _OLDER = 1  # collections before the next one visits the survivors of these as well
-_NEVER = 2**31 - 1
+_NEVER = 2**31 - 1  # of a generation that no collection visits: Python's counter is a C int
 
 
 def spare_old_objects() -> None:

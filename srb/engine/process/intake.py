@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-from srb.cores import give_way
 from srb.engine.media import IsWanted
 from srb.engine.process.connection import Connection
 from srb.errors import Cancelled, EngineLoading, InvalidRequest, ProtocolError, QueueFull, ShuttingDown, SRBError
-from srb.protocol import (
+from srb.host.cores import give_way
+from srb.wire.commands import (
     AddBranches,
     Ask,
     Attach,
@@ -25,19 +25,18 @@ from srb.protocol import (
     Detokenize,
     Embed,
     Generate,
-    Rejected,
-    Reply,
     Rerank,
     StateAction,
     Tokenize,
 )
+from srb.wire.events import Rejected, Reply
 
 log = logging.getLogger("srb.engine")
 
 # Commands that are prepared before they reach the decode thread.
 Prepared = Generate | Embed | Rerank | StateAction | AddBranches
-NUM_GRAMMAR_LANES = 8  # of a connection; most of their threads wait until it is their grammar's turn
-MAX_WAITING = 64 * 1024 * 1024  # characters of the commands that wait in a lane
+NUM_GRAMMAR_LANES = 8  # of a connection; most of their threads wait for their grammar's turn, and hold up no small one
+MAX_WAITING = 64 * 1024 * 1024  # characters in a lane, beside one command, which is always taken: seconds of work
 
 
 class Preparing(Protocol):
@@ -59,6 +58,8 @@ class SubmitItem:
     connection: Connection
     request_id: str
     request: Any  # the result of `prepare`
+    command: Any = None
+    arrived: int = 0  # nanoseconds of the UNIX clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class Lane:
             self._jobs[job.command.request_id] = job
             self._weight += job.weight
             self._changed.notify()
-            if not self._thread.is_alive():
+            if not self._thread.is_alive():  # most of a connection's dozen lanes are never used
                 self._thread.start()
 
     def cancel(self, command: Cancel) -> bool:
@@ -260,7 +261,7 @@ class Lane:
 
 
 def _weight(command: Any) -> int:
-    """Return the approximate number of characters in a command."""
+    """Return the approximate number of characters in a command; itself counts as 1000, a branch as 100, an id as 8."""
     match command:
         case Generate():
             return 1000 + _length(command.prompt) + sum(map(len, command.media)) + 100 * len(command.branches)
@@ -314,6 +315,7 @@ class Intake:
         if not isinstance(command, Command) or not isinstance(command.request_id, str):
             raise ProtocolError(f"a web worker sent {type(command).__name__}")
         if isinstance(command, Cancel):
+            # A command leaves its lane under the lane's lock: it is found there, or is before its cancel in the inbox.
             if not any(lane.cancel(command) for lane in self._lanes.get(connection, ())):
                 self.inbox.put(CancelItem(connection, command))
             return
@@ -388,6 +390,7 @@ class Intake:
 
         def make(command: Any, is_wanted: IsWanted) -> SubmitItem | Reply | Rejected:
             """Handle a command that needs no context of the model, or prepare it for the decode thread."""
+            arrived = time.time_ns()
             try:
                 match command:
                     case Tokenize(request_id, parts, add_special, parse_special):
@@ -398,7 +401,8 @@ class Intake:
                         pieces = [piece.decode("latin-1") for piece in engine.detokenize(tokens, special)]
                         return Reply(request_id, pieces)
                     case _:
-                        return SubmitItem(connection, command.request_id, engine.prepare(command, is_wanted))
+                        prepared = engine.prepare(command, is_wanted)
+                        return SubmitItem(connection, command.request_id, prepared, command, arrived)
             except SRBError as error:
                 return Rejected.of(command.request_id, error)
             except Exception:

@@ -6,7 +6,7 @@ import logging
 import queue
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from srb.engine.process.connection import Connection
 from srb.engine.process.intake import (
@@ -21,26 +21,15 @@ from srb.engine.process.intake import (
     WakeItem,
 )
 from srb.errors import InvalidRequest, SRBError
-from srb.protocol import (
-    TERMINAL,
-    Ask,
-    Attach,
-    Attached,
-    Cancel,
-    ChangeBranch,
-    EndReasoning,
-    Event,
-    Failed,
-    Hello,
-    Ready,
-    Rejected,
-    Reply,
-    StopBranches,
-)
+from srb.wire.commands import Ask, Attach, Cancel, ChangeBranch, EndReasoning, StopBranches
+from srb.wire.events import TERMINAL, Attached, Event, Failed, Hello, Ready, Rejected, Reply
+
+if TYPE_CHECKING:
+    from srb.engine.process.request_spans import RequestSpans
 
 log = logging.getLogger("srb.engine")
 
-IDLE_SECONDS = 1.0
+IDLE_SECONDS = 1.0  # without work, before the loop tidies: a request that comes meanwhile has to wait for that
 
 
 class EngineCore(Preparing, Protocol):
@@ -70,9 +59,16 @@ class EngineCore(Preparing, Protocol):
 class DecodeLoop:
     """The decode loop, which owns the engine and routes its events to the connections of their requests."""
 
-    def __init__(self, engine: EngineCore, inbox: Inbox, tidy: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        engine: EngineCore,
+        inbox: Inbox,
+        tidy: Callable[[], None] = lambda: None,
+        spans: RequestSpans | None = None,
+    ) -> None:
         """Call `tidy` once after each time of work, when there has been none for IDLE_SECONDS."""
         self._engine = engine
+        self._spans = spans
         self._inbox = inbox
         self._tidy = tidy
         self._tidy_at: float | None = time.monotonic()  # time.monotonic(); None: there has been no work since
@@ -94,7 +90,7 @@ class DecodeLoop:
             else:
                 self._send(self._engine.collect())  # a rest may be over
                 self._tidy_if_idle()
-            self._engine.flush()
+            self._engine.flush()  # after `_send`: no client waits for the forks of its next tokens
 
     def fail_all(self, error: SRBError) -> None:
         """Fail every running request with `error`, and refuse the items in the inbox; called after the loop's end."""
@@ -144,12 +140,14 @@ class DecodeLoop:
 
     def _handle(self, item: SubmitItem | CancelItem | QueryItem | DisconnectItem | WakeItem) -> None:
         match item:
-            case SubmitItem(connection, request_id, request):
+            case SubmitItem(connection, request_id, request, command, arrived):
                 if request_id in self._readers:  # even another connection's: events would get mixed up
                     request.close()
                     connection.send([Rejected.of(request_id, InvalidRequest("a request with this id is running"))])
                     return
                 self._readers[request_id] = [connection]
+                if self._spans is not None:
+                    self._spans.begin(command, arrived)
                 self._send(self._engine.submit(request))
             case CancelItem(connection, command):
                 if connection in self._readers.get(command.request_id, ()):
@@ -221,6 +219,8 @@ class DecodeLoop:
             if readers is None:
                 log.error("%s for request %s, which is over", type(event).__name__, event.request_id)
                 continue
+            if self._spans is not None:
+                self._spans.note(event)
             for reader in readers:
                 outgoing.setdefault(reader, []).append(event)
             if isinstance(event, TERMINAL):

@@ -19,9 +19,9 @@ from collections.abc import Callable
 log = logging.getLogger("srb.native")
 
 BURST = 200  # lines at once: the stack of an abort has about 70
-PER_SECOND = 10  # lines
-MAX_LINE = 1000  # bytes
-_TAIL = 100  # of the lines that were left out, the last ones, which are written once the engine has ended
+PER_SECOND = 10  # lines, then: a library that repeats a warning for each step must not fill the disk
+MAX_LINE = 1000  # bytes; the rest of a longer line is cut, or one without an end would fill memory
+_TAIL = 100  # of the lines that were left out, the last ones, which say why the engine has ended, and are written then
 
 
 def write_natively_to(pipe: int) -> None:

@@ -10,7 +10,7 @@ import threading
 import time
 
 _PR_SET_PDEATHSIG = 1
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.5  # where the system has no signal for it: an orphan may hold memory and socket so long
 
 
 def exit_with_parent(parent: int) -> None:

@@ -9,8 +9,8 @@ import os
 import stat
 from pathlib import Path
 
+from srb.config.settings import SOCKET_NAME
 from srb.errors import ConfigError, MachineError
-from srb.settings import SOCKET_NAME
 
 LOCK_NAME = "engine.lock"
 _MAX_SOCKET_PATH = 107  # bytes: sun_path of AF_UNIX without its closing zero

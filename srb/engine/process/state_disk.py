@@ -29,8 +29,8 @@ SUFFIX = ".srbstate"
 _PARTIAL = ".partial"
 _PARTIAL_NAME = re.compile(r".+\.[0-9a-f]{12}\.partial")  # of `_create_partial`, and of nobody else
 _LOCK = ".lock"
-_DIGITS = 20  # of the number of changes
-_OLD_SECONDS = 3600.0  # a partial file that nobody has written to for so long, where there are no locks
+_DIGITS = 20  # of the number of changes: as many as 64 bits have
+_OLD_SECONDS = 3600.0  # a partial file unwritten for so long is nobody's, where there are no locks
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # fsync of a folder, on some network file systems
 
@@ -121,7 +121,7 @@ def _replace(path: Path, saved: int, fill: Callable[[BinaryIO], object]) -> int 
         with file:
             fill(file)
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(file.fileno())  # before the name, which must not lead to half a file, and before the lock
             with _locked(path.parent) as lock:
                 entry = entry_of(path)
                 if entry is not None and entry.saved > saved:

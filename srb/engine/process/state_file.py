@@ -20,9 +20,9 @@ from srb.engine.model import SavedState
 from srb.engine.tokens import tokens_of
 
 MAGIC = b"SRBSTATE"
-VERSION = 1
-_MAX_HEADER = 4096
-_SAMPLES, _SAMPLE_BYTES = 64, 16384
+VERSION = 1  # of the file's form; a prompt whose file has another one is computed
+_MAX_HEADER = 4096  # bytes; it is read before anything is checked, and a foreign file's length may be any number
+_SAMPLES, _SAMPLE_BYTES = 64, 16384  # of a model's file: to read 100 GB takes minutes at each start
 
 Bytes = npt.NDArray[np.uint8]
 

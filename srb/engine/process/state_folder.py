@@ -36,7 +36,7 @@ from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSave
 
 log = logging.getLogger("srb.states")
 
-MAX_QUEUED = 512 * 1024 * 1024  # bytes that may wait to be written; then no more is accepted
+MAX_QUEUED = 512 * 1024 * 1024  # bytes that may wait to be written, in memory: a disk may be slower than texts come
 _LOOKS = 64  # files that a save looks at, on the average, to learn what other engines have written and removed
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -181,7 +181,7 @@ class StateFolder:
         disk, or with the error; the file is never removed automatically. Without it, a failure is logged, and the file
         may be removed to make room.
         """
-        self._path(name)
+        self._path(name)  # which raises here, and not in the thread that writes
         text, callbacks = _text(state.tokens, state.lora), [on_saved] if on_saved else []
         with self._changed:
             # The time, and never less than what this text may continue: the clocks of two machines differ.
@@ -196,7 +196,7 @@ class StateFolder:
         """Add a state to the queue, in place of an older one of its name."""
         if (older := self._waiting.pop(save.name, None)) is not None:
             save.callbacks += older.callbacks
-            save.is_automatic = save.is_automatic and older.is_automatic
+            save.is_automatic = save.is_automatic and older.is_automatic  # a client was promised a file that stays
             self._queued -= older.size
         self._waiting[save.name] = save
         self._queued += save.size
@@ -223,6 +223,7 @@ class StateFolder:
             with self._changed:
                 self._writing = ""
                 self._queued -= save.size
+                # Else the name has another text already, which may still be written.
                 if error is not None and self._texts.get(save.name) == save.text and save.name not in self._waiting:
                     del self._texts[save.name]
             _report_end(save, error)
@@ -304,7 +305,7 @@ class StateFolder:
                 self._index.put(name, done)
                 return
             self._note_own(done)
-            if name in self._waiting:
+            if name in self._waiting:  # what is to be written stays known
                 self._index.drop(name)
             else:
                 self._drop(name)
@@ -336,6 +337,7 @@ class StateFolder:
         """Learn what the folder has now, and forget the texts of files that are gone; `writing` is being written."""
         with self._changed:
             known = dict(self._index.entries)
+        # Before the scan: what changes during it is looked at again.
         self._seen, self._changes = self._folder.stat().st_mtime_ns, changes_of(self._folder)
         found = scan(self._folder, known)
         with self._changed:

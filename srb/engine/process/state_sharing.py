@@ -15,13 +15,13 @@ from typing import Any
 import orjson
 
 from srb.errors import ProtocolError
-from srb.framing import FrameSocket
+from srb.wire.framing import FrameSocket
 
 log = logging.getLogger("srb.states")
 
-_ANSWER_SECONDS = 2.0  # for an answer, which normally takes milliseconds
+_ANSWER_SECONDS = 2.0  # for an answer, which normally takes milliseconds: the prompt waits, and could be computed
 _BYTES_PER_SECOND = 20_000_000  # that a file may take beside; over a slower way its text is computed as soon
-_SILENT_SECONDS = 30.0  # that nothing is asked after an answer that did not come in time
+_SILENT_SECONDS = 30.0  # that nothing is asked after an answer that came too late: each prompt would wait for it again
 
 
 class StateSharing:

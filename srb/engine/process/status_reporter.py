@@ -14,8 +14,8 @@ from typing import Protocol
 
 import orjson
 
+from srb.host.systemd import notify, watchdog_seconds
 from srb.status import remove_status, touch_status, write_status
-from srb.systemd import notify, watchdog_seconds
 
 
 class Reporter(Protocol):

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -18,21 +19,22 @@ from typing import TYPE_CHECKING
 
 from srb import logs
 from srb.backoff import Backoff
+from srb.config.settings import Settings
 from srb.engine.process.engine_child import BRIDGE, ENGINE, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
 from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
 from srb.engine.process.runtime_folder import clean_up, make_runtime_dir
 from srb.errors import ConfigError, MachineError
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL
-from srb.settings import Settings
 from srb.status import remove_status, write_status
+from srb.version import version
 from srb.welcome import first_screen
 
 if TYPE_CHECKING:
-    from srb.engine.process.models_supervisor import ModelsSupervisor
+    from srb.models.supervisor import ModelsSupervisor
 
 log = logging.getLogger("srb.supervisor")
 
-_MAX_CRASHES = 3  # of native code while a model loads, in a row: then its file is at fault, and the model has failed
+_MAX_CRASHES = 3  # of native code while a model loads, in a row: once may be memory, thrice is the file
 _CRASHES = tuple(-signum for signum in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE))
 
 
@@ -48,7 +50,7 @@ class Supervisor:
         self._restarts = 0
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, self._on_signal)
-        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)  # a signal ends select() below
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)  # ends select() below
 
     def run(self) -> int:
         """Keep an engine alive; return the exit status."""
@@ -63,7 +65,8 @@ class Supervisor:
                         f"the model cannot be loaded: {crashes} engines ended while they did ({describe(status)})"
                     )
                 elif status in (EXIT_MODEL, EXIT_CONFIG):
-                    self._wait(None)  # the reason is in status.json; a restart would not help
+                    log.error("the engine is not started again; the server says why in /health until you stop it")
+                    self._wait(None)
                 elif not self._stopping:
                     delay = backoff.after(healthy_seconds)
                     reason = f"the engine exited ({describe(status)})"
@@ -77,7 +80,7 @@ class Supervisor:
 
     def _run_engine(self) -> tuple[int, float]:
         """Run one engine until it ends; return its exit status, and the seconds for which it was ready."""
-        child = EngineChild(BRIDGE if self._settings.cluster else ENGINE)
+        child = EngineChild(BRIDGE if self._settings.has_replicas else ENGINE)
         monitor = HeartbeatMonitor(self._settings.stall_timeout)
         ready_at: float | None = None
         state = ""
@@ -146,21 +149,26 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--parent", type=int, help="pid of the web server; supervisor and engine exit when it does")
     parser.add_argument("--url", default="", help="address of the web server, printed when the model is loaded")
+    parser.add_argument("--temporary", action="store_true", help="remove the runtime folder at the end")
     options = parser.parse_args(argv)
     ignore_reloads()
     try:
         settings = Settings.load()
         logs.configure(settings)
+        log.info("SRB %s", version())
         supervisor: Supervisor | ModelsSupervisor
         if settings.models:
-            from srb.engine.process.models_supervisor import ModelsSupervisor
+            from srb.models.supervisor import ModelsSupervisor
 
             supervisor = ModelsSupervisor(settings, options.url)
         else:
             supervisor = Supervisor(settings, options.url)
         if options.parent is not None:
             exit_with_parent(options.parent)
-        return supervisor.run()
+        status = supervisor.run()
+        if options.temporary:
+            shutil.rmtree(settings.runtime_path, ignore_errors=True)
+        return status
     except ConfigError as error:
         print(f"srb: {error.message}", file=sys.stderr, flush=True)
         return EXIT_MACHINE if isinstance(error, MachineError) else EXIT_CONFIG

@@ -1,0 +1,1 @@
+"""The prefix tree; of the core it knows the Model protocol alone."""

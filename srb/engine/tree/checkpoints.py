@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 from srb.engine.model import Blob
 
-AUTO = -1
-MIN_EVERY = 256  # tokens between checkpoints where the setting is AUTO; a chunk of a prompt is no longer
+AUTO = -1  # setting checkpoint_every: by the size of the states; 0 means none
+MIN_EVERY = 256  # tokens between checkpoints where the setting is AUTO; a chunk of a prompt is no longer, so not fewer
 MIN_EVERY_ON_GPU = 512  # short chunks cost a GPU more
 STATE_BYTES_PER_TOKEN = 2**17  # most bytes of checkpoints per token where it is AUTO: as the KV of a model of 8B
-WORTH_A_STEP = 16  # tokens; a prompt is computed in one step more only to save the state of at least so many
+WORTH_A_STEP = 16  # tokens; to save the state of fewer is not worth a step of its own for a prompt
 # The last tokens of a prompt, where most edits are, have so many times as many checkpoints; half of that for large states.
 NEAR_THE_END = 4
 BRANCH_EVERY = 32  # tokens between those of a branch, of which often a part is taken; more for large states
 CHECKPOINT_BYTES = 512  # per checkpoint: the object and its entries in dicts
-_ROUND = 16  # a place's level is the number of times that its number can be halved down to this
-_TOP_LEVEL = 14
+_ROUND = 16  # tokens: a place's level is how often its number of these can be halved
+_TOP_LEVEL = 14  # of 16 · 2^14 tokens, a long context; a list for each level is all that thinning looks at
 LEVEL_OF_ENDS = 3  # ends of prompts and branches are where texts usually go on
 
 

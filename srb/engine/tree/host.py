@@ -9,13 +9,13 @@ from srb.engine.model import Blob, Logits
 from srb.engine.tree.checkpoints import Checkpoint, Checkpoints
 from srb.engine.tree.node import Node, NodeState, PromptEnd
 
-MAX_NAMES = 256
+MAX_NAMES = 256  # of saved texts; with a name a text is evicted last, so without a limit names would fill the budget
 MAX_LOGITS = 64  # ends of prompts that keep their logits while idle; recomputing them costs one decoded token
 MAX_RECENT = 8  # of these, the newest: they stay the ends of nodes, so a prompt that is sent again splits no node
 NODE_BYTES = 1024  # per parked node: the object, its dicts and lists, its entries in other dicts
 TOKEN_BYTES = 5  # per token of a parked node: 4, and the spare room of an array that has changed its length
-LOGITS_SHARE = 8  # logits may take 1/8 of the budget
-CHECKPOINTS_SHARE = 2  # beyond 1/2 of the budget, checkpoints are dropped before parked nodes
+LOGITS_SHARE = 8  # logits may take 1/8 of the budget: 64 ends of a large vocabulary take 64 MB, and texts matter more
+CHECKPOINTS_SHARE = 2  # beyond 1/2 of the budget, checkpoints are dropped before parked nodes: texts count more
 
 
 class HostMemory:
@@ -155,7 +155,7 @@ class HostMemory:
         return node.prompt_end in self._recent_ends
 
     def set_logits(self, node: Node, logits: Logits | None) -> None:
-        """Set the logits of a node's last token; they count in the budget unless the node is pinned."""
+        """Set the logits of a node's last token, shape (n_vocab,); they count in the budget unless the node is pinned."""
         if (end := node.prompt_end) is not None:
             self._drop_end(end)
         if logits is not None:

@@ -128,7 +128,7 @@ class Node:
 
     @property
     def logits(self) -> Logits | None:
-        """The logits of the node's last token, if a prompt ended there."""
+        """The logits of the node's last token, shape (n_vocab,), if a prompt ended there."""
         return self.logits_at(self.end)
 
     def logits_at(self, position: int) -> Logits | None:

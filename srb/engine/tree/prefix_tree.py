@@ -22,7 +22,7 @@ from srb.engine.tree.node import Children, Node, NodeState
 from srb.engine.tree.residency import Residency
 from srb.engine.tree.whole import longest_whole_match
 
-MAX_ROOTS = 64  # beyond this number, roots without children are removed
+MAX_ROOTS = 64  # one for each set of LoRA scales, of which clients may send new ones for ever; beyond, empty ones go
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class PrefixTree:
         return Begun(node, logits, num_cached, min(num_cached, restored), match.shared)
 
     def complete(self, node: Node, logits: Logits, keep: bool) -> Node:
-        """Keep a computed prompt with the logits of its last token; return its node, pinned, which may be another."""
+        """Keep a prompt with its last token's logits, shape (n_vocab,); return its node, pinned, which may be another."""
         node = self._residency.settle(node)
         if keep:
             self._residency.host.set_logits(node, logits)
@@ -161,7 +161,7 @@ class PrefixTree:
         if usable > 0 and self._partial_reuse and not prompt.is_private:
             known = longest_match(tokens[:usable], prompt, usable, self._states.deepest)
             found = residency.make_resident(known)
-            if found.end > prompt.end and residency.make_room(0, 1):
+            if found.end > prompt.end and residency.make_room(0, 1):  # the branch needs a sequence beside the restored
                 at = found
                 residency.unpin(prompt)
             else:
@@ -216,7 +216,7 @@ class PrefixTree:
         else:
             residency.free_seq(lease.seq_id)
             self._states.drop(lease.checkpoints)
-        residency.record_branch(-num_own)
+        residency.record_branch(-num_own)  # after `settle`: before, cells in use would count as free
         residency.unpin(base)
 
     # ---- all of it

@@ -248,7 +248,7 @@ class Residency:
         at, seq_id, done = node.parent, node.seq_id, 0
         assert at is not None
         assert seq_id is not None
-        self.pin(at)
+        self.pin(at)  # a cut may evict what it cannot split, but nothing that is pinned
         while done < count and (child := self._known(at, node, done)) is not None:
             common = min(common_length(child.tokens, node.tokens, done), count - done)
             if not done and self._let_pass(node, child, common):
@@ -266,7 +266,7 @@ class Residency:
             at = self.move_pin(at, upper)
             self.states.adopt(at, node.checkpoints)
         rest, pins = len(node.tokens) - done, node.pins
-        if pins and (done or not rest):
+        if pins and (done or not rest):  # its beginning moves: it comes into the sums anew, or its cells count twice
             self._take_out(node)
         if not rest:
             node.state = NodeState.EVICTED
@@ -453,7 +453,7 @@ class Residency:
         """
         if cells or ids:
             self.drop_kept()
-        if len(self._free_ids) < ids:
+        if len(self._free_ids) < ids:  # a checkpoint that waits is cheaper to save than a text to park
             self.states.save_all()
         while self._model.n_ctx - self.used_cells < cells or len(self._free_ids) < ids:
             if not self.park_one():

@@ -19,7 +19,7 @@ from srb.engine.tree.host import HostMemory
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 
-MAX_UNSAVED = 2  # checkpoints that are saved only after the first tokens that are waited for
+MAX_UNSAVED = 2  # checkpoints saved only after the first tokens that are waited for; each takes a sequence until then
 _SIZE_BYTES = 8  # of the length that stands before a text's cells
 
 
@@ -159,7 +159,7 @@ class States:
                 self._host.checkpoints.drop(checkpoint)
                 continue
             checkpoint.move(node.checkpoints)
-            if position == node.end:
+            if position == node.end:  # a text goes on there, so it may not be dropped
                 self._host.checkpoints.remove(checkpoint)
 
     def drop(self, place: dict[int, Checkpoint]) -> None:

@@ -16,13 +16,12 @@ from uuid import uuid4
 import gevent
 import orjson
 from flask import Request, current_app, g
-from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
+from pydantic import ConfigDict, Field, PrivateAttr, WithJsonSchema
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from srb.errors import BodyTooSlow, InvalidRequest, SRBError, bad_field
-from srb.protocol import MAX_DEPTH, BranchSpec, ContextShift, Explore, Generate
-from srb.sampling_params import MAX_SIBLING_PENALTY
-from srb.settings import Settings
+from srb.config.sampling_params import MAX_SIBLING_PENALTY
+from srb.config.settings import Settings
+from srb.errors import BodyTooSlow, InvalidRequest, SRBError, bad_field, in_field
 from srb.web.bodies.defaults import default_stop
 from srb.web.bodies.encodings import Decoder, without_lone_surrogates, without_mark, wrong_byte
 from srb.web.bodies.fields import (
@@ -39,23 +38,24 @@ from srb.web.bodies.fields import (
     Real,
     between,
     check_between,
-    field_alias,
+    described,
     parse_prompts,
 )
 from srb.web.bodies.media import MAX_FILES, image_prompts, marked_prompt, own_media
-from srb.web.bodies.sampling import BranchList, SamplingBody, explain
+from srb.web.bodies.sampling import BranchList, SamplingBody, validated
 from srb.web.bodies.size import refusal_of
 from srb.web.loop.memory import BodyBudget
 from srb.web.loop.yielding import Turnstile
+from srb.wire.commands import MAX_DEPTH, BranchSpec, ContextShift, Explore, Generate
 
 BODY_SIZE = "srb_body_size"  # name in flask.g: the bytes of the body that have arrived
 REPLACED = "srb_replaced"  # name in flask.g: the half characters of the body that became U+FFFD
 _PEEKED, _READ = "srb_peeked", "srb_read"  # names in flask.g: a body that is to be read, and what is known of one
 # Commas and opening brackets of a body, between which values stand: 4 MiB has room for so many.
 MAX_MARKS = 2 * 1024 * 1024
-_LARGE = 65536  # bytes of a body that takes milliseconds to check
+_LARGE = 65536  # bytes of a body that takes milliseconds to check: such bodies take turns
 _TURNSTILE = Turnstile()  # of the worker's large bodies
-_PIECE = 256 * 1024  # bytes of a body that are read at once
+_PIECE = 256 * 1024  # bytes read at once: a fast client must not keep the worker from its other clients
 _NAMES = ("model", "name")  # the fields that name a model
 
 
@@ -195,7 +195,7 @@ NOT_WITH_EXPLORE = (
 
 
 @dataclass(frozen=True)
-class Draft:
+class CommandTemplate:
     """A body's command without its prompt, and the settings by which it was checked."""
 
     settings: Settings
@@ -210,38 +210,120 @@ class CompletionBody(SamplingBody):
     continues_text: ClassVar[bool] = True  # False: the prompt is a template's, whose end is no writer's
 
     # Filled by `parse`, from every form of a prompt.
-    prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA)] = Field(default_factory=list)
-    n: Integer | None = field_alias("n_cmpl", "n")
-    branches: BranchList | None = None
-    explore: ExploreBody | None = None
-    linger: Annotated[Real, between(0, INT32_MAX)] | None = None
-    distinct_first: bool = False
-    distinct_words: bool = False
-    sibling_penalty: Annotated[float, between(0, MAX_SIBLING_PENALTY)] = 0.0
-    cache_prompt: bool | None = None
-    state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = ""
-    session: Annotated[str, Field(max_length=200)] | None = field_alias("session", "prompt_cache_key")
-    stream: bool | None = None
-    stream_options: StreamOptions = StreamOptions()
-    return_tokens: bool = False
+    prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA)] = described(
+        [],
+        'several only in the openai dialect; for a string, also `{"prompt_string": …, "multimodal_data": […]}` '
+        '(see Pictures and sounds); `""` is an empty page, see An empty page',
+        form="string; list of token ids and strings; list of those",
+    )
+    n: Integer | None = described(
+        None,
+        "number of branches; `n_cmpl` has precedence",
+        "n_cmpl",
+        "n",
+        form="1 to the setting `max_n` (64)",
+        by_default="by dialect",
+    )
+    branches: BranchList | None = described(
+        None,
+        "one entry per branch, see Branches that differ; `n` is then their number",
+        form="list of objects, 1 to `max_n`",
+    )
+    explore: ExploreBody | None = described(
+        None, "the request forks by itself wherever the model hesitates, see Explore", form="object"
+    )
+    linger: Annotated[Real, between(0, INT32_MAX)] | None = described(
+        None,
+        "the request stays so long after its last branch has ended, or its last reader has left, see Controls",
+        form="0 to the setting `max_linger` (600) seconds",
+        by_default="0",
+    )
+    distinct_first: bool = described(False, "no two branches begin with the same token, see Branches that spread")
+    distinct_words: bool = described(False, "no two branches have the same first word, see Branches that spread")
+    sibling_penalty: Annotated[float, between(0, MAX_SIBLING_PENALTY)] = described(
+        0.0,
+        "makes a token less likely for each sibling that chose it at the same place, see Branches that spread; 0: off",
+    )
+    cache_prompt: bool | None = described(
+        None,
+        "reuse computed text, and keep this request's; false: compute the whole prompt, and keep nothing",
+        by_default="true",
+    )
+    state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = described(
+        "",
+        "keep the prompt's KV under this name: it is evicted last and, with the setting `state_dir`, saved on "
+        "disk and used again after a restart. It is written while the answer continues. If the file is not on the "
+        "disk yet, or could not be written (the log has the reason), the next request with the name writes it",
+        form="letters, digits, `-`, `_`, and inside also `.`; at most 64",
+    )
+    session: Annotated[str, Field(max_length=200)] | None = described(
+        None,
+        "names a story: in a cluster its requests go to one replica, whatever their texts; see docs/cluster.md",
+        "session",
+        "prompt_cache_key",
+        form="up to 200 characters",
+        by_default="the text decides",
+    )
+    stream: bool | None = described(None, "events while the text grows, or one answer", by_default="by dialect")
+    stream_options: StreamOptions = described(StreamOptions(), "openai dialect", form='`{"include_usage": bool}`')
+    return_tokens: bool = described(
+        False, "`tokens`: the ids of a text's tokens, in `stream` events, completions and choices"
+    )
 
-    n_keep: NaturalOrMinusOne | None = None
-    n_discard: Natural = 0
-    lora: LoraScales | None = None
-    return_progress: bool = False
-    sse_ping_interval: NaturalOrMinusOne | None = None
-    verbose: bool = False  # read by the openai dialect
-    rank: Rank = False
-    reasoning_format: Literal["auto", "deepseek", "deepseek-legacy", "none"] | None = None  # only chats have reasoning
+    n_keep: NaturalOrMinusOne | None = described(
+        None,
+        "with the setting `context_shift`: at the context's end, keep this many first tokens; -1: the whole prompt",
+        by_default="the setting `n_keep` (0)",
+    )
+    n_discard: Natural = described(
+        0,
+        "with the setting `context_shift`: at the context's end, discard this many tokens after those that are "
+        "kept; 0: half",
+    )
+    lora: LoraScales | None = described(
+        None,
+        "scales of the LoRA adapters; adapters that are not listed get 0",
+        form='`[{"id", "scale"}, …]`',
+        by_default="the server's",
+    )
+    return_progress: bool = described(
+        False, "in streams, events that show how far the prompt is, one before the first batch and one after each"
+    )
+    sse_ping_interval: NaturalOrMinusOne | None = described(
+        None,
+        "seconds of silence after which a stream sends a comment; 0 and -1: never",
+        by_default="the setting",
+    )
+    verbose: bool = described(
+        False,
+        "in the openai dialect: `__verbose`, the object that `/completion` has for the same answer or event (see "
+        "there; its `response_fields` and `timings_per_token` apply to it). With several branches an answer has "
+        "that of the first; in a stream of a chat, it is in the first chunk of a branch's end",
+    )
+    rank: Rank = described(
+        False,
+        "how likely, alike and different the branches are, see Ranking and choice",
+        form='bool, `"near"` or `"fresh"`',
+    )
+    reasoning_format: Literal["auto", "deepseek", "deepseek-legacy", "none"] | None = described(
+        None,
+        "of chats: `none`: reasoning stays in `content`; `deepseek-legacy`: reasoning is in both fields, in a "
+        "stream only in `content`",
+        by_default="the setting",
+    )
 
-    id_slot: NaturalOrMinusOne = -1
+    id_slot: NaturalOrMinusOne = described(
+        -1,
+        "slot of the first branch, from which `POST /slots/<slot>` saves its text; a number beyond the last slot "
+        "counts on from 0; -1: a free one",
+    )
 
     _media: list[str] = PrivateAttr(default_factory=list)
     _media_field: str = PrivateAttr("prompt")
 
     # Checked, but without effect: the prefix tree finds all reusable text.
-    n_cache_reuse: Natural | None = None
-    backend_sampling: bool = False
+    n_cache_reuse: Natural | None = described(None, "checked, no effect")
+    backend_sampling: bool = described(False, "checked, no effect")
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
@@ -249,23 +331,16 @@ class CompletionBody(SamplingBody):
         if "prompt" not in body:
             raise bad_field("prompt", "is required")
         media: list[str] = []
-        try:
+        with in_field("prompt"):
             prompts = parse_prompts(body["prompt"], lambda text, data: marked_prompt(text, data, media))
-        except ValueError as error:
-            raise bad_field("prompt", str(error)) from None
-        try:
-            parsed = cls.model_validate({**body, "prompt": []})
-        except ValidationError as error:
-            raise explain(error) from None
+        parsed = validated(cls, {**body, "prompt": []})
         if media:
             if getattr(parsed, "image_data", None):
                 raise bad_field("image_data", "cannot be used together with multimodal_data")
             return parsed.with_media(prompts, media, "prompt")
         if image_data := getattr(parsed, "image_data", None):
-            try:
+            with in_field("image_data"):
                 return parsed.with_media(*image_prompts(prompts, image_data), "image_data")
-            except ValueError as error:
-                raise bad_field("image_data", str(error)) from None
         return parsed.model_copy(update={"prompt": prompts})
 
     def with_media(self, prompts: list[Prompt], media: list[str], field: str) -> Self:
@@ -276,7 +351,7 @@ class CompletionBody(SamplingBody):
         changed._media, changed._media_field = media, field
         return changed
 
-    def draft(self, settings: Settings, n: int, max_tokens: int) -> Draft:
+    def draft(self, settings: Settings, n: int, max_tokens: int) -> CommandTemplate:
         """Return a command for another prompt; `n` and `max_tokens` (-1: no limit) are the dialect's defaults.
 
         It needs no model, so that a bad body loads none; `commands` takes it. Raise InvalidRequest for values beyond the
@@ -309,9 +384,11 @@ class CompletionBody(SamplingBody):
             shift=ContextShift(self.kept(settings), self.n_discard) if shifts else None,
             explore=explore,
         )
-        return Draft(settings, _limited(command))
+        return CommandTemplate(settings, _limited(command))
 
-    def commands(self, settings: Settings, n: int, max_tokens: int, draft: Draft | None = None) -> list[Generate]:
+    def commands(
+        self, settings: Settings, n: int, max_tokens: int, draft: CommandTemplate | None = None
+    ) -> list[Generate]:
         """Return one Generate per prompt, the first made from `draft` unless the settings have changed since then.
 
         Raise what `draft` raises.

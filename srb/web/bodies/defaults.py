@@ -9,13 +9,13 @@ from typing import Any
 
 import orjson
 
-from srb.protocol import SamplingParams
-from srb.sampling_params import PARAMETERS, known_samplers, with_penalties
-from srb.settings import Settings, strings_of
+from srb.config.sampling_params import PARAMETERS, SamplingParams, known_samplers, with_penalties
+from srb.config.settings import Settings
+from srb.config.values import strings_of
 from srb.web.bodies.fields import schema_text
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # settings: one for each listed model
 def default_sampling(settings: Settings) -> SamplingParams:
     given = {name: getattr(settings, name) for name, parameter in PARAMETERS.items() if parameter.is_setting}
     parsed = {name: _PARSERS[name](value) if name in _PARSERS else value for name, value in given.items()}

@@ -20,7 +20,7 @@ else:
 
 ACCEPTED = "gzip, deflate, br, zstd"
 PIECE = 256 * 1024  # bytes that are decoded at once: a bomb is refused when it exceeds the limit, not when it is over
-MAX_LAYERS = 4  # encodings of one body, each of what the one before it made
+MAX_LAYERS = 4  # encodings of one body, each of what the one before it made: a client has one, a proxy may add one
 MAX_MEMBERS = 1024  # of a gzip or zstd layer: those that are empty cost work, and no byte that counts
 
 _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS

@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from srb.sampling_params import (
+from srb.config.sampling_params import (
     MAX_BIASES,
     MAX_BREAKERS,
     MAX_GRAMMAR,
@@ -45,12 +45,14 @@ UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
 FLOAT32_MAX = 3.4e38  # larger numbers become infinite in llama.cpp's floats
 
-MAX_STOPS = 256
+MAX_STOPS = 256  # of one request: MAX_STOP_TEXT alone would allow 8192 of one character
 MAX_STOP_TEXT = 8192  # characters of all stop strings together; each token of each branch is compared with them
-MAX_BANNED = 1024
-MAX_BANNED_LENGTH = 256  # characters of one banned string
-MAX_ADAPTERS = 64
-MAX_RESPONSE_FIELDS = 256
+MAX_BANNED = 1024  # as the engine takes, so that a longer list is refused before it travels
+MAX_BANNED_LENGTH = 256  # characters of one banned string, as the engine takes
+MAX_ADAPTERS = 64  # entries of `lora`; a server has fewer files
+MAX_RESPONSE_FIELDS = 256  # names; an answer has fewer fields
+
+FORM, DEFAULT = "x-srb-form", "x-srb-default"  # keywords of a schema, for words; see `described`
 
 Prompt = tuple[str | int, ...]
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")  # as strtol reads it
@@ -68,9 +70,15 @@ class ObjectFields(BaseModel):
         return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
 
 
-def field_alias(*names: str) -> Any:
-    """Declare an optional field with several names; the first one that a body has counts."""
-    return Field(None, validation_alias=AliasChoices(*names))
+def described(default: Any, description: str, *names: str, form: str = "", by_default: str = "") -> Any:
+    """Declare a field of a body (`...` as its default: it is required) in the words of docs/api.md and /openapi.json.
+
+    `names` are all of its names if it has several; the first one that a body has counts. `form` says the type and range, and
+    `by_default` the default, where the schema does not.
+    """
+    marks: dict[str, Any] = {name: words for name, words in ((FORM, form), (DEFAULT, by_default)) if words}
+    alias = AliasChoices(*names) if names else None
+    return Field(default, description=description, validation_alias=alias, json_schema_extra=marks or None)
 
 
 def between(least: float, most: float) -> Any:
@@ -383,14 +391,12 @@ PROMPT_SCHEMA: dict[str, Any] = {
             "required": ["prompt_string"],
         },
     ],
-    "description": "a string, a list of token ids and strings, or a list of such prompts; each prompt is one request",
 }
 _LOGIT_BIAS = {
     "anyOf": [
         {"type": "object", "additionalProperties": _BIAS},
         {"type": "array", "items": {"type": "array", "prefixItems": [{"anyOf": [_TOKEN, _STRING]}, _BIAS]}},
     ],
-    "description": "{token: bias} or [[token, bias], …]; a token is an id or a string, false forbids it",
 }
 _SCALES = {
     "type": "array",
@@ -434,7 +440,7 @@ LogitBias = Annotated[
 Grammar = Annotated[
     str,
     AfterValidator(_check_grammar),
-    WithJsonSchema({**_STRING, "maxLength": MAX_GRAMMAR, "description": "GBNF, Lark or /regex/"}),
+    WithJsonSchema({**_STRING, "maxLength": MAX_GRAMMAR}),
 ]
 SCHEMA_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "object", "description": "JSON Schema"}, {"const": True}]}
 Schema = Annotated[str, BeforeValidator(schema_text), WithJsonSchema(SCHEMA_SCHEMA)]
@@ -468,8 +474,8 @@ def sampling_field(parameter: Parameter) -> tuple[Any, Any]:
         kind = bool if parameter.type is bool else Annotated[parameter.type, *_number_rules(parameter)]
     else:
         kind = _FORMS[parameter.name]
-    field = field_alias(parameter.name, *parameter.aliases) if parameter.aliases else None
-    return kind | None, field
+    meaning = "; ".join(filter(None, (parameter.description, parameter.note)))
+    return kind | None, described(None, meaning, *((parameter.name, *parameter.aliases) if parameter.aliases else ()))
 
 
 def _number_rules(parameter: Parameter) -> list[Any]:

@@ -12,10 +12,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema
 
 from srb.errors import bad_field
-from srb.protocol import MEDIA_MARK, ModelInfo
 from srb.web.bodies.fields import EMPTY_PROMPT, Prompt, short_json
+from srb.wire.commands import MEDIA_MARK
+from srb.wire.events import ModelInfo
 
-MAX_FILES = 64  # in one body
+MAX_FILES = 64  # in one body: as many pictures are decoded before the request begins
 IMAGE_MARK = re.compile(r"\[img-(\d+)\]")  # of the older llama-server
 
 BASE64_SCHEMA = {
@@ -31,7 +32,6 @@ IMAGE_DATA_SCHEMA = {
         "properties": {"data": {"type": "string", "contentEncoding": "base64"}, "id": {"type": "integer"}},
         "required": ["data", "id"],
     },
-    "description": "pictures and sounds as base64; `[img-12]` in the prompt stands for the one with the id 12",
 }
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, create_model, model_validator
 
-from srb.errors import InvalidRequest, bad_field
-from srb.protocol import MAX_BRANCHES, MAX_STOP_AFTER, Boundary, BranchSpec, SamplingParams
-from srb.sampling_params import PARAMETERS, with_penalties, with_temperature_bounds
-from srb.settings import Settings
+from srb.config.sampling_params import PARAMETERS, SamplingParams, with_penalties, with_temperature_bounds
+from srb.config.settings import Settings
+from srb.errors import InvalidRequest, bad_field, in_field
 from srb.web.bodies.defaults import default_sampling
 from srb.web.bodies.fields import (
     INT64_MAX,
@@ -26,13 +25,17 @@ from srb.web.bodies.fields import (
     Stop,
     at_most,
     between,
-    field_alias,
+    described,
     sampling_field,
     short_json,
 )
+from srb.wire.commands import MAX_BRANCHES, MAX_STOP_AFTER, Boundary, BranchSpec
 
-MAX_N_PROBS = 256
+# The names of a branch's length, in their precedence.
+LENGTH_NAMES = ("n_predict", "max_completion_tokens", "max_tokens", "max_new_tokens", "num_predict", "max_length")
+MAX_N_PROBS = 256  # probabilities of a token; each is a dict of 512 bytes for every token of every branch
 
+Shape = TypeVar("Shape", bound=BaseModel)
 ProbCount = Annotated[Integer, between(0, MAX_N_PROBS)]
 
 
@@ -88,25 +91,77 @@ else:
 class BranchFields(_ParametersBody):
     """The fields that describe a branch: its sampling parameters, seed, length and ends."""
 
-    n_predict: NaturalOrMinusOne | None = field_alias(
-        "n_predict", "max_completion_tokens", "max_tokens", "max_new_tokens", "num_predict", "max_length"
+    n_predict: NaturalOrMinusOne | None = described(
+        None,
+        "most tokens of each branch; -1: no limit; `n_predict` has precedence",
+        *LENGTH_NAMES,
+        by_default="by dialect",
     )
-    stop: Stop | None = field_alias("stop", "stopping_strings", "stop_sequence", "stop_sequences")
-    banned_strings: Banned | None = field_alias("banned_strings", "banned_phrases")
-    banned_tokens: BannedTokens | None = None  # KoboldCpp's name
-    seed: Annotated[Integer, between(-INT64_MAX - 1, UINT64_MAX)] | None = field_alias("seed", "sampler_seed")
-    t_max_predict_ms: Milliseconds | None = None
-    n_indent: Natural | None = None
-    stop_at: Boundary | None = None
-    stop_after: Annotated[Integer, between(1, MAX_STOP_AFTER)] | None = None
-    min_tokens: Natural | None = None
-    token_healing: bool | None = None
+    stop: Stop | None = described(
+        None,
+        "ends a branch; not part of its text",
+        "stop",
+        "stopping_strings",
+        "stop_sequence",
+        "stop_sequences",
+        form="string or list of at most 256, with 8192 characters in all",
+    )
+    banned_strings: Banned | None = described(
+        None,
+        "strings that never come in the text, see Banned strings",
+        "banned_strings",
+        "banned_phrases",
+        form="string or list of at most 1,024 strings, each of at most 256 characters",
+    )
+    banned_tokens: BannedTokens | None = described(
+        None,
+        "KoboldCpp's name for `banned_strings`, which has precedence; token ids in the list have no effect",
+        form="list of strings",
+    )
+    seed: Annotated[Integer, between(-INT64_MAX - 1, UINT64_MAX)] | None = described(
+        None,
+        "branch *i* uses `seed` + *i*; -1 and 2³²−1: a random seed. Other seeds are folded: the remainder of the "
+        "division by 2³²−1 is used, told and repeats the answer",
+        "seed",
+        "sampler_seed",
+        by_default="-1",
+    )
+    t_max_predict_ms: Milliseconds | None = described(
+        None,
+        "ends a branch (`limit`) at the first line end after this many milliseconds since its first token; -1: never",
+        by_default="-1",
+    )
+    n_indent: Natural | None = described(
+        None,
+        "ends a branch (`limit`) at a line that is indented by fewer characters",
+        by_default="0",
+    )
+    stop_at: Boundary | None = described(None, "ends a branch after one of these, see Ends of sentences")
+    stop_after: Annotated[Integer, between(1, MAX_STOP_AFTER)] | None = described(
+        None, "ends a branch after so many of these; needs `stop_at`", by_default="1"
+    )
+    min_tokens: Natural | None = described(
+        None, "the model may not end the text before this many tokens", by_default="0"
+    )
+    token_healing: bool | None = described(
+        None,
+        "the last characters of the prompt may become part of the next token, see Unfinished words",
+        by_default="the setting `token_healing`: true in the srb dialect",
+    )
 
     # The bounds of a temperature that varies, by the names of text-generation-webui and its clients.
-    dynamic_temperature: bool = True
+    dynamic_temperature: bool = described(True, "false: `dynatemp_low` and `dynatemp_high` have no effect")
 
-    dynatemp_low: NotNegative | None = None
-    dynatemp_high: NotNegative | None = None
+    dynatemp_low: NotNegative | None = described(
+        None,
+        "the lower bound of a temperature that varies, instead of `temperature` and `dynatemp_range`; equal "
+        "bounds, or a `dynatemp_range`: no effect",
+        form="number from 0",
+        by_default="1",
+    )
+    dynatemp_high: NotNegative | None = described(
+        None, "the upper bound of such a temperature", form="number from 0", by_default="1"
+    )
 
     def sampling_changes(self) -> dict[str, Any]:
         """Return the sampling parameters that this body has. Raise InvalidRequest."""
@@ -117,10 +172,8 @@ class BranchFields(_ParametersBody):
         elif self.json_schema:
             given |= {"grammar": "", "schema_place": self.schema_place}
         if self.dynamic_temperature:
-            try:
+            with in_field("dynatemp_low"):
                 given = with_temperature_bounds(given, self.dynatemp_low, self.dynatemp_high)
-            except ValueError as error:
-                raise bad_field("dynatemp_low", str(error)) from None
         return given
 
     def sampling_from(self, base: SamplingParams) -> SamplingParams:
@@ -175,9 +228,13 @@ BranchList = Annotated[list[BranchBody], Field(fail_fast=True), at_most(MAX_BRAN
 class SamplingBody(BranchFields):
     """The fields of branches, and the number of probabilities in the answer."""
 
-    n_probs: ProbCount | None = None
-    logprobs: ProbCount | bool | None = None
-    top_logprobs: ProbCount | None = None
+    n_probs: ProbCount | None = described(None, "as `logprobs`; 0: none", by_default="0")
+    logprobs: ProbCount | bool | None = described(
+        None,
+        "the log-probability of each token, and of this many likeliest tokens; `true`: as many as `top_logprobs`",
+        form="0 to 256, or bool",
+    )
+    top_logprobs: ProbCount | None = described(None, 'with `"logprobs": true`', by_default="0")
 
     @property
     def wanted_probs(self) -> int:
@@ -194,6 +251,14 @@ class SamplingBody(BranchFields):
         return replace(self.sampling_from(default_sampling(settings)), n_probs=self.wanted_probs)
 
 
+def validated(shape: type[Shape], body: Any) -> Shape:
+    """Return a body in a shape of its own. Raise InvalidRequest, which names the first field at fault."""
+    try:
+        return shape.model_validate(body)
+    except ValidationError as error:
+        raise explain(error) from None
+
+
 def explain(error: ValidationError) -> InvalidRequest:
     """Return pydantic's first error as InvalidRequest; it names the field as the client did (pydantic's `loc`)."""
     problem = error.errors(include_url=False)[0]
@@ -205,13 +270,7 @@ def explain(error: ValidationError) -> InvalidRequest:
     return bad_field(name, f"{words}, but got {short_json(problem['input'])}")
 
 
-_OBJECTS = (
-    "explore",
-    "reasoning",
-    "text",
-    "thinking",
-    "output_config",
-)  # fields that are objects with fields of their own
+_OBJECTS = ("explore", "reasoning", "text", "thinking", "output_config")  # fields that have fields of their own
 
 
 def _field_name(loc: tuple[int | str, ...]) -> str:

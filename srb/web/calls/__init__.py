@@ -1,0 +1,1 @@
+"""Calls while they are open."""

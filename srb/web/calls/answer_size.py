@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from srb.errors import AnswerTooLarge
-from srb.protocol import BranchSpec, Delta, Generate, PromptLogprobs, num_logprobs
+from srb.wire.codec import num_logprobs
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import Delta, PromptLogprobs
 
 ENTRY_BYTES = 512  # of one log-probability: a Python dict (375 bytes measured) and its JSON
-TOKEN_BYTES = 16
+TOKEN_BYTES = 16  # of a token's text and its share of an event, about
 
 
 def weight(event: Delta | PromptLogprobs) -> int:

@@ -20,22 +20,25 @@ from typing import Any, Protocol, Self
 import gevent
 from prometheus_client import Gauge
 
+from srb.config.settings import Settings
 from srb.errors import Cancelled, ShuttingDown, SRBError
-from srb.protocol import Done, Embed, Generate, Rerank
-from srb.settings import Settings
 from srb.web.calls.answer_size import check_completions, check_echo
 from srb.web.calls.client_watch import ClientWatch
 from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient
 from srb.web.calls.mailbox import Mailbox
-from srb.web.limits import CLIENT, KEY, OpenLimit, cap_max_tokens
-from srb.web.request_log import CallLine, ReaderLine
+from srb.web.limits import CLIENT, OpenLimit, cap_max_tokens
+from srb.web.request_log import BEGAN, CallLine, ReaderLine
+from srb.wire.commands import KEY, Embed, Generate, Rerank
+from srb.wire.events import Done
 
 log = logging.getLogger("srb.web")
 
 CALL = "srb.call"  # key of a WSGI environ: its Call
+TRACEPARENT = "srb.traceparent"  # … the traceparent of its span, where there are traces
 _COUNTED = "srb.counted"  # … and OpenLimit's id of a call that counts already, while it waits for a model
-SEND_BUFFER = 65536  # bytes
-SCAN_INTERVAL = 0.5  # seconds; detection takes this long at most
+SEND_BUFFER = 65536  # bytes that the system may hold for a client: with megabytes a slow reader is noticed too late
+_ENDED_POLL = 0.01  # seconds between two looks whether the last call has ended: Ctrl-C should seem immediate
+SCAN_INTERVAL = 0.5  # seconds that the detection takes at most, for which branches compute in vain
 
 
 class Call:
@@ -63,6 +66,7 @@ class Call:
         self._socket = environ.get("gunicorn.socket")
         self._line: CallLine | ReaderLine | None = None
         if self.commands:
+            self._began = environ.get(BEGAN, time.monotonic())
             self._line = CallLine(environ, self.commands, prompts=registry.log_prompts)
         self._taken_over = False
         self._client_left = False
@@ -153,6 +157,8 @@ class Call:
             release()
         if self._line is not None:
             self._line.write(self.mailbox)
+        if self.commands:
+            self._registry.observe(self.mailbox, self._began)
 
     def at_close(self, release: Callable[[], None]) -> None:
         """Call `release` when this call is closed, or now if it is."""
@@ -179,13 +185,16 @@ class Calls:
         settings: Settings,
         gauge: Gauge | None = None,
         folder: Path | None = None,
+        observe: Callable[[Mailbox, float], None] = lambda mailbox, began: None,
     ) -> None:
         """Submit each call to the engine of `client_of_call`, which may wait for it.
 
-        Show the number of open calls in `gauge`; all workers with the same `folder` count a client's calls together."""
+        Show the number of open calls in `gauge`; all workers with the same `folder` count a client's calls together.
+        Call `observe` with the mailbox of each call that generated, and its beginning, at its end."""
         self._client_of_call = client_of_call
         self._settings = settings
         self._gauge = gauge
+        self.observe = observe
         limit = settings.max_client_requests
         self._limit = OpenLimit(limit, folder) if limit else None
         self._open: set[Call] = set()
@@ -214,6 +223,7 @@ class Calls:
             "owner": environ.get(CLIENT, ""),
             "max_unread": self._settings.max_client_requests,
             "max_lingering": self._settings.max_client_lingering,
+            "traceparent": environ.get(TRACEPARENT, ""),
         }
         commands = [replace(command, **own) for command in commands]
         call = self._admit(commands, environ)
@@ -248,7 +258,7 @@ class Calls:
     def ask(self, command: Embed | Rerank, environ: MutableMapping[str, Any]) -> Any:
         """Return the value of the engine's reply to a command that computes; raise the errors of `open`."""
         with self._admit([command], environ) as call:
-            call.receive(self.client.post(command))
+            call.receive(self.client.post(replace(command, traceparent=environ.get(TRACEPARENT, ""))))
             return call.mailbox.wait_reply(WORK_DEADLINE)
 
     def _admit(self, commands: Sequence[Generate | Embed | Rerank], environ: MutableMapping[str, Any]) -> Call:
@@ -263,7 +273,6 @@ class Calls:
         try:
             self._update_gauge()
             if (sock := environ.get("gunicorn.socket")) is not None:
-                # A small buffer of the system: otherwise megabytes would be written before a slow reader is noticed.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
                 self._watch(call, sock)
         except BaseException:
@@ -369,6 +378,12 @@ class Calls:
         if grace is None:
             grace = self._settings.graceful_timeout
         gevent.spawn_later(grace, self._end_all)
+
+    def wait_ended(self, seconds: float) -> None:
+        """After `shut_down`, wait until no call is open any more, at most `seconds`."""
+        with gevent.Timeout(seconds, False):
+            while self._open or self._waits:
+                gevent.sleep(_ENDED_POLL)
 
     def _end_listeners(self) -> None:
         for listener in list(self._listeners):

@@ -23,11 +23,7 @@ _SENT_ALL = getattr(select, "POLLRDHUP", 0)  # only Linux has it
 
 # The beginning of Linux's struct tcp_info, up to tcpi_last_ack_recv.
 _TCP_INFO = struct.Struct("=8B13I")
-_PROBES, _UNACKED, _LAST_ACK = (
-    3,
-    12,
-    20,
-)  # places of probes, unacknowledged segments, and ms since the last acknowledgement
+_PROBES, _UNACKED, _LAST_ACK = 3, 12, 20  # places of probes, unacknowledged segments, and ms since the last ack
 
 T = TypeVar("T", bound=Hashable)
 

@@ -6,10 +6,10 @@ import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from srb.protocol import TokenProbs
 from srb.web.bodies.fields import EMPTY_PROMPT, Prompt
 from srb.web.bodies.media import shown
 from srb.web.calls.engine_client import EngineClient
+from srb.wire.events import TokenProbs
 
 _MAX_ADDED = 64  # bytes that a tokenizer may put before a text: a BOS, a space
 

@@ -20,6 +20,7 @@ import gevent.event
 import gevent.queue
 import gevent.socket
 
+from srb.config.settings import Settings
 from srb.errors import (
     BodyTooLarge,
     Cancelled,
@@ -32,48 +33,41 @@ from srb.errors import (
     SlowClient,
     SRBError,
 )
-from srb.framing import MAX_FRAME, FrameSocket
-from srb.protocol import (
-    TERMINAL,
-    VERSION,
+from srb.status import LOADING, read_status
+from srb.web.calls.answer_size import token_weight
+from srb.web.calls.catching_up import Seen, can_catch_up
+from srb.web.calls.mailbox import Mailbox
+from srb.web.loop.yielding import batches
+from srb.wire.codec import VERSION, decode, encode
+from srb.wire.commands import (
     Ask,
     Attach,
-    Attached,
     Cancel,
-    ClusterStats,
     Command,
     CountTokens,
     Detokenize,
-    Failed,
     Generate,
     GetAdapters,
     GetSlots,
     GetStats,
-    Hello,
-    ModelInfo,
-    Ready,
     SetAdapters,
     StateAction,
     Tokenize,
-    decode,
-    encode,
 )
-from srb.settings import Settings
-from srb.status import LOADING, read_status
-from srb.web.calls.answer_size import token_weight
-from srb.web.calls.mailbox import Mailbox
-from srb.web.loop.yielding import batches
+from srb.wire.events import TERMINAL, Attached, ClusterStats, Failed, Hello, ModelInfo, Ready
+from srb.wire.framing import MAX_FRAME, FrameSocket
 
 log = logging.getLogger("srb.client")
 
 PAUSE = 0.1  # seconds between attempts to connect; an attempt at a missing socket costs microseconds
-LONG_PAUSE = 1.0  # seconds after an engine with another version of the protocol
-FIRST_LOOK = 0.5  # seconds that a request waits for the first connection
-ASK_DEADLINE = 2.0  # seconds, for commands that the engine answers between two steps
+LONG_PAUSE = 1.0  # seconds after an engine with another protocol version: an update restarts it, or nothing ever does
+FIRST_LOOK = 0.5  # seconds that a request waits for the first connection: a worker may begin before its engine listens
+ASK_DEADLINE = 2.0  # seconds, for commands that the engine answers between two steps, of which one may take a second
 TEXT_SECONDS = 8.0  # for each MiB of text that is sent along: a slow core reads some, and others' texts may come first
-WORK_DEADLINE = 600.0  # seconds, for commands that compute
-_CHARACTERS_OF_AN_ID = 4  # of a text, about, for which a token id stands
-_UNREAD_TOKENS = 16  # tokens of each branch that may always be unread, whatever their weight
+WORK_DEADLINE = 600.0  # seconds, for commands that compute: no call waits for ever for an engine that lost it
+_CHARACTERS_OF_AN_ID = 4  # of a text, about, for which a token id stands, so that both get as much time
+_UNREAD_TOKENS = 16  # of each branch that may always be unread: one heavy token must not make a client slow
+_CATCH_UP_SECONDS = 15.0  # for the next bridge, and for the replica that has a request, after a bridge's death
 _BEHIND = 65536  # bytes; a reader with more unread when the next frame arrives is behind
 
 
@@ -116,7 +110,8 @@ class _Connection:
 class EngineClient:
     """Sends commands to the engine and routes its events to mailboxes. Connects on first use, and reconnects for ever.
 
-    When the connection is lost, each open request gets exactly one `Failed("engine_restarted")`.
+    When the connection is lost, each open request gets exactly one `Failed("engine_restarted")`. With a bridge in the
+    engine's place, readers of requests that linger are attached again instead.
     """
 
     def __init__(self, settings: Settings, server_id: str = "") -> None:
@@ -126,12 +121,14 @@ class EngineClient:
         self._is_foreign = False  # the engine in the runtime folder is another server's
         self._max_unread = settings.max_unread_bytes
         self._runtime_path = settings.runtime_path
-        self._name = settings.model_alias
+        self._has_supervisor = settings.engine_managed  # which tells of an engine's end
+        self._name = "" if settings.has_replicas else settings.model_alias  # whose replicas may have any model
         self._connection: _Connection | None = None  # set while the engine is ready for requests
         self._mailboxes: dict[str, list[Mailbox]] = {}  # of each request's readers here
-        self._attaching: Counter[str] = (
-            Counter()
-        )  # readers that wait to be attached, by the request that they want to read
+        # Readers that wait to be attached, by the request that they want to read.
+        self._attaching: Counter[str] = Counter()
+        self._has_bridge = settings.has_replicas  # whose death leaves requests that linger on their replicas
+        self._lost: dict[str, list[Mailbox]] = {}  # readers that wait to be attached again, by their request
         self._keeper: Any = None
         self._connected = gevent.event.Event()  # set while `_connection` is not None
         self._looked = gevent.event.Event()  # set after the first attempt to connect
@@ -189,6 +186,8 @@ class EngineClient:
         mailbox = Mailbox((command.request_id for command in commands), max_unread)
         for command, payload in zip(commands, payloads, strict=True):
             self._mailboxes[command.request_id] = [mailbox]
+            if self._has_bridge and isinstance(command, Generate) and len(commands) == 1 and can_catch_up(command):
+                mailbox.seen = Seen.of(command)
             connection.send(payload)
         return mailbox
 
@@ -202,6 +201,7 @@ class EngineClient:
         mailbox: Mailbox | None = None
         try:
             mailbox = self.post(command, max_unread=self._max_unread)
+            mailbox.owner = owner
             mailbox.wait_attached(ASK_DEADLINE)
             return mailbox
         except BaseException:
@@ -290,9 +290,11 @@ class EngineClient:
         """Return the engine's counters and gauges, or those of a cluster together."""
         return self.cluster_stats(deadline)[0]
 
-    def cluster_stats(self, deadline: float = ASK_DEADLINE) -> tuple[dict[str, float], ClusterStats | None]:
-        """Return the same, and what a cluster's bridge knows of its replicas; None without a cluster."""
-        values: dict[str, Any] = self.ask(GetStats(_new_id()), deadline)
+    def cluster_stats(
+        self, deadline: float = ASK_DEADLINE, max_age: float = 0.0
+    ) -> tuple[dict[str, float], ClusterStats | None]:
+        """Return the same, a cluster's `max_age` seconds old at most, and what its bridge knows of replicas, else None."""
+        values: dict[str, Any] = self.ask(GetStats(_new_id(), max_age), deadline)
         return values, values.pop("cluster", None)
 
     def slots(self) -> list[dict[str, Any]]:
@@ -348,7 +350,7 @@ class EngineClient:
     def _ready_connection(self) -> _Connection:
         self.start()
         if self._connection is None and not self._looked.wait(FIRST_LOOK):
-            self._looked.set()
+            self._looked.set()  # no later request waits for it again
         if self._connection is None and not self._is_foreign and self._status()["state"] == "running":
             self._connected.wait(FIRST_LOOK)  # the supervisor's status may precede our connection
         if self._connection is None:
@@ -361,7 +363,9 @@ class EngineClient:
         status = self._status()
         if status["state"] == "failed":
             return ModelLoadFailed(status["message"], engine="failed")
-        return _hung_error(status) or _loading_error(status, self._name)
+        if not self._has_supervisor and (not status["state"] or status["is_silent"]):
+            return EngineLoading(f"No engine gives a sign of life in {self._runtime_path}", engine="loading")
+        return _hung_error(status) or _loading_error(status, self.model.alias if self.model else self._name)
 
     def _status(self) -> dict[str, Any]:
         return read_status(self._runtime_path, is_connected=self._connection is not None)
@@ -396,7 +400,7 @@ class EngineClient:
             log.exception("closing the engine's connection")
             greeted = False
         finally:
-            self._connection = None
+            self._connection = None  # before `_fail_all`: those that it wakes must not send on a lost connection
             self._connected.clear()
             self._looked.set()
             connection.close()
@@ -456,8 +460,13 @@ class EngineClient:
     def _attach(self, event: Attached) -> None:
         """Give a reader the later events of its target; if it has left meanwhile, tell the engine."""
         readers = self._mailboxes.setdefault(event.target, [])
+        for mailbox in self._lost.pop(event.target, ()):
+            if mailbox in readers:  # it has not left meanwhile
+                mailbox.catch_up(event.value)
         for mailbox in self._mailboxes.pop(event.request_id, ()):
             mailbox.attach(event)
+            if self._has_bridge and event.value["linger"]:
+                mailbox.seen = Seen.described(event.value, mailbox.owner)
             readers.append(mailbox)
         self._leave_unread(event.target)
 
@@ -478,26 +487,55 @@ class EngineClient:
 
     def _fail_all(self) -> None:
         mailboxes, self._mailboxes = self._mailboxes, {}
-        for request_id, mailbox in ((id_, each) for id_, readers in mailboxes.items() for each in readers):
-            mailbox.put(Failed(request_id, EngineRestarted.code, "The engine was restarted; please try again"))
+        for request_id, readers in mailboxes.items():
+            lost = [mailbox for mailbox in readers if mailbox.seen and request_id in mailbox.prompt_tokens]
+            if lost and self._keeper is not None:  # else this worker stops
+                self._mailboxes[request_id] = lost
+                self._lost[request_id] = list(lost)
+                gevent.spawn(self._read_again, request_id)
+            for mailbox in readers:
+                if mailbox not in self._lost.get(request_id, ()):
+                    _fail(mailbox, request_id)
+
+    def _read_again(self, target: str) -> None:
+        """Attach the readers of a request that lingers again; if that is impossible, end them."""
+        lost = self._lost[target]
+        assert lost[0].seen is not None
+        until = time.monotonic() + min(_CATCH_UP_SECONDS, lost[0].seen.linger)
+        while self._lost.get(target) is lost and self._keeper is not None and time.monotonic() < until:
+            try:
+                self.leave(target, self.attach(target, lost[0].seen.owner))  # which attaches those that are lost
+            except SRBError as error:  # no bridge yet, or its replica is not connected to it
+                log.debug("request %s cannot be read again: %s", target, error.message)
+                gevent.sleep(PAUSE)
+        if self._lost.get(target) is lost:
+            for mailbox in self._lost.pop(target):
+                if mailbox in self._mailboxes.get(target, ()):  # it has not left meanwhile
+                    self._forget(target, mailbox)
+                    _fail(mailbox, target)
+            self._leave_unread(target)
 
     def _send(self, command: Command) -> None:
         if self._connection is not None:
             self._connection.send(encode([command]))
 
 
+def _fail(mailbox: Mailbox, request_id: str) -> None:
+    mailbox.put(Failed(request_id, EngineRestarted.code, "The engine was restarted; please try again"))
+
+
 def _loading_error(status: dict[str, Any], name: str) -> EngineLoading:
-    """Return the error while the model `name` has no engine that is ready, with the percentage of it that is loaded.
+    """Return the error while the model `name` ("": unknown) has no engine that is ready, with the loaded percentage.
 
     Before that is known, with the reason why it cannot be loaded yet, if there is one.
     """
     state = "restarting" if status["state"] == "restarting" or status["restarts"] else "loading"
-    percent = status["percent"]
+    percent, named = status["percent"], {"model": name} if name else {}
     if status["state"] != "starting" or percent is None:
         waits = status["state"] == "starting" and status["message"] not in ("", LOADING)
         text = f"Loading model: {status['message']}" if waits else "Loading model"
-        return EngineLoading(text, engine=state, model=name)
-    return EngineLoading(f"Loading model, {percent} %", engine=state, model=name, percent=percent)
+        return EngineLoading(text, engine=state, **named)
+    return EngineLoading(f"Loading model, {percent} %", engine=state, percent=percent, **named)
 
 
 def _hung_error(status: dict[str, Any]) -> EngineHung | None:

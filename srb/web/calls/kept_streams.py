@@ -37,13 +37,13 @@ from srb.web.calls.streaming import MAX_WRITE, EventStream, Write
 
 log = logging.getLogger("srb.web")
 
-RING = 4 * 1024 * 1024  # bytes of a stream that can be read; the file has room for one more write
-KEPT_SECONDS = 300  # after a stream's end
-MAX_KEPT = 256  # streams; those that ended first go
-POLL = 0.05  # seconds between two looks of a reader
+RING = 4 * 1024 * 1024  # bytes of a stream that can be read, the latest; the file has room for one more write
+KEPT_SECONDS = 300  # after a stream's end: a phone that wakes up, or a page loaded again, finds it
+MAX_KEPT = 256  # streams of 4 MiB, so 1 GiB of the disk at most; those that ended first go
+POLL = 0.05  # seconds between two looks of a reader, a wait that nobody sees; shorter ones cost each reader a wake-up
 
 _STATE = struct.Struct("<QQ")  # bytes so far, and the time of the end in seconds since 1970, 0 before it
-_HEAD = 8192  # bytes: the state, and what was known at the beginning, as JSON
+_HEAD = 8192  # bytes: the state, and what was known at the beginning, as JSON; a whole number of pages
 _SIZE = RING + MAX_WRITE  # of the ring in the file
 _MODEL = re.compile("(?=::)")
 

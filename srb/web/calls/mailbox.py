@@ -11,7 +11,9 @@ from typing import Any
 import gevent.event
 
 from srb.errors import Unavailable
-from srb.protocol import (
+from srb.web.calls.answer_size import weight
+from srb.web.calls.catching_up import Seen
+from srb.wire.events import (
     TERMINAL,
     Accepted,
     Attached,
@@ -24,9 +26,8 @@ from srb.protocol import (
     Rejected,
     Reply,
 )
-from srb.web.calls.answer_size import weight
 
-MAX_SEPARATE = 256  # unread events of a call that are kept apart; more deltas are merged by branch
+MAX_SEPARATE = 256  # unread events of a call that are kept apart; more deltas are merged by branch, or memory fills
 
 
 class Mailbox:
@@ -44,6 +45,8 @@ class Mailbox:
         self.new_tokens: defaultdict[str, int] = defaultdict(int)
         self.ended: list[Done | Reply | Failed | Rejected] = []
         self.snapshot: dict[str, Any] = {}  # the state of the request that a reader was attached to
+        self.owner = ""  # of the request, for a reader that attaches to it
+        self.seen: Seen | None = None  # set if the reader can be attached again after a bridge's death
         self.unread = 0  # approximate bytes of memory
         self._max_unread = max_unread
         self._requests = tuple(request_ids)
@@ -75,6 +78,12 @@ class Mailbox:
         self.prompt_tokens[event.target] = event.value["prompt_tokens"]
         self._wake.set()
 
+    def catch_up(self, value: dict[str, Any]) -> None:
+        """Put the events that the reader lacks of its request, which `value` describes."""
+        assert self.seen is not None
+        for event in self.seen.lacking(value):
+            self.put(event)
+
     def wait_attached(self, timeout: float) -> None:
         """Wait until the mailbox is attached. Raise the SRBError of a refusal, Unavailable after `timeout` seconds."""
         until = time.monotonic() + timeout
@@ -88,6 +97,8 @@ class Mailbox:
             self._wake.wait(left)
 
     def put(self, event: Any) -> None:
+        if self.seen is not None:
+            self.seen.note(event)
         if type(event) is Accepted:
             self.prompt_tokens[event.request_id] = event.prompt_tokens
         else:

@@ -9,25 +9,25 @@ from typing import Any, ParamSpec, TypeVar
 import gevent
 
 from srb.errors import SRBError, from_code
-from srb.protocol import (
-    BranchAdded,
-    BranchEnded,
-    Delta,
-    Done,
-    Failed,
-    FinishReason,
-    Generate,
-    PromptDone,
-    PromptLogprobs,
-    Resting,
-    TokenProbs,
-)
 from srb.web.answers import PromptTokensDetails, Ranking, Timings, Usage
 from srb.web.bodies.fields import Rank
 from srb.web.calls.answer_size import echoed_bytes, grown_too_large, weight
 from srb.web.calls.calls import Call
 from srb.web.calls.mailbox import Mailbox
 from srb.web.calls.ranking import Candidate, Select, choose, rank
+from srb.wire.commands import Generate
+from srb.wire.events import (
+    BranchAdded,
+    BranchEnded,
+    Delta,
+    Done,
+    Failed,
+    FinishReason,
+    PromptDone,
+    PromptLogprobs,
+    Resting,
+    TokenProbs,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from srb.web.answers import Diversity, Ranking
 
 Select = Literal["likely", "diverse"]
 
-NEAR = 0.1  # the largest distance of two texts whose words are nearly the same
+NEAR = 0.1  # the largest Jaccard distance of texts that are nearly the same: they share nine words of ten
 WEIGHT = 4.0  # nats: a branch that only repeats is ranked as if each token were e⁻⁴ times as likely
 GROUP = 4  # words; groups of three come again in any prose ("one of the")
 MAX_WORDS = 2**18  # of all texts together; of longer ones the first words count, so that memory is bounded
@@ -190,7 +190,7 @@ class WordSets:
         return 1 - shared / union if union else 0.0
 
     def distances(self) -> list[list[float]]:
-        """Return the distance of each text from each."""
+        """Return the Jaccard distance, 0 … 1, of each text from each: n rows of n, symmetric."""
         rows = [[0.0] * len(self._bits) for _ in self._bits]
         for one, other in combinations(range(len(rows)), 2):
             rows[one][other] = rows[other][one] = self.distance(one, other)

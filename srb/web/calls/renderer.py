@@ -8,15 +8,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import BranchAdded, BranchEnded, BranchSpec, Delta, Done, Progress, PromptEvent, Resting
 from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import error_of, first_choices
+from srb.wire.commands import BranchSpec
+from srb.wire.events import BranchAdded, BranchEnded, Delta, Done, FinishReason, Progress, PromptEvent, Resting
+
+# OpenAI's words, and those of its kin. A cancelled branch is cut short like one at its limit. OpenAI has no "error": its
+# streams fail as a whole.
+FINISH_REASONS: dict[str, Literal["stop", "length", "error"]] = {
+    FinishReason.EOS: "stop",
+    FinishReason.WORD: "stop",
+    FinishReason.BOUNDARY: "stop",
+    FinishReason.LIMIT: "length",
+    FinishReason.CANCELLED: "length",
+    FinishReason.ERROR: "error",
+}
 
 
 def sse(value: Any) -> bytes:

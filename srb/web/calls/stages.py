@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from srb.errors import SRBError
-from srb.protocol import BranchAdded, BranchEnded, BranchSpec, Delta, Done, Generate, PromptDone, PromptEvent, Resting
 from srb.web.answers import Ranking
 from srb.web.bodies.fields import Rank
 from srb.web.calls.answer_size import grown_too_large, weight
@@ -17,6 +16,8 @@ from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, first_choices, in_thread, ranked
 from srb.web.calls.ranking import Candidate, Select, choose
 from srb.web.calls.renderer import Renderer
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import BranchAdded, BranchEnded, Delta, Done, PromptDone, PromptEvent, Resting
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,15 @@ import gevent
 from flask import Response
 
 from srb.errors import SlowClient, SRBError
-from srb.protocol import BranchAdded, BranchEnded, Delta, Done, Failed, Resting
 from srb.web.calls.calls import Call
 from srb.web.calls.mailbox import coalesced
 from srb.web.calls.renderer import Renderer
+from srb.wire.events import BranchAdded, BranchEnded, Delta, Done, Failed, Resting
 
 log = logging.getLogger("srb.web")
 
-MAX_WRITE = 16384  # bytes; each write may take write_timeout
-SPACING = 0.01  # seconds between two events that are written separately
+MAX_WRITE = 16384  # bytes; each write may take write_timeout, so larger ones would end slow clients that do read
+SPACING = 0.01  # seconds between two events that are written separately, so that they come as packets of their own
 PING = b": ping\n\n"
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from srb.sampling_params import MARKS
+from srb.config.sampling_params import MARKS
 from srb.web.chat.grammar import Rules, any_text_until, quoted
 from srb.web.chat.pieces import call_id
 from srb.web.chat.reader import NoCall, Reader, Steps, object_text

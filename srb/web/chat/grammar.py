@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from srb.sampling_params import MARKS
+from srb.config.sampling_params import MARKS
 
 
 class Rules:
@@ -99,13 +99,5 @@ def _matched(marker: str, text: str) -> int:
 
 
 def _in_class(char: str) -> str:
-    return {
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-        "\\": "\\\\",
-        "]": "\\]",
-        "[": "\\[",
-        "^": "\\x5E",
-        "-": "\\x2D",
-    }.get(char, char)
+    escapes = {"\n": "n", "\r": "r", "\t": "t", "\\": "\\", "]": "]", "[": "[", "^": "x5E", "-": "x2D"}
+    return f"\\{escapes[char]}" if char in escapes else char

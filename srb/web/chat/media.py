@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from srb.protocol import MEDIA_MARK
 from srb.web.loop.yielding import yielding
+from srb.wire.commands import MEDIA_MARK
 
 MEDIA_PART = "media_marker"  # the type of a part whose text is a mark
 _URLS = {"image_url": "image_url", "audio_url": "audio_url", "input_image": "image_url", "image": "image"}

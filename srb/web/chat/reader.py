@@ -15,8 +15,8 @@ import orjson
 from srb.web.chat.pieces import AnyPiece, CallArguments, CallBegan, CallEnded, Markup, call_id
 
 Steps = Generator[None, None, None]
-MAX_NAME_LENGTH = 4096  # characters of a name, a key or the text between two markers
-MAX_NESTING = 64
+MAX_NAME_LENGTH = 4096  # characters of a name, a key or the text between two markers; longer text would be held back
+MAX_NESTING = 64  # levels of arguments: some readers recurse, and what is held back is read again
 
 _CHARACTERS = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _IN_VALUE = re.compile(r'[^"{}\[\]]+')

@@ -25,7 +25,7 @@ from srb.web.chat.pieces import (
 )
 from srb.web.chat.reader import NoCall, Reader, Steps, first_of, might_be_longer, possible_marker
 
-MAX_EAGER = 4096  # characters that are held back and read again with each new text
+MAX_EAGER = 4096  # characters that are held back and read again with each new text, at the cost of their square
 
 __all__ = ["CallArguments", "CallBegan", "Content", "Piece", "Reasoning", "ReplyParser", "ToolCall", "parse_reply"]
 
@@ -234,7 +234,7 @@ class ReplyParser:
                     reader.drop()
                 continue
             text = ahead if reader.final else ahead[: len(ahead) - possible_marker(ahead, markers)]
-            if markers and not reader.final:
+            if markers and not reader.final:  # the space before a marker is markup
                 text = text.rstrip()
             reader.at += len(text)
             if reader.final and reader.num_calls and text.isspace():
@@ -260,7 +260,7 @@ class ReplyParser:
                     return
                 reader.go_back()
                 if reader.num_calls > before:
-                    return
+                    return  # its first calls are told: another form would tell them again
                 reader.at += space
         if marker:
             reader.at += len(marker)

@@ -25,13 +25,13 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from srb.web.loop.yielding import SLICE
 
-MAX_SECONDS = 1.0  # of this thread's CPU time
-SECONDS_FOR_A_MESSAGE = 0.0005  # added for each message of a conversation
-MAX_CHARS = 32 * 1024 * 1024
-MAX_NODES = 500_000  # values within one value
-MAX_TEMPLATE = 1024 * 1024  # characters of a template's source
-MAX_WIDTH = 10_000  # of padding, and of integer arguments of string methods
-MAX_INTEGER = 4096  # bits
+MAX_SECONDS = 1.0  # of this thread's CPU time: a loop without end would keep the worker from all other clients
+SECONDS_FOR_A_MESSAGE = 0.0005  # added for each message, so that a conversation of thousands is not refused
+MAX_CHARS = 32 * 1024 * 1024  # of output, and of any value; a body has no more bytes by default
+MAX_NODES = 500_000  # values within one value, which is printed in one call that no deadline ends
+MAX_TEMPLATE = 1024 * 1024  # characters of a template's source, which Jinja compiles in one go
+MAX_WIDTH = 10_000  # of padding, and of integer arguments of string methods: each is one call, which no deadline ends
+MAX_INTEGER = 4096  # bits: products and powers are one call of any length in C, which no deadline ends
 
 # Filters whose output may be much larger than their input (center, format, lipsum, wordwrap, …) or is HTML are left out.
 FILTERS = (
@@ -225,6 +225,7 @@ def raise_exception(message: object) -> NoReturn:
 
 
 def strftime_now(layout: str) -> str:
+    # The system writes a width out: `%999999999d` would be a gigabyte in one call.
     if len(layout) > 200 or re.search(r"\d{3}", layout):
         raise LimitExceeded("strftime_now takes at most 200 characters, without widths of three digits")
     return datetime.now().strftime(layout)

@@ -17,10 +17,9 @@ from typing import Any, Literal
 import orjson
 from jinja2 import TemplateError, meta
 
+from srb.config.held import read_text
+from srb.config.settings import Settings
 from srb.errors import ConfigError, InvalidRequest, NotSupported
-from srb.held import read_text
-from srb.protocol import ModelInfo
-from srb.settings import Settings
 from srb.web.chat.families import END_THINK as END_THINK
 from srb.web.chat.families import HERMES, THINK, Family, family_of
 from srb.web.chat.harmony import HARMONY
@@ -29,6 +28,7 @@ from srb.web.chat.messages import ASSISTANT
 from srb.web.chat.named_templates import NAMED_TEMPLATES
 from srb.web.chat.sandbox import LimitExceeded, Sandbox, to_json
 from srb.web.loop.yielding import yielding
+from srb.wire.events import ModelInfo
 
 log = logging.getLogger("srb.web")
 
@@ -39,10 +39,7 @@ Continuation = Literal["", "auto", "content", "reasoning_content"]
 _NAMED_SOURCES = frozenset(NAMED_TEMPLATES.values())
 
 CHATML = NAMED_TEMPLATES["chatml"]
-CHATML_STOPS = (
-    "<|im_end|>",
-    "<|im_start|>",
-)  # stop strings, since they may not be tokens of a model without a template
+CHATML_STOPS = ("<|im_end|>", "<|im_start|>")  # of a model without a template, of which they may be no tokens
 
 TOOLS_PROMPT = """\
 # Tools
@@ -504,7 +501,7 @@ def check_configured(settings: Settings) -> None:
         raise ConfigError(f"{name}: not a Jinja template: {error.message}") from None
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=8)  # one for each model in use
 def _compiled(source: str, bos_token: str, eos_token: str) -> ChatTemplate:
     if source:
         return ChatTemplate(source, bos_token, eos_token)

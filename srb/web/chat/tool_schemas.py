@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
-from srb.sampling_params import MARKS, PLACE, TOOL
+from srb.config.sampling_params import MARKS, PLACE, TOOL
 
-MAX_REFERENCES = 8  # one after another
-MAX_VARIANTS = 64  # of one schema
+MAX_REFERENCES = 8  # one after another; `$ref`s may form a ring
+MAX_VARIANTS = 64  # of one schema: alternatives of alternatives multiply
 
 ANY_VALUE = {"type": ["string", "number", "boolean", "null", "array", "object"]}
 _TO_ITSELF = re.compile(rb'"\$ref":"(?!#/(\$defs|definitions)/)')

@@ -1,0 +1,1 @@
+"""The worker's one thread, which all its calls share."""

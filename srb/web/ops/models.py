@@ -7,22 +7,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from flask import Blueprint, Response, request
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
+from srb.config.settings import Settings
 from srb.errors import ModelNotFound, NotFound, NotSupported
-from srb.model_control import ModelState
-from srb.protocol import ModelInfo
-from srb.settings import Settings
+from srb.models.control import ModelState
+from srb.models.web.choice import ModelChoice, model_path, word
+from srb.models.web.events import ModelEvents
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
-from srb.web.bodies.sampling import explain
+from srb.web.bodies.sampling import validated
 from srb.web.calls.streaming import HEADERS
 from srb.web.context import web
 from srb.web.dialects.llamacpp.answers import Success
-from srb.web.model_choice import ModelChoice, model_path, word
 from srb.web.openapi import operation
-from srb.web.ops.model_events import ModelEvents
 from srb.web.replies import json_reply
+from srb.wire.events import ModelInfo
 
 routes = Blueprint("models", __name__)
 
@@ -113,10 +113,7 @@ def _named() -> tuple[ModelChoice, str]:
     """Return the choice, and the model that the body names. Raise NotSupported for a server with one model."""
     if (choice := web().choice) is None:
         raise NotSupported(_ONE_MODEL)
-    try:
-        given = NamedModel.model_validate(read_body(request)).model
-    except ValidationError as error:
-        raise explain(error) from None
+    given = validated(NamedModel, read_body(request)).model
     if not given:
         raise ModelNotFound("Field 'model': should be a model's name", param="model")
     return choice, choice.models.resolve(given)

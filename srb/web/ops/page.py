@@ -1,6 +1,8 @@
 """The page at /: its document, and below /page/ its modules, styles and libraries, served as they are written.
 
 Only the comments of our own modules are left out: they are a third of what a browser would load before the first word.
+The document names modules and styles by their edition, `page/~3f2a…/main.js`: a browser asks for each of 230 files once, and
+not at every load.
 """
 
 from __future__ import annotations
@@ -34,29 +36,23 @@ MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".json": "application/json",
+    ".png": "image/png",
     ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
     ".woff2": "font/woff2",
 }
 POLICY = (
-    "default-src 'none'",
-    "script-src 'self'",
-    "style-src 'self'",
-    "connect-src 'self'",
-    "img-src 'self' data: blob:",
-    "media-src blob:",
-    "font-src 'self'",
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'",
-    "require-trusted-types-for 'script'",
-    "trusted-types lit-html",
+    *("default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "font-src 'self'"),
+    *("img-src 'self' data: blob:", "media-src blob:", "manifest-src 'self'", "base-uri 'none'", "form-action 'none'"),
+    *("frame-ancestors 'none'", "require-trusted-types-for 'script'", "trusted-types lit-html"),
 )
-COMMENT = re.compile(
-    r"^[ \t]*(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*$", re.DOTALL | re.MULTILINE
-)  # with its lines to itself
+# With its lines to itself.
+COMMENT = re.compile(r"^[ \t]*(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*$", re.DOTALL | re.MULTILINE)
 LIBRARIES = "vendor"  # their comments have the licences
-COMPRESSED = {".css", ".html", ".js", ".json", ".svg"}
+COMPRESSED = {".css", ".html", ".js", ".json", ".svg", ".webmanifest"}
 MOST_FILES = 512  # kept in memory; the page has fewer
+IN_EDITION = re.compile(r'="page/(?=[^"]+\.(?:css|js)")')  # links of the document; others have addresses that stay
+KEEP = "max-age=31536000, immutable"  # a year: what is named by its content never changes
 HEADERS = {
     "Cache-Control": "no-cache",  # a browser asks each time, and mostly gets 304
     "Content-Security-Policy": "; ".join(POLICY),
@@ -64,6 +60,9 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+Version = tuple[int, ...]  # numbers of which one changes with the file
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,24 @@ class Content:
         return gzip.compress(self.plain, mtime=0)
 
 
+@dataclass(frozen=True)
+class Edition:
+    """All files of the page as they were at one time, named by their contents: alike on all machines that serve them."""
+
+    name: str
+    versions: dict[Path, Version]
+
+    @classmethod
+    def of_now(cls) -> Edition:
+        """Look at all files; each is read and hashed again only if it has changed."""
+        paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES and path.is_file())
+        versions = {path: _version(path) for path in paths}
+        contents = hashlib.sha256()
+        for path, version in versions.items():
+            contents.update(f"{path.relative_to(FOLDER)} {_read(path, version).tag}\n".encode())
+        return cls("~" + contents.hexdigest()[:16], versions)
+
+
 @routes.get("/")
 @operation(media_type="text/html")
 def front_door() -> Response:
@@ -91,18 +108,41 @@ def front_door() -> Response:
     host = request.host or f"localhost:{settings.port}"  # empty without a valid Host header
     target = shlex.quote(f"{request.scheme}://{host}{settings.api_prefix}/v1/completions")
     document = (FOLDER / DOCUMENT).read_text(encoding="utf-8").replace(EXAMPLE_TARGET, str(escape(target)))
+    if not settings.static_path:  # files of the user's own come before the page's, and have no edition
+        document = IN_EDITION.sub(f'="page/{_look().name}/', document)
     return _reply(Content(document.encode()), ".html")
 
 
 @routes.get("/page/<path:name>")
 @operation(media_type="*/*")
 def page_file(name: str) -> Response:
-    """Serve a file of the page: a module, a style sheet, a library."""
+    """Serve a file of the page: a module, a style sheet, a library. One of the edition that is there is kept by browsers."""
     _check_enabled()
-    path = _find(name)
+    edition, slash, rest = name.partition("/")
+    is_of_edition = edition.startswith("~") and slash
+    path = _find(rest if is_of_edition else name)
     if path is None:
         raise NotFound("File Not Found")
-    return _reply(_read(path, _version(path)), path.suffix)
+    version = _version(path)
+    reply = _reply(_read(path, version), path.suffix)
+    if is_of_edition and _has(edition, path, version):
+        reply.headers["Cache-Control"] = KEEP
+    return reply
+
+
+_newest: Edition | None = None  # that was looked at last
+
+
+def _look() -> Edition:
+    global _newest
+    _newest = Edition.of_now()
+    return _newest
+
+
+def _has(name: str, path: Path, version: Version) -> bool:
+    """Return whether an edition has this version of a file. While files are being replaced, a name may be of others."""
+    edition = _newest if _newest is not None and _newest.name == name else _look()
+    return edition.name == name and edition.versions.get(path) == version
 
 
 def _check_enabled() -> None:
@@ -120,14 +160,13 @@ def _find(name: str) -> Path | None:
         return None
 
 
-def _version(path: Path) -> tuple[int, ...]:
-    """Return numbers of which one changes with the file."""
+def _version(path: Path) -> Version:
     found = os.stat(path)
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 @lru_cache(MOST_FILES)
-def _read(path: Path, version: tuple[int, ...]) -> Content:
+def _read(path: Path, version: Version) -> Content:
     """Return a file of this version; it is hashed and compressed once."""
     return Content(served(path))
 

@@ -9,6 +9,7 @@ from typing import Any
 from flask import Blueprint, Response, request, send_from_directory
 
 from srb.errors import EngineLoading, NotFound, NotSupported, Unavailable
+from srb.version import version
 from srb.web.context import web
 from srb.web.dialects.llamacpp.answers import CurrentModel, Health, TabbyModel
 from srb.web.dialects.llamacpp.server import shown_slots
@@ -22,6 +23,7 @@ routes = Blueprint("ops", __name__)
 STATIC = Path(__file__).parents[1] / "static"
 _OK: Health = {"status": "ok"}
 HEALTH_DEADLINE = 0.5  # seconds that a health check waits for the engine's counts
+STATS_AGE = 1.0  # seconds; a cluster's replicas are asked so often at most, however many check and scrape
 
 
 @routes.get("/health")
@@ -35,17 +37,17 @@ def health() -> Response:
     choice = web().choice
     try:
         if choice is not None and choice.rests:
-            return json_reply(_OK)
+            return _ready({"status": "ok"})
         web().client.check_ready()
     except Unavailable as error:
         return _not_ready(error)
     try:
-        stats, cluster = web().client.cluster_stats(HEALTH_DEADLINE)
+        stats, cluster = web().client.cluster_stats(HEALTH_DEADLINE, STATS_AGE)
     except Unavailable as error:
         if type(error) is not Unavailable:  # a bridge that knows no replica any more
             return _not_ready(error)
         web().client.check_not_hung()
-        return json_reply(_OK)  # busy with one long step
+        return _ready({"status": "ok"})  # busy with one long step
     processing = int(stats["branches_running"])
     idle = int(stats["branches_room"])
     body: Health = {
@@ -61,13 +63,17 @@ def health() -> Response:
     has_keys = bool(settings.api_key or settings.api_key_file)  # /health needs no key, but slots show texts' settings
     if "include_slots" in request.args and settings.slots and not has_keys:
         body["slots"] = shown_slots()
-    return json_reply(body, 503 if idle <= 0 and "fail_on_no_slot" in request.args else 200)
+    return _ready(body, 503 if idle <= 0 and "fail_on_no_slot" in request.args else 200)
+
+
+def _ready(body: Health, status: int = 200) -> Response:
+    return json_reply({**body, "version": version()}, status)
 
 
 def _not_ready(error: Unavailable) -> Response:
     """Say why requests are not answered, with the word of 2024 beside the error."""
     status = "loading model" if isinstance(error, EngineLoading) else "error"
-    reply = json_reply({"status": status, **error.body()}, error.http_status)
+    reply = json_reply({"status": status, **error.body(), "version": version()}, error.http_status)
     if error.retry_after is not None:
         reply.headers["Retry-After"] = str(error.retry_after)
     return reply
@@ -133,7 +139,7 @@ def prometheus() -> Response:
     with suppress(Unavailable):
         client = web().client if choice is None else choice.shown()
         status = client.engine_status()
-        stats, cluster = client.cluster_stats()
+        stats, cluster = client.cluster_stats(max_age=STATS_AGE)
     text = web().metrics.render(stats, **status, cluster=cluster, models=states, knows_models=knows_models)
     response = Response(text, content_type=CONTENT_TYPE)
     response.headers["Process-Start-Time-Unix"] = str(STARTED)

@@ -1,5 +1,7 @@
 /** The server's HTTP interface, as the page uses it: JSON, streams of server-sent events, one question for the API key. */
 
+import { msg } from "./languages.js";
+
 /** A refusal by the server, or (status 0) a server that could not be reached. */
 export class ApiError extends Error {
   /**
@@ -26,13 +28,16 @@ export class ApiError extends Error {
 
 const KEY = "srb.key";
 
-/** Requests to the page's own server, below the page's own folder, so that a path prefix of a proxy is kept. */
+// Above the page's own folder, so that a path prefix of a proxy is kept, and above that of its edition, `page/~3f2a…`.
+const SERVER = new URL(/\/~\w+\/api\.js$/.test(import.meta.url) ? "../../" : "../", import.meta.url);
+
+/** Requests to the page's own server. */
 export class Api {
   /**
    * @param {string | URL} [base] address of the server, with a slash at its end
    * @param {(message: string) => Promise<{key: string, remember: boolean} | null>} [askKey] asks the person for the key
    */
-  constructor(base = new URL("../", import.meta.url), askKey = async () => null) {
+  constructor(base = SERVER, askKey = async () => null) {
     this.base = String(base);
     this.askKey = askKey;
     /** @type {Promise<boolean> | null} */
@@ -89,7 +94,7 @@ export class Api {
       });
     } catch (error) {
       if (options.signal?.aborted) throw error;
-      throw new ApiError("The server cannot be reached.", 0, "unreachable");
+      throw new ApiError(msg`The server cannot be reached.`, 0, "unreachable");
     }
     if (response.ok) return response;
     const refusal = await readRefusal(response);
@@ -114,7 +119,7 @@ export class Api {
   }
 
   async askOnce() {
-    const given = await this.askKey(this.key ? "The server does not accept that key." : "");
+    const given = await this.askKey(this.key ? msg`The server does not accept that key.` : "");
     this.isDeclined = !given?.key;
     if (!given?.key) return false;
     this.key = given.key;
@@ -153,7 +158,7 @@ async function readEvents(reader, signal, onevents) {
       part = await reader.read();
     } catch (error) {
       if (signal.aborted) throw error;
-      throw new ApiError("The connection to the server was lost.", 0, "lost");
+      throw new ApiError(msg`The connection to the server was lost.`, 0, "lost");
     }
     if (part.done) return;
     const blocks = (rest + decoder.decode(part.value, { stream: true })).split("\n\n");
@@ -173,7 +178,7 @@ async function readRefusal(response) {
     // a proxy's page of HTML; its status says enough
   }
   const error = body?.error ?? {};
-  const message = typeof error.message === "string" ? error.message : `The server answered ${response.status}.`;
+  const message = typeof error.message === "string" ? error.message : msg`The server answered ${response.status}.`;
   return new ApiError(message, response.status, String(error.type ?? error.code ?? ""), body);
 }
 
@@ -182,7 +187,7 @@ function parsed(text, status) {
   try {
     return JSON.parse(text);
   } catch {
-    throw new ApiError("The server's answer is not JSON.", status, "not_json");
+    throw new ApiError(msg`The server's answer is not JSON.`, status, "not_json");
   }
 }
 

@@ -1,4 +1,4 @@
-// What stands behind the branches, where they are written in the middle of a text, and how a model is told of it.
+// Text behind the branches, where they are written in the middle of a text, and how a model is told of it.
 
 /** A model's tokens for a text with a gap. @typedef {{prefix: string, suffix: string, middle: string, suffix_first: boolean}} Fill */
 

@@ -10,6 +10,7 @@ import { Typing } from "./desk/typing.js";
 import { WordCount } from "./desk/words.js";
 import { titleOf } from "./keep/describe.js";
 import { sentenceOf } from "./keep/standing.js";
+import { msg } from "./languages.js";
 import { Story } from "./story.js";
 
 /** @typedef {import("./story/types.js").Place} Place */
@@ -108,7 +109,7 @@ export class Desk extends EventTarget {
   }
 
   get title() {
-    return /** @type {string | undefined} */ (this.story.meta("title")) || titleOf(this.text) || "Untitled";
+    return /** @type {string | undefined} */ (this.story.meta("title")) || titleOf(this.text) || msg`Untitled`;
   }
 
   /** The number of words in the manuscript. */
@@ -193,7 +194,7 @@ export class Desk extends EventTarget {
   /** Say that the open story was put into the bin elsewhere. @param {string} id */
   offerRestore(id) {
     const run = () => this.guard(() => this.restoreStory(id));
-    this.notice("This story was put into the bin in another window.", "error", { label: "Take it out", run });
+    this.notice(msg`This story was put into the bin in another window.`, "error", { label: msg`Take it out`, run });
   }
 
   /** The story is nearly full; a later answer says it again. @param {import("./keep/server.js").Room} room */
@@ -243,6 +244,16 @@ export class Desk extends EventTarget {
     this.readSettings();
     this.changed();
     this.tell("story");
+  }
+
+  /** Make a change of a value, which is done already, a step of undo. @param {string} key @param {unknown} before */
+  recordMeta(key, before) {
+    const now = this.story.meta(key);
+    const set = (/** @type {unknown} */ value) => this.setMeta(key, value ?? null);
+    this.record(
+      () => set(before),
+      () => set(now),
+    );
   }
 
   readSettings() {
@@ -417,7 +428,7 @@ export class Desk extends EventTarget {
 
   /** Say that files of the page could not be read. */
   sayNotLoaded() {
-    this.notice("This part of the page could not be loaded. Try again when the server is back.", "error");
+    this.notice(msg`This part of the page could not be loaded. Try again when the server is back.`, "error");
     this.checkServer();
   }
 
@@ -499,6 +510,10 @@ export class Desk extends EventTarget {
 
   sort() {
     return this.withRounds(({ gestures }) => gestures.sort());
+  }
+
+  sortByFollowing() {
+    return this.withRounds(({ gestures }) => gestures.sortByFollowing());
   }
 
   fold() {

@@ -10,6 +10,7 @@
  * @import {Shelf} from "./keep/shelf.js"
  * @import {News} from "./story/types.js"
  */
+
 import { DEFAULTS, settingsOf } from "./desk/defaults.js";
 import { describe, isEntry } from "./keep/describe.js";
 import { LastOpen } from "./keep/last_open.js";
@@ -17,10 +18,11 @@ import { Leftovers } from "./keep/leftovers.js";
 import { Listing } from "./keep/listing.js";
 import { Outbox } from "./keep/outbox.js";
 import { Saver } from "./keep/saver.js";
-import { isMissing, StoryServer, Trouble } from "./keep/server.js";
+import { isMissing, StoryServer, shareOf, Trouble } from "./keep/server.js";
 import { IdbShelf, MemoryShelf } from "./keep/shelf.js";
 import { messageOf, stateOf, whereKept } from "./keep/standing.js";
 import { openChannel, Tabs } from "./keep/tabs.js";
+import { msg } from "./languages.js";
 import { withParents } from "./story/wire.js";
 import { Story } from "./story.js";
 
@@ -29,7 +31,7 @@ const POLL = 3000;
 const PATIENCE = 10_000; // ms that a person waits at the start for a list of stories
 /** While a person types, words are counted this often at most: the count reads the whole text. */
 const DESCRIBE = 10_000;
-const ONLY_A_PART = "This browser has only a part of the story, and keeps it until the server has it.";
+const ONLY_A_PART = msg`This browser has only a part of the story, and keeps it until the server has it.`;
 
 /**
  * Events: state; merged, with News, after the open story has got changes from elsewhere; binned, when it was put into the bin;
@@ -54,6 +56,8 @@ export class Keeper extends EventTarget {
   #toldLast = "";
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #saveTimer;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #describeTimer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #pollTimer;
 
@@ -91,6 +95,11 @@ export class Keeper extends EventTarget {
     return stateOf(this.#facts);
   }
 
+  /** The name of the page's key, as far as the server has told it; "" without one. */
+  get person() {
+    return this.listing.person;
+  }
+
   /** A sentence about the state, "" if all is well. */
   get message() {
     return messageOf(this.#facts);
@@ -99,6 +108,12 @@ export class Keeper extends EventTarget {
   /** When everything was saved last, or 0. */
   get at() {
     return this.#saver?.savedAt ?? 0;
+  }
+
+  /** Whether the server or this browser keeps what was flushed, so that the page can be loaded again. */
+  get isKept() {
+    const { state } = this;
+    return state === "reader" ? this.#facts.keepsHere : state !== "failed";
   }
 
   /** Where stories are kept: one sentence. */
@@ -119,6 +134,7 @@ export class Keeper extends EventTarget {
       trouble: saver?.trouble ?? null,
       unread: this.#unread,
       stuck: saver?.stuck ?? new Map(),
+      share: saver?.known?.share,
     };
   }
 
@@ -137,7 +153,7 @@ export class Keeper extends EventTarget {
   // ---- Opening
 
   /**
-   * Return the story that was open last in this browser, or else the newest; null without any, and if the server does not tell its
+   * Return the story that was open last in this browser, or else the newest; null without any, for a person with a name, and if the server does not tell its
    * stories in time: a person can write before it does. Of a server that cannot read them, what this browser keeps takes their
    * place. Send what was left unsent.
    * @returns {Promise<Story | null>}
@@ -145,9 +161,10 @@ export class Keeper extends EventTarget {
   async openLast() {
     let story = null;
     try {
-      const { stories, fault } = await Promise.race([this.listing.read(false), silence(this.patience)]);
+      const { stories, fault, person } = await Promise.race([this.listing.read(false), silence(this.patience)]);
       const last = this.lastOpen.id;
-      const { id } = stories.find((each) => each.id === last) ?? stories[0] ?? {};
+      const newest = person === "" ? stories[0] : undefined; // which may be one that another person shares
+      const { id } = stories.find((each) => each.id === last) ?? newest ?? {};
       this.#noteUnread(fault);
       if (id !== undefined) story = await this.load(id);
     } catch (error) {
@@ -166,11 +183,12 @@ export class Keeper extends EventTarget {
   async load(id) {
     await Promise.all([this.#saver?.kept, this.leftovers.kept(id)]);
     const [{ answer, fault }, kept] = await Promise.all([this.#read(id), this.outbox.read(id).catch(() => null)]);
-    if (answer === null && kept === null) throw new Error(fault || "This story is not there any more.");
+    if (answer === null && kept === null) throw new Error(fault || msg`This story is not there any more.`);
     const story = new Story(id);
     if (answer !== null) {
       story.merge(answer);
-      this.#loaded.set(story, { seq: answer.seq, server: answer.server, room: answer.room });
+      const { seq, server, room } = answer;
+      this.#loaded.set(story, { seq, server, room, share: shareOf(answer) });
     }
     if (kept !== null) {
       story.merge(kept);
@@ -227,8 +245,7 @@ export class Keeper extends EventTarget {
 
   /** Leave the open story; the server still gets what it lacks. */
   #leaveStory() {
-    clearTimeout(this.#saveTimer);
-    this.#saveTimer = undefined;
+    this.#stopTimers();
     const { story } = this;
     const saver = this.#saver;
     if (story === null || saver === null) return;
@@ -254,7 +271,7 @@ export class Keeper extends EventTarget {
 
   /** @param {string | undefined} open */
   async #sendLeftovers(open) {
-    if (this.server.isOn) await this.leftovers.send(open);
+    if (this.server.isOn) await this.leftovers.send((id) => id === open || this.listing.toRead.has(id));
   }
 
   // ---- Saving
@@ -278,13 +295,22 @@ export class Keeper extends EventTarget {
     await flushed;
   }
 
-  async #flush() {
+  /** Let no flush be due. */
+  #stopTimers() {
     clearTimeout(this.#saveTimer);
-    this.#saveTimer = undefined;
+    clearTimeout(this.#describeTimer);
+    this.#saveTimer = this.#describeTimer = undefined;
+  }
+
+  async #flush() {
+    this.#stopTimers();
     const { story } = this;
     const saver = this.#saver;
     if (story === null || saver === null) return;
-    if (this.now() - this.#describedAt >= DESCRIBE) this.#describe();
+    const until = this.#describedAt + DESCRIBE - this.now();
+    if (until <= 0) this.#describe();
+    // Without it the title of who stops typing stayed behind the words until the story was left.
+    else if (!this.#isDescribed) this.#describeTimer = setTimeout(() => this.#flush(), until);
     const wire = this.#isWorthSaving ? story.takeChanges() : null;
     if (wire !== null) {
       saver.add(wire);
@@ -300,7 +326,7 @@ export class Keeper extends EventTarget {
 
   /** Bring title and words up to date, unless the server may have a title that was given. */
   #describe() {
-    if (this.#isDescribed || this.story === null || !this.#isWorthSaving) return;
+    if (this.#isDescribed || this.story === null || !this.#isWorthSaving || this.#saver?.isReader) return;
     if (this.#parts.has(this.story) && this.#saver?.known?.server === undefined) return;
     this.#describedAt = this.now();
     this.#isDescribed = true;
@@ -313,7 +339,7 @@ export class Keeper extends EventTarget {
     this.leftovers.wake();
     await this.#saver?.wake();
     await this.#poll();
-    await this.#sendLeftovers(this.story?.id);
+    if (this.story !== null) await this.#sendLeftovers(this.story.id); // before one is open, it is not known which may be sent
   }
 
   /** Ask whether the server keeps stories by now; if so, it gets what this browser has kept. */
@@ -333,6 +359,7 @@ export class Keeper extends EventTarget {
     const news = story.merge(answer);
     if (story !== this.story) return;
     if (isOther) this.#saver?.add(story.wire());
+    this.#tell();
     if (answer.deleted !== undefined) this.dispatchEvent(new CustomEvent("binned"));
     this.#noteRoom(answer.room);
     this.#announce(news);
@@ -366,14 +393,18 @@ export class Keeper extends EventTarget {
         await saver.save();
       }
     } catch (error) {
-      if (isMissing(error) && saver !== null && saver === this.#saver) this.#sendWhole(saver);
+      if (isMissing(error) && saver !== null && saver === this.#saver) this.#missing(saver);
     } finally {
       if (this.story !== null) this.#pollLater();
     }
   }
 
-  /** Send the open story whole: the server has nothing of it any more. @param {Saver} saver */
-  #sendWhole(saver) {
+  /** Send the open story whole, of which the server has nothing any more; another's is shared with this person no more. @param {Saver} saver */
+  #missing(saver) {
+    if (saver.known?.share) {
+      saver.known.share.access = "none";
+      return this.#tell();
+    }
     saver.known = { seq: 0 };
     saver.add(/** @type {Story} */ (this.story).wire());
     saver.save();
@@ -381,7 +412,7 @@ export class Keeper extends EventTarget {
 
   /** Keep nothing any more. What is unsaved stays in the outbox. */
   close() {
-    clearTimeout(this.#saveTimer);
+    this.#stopTimers();
     clearTimeout(this.#pollTimer);
     this.#saver?.stop();
     this.leftovers.stop();
@@ -433,4 +464,4 @@ const isReadable = (story) => story.isWhole && story.nodes.size > 0;
  * @returns {Promise<never>}
  */
 const silence = (wait) =>
-  new Promise((_, fail) => setTimeout(() => fail(new Error("The server does not answer.")), wait));
+  new Promise((_, fail) => setTimeout(() => fail(new Error(msg`The server does not answer.`)), wait));

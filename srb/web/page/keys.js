@@ -75,7 +75,7 @@ function stopOrLeave(desk, page) {
 }
 
 /** @param {Document} page @param {number} step */
-function nextPane(page, step) {
+export function nextPane(page, step) {
   const panes = PANES.filter((name) => isShown(paneOf(page, name)));
   const now = panes.findIndex((name) => paneOf(page, name)?.contains(page.activeElement));
   paneOf(page, panes[(now + step + panes.length) % panes.length])?.focus();

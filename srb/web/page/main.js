@@ -4,12 +4,14 @@ import { Api } from "./api.js";
 import { Desk } from "./desk.js";
 import { Keeper } from "./keep.js";
 import { bindKeys } from "./keys.js";
+import { LANGUAGE } from "./languages.js";
 import "./parts/header.js";
 import { Later } from "./parts/later.js";
 import "./parts/manuscript.js";
 
 /** @param {HTMLElement} root */
 async function start(root) {
+  document.documentElement.lang = LANGUAGE;
   const api = new Api();
   const desk = new Desk({ api, keeper: new Keeper({ api }) });
   const later = new Later(desk, root);

@@ -23,6 +23,7 @@ import { markersOf } from "./markers.js";
  * @property {number[]} escapes  the backslashes among them
  */
 /** @typedef {{text: string, em: boolean, strong: boolean}} Run */
+/** @typedef {Run & {at: number}} PlacedRun */
 /**
  * @typedef {object} Delimiter  a run of `*` or `_`, of which `from` to `to` is not used yet
  * @property {string} sign
@@ -190,17 +191,27 @@ export function stylesOf({ length }, { spans }) {
  * @param {string} text
  * @returns {Run[]}
  */
-export function runsOf(text) {
+export const runsOf = (text) => placedRunsOf(text).map(({ at: _at, ...run }) => run);
+
+/**
+ * Return the same with the places where they begin in the line, cut also at other places.
+ * @param {string} text
+ * @param {number[]} [cuts]
+ * @returns {PlacedRun[]}
+ */
+export function placedRunsOf(text, cuts = []) {
   const line = readLine(text);
   const styles = stylesOf(text, line);
-  /** @type {Run[]} */
+  /** @type {PlacedRun[]} */
   const runs = [];
   let at = line.from;
   for (const { from, to } of [...line.signs, { from: line.to, to: line.to }]) {
     while (at < from) {
       let end = at + 1;
-      while (end < from && styles[end] === styles[at]) end += 1;
-      add(runs, text.slice(at, end), styles[at]);
+      while (end < from && styles[end] === styles[at] && !cuts.includes(end)) end += 1;
+      const begins = runs.at(-1)?.at ?? 0;
+      const isCut = cuts.some((cut) => cut > begins && cut <= at);
+      add(runs, { text: text.slice(at, end), at }, styles[at], isCut);
       at = end;
     }
     at = Math.max(at, to);
@@ -208,12 +219,12 @@ export function runsOf(text) {
   return runs;
 }
 
-/** @param {Run[]} runs @param {string} text @param {number} style */
-function add(runs, text, style) {
+/** @param {PlacedRun[]} runs @param {{text: string, at: number}} words @param {number} style @param {boolean} isCut */
+function add(runs, words, style, isCut) {
   const [em, strong] = [(style & BITS.em) > 0, (style & BITS.strong) > 0];
   const last = runs.at(-1);
-  if (last && last.em === em && last.strong === strong) last.text += text;
-  else runs.push({ text, em, strong });
+  if (last && !isCut && last.em === em && last.strong === strong) last.text += words.text;
+  else runs.push({ ...words, em, strong });
 }
 
 /** Return a line's words alone. @param {string} text */

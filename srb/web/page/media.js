@@ -1,5 +1,6 @@
 /** Pictures and sounds as bytes: their type, their id, and the field of a request that a prompt with markers becomes. Pure. */
 
+import { msg } from "./languages.js";
 import { withoutMarkers } from "./markers.js";
 
 /** What came with the files of stories, by id, until it is kept. @type {WeakMap<object, Record<string, {data: string}>>} */
@@ -74,6 +75,6 @@ export function fromBase64(text) {
   try {
     return Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
   } catch {
-    throw new Error("is not base64");
+    throw new Error(msg`is not base64`);
   }
 }

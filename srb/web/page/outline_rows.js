@@ -2,6 +2,7 @@
 //
 // As in a book of chess, the main line keeps its depth, however long it gets; only alternatives are indented.
 
+import { msg } from "./languages.js";
 import { withoutMarkers } from "./markers.js";
 
 /** @typedef {import("./story.js").Story} Story */
@@ -127,11 +128,11 @@ export function labelOf(node, length = 160) {
     .trim()
     .replace(/\s*\n\s*/g, " ↵ ");
   if (line) return node.text.length > length ? `${line} …` : line;
-  if (node.act !== undefined) return "(a chapter moved)";
+  if (node.act !== undefined) return msg`(a chapter moved)`;
   if (node.text.includes("\n")) return "↵";
-  if (node.end?.reason === "eos") return "(the model would end here)";
-  if (node.tail !== undefined || (node.parent !== undefined && !node.open)) return "(words taken out)";
-  return "(nothing yet)";
+  if (node.end?.reason === "eos") return msg`(the model would end here)`;
+  if (node.tail !== undefined || (node.parent !== undefined && !node.open)) return msg`(words taken out)`;
+  return msg`(nothing yet)`;
 }
 
 /** Whether nobody has looked at a branch. @param {Story} story @param {Node} node @param {Set<string>} path */

@@ -5,9 +5,10 @@
 
 import { beginningOf, leadingTo, withGap } from "./behind.js";
 import { markersOf } from "./markers.js";
+import { stretch, textOf } from "./reading.js";
 
 /** @typedef {{at: number, characters: number, next: string}} Cut   the sent story begins at `at`; `next`: its first characters there */
-/** @typedef {{kind: "system" | "memory" | "lore" | "story" | "note" | "room", characters: number, tokens: number, cut: number}} Part
+/** @typedef {{kind: "system" | "memory" | "lore" | "summary" | "story" | "note" | "room", characters: number, tokens: number, cut: number}} Part
  *  a share of the context; `cut`: the characters that were left out; "room" is for the branches' own words */
 /** @typedef {{role: "system" | "user" | "assistant", content: string}} Message */
 /** @typedef {{text: string, depth: number, frame?: string}} Note   the author's note; `frame` stands around it in the prompt */
@@ -25,6 +26,7 @@ import { markersOf } from "./markers.js";
  * @property {number} [perMedium] - tokens of a picture or sound in it
  * @property {Set<number>} [unsent] - where the markers of those begin that are left out of the prompt
  * @property {string} [memory] - before the story, whatever is cut
+ * @property {string} [summary] - of the beginning, in its place where that is not sent
  * @property {Note} [note] - put before the last `depth` paragraphs
  * @property {Lore} [lore]
  * @property {Note} [wish] - what happens next: a chat model's instruction, else a note before the last paragraph
@@ -41,6 +43,7 @@ import { markersOf } from "./markers.js";
  * @property {Cut | null} cut - null if the whole story is sent
  * @property {number} loreAt - where in the manuscript the lorebook's part stands
  * @property {Part[]} parts
+ * @property {import("./reading.js").Block[]} blocks - of which the prompt is made
  */
 
 /** Characters per token of an unknown model. */
@@ -50,6 +53,9 @@ export const FIRST_RATE = 3.5;
  * the story's, and gone on with. */
 export const NOTE_FRAME = "[Author's note: <|>]";
 export const NOTE_PLACE = "<|>";
+
+/** What stands around the summary of a beginning that is not sent. */
+const SUMMARY_FRAME = "[The story so far: <|>]";
 
 /** @type {Note} */
 const NO_WISH = { text: "", depth: 1 };
@@ -85,6 +91,7 @@ export function planPrompt({
   behind = "",
   fill = null,
   memory = "",
+  summary = "",
   note = { text: "", depth: 3 },
   lore = NO_LORE,
   wish = NO_WISH,
@@ -104,28 +111,45 @@ export function planPrompt({
   const keep = trimmedLength(text);
   const ofLore = lore.before.length + lore.within.length;
   const extra = memory.trim().length + framed(note).length + ofLore;
-  const forStory = Math.max(budget - extra, Math.min(keep, Math.floor(budget / 4)));
+  const roomBeside = (/** @type {number} */ taken) => Math.max(budget - taken, Math.min(keep, Math.floor(budget / 4)));
   const markers = markersOf(text);
   const more = moreOf(unsent, perMedium * rate);
-  const start = besideMarkers(markers, startOf(text, keep, budgetBeside(markers, keep, forStory, more), cut));
+  const startIn = (/** @type {number} */ room) =>
+    besideMarkers(markers, startOf(text, keep, budgetBeside(markers, keep, room, more), cut));
+  const isCut = startIn(roomBeside(extra)) > 0; // a beginning that is read needs no summary
+  const summed = isCut ? framedSummary(summary, Math.floor(budget / 4)) : "";
+  const forStory = roomBeside(extra + summed.length);
+  const start = startIn(forStory);
   const media = markers.filter(({ from, to }) => from >= start && to <= keep).map(more);
   const sent = text.slice(start, keep);
   const noted = noteIn(sent, note, budget - forStory - ofLore);
   const wished = noteIn(sent, isChat ? NO_WISH : wish, Number.POSITIVE_INFINITY);
   const loreAt = lore.within === "" ? start : lore.placeIn(text, start, keep);
-  const story = withInserts(sent, [noted, wished, { text: lore.within, at: loreAt - start }]);
-  const remembered = shortened(memory.trim(), budget - forStory - ofLore - noted.text.length);
-  const first = [remembered, lore.before].filter((each) => each !== "").join("\n\n");
+  const story = withInserts(sent, [
+    { ...noted, origin: "note" },
+    { ...wished, origin: "instruction" },
+    { text: lore.within, at: loreAt - start, origin: "lore" },
+  ]);
+  const remembered = shortened(memory.trim(), budget - forStory - ofLore - summed.length - noted.text.length);
+  const first = [stretch("memory", remembered), stretch("lore", lore.before), stretch("summary", summed)].filter(
+    ({ text }) => text !== "",
+  );
+  const before = joined(first, story);
+  const instruction = told(settings, wish);
   const parts = [
     part("memory", rate, remembered.length, memory.trim().length),
     part("lore", rate, ofLore, ofLore),
+    part("summary", rate, summed.length, summed.length),
     withTokens(part("story", rate, keep - start, keep), media, rate),
     part("note", rate, noted.text.length, framed(note).length),
     { kind: /** @type {const} */ ("room"), characters: Math.floor(room * rate), tokens: room, cut: 0 },
   ];
   return {
-    prompt: isChat ? null : withGap(fill, joined(first, story), following),
-    template: isChat ? chat({ ...settings, instruction: told(settings, wish) }, first, story, following) : null,
+    prompt: isChat ? null : withGap(fill, textOf(before), following),
+    template: isChat ? chat({ ...settings, instruction }, first, textOf(story), following) : null,
+    blocks: isChat
+      ? blocksOfChat({ ...settings, instruction }, { first, story, following })
+      : blocksOfText(before, following, fill),
     keep,
     cut: start === 0 ? null : { at: start, characters: start, next: text.slice(start, start + NEXT) },
     loreAt,
@@ -303,6 +327,12 @@ function framed({ text, frame }) {
   return own === "" || !around.includes(NOTE_PLACE) ? own : around.replace(NOTE_PLACE, () => own).trim();
 }
 
+/** Return a summary as it is sent. @param {string} summary @param {number} most - characters of it */
+function framedSummary(summary, most) {
+  const text = shortened(summary.trim(), most);
+  return framed({ text, frame: isBracketed(text) ? NOTE_PLACE : SUMMARY_FRAME });
+}
+
 /**
  * Return the author's note as it fits, and where it stands.
  *
@@ -325,14 +355,19 @@ function noteIn(story, note, room) {
  * Return a story with texts on lines of their own; of two at one place the first stands nearer to the end.
  *
  * @param {string} story
- * @param {Insert[]} inserts
+ * @param {(Insert & {origin: import("./reading.js").Origin})[]} inserts
+ * @returns {import("./reading.js").Block}
  */
 function withInserts(story, inserts) {
-  const fromTheEnd = inserts.filter(({ text }) => text !== "").sort((a, b) => b.at - a.at);
-  return fromTheEnd.reduce((whole, { text, at }) => {
+  const placed = inserts.filter(({ text }) => text !== "").sort((a, b) => b.at - a.at);
+  let end = 0;
+  const all = placed.reverse().flatMap(({ text, at, origin }) => {
     const gap = /\n+$/.exec(story.slice(Math.max(0, at - 8), at))?.[0] ?? "\n\n";
-    return `${whole.slice(0, at)}${text}${gap}${whole.slice(at)}`;
-  }, story);
+    const before = stretch("text", story.slice(end, at));
+    end = at;
+    return [before, stretch(origin, text + gap)];
+  });
+  return [...all, stretch("text", story.slice(end))];
 }
 
 /**
@@ -354,11 +389,33 @@ function paragraphFromEnd(text, depth) {
 }
 
 /**
- * @param {string} memory
- * @param {string} story
+ * Return a story behind texts with a paragraph each.
+ *
+ * @param {import("./reading.js").Block} first
+ * @param {import("./reading.js").Block} story
  */
-function joined(memory, story) {
-  return memory === "" ? story : `${memory}\n\n${story}`;
+function joined(first, story) {
+  return [...first.map(({ origin, text }) => stretch(origin, `${text}\n\n`)), ...story];
+}
+
+/**
+ * @param {import("./reading.js").Block} before
+ * @param {string} following
+ * @param {import("./behind.js").Fill | null} fill
+ */
+function blocksOfText(before, following, fill) {
+  const behind = [stretch("text", following)];
+  return fill?.suffix_first ? [behind, before] : [before, behind];
+}
+
+/**
+ * @param {{system?: string, instruction?: string}} settings
+ * @param {{first: import("./reading.js").Block, story: import("./reading.js").Block, following: string}} texts
+ */
+function blocksOfChat(settings, { first, story, following }) {
+  const system = [stretch("instruction", settings.system?.trim() ?? "")];
+  const instruction = [stretch("instruction", instructionOf(settings))];
+  return [system, joined(first, []), instruction, [stretch("text", following)], story];
 }
 
 /** @param {{instruction?: string}} settings @param {Note} wish */
@@ -417,12 +474,14 @@ function besideMarkers(markers, start) {
  * Return the body for POST /apply-template: the story is the beginning of the assistant's answer.
  *
  * @param {{system?: string, instruction?: string, model?: string}} settings
- * @param {string} memory
+ * @param {import("./reading.js").Block} first
  * @param {string} story
  * @param {string} following - what stands behind the answer
  */
-function chat(settings, memory, story, following) {
-  const system = [settings.system?.trim() ?? "", memory].filter((each) => each !== "").join("\n\n");
+function chat(settings, first, story, following) {
+  const system = [settings.system?.trim() ?? "", ...first.map(({ text }) => text)]
+    .filter((each) => each !== "")
+    .join("\n\n");
   /** @type {Message[]} */
   const messages = [{ role: "user", content: leadingTo(instructionOf(settings), following) }];
   if (system !== "") {

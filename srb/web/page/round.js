@@ -10,28 +10,31 @@ export { endWord, IllegalMove, Slot };
 /** @typedef {import("./round/requests.js").Request} Request */
 /** @typedef {{node: string, at: number}} Place */
 /** @typedef {import("./tasks.js").Task} Task */
+/** What each voice reads; `blocks`: of which its prompt is made. @typedef {Map<string, {prompt: string, blocks: import("./reading.js").Block[]}>} Prompts */
 
 /** A call to make, or a request to start. A control's next `branch` events belong to `slots`: tell `expectBranches` before
  * the call. A new request of `n` branches has the round's prompt and `given` after it: tell `join` before it.
  * @typedef {{kind: "control", request: string, method: string, path: string, body?: object, slots: number[], expect?: Kind}} Control
- * @typedef {{kind: "request", n: number, given: string, slots: number[], expect: Kind, seedOffset: number, neverEnds?: boolean}} NewRequest
+ * @typedef {{kind: "request", n: number, given: string, slots: number[], expect: Kind, seedOffset: number, voice: string,
+ *   neverEnds?: boolean}} NewRequest
  * @typedef {Control|NewRequest} Plan */
 
 const BASE = "v1/srb/completions/";
 
 export class Round extends Requests {
-  /** @param {{id: string, base: Place, keep: number, until?: number, n: number, prompt: string | null, lore?: string[], stopAt?: string,
-   *   asked?: number, task?: Task | null, passage?: string}} given
+  /** @param {{id: string, base: Place, keep: number, until?: number, n: number, prompts: Prompts | null, voices?: readonly string[],
+   *   lore?: string[], stopAt?: string, asked?: number, task?: Task | null, passage?: string}} given
    *   `lore`: ids of the lorebook's entries in the prompt; `asked`: branches that the round has asked for before; `keep` is where the
-   *   model's text begins, in the place of what stands there up to `until`, the `passage`; `prompt`: null: not made yet; the first
-   *   request of the round is joined by `join` */
+   *   model's text begins, in the place of what stands there up to `until`, the `passage`; `prompts`: null: not made yet; the first
+   *   request of each voice is joined by `join` */
   constructor({
     id,
     base,
     keep,
     until = base.at,
     n,
-    prompt,
+    prompts,
+    voices = [""],
     lore = [],
     stopAt = "",
     asked = 0,
@@ -47,16 +50,41 @@ export class Round extends Requests {
     this.task = task;
     this.passage = passage;
     this.n = n;
-    this.prompt = prompt;
+    this.prompts = prompts;
+    this.isRemade = prompts === null; // from the story: its prompts, too
+    this.voices = voices;
     this.lore = lore;
     this.stopAt = stopAt;
   }
 
-  /** Let further requests read this prompt. @param {string} prompt @param {string|null} mended the text that it ends with, if a person
-   *   has mended what stands before the cards */
-  read(prompt, mended) {
-    this.prompt = prompt;
+  /** Let further requests read these prompts. @param {Prompts} prompts @param {string|null} mended the text that they end with, if a
+   *   person has mended what stands before the cards */
+  read(prompts, mended) {
+    this.prompts = prompts;
     this.mended = mended;
+  }
+
+  /** What a voice reads; null if it is not made yet. @param {string} [voice] */
+  promptOf(voice = this.voices[0]) {
+    return this.prompts?.get(voice)?.prompt ?? null;
+  }
+
+  /** The voice that a slot is for: one that no request was ever begun for is the first one's. @param {Slot} slot */
+  writerOf(slot) {
+    const voice = this.voiceOf(slot);
+    return this.voices.includes(voice) ? voice : this.voices[0];
+  }
+
+  /** Whether the branches are shared among several models. */
+  get isShared() {
+    return this.voices.length > 1;
+  }
+
+  /** The first slots of each voice: they take turns, so that cards beside each other are by different ones. @returns {Map<string, number[]>} */
+  shares() {
+    const { slots, voices } = this;
+    const numbers = slots.map(({ number }) => number);
+    return new Map(voices.map((voice, turn) => [voice, numbers.filter((number) => number % voices.length === turn)]));
   }
 
   /** Whether text stands behind the cards. */
@@ -81,7 +109,7 @@ export class Round extends Requests {
   /** @param {Slot} slot */
   canExtend(slot) {
     if (slot.pending) return false;
-    if (slot.state === "running") return slot.index !== null;
+    if (slot.state === "running") return slot.index !== null && !this.requests.get(slot.request ?? "")?.isDivided;
     if (slot.state !== "ended" || slot.end?.reason === "truncated") return false;
     return slot.text !== "" || slot.end?.reason === "eos";
   }
@@ -129,27 +157,27 @@ export class Round extends Requests {
     if (slot.state === "ended") slot.end ??= { reason: "cancelled" };
   }
 
-  /** Fill the empty slots, or those of them that are named. @param {number[]} [numbers] @returns {Plan|null} */
-  planRefill(numbers) {
-    const empty = this.slots.filter((slot) => this.canRefill(slot) && (!numbers || numbers.includes(slot.number)));
+  /** Fill the empty slots of a voice. @param {string} [voice] @returns {Plan|null} */
+  planRefill(voice = this.voices[0]) {
+    const empty = this.slots.filter((slot) => this.canRefill(slot) && this.writerOf(slot) === voice);
     return empty.length
       ? this._planNew(
           empty.map((slot) => slot.number),
           "refill",
+          voice,
         )
       : null;
   }
 
-  /** Add branches in new slots. @param {number} count @returns {Plan} */
-  planMore(count) {
-    return this._planNew(this._newNumbers(count), "more");
+  /** Add branches of a voice in new slots. @param {number} count @param {string} [voice] @returns {Plan} */
+  planMore(count, voice = this.voices[0]) {
+    return this._planNew(this._newNumbers(count), "more", voice);
   }
 
-  /** @param {number[]} slots @param {Kind} kind @returns {Plan} */
-  _planNew(slots, kind) {
-    const request = this.liveRequest;
-    if (!request)
-      return { kind: "request", n: slots.length, given: "", slots, expect: kind, seedOffset: this._branches };
+  /** @param {number[]} slots @param {Kind} kind @param {string} voice @returns {Plan} */
+  _planNew(slots, kind, voice) {
+    const request = this.liveRequest(voice);
+    if (!request) return this._newRequest("", slots, kind, voice);
     return this._control(request, { count: slots.length }, slots, kind);
   }
 
@@ -157,13 +185,15 @@ export class Round extends Requests {
    * other goes on as a fork of itself in the same slot; where the model would end, it may not. @param {number} number @param {number} tokens @returns {Plan} */
   planExtend(number, tokens) {
     const slot = this._slot(number);
-    if (!this.canExtend(slot)) throw new IllegalMove(`card ${number + 1} cannot be extended`);
     const request = this.requests.get(slot.request ?? "");
+    if (slot.state === "running" && request?.isDivided)
+      throw new IllegalMove(`Card ${number + 1} can go on when it has ended.`);
+    if (!this.canExtend(slot)) throw new IllegalMove(`card ${number + 1} cannot be extended`);
     const neverEnds = slot.end?.reason === "eos";
     const isRunning = slot.state === "running";
     if (!request || !isLive(request) || !(isRunning || this._canBranch(request))) {
       const given = slot.text.slice(0, trimCut(slot.text, slot.text.length));
-      return { kind: "request", n: 1, given, slots: [number], expect: "extend", seedOffset: this._branches, neverEnds };
+      return { ...this._newRequest(given, [number], "extend", this.voiceOf(slot)), neverEnds };
     }
     if (isRunning || slot.end?.reason === "limit") {
       const path = branchPath(request, slot);
@@ -185,13 +215,13 @@ export class Round extends Requests {
   /** Ask once more for what a request that never began was to bring: null if other branches fill its slots now, or they were
    * pruned. @param {string} key @returns {NewRequest|null} */
   planAgain(key) {
-    const { kind, given, slots } = this._request(key);
+    const { kind, given, slots, voice } = this._request(key);
     const left = slots.filter((number) => {
       const slot = this.slots[number];
       return slot?.request === key && slot.state !== "pruned" && slot.can("add") && !slot.pending;
     });
     if (kind === null || !left.length) return null;
-    return { kind: "request", n: left.length, given, slots: left, expect: kind, seedOffset: this._branches };
+    return this._newRequest(given, left, kind, voice);
   }
 
   /** Begin `count` branches with the first `at` units of a slot's text (null: all of it), and `more` text, in new slots.
@@ -205,7 +235,7 @@ export class Round extends Requests {
     const own = slot.text.length - (slot.end?.word?.length ?? 0); // the server's text has no stop string
     if (!request || !this._canBranch(request) || cut < slot.given || cut > own) {
       const given = slot.text.slice(0, cut) + more;
-      return { kind: "request", n: count, given, slots, expect: kind, seedOffset: this._branches };
+      return this._newRequest(given, slots, kind, this.voiceOf(slot));
     }
     const from = { branch: slot.index, character: codePoints(slot.text, cut) - codePoints(slot.text, slot.given) };
     const body = more ? { branches: Array.from({ length: count }, () => ({ append: more })), from } : { count, from };
@@ -228,6 +258,11 @@ export class Round extends Requests {
       path: BASE + encodeURIComponent(id ?? ""),
       slots: [],
     }));
+  }
+
+  /** @param {string} given @param {number[]} slots @param {Kind} expect @param {string} voice @returns {NewRequest} */
+  _newRequest(given, slots, expect, voice) {
+    return { kind: "request", n: slots.length, given, slots, expect, seedOffset: this._branches, voice };
   }
 
   /** @param {Request} request @param {object} body @param {number[]} slots @param {Kind} expect @returns {Control} */

@@ -1,6 +1,7 @@
 // The sampling settings that a writer can set: names, ranges and plain words; presets; ladders over the branches.
 
 import { UNREPEATED } from "./desk/defaults.js";
+import { msg } from "./languages.js";
 
 /**
  * @typedef {{name: string, label: string, words: string, min: number, max: number, step: number, group: "main" | "repetition" | "rare",
@@ -11,8 +12,8 @@ import { UNREPEATED } from "./desk/defaults.js";
 export const SAMPLERS = [
   {
     name: "temperature",
-    label: "Temperature",
-    words: "how daring. 0: always the likeliest word",
+    label: msg`Temperature`,
+    words: msg`how daring. 0: always the likeliest word`,
     min: 0,
     max: 3,
     step: 0.05,
@@ -21,7 +22,7 @@ export const SAMPLERS = [
   {
     name: "min_p",
     label: "Min-p",
-    words: "drop words far less likely than the likeliest. Higher is safer",
+    words: msg`drop words far less likely than the likeliest. Higher is safer`,
     min: 0,
     max: 1,
     step: 0.01,
@@ -30,7 +31,7 @@ export const SAMPLERS = [
   {
     name: "top_p",
     label: "Top-p",
-    words: "choose among the likeliest words that make up this share. 1: all",
+    words: msg`choose among the likeliest words that make up this share. 1: all`,
     min: 0,
     max: 1,
     step: 0.01,
@@ -39,7 +40,7 @@ export const SAMPLERS = [
   {
     name: "top_k",
     label: "Top-k",
-    words: "choose among this many of the likeliest words. 0: all",
+    words: msg`choose among this many of the likeliest words. 0: all`,
     min: 0,
     max: 1000,
     step: 1,
@@ -48,8 +49,8 @@ export const SAMPLERS = [
   },
   {
     name: "repeat_penalty",
-    label: "Repeat penalty",
-    words: "how much repeated words are avoided. 1: off",
+    label: msg`Repeat penalty`,
+    words: msg`how much repeated words are avoided. 1: off`,
     min: 0.5,
     max: 2,
     step: 0.01,
@@ -57,8 +58,8 @@ export const SAMPLERS = [
   },
   {
     name: "repeat_last_n",
-    label: "Repeat window",
-    words: "how many of the last tokens count as repeated. -1: all",
+    label: msg`Repeat window`,
+    words: msg`how many of the last tokens count as repeated. -1: all`,
     min: -1,
     max: 1000000,
     step: 1,
@@ -67,8 +68,8 @@ export const SAMPLERS = [
   },
   {
     name: "presence_penalty",
-    label: "Presence penalty",
-    words: "how much words are avoided that have come at all. 0: off",
+    label: msg`Presence penalty`,
+    words: msg`how much words are avoided that have come at all. 0: off`,
     min: -2,
     max: 2,
     step: 0.05,
@@ -76,8 +77,8 @@ export const SAMPLERS = [
   },
   {
     name: "frequency_penalty",
-    label: "Frequency penalty",
-    words: "how much words are avoided for each time they came. 0: off",
+    label: msg`Frequency penalty`,
+    words: msg`how much words are avoided for each time they came. 0: off`,
     min: -2,
     max: 2,
     step: 0.05,
@@ -86,7 +87,7 @@ export const SAMPLERS = [
   {
     name: "dry_multiplier",
     label: "DRY",
-    words: "how much whole repeated phrases are avoided. 0: off, 0.8 is usual",
+    words: msg`how much whole repeated phrases are avoided. 0: off, 0.8 is usual`,
     min: 0,
     max: 5,
     step: 0.05,
@@ -94,8 +95,8 @@ export const SAMPLERS = [
   },
   {
     name: "dry_allowed_length",
-    label: "DRY length",
-    words: "tokens of a phrase that may be repeated",
+    label: msg`DRY length`,
+    words: msg`tokens of a phrase that may be repeated`,
     min: 0,
     max: 1000,
     step: 1,
@@ -104,8 +105,8 @@ export const SAMPLERS = [
   },
   {
     name: "dry_penalty_last_n",
-    label: "DRY window",
-    words: "how many of the last tokens DRY looks through. -1: all",
+    label: msg`DRY window`,
+    words: msg`how many of the last tokens DRY looks through. -1: all`,
     min: -1,
     max: 1000000,
     step: 1,
@@ -115,7 +116,7 @@ export const SAMPLERS = [
   {
     name: "xtc_probability",
     label: "XTC",
-    words: "how often the likeliest words are left out. 0: off",
+    words: msg`how often the likeliest words are left out. 0: off`,
     min: 0,
     max: 1,
     step: 0.05,
@@ -123,8 +124,8 @@ export const SAMPLERS = [
   },
   {
     name: "xtc_threshold",
-    label: "XTC threshold",
-    words: "how likely a word must be to be left out",
+    label: msg`XTC threshold`,
+    words: msg`how likely a word must be to be left out`,
     min: 0,
     max: 0.5,
     step: 0.01,
@@ -133,7 +134,7 @@ export const SAMPLERS = [
   {
     name: "typical_p",
     label: "Typical-p",
-    words: "prefer words that surprise as much as usual. 1: off",
+    words: msg`prefer words that surprise as much as usual. 1: off`,
     min: 0,
     max: 1,
     step: 0.01,
@@ -142,7 +143,7 @@ export const SAMPLERS = [
   {
     name: "top_n_sigma",
     label: "Top-n-sigma",
-    words: "keep words whose score is near the best. -1: off",
+    words: msg`keep words whose score is near the best. -1: off`,
     min: -1,
     max: 10,
     step: 0.1,
@@ -150,8 +151,8 @@ export const SAMPLERS = [
   },
   {
     name: "dynatemp_range",
-    label: "Dynamic temperature",
-    words: "how far the temperature follows the model's doubt. 0: off",
+    label: msg`Dynamic temperature`,
+    words: msg`how far the temperature follows the model's doubt. 0: off`,
     min: 0,
     max: 2,
     step: 0.05,
@@ -160,7 +161,7 @@ export const SAMPLERS = [
   {
     name: "mirostat",
     label: "Mirostat",
-    words: "steer to an even surprise: version 1 or 2. 0: off",
+    words: msg`steer to an even surprise: version 1 or 2. 0: off`,
     min: 0,
     max: 2,
     step: 1,
@@ -169,8 +170,8 @@ export const SAMPLERS = [
   },
   {
     name: "mirostat_tau",
-    label: "Mirostat target",
-    words: "the surprise that Mirostat aims at",
+    label: msg`Mirostat target`,
+    words: msg`the surprise that Mirostat aims at`,
     min: 0,
     max: 20,
     step: 0.1,
@@ -178,8 +179,8 @@ export const SAMPLERS = [
   },
   {
     name: "mirostat_eta",
-    label: "Mirostat rate",
-    words: "how fast Mirostat adapts",
+    label: msg`Mirostat rate`,
+    words: msg`how fast Mirostat adapts`,
     min: 0,
     max: 1,
     step: 0.01,

@@ -1,6 +1,8 @@
 // Tasks: what a round is asked to do beside going on. An instruction says what happens next, or what becomes of a passage of the text.
 
+import { msg } from "./languages.js";
 import { beginningAfter } from "./prompt.js";
+import { stretch } from "./reading.js";
 
 /** A round's task, as it is kept with the round. @typedef {{verb: string, instruction: string}} Task */
 /** @typedef {{name: string, label: string, instruction: string, length: number}} Verb   `length`: of the new passage, by that of the old one */
@@ -11,18 +13,28 @@ export const GO_ON = "continue";
 
 /** What may become of a passage. @type {Verb[]} */
 export const VERBS = [
-  { name: "rewrite", label: "Rewrite", instruction: "Rewrite the passage in other words.", length: 1.5 },
-  { name: "shorter", label: "Shorter", instruction: "Rewrite the passage so that it is shorter.", length: 1 },
-  { name: "longer", label: "Longer", instruction: "Rewrite the passage so that it is longer.", length: 3 },
-  { name: "plainer", label: "Plainer", instruction: "Rewrite the passage in plainer words.", length: 1.5 },
-  { name: "vivid", label: "More vivid", instruction: "Rewrite the passage so that it is more vivid.", length: 2 },
-  { name: "tense", label: "Other tense", instruction: "Rewrite the passage in the present tense.", length: 1.5 },
-  { name: "viewpoint", label: "Other viewpoint", instruction: "Rewrite the passage in the first person.", length: 1.5 },
-  { name: "dialogue", label: "As dialogue", instruction: "Rewrite the passage as a dialogue.", length: 3 },
-  { name: "expand", label: "Expand", instruction: "Rewrite the passage at more length, moment by moment.", length: 4 },
+  { name: "rewrite", label: msg`Rewrite`, instruction: "Rewrite the passage in other words.", length: 1.5 },
+  { name: "shorter", label: msg`Shorter`, instruction: "Rewrite the passage so that it is shorter.", length: 1 },
+  { name: "longer", label: msg`Longer`, instruction: "Rewrite the passage so that it is longer.", length: 3 },
+  { name: "plainer", label: msg`Plainer`, instruction: "Rewrite the passage in plainer words.", length: 1.5 },
+  { name: "vivid", label: msg`More vivid`, instruction: "Rewrite the passage so that it is more vivid.", length: 2 },
+  { name: "tense", label: msg`Other tense`, instruction: "Rewrite the passage in the present tense.", length: 1.5 },
+  {
+    name: "viewpoint",
+    label: msg`Other viewpoint`,
+    instruction: "Rewrite the passage in the first person.",
+    length: 1.5,
+  },
+  { name: "dialogue", label: msg`As dialogue`, instruction: "Rewrite the passage as a dialogue.", length: 3 },
+  {
+    name: "expand",
+    label: msg`Expand`,
+    instruction: "Rewrite the passage at more length, moment by moment.",
+    length: 4,
+  },
   {
     name: "describe",
-    label: "Describe",
+    label: msg`Describe`,
     instruction: "Rewrite the passage and describe what is seen in it.",
     length: 3,
   },
@@ -60,6 +72,17 @@ export function draftOf({ instruction }, { before, passage, system }) {
   return [system, endOf(before), `[First draft]\n\n${passage}`, `[${instruction.trim()}]\n\n`]
     .filter(Boolean)
     .join("\n\n");
+}
+
+/** Return of what either prompt is made. @param {Task} task @param {{before: string, passage: string, system: string}} texts */
+export function blocksOf({ instruction }, { before, passage, system }) {
+  const origins = /** @type {const} */ ([
+    ["memory", system],
+    ["text", endOf(before)],
+    ["text", passage],
+    ["instruction", instruction],
+  ]);
+  return origins.map(([origin, text]) => [stretch(origin, text)]);
 }
 
 /** The end of a text that is sent, from the beginning of a paragraph, a sentence or a word on. @param {string} text */

@@ -18,6 +18,20 @@ function sign(hidden) {
   return code === 0x200b || code === 0x2060 || code === 0xfeff ? "␣" : "⇄";
 }
 
+const LONGEST_HALF = 40; // characters of a word that are shown before its other half
+const HALF = /[\p{L}\p{M}\p{N}'’]+$/u;
+/** Scripts that put no spaces between words: there a text's end is no half of one. */
+const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}]/u;
+
+/** The letters at a text's end that another text's first letters may make longer; "" if there are none. @param {string} text */
+export function halfWord(text) {
+  const [half = ""] = HALF.exec(text.slice(-LONGEST_HALF)) ?? [];
+  return UNSPACED.test(half) ? "" : half;
+}
+
+/** Whether a text begins with letters that belong to the word before it. @param {string} text */
+export const hangsOn = (text) => /^[\p{L}\p{M}\p{N}'’]/u.test(text);
+
 /** The length of the white space at a text's beginning; Infinity while there is nothing else. @param {string} text */
 export function leadingSpace(text) {
   const at = text.search(/\S/u);

@@ -11,7 +11,7 @@ from srb.web.answers import JSONObject, shape
 
 @shape
 class ListedStory(TypedDict):
-    """A story in the list; times are Unix milliseconds, `words` is what the page has counted."""
+    """A story in the list; times are Unix milliseconds, `words` is what the page has counted, `owner` another person."""
 
     id: str
     title: str
@@ -20,15 +20,49 @@ class ListedStory(TypedDict):
     seq: int
     words: NotRequired[int]
     deleted: NotRequired[int]
+    owner: NotRequired[str]
+    access: NotRequired[Literal["read", "write"]]
 
 
 @shape
 class StoryList(TypedDict):
-    """All stories; `server` is the id of the file that they are in, `state` whether it can be written."""
+    """The stories of the caller, `person`, or shared with it; `server`: the id of their file, `state`: may it be written."""
 
     stories: list[ListedStory]
     state: Literal["ok", "full", "read_only"]
     server: str
+    person: NotRequired[str]
+
+
+@shape
+class StoryShares(TypedDict):
+    """A story's owner, and the names that it is shared with."""
+
+    id: str
+    owner: str
+    shares: dict[str, Literal["read", "write"]]
+
+
+@shape
+class StoryPlace(TypedDict):
+    """A place that a search found: `begin` and `end` are UTF-16 units in the whole text of the node."""
+
+    story: str
+    title: str
+    node: str
+    begin: int
+    end: int
+    before: str
+    words: str
+    after: str
+
+
+@shape
+class StoryPlaces(TypedDict):
+    """The places that a search found; `more` if there may be others."""
+
+    results: list[StoryPlace]
+    more: bool
 
 
 @shape
@@ -50,12 +84,17 @@ class StoryRoom(TypedDict):
 
 @shape
 class StoryState(TypedDict):
-    """A story's sequence number after a change, and since when it is in the bin; `room` if it is nearly full."""
+    """A story's sequence number after a change, and since when it is in the bin; `room` if it is nearly full.
+
+    A story that another shares has `owner` and `access`.
+    """
 
     id: str
     server: str
     seq: int
     deleted: NotRequired[int]
+    owner: NotRequired[str]
+    access: NotRequired[Literal["read", "write"]]
     room: NotRequired[StoryRoom]
 
 

@@ -4,32 +4,47 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TypeVar
 
 import orjson
 from flask import Blueprint, Response, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from srb.errors import BodyTooLarge, Forbidden, bad_field
+from srb.stories.forms import FileShape, MediumShape, PostShape, ShareShape
 from srb.stories.json_body import read_object
-from srb.stories.limits import MAX_MEDIUM, MAX_NUMBER, MAX_POST, MAX_STORY, MAX_VALUE
+from srb.stories.limits import MAX_MEDIUM, MAX_NUMBER, MAX_POST, MAX_STORY, MAX_VALUE, MAX_WANTED
 from srb.stories.media import Medium, medium_of
 from srb.stories.parts import validated
 from srb.stories.posts import read_post
-from srb.stories.shapes import FileShape, MediumShape, PostShape
 from srb.stories.store import Store
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_bytes
 from srb.web.context import web
+from srb.web.limits import PERSON
 from srb.web.openapi import operation
 from srb.web.request_log import QUIET
-from srb.web.stories import door
-from srb.web.stories.answers import StoredMedium, StoryImported, StoryList, StoryParts, StoryPosted, StoryState
-from srb.web.stories.desk import Wish, checked
+from srb.web.stories import origin_check
+from srb.web.stories.answers import (
+    StoredMedium,
+    StoryImported,
+    StoryList,
+    StoryParts,
+    StoryPlaces,
+    StoryPosted,
+    StoryShares,
+    StoryState,
+)
+from srb.web.stories.stories_file import Wish, checked
 
 routes = Blueprint("stories", __name__)
 
-ONE = f"{door.ROOT}/<story_id>"
+ONE = f"{origin_check.ROOT}/<story_id>"
 MEDIA = f"{ONE}/media"
+SEARCH = f"{origin_check.ROOT}/~search"  # no story has this id
+SHARES = f"{ONE}/shares"
+
+T = TypeVar("T")
 
 # Bytes of somebody's picture are shown as that picture, or not at all: never as a document that could run something.
 _MEDIUM_HEADERS = {
@@ -41,30 +56,41 @@ _MEDIUM_HEADERS = {
 @routes.before_request
 def _check_door() -> None:
     """Refuse a request that came past the door, by whatever new way."""
-    if door.PASSED not in request.environ:
+    if origin_check.PASSED not in request.environ:
         raise Forbidden("Stories belong to this server's own page")
     request.environ[QUIET] = True
 
 
-@routes.get(door.ROOT)
+@routes.get(origin_check.ROOT)
 @operation(answer=StoryList, query=("deleted",))
 def overview() -> Response:
     """List all stories, the last changed first; with `?deleted=1` those in the bin."""
     binned = request.args.get("deleted") in ("1", "true")
-    return _json(web().stories.use(lambda store: store.overview(binned=binned)))
+    return _json(_use(lambda store: store.overview(binned=binned)))
 
 
-@routes.post(door.ROOT)
+@routes.post(origin_check.ROOT)
 @operation(FileShape, StoryImported)
 def bring_in() -> Response:
     """Import a story from a file: into the story of its id, or as a new one."""
     try:
         data, wish = _body(MAX_STORY, "the file of a story"), Wish()
         with web().calls.watching(wish, request.environ):
-            return _json(orjson.dumps(web().stories.bring_in(data, wish)))
+            return _json(orjson.dumps(web().stories.bring_in(data, wish, _person())))
     except BodyTooLarge as error:
         message = f"{error.message}; the command `srb stories import` takes larger ones"
         raise type(error)(message, **error.extra) from None
+
+
+@routes.get(SEARCH)
+@operation(answer=StoryPlaces, query=("q",))
+def search() -> Response:
+    """Find the words `q` in all stories that are not in the bin, in every branch."""
+    wanted, wish = request.args.get("q", "").strip(), Wish()
+    if not wanted or len(wanted) > MAX_WANTED:
+        raise bad_field("q", f"should be 1 to {MAX_WANTED} characters")
+    with web().calls.watching(wish, request.environ):
+        return _json(_use(lambda store: store.search(wanted, wish.pause)))
 
 
 @routes.get(ONE)
@@ -72,7 +98,7 @@ def bring_in() -> Response:
 def read(story_id: str) -> Response:
     """Return all of a story that is newer than the number `since`, or 204 if nothing is."""
     since, server = _since(), request.args.get("server")
-    parts = web().stories.use(lambda store: store.read(story_id, since, server))
+    parts = _use(lambda store: store.read(story_id, since, server))
     return _json(parts) if parts is not None else Response(status=204)
 
 
@@ -82,7 +108,7 @@ def post(story_id: str) -> Response:
     """Save parts of a story, merged with what is stored; a new id makes a new story."""
     _check_id(story_id)
     post = checked(read_post, _body(MAX_POST, "one post of a story"))
-    return _json(web().stories.use(lambda store: store.post(story_id, post)))
+    return _json(_use(lambda store: store.post(story_id, post)))
 
 
 @routes.delete(ONE)
@@ -108,13 +134,30 @@ def export(story_id: str) -> Response:
     return response
 
 
+@routes.get(SHARES)
+@operation(answer=StoryShares)
+def shares(story_id: str) -> Response:
+    """Name a story's owner, and the people with whom it is shared."""
+    return _changed(lambda store: store.shares(story_id))
+
+
+@routes.post(SHARES)
+@operation(ShareShape, StoryShares)
+def share(story_id: str) -> Response:
+    """Share a story of one's own with a name, or take that back (`"access": "none"`)."""
+    asked = checked(_share_of_body, _body(MAX_VALUE, "a share"))
+    if asked.access != "none" and asked.name not in {each.name for each in web().server.load_api_keys()}:
+        raise bad_field("name", "no key of this server has this name")
+    return _changed(lambda store: store.share(story_id, asked.name, asked.access))
+
+
 @routes.post(MEDIA)
 @operation(MediumShape, StoredMedium)
 def add_medium(story_id: str) -> Response:
     """Store a picture or sound beside a story's texts; a new story id makes a new story."""
     _check_id(story_id)
     medium = checked(_medium_of_body, _body(MAX_MEDIUM * 4 // 3 + MAX_VALUE, "a picture or sound"))
-    web().stories.use(lambda store: store.add_medium(story_id, medium))
+    _use(lambda store: store.add_medium(story_id, medium))
     return _json(orjson.dumps({"id": medium.id, "type": medium.type, "bytes": len(medium.data)}))
 
 
@@ -122,8 +165,12 @@ def add_medium(story_id: str) -> Response:
 @operation(media_type="application/octet-stream")
 def medium(story_id: str, medium_id: str) -> Response:
     """Return a picture or sound of a story, with the type that its bytes have."""
-    found = web().stories.use(lambda store: store.medium(story_id, medium_id))
+    found = _use(lambda store: store.medium(story_id, medium_id))
     return Response(found.data, mimetype=found.type, headers=_MEDIUM_HEADERS)
+
+
+def _share_of_body(data: bytes) -> ShareShape:
+    return validated(ShareShape, read_object(data))
 
 
 def _medium_of_body(data: bytes) -> Medium:
@@ -135,8 +182,19 @@ def _check_id(story_id: str) -> None:
         raise bad_field("story_id", "should be an id: 1 to 64 letters, digits, - and _")
 
 
+def _person() -> str:
+    name: str = request.environ.get(PERSON, "")
+    return name
+
+
+def _use(act: Callable[[Store], T]) -> T:
+    """Return what `act` returns, of the stories that the caller may use."""
+    person = _person()
+    return web().stories.use(lambda store: act(store.of(person)))
+
+
 def _changed(act: Callable[[Store], bytes]) -> Response:
-    return _json(web().stories.use(act))
+    return _json(_use(act))
 
 
 def _json(data: bytes) -> Response:

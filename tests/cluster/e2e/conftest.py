@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from srb.config.settings import Settings
 from srb.launch.cluster import engine_settings
-from srb.settings import Settings
 from tests.cluster.conftest import START_SECONDS, Cluster, replicas
+from tests.models.random_gguf import write_llama
 from tests.processes import wait_for
 from tests.servers import MakeServer, Server
-from tools.random_gguf import write_llama
 
 REPLICAS = 4
 LIMIT = 64  # branches of a request: as many as a server of the suites allows by itself

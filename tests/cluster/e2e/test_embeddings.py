@@ -9,8 +9,8 @@ import pytest
 from tests.cluster.dialects import suite
 from tests.cluster.e2e.conftest import Machines
 from tests.e2e import test_embeddings
+from tests.models.random_gguf import write_bert, write_llama, write_lora
 from tests.servers import Server
-from tools.random_gguf import write_bert, write_llama, write_lora
 
 globals().update(suite(test_embeddings))
 

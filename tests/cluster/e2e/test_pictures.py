@@ -10,9 +10,9 @@ from tests.cluster.dialects import suite
 from tests.cluster.e2e.conftest import Machines
 from tests.e2e import test_pictures
 from tests.media import png
+from tests.models.random_gguf import write_llama
+from tests.models.random_projectors import write_projector
 from tests.servers import Server
-from tools.random_gguf import write_llama
-from tools.random_projectors import write_projector
 
 LEFT_OUT = {
     "test_eight_requests_at_once_about_a_new_picture_encode_it_once",  # each replica that gets some of them does

@@ -1,4 +1,4 @@
-// A dialogue as a client of 2023 holds it: each chunk of an answer's body is taken for one event.
+// A dialogue as a client of 2023 holds it.
 // node chat.mjs <server URL> <question>…   Writes the answers as JSON.
 // node chat.mjs <server URL> --infill <prefix> <suffix>   An infill, whose events are read one by one.
 
@@ -10,25 +10,22 @@ async function post(path, body) {
   return response;
 }
 
-// Collect the text of a stream whose chunks are `data: {"content": …}`; JSON.parse throws at two events in one.
+// The events of a text. Each has a chunk of its own on the wire, but Node gives a slow reader several chunks in one.
+function eventsOf(text) {
+  const events = text.split("\n\n").filter((event) => event.startsWith("data: "));
+  return events.map((event) => JSON.parse(event.substring(6)));
+}
+
+// Collect the text of a stream, whose reads are whole events: `data: {"content": …}`.
 async function read(response) {
   let answer = "";
   for await (const chunk of response.body) {
-    const text = Buffer.from(chunk).toString("utf8");
-    if (!text.startsWith("data: ")) continue;
-    const message = JSON.parse(text.substring(6));
-    answer += message.content;
-    if (message.stop) return { answer, truncated: message.truncated };
+    for (const message of eventsOf(Buffer.from(chunk).toString("utf8"))) {
+      answer += message.content;
+      if (message.stop) return { answer, truncated: message.truncated };
+    }
   }
   throw new Error("the stream ended before its last event");
-}
-
-// Read streams without parsing them: Node compiles its own code at the first ones, for longer than some tokens take.
-async function warmUp() {
-  for (let i = 0; i < 3; i++) {
-    const response = await post("/completion", { prompt: "Once", n_predict: 2, stream: true });
-    for await (const chunk of response.body) Buffer.from(chunk).toString("utf8");
-  }
 }
 
 async function dialogue(questions) {
@@ -57,12 +54,12 @@ async function dialogue(questions) {
   return turns.map(([, answer]) => answer);
 }
 
-// An infill streams though it is not asked to; its model is fast, so several events may come in one chunk.
+// An infill streams though it is not asked to.
 async function infill(prefix, suffix) {
-  const body = await (await post("/infill", { input_prefix: prefix, input_suffix: suffix, n_predict: 24 })).text();
-  const events = body.split("\n\n").filter((event) => event.startsWith("data: "));
-  return [events.map((event) => JSON.parse(event.substring(6)).content).join("")];
+  const response = await post("/infill", { input_prefix: prefix, input_suffix: suffix, n_predict: 24 });
+  const events = eventsOf(await response.text());
+  return [events.map((event) => event.content).join("")];
 }
 
-const answers = words[0] === "--infill" ? await infill(words[1], words[2]) : await warmUp().then(() => dialogue(words));
+const answers = words[0] === "--infill" ? await infill(words[1], words[2]) : await dialogue(words);
 console.log(JSON.stringify(answers));

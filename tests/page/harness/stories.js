@@ -47,6 +47,16 @@ class FakeDesk extends EventTarget {
   keeper = new FakeKeeper();
   story = { id: "a" };
   settings = DEFAULTS;
+  searched = [];
+  api = {
+    get: async (path) => {
+      this.searched.push(path);
+      const place = { story: "b", title: "<i>Salt</i>", node: "n", begin: 4, end: 8 };
+      return { results: [{ ...place, before: "the ", words: "lamp", after: " <b>went</b> out" }], more: true };
+    },
+  };
+  head = { node: "n", at: 20 };
+  text = "the lamp went out";
   manuscript = document.querySelector("h1");
   acts = [];
 
@@ -57,7 +67,7 @@ class FakeDesk extends EventTarget {
 
   async openStory(id) {
     if (id === "c") throw new Error("This story is not there any more.");
-    this.story = { id };
+    this.story = { id, pieces: () => [{ node: "n" }] };
     this.acts.push(`open ${id}`);
   }
 
@@ -84,6 +94,7 @@ class FakeDesk extends EventTarget {
 
 const desk = new FakeDesk();
 desk.manuscript.tabIndex = -1;
+desk.manuscript.select = (begin, end) => desk.acts.push(`select ${begin} ${end}`);
 const part = document.createElement("srb-stories");
 part.desk = desk;
 document.body.append(part);

@@ -152,7 +152,7 @@ test("a server that does not answer holds up no picture that is added, nor a tex
     new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason)));
   desk.api.post = (_path, _body, { signal }) => hang(signal);
   desk.api.open = (_method, _path, _body, { signal }) => hang(signal);
-  const media = new Media(/** @type {any} */ (desk), 5);
+  const media = new Media(/** @type {any} */ (desk), { patience: 5 });
   const id = await media.add(picture(1));
   assert.deepEqual(await desk.kept(), ["media"]);
   assert.deepEqual(await media.read(id), picture(1));

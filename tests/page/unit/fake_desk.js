@@ -47,7 +47,8 @@ export class FakeApi {
     this.calls.push({ method, path, body });
     if (this.refusal) throw this.refusal;
     if (method === "POST" && path.endsWith("/branches")) return { indices: this.add(path.split("/").at(-2), body) };
-    return this.answers[path] ?? null;
+    const answer = this.answers[path] ?? null;
+    return typeof answer === "function" ? answer(body) : answer;
   }
 
   /** Add branches to a request; return their indices. */

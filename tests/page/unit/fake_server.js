@@ -11,6 +11,10 @@ export class FakeServer {
   name = "file1";
   /** @type {Map<string, {seq: number, changed: number, deleted: number | null, items: Map<string, {seq: number, section: string, path: string[], value: any}>}>} */
   stories = new Map();
+  /** The name of the key that the page has. */
+  person = "";
+  /** Whose all stories are, and what the page may do with them, if they are another's: "none" is as if there were none. */
+  share = null;
   /** How the server answers: "", or the name of a trouble. */
   trouble = "";
   /** The room that every story has left, if it is nearly full. */
@@ -46,6 +50,11 @@ export class FakeServer {
     if (method === "GET") return this.#read(id, new URLSearchParams(query));
     if (method === "DELETE") return this.#setDeleted(id, 1);
     if (act === "restore") return this.#setDeleted(id, null);
+    if (this.share?.access === "read") {
+      const error = { message: "This story is alice's, and you may only read it", owner: "alice" };
+      throw new ApiError(error.message, 403, "permission_error", { error });
+    }
+    if (this.share?.access === "none") this.#story(id);
     const answer = this.#post(id, copy(body));
     if (this.lostAnswers > 0) {
       this.lostAnswers -= 1;
@@ -71,15 +80,18 @@ export class FakeServer {
 
   #story(id) {
     const story = this.stories.get(id);
-    if (story === undefined) throw new ApiError("There is no such story", 404, "not_found_error");
+    if (story === undefined || this.share?.access === "none")
+      throw new ApiError("There is no such story", 404, "not_found_error");
     return story;
   }
 
   #list(binned) {
+    const { person } = this;
     const stories = [...this.stories].filter(([, story]) => (story.deleted !== null) === binned);
     return {
       state: "ok",
       server: this.name,
+      ...(person && { person }),
       stories: stories.map(([id, { seq, changed, deleted, items }]) => ({
         id,
         seq,
@@ -87,6 +99,7 @@ export class FakeServer {
         title: items.get("meta/title")?.value.value ?? "",
         words: items.get("meta/words")?.value.value,
         ...(deleted === null ? {} : { deleted }),
+        ...this.share,
       })),
     };
   }
@@ -103,7 +116,14 @@ export class FakeServer {
 
   #head(id, story) {
     const deleted = story.deleted === null ? {} : { deleted: story.deleted };
-    return { id, server: this.name, seq: story.seq, ...deleted, ...(this.room === null ? {} : { room: this.room }) };
+    return {
+      id,
+      server: this.name,
+      seq: story.seq,
+      ...deleted,
+      ...this.share,
+      ...(this.room === null ? {} : { room: this.room }),
+    };
   }
 
   #known(story, since, server) {
@@ -164,6 +184,12 @@ export class FakeServer {
   }
 
   #written = (_story, { keep = 0, text }) => keep + text.length;
+
+  /** Another's story is shared anew. */
+  setShare(id, share) {
+    this.share = share;
+    this.stories.get(id).seq += 1;
+  }
 
   #file({ id, nodes, runs }) {
     const { seq } = this.#post(id, { nodes, runs });

@@ -130,7 +130,65 @@ test("a story of NovelAI's older editor keeps who wrote what, and its lorebook",
   assert.deepEqual([json.title, json.memory, loreOf(json).length], ["S", "M", 1]);
 });
 
-test("a story of NovelAI's new editor says that it cannot be read, and what to do", () => {
-  const file = { storyContainerVersion: 1, metadata: {}, content: { document: "1BQ=" } };
-  assert.match(read("s.story", encoded(JSON.stringify(file))).error, /new editor.*plain text/);
+/** A document as msgpackr 2 packs one with NovelAI's own kinds: five sections, one of them a picture, in another order than theirs. */
+const DOCUMENT =
+  "1BQA1HJAldZiAAAA28EIwQXBB8ENwQSFy0LL+4IS8sIA1HJBlMEEwQTBBMEGAcETggGS1HJCk8EIwQTBBgACCEIIAwsCkADLQvS/Fxl6FFBBAcHtggGRQgABCQKQ1AAAB9RyQ5LBBMEGAgAIQQGgggGQApDUAAAJQQHBCYIBkUIACgkCkAqVy0L0vxcZehRQB8tCy/uCEvLCAAgJ1B4A1HJEk8EEwQfBBQECggHUckWVomlkwQbBCMEEwQcB1AAA1HMAkNb/AAAAAIACRQIB1HMAkNb/AAAAAICBCdRyRpHBBAEAveKAnEdyw7bDn2Us4oCdIPCfjJUgc2FpZCDmvKIu2ZxzZWN0aW9uc29yZGVyaGlzdG9yeWRpcnR5U2VjdGlvbnNzdGVwdHlwZXRleHRtZXRhc291cmNlVGhlIGxha2Ugd2FzIHN0aWxsLnBvc2l0aW9uZGF0YWxlbmd0aHR5cGVzb3VyY2VJdCBmcm96ZS5yb290Y3VycmVudG5vZGVzcGFyZW50Y2hpbGRyZW5kYXRlY2hhbmdlc3R5cGU=";
+const storyOf = (document) =>
+  encoded(
+    JSON.stringify({
+      storyContainerVersion: 1,
+      metadata: { title: "S" },
+      content: { storyContentVersion: 6, document, context: [{ text: "M" }, { text: "N" }], lorebook: { entries: [] } },
+    }),
+  );
+
+test("a story of NovelAI's editor of today keeps its paragraphs, and who wrote what", () => {
+  const { json, remarks } = open("s.story", storyOf(DOCUMENT));
+  assert.equal(manuscript(json), "“Größe,” 🌕 said 漢.\nThe lake was still.\n\nIt froze.");
+  assert.deepEqual(
+    Object.values(json.nodes).map(({ text, by }) => [text, by]),
+    [
+      ["“Größe,” ", "person"],
+      ["🌕 said 漢.", "import"],
+      ["\nThe lake", "model"],
+      [" was still.", "person"],
+      ["\n", "import"],
+      ["\nIt froze.", "import"],
+    ],
+  );
+  assert.deepEqual([json.title, json.memory, json.note.text], ["S", "M", "N"]);
+  assert.deepEqual(remarks, [
+    "1 part that is no text was left out.",
+    "It was saved amid a change: look whether the last one is in the text.",
+    "Its history, with what was tried again or taken back, was left out.",
+  ]);
+});
+
+test("a document that is cut short, changed or none is refused with a sentence", () => {
+  const bytes = Buffer.from(DOCUMENT, "base64");
+  const refused = (document) => read("s.story", storyOf(document)).error ?? "";
+  for (let length = 0; length < bytes.length; length += 1)
+    assert.match(
+      refused(bytes.subarray(0, length).toString("base64")),
+      /^The (story's )?document|^The story holds no text/,
+      String(length),
+    );
+  assert.match(refused("no base64!"), /^The story's document is not base64/);
+  for (const [data, says] of [
+    [[0xdd, 0xff, 0xff, 0xff, 0xff], /cut short/],
+    [[0xdf, 0xff, 0xff, 0xff, 0xff], /cut short/],
+    [Array(500).fill(0x91), /nested more than 100 levels/],
+    [[0x41], /keys it does not name/],
+    [[0xc1, 3], /strings that it lacks/],
+    [[0xd6, 0x62, 0x7f, 0xff, 0xff, 0xff, 0xc0], /cut short/],
+    [[0xd5, 0x99, 0, 0], /kind \(153\)/],
+    [[0xc0], /document/],
+    [[0x05], /document/],
+  ])
+    assert.match(refused(Buffer.from(data).toString("base64")), says);
+  for (let at = 0; at < bytes.length; at += 1) {
+    const changed = Buffer.from(bytes);
+    changed[at] ^= 0x55;
+    read("s.story", storyOf(changed.toString("base64"))); // a sentence or a story, and no error of the page
+  }
 });

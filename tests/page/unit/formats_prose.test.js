@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { commentOn, commentsOf, PREFIX, rangesOf } from "../../../srb/web/page/desk/comments.js";
 import { read } from "../../../srb/web/page/formats/detect.js";
 import { writeDocx } from "../../../srb/web/page/formats/docx.js";
 import { writeEpub } from "../../../srb/web/page/formats/epub.js";
@@ -298,4 +299,91 @@ test("what the page writes as Word or EPUB comes in with its title, chapters and
     assert.equal(json.title, "Fog");
     assert.equal(text.replace(/^#+ .*\n\n/, ""), "Once.\n\nTwice & “thrice”.\n\nThe end 🌕.", name);
   }
+});
+
+// ---- Comments of Word
+
+const C = (id, author, text) =>
+  `<w:comment w:id="${id}" w:author="${author}"><w:p><w:r><w:annotationRef/></w:r>${r(text)}</w:p></w:comment>`;
+const comments = (...list) => ({ "word/comments.xml": `<w:comments ${W}>${list.join("")}</w:comments>` });
+const begin = (id) => `<w:commentRangeStart w:id="${id}"/>`;
+const end = (id) => `<w:commentRangeEnd w:id="${id}"/><w:r><w:commentReference w:id="${id}"/></w:r>`;
+
+/** The comments of a story: author, words, and the words that they are on. */
+function commentsIn(story) {
+  const text = story.text(story.head.node, story.head.at);
+  const found = commentsOf(story);
+  const ranges = rangesOf(story, story.head, found);
+  return [...found]
+    .map(([id, { author = "", text: words, quote }]) => {
+      const { from, to } = ranges.get(id);
+      assert.ok(text.slice(from, to).replace(/\s+/gu, " ").trim().startsWith(quote));
+      return [from, author, words, text.slice(from, to)];
+    })
+    .sort(([a], [b]) => a - b)
+    .map(([, ...rest]) => rest);
+}
+
+for (const [name, body, text, on] of [
+  ["a word", p(r("The ") + begin(0) + r("lake") + end(0) + r(" froze.")), "The lake froze.", "lake"],
+  [
+    "the middle of an italic word",
+    p(r("no", "<w:i/>") + begin(0) + r("th", "<w:i/>") + end(0) + r("ing", "<w:i/>")),
+    "*nothing*",
+    "th",
+  ],
+  ["italics with spaces around them", p(r("a") + begin(0) + r(" b ", "<w:i/>") + end(0) + r("c")), "a *b* c", " *b* "],
+  ["two paragraphs", p(begin(0) + r("One.")) + p(r("Two.") + end(0)), "One.\n\nTwo.", "One.\n\nTwo."],
+  ["a heading", p(begin(0) + r("I") + end(0), "H1") + p(r("x")), "# I\n\nx", "I"],
+  ["marks in an empty paragraph", p(r("a")) + p(begin(0)) + p(r("b") + end(0)), "a\n\nb", "b"],
+  ["a break between scenes", p(r("a")) + p(begin(0) + r("* * *") + end(0)) + p(r("b")), "a\n\n***\n\nb", "***"],
+  [
+    "no words: then the word before",
+    p(`${r("The lake")}<w:r><w:commentReference w:id="0"/></w:r>${r(" froze.")}`),
+    "The lake froze.",
+    "lake",
+  ],
+  ["words before the title's end", p(begin(0) + r("Title"), "T") + p(r("The lake") + end(0)), "The lake", "lake"],
+])
+  test(`Word: a comment on ${name}`, () => {
+    const found = open("x.docx", docx(body, comments(C(0, "Ann &amp; Co", "Check the year."))));
+    assert.equal(found.text, text);
+    assert.deepEqual(commentsIn(found.stories[0]), [["Ann & Co", "Check the year.", on]]);
+  });
+
+test("Word: comments that overlap, that have no words in the text, and wrong numbers", () => {
+  const body = p(begin(0) + r("a ") + begin(1) + r("b ") + end(0) + r("c") + end(1) + begin("x") + end(77));
+  const found = open("x.docx", docx(body, comments(C(0, "A", "one"), C(1, "", "two"), C(5, "B", "nowhere"))));
+  assert.equal(found.text, "a b c");
+  assert.deepEqual(commentsIn(found.stories[0]), [
+    ["A", "one", "a b "],
+    ["", "two", "b c"],
+  ]);
+  assert.equal(open("x.docx", docx(p(r("\ufdd05\ufdd2a")))).text, "5a");
+});
+
+test("Word: comments that were exported come in again, on the same words", () => {
+  const text =
+    "## The *lamp*\n\nIt was *very very* cold, and nobody\u200b came.\n\n***\n\nHome. ![x](srb:00000000000000000000000000000000) End.";
+  const story = Story.create("T");
+  story.head = story.edit({ node: "", at: 0 }, 0, 0, text);
+  story.closeAll();
+  story.setMeta("author", "Ida");
+  const wanted = ["lamp", "very cold", "came.\n\n***\n\nHome", "nobody", "x](srb", "very very"];
+  for (const words of wanted) {
+    const from = words === "very cold" ? text.indexOf("very* cold") : text.indexOf(words);
+    const to = from + (words === "very cold" ? "very* cold".length : words.length);
+    story.setMeta(
+      PREFIX + words.slice(0, 4).trim() + from,
+      commentOn(story, story.head, { from, to }, `On ${words}\n& more`),
+    );
+  }
+  story.setMeta(`${PREFIX}empty`, commentOn(story, story.head, { from: 3, to: 5 }));
+  const { stories } = open("x.docx", writeDocx(story));
+  const found = commentsIn(stories[0]);
+  assert.deepEqual(new Set(found.map(([author]) => author)), new Set(["Ida"]));
+  const plain = (words) => words.replace(/[*#]/g, "").replace(/\s+/g, " ").trim();
+  const on = Object.fromEntries(found.map(([, words, range]) => [words, plain(range)]));
+  for (const words of wanted.filter((each) => each !== "x](srb")) assert.equal(on[`On ${words}\n& more`], plain(words));
+  assert.equal(found.length, wanted.length);
 });

@@ -159,10 +159,11 @@ test("a story gets its title from its first words until it is given one, and its
   assert.equal(keeper.story.meta("words"), 11);
   keeper.story.head = keeper.story.edit(keeper.story.head, 0, 4, "Twice");
   keeper.changed();
-  await pass(12);
-  write(keeper, ".");
-  await pass(1);
-  assert.equal(keeper.story.meta("title"), "Twice upon a time there lived");
+  await pass(2);
+  assert.equal(keeper.story.meta("title"), "Once upon a time there lived"); // counted every ten seconds at most
+  await pass(10);
+  assert.equal(keeper.story.meta("title"), "Twice upon a time there lived"); // and once more when nothing is written any more
+  assert.equal(server.wire(keeper.story.id).meta.title.value, "Twice upon a time there lived");
   keeper.story.setMeta("title", "The lighthouse");
   await pass(12);
   write(keeper, " More.");
@@ -723,6 +724,22 @@ test("if the server cannot read its stories, what this browser keeps is listed a
   assert.equal(server.wire(id).meta.title.value, "First");
 });
 
+test("a new browser opens the newest story, or for a person with a name an empty one, and then the one that it had open", async () => {
+  const server = new FakeServer();
+  const first = newKeeper(server);
+  first.open(Story.create("First"));
+  write(first, "one");
+  await pass(2);
+  assert.equal((await newKeeper(server).openLast()).id, first.story.id);
+  server.person = "bob";
+  const browser = new FakeBrowser();
+  const bob = newKeeper(server, { browser });
+  assert.equal(await bob.openLast(), null);
+  bob.open(await bob.load(first.story.id));
+  bob.close();
+  assert.equal((await newKeeper(server, { browser }).openLast()).id, first.story.id);
+});
+
 test("a story of which the browser has only a part is not opened by half", async () => {
   const server = new FakeServer();
   const browser = new FakeBrowser();
@@ -790,4 +807,74 @@ test("a server that is silent about its stories lets a person write, and is said
   write(keeper, "Once");
   assert.match(keeper.message, /The server does not answer/);
   assert.equal(keeper.story.text(keeper.story.head.node, keeper.story.head.at), "Once");
+});
+
+/** A server that has a story of Alice's, and a keeper that has it open as its reader. */
+async function sharedStory() {
+  const server = new FakeServer();
+  const author = newKeeper(server);
+  author.open(Story.create());
+  write(author, "Once upon a time");
+  await pass(1);
+  const { id } = author.story;
+  author.close();
+  server.setShare(id, { owner: "alice", access: "read" });
+  const keeper = newKeeper(server);
+  keeper.open(await keeper.load(id));
+  server.calls.length = 0;
+  return { server, keeper, id };
+}
+
+const READER = "alice lets you read this story, and does not get what you change: it stays in this browser.";
+
+test("a reader's words stay in the browser, are sent nowhere, and are said to be", async () => {
+  const { server, keeper, id } = await sharedStory();
+  assert.deepEqual([keeper.state, keeper.message], ["reader", READER]);
+  write(keeper, " said Bob");
+  await pass(5);
+  await keeper.flush({ keepalive: true });
+  await keeper.wake();
+  assert.deepEqual(server.posts(), []);
+  assert.deepEqual([keeper.state, keeper.message], ["reader", READER]);
+  keeper.close();
+  const later = newKeeper(server, { shelf: keeper.outbox.shelf });
+  later.lastOpen.remember(id);
+  await later.wake(); // the server is said to be ready before a story is open
+  later.open(await later.openLast());
+  assert.equal(later.story.text(later.story.head.node, later.story.head.at), "Once upon a time said Bob");
+  later.open(Story.create());
+  await pass(60);
+  await later.wake();
+  assert.deepEqual(server.posts(), []);
+});
+
+test("a reader who may write by now sends what was kept; one who may not read any more keeps it", async () => {
+  const { server, keeper, id } = await sharedStory();
+  write(keeper, " said Bob");
+  await pass(2);
+  server.setShare(id, { owner: "alice", access: "write" });
+  await pass(5);
+  assert.equal(keeper.state, "saved");
+  assert.equal(textOf(server.wire(id)), "Once upon a time said Bob");
+  server.setShare(id, { owner: "alice", access: "none" });
+  write(keeper, " again");
+  await pass(5);
+  assert.equal(keeper.state, "reader");
+  assert.match(keeper.message, /^alice does not share this story with you any more, and does not get/);
+  const kept = await keeper.outbox.read(id);
+  assert.ok(Object.values(kept.nodes).some(({ text }) => text.includes(" again")));
+});
+
+test("a right that was taken away meanwhile ends in one refusal, and no word is lost", async () => {
+  const { server, keeper, id } = await sharedStory();
+  server.setShare(id, { owner: "alice", access: "write" });
+  await pass(3);
+  server.calls.length = 0;
+  server.setShare(id, { owner: "alice", access: "read" });
+  write(keeper, " said Bob");
+  await pass(60);
+  assert.ok(server.posts().length <= 1);
+  assert.equal(keeper.state, "reader");
+  const kept = await keeper.outbox.read(id);
+  assert.ok(Object.values(kept.nodes).some(({ text }) => text.includes("said Bob")));
 });

@@ -8,7 +8,14 @@ import { random } from "./random.js";
 
 /** A round of n cards whose request "r" runs. */
 function started(n = 3, options = {}) {
-  const round = new Round({ id: "run", base: { node: "a", at: 4 }, keep: 4, n, prompt: "Once", ...options });
+  const round = new Round({
+    id: "run",
+    base: { node: "a", at: 4 },
+    keep: 4,
+    n,
+    prompts: new Map([["", { prompt: "Once", blocks: [] }]]),
+    ...options,
+  });
   round.join("r");
   round.apply("r", {
     event: "start",
@@ -55,7 +62,13 @@ test("a branch's text lands in its slot, whatever the order of events", () => {
 });
 
 test("the round is asking before start and ended after the last stop", () => {
-  const round = new Round({ id: "run", base: { node: "a", at: 0 }, keep: 0, n: 1, prompt: "" });
+  const round = new Round({
+    id: "run",
+    base: { node: "a", at: 0 },
+    keep: 0,
+    n: 1,
+    prompts: new Map([["", { prompt: "", blocks: [] }]]),
+  });
   round.join("r");
   assert.equal(round.state, "asking");
   round.apply("r", { event: "start", count: 1, id: "i", seeds: [1], prompt_tokens: 0 });
@@ -278,6 +291,7 @@ test("when the request is over, plans are new requests with the text so far", ()
     slots: [2, 3],
     expect: "more",
     seedOffset: 2,
+    voice: "",
   });
   assert.equal(round.planVary(0, 2, 1).given, " a");
   const plan = round.planExtend(1, 5);
@@ -403,7 +417,13 @@ test("a snapshot brings lost branches back, and does not bring back what was rep
 });
 
 test("a round of a story goes on by a snapshot, and a refilled card shows its last branch", () => {
-  const round = new Round({ id: "run", base: { node: "a", at: 4 }, keep: 4, n: 2, prompt: "Once" });
+  const round = new Round({
+    id: "run",
+    base: { node: "a", at: 4 },
+    keep: 4,
+    n: 2,
+    prompts: new Map([["", { prompt: "Once", blocks: [] }]]),
+  });
   round.recall("past", "id-1", [0, 1, 1], "");
   const [a, c] = round.slots;
   const past = { request: "past", state: "ended", end: { reason: "lost" } };

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { leadingSpace, spaced, visible } from "../../../srb/web/page/visible.js";
+import { halfWord, hangsOn, leadingSpace, spaced, visible } from "../../../srb/web/page/visible.js";
 
 test("every unit is shown by one unit, and only those that cannot be seen are replaced", () => {
   for (let code = 0; code < 0x10000; code++) {
@@ -39,4 +39,13 @@ test("white space around a token's words has signs, but for the one space before
   );
   assert.deepEqual([shown("  a b"), shown("\n\n"), shown(" "), shown("\t")], ["␣␣|a b|", "↵↵||", "␣||", "⇥||"]);
   assert.deepEqual(shown("\u00a0x\n"), "␣|x|↵");
+});
+
+test("a word's first half is what a text ends in, and no whole line of a script without spaces", () => {
+  const halves = ["thoro", "a thoro", "it's", "naï", "“kn", "room 10", "кото", "a ", "a.", "", "夜の海", "ไทย"].map(
+    halfWord,
+  );
+  assert.deepEqual(halves, ["thoro", "thoro", "it's", "naï", "kn", "10", "кото", "", "", "", "", ""]);
+  assert.equal(halfWord("x".repeat(1e6)).length, 40);
+  assert.deepEqual(["ugh", " and", ".", "’s", "", "“He"].map(hangsOn), [true, false, false, true, false, false]);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { WordCount } from "../../../srb/web/page/desk/words.js";
+import { WordCount, WordsBefore } from "../../../srb/web/page/desk/words.js";
 import { countWords } from "../../../srb/web/page/keep/describe.js";
 import { Story } from "../../../srb/web/page/story.js";
 import { Random } from "./random.js";
@@ -41,4 +41,22 @@ test("a key counts its own words and those beside it, not the story's", () => {
   for (const letter of " four") head = story.edit(head, head.at, head.at, letter);
   assert.equal(words.at(story, head), 100_002);
   assert.ok(read < 4000, `${read} units were read`);
+});
+
+test("the words before a place are those of its text, wherever it was before and whatever the text is", () => {
+  const random = new Random(7);
+  for (let round = 0; round < 60; round += 1) {
+    const before = new WordsBefore();
+    let text = "";
+    for (let step = 0; step < 60; step += 1) {
+      const from = random.below(text.length + 1);
+      const to = random.chance(1, 2) ? text.length : Math.min(text.length, from + random.below(12));
+      text =
+        text.slice(0, from) +
+        random.choice(["", " ", "a", "long".repeat(120), "夜の", random.words(9)]) +
+        text.slice(to);
+      const at = random.below(text.length + 1);
+      assert.equal(before.in(text, at), countWords(text.slice(0, at)), `round ${round}, step ${step}`);
+    }
+  }
 });

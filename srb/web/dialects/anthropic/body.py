@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from srb.errors import bad_field
-from srb.protocol import ModelInfo
-from srb.settings import Settings
-from srb.web.bodies.completion import Draft
-from srb.web.bodies.fields import ObjectFields, Prompt
+from srb.web.bodies.fields import ObjectFields, described
 from srb.web.bodies.reasoning import ThinkingFields
 from srb.web.bodies.renaming import renamed
-from srb.web.chat.template import ChatPrompt
 from srb.web.dialects.anthropic.conversation import chat_messages, chat_tool_choice, chat_tools, system_messages
-from srb.web.dialects.openai.chat_body import ChatBody, ChatRequest
+from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_fields import ReplyFormat, parse_messages, parse_response_format, parse_tools
 
 MAX_TOKENS = 4096  # of a body without max_tokens, which Anthropic's API refuses; as in llama-server
@@ -54,16 +50,9 @@ CHOICE_SCHEMA = {
 
 # Fields of chats whose answers have no place in a message.
 _NO_PLACE = (
-    "branches",
-    "explore",
-    "rank",
-    "logprobs",
-    "top_logprobs",
-    "n_probs",
-    "return_tokens",
-    "return_progress",
+    "branches", "explore", "rank", "logprobs", "top_logprobs", "n_probs", "return_tokens", "return_progress",
     "verbose",
-)
+)  # fmt: skip
 # A chat's names of what is sent under others.
 _NAMES = {"response_format": "output_config.format"}
 
@@ -87,20 +76,50 @@ class MessagesBody(ChatBody):
         list[dict[str, Any]],
         BeforeValidator(lambda value: parse_messages(chat_messages(value))),
         WithJsonSchema(MESSAGES_SCHEMA),
-    ]
-    system: Annotated[list[dict[str, Any]], BeforeValidator(system_messages), WithJsonSchema(_TEXT)] = Field(
-        default_factory=list
+    ] = described(
+        ...,
+        "`role`: `user`, `assistant` or `system`; `content`: a string or blocks `text`, `thinking`, `tool_use`, "
+        "`tool_result`, `image`. Results of tools become messages of their own before the rest of their message; "
+        "`is_error` and `cache_control` have no effect. An `image` has a `source` `base64` or `url`, see Pictures "
+        "and sounds, also in a `tool_result`. A `document` with a text or blocks, a `search_result` and a "
+        "`tool_reference` are texts; blocks of tools that Anthropic's servers ran are skipped. Other documents "
+        "and files (`file_id`) are 400 in the newest turn, and a word in their place in earlier ones; of a block "
+        "of another type the model reads that it is there. A last message of the assistant is continued",
+        form='list of `{"role", "content"}`',
+    )
+    system: Annotated[list[dict[str, Any]], BeforeValidator(system_messages), WithJsonSchema(_TEXT)] = described(
+        [],
+        "blocks are joined without a space. The number `cch` in Claude Code's billing header, which changes with "
+        "each request, is made constant, so that the next turn finds this one's text",
+        form="string or list of text blocks",
     )
     tools: Annotated[
         list[dict[str, Any]],
         BeforeValidator(lambda value: parse_tools(chat_tools(value))),
         WithJsonSchema(TOOLS_SCHEMA),
-    ] = Field(default_factory=list)
-    tool_choice: Annotated[str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
-    thinking: ThinkingFields | None = None
-    output_config: OutputFields = OutputFields()
+    ] = described(
+        [],
+        "tools that Anthropic defines (with another `type` than `custom`) are 501",
+        form='list of `{"name", "description", "input_schema"}`',
+    )
+    tool_choice: Annotated[str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = described(
+        "auto",
+        "`disable_parallel_tool_use` is the opposite of `parallel_tool_calls`",
+        form='`{"type": "auto"}`, `any`, `none`, `{"type": "tool", "name"}`',
+    )
+    thinking: ThinkingFields | None = described(
+        None,
+        "`enabled`: `budget_tokens` as `reasoning_budget_tokens`; `adaptive`: without a budget; `disabled`: as a "
+        "budget of 0. With `display` `omitted` the blocks are empty",
+        form='`{"type", "budget_tokens", "display"}`',
+    )
+    output_config: OutputFields = described(
+        OutputFields(),
+        '`effort` as `reasoning_effort`; `format` `{"type": "json_schema", "schema"}` as `response_format`',
+        form='`{"effort", "format"}`',
+    )
 
-    metadata: dict[str, Any] = Field(default_factory=dict)  # without effect: the server does not distinguish users
+    metadata: dict[str, Any] = described({}, "no effect")
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
@@ -135,18 +154,5 @@ class MessagesBody(ChatBody):
             update["parallel_tool_calls"] = False
         return update
 
-    def check(self, settings: Settings) -> Draft:
-        with renamed(_NAMES):
-            return super().check(settings)
-
-    def render(self, settings: Settings, model: ModelInfo) -> ChatPrompt:
-        with renamed(_NAMES):
-            return super().render(settings, model)
-
-    def prompt_and_media(self, settings: Settings, model: ModelInfo) -> tuple[Prompt, list[str]]:
-        with renamed(_NAMES):
-            return super().prompt_and_media(settings, model)
-
-    def request(self, settings: Settings, model: ModelInfo, draft: Draft) -> ChatRequest:
-        with renamed(_NAMES):
-            return super().request(settings, model, draft)
+    check, render = renamed(_NAMES)(ChatBody.check), renamed(_NAMES)(ChatBody.render)
+    prompt_and_media, request = renamed(_NAMES)(ChatBody.prompt_and_media), renamed(_NAMES)(ChatBody.request)

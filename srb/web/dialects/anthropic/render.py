@@ -8,7 +8,6 @@ from typing import Any, cast
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import BranchEnded, Delta, Done, FinishReason, ModelInfo, PromptDone, PromptEvent
 from srb.web.answers import JSONObject
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome, timings, usage
@@ -18,11 +17,10 @@ from srb.web.dialects.anthropic.answers import ContentBlock, MessageAnswer, Mess
 from srb.web.dialects.anthropic.body import MessagesBody
 from srb.web.dialects.anthropic.errors import anthropic_error
 from srb.web.dialects.openai.chat_body import ChatRequest
+from srb.wire.events import BranchEnded, Delta, Done, FinishReason, ModelInfo, PromptDone, PromptEvent
 
-_STOP_REASONS: dict[str, StopReason] = {
-    FinishReason.LIMIT: "max_tokens",
-    FinishReason.CANCELLED: "max_tokens",  # cut short like one at its limit
-}
+# A cancelled message is cut short like one at its limit.
+_STOP_REASONS: dict[str, StopReason] = dict.fromkeys((FinishReason.LIMIT, FinishReason.CANCELLED), "max_tokens")
 
 
 class MessageFrame:

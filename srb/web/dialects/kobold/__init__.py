@@ -1,0 +1,1 @@
+"""KoboldAI and KoboldCpp."""

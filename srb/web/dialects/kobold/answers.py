@@ -6,8 +6,8 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.protocol import TokenProbs
 from srb.web.answers import shape
+from srb.wire.events import TokenProbs
 
 FinishReason = Literal["stop", "length", "error"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from srb.protocol import ModelInfo
 from srb.web.bodies.fields import EMPTY_PROMPT, Prompt
 from srb.web.calls.engine_client import EngineClient
+from srb.wire.events import ModelInfo
 
 _ADDED = 4  # tokens that a tokenizer may put around a text: a BOS, a space
 _FEW = 16

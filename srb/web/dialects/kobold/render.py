@@ -5,21 +5,12 @@ from __future__ import annotations
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import BranchAdded, BranchEnded, Delta, FinishReason
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome
-from srb.web.calls.renderer import Renderer
+from srb.web.calls.renderer import FINISH_REASONS, Renderer
 from srb.web.dialects.kobold import answers
 from srb.web.dialects.kobold.answers import FailedStream, GeneratedText, Results, Token
-
-FINISH_REASONS: dict[str, answers.FinishReason] = {
-    FinishReason.EOS: "stop",
-    FinishReason.WORD: "stop",
-    FinishReason.BOUNDARY: "stop",
-    FinishReason.LIMIT: "length",
-    FinishReason.CANCELLED: "length",
-    FinishReason.ERROR: "error",
-}
+from srb.wire.events import BranchAdded, BranchEnded, Delta
 
 
 def message(value: Token | FailedStream) -> bytes:

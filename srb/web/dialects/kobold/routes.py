@@ -14,7 +14,6 @@ from uuid import uuid4
 from flask import Blueprint, Response, request
 
 from srb.errors import InvalidRequest, NotFound
-from srb.protocol import BranchSpec, Generate, GetRequest, ListRequests, StopBranches
 from srb.web.bodies.completion import parse_json, read_body, read_bytes, without_nulls
 from srb.web.bodies.fields import EMPTY_PROMPT
 from srb.web.calls.engine_client import EngineClient
@@ -36,6 +35,7 @@ from srb.web.dialects.kobold.render import KoboldRenderer, results
 from srb.web.limits import CLIENT
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
+from srb.wire.commands import BranchSpec, Generate, GetRequest, ListRequests, StopBranches
 
 routes = Blueprint("kobold", __name__)
 

@@ -1,0 +1,1 @@
+"""Two servers of 2023."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
+from srb.config.settings import Settings
 from srb.errors import bad_field
-from srb.protocol import Generate
-from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
-from srb.web.bodies.fields import INT32_MAX, Integer, Natural, NotNegative, Prompt, between
+from srb.web.bodies.fields import INT32_MAX, Integer, Natural, NotNegative, Prompt, between, described
 from srb.web.dialects.llamacpp.body import SystemPrompt
+from srb.wire.commands import Generate
 
 STREAM_LENGTH = 32  # default of max_tokens in POST /stream
 STREAM_DEFAULTS = {"repeat_penalty": 1.3}
@@ -37,9 +37,13 @@ class _OneText(CompletionBody):
 class StreamBody(_OneText):
     """The body of `POST /stream`; `num_predict` is a name of n_predict."""
 
-    temp: NotNegative | None = None
-    cache: Natural = 0  # number of the state under which the prompt is kept; 0: none
-    n_batch: Annotated[Integer, between(1, INT32_MAX)] | None = None  # without effect: all clients share the steps
+    temp: NotNegative | None = described(
+        None, "as `temperature`, before which it counts", form="clamped to at least 0", by_default="0.8"
+    )
+    cache: Natural = described(
+        0, "keep the prompt's KV under this number, as `state` does under a name; 0: no", form="0 to 2³¹−1"
+    )
+    n_batch: Annotated[Integer, between(1, INT32_MAX)] | None = described(None, "checked, no effect", form="1 to 2³¹−1")
 
     @classmethod
     def read(cls, body: dict[str, Any], settings: Settings) -> Self:

@@ -8,13 +8,13 @@ import orjson
 from flask import Blueprint, Response, request
 
 from srb.errors import SRBError
-from srb.protocol import BranchEnded, Delta, Done
 from srb.web.bodies.completion import read_body
 from srb.web.calls.renderer import Renderer
 from srb.web.calls.streaming import HEADERS, EventStream, stream_response
 from srb.web.context import web
 from srb.web.dialects.legacy.body import STREAM_LENGTH, DialogueBody, StreamBody
 from srb.web.openapi import operation
+from srb.wire.events import BranchEnded, Delta, Done
 
 routes = Blueprint("legacy", __name__)
 

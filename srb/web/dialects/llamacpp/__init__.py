@@ -1,0 +1,1 @@
+"""llama-server of llama.cpp."""

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.protocol import TokenProbs
-from srb.sampling_params import PARAMETERS
+from srb.config.sampling_params import PARAMETERS
 from srb.web.answers import ErrorAnswer, ErrorObject, JSONObject, PromptProgress, Ranking, Timings, shape
+from srb.wire.events import TokenProbs
 
 
 @shape
@@ -340,14 +340,15 @@ Slot = FullSlot | BusySlot | IdleSlot
 
 @shape
 class Health(TypedDict):
-    """The server's health; the counts are left out while the engine computes a long step."""
+    """The server's health; the counts are left out while the engine computes a long step, the version in /livez."""
 
     status: Literal["ok", "no slot available"]
+    version: NotRequired[str]
     slots_idle: NotRequired[int]
     slots_processing: NotRequired[int]
     slots: NotRequired[list[Slot]]
     replicas: NotRequired[int]  # of a cluster, that take requests
-    degraded: NotRequired[str]  # why a cluster's list of replicas may be old
+    degraded: NotRequired[str]  # why a cluster's list of replicas may be old, or which one on it cannot be used
 
 
 @shape
@@ -382,6 +383,7 @@ class Props(TypedDict):
     bos_token: str
     eos_token: str
     build_info: str
+    srb_version: str
     is_sleeping: bool
     cors_proxy_enabled: bool
     deterministic: bool

@@ -7,7 +7,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from srb.errors import bad_field
-from srb.web.bodies.completion import Draft, read_body
+from srb.web.bodies.completion import CommandTemplate, read_body
 from srb.web.calls.outcome import gather, ranking
 from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response
@@ -75,12 +75,12 @@ def _answer_system_prompt(asked: LlamaCompletionBody) -> Response:
     return _answer(asked.model_copy(update={"prompt": [(prompt,)]}), draft, system_prompt)
 
 
-def _draft(asked: LlamaCompletionBody) -> Draft:
+def _draft(asked: LlamaCompletionBody) -> CommandTemplate:
     return asked.draft(web().request_settings, n=1, max_tokens=web().settings.n_predict)
 
 
 def _answer(
-    asked: LlamaCompletionBody, draft: Draft | None = None, new_system_prompt: SystemPrompt | None = None
+    asked: LlamaCompletionBody, draft: CommandTemplate | None = None, new_system_prompt: SystemPrompt | None = None
 ) -> Response:
     """Answer a body with complete prompts; once the engine accepts it, set `new_system_prompt` for all clients."""
     settings = web().settings

@@ -11,7 +11,6 @@ from uuid import uuid4
 from flask import Blueprint, Response, request
 
 from srb.errors import InvalidRequest, NotSupported, bad_field
-from srb.protocol import Embed, ModelInfo, Rerank
 from srb.web.bodies.completion import read_body
 from srb.web.context import web
 from srb.web.dialects.llamacpp.answers import (
@@ -26,6 +25,8 @@ from srb.web.dialects.llamacpp.answers import (
 from srb.web.dialects.llamacpp.body import EmbeddingBody, RerankBody, no_documents
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
+from srb.wire.commands import Embed, Rerank
+from srb.wire.events import ModelInfo
 
 routes = Blueprint("embeddings", __name__)
 

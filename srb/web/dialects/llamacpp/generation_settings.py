@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from srb.protocol import BranchSpec, Generate, ModelInfo, SamplingParams
-from srb.sampling_params import PARAMETERS
-from srb.settings import Settings
+from srb.config.sampling_params import PARAMETERS, SamplingParams
+from srb.config.settings import Settings
 from srb.web.bodies.defaults import default_sampling, default_stop
 from srb.web.bodies.fields import UINT32_MAX
 from srb.web.dialects.llamacpp.answers import (
@@ -18,6 +17,8 @@ from srb.web.dialects.llamacpp.answers import (
     Sampling,
 )
 from srb.web.dialects.llamacpp.body import TOKEN_TRIGGER, WORD_TRIGGER, LlamaCompletionBody
+from srb.wire.commands import BranchSpec, ContextShift, Generate
+from srb.wire.events import ModelInfo
 
 # Constant values: features that completions do not use here, and samplers that llama.cpp has removed.
 _CONSTANT: Constant = {
@@ -88,27 +89,10 @@ def _endings(sampling: SamplingParams, model: ModelInfo) -> list[tuple[int, None
 
 def default_generation_settings(settings: Settings, model: ModelInfo) -> DefaultSettings:
     """Return the default parameters of requests, at the top level as in 2024, and under `params` as now."""
-    sampling = default_sampling(settings)
-    params: GenerationSettings = {
-        **_sampling(sampling, model.speculative),
-        "seed": UINT32_MAX if settings.seed == -1 else settings.seed,
-        "stop": default_stop(settings),
-        "max_tokens": settings.n_predict,
-        "n_predict": settings.n_predict,
-        "n_keep": settings.n_keep,
-        "n_discard": 0,
-        "n_indent": 0,
-        "stop_at": "",
-        "stop_after": 1,
-        "t_max_predict_ms": -1,
-        "min_tokens": 0,
-        "stream": False,
-        "timings_per_token": False,
-        "lora": [],
-        **_forms(sampling, model),
-        "n_ctx": model.n_ctx_seq,
-        "model": model.alias,
-    }
+    seed = UINT32_MAX if settings.seed == -1 else settings.seed
+    spec = BranchSpec(seed, settings.n_predict, default_stop(settings), default_sampling(settings))
+    command = Generate("", (), (spec,), shift=ContextShift(settings.n_keep, 0))
+    params = generation_settings(command, spec, model, LlamaCompletionBody())
     return {**params, "params": params}
 
 

@@ -7,12 +7,12 @@ Source: `format_prompt_infill` in llama.cpp's server-common.cpp, after https://a
 
 from __future__ import annotations
 
+from srb.config.settings import Settings
 from srb.errors import NotSupported
-from srb.protocol import ModelInfo
-from srb.settings import Settings
 from srb.web.bodies.fields import Prompt
 from srb.web.calls.engine_client import EngineClient
 from srb.web.dialects.llamacpp.body import InfillBody
+from srb.wire.events import ModelInfo
 
 _SNIPPET = "\n\n--- snippet ---\n\n"  # between files, for models without a separator token
 

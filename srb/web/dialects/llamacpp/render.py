@@ -14,21 +14,6 @@ from typing import Any, Literal
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import (
-    BranchAdded,
-    BranchEnded,
-    BranchSpec,
-    Delta,
-    Done,
-    FinishReason,
-    Generate,
-    LikelyToken,
-    ModelInfo,
-    Progress,
-    PromptDone,
-    PromptEvent,
-    TokenProbs,
-)
 from srb.web.answers import Ranking, Timings
 from srb.web.bodies.fields import EMPTY_PROMPT
 from srb.web.calls.calls import Call
@@ -39,6 +24,20 @@ from srb.web.calls.renderer import Renderer, prompt_progress, sse
 from srb.web.dialects.llamacpp.answers import Final, Partial, Probabilities, Selection
 from srb.web.dialects.llamacpp.body import LlamaCompletionBody
 from srb.web.dialects.llamacpp.generation_settings import generation_settings
+from srb.wire.commands import BranchSpec, Generate
+from srb.wire.events import (
+    BranchAdded,
+    BranchEnded,
+    Delta,
+    Done,
+    FinishReason,
+    LikelyToken,
+    ModelInfo,
+    Progress,
+    PromptDone,
+    PromptEvent,
+    TokenProbs,
+)
 
 STOP_TYPES: dict[str, Literal["none", "eos", "limit", "word"]] = {
     FinishReason.EOS: "eos",

@@ -7,9 +7,9 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
+from srb.config.settings import Settings
 from srb.errors import InvalidRequest, NotSupported, Unavailable, bad_field
-from srb.protocol import MEDIA_MARK, ModelInfo
-from srb.settings import Settings
+from srb.version import version
 from srb.web.bodies.completion import read_body, read_json
 from srb.web.bodies.fields import parse_scales
 from srb.web.chat.template import CHATML, template_capabilities, template_source
@@ -36,6 +36,8 @@ from srb.web.dialects.llamacpp.generation_settings import (
 )
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
+from srb.wire.commands import MEDIA_MARK
+from srb.wire.events import ModelInfo
 
 routes = Blueprint("server", __name__)
 
@@ -82,6 +84,7 @@ def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> Props:
         "bos_token": model.bos_token,
         "eos_token": model.eos_token,
         "build_info": model.build_info,
+        "srb_version": version(),
         "is_sleeping": False,
         "cors_proxy_enabled": False,
         "deterministic": not model.nondeterminism,
@@ -157,7 +160,7 @@ def _next_token(branch: dict[str, Any], is_full: bool) -> NextToken:
 @operation(SlotBody, SlotAction, query=("action",))
 def slot_action(slot: str) -> Response:
     """Save, restore or erase a slot's text; a file is a named state of the prefix tree, which any prompt may continue."""
-    if not (web().settings.state_dir or web().settings.cluster):  # replicas of a cluster have a folder of their own
+    if not (web().settings.state_dir or web().settings.has_replicas):  # replicas have folders of their own
         raise NotSupported("This server does not support slots action. Start it with `--slot-save-path`")
     action = request.args.get("action", "")
     if action not in ("save", "restore", "erase"):
@@ -195,17 +198,7 @@ def _slot_numbers() -> int:
 @operation(answer=list[Adapter])
 def get_adapters() -> Response:
     """List the LoRA adapters and their scales."""
-    adapters: list[Adapter] = [
-        {
-            "id": each["id"],
-            "path": each["path"],
-            "scale": each["scale"],
-            "task_name": each["task_name"],
-            "prompt_prefix": each["prompt_prefix"],
-        }
-        for each in web().client.adapters()
-    ]
-    return json_reply(adapters)
+    return json_reply(web().client.adapters())
 
 
 @routes.post("/lora-adapters")

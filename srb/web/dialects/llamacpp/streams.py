@@ -9,7 +9,6 @@ from flask import Blueprint, Response, request
 from pydantic import Field
 
 from srb.errors import NotFound, bad_field
-from srb.protocol import StopBranches
 from srb.web.bodies.completion import read_body
 from srb.web.calls.calls import Call
 from srb.web.calls.kept_streams import KeptEventStream, StreamReader
@@ -20,6 +19,7 @@ from srb.web.dialects.llamacpp.answers import FoundStream
 from srb.web.dialects.llamacpp.body import Body
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
+from srb.wire.commands import StopBranches
 
 routes = Blueprint("llamacpp_streams", __name__)
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.protocol import TokenProbs
 from srb.web.answers import JSONObject, shape
+from srb.wire.events import TokenProbs
 
 Capability = Literal["completion", "tools", "insert", "thinking", "vision", "embedding"]
 DoneReason = Literal["stop", "length", "error", "load", "unload"]

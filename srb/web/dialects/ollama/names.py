@@ -7,13 +7,13 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from srb.config.settings import Settings
 from srb.errors import InvalidRequest, NotFound
-from srb.model_list import LATEST, resolve
-from srb.protocol import ModelInfo
-from srb.settings import Settings
+from srb.models.listed import LATEST, resolve
 from srb.web.chat.template import can_think, template_capabilities
 from srb.web.dialects.llamacpp.infill import missing_infill
-from srb.web.dialects.ollama.answers import Capability, Details
+from srb.web.dialects.ollama.answers import Capability, Details, TaggedModel
+from srb.wire.events import ModelInfo
 
 STARTED = time.time()  # of this worker, in Unix seconds
 
@@ -26,15 +26,11 @@ def check_name(given: str, settings: Settings, model: ModelInfo) -> None:
     if not given:
         raise InvalidRequest("model is required", param="model")
     if resolve(given, (model.alias, *settings.model_aliases)) is None:
-        raise NotFound(f"model '{given}' not found; this server has '{display_name(model)}'", param="model")
-
-
-def display_name(model: ModelInfo) -> str:
-    """Return the model's name with a tag, as lists of models have it."""
-    return tagged_name(model.alias)
+        raise NotFound(f"model '{given}' not found; this server has '{tagged_name(model.alias)}'", param="model")
 
 
 def tagged_name(name: str) -> str:
+    """Return a model's name with a tag, as lists of models have it."""
     return name if ":" in name else name + LATEST
 
 
@@ -44,36 +40,41 @@ def timestamp(seconds: float | None = None) -> str:
     return at.isoformat().replace("+00:00", "Z")
 
 
-def modified_at(model: ModelInfo) -> str:
-    """Return when the model's file was changed; if this process cannot see it, when the worker was started."""
-    return changed_at(Path(model.path))
-
-
-def changed_at(path: Path) -> str:
-    """Return when a file was changed, as `modified_at` does."""
+def changed_at(path: str | Path) -> str:
+    """Return when a model's file was changed; if this process cannot see it, when the worker was started."""
     try:
-        return timestamp(path.stat().st_mtime)
+        return timestamp(Path(path).stat().st_mtime)
     except OSError:
         return timestamp(STARTED)
 
 
-def digest(model: ModelInfo) -> str:
-    """Return 64 hexadecimal digits that differ from model to model; they are no checksum of the file's bytes."""
-    return digest_of(model.alias, model.architecture, model.n_params, model.size, model.ftype)
-
-
 def digest_of(*facts: object) -> str:
+    """Return 64 hexadecimal digits that differ from model to model; they are no checksum of the file's bytes."""
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
-def details(model: ModelInfo) -> Details:
+def details(model: ModelInfo | None) -> Details:
+    """Return a model's facts; empty ones of a model that was not loaded yet."""
     return {
         "parent_model": "",
         "format": "gguf",
-        "family": model.architecture,
-        "families": [model.architecture],
-        "parameter_size": _in_words(model.n_params),
-        "quantization_level": model.ftype,
+        "family": model.architecture if model else "",
+        "families": [model.architecture] if model else [],
+        "parameter_size": _in_words(model.n_params) if model else "",
+        "quantization_level": model.ftype if model else "",
+    }
+
+
+def tagged(model: ModelInfo) -> TaggedModel:
+    """Return the entry of a loaded model in a list."""
+    name = tagged_name(model.alias)
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": changed_at(model.path),
+        "size": model.size,
+        "digest": digest_of(model.alias, model.architecture, model.n_params, model.size, model.ftype),
+        "details": details(model),
     }
 
 

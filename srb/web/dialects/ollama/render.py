@@ -7,68 +7,47 @@ branch ends with a line that is `done`, and the last line, without an index, is 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
 
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import BranchAdded, BranchEnded, Delta, Done, FinishReason, TokenProbs
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome, timings
-from srb.web.calls.renderer import Renderer
+from srb.web.calls.renderer import FINISH_REASONS, Renderer
 from srb.web.chat.reply_parser import Content, Piece, Reasoning, ReplyParser, parse_reply
 from srb.web.chat.reply_parser import ToolCall as ParsedCall
 from srb.web.dialects.ollama import answers
-from srb.web.dialects.ollama.answers import BranchEnd, DoneReason, Metrics, OllamaLine, Said, WholeBranch
+from srb.web.dialects.ollama.answers import BranchEnd, Metrics, OllamaLine, Said, WholeBranch
 from srb.web.dialects.ollama.body import Asked
 from srb.web.dialects.ollama.names import timestamp
-
-DONE_REASONS: dict[str, DoneReason] = {
-    FinishReason.EOS: "stop",
-    FinishReason.WORD: "stop",
-    FinishReason.BOUNDARY: "stop",
-    FinishReason.LIMIT: "length",
-    FinishReason.CANCELLED: "length",
-    FinishReason.ERROR: "error",
-}
-
+from srb.wire.events import BranchAdded, BranchEnded, Delta, Done, TokenProbs
 
 # Places of the time and the text in a line that is encoded once; no name of a model has such characters.
 _TIME, _TEXT = "\0time", "\0text"
 _TIME_BYTES, _TEXT_BYTES = orjson.dumps(_TIME)[1:-1], orjson.dumps(_TEXT)
 
 
-class Form(ABC):
-    """Where an answer has its text."""
+class Form(Protocol):
+    """Where an answer has text, thoughts and calls of tools; `first` is the number of calls before these."""
 
-    @abstractmethod
-    def said(
-        self, content: str = "", thinking: str = "", calls: list[ParsedCall] | None = None, first: int = 0
-    ) -> Said:
-        """Return text, thoughts and calls of tools; `first` is the number of calls before these."""
+    def __call__(
+        self, content: str = "", thinking: str = "", calls: Sequence[ParsedCall] = (), first: int = 0
+    ) -> Said: ...
 
 
-class GenerateForm(Form):
-    def said(
-        self, content: str = "", thinking: str = "", calls: list[ParsedCall] | None = None, first: int = 0
-    ) -> Said:
-        said: Said = {"response": content}
-        if thinking:
-            said["thinking"] = thinking
-        return said
+def generate_form(content: str = "", thinking: str = "", calls: Sequence[ParsedCall] = (), first: int = 0) -> Said:
+    return {"response": content, "thinking": thinking} if thinking else {"response": content}
 
 
-class ChatForm(Form):
-    def said(
-        self, content: str = "", thinking: str = "", calls: list[ParsedCall] | None = None, first: int = 0
-    ) -> Said:
-        message: answers.Message = {"role": "assistant", "content": content}
-        if thinking:
-            message["thinking"] = thinking
-        if calls:
-            message["tool_calls"] = [_call(first + place, call) for place, call in enumerate(calls)]
-        return {"message": message}
+def chat_form(content: str = "", thinking: str = "", calls: Sequence[ParsedCall] = (), first: int = 0) -> Said:
+    message: answers.Message = {"role": "assistant", "content": content}
+    if thinking:
+        message["thinking"] = thinking
+    if calls:
+        message["tool_calls"] = [_call(first + place, call) for place, call in enumerate(calls)]
+    return {"message": message}
 
 
 def _call(index: int, call: ParsedCall) -> answers.ToolCall:
@@ -98,7 +77,7 @@ class Answers:
 
     def end(self, event: BranchEnded, tokens: list[int]) -> BranchEnd:
         """Return the end of a branch with these tokens."""
-        end: BranchEnd = {"done_reason": DONE_REASONS[event.reason]}
+        end: BranchEnd = {"done_reason": FINISH_REASONS[event.reason]}
         if self.asked.context is not None:
             end["context"] = [*self.asked.context, *tokens]
         return end
@@ -154,7 +133,7 @@ class OllamaRenderer(Renderer):
 
     def _plain_line(self, index: int) -> tuple[bytes, bytes, bytes]:
         """Return the bytes of a line of plain text before its time, between time and text, and after the text."""
-        line = self._answers.line(self._answers.form.said(content=_TEXT))
+        line = self._answers.line(self._answers.form(content=_TEXT))
         line["created_at"] = _TIME
         if len(self._specs) > 1:
             line["index"] = index
@@ -168,7 +147,7 @@ class OllamaRenderer(Renderer):
         if len(self._branches) == 1:
             return lines
         end = self._answers.end(event, self._branches[event.index].tokens)
-        line: OllamaLine = {**self._answers.line(self._answers.form.said(), done=True), **end}
+        line: OllamaLine = {**self._answers.line(self._answers.form(), done=True), **end}
         line |= {"index": event.index, "eval_count": event.length, "seed": self._specs[event.index].seed}
         if error is not None:
             line["failure"] = error.message
@@ -179,7 +158,7 @@ class OllamaRenderer(Renderer):
         return _encoded(said)
 
     def _end(self, done: list[Done]) -> bytes:
-        line: OllamaLine = {**self._answers.line(self._answers.form.said(), done=True), **self._answers.metrics(done)}
+        line: OllamaLine = {**self._answers.line(self._answers.form(), done=True), **self._answers.metrics(done)}
         if len(self._branches) == 1 and self._last is not None:
             line = cast(OllamaLine, line | self._answers.end(self._last, self._branches[0].tokens))
             self._branches[0].move_probs_to(line)
@@ -210,12 +189,12 @@ class _Branch:
 
     def said(self, form: Form, piece: Piece) -> Said:
         if isinstance(piece, Content):
-            return form.said(content=piece.text)
+            return form(content=piece.text)
         if isinstance(piece, Reasoning):
-            return form.said(thinking=piece.text)
+            return form(thinking=piece.text)
         assert isinstance(piece, ParsedCall)  # calls come whole
         self._calls += 1
-        return form.said(calls=[piece], first=self._calls - 1)
+        return form(calls=[piece], first=self._calls - 1)
 
     def move_probs_to(self, line: OllamaLine) -> None:
         """Move the log-probabilities of all tokens since the last line into a new one."""
@@ -245,7 +224,7 @@ def whole(given: Answers, outcome: Outcome) -> OllamaLine:
 def _whole_branch(given: Answers, index: int, branch: BranchOutcome) -> WholeBranch:
     assert branch.ended is not None  # the engine ends every branch before the request
     content, thinking, calls = parse_reply(given.asked.parser(), branch.text)
-    said, end = given.form.said(content, thinking, calls), given.end(branch.ended, branch.tokens)
+    said, end = given.form(content, thinking, calls), given.end(branch.ended, branch.tokens)
     counts = {"index": index, "eval_count": branch.ended.length, "seed": branch.seed}
     whole = cast(WholeBranch, {**said, **end, **counts})
     if branch.probs:

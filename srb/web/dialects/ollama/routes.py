@@ -7,14 +7,13 @@ from collections.abc import Callable
 
 from flask import Blueprint, Response, request
 
-from srb.protocol import ModelInfo
 from srb.web.bodies.completion import read_body
 from srb.web.calls.outcome import gather
 from srb.web.calls.streaming import HEADERS, EventStream
 from srb.web.chat.reply_parser import ReplyParser
 from srb.web.context import web
 from srb.web.dialects.llamacpp.embeddings import check_embeds, embed, normalized, refuse_embeddings
-from srb.web.dialects.ollama.answers import DoneReason, Embedded, EmbeddedPrompt, OllamaError, OllamaLine
+from srb.web.dialects.ollama.answers import Embedded, EmbeddedPrompt, OllamaError, OllamaLine
 from srb.web.dialects.ollama.body import (
     Asked,
     OllamaChatBody,
@@ -24,9 +23,10 @@ from srb.web.dialects.ollama.body import (
     Text,
 )
 from srb.web.dialects.ollama.names import check_name
-from srb.web.dialects.ollama.render import Answers, ChatForm, Form, GenerateForm, OllamaRenderer, whole
+from srb.web.dialects.ollama.render import Answers, Form, OllamaRenderer, chat_form, generate_form, whole
 from srb.web.openapi import LINES, operation
 from srb.web.replies import json_reply
+from srb.wire.events import ModelInfo
 
 routes = Blueprint("ollama", __name__)
 
@@ -37,13 +37,13 @@ def generate() -> Response:
     """Complete a prompt as Ollama does; a body without a prompt asks only for the model."""
     body = OllamaGenerateBody.parse(read_body(request))
     if not (body.prompt or body.suffix or body.images) and _unload(body):
-        return _loaded(body, GenerateForm())
+        return _loaded(body, generate_form)
     checked = body.check(web().request_settings)
     model, load_ns = _timed(web().client.check_ready)
     check_name(body.model, web().settings, model)
     if not (body.prompt or body.suffix or body.images):
-        return _loaded(body, GenerateForm())
-    return _answer(body, GenerateForm(), body.request(checked, web().client, web().request_settings, model), load_ns)
+        return _loaded(body, generate_form)
+    return _answer(body, generate_form, body.request(checked, web().client, web().request_settings, model), load_ns)
 
 
 @routes.post("/api/chat")
@@ -52,13 +52,13 @@ def chat() -> Response:
     """Reply to a conversation as Ollama does; a body without messages asks only for the model."""
     body = OllamaChatBody.parse(read_body(request))
     if not body.messages and _unload(body):
-        return _loaded(body, ChatForm())
+        return _loaded(body, chat_form)
     checked = body.check(web().request_settings)
     model, load_ns = _timed(web().client.check_ready)
     check_name(body.model, web().settings, model)
     if isinstance(checked, Text):
-        return _loaded(body, ChatForm())
-    return _answer(body, ChatForm(), checked.asked(web().request_settings, model), load_ns)
+        return _loaded(body, chat_form)
+    return _answer(body, chat_form, checked.asked(web().request_settings, model), load_ns)
 
 
 def _timed(ready: Callable[[], ModelInfo]) -> tuple[ModelInfo, int]:
@@ -73,7 +73,7 @@ def _unload(body: OllamaGenerateBody | OllamaChatBody) -> bool:
     Return whether there is no more to do. One model stays loaded.
     """
     choice = web().choice
-    if choice is None or not body.model or not _asks_to_unload(body):
+    if choice is None or not body.model or body.keep_alive != 0:
         return False
     name = choice.models.resolve(body.model)
     if choice.models.states[name].state in ("loading", "loaded"):
@@ -81,15 +81,10 @@ def _unload(body: OllamaGenerateBody | OllamaChatBody) -> bool:
     return True
 
 
-def _asks_to_unload(body: OllamaGenerateBody | OllamaChatBody) -> bool:
-    return body.keep_alive == 0
-
-
 def _loaded(body: OllamaGenerateBody | OllamaChatBody, form: Form) -> Response:
     """Say that the model is loaded; or with `keep_alive` 0 that it is not needed, which one model ignores."""
-    reason: DoneReason = "unload" if _asks_to_unload(body) else "load"
-    line = Answers(body.model, form, Asked([], ReplyParser)).line(form.said(), done=True)
-    line["done_reason"] = reason
+    line = Answers(body.model, form, Asked([], ReplyParser)).line(form(), done=True)
+    line["done_reason"] = "unload" if body.keep_alive == 0 else "load"
     return json_reply(line)
 
 

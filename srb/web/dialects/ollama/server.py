@@ -7,31 +7,21 @@ from typing import Any
 import orjson
 from flask import Blueprint, Response, request
 
+from srb.config.sampling_params import PARAMETERS
+from srb.config.settings import Settings
 from srb.errors import InvalidRequest, NotSupported
-from srb.model_control import ModelState
-from srb.model_list import resolve
-from srb.protocol import ModelInfo
-from srb.sampling_params import PARAMETERS
-from srb.settings import Settings
+from srb.models.control import ModelState
+from srb.models.listed import resolve
+from srb.models.web.choice import model_path
 from srb.web.bodies.completion import read_body
 from srb.web.chat.template import template_source
 from srb.web.context import web
 from srb.web.dialects.ollama.answers import Loaded, LoadedModel, OllamaError, Pulled, Shown, TaggedModel, Tags, Version
 from srb.web.dialects.ollama.body import ModelBody, OllamaPullBody, OllamaShowBody
-from srb.web.dialects.ollama.names import (
-    capabilities,
-    changed_at,
-    check_name,
-    details,
-    digest,
-    digest_of,
-    display_name,
-    modified_at,
-    tagged_name,
-)
-from srb.web.model_choice import model_path
+from srb.web.dialects.ollama.names import capabilities, changed_at, check_name, details, digest_of, tagged, tagged_name
 from srb.web.openapi import LINES, operation
 from srb.web.replies import json_reply
+from srb.wire.events import ModelInfo
 
 routes = Blueprint("ollama_server", __name__)
 
@@ -54,24 +44,12 @@ def tags() -> Response:
     """List the models, as Ollama lists those that it has."""
     choice = web().choice
     if choice is None:
-        found = [_tagged(web().client.check_ready())]
+        found = [tagged(web().client.check_ready())]
     else:
-        found = [_unloaded(state) if (model := choice.facts(state.name)) is None else _tagged(model)
+        found = [_unloaded(state) if (model := choice.facts(state.name)) is None else tagged(model)
                  for state in choice.look()]  # fmt: skip
     answer: Tags = {"models": found}
     return json_reply(answer)
-
-
-def _tagged(model: ModelInfo) -> TaggedModel:
-    name = display_name(model)
-    return {
-        "name": name,
-        "model": name,
-        "modified_at": modified_at(model),
-        "size": model.size,
-        "digest": digest(model),
-        "details": details(model),
-    }
 
 
 def _unloaded(state: ModelState) -> TaggedModel:
@@ -83,14 +61,7 @@ def _unloaded(state: ModelState) -> TaggedModel:
         "modified_at": changed_at(path),
         "size": path.stat().st_size if path.is_file() else 0,
         "digest": digest_of(state.name),
-        "details": {
-            "parent_model": "",
-            "format": "gguf",
-            "family": "",
-            "families": [],
-            "parameter_size": "",
-            "quantization_level": "",
-        },
+        "details": details(None),
     }
 
 
@@ -108,13 +79,13 @@ def loaded() -> Response:
 
 
 def _in_memory(model: ModelInfo) -> LoadedModel:
-    name = display_name(model)
+    said = tagged(model)
     return {
-        "name": name,
-        "model": name,
-        "size": model.size,
-        "digest": digest(model),
-        "details": details(model),
+        "name": said["name"],
+        "model": said["name"],
+        "size": said["size"],
+        "digest": said["digest"],
+        "details": said["details"],
         "expires_at": NEVER,
         "size_vram": 0,
         "context_length": model.n_ctx_seq,
@@ -136,7 +107,7 @@ def show() -> Response:
         "details": details(model),
         "model_info": _facts(model),
         "capabilities": capabilities(settings, model),
-        "modified_at": modified_at(model),
+        "modified_at": changed_at(model.path),
     }
     return json_reply(answer)
 

@@ -6,10 +6,10 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.protocol import TokenProbs
 from srb.web.answers import ErrorObject, PromptProgress, Ranking, Timings, Usage, shape
 from srb.web.dialects.llamacpp.answers import Final, Partial, Selection
 from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
+from srb.wire.events import TokenProbs
 
 # With `verbose`: the llamacpp dialect's object of the same event or answer. In a class the name would be changed.
 _Verbose = TypedDict("_Verbose", {"__verbose": NotRequired[Partial | Final | Selection]})

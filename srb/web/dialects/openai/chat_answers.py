@@ -6,9 +6,9 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.protocol import TokenProbs
 from srb.web.answers import ErrorObject, shape
 from srb.web.dialects.openai.answers import Chunk, Whole
+from srb.wire.events import TokenProbs
 
 FinishReason = Literal["stop", "length", "tool_calls", "error"]
 

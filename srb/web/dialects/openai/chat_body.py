@@ -8,17 +8,16 @@ from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import orjson
-from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, WithJsonSchema
 
-from srb.errors import bad_field
-from srb.protocol import Generate, ModelInfo, SamplingParams
-from srb.sampling_params import PLACE
-from srb.settings import Settings
-from srb.web.bodies.completion import CompletionBody, Draft
-from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, field_alias, short_json
+from srb.config.sampling_params import PLACE, SamplingParams
+from srb.config.settings import Settings
+from srb.errors import bad_field, in_field
+from srb.web.bodies.completion import CommandTemplate, CompletionBody
+from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, described, short_json
 from srb.web.bodies.media import MAX_FILES, check_reads_media
 from srb.web.bodies.reasoning import ReasoningFields, Thinking
-from srb.web.bodies.sampling import ProbCount, explain
+from srb.web.bodies.sampling import ProbCount, validated
 from srb.web.chat.families import HERMES, PLAIN, Family
 from srb.web.chat.media import MarkedMessages, without_past_media
 from srb.web.chat.reply_parser import ReplyParser
@@ -43,10 +42,12 @@ from srb.web.dialects.openai.chat_fields import (
     parse_tools,
     tool_places,
 )
-from srb.web.dialects.openai.chat_shape import Shape, calls_of, waits_for_answer
+from srb.web.dialects.openai.chat_shape import ReplyShape, calls_of, waits_for_answer
 from srb.web.dialects.openai.guided import GuidedFields
 from srb.web.limits import cap_max_tokens
 from srb.web.media_sources import MAX_CHARACTERS, load_media
+from srb.wire.commands import Generate
+from srb.wire.events import ModelInfo
 
 MAX_BUDGET_MESSAGE = 4096  # characters
 TOP_LOGPROBS = 20  # for a body with logprobs but without top_logprobs
@@ -95,35 +96,94 @@ class ChatBody(GuidedFields, CompletionBody):
     parameters_field: ClassVar[str] = "function.parameters"  # of a tool
     _tool_places: dict[str, str] = PrivateAttr(default_factory=dict)  # in the client's list, by name
 
-    messages: Annotated[list[dict[str, Any]], BeforeValidator(parse_messages), WithJsonSchema(MESSAGES_SCHEMA)]
-    tools: Annotated[list[dict[str, Any]], BeforeValidator(parse_tools)] = Field(default_factory=list)
-    tool_choice: Annotated[str, BeforeValidator(parse_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
-    parallel_tool_calls: bool = True
-    documents: list[Any] | None = None
+    messages: Annotated[list[dict[str, Any]], BeforeValidator(parse_messages), WithJsonSchema(MESSAGES_SCHEMA)] = (
+        described(
+            ...,
+            '`content`: string, list of `{"type": "text", "text"}`, or null for the assistant; or parts of pictures '
+            "and sounds (see Pictures and sounds); video and files are 400. Also `tool_calls`, `tool_call_id`, "
+            "`name`, `reasoning_content`",
+            form='list of `{"role", "content"}`',
+        )
+    )
+    tools: Annotated[list[dict[str, Any]], BeforeValidator(parse_tools)] = described(
+        [],
+        'as OpenAI\'s: `{"type": "function", "function": {"name", "description", "parameters"}}`. A name has '
+        "letters, digits and `_ . : / -`; families whose calls are JSON objects take any. `strict` has no effect: "
+        "every call follows its schema as far as it makes a grammar (`minimum` and `maximum` of integers do, "
+        "those of other numbers do not)",
+        form="list of at most 256 functions",
+    )
+    tool_choice: Annotated[str, BeforeValidator(parse_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = described(
+        "auto",
+        "`required` and a named function force a call by a grammar; `none`: the prompt does not mention the tools "
+        "either; `allowed_tools`: the prompt has only these, and `mode` is `auto` or `required`",
+        form='`auto`, `none`, `required`, `{"type": "function", "function": {"name"}}`, '
+        'or `{"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}`',
+    )
+    parallel_tool_calls: bool = described(
+        True, "false: a reply has one call at most. A call of a tool that `tool_choice` names is always a single one"
+    )
+    documents: list[Any] | None = described(None, "for templates that use them")
 
     response_format: Annotated[ReplyFormat, BeforeValidator(parse_response_format), WithJsonSchema(FORMAT_SCHEMA)] = (
-        ReplyFormat()
+        described(
+            ReplyFormat(),
+            "the answer after the thoughts follows the schema, beside tools where it is no call; not with `grammar` "
+            "or `json_schema`",
+            form='`{"type": "text"}`, `{"type": "json_object", "schema"}`, '
+            '`{"type": "json_schema", "json_schema": {"schema"}}`',
+            by_default="text",
+        )
     )
-    logprobs: bool | None = None
-    top_logprobs: ProbCount | None = None
+    logprobs: bool | None = described(None, "not with tools in a stream", by_default="false")
+    top_logprobs: ProbCount | None = described(None, "needs `logprobs`", by_default="20")
 
-    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
-    add_generation_prompt: bool = True
-    continue_final_message: bool | Literal["content", "reasoning_content"] | None = None
-    reasoning_effort: str | None = None
-    reasoning_budget_tokens: NaturalOrMinusOne | None = field_alias(
-        "reasoning_budget_tokens", "thinking_budget_tokens", "thinking_budget", "thinking_token_budget"
+    chat_template_kwargs: dict[str, Any] = described(
+        {}, 'variables for the template, such as `{"enable_thinking": false}`', by_default="the setting"
     )
-    reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] | None = None
-    reasoning_control: bool = False
-    reasoning: ReasoningFields = ReasoningFields()
-    thinking: Thinking | None = None
-    enable_thinking: bool | None = None
-    include_reasoning: bool = True
+    add_generation_prompt: bool = described(True, "begin the assistant's turn")
+    continue_final_message: bool | Literal["content", "reasoning_content"] | None = described(
+        None,
+        "continue the last message, the assistant's: its content, or its reasoning if it has nothing else; false: "
+        "begin a new turn after it. 400 together with an `add_generation_prompt` that is true",
+        form="bool, `content`, `reasoning_content`",
+        by_default="the setting `prefill_assistant`",
+    )
+    reasoning_effort: str | None = described(None, "for templates that use it; `none`: `enable_thinking` is false")
+    reasoning_budget_tokens: NaturalOrMinusOne | None = described(
+        None,
+        "most tokens of each branch's reasoning, whose end is then forced; -1: the setting's number. 0: "
+        "`enable_thinking` is false as well. Not with `explore`",
+        "reasoning_budget_tokens",
+        "thinking_budget_tokens",
+        "thinking_budget",
+        "thinking_token_budget",
+        by_default="the setting `reasoning_budget`",
+    )
+    reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] | None = described(
+        None, "text before the end that is forced", by_default="the setting"
+    )
+    reasoning_control: bool = described(
+        False, "`POST /v1/chat/completions/control` may end the reasoning. Not with `explore`"
+    )
+    reasoning: ReasoningFields = described(
+        ReasoningFields(),
+        "see Thoughts and their limits; `exclude`: the model thinks, but the answer lacks its thoughts. `usage`, "
+        "log-probabilities and token ids are those of all tokens. `summary` has no effect, reasoning is sent as it is",
+        form='`{"effort", "max_tokens", "enabled", "exclude"}`',
+    )
+    thinking: Thinking | None = described(
+        None,
+        "whether and how much to think, see Thoughts and their limits; `type`: `enabled`, `adaptive`, `auto` or "
+        "`disabled`",
+        form='`{"type", "budget_tokens"}` or bool',
+    )
+    enable_thinking: bool | None = described(None, "whether to think, see Thoughts and their limits")
+    include_reasoning: bool = described(True, "false: as `exclude` of `reasoning`")
 
     # `model` was read before: ModelChoice picks by it, and a server with one model takes any name. `user` has no effect.
-    model: str | None = None
-    user: Any = None
+    model: str | None = described(None, "no effect")
+    user: Any = described(None, "no effect", form="string")
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
@@ -164,10 +224,7 @@ class ChatBody(GuidedFields, CompletionBody):
         if "messages" not in body:
             raise bad_field("messages", "is required")
         cls._check_known(body)
-        try:
-            return cls.model_validate({**body, "prompt": []})
-        except ValidationError as error:
-            raise explain(error) from None
+        return validated(cls, {**body, "prompt": []})
 
     @property
     def wanted_probs(self) -> int:
@@ -185,7 +242,7 @@ class ChatBody(GuidedFields, CompletionBody):
         prompt = self._prompt(template_for(settings, model, bool(self.offered_tools)), marked, settings, model)
         return replace(prompt, text=marked.shown(prompt.text))
 
-    def check(self, settings: Settings) -> Draft:
+    def check(self, settings: Settings) -> CommandTemplate:
         """Return what `request` needs no model for, so that a bad body loads none; raise what it raises."""
         draft = self._with_schema().draft(settings, n=1, max_tokens=settings.n_predict)
         cap_max_tokens([draft.command], settings.max_request_tokens)
@@ -214,7 +271,7 @@ class ChatBody(GuidedFields, CompletionBody):
             made.append({**tool, "function": placed})
         return made
 
-    def request(self, settings: Settings, model: ModelInfo, draft: Draft) -> ChatRequest:
+    def request(self, settings: Settings, model: ModelInfo, draft: CommandTemplate) -> ChatRequest:
         """Return the commands and the parser of the replies of a body that was checked.
 
         Raise InvalidRequest or NotSupported.
@@ -238,7 +295,7 @@ class ChatBody(GuidedFields, CompletionBody):
             schema = self._placed_answer(answer) if answer else None
             calls = calls_of(family, self.placed_tools, self.tool_choice, self.parallel_tool_calls, schema, is_awaited)
             tools = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in self.offered_tools}
-        shape = Shape.of(template, prompt, calls, self._thoughts(settings), may_think, answer)
+        shape = ReplyShape.of(template, prompt, calls, self._thoughts(settings), may_think, answer)
         return ChatRequest(
             [shape.command(command) for command in commands],
             prompt,
@@ -269,13 +326,11 @@ class ChatBody(GuidedFields, CompletionBody):
         self, text: str, marked: MarkedMessages, settings: Settings, model: ModelInfo
     ) -> tuple[Prompt, list[str]]:
         """Return the prompt of a rendered conversation, and its media as base64. Raise InvalidRequest or NotSupported."""
-        try:
+        with in_field("messages"):
             most = max(MAX_CHARACTERS, settings.max_body_bytes)
             parts, media = marked.prompt(
                 text, lambda sources: load_media(sources, settings, "messages", most), MAX_FILES
             )
-        except ValueError as error:
-            raise bad_field("messages", str(error)) from None
         if len(media) < len(marked.sources):
             raise bad_field("messages", f"the chat template has no place for {len(marked.sources) - len(media)} of "
                             f"{len(marked.sources)} pictures and sounds")  # fmt: skip

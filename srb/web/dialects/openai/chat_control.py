@@ -9,7 +9,6 @@ from flask import Blueprint, Response, request
 from pydantic import Field
 
 from srb.errors import Conflict, NotFound
-from srb.protocol import EndReasoning
 from srb.web.bodies.completion import read_body
 from srb.web.bodies.fields import INT32_MAX, Integer, between
 from srb.web.context import web
@@ -17,6 +16,7 @@ from srb.web.dialects.llamacpp.body import Body
 from srb.web.dialects.openai.chat_answers import Controlled
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
+from srb.wire.commands import EndReasoning
 
 routes = Blueprint("chat_control", __name__)
 

@@ -12,7 +12,6 @@ from itertools import groupby
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import BranchAdded, BranchEnded, Delta, ModelInfo, Progress, PromptEvent, TokenProbs
 from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome
@@ -38,6 +37,7 @@ from srb.web.dialects.openai.chat_answers import (
 from srb.web.dialects.openai.chat_body import ChatRequest
 from srb.web.dialects.openai.completion_render import ending
 from srb.web.dialects.openai.frame import ChunkRenderer, origin, whole
+from srb.wire.events import BranchAdded, BranchEnded, Delta, ModelInfo, Progress, PromptEvent, TokenProbs
 
 
 class ChatRenderer(ChunkRenderer):

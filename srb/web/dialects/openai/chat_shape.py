@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from srb.errors import bad_field
-from srb.protocol import BranchSpec, Generate
 from srb.web.bodies.fields import short_json
 from srb.web.chat.families import Family
 from srb.web.chat.template import ChatPrompt, ChatTemplate
+from srb.wire.commands import BranchSpec, Generate
 
 
 @dataclass(frozen=True)
-class Shape:
+class ReplyShape:
     """The parameters that shape the branches of a chat: of `calls` and of `thoughts`, as SamplingParams has them.
 
     `tags` are those of reasoning. A grammar that is not lazy waits for the answer: after `awaited_tags`, () for none, it
@@ -39,7 +39,7 @@ class Shape:
         thoughts: Mapping[str, Any],
         may_think: bool,
         answer: str = "",
-    ) -> Shape:
+    ) -> ReplyShape:
         """Return the shape of the replies to a prompt; a reply `may_think` as far as request and settings say."""
         family = template.family
         opening, closing = family.reasoning

@@ -8,12 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import orjson
 
 from srb.errors import SRBError, from_code
-from srb.protocol import (
+from srb.web.answers import PromptProgress, Ranking
+from srb.web.calls.calls import Call
+from srb.web.calls.echo import Echo
+from srb.web.calls.outcome import BranchOutcome, Outcome
+from srb.web.calls.renderer import FINISH_REASONS, prompt_progress
+from srb.web.dialects.llamacpp.answers import Final, Partial, Selection
+from srb.web.dialects.llamacpp.render import Answers
+from srb.web.dialects.openai.answers import (
+    Ending,
+    LegacyLogprobs,
+    TextChoice,
+    TextChunkChoice,
+    TextCompletion,
+    TextCompletionChunk,
+)
+from srb.web.dialects.openai.frame import DONE, ChunkRenderer, origin, whole
+from srb.wire.events import (
     BranchAdded,
     BranchEnded,
     Delta,
@@ -26,32 +41,6 @@ from srb.protocol import (
     PromptLogprobs,
     TokenProbs,
 )
-from srb.web.answers import PromptProgress, Ranking
-from srb.web.calls.calls import Call
-from srb.web.calls.echo import Echo
-from srb.web.calls.outcome import BranchOutcome, Outcome
-from srb.web.calls.renderer import prompt_progress
-from srb.web.dialects.llamacpp.answers import Final, Partial, Selection
-from srb.web.dialects.llamacpp.render import Answers
-from srb.web.dialects.openai.answers import (
-    Ending,
-    LegacyLogprobs,
-    TextChoice,
-    TextChunkChoice,
-    TextCompletion,
-    TextCompletionChunk,
-)
-from srb.web.dialects.openai.frame import DONE, ChunkRenderer, origin, whole
-
-# A cancelled branch is cut short like one at its limit. OpenAI has no "error": its streams fail as a whole.
-FINISH_REASONS: dict[str, Literal["stop", "length", "error"]] = {
-    FinishReason.EOS: "stop",
-    FinishReason.WORD: "stop",
-    FinishReason.BOUNDARY: "stop",
-    FinishReason.LIMIT: "length",
-    FinishReason.CANCELLED: "length",
-    FinishReason.ERROR: "error",
-}
 
 
 class CompletionRenderer(ChunkRenderer):

@@ -16,7 +16,6 @@ from typing import Any, Literal, cast
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import BranchAdded, BranchEnded, BranchSpec, Done, ModelInfo, PromptEvent
 from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome, timings, usage
@@ -26,6 +25,8 @@ from srb.web.dialects.llamacpp.answers import Final, Partial, Selection
 from srb.web.dialects.llamacpp.body import LlamaCompletionBody
 from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, PromptTexts, completion
 from srb.web.dialects.openai.answers import Chunk, Origin, Whole
+from srb.wire.commands import BranchSpec
+from srb.wire.events import BranchAdded, BranchEnded, Done, ModelInfo, PromptEvent
 
 DONE = b"data: [DONE]\n\n"
 

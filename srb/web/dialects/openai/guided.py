@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import orjson
 from pydantic import WithJsonSchema, model_validator
 
-from srb.errors import bad_field
-from srb.web.bodies.fields import SCHEMA_SCHEMA, schema_text
+from srb.errors import bad_field, in_field
+from srb.web.bodies.fields import SCHEMA_SCHEMA, described, schema_text
 from srb.web.bodies.sampling import FieldsBody
 from srb.web.chat.grammar import quoted
 
@@ -17,23 +17,29 @@ MAX_CHOICES = 1024
 _TEXT = WithJsonSchema({"type": "string"})
 _CHOICES = WithJsonSchema({"type": "array", "items": {"type": "string"}, "maxItems": MAX_CHOICES})
 _SCHEMA = WithJsonSchema({"anyOf": [*SCHEMA_SCHEMA["anyOf"], {"type": "string"}]})
-_OUTPUTS = WithJsonSchema(
-    {"type": "object", "description": "one of json, json_object, regex, choice and grammar, as guided_…"}
-)
+_OUTPUTS = WithJsonSchema({"type": "object"})
 _BOOLEAN = WithJsonSchema({"type": "boolean"})
 
 
 class GuidedFields(FieldsBody):
     """The names of others for a constraint of the text; at most one of all is given."""
 
-    guided_json: Annotated[Any, _SCHEMA] = None
-    guided_json_object: Annotated[Any, _BOOLEAN] = None
-    guided_regex: Annotated[Any, _TEXT] = None
-    guided_choice: Annotated[Any, _CHOICES] = None
-    guided_grammar: Annotated[Any, _TEXT] = None
-    structured_outputs: Annotated[Any, _OUTPUTS] = None
-    regex: Annotated[Any, _TEXT] = None
-    ebnf: Annotated[Any, _TEXT] = None
+    guided_json: Annotated[Any, _SCHEMA] = described(None, "as `json_schema`", form="object or `true`, or its text")
+    guided_json_object: Annotated[Any, _BOOLEAN] = described(None, "true: any object")
+    guided_regex: Annotated[Any, _TEXT] = described(
+        None, "a regular expression that the whole text matches, as `grammar` between slashes"
+    )
+    guided_choice: Annotated[Any, _CHOICES] = described(
+        None, "the text is one of these", form="list of 1 to 1024 strings"
+    )
+    guided_grammar: Annotated[Any, _TEXT] = described(None, "as `grammar`")
+    structured_outputs: Annotated[Any, _OUTPUTS] = described(
+        None, "one of `json`, `json_object`, `regex`, `choice` and `grammar`, each as the field `guided_…` of its name"
+    )
+    regex: Annotated[Any, _TEXT] = described(
+        None, "a regular expression that the whole text matches, as `grammar` between slashes"
+    )
+    ebnf: Annotated[Any, _TEXT] = described(None, "as `grammar`")
 
     @property
     def schema_place(self) -> str:
@@ -91,10 +97,8 @@ def _json(value: Any, name: str) -> dict[str, Any]:
             value = orjson.loads(value)
         except orjson.JSONDecodeError:
             raise bad_field(name, "is not valid JSON") from None
-    try:
+    with in_field(name):
         schema_text(value)
-    except ValueError as error:
-        raise bad_field(name, str(error)) from None
     return {"json_schema": value}
 
 

@@ -6,8 +6,8 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.protocol import TokenProbs
 from srb.web.answers import ErrorObject, JSONObject, PromptProgress, Ranking, Timings, shape
+from srb.wire.events import TokenProbs
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 ItemStatus = Literal["in_progress", "completed", "incomplete"]

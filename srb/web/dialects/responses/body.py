@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from srb.errors import NotSupported, bad_field
-from srb.protocol import ModelInfo
-from srb.settings import Settings
-from srb.web.bodies.completion import Draft
-from srb.web.bodies.fields import NaturalOrMinusOne, ObjectFields, field_alias
+from srb.errors import NotSupported, bad_field, in_field
+from srb.web.bodies.fields import NaturalOrMinusOne, ObjectFields, described
 from srb.web.bodies.renaming import renamed
-from srb.web.bodies.sampling import explain
-from srb.web.chat.template import ChatPrompt
-from srb.web.dialects.openai.chat_body import ChatBody, ChatRequest
+from srb.web.bodies.sampling import LENGTH_NAMES, validated
+from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_fields import (
     CHOICE_SCHEMA,
     ReplyFormat,
@@ -107,31 +103,59 @@ class ResponsesBody(ChatBody):
     parameters_field = "parameters"
 
     messages: list[dict[str, Any]] = Field(default_factory=list)  # made by `parse`, from the instructions and the input
-    input: Annotated[Any, WithJsonSchema(INPUT_SCHEMA)] = None
-    instructions: str | None = None
+    input: Annotated[Any, WithJsonSchema(INPUT_SCHEMA)] = described(
+        None,
+        "items: messages (`role` `user`, `assistant`, `system` or `developer`; `content` a string or parts "
+        "`input_text`, `output_text`, `refusal`), `function_call`, `function_call_output`, `reasoning`. The items "
+        "of one turn of the assistant become one message; reasoning without a text is left out. `input_image` "
+        "(`image_url`: a data URL or another, see Pictures and sounds) and `input_audio`, also in the output of a "
+        "call; a `file_id` and an `input_file` are 400 in the newest turn, and a word in their place in earlier "
+        "ones. Calls of other tools and their outputs (`local_shell_call`, `custom_tool_call`, …) are calls and "
+        "results; items without a `call_id` that only OpenAI's servers read are skipped",
+        form="string or list of items",
+    )
+    instructions: str | None = described(
+        None, "the system's message. System and developer messages that follow it at the beginning are joined with it"
+    )
     tools: Annotated[
         list[dict[str, Any]],
         BeforeValidator(lambda value: parse_tools(list((tools := chat_tools(value)).values()), list(tools))),
         WithJsonSchema(TOOLS_SCHEMA),
-    ] = Field(default_factory=list)
-    tool_choice: Annotated[str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
-    text: TextFields = TextFields()
-    n_predict: NaturalOrMinusOne | None = field_alias(
-        "max_output_tokens",
-        "n_predict",
-        "max_completion_tokens",
-        "max_tokens",
-        "max_new_tokens",
-        "num_predict",
-        "max_length",
+    ] = described(
+        [],
+        "those of a `namespace` are offered with it before their name, as `sky__weather`, and called back by "
+        "`name` and `namespace`; tools of other types, which OpenAI's servers run, are left out; the answer's "
+        "`tools` has those that count",
+        form='list of `{"type": "function", "name", "description", "parameters"}`',
     )
-    include: list[str] = Field(default_factory=list)
-    metadata: Metadata = Field(default_factory=dict)  # sent back
+    tool_choice: Annotated[str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = described(
+        "auto",
+        'a tool of a namespace is named with `namespace`, or without it if no other tool has its name; `{"type": '
+        '"namespace", "name"}` stands for its tools',
+        form='`auto`, `none`, `required`, `{"type": "function", "name"}`, `{"type": "allowed_tools", "mode", "tools"}`',
+    )
+    text: TextFields = described(
+        TextFields(),
+        '`format`: `{"type": "text"}`, `{"type": "json_object"}` or `{"type": "json_schema", "name", "schema"}`, '
+        "as `response_format`; `verbosity` has no effect",
+        form='`{"format", "verbosity"}`',
+    )
+    n_predict: NaturalOrMinusOne | None = described(
+        None, "any of its names will do", "max_output_tokens", *LENGTH_NAMES, form="as `max_tokens`"
+    )
+    include: list[str] = described(
+        [],
+        "`message.output_text.logprobs`: log-probabilities, of `top_logprobs` likely tokens, which asks for them, too; "
+        "others have no effect",
+    )
+    metadata: Metadata = described({}, "sent back", form="object of strings")
 
     # Without effect: nothing is kept, and a prompt that is too long is refused.
-    store: bool | None = None
-    truncation: Literal["auto", "disabled"] | None = None
-    background: Literal[False] | None = None
+    store: bool | None = described(None, "no effect: nothing is kept")
+    truncation: Literal["auto", "disabled"] | None = described(None, "no effect: an input beyond the context is 400")
+    background: Literal[False] | None = described(
+        None, "no effect: a response is made while its client waits; true is 501"
+    )
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
@@ -147,11 +171,8 @@ class ResponsesBody(ChatBody):
         if body.get("background") is True:
             raise NotSupported("Field 'background': a response is made while its client waits", param="background")
         values = {name: value for name, value in body.items() if name not in ("messages", "prompt", "background")}
-        try:
-            parsed = cls.model_validate(values)
-            messages = parse_messages_of(parsed.input, parsed.instructions)
-        except ValidationError as error:
-            raise explain(error) from None
+        parsed = validated(cls, values)
+        messages = parse_messages_of(parsed.input, parsed.instructions)
         for name in _NO_PLACE:
             if getattr(parsed, name):
                 raise bad_field(name, "has no place in a response; use /v1/chat/completions")
@@ -172,23 +193,14 @@ class ResponsesBody(ChatBody):
             update["top_logprobs"] = self.top_logprobs or 0
         return update
 
-    def check(self, settings: Settings) -> Draft:
-        with renamed(NAMES):
-            return super().check(settings)
-
-    def render(self, settings: Settings, model: ModelInfo) -> ChatPrompt:
-        with renamed(NAMES):
-            return super().render(settings, model)
-
-    def request(self, settings: Settings, model: ModelInfo, draft: Draft) -> ChatRequest:
-        with renamed(NAMES):
-            return super().request(settings, model, draft)
+    check, render, request = (
+        renamed(NAMES)(ChatBody.check),
+        renamed(NAMES)(ChatBody.render),
+        renamed(NAMES)(ChatBody.request),
+    )
 
 
 def parse_messages_of(value: Any, instructions: str | None) -> list[dict[str, Any]]:
     """Return the messages of a conversation as a chat parses them; raise InvalidRequest or NotSupported about `input`."""
-    with renamed(NAMES):
-        try:
-            return parse_messages(chat_messages(value, instructions))
-        except ValueError as error:
-            raise bad_field("input", str(error)) from None
+    with renamed(NAMES), in_field("input"):
+        return parse_messages(chat_messages(value, instructions))

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from srb.errors import SRBError, from_code
-from srb.protocol import BranchEnded, Done, FinishReason, ModelInfo, TokenProbs
 from srb.web.answers import Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import timings, usage
@@ -29,6 +28,7 @@ from srb.web.dialects.responses.answers import (
 )
 from srb.web.dialects.responses.body import ResponsesBody
 from srb.web.dialects.responses.items import namespaced
+from srb.wire.events import BranchEnded, Done, FinishReason, ModelInfo, TokenProbs
 
 _PREFIXES = {"reasoning": "rs", "text": "msg", "call": "fc"}
 

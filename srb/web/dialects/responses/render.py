@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 
 from srb.errors import AnswerTooLarge, SRBError
-from srb.protocol import BranchAdded, BranchEnded, Delta, Done, Progress, PromptEvent
 from srb.web.answers import Ranking
 from srb.web.calls.answer_size import weight
 from srb.web.calls.calls import Call
@@ -20,6 +19,7 @@ from srb.web.calls.renderer import Renderer, named_sse, prompt_progress
 from srb.web.chat.blocks import Begin, Block, More, Step
 from srb.web.dialects.responses.answers import Item, Response
 from srb.web.dialects.responses.frame import ResponseBranch, ResponseFrame
+from srb.wire.events import BranchAdded, BranchEnded, Delta, Done, Progress, PromptEvent
 
 
 def response(frame: ResponseFrame, outcome: Outcome, ranking: Ranking) -> Response:

@@ -6,8 +6,8 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.protocol import FinishReason, TokenProbs
 from srb.web.answers import JSONObject, PromptProgress, Ranking, Timings, Usage, shape
+from srb.wire.events import FinishReason, TokenProbs
 
 
 @shape

@@ -7,22 +7,12 @@ from typing import Annotated, Any, Self
 from uuid import uuid4
 
 from flask import Blueprint, Response, request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from srb.errors import NotFound, bad_field
-from srb.protocol import (
-    MAX_STOP_AFTER,
-    AddBranches,
-    Boundary,
-    ChangeBranch,
-    GetRequest,
-    ListRequests,
-    NewBranch,
-    StopBranches,
-)
 from srb.web.bodies.completion import first_seed, read_body
 from srb.web.bodies.fields import INT32_MAX, Integer, Natural, Stop, between
-from srb.web.bodies.sampling import BranchBody, BranchList, explain
+from srb.web.bodies.sampling import BranchBody, BranchList, validated
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
 from srb.web.dialects.srb.answers import (
@@ -37,6 +27,16 @@ from srb.web.dialects.srb.render import AttachedRenderer, describe, describe_bra
 from srb.web.limits import CLIENT
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
+from srb.wire.commands import (
+    MAX_STOP_AFTER,
+    AddBranches,
+    Boundary,
+    ChangeBranch,
+    GetRequest,
+    ListRequests,
+    NewBranch,
+    StopBranches,
+)
 
 routes = Blueprint("srb_controls", __name__)
 
@@ -69,10 +69,7 @@ class AddBody(BranchBody):
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
         """Validate a body from `read_body`; raise InvalidRequest, which names the first field at fault."""
-        try:
-            parsed = cls.model_validate(body)
-        except ValidationError as error:
-            raise explain(error) from None
+        parsed = validated(cls, body)
         if parsed.branches is not None and parsed.count not in (None, len(parsed.branches)):
             raise bad_field(
                 "count", f"is {parsed.count}, and 'branches' has {len(parsed.branches)}; leave one of them out"
@@ -176,10 +173,7 @@ def add_branches(request_id: str) -> Response:
 @operation(ChangeBody, BranchDescription)
 def change_branch(request_id: str, index: int) -> Response:
     """Give a branch more tokens, or other ends from here on; a branch that has ended by its limit goes on."""
-    try:
-        asked = ChangeBody.model_validate(read_body(request))
-    except ValidationError as error:
-        raise explain(error) from None
+    asked = validated(ChangeBody, read_body(request))
     given = asked.model_dump(exclude_none=True)
     more = given.pop("max_tokens", 0)
     if not more and not given:

@@ -8,20 +8,6 @@ from typing import Any, cast
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import (
-    BranchAdded,
-    BranchEnded,
-    BranchSpec,
-    Delta,
-    Done,
-    FinishReason,
-    Progress,
-    PromptDone,
-    PromptEvent,
-    PromptLogprobs,
-    Resting,
-    TokenProbs,
-)
 from srb.web.answers import Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.echo import Echo
@@ -43,6 +29,20 @@ from srb.web.dialects.srb.answers import (
     SRBCompletionChoice,
     StartEvent,
     StopEvent,
+)
+from srb.wire.commands import BranchSpec
+from srb.wire.events import (
+    BranchAdded,
+    BranchEnded,
+    Delta,
+    Done,
+    FinishReason,
+    Progress,
+    PromptDone,
+    PromptEvent,
+    PromptLogprobs,
+    Resting,
+    TokenProbs,
 )
 
 
@@ -250,23 +250,7 @@ def completion(
 
 def _choice(index: int, branch: BranchOutcome) -> SRBCompletionChoice:
     assert branch.ended is not None  # the engine ends every branch before the request
-    said = ending(branch.ended)
-    choice: SRBCompletionChoice = {
-        "index": index,
-        "text": branch.text,
-        "length": said["length"],
-        "stop": said["stop"],
-        "reason": said["reason"],
-        "stopping_word": said["stopping_word"],
-    }
-    if "truncated" in said:
-        choice["truncated"] = said["truncated"]
-    if "logprob" in said:
-        choice["logprob"] = said["logprob"]
-    if "rewinds" in said:
-        choice["rewinds"] = said["rewinds"]
-    if "path_logprob" in said:
-        choice["path_logprob"] = said["path_logprob"]
+    choice = cast(SRBCompletionChoice, {"index": index, "text": branch.text, **ending(branch.ended)})
     if branch.origin is not None and branch.token is not None:
         choice["from"] = {"branch": branch.origin, "token": branch.token}
     if branch.error:

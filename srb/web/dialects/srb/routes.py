@@ -38,22 +38,23 @@ def answer(body: dict[str, Any]) -> Response:
     if len(asked.prompt) != 1:
         raise bad_field("prompt", "this dialect continues one prompt; send several to the openai dialect")
     stream = asked.stream is not False
-    commands, echoes = asked.requests(web(), settings.n, settings.default_max_tokens)
+    n = web().request_settings.n
+    commands, echoes = asked.requests(web(), n, settings.default_max_tokens)
     echo = echoes[0] if echoes else None
     grows, reports = asked.best_of is None, asked.return_progress and stream
     commands = [replace(command, can_grow=grows, report_progress=reports) for command in commands]
     with web().calls.open(commands, request.environ, streamed=stream) as call:
         if not stream:
-            return _complete(call, asked, echo)
-        best = asked.best(settings.n)
+            return _complete(call, asked, echo, n)
+        best = asked.best(n)
         of = len(call.commands[0].branches) if best else None
         renderer = staged(call, lambda: SRBRenderer(call, asked.return_tokens, echo, of), asked.rank, best)
         return stream_response(call, renderer, asked.ping_interval(settings))
 
 
-def _complete(call: Call, asked: TextCompletionBody, echo: Echo | None) -> Response:
+def _complete(call: Call, asked: TextCompletionBody, echo: Echo | None, n: int) -> Response:
     outcome = gather(call)
-    branches = outcome.best(asked.count(web().settings.n), len(call.commands[0].branches), asked.select or "likely")
+    branches = outcome.best(asked.count(n), len(call.commands[0].branches), asked.select or "likely")
     answer = completion(
         call,
         outcome,

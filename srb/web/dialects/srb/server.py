@@ -6,16 +6,16 @@ from dataclasses import asdict
 
 from flask import Blueprint, Response
 
-from srb import __version__
-from srb.protocol import ModelInfo
-from srb.settings import Settings
+from srb.config.settings import Settings
+from srb.models.web.choice import word
+from srb.version import version
 from srb.web.bodies.defaults import default_sampling
 from srb.web.chat.template import template_source
 from srb.web.context import web
 from srb.web.dialects.srb.answers import Fill, ServerDescription, SeveralModels
-from srb.web.model_choice import word
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
+from srb.wire.events import ModelInfo
 
 routes = Blueprint("srb_server", __name__)
 
@@ -38,7 +38,7 @@ def describe_server() -> Response:
         several = {"models": list(choice.models.states), "status": word(state)}
         name, settings = state.name, choice.models.settings(state.name)
     said: ServerDescription = {
-        "version": __version__,
+        "version": version(),
         "model": name,
         "n_ctx": model.n_ctx_seq if model is not None else 0,
         "modalities": {"vision": model.sees, "audio": model.hears} if model is not None else None,

@@ -1,15 +1,19 @@
-/** What is sent of the manuscript: its prompt, made by plan or by the model's chat template, and how much of the context it takes. */
+/** The part of the manuscript that is sent: its prompt, made by plan or by the chat template, and how much of the context it takes. */
 
+import { msg } from "../languages.js";
 import { markersOf } from "../markers.js";
 import { FIRST_RATE, forTemplate, learnRate, planPrompt } from "../prompt.js";
 import { requestBody } from "../request.js";
-import { draftOf, fieldsOf, GO_ON, messagesOf } from "../tasks.js";
+import { blocksOf, draftOf, fieldsOf, GO_ON, messagesOf } from "../tasks.js";
 import { Lorebook } from "./lorebook.js";
 import { Media } from "./media.js";
+import { summaryFor } from "./summaries.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../tasks.js").Task} Task */
-/** @typedef {{prompt: string, keep: number, lore: string[]}} Prepared  `lore`: the ids of the lorebook's entries in the prompt */
+/** @typedef {{server: import("./server_watch.js").Server, settings: import("./defaults.js").Settings}} Asked */
+/** @typedef {{prompt: string, keep: number, lore: string[], blocks: import("../reading.js").Block[]}} Prepared  `lore`: the ids of the
+ *   lorebook's entries in the prompt; `blocks`: of which that is made */
 /** @typedef {import("../prompt.js").Part} Part */
 /** @typedef {{used: number, limit: number, cut: number, parts: Part[]}} Share  what a prompt takes, in tokens; see `Desk.context` */
 
@@ -18,10 +22,12 @@ const FIRST_MEDIUM = 576; // tokens of a picture of an unknown model …
 const FIRST_SHARE = 1 / 8; // … but of its context no more than this
 
 export class Context {
-  /** @param {Desk} desk */
-  constructor(desk) {
+  /** @param {Desk} desk @param {Asked} [asked] which model is asked, and how; the story's own, if nothing else is given
+   * @param {import("./media_outbox.js").MediaOutbox} [outbox] */
+  constructor(desk, asked = desk, outbox) {
     this.desk = desk;
-    this.media = new Media(desk);
+    this.asked = asked;
+    this.media = new Media(desk, { asked, outbox });
     this.lorebook = new Lorebook(desk);
     this.rate = FIRST_RATE; // characters per token, learned from the server's answers
     /** @type {number | null} tokens of a picture or sound, learned likewise; null before that */
@@ -50,12 +56,12 @@ export class Context {
    */
   prepare(text, behind = "", { isNext = false, passage = "", task = null } = {}) {
     if (passage && task) return this.revision(text, passage, task);
-    const { prompt, template, keep, cut, choice, loreAt } = this.plan(text, behind, task);
+    const { prompt, template, keep, cut, choice, loreAt, blocks } = this.plan(text, behind, task);
     if (isNext) {
       this.cut = cut;
       this.lorebook.rest(choice, text, loreAt);
     }
-    const more = { keep, lore: choice.used.map(({ id }) => id) };
+    const more = { keep, lore: choice.used.map(({ id }) => id), blocks };
     if (prompt === null)
       return this.desk.api.post("apply-template", template).then((said) => this.withMedia(said.prompt, more));
     return markersOf(prompt).length ? this.withMedia(prompt, more) : { prompt: this.media.withinBody(prompt), ...more };
@@ -66,10 +72,12 @@ export class Context {
    * @param {string} before @param {string} passage @param {Task} task @returns {Prepared | Promise<Prepared>}
    */
   revision(before, passage, task) {
-    const { settings, server, api } = this.desk;
+    const { settings, server } = this.asked;
     const most = Math.floor((server.n_ctx || 1 << 30) * this.rate * SHARE_OF_PASSAGE);
     if (passage.length > most)
-      throw new Error(`The selection is too long for this model to write it anew: select at most ${most} characters.`);
+      throw new Error(
+        msg`The selection is too long for this model to write it anew: select at most ${most} characters.`,
+      );
     const texts = {
       before,
       passage,
@@ -78,16 +86,16 @@ export class Context {
         .filter(Boolean)
         .join("\n\n"),
     };
-    const more = { keep: before.length, lore: [] };
+    const more = { keep: before.length, lore: [], blocks: blocksOf(task, texts) };
     if (!server.chat_template) return this.withMedia(draftOf(task, texts), more);
-    return api
+    return this.desk.api
       .post("apply-template", { messages: messagesOf(task, texts), ...forTemplate(settings) })
       .then((said) => this.withMedia(said.prompt, more));
   }
 
   /** Where the texts of a round stop: a chat model's new passage by itself. @param {Task | null} task */
   stopAt(task) {
-    const { server, settings } = this.desk;
+    const { server, settings } = this.asked;
     const isPassage = task !== null && task.verb !== GO_ON;
     return isPassage && server.chat_template ? "passage" : isPassage ? "paragraph" : settings.stop_at;
   }
@@ -103,7 +111,8 @@ export class Context {
 
   /** @param {string} text @param {string} [behind] @param {Task | null} [task] */
   plan(text, behind, task) {
-    const { settings, server, story } = this.desk;
+    const { story } = this.desk;
+    const { settings, server } = this.asked;
     const note = /** @type {import("../prompt.js").Note | undefined} */ (story.meta("note"));
     const n_ctx = server.n_ctx || 1 << 30;
     const { rate, cut, perMedium } = this;
@@ -116,6 +125,7 @@ export class Context {
       behind,
       wish,
       memory: this.memory,
+      summary: summaryFor(story, text),
       note,
       lore: choice.lore,
       settings,
@@ -131,7 +141,8 @@ export class Context {
 
   /** @param {string} prompt @param {number} n @param {import("../round.js").Round} round */
   body(prompt, n, { task, passage }) {
-    const { settings, server, story } = this.desk;
+    const { story } = this.desk;
+    const { settings, server } = this.asked;
     // A cluster's replica keeps the story, also where an edit leaves little of the text as it was.
     /** @type {Record<string, unknown>} */
     const body = { ...requestBody(settings, this.media.field(prompt), n, server), session: story.id };
@@ -172,6 +183,7 @@ export class Context {
       own,
       story.meta("memory"),
       story.meta("note"),
+      story.meta("summary"),
       keywords,
       resting,
       settings,

@@ -28,6 +28,7 @@ export const UNREPEATED = Object.freeze({ dry_multiplier: 0.8, dry_penalty_last_
 
 export const DEFAULTS = Object.freeze({
   model: "", // its name, where a server has several; empty: the server's first
+  voices: /** @type {string[]} */ ([]), // models or adapters that write beside the story's own
   n: 8,
   max_tokens: 128,
   stop_at: "paragraph",

@@ -1,6 +1,7 @@
 /** The text of the open story in another window or on another machine: what it has that the manuscript lacks, and how both become one. */
 
 import { countWords } from "../keep/describe.js";
+import { msg } from "../languages.js";
 import { Characters, stretchesOf } from "../story/same.js";
 import { joined } from "./gap.js";
 import { move, wayTo } from "./moves.js";
@@ -83,6 +84,15 @@ export class Elsewhere {
     if (this.place) this.rounds.visit(this.place);
   }
 
+  /** @param {number} words that the manuscript has got */
+  sentenceOf(words) {
+    if (this.isOwn)
+      return words === 1 ? msg`The text has your 1 word again.` : msg`The text has your ${words} words again.`;
+    return words === 1
+      ? msg`The text has the 1 word of the other window.`
+      : msg`The text has the ${words} words of the other window.`;
+  }
+
   /** Put what the other text has more into the manuscript, each stretch behind the words that it follows there. */
   join() {
     const { desk, place, words } = this;
@@ -102,12 +112,7 @@ export class Elsewhere {
     }
     move(desk, after, "take");
     if (!this.rounds.shown) this.rounds.follow("take"); // cards that are shown stay, as when the words were typed here
-    const count = `${words} ${words === 1 ? "word" : "words"}`;
-    desk.notice(
-      this.isOwn ? `The text has your ${count} again.` : `The text has the ${count} of the other window.`,
-      "info",
-      wayTo(desk, head),
-    );
+    desk.notice(this.sentenceOf(words), "info", wayTo(desk, head));
   }
 }
 

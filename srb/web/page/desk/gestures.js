@@ -2,9 +2,11 @@
 
 import { commonLength } from "../compare.js";
 import { sentenceAt, trimCut, wordEndAt, wordStartAt } from "../cuts.js";
+import { msg } from "../languages.js";
 import { markersOf } from "../markers.js";
 import { stretchesOf } from "../story/same.js";
 import { between, joined } from "./gap.js";
+import { isDivided } from "./live.js";
 import { move, quoted } from "./moves.js";
 import { likelyTokens } from "./rivals.js";
 import { mendedBefore, seamOf } from "./seam.js";
@@ -48,8 +50,8 @@ export class Gestures {
     const endOnServer = this.rounds.endShown();
     move(desk, place, "take", caret);
     if (seam.typed && typed === "after")
-      desk.notice(`The card stands behind what you typed meanwhile: ${quoted(seam.typed)}`, "info", {
-        label: "In place of it",
+      desk.notice(msg`The card stands behind what you typed meanwhile: ${quoted(seam.typed)}`, "info", {
+        label: msg`In place of it`,
         run: () => this.takeFrom(live, number, head, { at: text.length, go, typed: "instead" }),
       });
     const going = go && !passage ? this.rounds.go() : this.rounds.follow("take"); // who revises reads on first
@@ -61,9 +63,9 @@ export class Gestures {
   /** Say why a card cannot be taken, and what can be done. @param {Live} live @param {number} number */
   sayEmpty({ round }, number) {
     const { desk } = this;
-    if (round.slots[number]?.end?.reason !== "eos") return desk.notice("This card has no text yet.");
-    desk.notice("The model would end here, and has written nothing.", "info", {
-      label: "Go on anyway",
+    if (round.slots[number]?.end?.reason !== "eos") return desk.notice(msg`This card has no text yet.`);
+    desk.notice(msg`The model would end here, and has written nothing.`, "info", {
+      label: msg`Go on anyway`,
       run: () => this.extend(number),
     });
   }
@@ -132,12 +134,17 @@ export class Gestures {
 
   refill() {
     return this.withShown((live) => {
-      const plan = live.round.planRefill();
-      if (!plan) return this.desk.notice("No card is empty: prune one first.");
-      const branches = this.rounds.rungsOf(live.round, plan.slots);
-      if (plan.kind === "control" && branches) plan.body = { branches };
-      return this.carryOut(live, plan);
+      const plans = live.round.voices.flatMap((voice) => live.round.planRefill(voice) ?? []);
+      if (!plans.length) return this.desk.notice(msg`No card is empty: prune one first.`);
+      return Promise.all(plans.map((plan) => this.carryOutRefill(live, plan)));
     });
+  }
+
+  /** @param {Live} live @param {Plan} plan */
+  carryOutRefill(live, plan) {
+    const branches = this.rounds.rungsOf(live.round, plan.slots);
+    if (plan.kind === "control" && branches) plan.body = { branches };
+    return this.carryOut(live, plan);
   }
 
   /** @param {number} number */
@@ -160,17 +167,21 @@ export class Gestures {
 
   /** @param {number} [count] */
   more(count = this.desk.settings.n) {
-    return this.withShown((live) => this.carryOut(live, live.round.planMore(count)));
+    return this.withShown((live) => {
+      const { voices } = live.round;
+      const share = (/** @type {number} */ place) => Math.max(1, Math.ceil((count - place) / voices.length));
+      return Promise.all(voices.map((voice, place) => this.carryOut(live, live.round.planMore(share(place), voice))));
+    });
   }
 
   /** Try a request again that has failed: read on what the server has begun, or ask once more. @param {Live} live @param {string} key */
   async again(live, key) {
     const { desk, rounds } = this;
-    if (live !== rounds.shown) return desk.notice("The cards that this was asked for are not shown any more.");
+    if (live !== rounds.shown) return desk.notice(msg`The cards that this was asked for are not shown any more.`);
     if (live.round.requests.get(key)?.id) return rounds.attach(live);
     return this.withShown(() => {
       const plan = live.round.planAgain(key);
-      if (!plan) return desk.notice("The cards that this was asked for have other texts now.");
+      if (!plan) return desk.notice(msg`The cards that this was asked for have other texts now.`);
       return this.carryOut(live, plan, new Map(plan.slots.map((each) => [each, live.trail(each)])));
     });
   }
@@ -200,7 +211,7 @@ export class Gestures {
     const end = wordEndAt(text, manuscript.caret());
     const from = wordStartAt(text, end);
     if (from === end || markersOf(text).some((marker) => marker.from < end && marker.to > from))
-      return this.desk.notice("Put the caret at a word: then the words that could stand in its place are shown.");
+      return this.desk.notice(msg`Put the caret at a word: then the words that could stand in its place are shown.`);
     const [at, word] = [trimCut(text, from), text.slice(from, end)];
     const back = () => manuscript.focus();
     const sentence = sentenceAt(text, from);
@@ -211,12 +222,16 @@ export class Gestures {
   /** @param {number | null} number @param {number} at */
   async alternatives(number, at) {
     const { desk } = this;
-    const { context, shown } = this.rounds;
-    const likely = (/** @type {string} */ prompt) =>
-      likelyTokens(desk.api, context.media.field(prompt), desk.settings.model);
+    const { context, shown, voices } = this.rounds;
+    const likely = (/** @type {string} */ prompt, voice = "") => {
+      const { context, asked, fields } = voices.of(voice);
+      return likelyTokens(desk.api, context.media.field(prompt), { model: asked.settings.model, ...fields });
+    };
     if (number === null || !shown) return likely((await context.prepare(desk.text.slice(0, at))).prompt);
     await this.makeReady(shown);
-    return likely(shown.round.prompt + shown.round.slots[number].text.slice(0, at));
+    const slot = shown.round.slots[number];
+    const voice = shown.round.voiceOf(slot);
+    return likely(shown.round.promptOf(voice) + slot.text.slice(0, at), voice);
   }
 
   /** Carry out a plan whose branches begin with a part of a card. @param {Live} live @param {number} number @param {Plan} plan */
@@ -228,7 +243,23 @@ export class Gestures {
   }
 
   sort() {
-    this.arrange((round) => round.sort(round.prompt ?? ""));
+    this.arrange((round) => round.sort(round.promptOf() ?? ""));
+  }
+
+  /** Sort by how likely what follows becomes behind each card. */
+  sortByFollowing() {
+    const live = this.rounds.shown;
+    if (!live) return;
+    const reading = this.rounds.beginReading();
+    return this.desk.guard(async () => {
+      try {
+        const { likelihoodsOfFollowing } = await import("./following.js");
+        const likelihoods = await likelihoodsOfFollowing(this.rounds, live.round, reading.signal);
+        if (live === this.rounds.shown) this.arrange((round) => round.sortBy(likelihoods));
+      } catch (error) {
+        if (!reading.signal.aborted) throw error;
+      }
+    });
   }
 
   fold() {
@@ -268,7 +299,13 @@ export class Gestures {
     if (!live) return;
     return this.desk.guard(async () => {
       if (needsPrompt) await this.makeReady(live);
-      return live === this.rounds.shown ? act(live) : undefined; // the person may have gone on meanwhile
+      if (live !== this.rounds.shown) return; // the person has gone on meanwhile
+      try {
+        await act(live);
+      } catch (error) {
+        if (!isDivided(error)) throw error;
+        await act(live); // the round knows now that this takes a request of its own
+      }
     });
   }
 
@@ -276,18 +313,22 @@ export class Gestures {
   async makeReady({ round }) {
     const { head, story } = this.desk;
     const mended = mendedBefore(story, round, head);
-    if (round.prompt !== null && round.mended === mended) return;
+    const { passage, task, voices } = round;
+    await this.rounds.voices.recall(voices);
+    if (round.prompts !== null && round.mended === mended) return;
     const text = story.text(round.base.node, round.base.at);
     const before = mended ?? text.slice(0, round.keep);
-    const { passage, task } = round;
-    const { prompt } = await this.rounds.context.prepare(before, text.slice(round.until), { passage, task });
-    round.read(prompt, mended);
+    const behind = text.slice(round.until);
+    const { prompts } = await this.rounds.prepare(voices, { before, behind }, { passage, task });
+    round.read(prompts, mended);
   }
 
   /** @param {Live} live @param {Plan} plan @param {import("./live.js").Live["trails"]} [trails] */
   async carryOut(live, plan, trails) {
-    if (plan.kind === "request" && !this.rounds.makeRoom(live))
-      throw new Error("This round writes with as many requests as the browser can read: stop them, or wait for one.");
+    if (plan.kind === "request" && !this.rounds.makeRoom({ live }))
+      throw new Error(
+        msg`This round writes with as many requests as the browser can read: stop them, or wait for one.`,
+      );
     const done = live.carryOut(plan, this.bodyOf(live), trails);
     this.rounds.saveWhileOpen();
     await done;

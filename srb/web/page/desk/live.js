@@ -5,6 +5,7 @@
 
 import { ApiError } from "../api.js";
 import { commonLength } from "../compare.js";
+import { msg } from "../languages.js";
 import { Trail } from "./trail.js";
 
 /** @typedef {import("../api.js").Api} Api */
@@ -26,6 +27,9 @@ import { Trail } from "./trail.js";
 
 /** Whether the server says that what was to be stopped is over already. @param {unknown} error */
 const hasEnded = (error) => error instanceof ApiError && [404, 409].includes(error.status);
+
+/** Whether a request is on several replicas of a cluster, which have no more branches for it and no second reader. @param {unknown} error */
+export const isDivided = (error) => error instanceof ApiError && error.body?.error?.divided === true;
 
 const ROUTE = "v1/srb/completions";
 const ENDINGS = 3; // times that a busy server is asked to end a request
@@ -71,6 +75,12 @@ export class Live {
     return [...this.round.requests.values()].some(({ id }) => id !== null);
   }
 
+  /** Whether a request has been asked for of which the server has said nothing, beside the one of `key`. @param {string} [key] */
+  isAsking(key) {
+    const isWaiting = (/** @type {string} */ each) => this.round.requests.get(each)?.state === "asking";
+    return [...this.streams.keys()].some((each) => each !== key && isWaiting(each));
+  }
+
   /** Whether anything holds a connection to the server. */
   get isConnected() {
     return this.streams.size > 0;
@@ -90,7 +100,7 @@ export class Live {
 
   /**
    * Start a request whose branches fill slots of the round; resolves when its stream has ended.
-   * @param {object} body @param {{slots?: number[], given?: string, kind?: any, trails?: Map<number, Trail>}} [options]
+   * @param {object} body @param {{slots?: number[], given?: string, kind?: any, voice?: string, trails?: Map<number, Trail>}} [options]
    */
   begin(body, { trails, ...options } = {}) {
     const key = this.newKey();
@@ -126,12 +136,14 @@ export class Live {
       });
       const lost = this.round.lost(key, "the connection ended");
       this.changed(lost);
-      if (lost.size) this.listener.failed(this, new ApiError("The connection to the server was lost.", 0, "lost"), key);
+      if (lost.size)
+        this.listener.failed(this, new ApiError(msg`The connection to the server was lost.`, 0, "lost"), key);
     } catch (error) {
       if (this.stopped.has(key)) return;
       const refused = error instanceof ApiError && error.status !== 0 && !(method === "GET" && error.isTemporary);
-      const { message, code } = /** @type {ApiError} */ (error);
-      this.changed(this.round.lost(key, message, refused ? code || "refused" : undefined));
+      const { message, code, status } = /** @type {ApiError} */ (error);
+      const words = status === 0 ? code : message; // the page's own words would be kept in its language
+      this.changed(this.round.lost(key, words, refused ? code || "refused" : undefined));
       this.listener.failed(this, /** @type {Error} */ (error), key);
     } finally {
       this.streams.delete(key);
@@ -194,10 +206,11 @@ export class Live {
   async carryOut(plan, body, trails) {
     if (!plan) return;
     if (plan.kind === "request") {
-      const { slots, given, expect } = plan;
+      const { slots, given, expect, voice } = plan;
       return this.begin(body(plan), {
         slots,
         given,
+        voice,
         kind: expect,
         trails: trails ?? this.newTrails(slots),
       });
@@ -211,8 +224,9 @@ export class Live {
       if (this.stopped.has(plan.request)) return; // and nobody waits for it any more
       if (ticket !== null)
         this.changed(this.round.unexpect(plan.request, ticket, /** @type {Error} */ (error).message));
+      if (isDivided(error)) this.round.noteDivided(plan.request);
       if (plan.method !== "DELETE") throw error;
-      if (!hasEnded(error)) throw new Error(`The branch was not stopped: ${/** @type {Error} */ (error).message}`);
+      if (!hasEnded(error)) throw new Error(msg`The branch was not stopped: ${/** @type {Error} */ (error).message}`);
     } finally {
       if (ticket !== null) this.take(plan.request, this.round.released(plan.request));
     }
@@ -256,6 +270,11 @@ export class Live {
       return true;
     }
     return false;
+  }
+
+  /** End what only rests while another model of the round is waited for: a server may have room for one at a time. */
+  giveWay() {
+    while (this.isAsking() && this.endResting());
   }
 
   /**

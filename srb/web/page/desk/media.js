@@ -5,6 +5,7 @@
 
 import { ApiError } from "../api.js";
 import { Trouble } from "../keep/server.js";
+import { msg } from "../languages.js";
 import { markersOf, withoutMarkers } from "../markers.js";
 import { base64, brought, fromBase64, isSound, promptField, typeOf } from "../media.js";
 import { straightened } from "../prompt.js";
@@ -33,9 +34,11 @@ export class MediaError extends Error {
 }
 
 export class Media {
-  /** @param {Desk} desk @param {number} [patience] ms */
-  constructor(desk, patience = PATIENCE) {
+  /** @param {Desk} desk @param {{patience?: number, asked?: import("./context.js").Asked, outbox?: MediaOutbox}} [options]
+   *   `patience`: ms; `asked`: which model is asked */
+  constructor(desk, { patience = PATIENCE, asked = desk, outbox } = {}) {
     this.desk = desk;
+    this.asked = asked;
     this.patience = patience;
     /** @type {Map<string, Bytes>} of the open story, by id */
     this.known = new Map();
@@ -43,7 +46,7 @@ export class Media {
     this.leavesOut = false; // a person continues this story without what the model cannot take
     /** @type {Set<string>} ids of the open story's files that are nowhere, as far as was seen */
     this.nowhere = new Set();
-    this.outbox = new MediaOutbox(desk, (story, bytes) => this.post(story, bytes));
+    this.outbox = outbox ?? new MediaOutbox(desk, (story, bytes) => this.post(story, bytes));
   }
 
   /** Forget what belongs to the story that was open. */
@@ -58,13 +61,13 @@ export class Media {
 
   /** Whether the model takes a file. @param {string} type */
   takes(type) {
-    const { vision = false, audio = false } = this.desk.server.modalities ?? {};
+    const { vision = false, audio = false } = this.asked.server.modalities ?? {};
     return isSound(type) ? audio : vision;
   }
 
   /** Whether the model is known to take no such file: one that is not loaded may take it. @param {string} type */
   takesNone(type) {
-    return Boolean(this.desk.server.modalities) && !this.takes(type);
+    return Boolean(this.asked.server.modalities) && !this.takes(type);
   }
 
   get takesAny() {
@@ -73,13 +76,15 @@ export class Media {
 
   /** Why the model takes no files: a sentence. */
   get whyNot() {
-    if (!this.desk.server.modalities) return "The model is not ready yet: nobody knows whether it takes pictures.";
-    return "This model takes text only. For pictures the server is started with the model's projector (setting mmproj).";
+    if (!this.asked.server.modalities) return msg`The model is not ready yet: nobody knows whether it takes pictures.`;
+    return msg`This model takes text only. For pictures the server is started with the model's projector (setting mmproj).`;
   }
 
   /** Why the model takes no such file: a sentence. @param {string} type */
   whyNotThis(type) {
-    return `The model's projector (setting mmproj) takes ${isSound(type) ? "pictures, and no sounds" : "sounds, and no pictures"}.`;
+    return isSound(type)
+      ? msg`The model's projector (setting mmproj) takes pictures, and no sounds.`
+      : msg`The model's projector (setting mmproj) takes sounds, and no pictures.`;
   }
 
   // ---- Keeping
@@ -158,9 +163,9 @@ export class Media {
     for (const [id, { data }] of Object.entries(files)) {
       try {
         if ((await this.add(fromBase64(data), story)) !== id)
-          throw new Error("has other bytes than those that were exported");
+          throw new Error(msg`has other bytes than those that were exported`);
       } catch (error) {
-        lost.push(`A picture or sound of the file ${/** @type {Error} */ (error).message}.`);
+        lost.push(msg`A picture or sound of the file ${/** @type {Error} */ (error).message}.`);
       }
     }
     if (!lost.length) brought.delete(story);
@@ -220,7 +225,7 @@ export class Media {
 
   /** The most bytes of a request. */
   get mostBytes() {
-    return this.desk.server.max_body_bytes ?? Number.POSITIVE_INFINITY;
+    return this.asked.server.max_body_bytes ?? Number.POSITIVE_INFINITY;
   }
 
   /** Return how many of the last files a request takes. @param {import("../markers.js").Marker[]} markers @param {number} length of its text */
@@ -257,9 +262,12 @@ export class Media {
   /** Say once that files are not sent. @param {number} omitted */
   say(omitted) {
     if (omitted && !this.omitted) {
-      const which = omitted === 1 ? "The first picture is" : `The first ${omitted} pictures are`;
-      const limit = `a request takes ${MOST_FILES} of them, and ${Math.floor(this.mostBytes / 2 ** 20)} MB (setting max_body_bytes)`;
-      this.desk.notice(`${which} not sent: ${limit}.`);
+      const most = Math.floor(this.mostBytes / 2 ** 20);
+      this.desk.notice(
+        omitted === 1
+          ? msg`The first picture is not sent: a request takes ${MOST_FILES} of them, and ${most} MB (setting max_body_bytes).`
+          : msg`The first ${omitted} pictures are not sent: a request takes ${MOST_FILES} of them, and ${most} MB (setting max_body_bytes).`,
+      );
     }
     this.omitted = omitted;
   }
@@ -267,10 +275,12 @@ export class Media {
   /** @param {string} name @param {Bytes | null} bytes */
   refusal(name, bytes) {
     const { story } = this.desk;
-    const action = { label: "Leave them out", run: () => story === this.desk.story && this.goWithout() };
-    if (!bytes) return new MediaError(`The picture or sound “${name}” is not kept with this story.`, action);
-    const kind = isSound(typeOf(bytes)) ? "sounds" : "pictures";
-    return new MediaError(`The text has ${kind}, and the model that is loaded takes none.`, action);
+    const action = { label: msg`Leave them out`, run: () => story === this.desk.story && this.goWithout() };
+    if (!bytes) return new MediaError(msg`The picture or sound “${name}” is not kept with this story.`, action);
+    const fault = isSound(typeOf(bytes))
+      ? msg`The text has sounds, and the model that is loaded takes none.`
+      : msg`The text has pictures, and the model that is loaded takes none.`;
+    return new MediaError(fault, action);
   }
 
   goWithout() {
@@ -280,7 +290,7 @@ export class Media {
 
   /** The field `prompt` of a request. @param {string} prompt as `prepared` has returned it, perhaps with more text */
   field(prompt) {
-    return promptField(straightened(prompt, this.desk.server.lacks), (id) => this.known.get(id));
+    return promptField(straightened(prompt, this.asked.server.lacks), (id) => this.known.get(id));
   }
 }
 
@@ -297,7 +307,7 @@ async function inTime(wait, ask) {
   const { signal } = controller;
   let timer = setTimeout(end, wait);
   function end() {
-    controller.abort(new ApiError("The server does not answer.", 0, "silent"));
+    controller.abort(new ApiError(msg`The server does not answer.`, 0, "silent"));
   }
   try {
     return await ask(signal, (longer) => {

@@ -1,6 +1,7 @@
 /** Pictures and sounds that this browser keeps, for all stories, until the server has them. */
 
 import { Trouble } from "../keep/server.js";
+import { msg } from "../languages.js";
 
 /** @typedef {Uint8Array<ArrayBuffer>} Bytes */
 
@@ -37,7 +38,7 @@ export class MediaOutbox {
     try {
       await this.shelf.change([[story, SECTION, id]], () => bytes);
     } catch (error) {
-      throw new Error(`cannot be kept by this browser: ${/** @type {Error} */ (error).message}`);
+      throw new Error(msg`cannot be kept by this browser: ${/** @type {Error} */ (error).message}`);
     }
   }
 
@@ -103,8 +104,12 @@ export class MediaOutbox {
     const { length } = refusals;
     if (length <= this.told) return;
     this.told = length;
-    const which = length === 1 ? "A picture or sound is" : `${length} pictures or sounds are`;
-    const action = { label: "Try again", run: () => this.send(true) };
-    this.desk.notice(`${which} kept in this browser only. ${refusals.at(-1)}`, "error", action);
+    const words = refusals.at(-1);
+    const sentence =
+      length === 1
+        ? msg`A picture or sound is kept in this browser only. ${words}`
+        : msg`${length} pictures or sounds are kept in this browser only. ${words}`;
+    const action = { label: msg`Try again`, run: () => this.send(true) };
+    this.desk.notice(sentence, "error", action);
   }
 }

@@ -4,6 +4,7 @@
  */
 
 import { countWords } from "../keep/describe.js";
+import { msg } from "../languages.js";
 import { typedOnlyIn } from "../story/same.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
@@ -45,12 +46,12 @@ const isSame = (one, other) => one.node === other.node && one.at === other.at;
 
 /** What leads from a place that was opened back to the text. @param {Desk} desk @returns {Action} */
 function wayBack(desk) {
-  return { label: "Back to where I was", run: () => desk.goBack() };
+  return { label: msg`Back to where I was`, run: () => desk.goBack() };
 }
 
 /** What leads back to the text before the last move, and its cards. @param {Desk} desk @param {Place} place @param {number} [caret] @returns {Action} */
 export function wayTo(desk, place, caret) {
-  return { label: "Undo", run: () => desk.withRounds((rounds) => rounds.moveBack(place, caret)) };
+  return { label: msg`Undo`, run: () => desk.withRounds((rounds) => rounds.moveBack(place, caret)) };
 }
 
 /**
@@ -61,14 +62,15 @@ function lossOf(story, before, after) {
   const [first, ...others] = typedOnlyIn(story, before, after);
   if (first === undefined) return "";
   const more = others.reduce((sum, text) => sum + countWords(text), 0);
-  const also = more ? ` and ${more} more ${more === 1 ? "word" : "words"}` : "";
-  return `${quoted(first)}${also} ${more ? "are" : "is"} not in this text. The outline has it.`;
+  if (more === 0) return msg`${quoted(first)} is not in this text. The outline has it.`;
+  return more === 1
+    ? msg`${quoted(first)} and 1 more word are not in this text. The outline has it.`
+    : msg`${quoted(first)} and ${more} more words are not in this text. The outline has it.`;
 }
 
 /** @param {string} text */
 export function quoted(text) {
   const line = text.replace(/\s+/gu, " ").trim();
-  return line.length <= QUOTED
-    ? `“${line}”`
-    : `“${line.slice(0, QUOTED).replace(/\S*$/u, "").trim() || line.slice(0, QUOTED)} …”`;
+  const beginning = line.slice(0, QUOTED);
+  return msg`“${line === beginning ? line : `${beginning.replace(/\S*$/u, "").trim() || beginning} …`}”`;
 }

@@ -87,7 +87,8 @@ export function rebuilt(story, run, joined = []) {
     keep,
     until,
     n: numbers.reduce((most, number) => Math.max(most, number + 1), 1),
-    prompt: null,
+    prompts: null,
+    voices: voicesOf([run, ...joined]),
     lore: Array.isArray(asked.lore) ? asked.lore.filter((/** @type {unknown} */ id) => typeof id === "string") : [],
     stopAt: typeof asked.stop_at === "string" ? asked.stop_at : "",
     task: taskOf(asked.task),
@@ -109,6 +110,15 @@ export function rebuilt(story, run, joined = []) {
   return { round, trails };
 }
 
+/** The voices of a round's runs, in the order of their making. @param {Run[]} runs */
+function voicesOf(runs) {
+  const named = runs.map(({ request }) => voiceOf(request)).filter(Boolean);
+  return named.length ? [...new Set(named)] : [""];
+}
+
+/** @param {any} request of a file */
+const voiceOf = (request) => (typeof request?.voice === "string" ? request.voice : "");
+
 /** @param {any} task of a file @returns {import("../tasks.js").Task | null} */
 function taskOf(task) {
   const { verb, instruction } = task ?? {};
@@ -126,15 +136,22 @@ function show(slot, node, story, keep) {
 
 /**
  * A request of the past: the slots that its branches fill, by index (with holes), and the words that its prompt had after the round's.
- * @typedef {{id: string, made: number, given: string, isMended?: boolean, slots: number[], wrote: (node: Written) => boolean}} Past
+ * @typedef {{id: string, made: number, given: string, voice: string, isMended?: boolean, slots: number[], wrote: (node: Written) => boolean}} Past
  */
 
 /** @param {Run} run @param {Written[]} written @returns {Past} */
 function own({ request_id: id, made, request }, written) {
-  const { n } = /** @type {any} */ (request ?? {});
-  const slots = Array.from({ length: countOf(n) }, (_, number) => number);
+  const { n, slots: share } = /** @type {any} */ (request ?? {});
+  const slots = slotsOf(share) ?? Array.from({ length: countOf(n) }, (_, number) => number);
   return fill(
-    { id, made, given: "", slots, wrote: (node) => node.request === undefined || node.request === id },
+    {
+      id,
+      made,
+      given: "",
+      voice: voiceOf(request),
+      slots,
+      wrote: (node) => node.request === undefined || node.request === id,
+    },
     written,
   );
 }
@@ -143,9 +160,23 @@ function own({ request_id: id, made, request }, written) {
 function further({ request_id: id, made, request }, written) {
   const { given: words, slots: asked, mended } = /** @type {any} */ (request ?? {});
   const given = typeof words === "string" ? words : "";
-  const slots = Array.isArray(asked) ? asked.slice(0, MOST).filter(isNumber) : [];
-  return fill({ id, made, given, isMended: mended === true, slots, wrote: ({ request }) => request === id }, written);
+  const slots = slotsOf(asked) ?? [];
+  return fill(
+    {
+      id,
+      made,
+      given,
+      voice: voiceOf(request),
+      isMended: mended === true,
+      slots,
+      wrote: ({ request }) => request === id,
+    },
+    written,
+  );
 }
+
+/** @param {unknown} asked of a file */
+const slotsOf = (asked) => (Array.isArray(asked) ? asked.slice(0, MOST).filter(isNumber) : null);
 
 /** Add the slots of the branches that were added to a request. @param {Past} request @param {Written[]} written */
 function fill(request, written) {
@@ -159,9 +190,9 @@ function fill(request, written) {
  * @param {Round} round @param {Map<number, Trail>} trails @param {Past} request @param {Map<number, Written>} latest
  */
 function recall(round, trails, request, latest) {
-  const { id, made, given, isMended, slots } = request;
+  const { id, made, given, voice, isMended, slots } = request;
   const key = `${round.id} ${id}`;
-  round.recall(key, id, slots, given, isMended);
+  round.recall(key, id, slots, given, { isMended, voice });
   for (const [index, number] of slots.entries()) {
     if (number === undefined) continue;
     const slot = round.slots[number];

@@ -8,11 +8,11 @@ const RIVALS = 12;
 /**
  * Return the likeliest tokens after a prompt, likeliest first.
  * @param {Api} api @param {import("./media.js").Prompt} prompt
- * @param {string} model its name; empty: the server's first
+ * @param {{model?: string}} voice fields of the request that choose who is asked
  * @returns {Promise<Rival[]>}
  */
-export async function likelyTokens(api, prompt, model) {
-  const body = { ...(model ? { model } : {}), prompt, n: 1, max_tokens: 1, logprobs: RIVALS, stream: false };
+export async function likelyTokens(api, prompt, { model, ...voice }) {
+  const body = { ...(model ? { model } : {}), ...voice, prompt, n: 1, max_tokens: 1, logprobs: RIVALS, stream: false };
   const said = await api.post("v1/srb/completions", body);
   const [first] = said.completions[0].logprobs ?? [];
   /** @type {{token: string, logprob: number}[]} */

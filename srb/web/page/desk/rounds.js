@@ -1,11 +1,11 @@
 /** The rounds of the open story: the one that is shown, those that undo may show again, and the saving of all. With it comes
  * all that is needed from the first Ctrl+Enter on, and not before. */
 
+import { msg } from "../languages.js";
 import { Round } from "../round.js";
 import { rungs } from "../sampling.js";
 import { newId } from "../story.js";
 import { GO_ON } from "../tasks.js";
-import { Context } from "./context.js";
 import { Elsewhere } from "./elsewhere.js";
 import { gapAt, passageAt } from "./gap.js";
 import { Gestures } from "./gestures.js";
@@ -14,6 +14,7 @@ import { move } from "./moves.js";
 import { RunIndex, rebuilt } from "./past_rounds.js";
 import { continuedWords, isStale, seamOf } from "./seam.js";
 import { StoryTrail } from "./story_trail.js";
+import { Voices } from "./voices.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {{n?: number, isAtEnd?: boolean, isFilling?: boolean, task?: import("../tasks.js").Task | null}} Going   `isAtEnd`: wherever
@@ -35,7 +36,7 @@ export class Rounds {
   constructor(desk) {
     this.desk = desk;
     this.gestures = new Gestures(this);
-    this.context = new Context(desk);
+    this.voices = new Voices(desk);
     this.elsewhere = new Elsewhere(this);
     this.trail = new StoryTrail(this);
     /** @type {Live | null} */
@@ -57,8 +58,15 @@ export class Rounds {
     this.wait = SOON;
     /** @type {(() => void)[]} what waits for a connection */
     this.waiting = [];
+    /** @type {AbortController | null} of the reading of what follows the cards */
+    this.reading = null;
     /** @type {Live | null} whose requests are being taken up again */
     this.attaching = null;
+  }
+
+  /** The context of the story's own model. */
+  get context() {
+    return this.voices.own;
   }
 
   // ---- Begin and end
@@ -70,6 +78,7 @@ export class Rounds {
    */
   async go({ n = this.desk.settings.n, isAtEnd = false, isFilling = false, task = null } = {}) {
     const { desk } = this;
+    this.reading?.abort();
     this.asked += 1;
     const ticket = this.asked;
     const endOnServer = this.endShown();
@@ -81,23 +90,66 @@ export class Rounds {
       gapAt(text, isAtEnd ? text.length : (desk.manuscript?.caret() ?? text.length));
     const passage = text.slice(keep, until).trim();
     const going = desk.guard(async () => {
-      const prepared = this.context.prepare(text.slice(0, keep), text.slice(until), { isNext: true, passage, task });
-      const { prompt, lore } = prepared instanceof Promise ? await this.waitFor(prepared, ticket) : prepared;
-      if (this.isFull && !this.makeRoom()) await this.waitFor(this.whenRoom(), ticket);
+      const next = this.voices.next();
+      const voices = next instanceof Promise ? await this.waitFor(next, ticket) : next;
+      const texts = { before: text.slice(0, keep), behind: text.slice(until) };
+      const prepared = this.prepare(voices, texts, { isNext: true, passage, task });
+      const { prompts, lore } = prepared instanceof Promise ? await this.waitFor(prepared, ticket) : prepared;
+      while (!this.hasRoom(voices.length) && !this.makeRoom({ wanted: voices.length }) && ticket === this.asked)
+        await this.waitFor(this.whenRoom(), ticket);
       if (ticket !== this.asked) return;
       const stopAt = this.context.stopAt(task);
-      const round = new Round({ id: newId(), base, keep, until, n, prompt, lore, stopAt, task, passage });
+      const count = Math.max(n, voices.length); // each has one at least
+      const round = new Round({
+        id: newId(),
+        base,
+        keep,
+        until,
+        n: count,
+        prompts,
+        voices,
+        lore,
+        stopAt,
+        task,
+        passage,
+      });
       const live = this.newLive(round);
       this.remember(live);
       this.before = this.shown;
-      const stream = live.begin(this.body(round)); // it is on its way while the cards are laid out
+      const streams = round.isShared ? this.beginShared(live) : live.begin(this.body(round)); // on their way while the cards are laid out
       if (desk.server.status === "unloaded") desk.checkServer(); // its progress is shown
       this.show(live);
       this.saveWhileOpen();
-      await stream;
+      await streams;
     });
     endOnServer();
     await going;
+  }
+
+  /** Begin a request of each voice. All but the first to begin join the round, so each can be tried again alone. @param {Live} live */
+  beginShared(live) {
+    const { round } = live;
+    const streams = [...round.shares()].map(([voice, slots]) =>
+      live.begin(this.body(round, { n: slots.length, voice }), { slots, kind: "more", voice }),
+    );
+    return Promise.all(streams);
+  }
+
+  /**
+   * Return what each voice reads, and the entries of the lorebook in the first one's prompt; a promise of them if the server makes it.
+   * @param {readonly string[]} voices @param {{before: string, behind: string}} texts
+   * @param {Parameters<import("./context.js").Context["prepare"]>[2]} options
+   */
+  prepare(voices, { before, behind }, options) {
+    const prepared = voices.map((voice) => this.voices.of(voice).context.prepare(before, behind, options));
+    const together = (/** @type {import("./context.js").Prepared[]} */ all) => ({
+      prompts: new Map(all.map((each, place) => [voices[place] ?? "", each])),
+      lore: all[0]?.lore ?? [],
+    });
+    const isThere = (/** @type {unknown} */ each) => !(each instanceof Promise);
+    return prepared.every(isThere)
+      ? together(/** @type {import("./context.js").Prepared[]} */ (prepared))
+      : Promise.all(prepared).then(together);
   }
 
   /**
@@ -130,15 +182,17 @@ export class Rounds {
 
   /**
    * Return the body of a round's request, with the story's settings.
-   * @param {Round} round @param {import("../round.js").NewRequest} [plan] of a request that joins the round
+   * @param {Round} round @param {Partial<import("../round.js").NewRequest>} [plan] of a request that is not for all of the round
    */
-  body(round, plan) {
-    const { given = "", n = round.n, seedOffset = 0, neverEnds = false } = plan ?? {};
+  body(round, plan = {}) {
+    const { given = "", n = round.n, seedOffset = 0, neverEnds = false, voice = round.voices[0], expect, slots } = plan;
     const { seed } = this.desk.settings;
-    const body = this.context.body(round.prompt + given, n, round);
-    const branches = plan && ["refill", "extend"].includes(plan.expect) ? this.rungsOf(round, plan.slots) : null;
+    const { context, fields } = this.voices.of(voice);
+    const body = context.body(round.promptOf(voice) + given, n, round);
+    const branches = slots && (expect === "refill" || expect === "extend") ? this.rungsOf(round, slots) : null;
     return {
       ...body,
+      ...fields,
       ...(branches ? { branches } : {}),
       ...(seed === null ? {} : { seed: seed + seedOffset }),
       ...(neverEnds ? { ignore_eos: true } : {}),
@@ -147,11 +201,11 @@ export class Rounds {
 
   /** Return the ladder's settings for cards that get another branch, each its own rung again; null without a ladder.
    * @param {Round} round @param {number[]} slots */
-  rungsOf({ n }, slots) {
+  rungsOf({ n, voices }, slots) {
     const { ladder } = this.desk.settings;
     if (!ladder) return null;
-    const values = rungs(ladder, n);
-    return slots.map((number) => ({ [ladder.name]: values[number % n] }));
+    const values = rungs(ladder, Math.ceil(n / voices.length)); // each voice climbs its own
+    return slots.map((number) => ({ [ladder.name]: values[Math.floor(number / voices.length) % values.length] }));
   }
 
   /**
@@ -170,25 +224,25 @@ export class Rounds {
   }
 
   /**
-   * Free a connection for one more request and one for saving: requests that only rest go first, then the oldest round that
+   * Free connections for so many more requests and one for saving: requests that only rest go first, then the oldest round that
    * still writes. Returns whether there is room.
-   * @param {Live} [live] that has to go on
+   * @param {{live?: Live, wanted?: number}} [options] `live` has to go on
    */
-  makeRoom(live) {
+  makeRoom({ live, wanted = 1 } = {}) {
     const lives = [...this.kept.values()];
     for (const each of lives) {
       let ends = true;
-      while (ends && this.isFull) ends = each.endResting();
+      while (ends && !this.hasRoom(wanted)) ends = each.endResting();
     }
-    for (const each of lives) if (this.isFull && each !== live && each.isConnected) each.stop();
-    return !this.isFull;
+    for (const each of lives) if (!this.hasRoom(wanted) && each !== live && each.isConnected) each.stop();
+    return this.hasRoom(wanted);
   }
 
-  /** Whether this page holds all connections that it may have for requests. */
-  get isFull() {
+  /** Whether this page may have so many connections more for requests. */
+  hasRoom(wanted = 1) {
     let streams = 0;
     for (const each of this.kept.values()) streams += each.streams.size;
-    return streams >= AT_ONCE;
+    return streams + wanted <= AT_ONCE;
   }
 
   /** Wait for a connection: a request that was stopped before its id was known is ended when the server has told it. @returns {Promise<void>} */
@@ -206,20 +260,29 @@ export class Rounds {
 
   stop() {
     const { isPreparing } = this;
+    this.reading?.abort();
     this.asked += 1;
     for (const live of this.kept.values()) if (live.isConnected) live.stop();
     if (isPreparing) this.desk.tell("round", { slots: null });
     this.desk.flush();
   }
 
+  /** Begin to read what follows the cards, in place of a reading that goes on. */
+  beginReading() {
+    this.reading?.abort();
+    this.reading = new AbortController();
+    return this.reading;
+  }
+
   /** Leave the story: its rounds are read no more, and their branches go on to their ends at the server. */
   leave() {
     this.asked += 1;
+    this.reading?.abort();
     for (const live of this.kept.values()) live.leave();
     this.kept.clear();
     this.shown = this.before = null;
     this.runs.forget();
-    this.context.forget();
+    this.voices.forget();
     this.trail.forget();
   }
 
@@ -310,7 +373,7 @@ export class Rounds {
     if (live !== this.shown) return;
     const streams = [];
     for (const id of live.lostIds.filter((each) => running.has(each)))
-      if (this.makeRoom(live)) streams.push(live.attach(id));
+      if (this.makeRoom({ live })) streams.push(live.attach(id));
     if (streams.length) this.saveWhileOpen();
     await Promise.all(streams);
   }
@@ -415,7 +478,8 @@ export class Rounds {
 
   /** @param {Live} live @param {Set<number> | null} slots */
   round(live, slots) {
-    if (this.waiting.length && !this.isFull) for (const go of this.waiting.splice(0)) go();
+    if (live.round.isShared) live.giveWay();
+    if (this.waiting.length && this.hasRoom()) for (const go of this.waiting.splice(0)) go();
     if (live === this.shown) this.desk.tell("round", { slots });
   }
 
@@ -428,12 +492,13 @@ export class Rounds {
   /** @param {Live} live @param {Error} error @param {string} key of the request */
   failed(live, error, key) {
     const { n_prompt_tokens: tokens } = /** @type {any} */ (error).body?.error ?? {};
-    const prompt = live.round.prompt;
-    if (tokens && prompt !== null) this.context.learn(prompt, tokens); // the next prompt is cut to what fits
+    const voice = live.round.requests.get(key)?.voice ?? "";
+    const prompt = live.round.promptOf(voice);
+    if (tokens && prompt !== null) this.voices.of(voice).context.learn(prompt, tokens); // the next prompt is cut to what fits
     this.desk.notice(error.message, "error", this.wayOut(error, live, key), live.round.id);
     if (/** @type {any} */ (error).isTemporary) this.takeUp(live);
     else this.desk.checkServer();
-    if (live === this.shown && this.before && !live.hasBegun) this.takeBack(live);
+    if (live === this.shown && this.before && !live.hasBegun && !live.isAsking(key)) this.takeBack(live);
   }
 
   /**
@@ -443,10 +508,12 @@ export class Rounds {
   wayOut(error, live, key) {
     const isOfModel = /** @type {any} */ (error).body?.error?.models !== undefined;
     if (isOfModel)
-      return { label: "Choose another model", run: () => this.desk.openDialog("settings", { section: "model" }) };
+      return { label: msg`Choose another model`, run: () => this.desk.openDialog("settings", { section: "model" }) };
     const { id, kind } = /** @type {import("../round.js").Request} */ (live.round.requests.get(key));
-    const isFirst = id === null ? kind === null : id === live.story.runs.get(live.round.id)?.request_id;
-    return { label: "Try again", run: () => (isFirst ? this.go() : this.gestures.again(live, key)) };
+    const { isShared } = live.round;
+    const isFirst = id === null ? kind === null : !isShared && id === live.story.runs.get(live.round.id)?.request_id;
+    const isAll = () => isFirst || (isShared && !live.hasBegun);
+    return { label: msg`Try again`, run: () => (isAll() ? this.go() : this.gestures.again(live, key)) };
   }
 
   /** Show the cards again that a round has replaced of which the server knows nothing. @param {Live} live */
@@ -464,8 +531,10 @@ export class Rounds {
     const { desk } = this;
     const { round } = live;
     const request = [...round.requests.values()].find((each) => each.id === id);
-    const { given = "", slots = [], mended = null } = request ?? {};
-    if (round.prompt !== null) this.context.learn(round.prompt + given, event.prompt_tokens);
+    const { given = "", slots = [], mended = null, voice = "" } = request ?? {};
+    const prompt = round.promptOf(voice);
+    const { context, asked: by } = this.voices.of(voice);
+    if (prompt !== null) context.learn(prompt + given, event.prompt_tokens);
     desk.tell("withdrawn", { about: round.id }); // it is lost no more
     if (event.event !== "start") return; // its run is in the story
     const { max_tokens } = desk.settings;
@@ -473,14 +542,15 @@ export class Rounds {
     const reads = mended === null ? {} : { mended: true }; // it is not what the run's place says
     const { n, keep, until, isInside, lore, task, stopAt: stop_at } = round;
     const place = { keep, ...(isInside ? { until } : {}) };
+    const share = round.isShared ? { voice, slots } : {};
     const asked = joins
-      ? { n: slots.length, given, slots, ...reads }
-      : { n, ...place, ...(task ? { task } : {}), stop_at, ...(lore.length ? { lore } : {}) };
+      ? { n: slots.length, given, slots, ...reads, ...share }
+      : { n, ...place, ...(task ? { task } : {}), stop_at, ...(lore.length ? { lore } : {}), ...share };
     desk.story.addRun({
       id: joins ? newId() : round.id,
       ...round.base,
       made: Date.now(),
-      model: desk.server.model,
+      model: by.server.model,
       request_id: id,
       seeds: event.seeds ?? [],
       request: { ...asked, max_tokens },

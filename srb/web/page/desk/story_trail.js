@@ -1,5 +1,6 @@
 /** Undo beyond the editor's history, as after a reload: the story itself has each text from which the present one was made. */
 
+import { msg } from "../languages.js";
 import { move } from "./moves.js";
 
 /** @typedef {import("../story.js").Story} Story */
@@ -27,13 +28,13 @@ export class StoryTrail {
     desk.closeTyped();
     const { head } = desk;
     const place = placeBefore(desk.story, head);
-    if (!place) return this.ahead.length ? desk.notice("This is where the text began.") : undefined;
+    if (!place) return this.ahead.length ? desk.notice(msg`This is where the text began.`) : undefined;
     const isFirst = this.ahead.length === 0;
     this.step(place);
     this.ahead.push(head);
     if (isFirst)
-      desk.notice("Undone as the story has it: this was written before the page was opened.", "info", {
-        label: "Redo",
+      desk.notice(msg`Undone as the story has it: this was written before the page was opened.`, "info", {
+        label: msg`Redo`,
         run: () => this.forward(),
       });
   }

@@ -1,5 +1,6 @@
 /** A story that goes on where another is full: its text so far, and all that was set for it. */
 
+import { msg, NUMBER, TENTHS } from "../languages.js";
 import { brought } from "../media.js";
 import { Story } from "../story.js";
 
@@ -23,15 +24,15 @@ export function offerSuccessor(desk, room) {
   if (step <= (told.get(desk.story) ?? 0)) return;
   told.set(desk.story, step);
   const run = () => desk.guard(() => goOnInNewStory(desk));
-  desk.notice(sentenceOf(room), "error", { label: "Go on in a new story", run });
+  desk.notice(sentenceOf(room), "error", { label: msg`Go on in a new story`, run });
 }
 
 /** @param {Room} room */
 function sentenceOf({ used, nodes, bytes }) {
-  const out = "Go on in a new story, which begins with this text; this one stays in the list.";
-  if (used >= 100) return `This story is full: what is new is kept in this browser only. ${out}`;
-  const left = `${nodes.toLocaleString("en")} more branches and edits, at most ${(bytes / 2 ** 20).toFixed(1)} MB`;
-  return `This story is nearly full: there is room for ${left}. ${out}`;
+  const out = msg`Go on in a new story, which begins with this text; this one stays in the list.`;
+  if (used >= 100) return `${msg`This story is full: what is new is kept in this browser only.`} ${out}`;
+  const [left, size] = [NUMBER.format(nodes), TENTHS.format(bytes / 2 ** 20)];
+  return `${msg`This story is nearly full: there is room for ${left} more branches and edits, at most ${size} MB.`} ${out}`;
 }
 
 /** @param {Desk} desk */
@@ -54,7 +55,7 @@ async function goOnInNewStory(desk) {
  * @param {string} title  of the story
  */
 function successorOf(story, head, title) {
-  const next = Story.create(`${title.slice(0, LONGEST_TITLE)}, continued`);
+  const next = Story.create(msg`${title.slice(0, LONGEST_TITLE)}, continued`);
   for (const [key, value] of Object.entries(story.stampsOf(null).values))
     if (!NOT_TAKEN.has(key)) next.setMeta(key, value);
   next.head = next.edit(BEGINNING, 0, 0, story.text(head.node, head.at));

@@ -4,6 +4,7 @@
  */
 
 import { countWords } from "../keep/describe.js";
+import { alike } from "../story/text.js";
 
 /** @typedef {import("../story.js").Story} Story */
 /** @typedef {import("../story/types.js").Node} Node */
@@ -66,6 +67,23 @@ export class WordCount {
     if (known?.at === at && known.own === story.nodes.get(id)?.text) return known;
     if (near === 0) return null;
     return { at, words: this.at(story, { node: id, at }, near - 1) };
+  }
+}
+
+/** The number of words before a place in a text: of one that was counted before, only those that are changed are counted again. */
+export class WordsBefore {
+  before = "";
+  words = 0;
+
+  /** @param {string} text @param {number} at @returns {number} */
+  in(text, at) {
+    const [was, now] = [this.before, text.slice(0, at)];
+    const [first, last] = alike(was, now);
+    const from = spaceBefore(now, first);
+    const changed = (/** @type {string} */ each) => countWords(each.slice(from, spaceAfter(each, each.length - last)));
+    this.words += changed(now) - changed(was);
+    this.before = now;
+    return this.words;
   }
 }
 

@@ -1,4 +1,5 @@
 /** Files within a zip archive. What an archive says of their sizes is looked at before anything of it is unpacked. */
+import { msg, NUMBER } from "../languages.js";
 import { StoryError } from "../story/read.js";
 import { unzipSync } from "../vendor/zip.js";
 import { textIn } from "./encoding.js";
@@ -27,18 +28,18 @@ export function unpacked(bytes, name, isWanted) {
   const filter = ({ name: file, size: packed, originalSize }) => {
     files += 1;
     if (files > MOST_FILES)
-      throw new StoryError(`${quoted(name)} holds more than ${MOST_FILES.toLocaleString("en")} files.`);
+      throw new StoryError(msg`${quoted(name)} holds more than ${NUMBER.format(MOST_FILES)} files.`);
     if (!isWanted(file)) return false;
     size += originalSize;
     if (size > MOST_UNPACKED || (originalSize > SMALL && originalSize > BOMB * packed))
-      throw new StoryError(`${quoted(file)} in ${quoted(name)} is too large when it is unpacked.`);
+      throw new StoryError(msg`${quoted(file)} in ${quoted(name)} is too large when it is unpacked.`);
     return true;
   };
   try {
     return new Map(Object.entries(unzipSync(bytes, { filter })));
   } catch (error) {
     if (error instanceof StoryError) throw error;
-    throw new StoryError(`${quoted(name)} is damaged: its archive cannot be unpacked.`, { cause: error });
+    throw new StoryError(msg`${quoted(name)} is damaged: its archive cannot be unpacked.`, { cause: error });
   }
 }
 
@@ -56,6 +57,10 @@ export function namesIn(bytes, name) {
 export function textOfFile(files, file, name) {
   const bytes = files.get(file);
   const found = bytes && textIn(bytes);
-  if (!found) throw new StoryError(`${quoted(name)} is damaged: ${quoted(file)} is ${bytes ? "no text" : "missing"}.`);
-  return found.text;
+  if (found) return found.text;
+  throw new StoryError(
+    bytes
+      ? msg`${quoted(name)} is damaged: ${quoted(file)} is no text.`
+      : msg`${quoted(name)} is damaged: ${quoted(file)} is missing.`,
+  );
 }

@@ -164,8 +164,8 @@ function beginningOf(node, pieces, story, order) {
  * Cut a text into paragraphs. Where most paragraphs are parted by one empty line, a wider gap is a break between scenes;
  * where each line is a paragraph, every empty line is one.
  * @param {string} text
- * @returns {{kind: "text" | "heading" | "break", level: number, text: string, scene: boolean}[]}  text: with its markers and signs;
- *   scene: a gap between scenes stands before the paragraph
+ * @returns {{kind: "text" | "heading" | "break", level: number, at: number, text: string, scene: boolean}[]}  text: with its markers and signs,
+ *   from `at` on; scene: a gap between scenes stands before the paragraph
  */
 export function paragraphsOf(text) {
   const blank = text.match(/\n[^\S\n]*\n/g)?.length ?? 0;
@@ -174,7 +174,10 @@ export function paragraphsOf(text) {
   /** @type {ReturnType<typeof paragraphsOf>} */
   const paragraphs = [];
   let empty = 0;
+  let next = 0;
   for (const line of text.split("\n")) {
+    const at = next;
+    next += line.length + 1;
     if (line.trim() === "") {
       empty += 1;
       continue;
@@ -182,7 +185,8 @@ export function paragraphsOf(text) {
     const last = paragraphs.at(-1); // the first one may be the rest of a sentence, with the space before it
     const { kind, level } = readLine(line);
     const scene = last?.kind === "text" && kind === "text" && empty >= wide;
-    paragraphs.push({ kind, level, text: last ? line.trimEnd() : line.trim(), scene });
+    const words = last ? line.trimEnd() : line.trim();
+    paragraphs.push({ kind, level, at: at + (last ? 0 : line.indexOf(words)), text: words, scene });
     empty = 0;
   }
   return paragraphs;

@@ -1,7 +1,8 @@
 /** Chats of SillyTavern (.jsonl): a line each for the chat and for its messages. A message's swipes are what might have stood there. */
+import { msg, NUMBER } from "../languages.js";
 import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
-import { counted, listOf, objectOf, optionalText, parse, textOf, titleOf } from "./file.js";
+import { listOf, objectOf, optionalText, parse, textOf, titleOf } from "./file.js";
 import { SegmentTree } from "./segments.js";
 
 /** @import {Draft} from "./types.js" */
@@ -21,7 +22,8 @@ export function isChat(text) {
  */
 export function readChat(text, name) {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
-  if (lines.length > MOST_LINES) throw new StoryError(`The chat has more than ${counted(MOST_LINES, "message")}.`);
+  if (lines.length > MOST_LINES)
+    throw new StoryError(msg`The chat has more than ${NUMBER.format(MOST_LINES)} messages.`);
   const values = lines.map((line, index) => objectOf(parse(line, lineNumber(index)), lineNumber(index)));
   const head = values[0]?.mes === undefined ? (values.shift() ?? {}) : {};
   const first = lines.length - values.length;
@@ -33,18 +35,19 @@ export function readChat(text, name) {
     if (message.is_system === true) hidden += 1;
     else end = add(tree, end, message, where);
   }
-  if (tree.size === 0) throw new StoryError("The chat holds no message.");
+  if (tree.size === 0) throw new StoryError(msg`The chat holds no message.`);
   const metadata = isRecord(head.chat_metadata) ? head.chat_metadata : {};
   const depth =
     Number.isInteger(metadata.note_depth) && Number(metadata.note_depth) >= 0
       ? Math.min(Number(metadata.note_depth), 100)
       : 3;
   const draft = tree.draft({
-    title: titleOf(name) || optionalText(head.character_name, "The character's name"),
+    title: titleOf(name) || optionalText(head.character_name, msg`The character's name`),
     current: end ?? undefined,
-    note: { text: optionalText(metadata.note_prompt, "The author's note"), depth },
+    note: { text: optionalText(metadata.note_prompt, msg`The author's note`), depth },
   });
-  if (hidden > 0) draft.remarks.push(`${counted(hidden, "hidden message was", "hidden messages were")} left out.`);
+  if (hidden === 1) draft.remarks.push(msg`1 hidden message was left out.`);
+  if (hidden > 1) draft.remarks.push(msg`${NUMBER.format(hidden)} hidden messages were left out.`);
   return draft;
 }
 
@@ -57,8 +60,8 @@ export function readChat(text, name) {
  * @returns {number | null} the key of the message; one without words is none
  */
 function add(tree, parent, message, where) {
-  const said = textOf(message.mes, `${where}: its text`);
-  const swipes = listOf(message.swipes, `${where}: its swipes`).map((each) => textOf(each, `${where}: a swipe`));
+  const said = textOf(message.mes, msg`${where}: its text`);
+  const swipes = listOf(message.swipes, msg`${where}: its swipes`).map((each) => textOf(each, msg`${where}: a swipe`));
   const texts = [...new Set([said, ...swipes])].filter((each) => each.trim() !== "");
   const by = message.is_user === true ? "person" : "model";
   const made = Date.parse(String(message.send_date));
@@ -78,4 +81,4 @@ function add(tree, parent, message, where) {
 }
 
 /** @param {number} index */
-const lineNumber = (index) => `Line ${index + 1} of the chat`;
+const lineNumber = (index) => msg`Line ${index + 1} of the chat`;

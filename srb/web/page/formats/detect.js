@@ -1,6 +1,9 @@
 /** Finds the format of a file and reads it: a whole story or several, or nothing and a sentence that says why. */
 
+import { commentOn, LONGEST, MOST, PREFIX } from "../desk/comments.js";
+import { msg } from "../languages.js";
 import { StoryError, storyOf } from "../story/read.js";
+import { newId } from "../story.js";
 import { isArchive, namesIn } from "./archive.js";
 import { isChat, readChat } from "./chat.js";
 import { isDocx, readDocx } from "./docx_in.js";
@@ -22,9 +25,10 @@ import { readMarkdown, readText } from "./text.js";
 
 /** @type {Reader[]} the first that knows a file reads it */
 const READERS = [srb, exoloom, obsidianLoom, socketteer, novelAi, lite, mikupad];
+const LONGEST_NAME = 200; // of a comment's author
 const TEXTS = [
   { label: "Markdown", ending: /\.(md|markdown)$/i, read: readMarkdown },
-  { label: "text", ending: /\.te?xt$/i, read: readText },
+  { label: msg`text`, ending: /\.te?xt$/i, read: readText },
 ];
 
 /**
@@ -45,7 +49,8 @@ export function read(name, bytes) {
     return readFile(name, bytes);
   } catch (error) {
     if (error instanceof StoryError) return { error: error.message };
-    if (error instanceof RangeError) return { error: `${nameOf(name)} is too large or nested too deeply to be read.` };
+    if (error instanceof RangeError)
+      return { error: msg`${nameOf(name)} is too large or nested too deeply to be read.` };
     throw error;
   }
 }
@@ -58,23 +63,23 @@ export function read(name, bytes) {
 function readFile(name, bytes) {
   if (isArchive(bytes)) return readArchive(name, bytes);
   if (isRtf(bytes)) return found("Rich Text", [readRtf(sized(bytes, name), name)], []);
-  const { text, encoding, remarks } = decode(bytes, name === "" ? "The pasted text" : name);
-  if (text.trim() === "") throw new StoryError(`${nameOf(name)} is empty.`);
+  const { text, encoding, remarks } = decode(bytes, name === "" ? msg`The pasted text` : name);
+  if (text.trim() === "") throw new StoryError(msg`${nameOf(name)} is empty.`);
   const plain = TEXTS.find(({ ending }) => ending.test(name));
   if (plain !== undefined) return found(plain.label, [plain.read(text, name)], remarks);
   if (/\.x?html?$/i.test(name) || isHtml(text))
     return found("HTML", [readHtml(asItSays(bytes, text, encoding), name)], remarks);
   if (/\.jsonl$/i.test(name) || isChat(text)) return found("SillyTavern", [readChat(text, name)], remarks);
   const value = valueOf(text, name);
-  if (value === undefined) return found("text", [readText(text, name)], remarks);
+  if (value === undefined) return found(msg`text`, [readText(text, name)], remarks);
   const reader = READERS.find((each) => each.knows(value));
   if (reader !== undefined) return found(reader.label, reader.read(value, name), remarks);
   if (lorebookOf(value) !== null)
     throw new StoryError(
-      `${nameOf(name)} is a lorebook: open a story, and import it in the side panel, under Lorebook.`,
+      msg`${nameOf(name)} is a lorebook: open a story, and import it in the side panel, under Lorebook.`,
     );
   throw new StoryError(
-    `${nameOf(name)} is JSON, but no story of ${READERS.slice(0, -1)
+    msg`${nameOf(name)} is JSON, but no story of ${READERS.slice(0, -1)
       .map(({ label }) => label)
       .join(", ")} or ${READERS.at(-1)?.label}.`,
   );
@@ -90,7 +95,7 @@ function readArchive(name, bytes) {
   if (isDocx(names)) return found("Word", [readDocx(bytes, name)], []);
   if (isEpub(names)) return found("EPUB", [readEpub(bytes, name)], []);
   throw new StoryError(
-    `${nameOf(name)} is an archive, but neither a Word file (.docx) nor an EPUB. Save it as one of them, or as plain text.`,
+    msg`${nameOf(name)} is an archive, but neither a Word file (.docx) nor an EPUB. Save it as one of them, or as plain text.`,
   );
 }
 
@@ -138,12 +143,27 @@ function valueOf(text, name) {
 function found(format, drafts, remarks) {
   return {
     format,
-    stories: drafts.map(({ json }) => storyOf(json)),
+    stories: drafts.map(({ json, comments = [] }) => withComments(storyOf(json), comments)),
     remarks: [...remarks, ...drafts.flatMap((draft) => draft.remarks)],
   };
 }
 
+/** Put a file's comments on their words; one on no words is on the word before it. @param {import("../story.js").Story} story @param {NonNullable<Draft["comments"]>} comments */
+function withComments(story, comments) {
+  const { head } = story;
+  const text = comments.length > 0 ? story.text(head.node, head.at) : "";
+  for (const { from, to, text: words, author } of comments.slice(0, MOST)) {
+    const [word = "", last = ""] = text.slice(from, to).trim() ? [] : (/(\S+)\s*$/u.exec(text.slice(0, from)) ?? []);
+    const range = last
+      ? { from: from - word.length, to: from - word.length + last.length }
+      : { from, to: Math.max(to, from + 1) };
+    const comment = commentOn(story, head, range, words.trim().slice(0, LONGEST));
+    story.setMeta(PREFIX + newId(), author ? { ...comment, author: author.slice(0, LONGEST_NAME) } : comment);
+  }
+  return story;
+}
+
 /** @param {string} name */
 function nameOf(name) {
-  return name === "" ? "The pasted text" : quoted(name);
+  return name === "" ? msg`The pasted text` : quoted(name);
 }

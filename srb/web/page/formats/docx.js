@@ -1,11 +1,12 @@
-/** The manuscript as a Word file (Office Open XML, ECMA-376): paragraphs with their emphasis, headings, breaks, pictures, nothing else. */
-import { runsOf } from "../markdown.js";
+/** The manuscript as a Word file (Office Open XML, ECMA-376): paragraphs with their emphasis, headings, breaks, pictures, comments, nothing else. */
+import { placedRunsOf } from "../markdown.js";
 import { strToU8, zipSync } from "../vendor/zip.js";
 import { chaptersOf, manuscriptOf, paragraphsOf } from "./chapters.js";
+import { commentParts, Remarks } from "./docx_comments.js";
 import { picturesOf, piecesOf } from "./pictures.js";
 import { DECLARATION, escaped, isRightToLeft, stamp } from "./xml.js";
 
-/** @import {Run} from "../markdown.js" */
+/** @import {PlacedRun, Run} from "../markdown.js" */
 /** @import {Chapter} from "./chapters.js" */
 /** @import {Files, Picture, Shown} from "./pictures.js" */
 /** @import {Story} from "./types.js" */
@@ -36,14 +37,16 @@ const HIGHEST = (HEIGHT - 2 * MARGIN) * TWIP * 0.8; // words stand above or belo
 export function writeDocx(story, media = {}, now = new Date()) {
   const { title, author, language, chapters } = chaptersOf(story);
   const pictures = picturesOf(manuscriptOf(story), media);
-  const writer = new Writer(media, pictures);
+  const remarks = new Remarks(story);
+  const writer = new Writer(media, pictures, remarks);
   const body = [
     title === "" ? "" : writer.paragraph([plain(title)], "Title"),
     author === "" ? "" : writer.paragraph([plain(author)], "Author"),
     ...chapters.map((each) => writer.chapter(each)),
   ];
+  const comments = commentParts(remarks.written, author);
   const files = {
-    "[Content_Types].xml": CONTENT_TYPES,
+    "[Content_Types].xml": contentTypes(comments !== ""),
     "_rels/.rels": relationships([
       [`${OFFICE}/officeDocument`, "word/document.xml"],
       [`${PACKAGE}/relationships/metadata/core-properties`, "docProps/core.xml"],
@@ -54,8 +57,10 @@ export function writeDocx(story, media = {}, now = new Date()) {
       ...[...pictures.values()].map(
         (each) => /** @type {[string, string]} */ ([`${OFFICE}/image`, `media/${each.name}`]),
       ),
+      .../** @type {[string, string][]} */ (comments === "" ? [] : [[`${OFFICE}/comments`, "comments.xml"]]),
     ]),
     "word/styles.xml": styles(language),
+    ...(comments === "" ? {} : { "word/comments.xml": comments }),
     "word/document.xml": `<w:document ${NAMES}><w:body>${body.join("")}${PAGE}</w:body></w:document>`,
   };
   /** @type {import("../vendor/zip.js").Zippable} */
@@ -67,37 +72,54 @@ export function writeDocx(story, media = {}, now = new Date()) {
 
 /** Writes paragraphs, whose pictures refer to the file's relationships: the first is that to the styles. */
 class Writer {
-  /** @param {Files} media @param {Map<string, Picture>} pictures */
-  constructor(media, pictures) {
+  /** @param {Files} media @param {Map<string, Picture>} pictures @param {Remarks} remarks */
+  constructor(media, pictures, remarks) {
     this.media = media;
     this.pictures = pictures;
+    this.remarks = remarks;
     this.references = new Map([...pictures.values()].map((picture, index) => [picture, `r${index + 2}`]));
     this.shown = 0; // pictures so far: each place has a number of its own
   }
 
   /** @param {Chapter} chapter */
-  chapter({ title, text, body }) {
-    const paragraphs = paragraphsOf(text.slice(body)).map(({ kind, level, text: words, scene }) => {
-      if (kind === "break") return this.paragraph([plain(BREAK)], "SceneBreak");
+  chapter({ title, text, at, body }) {
+    const heading =
+      body > 0
+        ? this.line(text.slice(0, body), at, "Heading1")
+        : title.length > 0
+          ? this.paragraph(title, "Heading1")
+          : "";
+    const paragraphs = paragraphsOf(text.slice(body)).map(({ kind, level, at: from, text: words, scene }) => {
+      const place = at + body + from;
+      if (kind === "break") return this.paragraph([{ ...plain(BREAK), at: place }], "SceneBreak", place + words.length);
       const style = kind === "heading" ? `Heading${Math.min(level - 1, DEEPEST)}` : undefined;
-      return (scene ? "<w:p/>" : "") + this.paragraph(runsOf(words), style);
+      return (scene ? "<w:p/>" : "") + this.line(words, place, style);
     });
-    return (title.length === 0 ? "" : this.paragraph(title, "Heading1")) + paragraphs.join("");
+    return heading + paragraphs.join("");
+  }
+
+  /** A paragraph of the manuscript, with its comments. @param {string} text @param {number} at  where it begins there @param {string} [style] */
+  line(text, at, style) {
+    const runs = placedRunsOf(text, this.remarks.cutsIn(text, at)).map((each) => ({ ...each, at: at + each.at }));
+    return this.paragraph(runs, style, at + text.length);
   }
 
   /**
-   * @param {Run[]} runs
+   * @param {(Run | PlacedRun)[]} runs  with their places in the manuscript, if they have comments
    * @param {string} [style]
+   * @param {number} [end]  where the paragraph ends in the manuscript
    */
-  paragraph(runs, style) {
+  paragraph(runs, style, end) {
     const bidi = isRightToLeft(runs.map(({ text }) => text).join(""));
     const of = (style === undefined ? "" : `<w:pStyle w:val="${style}"/>`) + (bidi ? "<w:bidi/>" : "");
-    const pieces = runs.flatMap(({ text, ...emphasis }) =>
-      piecesOf(text, this.media, this.pictures).map((piece) =>
-        typeof piece === "string" ? run({ text: piece, ...emphasis }, bidi) : this.drawing(piece),
+    const pieces = runs.flatMap(({ text, em, strong, ...place }) => [
+      "at" in place ? this.remarks.before(place.at) : "",
+      ...piecesOf(text, this.media, this.pictures).map((piece) =>
+        typeof piece === "string" ? run({ text: piece, em, strong }, bidi) : this.drawing(piece),
       ),
-    );
-    return `<w:p>${of === "" ? "" : `<w:pPr>${of}</w:pPr>`}${pieces.join("")}</w:p>`;
+    ]);
+    const ends = end === undefined ? "" : this.remarks.behind(end);
+    return `<w:p>${of === "" ? "" : `<w:pPr>${of}</w:pPr>`}${pieces.join("")}${ends}</w:p>`;
   }
 
   /** Return a picture that stands in the text like a letter, as large as it is, but no larger than a page. @param {Shown} shown */
@@ -154,7 +176,8 @@ function core({ title, author, language }, time) {
   );
 }
 
-const CONTENT_TYPES =
+/** @param {boolean} hasComments */
+const contentTypes = (hasComments) =>
   `<Types xmlns="${PACKAGE}/content-types">` +
   '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>' +
   '<Default Extension="xml" ContentType="application/xml"/>' +
@@ -162,6 +185,7 @@ const CONTENT_TYPES =
   '<Default Extension="gif" ContentType="image/gif"/>' +
   `<Override PartName="/word/document.xml" ContentType="${TYPE}.document.main+xml"/>` +
   `<Override PartName="/word/styles.xml" ContentType="${TYPE}.styles+xml"/>` +
+  (hasComments ? `<Override PartName="/word/comments.xml" ContentType="${TYPE}.comments+xml"/>` : "") +
   '<Override PartName="/docProps/core.xml" ContentType="application/vnd.openxmlformats-package.core-properties+xml"/></Types>';
 
 const PAGE =

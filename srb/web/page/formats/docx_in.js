@@ -1,8 +1,9 @@
 /** Word files (Office Open XML) as prose: paragraphs, headings, emphasis. What was deleted with changes tracked stays deleted. */
+import { msg } from "../languages.js";
 import { StoryError } from "../story/read.js";
 import { textOfFile, unpacked } from "./archive.js";
-import { counted, quoted, titleOf } from "./file.js";
-import { picturesLeftOut } from "./html_in.js";
+import { quoted, titleOf } from "./file.js";
+import { notesLeftOut, picturesLeftOut } from "./html_in.js";
 import { attributesOf, tokens } from "./markup.js";
 import { Prose } from "./prose.js";
 
@@ -12,6 +13,7 @@ import { Prose } from "./prose.js";
 
 const WANTED = /^(_rels\/\.rels|docProps\/core\.xml|word\/[^/]+\.xml)$/;
 const DOCUMENT = "word/document.xml";
+const COMMENTS = "word/comments.xml";
 const SKIPPED = new Set(["w:drawing", "w:pict", "w:object", "mc:Fallback", "w:instrText", "w:moveFrom"]);
 const LONGEST_CHAIN = 20; // of styles that are based on one another
 
@@ -29,12 +31,17 @@ export function readDocx(bytes, name) {
   const core = files.has("docProps/core.xml") ? textOfFile(files, "docProps/core.xml", name) : "";
   const reader = new Reader(styles);
   const isWhole = reader.read(textOfFile(files, DOCUMENT, name));
-  if (!isWhole) throw new StoryError(`${quoted(name)} is damaged: ${quoted(DOCUMENT)} was cut short.`);
+  if (!isWhole) throw new StoryError(msg`${quoted(name)} is damaged: ${quoted(DOCUMENT)} was cut short.`);
   const title = reader.title || elementText(core, "dc:title") || titleOf(name);
   const { prose, notes, pictures } = reader;
-  const remarks = picturesLeftOut(pictures);
-  if (notes > 0) remarks.push(`${counted(notes, "footnote was", "footnotes were")} left out.`);
-  return prose.draft({ title }, remarks);
+  const comments = files.has(COMMENTS) ? commentsIn(textOfFile(files, COMMENTS, name)) : new Map();
+  const remarks = [...picturesLeftOut(pictures), ...notesLeftOut(notes)];
+  const { marked, ...draft } = prose.draft({ title }, remarks);
+  const found = marked.flatMap(({ number, from, to }) => {
+    const comment = comments.get(number);
+    return comment ? [{ from, to, ...comment }] : [];
+  });
+  return { ...draft, comments: found };
 }
 
 class Reader {
@@ -116,6 +123,11 @@ class Reader {
         case "w:noBreakHyphen":
           if (isOpen) this.prose.add("\u2011");
           break;
+        case "w:commentRangeStart":
+        case "w:commentRangeEnd":
+        case "w:commentReference":
+          if (isOpen) this.markComment(name, attributesOf(token.source).get("w:id"));
+          break;
         case "w:footnoteReference":
         case "w:endnoteReference":
           this.notes += Number(isOpen);
@@ -126,6 +138,11 @@ class Reader {
       }
     }
     return isWhole;
+  }
+
+  /** @param {string} name  of the tag @param {string} [id]  of the comment */
+  markComment(name, id = "") {
+    if (/^\d{1,9}$/.test(id)) this.prose.mark(name === "w:commentRangeStart" ? "begin" : "end", Number(id));
   }
 
   /** Take the title, which the story has by itself. @param {string} words */
@@ -209,4 +226,26 @@ export function elementText(xml, wanted) {
     }
   }
   return text.replace(/\s+/g, " ").trim().slice(0, 200);
+}
+
+/** The comments of a file by their numbers. @param {string} xml @returns {Map<number, {text: string, author: string}>} */
+function commentsIn(xml) {
+  const comments = new Map();
+  let comment = { text: "", author: "" };
+  let isText = false;
+  for (const token of tokens(xml)) {
+    if (token.kind === "text") {
+      if (isText) comment.text += token.text;
+      continue;
+    }
+    const isOpen = token.kind === "open";
+    if (token.name === "w:comment" && isOpen) {
+      const attributes = attributesOf(token.source);
+      comment = { text: "", author: attributes.get("w:author") ?? "" };
+      comments.set(Number(attributes.get("w:id")), comment);
+    } else if (token.name === "w:t") isText = isOpen && !token.isEmpty;
+    else if (token.name === "w:br" || (token.name === "w:p" && !isOpen)) comment.text += "\n";
+    else if (token.name === "w:tab" && isOpen) comment.text += "\t";
+  }
+  return comments;
 }

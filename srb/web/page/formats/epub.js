@@ -1,4 +1,5 @@
 /** The manuscript as an EPUB 3 book: a file for each chapter, pictures, and a table of contents. */
+import { msg } from "../languages.js";
 import { withoutMarkers } from "../markers.js";
 import { strToU8, zipSync } from "../vendor/zip.js";
 import { chaptersOf, firstWords, manuscriptOf } from "./chapters.js";
@@ -24,7 +25,7 @@ const XHTML = 'xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.
 export function writeEpub(story, media = {}, now = new Date()) {
   const pictures = picturesOf(manuscriptOf(story), media);
   const { title: given, author, language, chapters } = chaptersOf(story);
-  const title = given === "" ? "Untitled" : given;
+  const title = given === "" ? msg`Untitled` : given;
   /** @type {import("./xhtml.js").Shown["source"]} */
   const source = ({ name }) => name;
   const pages = chapters.map((each, index) => ({

@@ -1,4 +1,5 @@
 /** EPUBs as prose: the pages of the spine in their order. */
+import { msg } from "../languages.js";
 import { StoryError } from "../story/read.js";
 import { textOfFile, unpacked } from "./archive.js";
 import { elementText } from "./docx_in.js";
@@ -39,7 +40,7 @@ export function readEpub(bytes, name) {
     pictures += addPage(prose, textOfFile(files, page, name)).pictures;
   }
   const remarks = picturesLeftOut(pictures);
-  if (missing > 0) remarks.push(`Pages of the book (${missing}) are missing in the file.`);
+  if (missing > 0) remarks.push(msg`Pages of the book (${missing}) are missing in the file.`);
   prose.withoutTitle(title);
   return prose.draft({ title: title || titleOf(name) }, remarks);
 }
@@ -50,7 +51,7 @@ function checkLocks(files, name) {
   for (const token of tokens(textOfFile(files, ENCRYPTION, name))) {
     if (token.kind !== "open" || !/CipherReference$/.test(token.name)) continue;
     if (WANTED.test(attributesOf(token.source).get("URI") ?? ""))
-      throw new StoryError(`${quoted(name)} is locked by a copy protection.`);
+      throw new StoryError(msg`${quoted(name)} is locked by a copy protection.`);
   }
 }
 

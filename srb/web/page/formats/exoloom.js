@@ -1,4 +1,5 @@
 /** Files of Exoloom: nodes by id, with bookmarks and pruned nodes beside them. */
+import { msg } from "../languages.js";
 import { isRecord } from "../story/check.js";
 import { listOf, objectOf, optionalText, titleOf } from "./file.js";
 import { SegmentTree } from "./segments.js";
@@ -18,14 +19,14 @@ export const exoloom = {
  * @returns {Draft[]}
  */
 function read(file, name) {
-  const from = objectOf(file.tree, "The tree");
+  const from = objectOf(file.tree, msg`The tree`);
   const lens = isRecord(file.lens) ? file.lens : {};
   const starred = idsOf(lens.bookmarks, "bookmarks");
-  const pruned = idsOf(lens.prunedNodes, "pruned nodes");
-  const nodes = objectOf(from.nodes, "The list of nodes");
+  const pruned = idsOf(lens.prunedNodes, msg`The list of pruned nodes`);
+  const nodes = objectOf(from.nodes, msg`The list of nodes`);
   const tree = new SegmentTree();
   for (const id of inOrder(nodes, from.rootNodeId)) {
-    const node = objectOf(nodes[id], `Node “${id}”`);
+    const node = objectOf(nodes[id], msg`Node “${id}”`);
     tree.add(id, {
       parent: node.parentId === null || node.parentId === undefined ? null : String(node.parentId),
       text: node.content,
@@ -34,7 +35,7 @@ function read(file, name) {
       marks: { star: starred.has(id), pruned: pruned.has(id), seen: true },
     });
   }
-  const title = optionalText(from.title, "The title") || titleOf(name);
+  const title = optionalText(from.title, msg`The title`) || titleOf(name);
   return [tree.draft({ title })];
 }
 
@@ -47,7 +48,7 @@ function inOrder(nodes, root) {
   const order = new Set([String(root)].filter((id) => Object.hasOwn(nodes, id)));
   for (const id of order) {
     const node = nodes[id];
-    const children = isRecord(node) ? listOf(node.childrenIds, `The children of node “${id}”`).map(String) : [];
+    const children = isRecord(node) ? listOf(node.childrenIds, msg`The children of node “${id}”`).map(String) : [];
     for (const child of children) if (Object.hasOwn(nodes, child)) order.add(child);
   }
   for (const id of Object.keys(nodes)) order.add(id);
@@ -56,8 +57,8 @@ function inOrder(nodes, root) {
 
 /**
  * @param {unknown} list
- * @param {string} what
+ * @param {string} where
  */
-function idsOf(list, what) {
-  return new Set(listOf(list, `The list of ${what}`).map((each) => String(isRecord(each) ? each.nodeId : each)));
+function idsOf(list, where) {
+  return new Set(listOf(list, where).map((each) => String(isRecord(each) ? each.nodeId : each)));
 }

@@ -1,4 +1,5 @@
 /** A file's bytes as text or JSON, and the checks that all formats share. Each failure is a StoryError with a sentence. */
+import { msg, NUMBER } from "../languages.js";
 import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
 import { textIn } from "./encoding.js";
@@ -10,12 +11,20 @@ export const MAX_OWN = 256 * 2 ** 20;
 export const BEGINNING = 64; // bytes by which an exported story is known
 const OWN = /^\s*\{\s*"format"\s*:\s*"srb-story"/;
 
+const aPdf = (/** @type {string} */ name) => msg`${name} is a PDF. Save it as plain text (UTF-8) and import that.`;
+const anImage = (/** @type {string} */ name) =>
+  msg`${name} is an image. Save it as plain text (UTF-8) and import that.`;
+const compressed = (/** @type {string} */ name) =>
+  msg`${name} is compressed. Save it as plain text (UTF-8) and import that.`;
+const oldWord = (/** @type {string} */ name) =>
+  msg`${name} is of Word before 2007. Save it as plain text (UTF-8) and import that.`;
+
 const BINARY = [
-  { bytes: [0x25, 0x50, 0x44, 0x46], is: "a PDF" },
-  { bytes: [0x89, 0x50, 0x4e, 0x47], is: "an image" },
-  { bytes: [0xff, 0xd8, 0xff], is: "an image" },
-  { bytes: [0x1f, 0x8b], is: "compressed" },
-  { bytes: [0xd0, 0xcf, 0x11, 0xe0], is: "of Word before 2007" },
+  { bytes: [0x25, 0x50, 0x44, 0x46], fault: aPdf },
+  { bytes: [0x89, 0x50, 0x4e, 0x47], fault: anImage },
+  { bytes: [0xff, 0xd8, 0xff], fault: anImage },
+  { bytes: [0x1f, 0x8b], fault: compressed },
+  { bytes: [0xd0, 0xcf, 0x11, 0xe0], fault: oldWord },
 ];
 
 /**
@@ -27,8 +36,11 @@ const BINARY = [
 export function checkSize(name, size, beginning) {
   const most = OWN.test(beginning) ? MAX_OWN : MAX_BYTES;
   if (size <= most) return;
+  const [has, may] = [Math.ceil(size / 2 ** 20), most / 2 ** 20];
   throw new StoryError(
-    `${quoted(name)} has ${Math.ceil(size / 2 ** 20)} MB; the largest ${most === MAX_OWN ? "story" : "file"} that can be read has ${most / 2 ** 20} MB.`,
+    most === MAX_OWN
+      ? msg`${quoted(name)} has ${has} MB; the largest story that can be read has ${may} MB.`
+      : msg`${quoted(name)} has ${has} MB; the largest file that can be read has ${may} MB.`,
   );
 }
 
@@ -41,11 +53,14 @@ export function checkSize(name, size, beginning) {
 export function decode(bytes, name) {
   checkSize(name, bytes.length, new TextDecoder().decode(bytes.subarray(0, BEGINNING)));
   const binary = BINARY.find((each) => each.bytes.every((byte, index) => bytes[index] === byte));
-  if (binary) throw new StoryError(`${quoted(name)} is ${binary.is}. Save it as plain text (UTF-8) and import that.`);
+  if (binary) throw new StoryError(binary.fault(quoted(name)));
   const found = textIn(bytes);
-  if (found === null) throw new StoryError(`${quoted(name)} is not a text file.`);
+  if (found === null) throw new StoryError(msg`${quoted(name)} is not a text file.`);
   const { text, encoding, damaged } = found;
-  const lost = `${counted(damaged, "byte is", "bytes are")} damaged: the sign \ufffd stands there.`;
+  const lost =
+    damaged === 1
+      ? msg`1 byte is damaged: the sign � stands there.`
+      : msg`${NUMBER.format(damaged)} bytes are damaged: the sign � stands there.`;
   return { text, encoding, remarks: damaged > 0 ? [lost] : [] };
 }
 
@@ -58,9 +73,11 @@ export function parse(text, where) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    if (error instanceof RangeError) throw new StoryError(`${where} is nested too deeply to be read.`);
+    if (error instanceof RangeError) throw new StoryError(msg`${where} is nested too deeply to be read.`);
     if (!(error instanceof SyntaxError)) throw error;
-    throw new StoryError(`${where} is not valid JSON; perhaps it was cut short (${error.message}).`, { cause: error });
+    throw new StoryError(msg`${where} is not valid JSON; perhaps it was cut short (${error.message}).`, {
+      cause: error,
+    });
   }
 }
 
@@ -71,8 +88,9 @@ export function parse(text, where) {
  * @returns {string}
  */
 export function textOf(text, where) {
-  if (typeof text !== "string") throw new StoryError(`${where} is ${kindOf(text)}, not a text.`);
-  if (/\p{Surrogate}/u.test(text)) throw new StoryError(`${where} has half of a character (a lone UTF-16 surrogate).`);
+  if (typeof text !== "string") throw new StoryError(msg`${where} is ${kindOf(text)}, not a text.`);
+  if (/\p{Surrogate}/u.test(text))
+    throw new StoryError(msg`${where} has half of a character (a lone UTF-16 surrogate).`);
   return text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text;
 }
 
@@ -92,7 +110,7 @@ export function optionalText(text, where) {
  */
 export function objectOf(value, where) {
   if (isRecord(value)) return value;
-  throw new StoryError(`${where} is ${kindOf(value)}, not an object.`);
+  throw new StoryError(msg`${where} is ${kindOf(value)}, not an object.`);
 }
 
 /**
@@ -103,14 +121,17 @@ export function objectOf(value, where) {
 export function listOf(value, where) {
   if (value === undefined || value === null) return [];
   if (Array.isArray(value)) return value;
-  throw new StoryError(`${where} is ${kindOf(value)}, not a list.`);
+  throw new StoryError(msg`${where} is ${kindOf(value)}, not a list.`);
 }
 
 /** @param {unknown} value */
 export function kindOf(value) {
-  if (value === undefined) return "missing";
+  if (value === undefined) return msg`missing`;
   if (value === null) return "null";
-  return Array.isArray(value) ? "a list" : typeof value === "object" ? "an object" : `a ${typeof value}`;
+  if (Array.isArray(value)) return msg`a list`;
+  if (typeof value === "object") return msg`an object`;
+  if (typeof value === "string") return msg`a string`;
+  return typeof value === "number" ? msg`a number` : msg`a boolean`;
 }
 
 /**
@@ -119,7 +140,7 @@ export function kindOf(value) {
  */
 export function quoted(name) {
   const text = String(name);
-  return `“${text.length > 60 ? `${text.slice(0, 59)}…` : text}”`;
+  return msg`“${text.length > 60 ? `${text.slice(0, 59)}…` : text}”`;
 }
 
 /**
@@ -129,13 +150,4 @@ export function quoted(name) {
 export function titleOf(name) {
   const last = name.split(/[\\/]/).at(-1) ?? "";
   return last.replace(/(?<=.)(\.(srb|obsidian))?\.[a-z0-9]{1,8}$/i, "").trim();
-}
-
-/**
- * @param {number} count
- * @param {string} noun
- * @param {string} [plural]
- */
-export function counted(count, noun, plural = `${noun}s`) {
-  return `${count.toLocaleString("en")} ${count === 1 ? noun : plural}`;
 }

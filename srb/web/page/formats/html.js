@@ -1,4 +1,5 @@
 /** The manuscript as a web page of one file, which browsers show and word processors open. A chapter is printed on a new page. */
+import { msg } from "../languages.js";
 import { base64 } from "../media.js";
 import { chaptersOf, manuscriptOf } from "./chapters.js";
 import { picturesOf } from "./pictures.js";
@@ -26,7 +27,7 @@ export function writeHtml(story, media = {}) {
   return (
     `<!DOCTYPE html>\n<html${language === "und" ? "" : ` lang="${language}"`}><head><meta charset="utf-8"/>` +
     '<meta name="viewport" content="width=device-width, initial-scale=1"/>' +
-    `<title>${escaped(title || "Untitled")}</title><style>${STYLE}</style></head>\n` +
+    `<title>${escaped(title || msg`Untitled`)}</title><style>${STYLE}</style></head>\n` +
     `<body>${title === "" ? "" : `<h1>${escaped(title)}</h1>\n`}${by}${sections.join("")}</body></html>\n`
   );
 }

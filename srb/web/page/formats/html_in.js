@@ -1,4 +1,5 @@
 /** HTML, and the pages of EPUBs, as prose. Nothing of it is ever shown as markup: only its words come in. */
+import { msg, NUMBER } from "../languages.js";
 import { titleOf } from "./file.js";
 import { attributesOf, tokens } from "./markup.js";
 import { Prose } from "./prose.js";
@@ -40,7 +41,13 @@ export function readHtml(text, name) {
 }
 
 /** @param {number} pictures */
-export const picturesLeftOut = (pictures) => (pictures > 0 ? [`Pictures (${pictures}) were left out.`] : []);
+export const picturesLeftOut = (pictures) => (pictures > 0 ? [msg`Pictures (${pictures}) were left out.`] : []);
+
+/** What is said of footnotes that a file has. @param {number} notes @returns {string[]} */
+export function notesLeftOut(notes) {
+  if (notes === 0) return [];
+  return [notes === 1 ? msg`1 footnote was left out.` : msg`${NUMBER.format(notes)} footnotes were left out.`];
+}
 
 /**
  * Add the words of a page to prose.

@@ -1,4 +1,5 @@
 /** Saves of KoboldAI: of Lite, of the client's old and new interface, and shared texts. A story there is a list of chunks. */
+import { msg } from "../languages.js";
 import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
 import { isHigh, whole } from "../story/text.js";
@@ -35,16 +36,16 @@ function read(file, name) {
     if (index <= last) current = end;
     for (const rival of rivals.get(index) ?? []) chunks.add(parent, rival, false);
   }
-  for (const branch of listOf(file.altbranches, "The list of other branches")) {
+  for (const branch of listOf(file.altbranches, msg`The list of other branches`)) {
     let above = /** @type {number | null} */ (null);
-    for (const [index, chunk] of mended(listOf(branch, "A branch")).entries())
+    for (const [index, chunk] of mended(listOf(branch, msg`A branch`)).entries())
       above = chunks.add(above, chunk, index === 0);
   }
-  if (chunks.tree.size === 0) throw new StoryError("The save holds no text.");
+  if (chunks.tree.size === 0) throw new StoryError(msg`The save holds no text.`);
   const draft = chunks.tree.draft({
-    title: optionalText(file.story_name, "The story's name") || titleOf(name),
+    title: optionalText(file.story_name, msg`The story's name`) || titleOf(name),
     current: current ?? undefined,
-    memory: optionalText(file.memory ?? file.cm, "The memory"),
+    memory: optionalText(file.memory ?? file.cm, msg`The memory`),
     note: {
       ...noteOf(file),
       depth: Number.isInteger(file.andepth) && file.andepth >= 0 ? Math.min(file.andepth, 100) : 3,
@@ -72,7 +73,7 @@ class ChunkTree {
    * @returns {number | null} the chunk's key; an empty chunk is none
    */
   add(parent, chunk, first) {
-    const text = textOf(chunk, `Chunk ${this.tree.size + 1}`).replace(IMAGES, (mark) => {
+    const text = textOf(chunk, msg`Chunk ${this.tree.size + 1}`).replace(IMAGES, (mark) => {
       this.pictures.add(mark);
       return "";
     });
@@ -101,7 +102,7 @@ function chunksOf(file) {
   const prompt = file.prompt;
   const newer = isRecord(file.actions);
   const inner = newer ? file.actions.actions : file.actions;
-  const actions = newer && isRecord(inner) ? Object.values(inner) : listOf(inner, "The list of actions");
+  const actions = newer && isRecord(inner) ? Object.values(inner) : listOf(inner, msg`The list of actions`);
   const about = newer
     ? actions.entries()
     : Object.entries(isRecord(file.actions_metadata) ? file.actions_metadata : {});
@@ -109,11 +110,11 @@ function chunksOf(file) {
   const rivals = new Map();
   for (const [key, action] of about) {
     const others = isRecord(action)
-      ? listOf(action.Options ?? action["Alternative Text"], "A list of alternatives")
+      ? listOf(action.Options ?? action["Alternative Text"], msg`A list of alternatives`)
       : [];
     rivals.set(Number(key) + 1, others.map(textOfRival));
   }
-  const texts = newer ? actions.map((each) => objectOf(each, "An action")["Selected Text"]) : actions;
+  const texts = newer ? actions.map((each) => objectOf(each, msg`An action`)["Selected Text"]) : actions;
   const count = newer ? file.actions.action_count : undefined;
   return { list: [prompt, ...texts], rivals, last: Number.isInteger(count) && count >= 0 ? count + 1 : texts.length };
 }
@@ -135,7 +136,7 @@ function mended(chunks) {
 
 /** @param {unknown} rival */
 function textOfRival(rival) {
-  const { text, Text } = objectOf(rival, "An alternative");
+  const { text, Text } = objectOf(rival, msg`An alternative`);
   return text ?? Text;
 }
 
@@ -144,10 +145,10 @@ function textOfRival(rival) {
  * @param {Record<string, any>} file
  */
 function noteOf(file) {
-  const text = optionalText(file.authorsnote ?? file.authornote ?? file.ca, "The author's note");
+  const text = optionalText(file.authorsnote ?? file.authornote ?? file.ca, msg`The author's note`);
   const frame = optionalText(
     file.anotetemplate ?? file.authornotetemplate ?? file.ct,
-    "The author's note's template",
+    msg`The author's note's template`,
   ).trim();
   return text !== "" && frame.includes("<|>") ? { text, frame } : { text };
 }
@@ -155,14 +156,14 @@ function noteOf(file) {
 /** The world info; a list in which an entry may be missing. @param {Record<string, any>} file */
 function loreOf(file) {
   const world = file.worldinfo ?? file.cwi ?? (isRecord(file.worldinfo_v2) ? file.worldinfo_v2.entries : null);
-  const list = isRecord(world) ? Object.values(world) : listOf(world, "The world info");
+  const list = isRecord(world) ? Object.values(world) : listOf(world, msg`The world info`);
   return ofKobold(list.filter((each) => each !== null && each !== undefined));
 }
 
 /** @param {Record<string, any>} file @param {number} pictures */
 function remarksOn(file, pictures) {
   const remarks = [];
-  if (pictures > 0) remarks.push(`Pictures (${pictures}) were left out.`);
-  if (file.personal_notes) remarks.push("The personal notes were left out.");
+  if (pictures > 0) remarks.push(msg`Pictures (${pictures}) were left out.`);
+  if (file.personal_notes) remarks.push(msg`The personal notes were left out.`);
   return remarks;
 }

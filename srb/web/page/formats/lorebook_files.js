@@ -1,4 +1,5 @@
 /** Files of lorebooks: what is in one, and the entries of a story as one. */
+import { msg } from "../languages.js";
 import { entriesOf, entryOf, titleOf } from "../lore/entries.js";
 import { StoryError } from "../story/read.js";
 import { checkSize, decode, parse, quoted } from "./file.js";
@@ -19,7 +20,7 @@ export function readLorebook(name, bytes) {
   const text = isPng(bytes) ? cardIn(bytes, name) : decode(bytes, name).text;
   const lorebook = lorebookOf(parse(text, quoted(name)));
   if (lorebook !== null) return lorebook;
-  throw new StoryError(`${quoted(name)} is no lorebook or card of SillyTavern, NovelAI, KoboldAI, mikupad or SRB.`);
+  throw new StoryError(msg`${quoted(name)} is no lorebook or card of SillyTavern, NovelAI, KoboldAI, mikupad or SRB.`);
 }
 
 /** @param {Story} story */

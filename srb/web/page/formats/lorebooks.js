@@ -6,10 +6,11 @@
  * @typedef {Omit<import("../lore/entries.js").Entry, "id">} Bare
  * @typedef {{format: string, entries: Bare[], remarks: string[]}} Lorebook
  */
+import { msg, NUMBER } from "../languages.js";
 import { entryOf, faultOfEntry, MOST, ORDER } from "../lore/entries.js";
 import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
-import { counted, kindOf, listOf, objectOf, optionalText } from "./file.js";
+import { kindOf, listOf, objectOf, optionalText } from "./file.js";
 
 const PATTERN = /^\/.+\/[a-z]*$/s; // a regular expression: it could keep the page busy without end
 /** SillyTavern's `selectiveLogic`. @type {import("../lore/entries.js").Rule[]} */
@@ -27,12 +28,12 @@ class Gathered {
    * @param {string} where  names the entry, as the beginning of a sentence
    */
   add(given, where) {
-    const text = optionalText(given.text, `${where}: its text`).trim();
-    const name = optionalText(given.name, `${where}: its name`).trim();
+    const text = optionalText(given.text, msg`${where}: its text`).trim();
+    const name = optionalText(given.name, msg`${where}: its name`).trim();
     const { keys, others } = { keys: this.#keys(given.keys, where), others: this.#keys(given.others, where) };
     if (text === "" && name === "" && keys.length === 0) return; // an entry that nobody has filled
     if (this.entries.length === MOST.entries)
-      throw new StoryError(`The lorebook has more than ${counted(MOST.entries, "entry", "entries")}.`);
+      throw new StoryError(msg`The lorebook has more than ${NUMBER.format(MOST.entries)} entries.`);
     const entry = { ...given, text, name: name.slice(0, MOST.name), keys, others };
     const fault = faultOfEntry(entry, where);
     if (fault !== "") throw new StoryError(fault);
@@ -44,8 +45,8 @@ class Gathered {
    * @param {string} where
    */
   #keys(given, where) {
-    const list = typeof given === "string" ? given.split(",") : listOf(given, `${where}: its list of keywords`);
-    const keys = list.map((each) => optionalText(each, `${where}: a keyword`).trim()).filter((each) => each !== "");
+    const list = typeof given === "string" ? given.split(",") : listOf(given, msg`${where}: its list of keywords`);
+    const keys = list.map((each) => optionalText(each, msg`${where}: a keyword`).trim()).filter((each) => each !== "");
     this.patterns += keys.filter((key) => PATTERN.test(key)).length;
     return [...new Set(keys)].filter((key) => !PATTERN.test(key) || key.length <= MOST.key);
   }
@@ -54,14 +55,14 @@ class Gathered {
   lorebook(format) {
     const { entries, patterns, chances } = this;
     const remarks = [];
-    if (patterns > 0)
+    if (patterns === 1) remarks.push(msg`1 keyword is a pattern (/…/), which are compared as they are written.`);
+    if (patterns > 1)
       remarks.push(
-        `${counted(patterns, "keyword is a pattern", "keywords are patterns")} (/…/), which are compared as they are written.`,
+        msg`${NUMBER.format(patterns)} keywords are patterns (/…/), which are compared as they are written.`,
       );
-    if (chances > 0)
-      remarks.push(
-        `${counted(chances, "entry comes", "entries come")} by chance there, and whenever a keyword does here.`,
-      );
+    if (chances === 1) remarks.push(msg`1 entry comes by chance there, and whenever a keyword does here.`);
+    if (chances > 1)
+      remarks.push(msg`${NUMBER.format(chances)} entries come by chance there, and whenever a keyword does here.`);
     return { format, entries, remarks };
   }
 }
@@ -78,7 +79,7 @@ export function lorebookOf(value) {
   if (format === "srb-lorebook") return ofSrb(value);
   if (lorebookVersion !== undefined) return ofNovelAi(value);
   if (mikuPediaVersion !== undefined) return ofMikupad(value);
-  if (value.spec === "lorebook_v3") return ofCharacterBook(objectOf(data, "The lorebook's “data”"), new Gathered());
+  if (value.spec === "lorebook_v3") return ofCharacterBook(objectOf(data, msg`The lorebook's “data”`), new Gathered());
   if (isCard(value)) return ofCard(value);
   if (isRecord(entries)) return ofWorldInfo(entries);
   if (Array.isArray(entries) && entries.some((each) => isRecord(each) && Array.isArray(each.keys) && "content" in each))
@@ -89,9 +90,11 @@ export function lorebookOf(value) {
 /** @param {Record<string, unknown>} value */
 function ofSrb({ version, entries }) {
   if (version !== 1)
-    throw new StoryError(`The lorebook is of version ${JSON.stringify(version) ?? "none"}; this page reads version 1.`);
+    throw new StoryError(
+      msg`The lorebook is of version ${JSON.stringify(version) ?? msg`none`}; this page reads version 1.`,
+    );
   const gathered = new Gathered();
-  for (const [index, each] of listOf(entries, "The list of entries").entries()) {
+  for (const [index, each] of listOf(entries, msg`The list of entries`).entries()) {
     const where = entryNumber(index);
     gathered.add(objectOf(each, where), where);
   }
@@ -138,7 +141,7 @@ function ofWorldInfo(entries) {
 
 /** A lorebook as the specifications of cards have it. @param {Record<string, unknown>} book @param {Gathered} gathered */
 function ofCharacterBook(book, gathered) {
-  for (const [index, each] of listOf(book.entries, "The list of the card's entries").entries()) {
+  for (const [index, each] of listOf(book.entries, msg`The list of the card's entries`).entries()) {
     const where = entryNumber(index);
     const {
       keys,
@@ -184,40 +187,43 @@ function isCard(value) {
 /** A character's card: what it says of the character is an entry, and its book's entries follow. @param {Record<string, unknown>} value */
 function ofCard(value) {
   const card = isRecord(value.data) ? value.data : value;
-  const name = optionalText(card.name, "The card's name").trim();
+  const name = optionalText(card.name, msg`The card's name`).trim();
   const about = ["description", "personality", "scenario"].map((each) =>
-    optionalText(card[each], `The card's “${each}”`).trim(),
+    optionalText(card[each], msg`The card's “${each}”`).trim(),
   );
   const text = about
     .filter((each) => each !== "")
     .join("\n")
     .replace(/\{\{char\}\}/gi, () => name);
   const gathered = new Gathered();
-  gathered.add({ name, keys: [name], text }, "The character");
+  gathered.add({ name, keys: [name], text }, msg`The character`);
   const book = card.character_book ?? {};
-  const { remarks, ...lorebook } = ofCharacterBook(objectOf(book, "The card's “character_book”"), gathered);
+  const { remarks, ...lorebook } = ofCharacterBook(objectOf(book, msg`The card's “character_book”`), gathered);
   const isSaid = ["first_mes", "mes_example"].some(
-    (each) => optionalText(card[each], `The card's “${each}”`).trim() !== "",
+    (each) => optionalText(card[each], msg`The card's “${each}”`).trim() !== "",
   );
-  return { ...lorebook, remarks: isSaid ? [...remarks, "The card's greeting and examples were left out."] : remarks };
+  return {
+    ...lorebook,
+    remarks: isSaid ? [...remarks, msg`The card's greeting and examples were left out.`] : remarks,
+  };
 }
 
 /** @param {Record<string, unknown>} book */
 export function ofNovelAi(book) {
-  const categories = listOf(book.categories, "The list of categories");
+  const categories = listOf(book.categories, msg`The list of categories`);
   const off = new Set(
     categories.filter((each) => isRecord(each) && each.enabled === false).map((each) => /** @type {any} */ (each).id),
   );
   const gathered = new Gathered();
-  for (const [index, each] of listOf(book.entries, "The lorebook's list of entries").entries()) {
+  for (const [index, each] of listOf(book.entries, msg`The lorebook's list of entries`).entries()) {
     const where = entryNumber(index);
     const { displayName, keys, text, enabled, forceActivation, contextConfig, category } = objectOf(each, where);
-    const { prefix, suffix, budgetPriority } = objectOf(contextConfig ?? {}, `${where}: “contextConfig”`);
+    const { prefix, suffix, budgetPriority } = objectOf(contextConfig ?? {}, msg`${where}: “contextConfig”`);
     gathered.add(
       {
         name: displayName,
         keys,
-        text: [prefix, text, suffix].map((part) => optionalText(part, `${where}: its text`)).join(""),
+        text: [prefix, text, suffix].map((part) => optionalText(part, msg`${where}: its text`)).join(""),
         always: flag(forceActivation, `${where}: “forceActivation”`),
         off: !flag(enabled ?? true, `${where}: “enabled”`) || off.has(category),
         order: budgetPriority ?? ORDER,
@@ -272,7 +278,7 @@ export function ofKobold(list) {
 /** @param {Record<string, unknown>} world */
 export function ofMikupad(world) {
   const gathered = new Gathered();
-  for (const [index, each] of listOf(world.entries, "The list of world info").entries()) {
+  for (const [index, each] of listOf(world.entries, msg`The list of world info`).entries()) {
     const where = entryNumber(index);
     const { displayName, keys, text } = objectOf(each, where);
     gathered.add({ name: displayName, keys, text }, where);
@@ -281,11 +287,11 @@ export function ofMikupad(world) {
 }
 
 /** @param {number} index */
-const entryNumber = (index) => `Entry ${index + 1} of the lorebook`;
+const entryNumber = (index) => msg`Entry ${index + 1} of the lorebook`;
 
 /** @param {unknown} value @param {string} where @returns {boolean} */
 function flag(value, where) {
   if (value === undefined || value === null) return false;
   if (typeof value === "boolean") return value;
-  throw new StoryError(`${where} is ${kindOf(value)}, neither true nor false.`);
+  throw new StoryError(msg`${where} is ${kindOf(value)}, neither true nor false.`);
 }

@@ -1,4 +1,5 @@
 /** Sessions of mikupad: an object whose values are JSON texts; its prompt is a list of chunks, typed and generated. */
+import { msg } from "../languages.js";
 import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
 import { listOf, objectOf, optionalText, parse, titleOf } from "./file.js";
@@ -29,16 +30,16 @@ function read(file, name) {
       marks: { seen: true },
     });
   }
-  if (tree.size === 0) throw new StoryError("The mikupad session holds no text.");
+  if (tree.size === 0) throw new StoryError(msg`The mikupad session holds no text.`);
   const draft = tree.draft({
-    title: optionalText(field(file, "name"), "The session's name") || titleOf(name),
+    title: optionalText(field(file, "name"), msg`The session's name`) || titleOf(name),
     current: tree.size - 1,
     memory: memoryOf(field(file, "memoryTokens")),
     note: {
       ...noteOf(field(file, "authorNoteTokens")),
       depth: depthOf(field(file, "authorNoteDepth")),
     },
-    lore: ofMikupad(objectOf(field(file, "worldInfo") ?? {}, "The world info")),
+    lore: ofMikupad(objectOf(field(file, "worldInfo") ?? {}, msg`The world info`)),
   });
   return [draft];
 }
@@ -51,7 +52,7 @@ function read(file, name) {
  */
 function field(file, name) {
   const value = file[name];
-  return typeof value === "string" ? parse(value, `The session's field “${name}”`) : value;
+  return typeof value === "string" ? parse(value, msg`The session's field “${name}”`) : value;
 }
 
 /**
@@ -59,13 +60,13 @@ function field(file, name) {
  * @param {unknown} prompt
  */
 function runsOf(prompt) {
-  const chunks = typeof prompt === "string" ? [{ type: "user", content: prompt }] : listOf(prompt, "The prompt");
+  const chunks = typeof prompt === "string" ? [{ type: "user", content: prompt }] : listOf(prompt, msg`The prompt`);
   /** @type {{by: "person" | "model", texts: string[]}[]} */
   const runs = [];
   for (const [index, each] of chunks.entries()) {
-    const chunk = objectOf(each, `Chunk ${index + 1} of the prompt`);
+    const chunk = objectOf(each, msg`Chunk ${index + 1} of the prompt`);
     if (chunk.content === undefined || chunk.content === "") continue;
-    if (typeof chunk.content !== "string") throw new StoryError(`Chunk ${index + 1} of the prompt has no text.`);
+    if (typeof chunk.content !== "string") throw new StoryError(msg`Chunk ${index + 1} of the prompt has no text.`);
     const by = chunk.type === "user" ? "person" : "model";
     const last = runs.at(-1);
     if (last?.by === by) last.texts.push(chunk.content);
@@ -79,13 +80,13 @@ function runsOf(prompt) {
  * @param {unknown} value
  */
 function memoryOf(value) {
-  const { text, frame } = partsOf(value, "The memory");
+  const { text, frame } = partsOf(value, msg`The memory`);
   return text === "" ? "" : frame.replace("<|>", () => text).trim();
 }
 
 /** @param {unknown} value */
 function noteOf(value) {
-  const { text, frame } = partsOf(value, "The author's note");
+  const { text, frame } = partsOf(value, msg`The author's note`);
   return text === "" ? { text } : { text, frame };
 }
 
@@ -96,7 +97,7 @@ function noteOf(value) {
 function partsOf(value, where) {
   const { text, prefix, suffix } = objectOf(value ?? {}, where);
   const [before, after] = [prefix, suffix].map((each) => optionalText(each, where).replaceAll("\\n", "\n"));
-  return { text: optionalText(text, `${where}'s text`), frame: `${before}<|>${after}`.trim() };
+  return { text: optionalText(text, msg`${where}'s text`), frame: `${before}<|>${after}`.trim() };
 }
 
 /** @param {unknown} depth */

@@ -1,7 +1,8 @@
 /** Notes of Obsidian Loom: segments by id. A plugin's data.json holds many notes, a file that it exports holds one. */
+import { msg, NUMBER } from "../languages.js";
 import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
-import { counted, objectOf, quoted, titleOf } from "./file.js";
+import { objectOf, quoted, titleOf } from "./file.js";
 import { cutsOf } from "./segment_cuts.js";
 import { SegmentTree } from "./segments.js";
 
@@ -30,14 +31,14 @@ function isNote(value) {
  */
 function read(file, name) {
   if (isNote(file)) return [readNote(file, titleOf(name))];
-  const notes = Object.entries(objectOf(file.state, "The list of notes"));
+  const notes = Object.entries(objectOf(file.state, msg`The list of notes`));
   const written = notes.filter(([, note]) => isNote(note) && Object.keys(/** @type {any} */ (note).nodes).length > 0);
   const drafts = written.map(([path, note]) => readOneOf(path, note));
   const first = drafts[0];
-  if (first === undefined) throw new StoryError("None of the notes in this file has a node.");
+  if (first === undefined) throw new StoryError(msg`None of the notes in this file has a node.`);
   const empty = notes.length - written.length;
-  if (empty > 0)
-    first.remarks.push(`${counted(empty, "note")} without nodes ${empty === 1 ? "was" : "were"} left out.`);
+  if (empty === 1) first.remarks.push(msg`1 note without nodes was left out.`);
+  if (empty > 1) first.remarks.push(msg`${NUMBER.format(empty)} notes without nodes were left out.`);
   return drafts;
 }
 
@@ -49,7 +50,7 @@ function readOneOf(path, note) {
   try {
     return readNote(note, titleOf(path));
   } catch (error) {
-    if (error instanceof StoryError) throw new StoryError(`Note ${quoted(path)}: ${error.message}`);
+    if (error instanceof StoryError) throw new StoryError(msg`Note ${quoted(path)}: ${error.message}`);
     throw error;
   }
 }
@@ -63,7 +64,7 @@ function readNote(note, title) {
   const tree = new SegmentTree();
   const list = Array.isArray(note.nodes) ? note.nodes.map(withId) : Object.entries(note.nodes);
   for (const [id, value] of list) {
-    const node = objectOf(value, `Node ${quoted(id)}`);
+    const node = objectOf(value, msg`Node ${quoted(id)}`);
     tree.add(id, {
       parent: node.parentId === null || node.parentId === undefined ? null : String(node.parentId),
       text: node.text ?? node.value, // early versions called it so
@@ -71,7 +72,7 @@ function readNote(note, title) {
       marks: { star: node.bookmarked === true, folded: node.collapsed === true, seen: node.unread === false },
     });
   }
-  if (tree.size === 0) throw new StoryError("This file of Obsidian Loom has no nodes.");
+  if (tree.size === 0) throw new StoryError(msg`This file of Obsidian Loom has no nodes.`);
   return tree.draft({ title, current: note.current });
 }
 
@@ -81,7 +82,7 @@ function readNote(note, title) {
  * @returns {[string, unknown]}
  */
 function withId(node, index) {
-  return [String(objectOf(node, `Node ${index + 1}`).id), node];
+  return [String(objectOf(node, msg`Node ${index + 1}`).id), node];
 }
 
 /** @param {unknown} author  absent in files of today; once a model's name, or one of two words for a person */

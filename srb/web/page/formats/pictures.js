@@ -1,5 +1,6 @@
 /** Pictures and sounds of the manuscript, for formats that print it: pictures as files of their own, sounds by their names. */
 
+import { msg } from "../languages.js";
 import { markersOf } from "../markers.js";
 import { fromBase64, isSound } from "../media.js";
 import { sizeOf } from "../picture_header.js";
@@ -48,8 +49,8 @@ export function piecesOf(text, files, pictures) {
     add(text.slice(at, from));
     at = to;
     const picture = pictures.get(id);
-    if (picture) pieces.push({ alt: name || "Picture", picture }, "");
-    else add(isSound(files[id]?.type ?? "") ? `♪ ${name || "Sound"}` : `🖼 ${name || "Picture"}`);
+    if (picture) pieces.push({ alt: name || msg`Picture`, picture }, "");
+    else add(isSound(files[id]?.type ?? "") ? `♪ ${name || msg`Sound`}` : `🖼 ${name || msg`Picture`}`);
   }
   add(text.slice(at));
   return pieces.filter((piece) => piece !== "");

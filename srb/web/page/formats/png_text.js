@@ -1,4 +1,5 @@
 /** The texts in a PNG's `tEXt` chunks, in which cards of characters travel. */
+import { msg } from "../languages.js";
 import { StoryError } from "../story/read.js";
 import { quoted } from "./file.js";
 
@@ -17,12 +18,12 @@ export const isPng = (bytes) => SIGNATURE.every((byte, index) => bytes[index] ==
 export function cardIn(bytes, name) {
   const texts = textsIn(bytes, name);
   const found = NAMES.find((each) => texts.has(each));
-  if (found === undefined) throw new StoryError(`${quoted(name)} is a picture without a card or a lorebook in it.`);
+  if (found === undefined) throw new StoryError(msg`${quoted(name)} is a picture without a card or a lorebook in it.`);
   try {
     const packed = Uint8Array.from(atob(/** @type {string} */ (texts.get(found))), (letter) => letter.charCodeAt(0));
     return new TextDecoder("utf-8", { fatal: true }).decode(packed);
   } catch {
-    throw new StoryError(`The card in ${quoted(name)} (“${found}”) is damaged: it is no text in base64.`);
+    throw new StoryError(msg`The card in ${quoted(name)} (“${found}”) is damaged: it is no text in base64.`);
   }
 }
 
@@ -36,7 +37,7 @@ function textsIn(bytes, name) {
     const length = view.getUint32(at);
     const kind = letters.decode(bytes.subarray(at + 4, at + 8));
     const data = bytes.subarray(at + 8, at + 8 + length);
-    if (data.length < length) throw new StoryError(`${quoted(name)} was cut short in its chunk ${quoted(kind)}.`);
+    if (data.length < length) throw new StoryError(msg`${quoted(name)} was cut short in its chunk ${quoted(kind)}.`);
     if (kind === "IEND") break;
     const end = kind === "tEXt" ? data.indexOf(0) : -1;
     if (end > 0) texts.set(letters.decode(data.subarray(0, end)).toLowerCase(), letters.decode(data.subarray(end + 1)));

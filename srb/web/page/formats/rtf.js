@@ -1,7 +1,8 @@
 /** Rich Text as prose: paragraphs, headings, emphasis. Bytes are read in the document's code page or in that of their font. */
+import { msg } from "../languages.js";
 import { StoryError } from "../story/read.js";
-import { counted, titleOf } from "./file.js";
-import { picturesLeftOut } from "./html_in.js";
+import { titleOf } from "./file.js";
+import { notesLeftOut, picturesLeftOut } from "./html_in.js";
 import { Prose } from "./prose.js";
 
 /** @import {Draft} from "./types.js" */
@@ -74,8 +75,7 @@ export const isRtf = (bytes) => [0x7b, 0x5c, 0x72, 0x74, 0x66].every((byte, inde
 export function readRtf(bytes, name) {
   const reader = new Reader();
   reader.read(asLetters(bytes));
-  const remarks = picturesLeftOut(reader.pictures);
-  if (reader.notes > 0) remarks.push(`${counted(reader.notes, "footnote was", "footnotes were")} left out.`);
+  const remarks = [...picturesLeftOut(reader.pictures), ...notesLeftOut(reader.notes)];
   return reader.prose.draft({ title: reader.title.trim() || titleOf(name) }, remarks);
 }
 
@@ -139,11 +139,11 @@ class Reader {
       isStar = sign === "*";
     }
     this.flush();
-    if (!isClosed) throw new StoryError("The Rich Text is damaged: it was cut short.");
+    if (!isClosed) throw new StoryError(msg`The Rich Text is damaged: it was cut short.`);
   }
 
   open() {
-    if (this.states.length === DEEPEST) throw new StoryError("The Rich Text is nested too deeply to be read.");
+    if (this.states.length === DEEPEST) throw new StoryError(msg`The Rich Text is nested too deeply to be read.`);
     this.states.push(this.state);
     this.state = { ...this.state };
   }

@@ -1,4 +1,5 @@
 /** Cuts a story's splices into segments, for programs in which a node only continues its parent. */
+import { msg } from "../languages.js";
 import { StoryError } from "../story/read.js";
 
 /** @import {Story} from "./types.js" */
@@ -76,8 +77,7 @@ class Cuts {
     this.#size += text.length;
     if (this.#size > MOST) {
       throw new StoryError(
-        "Obsidian Loom has no edits in the middle of a text, so each becomes a copy of the text's rest: that would be more " +
-          "than 64 MB here. Export the SRB story instead.",
+        msg`Obsidian Loom has no edits in the middle of a text, so each becomes a copy of the text's rest: that would be more than 64 MB here. Export the SRB story instead.`,
       );
     }
     const cut = { parent, start, text, order: this.#all.length, ends: new Set() };

@@ -1,9 +1,10 @@
 /** A story of segments, as most programs keep one, on its way to the splices of the srb-story format. */
+import { msg, NUMBER } from "../languages.js";
 import { PREFIX } from "../lore/entries.js";
 import { StoryError } from "../story/read.js";
 import { stretches } from "../story/text.js";
 import { newId } from "../story.js";
-import { counted, quoted, textOf } from "./file.js";
+import { quoted, textOf } from "./file.js";
 
 /** @import {Draft, Facts, Key, Marks, Segment} from "./types.js" */
 
@@ -28,9 +29,9 @@ export class SegmentTree {
    */
   add(key, segment) {
     if (this.size === MOST_NODES)
-      throw new StoryError(`The file has more than ${MOST_NODES.toLocaleString("en")} nodes, the most of a story.`);
-    if (this.#segments.has(key)) throw new StoryError(`Two nodes have the same id, ${quoted(key)}.`);
-    this.#segments.set(key, { ...segment, text: textOf(segment.text, `The text of node ${quoted(key)}`) });
+      throw new StoryError(msg`The file has more than ${NUMBER.format(MOST_NODES)} nodes, the most of a story.`);
+    if (this.#segments.has(key)) throw new StoryError(msg`Two nodes have the same id, ${quoted(key)}.`);
+    this.#segments.set(key, { ...segment, text: textOf(segment.text, msg`The text of node ${quoted(key)}`) });
   }
 
   /**
@@ -39,8 +40,8 @@ export class SegmentTree {
    */
   draft({ title, current, memory = "", note = { text: "", depth: 3 }, lore }) {
     const { order, orphans } = this.#inOrder();
-    checkLength(memory, "The memory");
-    checkLength(note.text + (note.frame ?? ""), "The author's note");
+    checkLength(memory, msg`The memory`);
+    checkLength(note.text + (note.frame ?? ""), msg`The author's note`);
     const growth = new Growth(Date.now(), order.length);
     for (const key of order) growth.add(key, /** @type {Segment} */ (this.#segments.get(key)));
     const head = this.#head(current, order);
@@ -60,7 +61,10 @@ export class SegmentTree {
       marks: growth.marks,
       ...Object.fromEntries(entries),
     };
-    const lost = `The parent of ${counted(orphans, "node")} is missing in the file, so each became a beginning of its own.`;
+    const lost =
+      orphans === 1
+        ? msg`The parent of 1 node is missing in the file, so each became a beginning of its own.`
+        : msg`The parent of ${NUMBER.format(orphans)} nodes is missing in the file, so each became a beginning of its own.`;
     const remarks = lore?.remarks ?? [];
     return { json, remarks: orphans > 0 ? [lost, ...remarks] : remarks };
   }
@@ -100,7 +104,7 @@ export class SegmentTree {
     let key = /** @type {Key} */ (keys.find((each) => !reached.has(each)));
     for (const seen = new Set(); !seen.has(key); key = /** @type {Key} */ (this.#segments.get(key)?.parent))
       seen.add(key);
-    throw new StoryError(`Node ${quoted(key)} is its own ancestor, so there is no text that it could continue.`);
+    throw new StoryError(msg`Node ${quoted(key)} is its own ancestor, so there is no text that it could continue.`);
   }
 
   /**
@@ -183,7 +187,7 @@ function short(title) {
 function checkLength(text, where) {
   if (text.length <= LONGEST_VALUE) return;
   throw new StoryError(
-    `${where} has ${text.length.toLocaleString("en")} characters; it may have ${LONGEST_VALUE.toLocaleString("en")}.`,
+    msg`${where} has ${NUMBER.format(text.length)} characters; it may have ${NUMBER.format(LONGEST_VALUE)}.`,
   );
 }
 

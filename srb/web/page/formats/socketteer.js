@@ -1,6 +1,7 @@
 /** Trees of socketteer's loom (pyloom): nodes nested in nodes, with chapters; also its simple form of text and children only. */
+import { msg, NUMBER } from "../languages.js";
 import { isRecord } from "../story/check.js";
-import { counted, listOf, objectOf, optionalText, titleOf } from "./file.js";
+import { listOf, objectOf, optionalText, titleOf } from "./file.js";
 import { SegmentTree } from "./segments.js";
 
 /** @import {Draft, Key, Marks, Reader} from "./types.js" */
@@ -37,17 +38,18 @@ function read(file, name) {
   const waiting = [{ node: isRecord(file.root) ? file.root : file, parent: null }];
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     const key = tree.size;
-    const node = objectOf(next.node, `Node ${key + 1}`);
-    const text = optionalText(node.text, `The text of node ${key + 1}`);
+    const node = objectOf(next.node, msg`Node ${key + 1}`);
+    const text = optionalText(node.text, msg`The text of node ${key + 1}`);
     const { by, made } = origin(node.meta);
     tree.add(key, { parent: next.parent, text, by, made, marks: marksOf(node, chapters) });
     if (typeof node.id === "string" && node.id === file.selected_node_id) current = key;
     if (node.memory || node.memories) memories.count += 1;
-    const children = listOf(node.children, `The children of node ${key + 1}`);
+    const children = listOf(node.children, msg`The children of node ${key + 1}`);
     for (let index = children.length - 1; index >= 0; index -= 1) waiting.push({ node: children[index], parent: key });
   }
   const draft = tree.draft({ title: titleOf(name), current, memory: contextOf(file) });
-  if (memories.count > 0) draft.remarks.push(`Memories of ${counted(memories.count, "node")} were left out.`);
+  if (memories.count === 1) draft.remarks.push(msg`Memories of 1 node were left out.`);
+  if (memories.count > 1) draft.remarks.push(msg`Memories of ${NUMBER.format(memories.count)} nodes were left out.`);
   return [draft];
 }
 
@@ -57,10 +59,10 @@ function read(file, name) {
  */
 function titles(chapters) {
   const entries = Object.entries(
-    chapters === undefined || chapters === null ? {} : objectOf(chapters, "The list of chapters"),
+    chapters === undefined || chapters === null ? {} : objectOf(chapters, msg`The list of chapters`),
   );
   return new Map(
-    entries.map(([id, chapter]) => [id, optionalText(objectOf(chapter, "A chapter").title, "A chapter's title")]),
+    entries.map(([id, chapter]) => [id, optionalText(objectOf(chapter, msg`A chapter`).title, msg`A chapter's title`)]),
   );
 }
 
@@ -104,5 +106,5 @@ function marksOf(node, chapters) {
 /** @param {Record<string, any>} file */
 function contextOf(file) {
   const settings = file.generation_settings;
-  return isRecord(settings) ? optionalText(settings.global_context, "The global context") : "";
+  return isRecord(settings) ? optionalText(settings.global_context, msg`The global context`) : "";
 }

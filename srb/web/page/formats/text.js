@@ -1,4 +1,5 @@
 /** Plain text and Markdown: the manuscript alone. Markdown has its pictures as references, whose bytes stand at the file's end. */
+import { msg } from "../languages.js";
 import { withoutMarkers } from "../markers.js";
 import { chaptersOf, manuscriptOf } from "./chapters.js";
 import { textOf, titleOf } from "./file.js";
@@ -18,7 +19,7 @@ const LONGEST_BEGINNING = 100; // of a line of bytes
  * @returns {Draft}
  */
 export function readText(text, name) {
-  return draftOf(textOf(text, "The text"), titleOf(name));
+  return draftOf(textOf(text, msg`The text`), titleOf(name));
 }
 
 /**
@@ -29,7 +30,7 @@ export function readText(text, name) {
  * @returns {Draft}
  */
 export function readMarkdown(text, name) {
-  const { words, media } = withPictures(textOf(text, "The text"));
+  const { words, media } = withPictures(textOf(text, msg`The text`));
   const heading = /^# +(.*\S) *\n+/.exec(words);
   const draft =
     heading === null ? draftOf(words, titleOf(name)) : draftOf(words.slice(heading[0].length), heading[1] ?? "");

@@ -23,7 +23,10 @@
  * @property {{text: string, depth: number, frame?: string}} [note]
  * @property {import("./lorebooks.js").Lorebook} [lore]
  *
- * @typedef {{json: object, remarks: string[]}} Draft  a story as JSON, and sentences on what of the file is not in it
+ * @typedef {object} Draft
+ * @property {object} json  a story
+ * @property {string[]} remarks  sentences on what of the file is not in it
+ * @property {{from: number, to: number, text: string, author: string}[]} [comments]  on words of its text
  *
  * @typedef {object} Reader  one format, as it is read
  * @property {string} label  the program's name

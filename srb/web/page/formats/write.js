@@ -1,4 +1,5 @@
 /** The formats that a story can be written in. */
+import { msg } from "../languages.js";
 import { writeDocx } from "./docx.js";
 import { writeEpub } from "./epub.js";
 import { writeHtml } from "./html.js";
@@ -25,8 +26,8 @@ import { writeMarkdown, writeText } from "./text.js";
 export const WRITERS = [
   {
     id: "srb",
-    label: "SRB story",
-    holds: "everything: all branches, names, stars, settings, pictures and sounds",
+    label: msg`SRB story`,
+    holds: msg`everything: all branches, names, stars, settings, pictures and sounds`,
     ending: ".json",
     type: "application/json",
     write: writeSrb,
@@ -34,8 +35,8 @@ export const WRITERS = [
   },
   {
     id: "text",
-    label: "Plain text",
-    holds: "the manuscript, character by character",
+    label: msg`Plain text`,
+    holds: msg`the manuscript, character by character`,
     ending: ".txt",
     type: "text/plain;charset=utf-8",
     write: writeText,
@@ -43,7 +44,7 @@ export const WRITERS = [
   {
     id: "markdown",
     label: "Markdown",
-    holds: "the manuscript with its pictures; names become headings",
+    holds: msg`the manuscript with its pictures; names become headings`,
     ending: ".md",
     type: "text/markdown;charset=utf-8",
     write: writeMarkdown,
@@ -52,7 +53,7 @@ export const WRITERS = [
   {
     id: "docx",
     label: "Word",
-    holds: "the manuscript with its emphasis and pictures, each chapter on a new page",
+    holds: msg`the manuscript with its emphasis and pictures, each chapter on a new page`,
     ending: ".docx",
     type: "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     write: writeDocx,
@@ -61,7 +62,7 @@ export const WRITERS = [
   {
     id: "epub",
     label: "EPUB",
-    holds: "the manuscript as a book with its chapters, emphasis and pictures",
+    holds: msg`the manuscript as a book with its chapters, emphasis and pictures`,
     ending: ".epub",
     type: "application/epub+zip",
     write: writeEpub,
@@ -69,8 +70,8 @@ export const WRITERS = [
   },
   {
     id: "html",
-    label: "Web page",
-    holds: "the manuscript as one page with its chapters, emphasis and pictures",
+    label: msg`Web page`,
+    holds: msg`the manuscript as one page with its chapters, emphasis and pictures`,
     ending: ".html",
     type: "text/html;charset=utf-8",
     write: writeHtml,
@@ -79,7 +80,7 @@ export const WRITERS = [
   {
     id: "obsidian",
     label: "Obsidian Loom",
-    holds: "all branches and stars, cut into segments",
+    holds: msg`all branches and stars, cut into segments`,
     ending: ".obsidian.json",
     type: "application/json",
     write: writeObsidianLoom,
@@ -98,5 +99,5 @@ export function fileName(title, ending) {
     .replace(/^[ .]+|[ .]+$/g, "");
   const short = [...plain].slice(0, 80).join("").trim();
   const reserved = /^(con|prn|aux|nul|com\d|lpt\d)$/i.test(short);
-  return `${short === "" || reserved ? `story ${short}`.trim() : short}${ending}`;
+  return `${short === "" || reserved ? msg`story ${short}`.trim() : short}${ending}`;
 }

@@ -39,14 +39,14 @@ export class Leftovers {
   }
 
   /**
-   * Send what the outbox has of other stories than the open one, which sends its own.
-   * @param {string | undefined} open
+   * Send what the outbox has of stories, but for the open one, which sends its own, and those that may only be read.
+   * @param {(id: string) => boolean} isLeft  whether a story's parts are left where they are
    */
-  async send(open) {
+  async send(isLeft) {
     this.#forgetIdle();
     const kept = await this.outbox.list().catch(() => []); // without an outbox nothing is left over
     for (const { id, deleted } of kept) {
-      if (id === open || deleted !== null || this.#savers.has(id)) continue;
+      if (isLeft(id) || deleted !== null || this.#savers.has(id)) continue;
       const wire = await this.outbox.read(id);
       if (wire === null) continue;
       const saver = this.newSaver(id);

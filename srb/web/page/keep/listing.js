@@ -8,7 +8,7 @@ import { isMissing, Trouble } from "./server.js";
 
 const BIN = 30 * 24 * 3600 * 1000;
 
-/** @typedef {{id: string, title: string, words: number, changed: number, deleted: number | null, isUnsaved: boolean}} Entry */
+/** @typedef {{id: string, title: string, words: number, changed: number, deleted: number | null, isUnsaved: boolean, owner?: string, access?: "read" | "write"}} Entry */
 
 export class Listing {
   /**
@@ -20,16 +20,22 @@ export class Listing {
     this.server = server;
     this.outbox = outbox;
     this.now = now;
+    this.person = ""; // the name of the key
+    /** @type {Set<string>} ids of stories that may only be read */
+    this.toRead = new Set();
   }
 
   /**
    * Return all stories, or those in the bin, the last changed first. If the server cannot read its stories, `fault` says so in
    * a sentence, and the list has what this browser keeps.
    * @param {boolean} binned
-   * @returns {Promise<{stories: Entry[], fault: string}>}
+   * @returns {Promise<{stories: Entry[], fault: string, person: string}>} `person`: the name of the key, "" without one
    */
   async read(binned) {
-    const [{ listed, fault }, kept] = await Promise.all([this.#listed(binned), this.outbox.list().catch(() => [])]);
+    const [{ listed, fault, person }, kept] = await Promise.all([
+      this.#listed(binned),
+      this.outbox.list().catch(() => []),
+    ]);
     /** @type {Map<string, Entry>} */
     const entries = new Map();
     for (const { id, title, words, changed, deleted } of kept) {
@@ -37,7 +43,7 @@ export class Listing {
       else if ((deleted !== null) === binned)
         entries.set(id, { id, title, words, changed, deleted, isUnsaved: this.server.isOn });
     }
-    for (const { id, title, words = 0, changed, deleted = null } of listed) {
+    for (const { id, title, words = 0, changed, deleted = null, owner, access } of listed) {
       const kept = entries.get(id);
       entries.set(id, {
         id,
@@ -46,22 +52,27 @@ export class Listing {
         changed: Math.max(changed, kept?.changed ?? 0),
         deleted,
         isUnsaved: kept !== undefined,
+        owner,
+        access,
       });
     }
     const stories = [...entries.values()].sort((a, b) => b.changed - a.changed || (a.id < b.id ? -1 : 1));
-    return { stories, fault };
+    return { stories, fault, person };
   }
 
   /**
    * @param {boolean} binned
-   * @returns {Promise<{listed: Listed[], fault: string}>}
+   * @returns {Promise<{listed: Listed[], fault: string, person: string}>}
    */
   async #listed(binned) {
     try {
-      return { listed: (await this.server.list(binned)).stories, fault: "" };
+      const { stories, person = "" } = await this.server.list(binned);
+      this.person = person;
+      if (!binned) this.toRead = new Set(stories.filter(({ access }) => access === "read").map(({ id }) => id));
+      return { listed: stories, fault: "", person };
     } catch (error) {
       const { kind, message } = Trouble.of(error);
-      return { listed: [], fault: kind === "off" ? "" : message };
+      return { listed: [], person: "", fault: kind === "off" ? "" : message };
     }
   }
 

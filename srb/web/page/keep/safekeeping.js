@@ -5,6 +5,7 @@
  * @import {Wire} from "../story/types.js"
  * @import {Outbox} from "./outbox.js"
  */
+import { msg } from "../languages.js";
 import { absorb, emptyWire, unionOf } from "../story/merge.js";
 import { isEmpty } from "./posts.js";
 
@@ -101,7 +102,7 @@ export class Safekeeping {
   #next(change) {
     this.done = this.done.then(change).then(
       () => this.#note(""),
-      (error) => this.#note(/** @type {Error} */ (error).message || "it is full"),
+      (error) => this.#note(/** @type {Error} */ (error).message || msg`it is full`),
     );
   }
 

@@ -8,7 +8,7 @@
 import { absorb, compareNodes, emptyWire, unionOf } from "../story/merge.js";
 import { bytesOf, isEmpty, MOST_BYTES, postsOf } from "./posts.js";
 import { Safekeeping } from "./safekeeping.js";
-import { Trouble } from "./server.js";
+import { shareOf, Trouble } from "./server.js";
 
 const FIRST_RETRY = 1000;
 const LAST_RETRY = 30_000;
@@ -21,7 +21,7 @@ const MAY_COME = ["parent_unknown", "parent_open", "beyond"];
 /**
  * @typedef {object} Listener
  * @property {(answer: Answer, isOther: boolean) => void} [heard]  an answer with all that this page lacked; `isOther` if it
- *   comes from another file than the one before, or from an older state of it
+ *   comes from another file than the one before, or from an older state of it, or if from now on the server takes changes
  * @property {() => void} [told]  the state has changed
  * @property {(ids: string[]) => Wire} [withParents]  nodes as they are now, with those that they stand on
  */
@@ -65,6 +65,12 @@ export class Saver {
     return this.#sending.length > 0 || !isEmpty(this.#pending);
   }
 
+  /** Whether the story is another's, who gets no changes from here. */
+  get isReader() {
+    const { access = "write" } = this.known?.share ?? {};
+    return access !== "write";
+  }
+
   /** Resolves when the outbox has what it was given, or has failed. */
   get kept() {
     return this.safekeeping.done;
@@ -81,11 +87,11 @@ export class Saver {
   }
 
   /**
-   * Send what there is, unless a failed post waits for its next time.
+   * Send what there is, unless a failed post waits for its next time; a reader's changes stay in the outbox.
    * @returns {Promise<void>} resolves when the server has confirmed, or failed
    */
   async save() {
-    if (!this.server.isOn) return this.#leaveInOutbox();
+    if (!this.server.isOn || this.isReader) return this.#leaveInOutbox();
     if (this.#timer !== undefined) return;
     this.#saving ??= this.#sendAll().finally(() => {
       this.#saving = null;
@@ -100,9 +106,14 @@ export class Saver {
    */
   hear(answer, asked) {
     const isSame = this.known?.server === answer.server;
-    this.known = { server: answer.server, seq: isSame ? Math.max(answer.seq, this.known?.seq ?? 0) : answer.seq };
+    const wasReader = this.isReader;
+    this.known = {
+      server: answer.server,
+      seq: isSame ? Math.max(answer.seq, this.known?.seq ?? 0) : answer.seq,
+      share: shareOf(answer),
+    };
     const isOther = asked.server !== undefined && (asked.server !== answer.server || answer.seq < asked.seq);
-    this.listener.heard?.(answer, isOther);
+    this.listener.heard?.(answer, isOther || (wasReader && !this.isReader));
   }
 
   /** Send at once, whenever the last post failed. */
@@ -116,7 +127,7 @@ export class Saver {
   sendLast() {
     this.safekeeping.put();
     const wire = this.#sending.reduce(unionOf, this.#pending);
-    if (!this.server.isOn || isEmpty(wire) || bytesOf(wire) > MOST_LAST_BYTES) return;
+    if (!this.server.isOn || this.isReader || isEmpty(wire) || bytesOf(wire) > MOST_LAST_BYTES) return;
     this.server.post(this.id, wire, null, { keepalive: true }).catch(() => {}); // the outbox has it
   }
 

@@ -4,6 +4,7 @@
  * @import {Api} from "../api.js"
  * @import {Wire} from "../story/types.js"
  */
+import { msg } from "../languages.js";
 
 const ROOT = "v1/srb/stories";
 /** Milliseconds after which a silent server counts as away. */
@@ -13,12 +14,13 @@ const patiently = (times = 1) => ({ signal: AbortSignal.timeout(times * PATIENCE
 
 /** @typedef {{node: string, reason: string, message: string}} Refused  a node that was not stored, and why */
 /**
- * @typedef {Wire & {id: string, server: string, seq: number, deleted?: number, refused?: Refused[], room?: Room}} Answer
- *   a story's number after a post or a read, and all that the sender lacked; `room` if the story is nearly full
+ * @typedef {Wire & {id: string, server: string, seq: number, deleted?: number, refused?: Refused[], room?: Room, owner?: string, access?: "read" | "write"}} Answer
+ *   a story's number after a post or a read, and all that the sender lacked; `room` if the story is nearly full, `owner` and `access` if another shares it
  */
 /** @typedef {{used: number, nodes: number, bytes: number}} Room  percent that is taken, and what may still come */
-/** @typedef {{id: string, title: string, changed: number, nodes: number, words?: number, deleted?: number}} Listed */
-/** @typedef {{seq: number, server?: string, room?: Room}} Known  what this page has of a story: up to which number, of which file */
+/** @typedef {{id: string, title: string, changed: number, nodes: number, words?: number, deleted?: number, owner?: string, access?: "read" | "write"}} Listed */
+/** @typedef {{owner: string, access: "read" | "write" | "none"}} Share  another's story; `none`: it is shared no more */
+/** @typedef {{seq: number, server?: string, room?: Room, share?: Share}} Known  what this page has of a story: up to which number, of which file */
 
 /**
  * A save that failed. `off`: the server keeps no stories; `read_only`: it can only read them; `refused`: the same post would be
@@ -39,17 +41,19 @@ export class Trouble {
    * @returns {Trouble}
    */
   static of(error) {
-    const { status = 0, code = "", message = "" } = /** @type {Partial<import("../api.js").ApiError>} */ (error);
+    const { status = 0, code = "", message = "", body } = /** @type {Partial<import("../api.js").ApiError>} */ (error);
     if (code === "stories_off")
-      return new Trouble("off", "This server keeps no stories: they are kept in this browser only.");
-    if (code === "stories_read_only") return new Trouble("read_only", `The server cannot save: ${sentence(message)}`);
-    if (code.startsWith("stories_")) return new Trouble("away", `The server cannot save: ${sentence(message)}`);
-    if ([400, 404, 405, 413, 415, 422].includes(status))
-      return new Trouble("refused", `The server refused to save: ${sentence(message)}`);
-    if (status === 401) return new Trouble("away", "The server wants its API key before it saves.");
-    if (status === 403) return new Trouble("away", `The server does not let this page save: ${sentence(message)}`);
-    if (status === 0) return new Trouble("away", "The server cannot be reached.");
-    return new Trouble("away", `The server cannot save now: ${sentence(message)}`);
+      return new Trouble("off", msg`This server keeps no stories: they are kept in this browser only.`);
+    if (code === "stories_read_only")
+      return new Trouble("read_only", msg`The server cannot save: ${sentence(message)}`);
+    if (code.startsWith("stories_")) return new Trouble("away", msg`The server cannot save: ${sentence(message)}`);
+    const isAnothers = body?.error?.owner !== undefined; // a story that may only be read
+    if (isAnothers || [400, 404, 405, 413, 415, 422].includes(status))
+      return new Trouble("refused", msg`The server refused to save: ${sentence(message)}`);
+    if (status === 401) return new Trouble("away", msg`The server wants its API key before it saves.`);
+    if (status === 403) return new Trouble("away", msg`The server does not let this page save: ${sentence(message)}`);
+    if (status === 0) return new Trouble("away", msg`The server cannot be reached.`);
+    return new Trouble("away", msg`The server cannot save now: ${sentence(message)}`);
   }
 }
 
@@ -89,7 +93,7 @@ export class StoryServer {
 
   /**
    * @param {boolean} [binned]
-   * @returns {Promise<{stories: Listed[], state: "ok" | "full" | "read_only", server: string}>}
+   * @returns {Promise<{stories: Listed[], state: "ok" | "full" | "read_only", server: string, person?: string}>}
    */
   list(binned = false) {
     return this.#note(this.api.get(binned ? `${ROOT}?deleted=1` : ROOT, patiently()));
@@ -138,6 +142,9 @@ export class StoryServer {
     return this.#note(this.api.post(`${path(id)}/restore`, {}, patiently()));
   }
 }
+
+/** @param {Answer} answer @returns {Share | undefined} */
+export const shareOf = ({ owner, access }) => (owner === undefined || !access ? undefined : { owner, access });
 
 /** @param {string} id */
 const path = (id) => `${ROOT}/${encodeURIComponent(id)}`;

@@ -1,5 +1,5 @@
 /**
- * What of a lorebook goes into the next prompt, and where. Entries that are always read stand with the memory, and cost nothing while
+ * The entries of a lorebook that go into the next prompt, and their place. Entries that are always read stand with the memory, and cost nothing while
  * nobody changes them. The others come and go with the text: they stand together in the text, some paragraphs before its end, and
  * rest there. Entries that the text asks for no more stay until the place has to change anyway: when another entry comes, or the text
  * behind it has become long. So what a round computes anew is that much and no more, however long the story is.

@@ -16,6 +16,7 @@
  *
  * @typedef {"any" | "all" | "none" | "not all"} Rule
  */
+import { msg } from "../languages.js";
 import { isRecord } from "../story/check.js";
 
 export const PREFIX = "lore.";
@@ -53,29 +54,29 @@ export function entryOf(given = {}) {
  * @returns {string} "" if nothing is
  */
 export function faultOfEntry(value, where) {
-  if (!isRecord(value)) return `${where} is not an object.`;
+  if (!isRecord(value)) return msg`${where} is not an object.`;
   for (const name of /** @type {const} */ (["name", "text"])) {
     const text = value[name] ?? "";
-    if (typeof text !== "string") return `${where}: “${name}” is not a text.`;
+    if (typeof text !== "string") return msg`${where}: “${name}” is not a text.`;
     if (text.length > MOST[name])
-      return `${where}: “${name}” has ${text.length} characters; it may have ${MOST[name]}.`;
+      return msg`${where}: “${name}” has ${text.length} characters; it may have ${MOST[name]}.`;
   }
   for (const name of ["keys", "others"]) {
     const keys = value[name] ?? [];
     if (!Array.isArray(keys) || keys.some((key) => typeof key !== "string"))
-      return `${where}: “${name}” is not a list of texts.`;
-    if (keys.length > MOST.keys) return `${where}: “${name}” has ${keys.length} keywords; it may have ${MOST.keys}.`;
+      return msg`${where}: “${name}” is not a list of texts.`;
+    if (keys.length > MOST.keys) return msg`${where}: “${name}” has ${keys.length} keywords; it may have ${MOST.keys}.`;
     const long = keys.find((key) => key.length > MOST.key);
     if (long !== undefined)
-      return `${where}: a keyword of “${name}” has ${long.length} characters; it may have ${MOST.key}.`;
+      return msg`${where}: a keyword of “${name}” has ${long.length} characters; it may have ${MOST.key}.`;
   }
   for (const name of ["always", "off", "cased"])
     if (value[name] !== undefined && typeof value[name] !== "boolean")
-      return `${where}: “${name}” is neither true nor false.`;
+      return msg`${where}: “${name}” is neither true nor false.`;
   const { order = ORDER, rule = "any" } = value;
   if (typeof order !== "number" || !(Math.abs(order) <= MOST.order))
-    return `${where}: “order” is not a number between -${MOST.order} and ${MOST.order}.`;
-  if (!RULES.includes(/** @type {any} */ (rule))) return `${where}: “rule” is none of ${RULES.join(", ")}.`;
+    return msg`${where}: “order” is not a number between -${MOST.order} and ${MOST.order}.`;
+  if (!RULES.includes(/** @type {any} */ (rule))) return msg`${where}: “rule” is none of ${RULES.join(", ")}.`;
   return "";
 }
 
@@ -92,13 +93,16 @@ export function entriesOf(story) {
     entries.push({ ...entryOf(/** @type {any} */ (value)), id: key.slice(PREFIX.length) });
     if (entries.length === MOST.entries) break;
   }
-  return entries.sort((a, b) => b.order - a.order || compare(titleOf(a), titleOf(b)) || compare(a.id, b.id));
+  return entries.sort((a, b) => b.order - a.order || compare(nameOf(a), nameOf(b)) || compare(a.id, b.id));
 }
 
 /** @param {string} a @param {string} b */
 const compare = (a, b) => a.localeCompare(b, "en");
 
 /** What an entry is called: by its name, else by its keywords. @param {Pick<Entry, "name" | "keys">} entry */
-export function titleOf({ name, keys }) {
-  return name.trim() || keys.join(", ") || "Untitled";
+export function titleOf(entry) {
+  return nameOf(entry) || msg`Untitled`;
 }
+
+/** @param {Pick<Entry, "name" | "keys">} entry */
+const nameOf = ({ name, keys }) => name.trim() || keys.join(", ");

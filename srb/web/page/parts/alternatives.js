@@ -1,5 +1,6 @@
 // Alternatives: the words that the model thought likely at a place, with their probabilities, in a small list at the word.
 
+import { msg, TENTHS } from "../languages.js";
 import { html, nothing } from "../vendor/lit.js";
 import { spaced, visible } from "../visible.js";
 import { besideLines } from "./beside_lines.js";
@@ -121,12 +122,12 @@ export class Alternatives extends Part {
   render() {
     const { asked, rivals, problem } = this;
     return html`<dialog aria-labelledby="alternatives-title" @keydown=${this.onKey} @click=${this.onClick} @close=${this.onClose}>
-      <h2 id="alternatives-title">In place of “${visible(asked?.word.trim() ?? "")}”</h2>
+      <h2 id="alternatives-title">${msg`In place of “${visible(asked?.word.trim() ?? "")}”`}</h2>
       ${problem ? html`<p role="alert">${problem}</p>` : nothing}
-      ${!rivals && !problem ? html`<p role="status">The model is asked …</p>` : nothing}
-      ${rivals?.length === 0 ? html`<p>No other word is likely here.</p>` : nothing}
+      ${!rivals && !problem ? html`<p role="status">${msg`The model is asked …`}</p>` : nothing}
+      ${rivals?.length === 0 ? html`<p>${msg`No other word is likely here.`}</p>` : nothing}
       ${rivals?.length ? html`<ol>${rivals.map((rival, place) => this._item(rival, place))}</ol>` : nothing}
-      <button class="quiet" @click=${this.close}>Close</button>
+      <button class="quiet" @click=${this.close}>${msg`Close`}</button>
     </dialog>`;
   }
 
@@ -138,7 +139,7 @@ export class Alternatives extends Part {
     return html`<li><button @click=${() => this.choose(rival)} @pointermove=${focusThis}>
       <kbd aria-hidden="true">${place < 10 ? (place + 1) % 10 : nothing}</kbd>
       <span class="rival" dir="auto"><span class="space">${before}</span>${words}<span class="space">${after}</span></span>
-      ${isThere ? html`<span class="there">as it is</span>` : nothing}
+      ${isThere ? html`<span class="there">${msg`as it is`}</span>` : nothing}
       <meter max="1" value=${rival.probability} aria-hidden="true"></meter>
       <span class="percent">${percent(rival.probability)}</span>
     </button></li>`;
@@ -154,7 +155,7 @@ function focusThis({ currentTarget }) {
 /** @param {number} probability */
 function percent(probability) {
   const value = 100 * probability;
-  return `${value >= 10 ? Math.round(value) : value >= 0.1 ? value.toFixed(1) : "< 0.1"} %`;
+  return `${value >= 10 ? Math.round(value) : value >= 0.1 ? TENTHS.format(value) : `< ${TENTHS.format(0.1)}`} %`;
 }
 
 customElements.define("srb-alternatives", Alternatives);

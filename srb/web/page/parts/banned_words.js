@@ -1,5 +1,6 @@
 // <srb-banned>: the words and phrases that never come in a branch, one in a line.
 
+import { msg } from "../languages.js";
 import { html, LitElement, live } from "../vendor/lit.js";
 
 const MOST = 64; // as the server allows
@@ -24,7 +25,7 @@ export class BannedWords extends LitElement {
     const text = this.typed ?? this.value.join("\n");
     const wrong = problemOf(linesOf(text));
     return html`
-      <label for="setting-banned">Banned words and phrases</label>
+      <label for="setting-banned">${msg`Banned words and phrases`}</label>
       <textarea
         id="setting-banned"
         rows="3"
@@ -35,7 +36,7 @@ export class BannedWords extends LitElement {
         @input=${(/** @type {any} */ event) => this.#type(event.target.value)}
         @blur=${() => this.#leave()}
       ></textarea>
-      <p class="words" id="setting-banned-words">one in a line; they never come in a branch, in capitals or not</p>
+      <p class="words" id="setting-banned-words">${msg`one in a line; they never come in a branch, in capitals or not`}</p>
       <p class="wrong" id="setting-banned-wrong" role="alert">${wrong}</p>
     `;
   }
@@ -66,9 +67,11 @@ function linesOf(text) {
 /** @param {string[]} lines */
 function problemOf(lines) {
   if (lines.length > MOST) {
-    return `At most ${MOST} words and phrases can be banned; these are ${lines.length}.`;
+    return msg`At most ${MOST} words and phrases can be banned; these are ${lines.length}.`;
   }
-  return lines.some((line) => [...line].length > LONGEST) ? `A banned phrase has at most ${LONGEST} characters.` : "";
+  return lines.some((line) => [...line].length > LONGEST)
+    ? msg`A banned phrase has at most ${LONGEST} characters.`
+    : "";
 }
 
 customElements.define("srb-banned", BannedWords);

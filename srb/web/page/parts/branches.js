@@ -1,6 +1,8 @@
 // The branches' pane: a header with counts and buttons, the cards of the round, and what opens over them.
 
+import { msg } from "../languages.js";
 import { html, nothing } from "../vendor/lit.js";
+import { halfWord } from "../visible.js";
 import { Board } from "./branches/board.js";
 import { firstSteps } from "./branches/first_steps.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
@@ -54,10 +56,17 @@ export class Branches extends Part {
     return this.desk.settings.likelihood === true || !!this.round?.slots.some((slot) => slot.meanLogprob !== null);
   }
 
+  /** Whether cards have words in the middle of the text, which what follows can be read behind. */
+  get leadsOn() {
+    const { round, desk } = this;
+    if (!round?.isInside || round.slots.every(({ text }) => text.trim() === "")) return false;
+    return desk.story.text(round.base.node, round.base.at).slice(round.until).trim() !== "";
+  }
+
   listen() {
     const { signal } = this.listeners;
     this.setAttribute("role", "region");
-    this.setAttribute("aria-label", "Branches");
+    this.setAttribute("aria-label", msg`Branches`);
     this.on("round", () => this.follow());
     this.on("text", ({ slots }) => this.grow(slots));
     this.on("nodes", ({ ids, isGrowth }) => isGrowth || this.board?.refreshNodes(ids ?? null)); // texts are told of apart
@@ -134,6 +143,8 @@ export class Branches extends Part {
     const hadFocus = board.list.contains(document.activeElement);
     if (this.reader?.isOpen) this.reader.close();
     this.showList();
+    const half = round ? halfWord(this.desk.story.text(round.base.node, round.keep)) : "";
+    this.style.setProperty("--half", `"${half}"`);
     board.show(round);
     if (hadFocus) this.focus();
     this.requestUpdate();
@@ -176,7 +187,7 @@ export class Branches extends Part {
     return html`
       ${head(this)}
       ${firstSteps(this)}
-      <ol class="cards" aria-label="Cards"></ol>
+      <ol class="cards" aria-label=${msg`Cards`}></ol>
       ${this.isTree && round ? treeOf(round) : nothing}
       ${phoneBar(this)}
       ${readerDialog(() => this.onReaderClosed())}
@@ -190,10 +201,7 @@ export class Branches extends Part {
     const { running = 0, waiting = 0, failed = 0 } = this.round?.counts ?? {};
     const left = running + waiting;
     const isAll = left === this.round?.slots.length;
-    return [
-      left ? `${inWords(left)} ${left === 1 ? "is" : "are"} ${isAll ? "" : "still "}being written` : "",
-      failed ? `${inWords(failed)} failed` : "",
-    ]
+    return [left ? leftWords(left, isAll) : "", failed ? msg`${inWords(failed)} failed` : ""]
       .filter(Boolean)
       .join(", ");
   }
@@ -211,7 +219,7 @@ export class Branches extends Part {
     if (slot.mark !== null) card?.reveal(slot.mark);
     this.reader?.mark({ reveal: true });
     const words = slot.mark === null ? "" : slot.text.slice(0, slot.mark).trim().split(/\s+/u).slice(-4).join(" ");
-    this.say(slot.mark === null ? "No mark." : `Marked up to: ${words}`);
+    this.say(slot.mark === null ? msg`No mark.` : msg`Marked up to: ${words}`);
   }
 
   /** @param {Slot} slot */
@@ -315,14 +323,14 @@ export class Branches extends Part {
   gesture(name, slot) {
     const gesture = CARD_GESTURES[name] ?? PANE_GESTURES[name];
     if (!gesture) return;
-    if (gesture.can && !gesture.can(this, slot)) return this.say("That is not possible here now.");
+    if (gesture.can && !gesture.can(this, slot)) return this.say(msg`That is not possible here now.`);
     return gesture.run(this, slot);
   }
 
   /** @param {number} digit @param {boolean} go */
   takeDigit(digit, go) {
     const number = this.board?.atDigit(digit) ?? null;
-    if (number === null) return this.say(`There is no card ${digit}.`);
+    if (number === null) return this.say(msg`There is no card ${digit}.`);
     const slot = this.round?.slots[number];
     return this.desk.take(number, { at: slot?.mark ?? null, go });
   }
@@ -366,24 +374,31 @@ export class Branches extends Part {
 }
 
 const WORDS = [
-  "none",
-  "one",
-  "two",
-  "three",
-  "four",
-  "five",
-  "six",
-  "seven",
-  "eight",
-  "nine",
-  "ten",
-  "eleven",
-  "twelve",
+  msg`none`,
+  msg`one`,
+  msg`two`,
+  msg`three`,
+  msg`four`,
+  msg`five`,
+  msg`six`,
+  msg`seven`,
+  msg`eight`,
+  msg`nine`,
+  msg`ten`,
+  msg`eleven`,
+  msg`twelve`,
 ];
 
 /** @param {number} count */
 function inWords(count) {
   return WORDS[count] ?? `${count}`;
+}
+
+/** @param {number} left @param {boolean} isAll */
+function leftWords(left, isAll) {
+  const count = inWords(left);
+  if (left === 1) return isAll ? msg`${count} is being written` : msg`${count} is still being written`;
+  return isAll ? msg`${count} are being written` : msg`${count} are still being written`;
 }
 
 customElements.define("srb-branches", Branches);

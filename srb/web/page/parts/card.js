@@ -3,9 +3,11 @@
 
 import { Repeats } from "../already.js";
 import { diffWords, ownWord } from "../compare.js";
+import { msg } from "../languages.js";
 import { endWord } from "../round.js";
 import { BranchText } from "./branches/branch_text.js";
 import { iconElement } from "./icons.js";
+import { keyName } from "./key_names.js";
 
 /** @typedef {import("../round.js").Slot} Slot */
 /** @typedef {import("./branches/highlights.js").Highlights} Highlights */
@@ -18,6 +20,7 @@ import { iconElement } from "./icons.js";
  * @property {string} digit      the key that takes it; "" outside the window of digits
  * @property {string} same       "×3" on the first of equal texts, "= 1" on the others
  * @property {string} sameWords
+ * @property {string} voice      the model that writes the branch, where several write the round
  * @property {number|null} step  how unlikely the text is beside its siblings, 1 to 5
  * @property {string} likelihood  the same in a sentence, or why it is not known
  * @property {import("../already.js").Before} before
@@ -36,14 +39,16 @@ const SHADE_EVERY = 250; // ms: a change of highlights costs as much as there ar
 
 /** @type {Button[]} */
 const BUTTONS = [
-  { name: "read", label: "Read", title: "Read the whole text (Space)" },
-  { name: "vary", label: "Vary", title: "More like this one, from the mark on (V)" },
-  { name: "extend", label: "Go on", title: "Let this text go on (E)" },
-  { name: "prune", label: "Set aside", title: "Set aside, and stop writing (X)" },
-  { name: "menu", label: "More", title: "More that can be done with this card" },
+  { name: "read", label: msg`Read`, title: msg`Read the whole text (Space)` },
+  { name: "vary", label: msg`Vary`, title: msg`More like this one, from the mark on (V)` },
+  { name: "extend", label: msg`Go on`, title: msg`Let this text go on (E)` },
+  { name: "prune", label: msg`Set aside`, title: msg`Set aside, and stop writing (X)` },
+  { name: "menu", label: msg`More`, title: msg`More that can be done with this card` },
 ];
 
-const ALREADY = "Already in your text";
+const SHARED = 1 / 4; // of a passage: from there on a card shows what was taken away from it
+
+const ALREADY = msg`Already in your text`;
 
 let made = 0;
 
@@ -66,7 +71,10 @@ export class Card {
     /** The first own word, and the text near it. @type {{near: string, shared: number, word: {from: number, to: number}|null}} */
     this.own = { near: "", shared: 0, word: null };
     this.shaded = 0;
-    this.compared = ""; // the text whose new words are painted
+    this.compared = ""; // the text that was compared with the passage in whose place it goes
+    /** The words of it that are new. @type {{from: number, to: number}[]} */
+    this.added = [];
+    this.version = 0; // of the text's nodes that are painted
     /** @type {Repeats|null} */
     this.repeats = null;
     const id = `branch-${++made}`;
@@ -80,8 +88,10 @@ export class Card {
     this.same = element("span", "same");
     this.marks = element("span", "marks");
     this.bar = element("span", "bar");
+    this.voice = element("span", "voice");
     this.end = element("span", "end");
-    for (const each of [this.same, this.marks, this.bar, this.end]) each.setAttribute("aria-hidden", "true");
+    for (const each of [this.same, this.marks, this.bar, this.voice, this.end])
+      each.setAttribute("aria-hidden", "true");
     this.offer = element("button", "offer");
     this.offer.hidden = true;
     this.body = element("div", "body");
@@ -94,7 +104,7 @@ export class Card {
     const actions = element("div", "actions");
     actions.append(...this.acts);
     const foot = element("div", "foot");
-    foot.append(this.same, this.marks, this.bar, this.offer, this.end, actions);
+    foot.append(this.voice, this.same, this.marks, this.bar, this.offer, this.end, actions);
     this.box.append(this.digit, this.body, foot, this.words);
     this.place.append(this.box);
     this.content = new BranchText(text);
@@ -122,6 +132,8 @@ export class Card {
     this.digit.classList.toggle("idle", !view.digit);
     put(this.same, view.same);
     put(this.marks, (view.star ? "★" : "") + (view.note ? "✎" : ""));
+    put(this.voice, view.voice);
+    set(this.voice, "title", view.voice || null);
     put(this.end, said.words);
     set(this.end, "title", said.words || null);
     set(this.bar, "data-step", view.step ? `${view.step}` : view.likelihood ? "unknown" : null);
@@ -130,14 +142,19 @@ export class Card {
     set(this.box, "data-state", slot.state);
     set(this.box, "data-same", view.same.startsWith("=") ? (slot.foldedUnder === null ? "open" : "folded") : null);
     set(this.box, "aria-busy", slot.isLive ? "true" : "false");
-    set(this.box, "aria-label", `Branch ${view.label}`);
+    set(this.box, "aria-label", msg`Branch ${view.label}`);
     const already = this._repeats(view.before).length;
     set(this.box, "data-already", already ? "" : null);
     set(this.marks, "title", already ? ALREADY : null);
     put(this.words, this._describe(view, said.description));
-    const taking = slot.mark === null ? "Take" : "Take to mark";
-    set(this.digit, "aria-label", `${taking}: branch ${view.label}`);
-    set(this.digit, "title", `${taking}, and go on from there (${view.digit || "Enter"})`);
+    const { label } = view;
+    const key = view.digit || keyName("Enter");
+    const isMarked = slot.mark !== null;
+    set(this.digit, "aria-label", isMarked ? msg`Take to mark: branch ${label}` : msg`Take: branch ${label}`);
+    const title = isMarked
+      ? msg`Take to mark, and go on from there (${key})`
+      : msg`Take, and go on from there (${key})`;
+    set(this.digit, "title", title);
     for (const each of this.acts) {
       if (each.dataset.act === "extend") each.hidden = !view.canExtend;
       if (each.dataset.act === "prune") each.hidden = !view.canPrune;
@@ -148,15 +165,17 @@ export class Card {
   /** @param {View} view @param {string} end */
   _describe(view, end) {
     const { slot } = view;
-    const kept = slot.mark === null ? "" : `Marked up to “${slot.text.slice(0, slot.mark).slice(-30).trim()}”.`;
+    const kept = slot.mark === null ? "" : msg`Marked up to “${slot.text.slice(0, slot.mark).slice(-30).trim()}”.`;
     const already = this._repeats(view.before).length;
     const own = [
-      already ? `${ALREADY}: ${already} ${already === 1 ? "sentence" : "sentences"}.` : "",
-      view.star ? "Has a star." : "",
-      view.note ? `Note: ${view.note}` : "",
+      already === 1 ? msg`Already in your text: 1 sentence.` : "",
+      already > 1 ? msg`Already in your text: ${already} sentences.` : "",
+      view.star ? msg`Has a star.` : "",
+      view.note ? msg`Note: ${view.note}` : "",
     ];
-    const key = view.digit ? `Key ${view.digit} takes it.` : "";
-    return [end, view.sameWords, kept, view.likelihood, ...own, key].filter(Boolean).join(" ");
+    const key = view.digit ? msg`Key ${view.digit} takes it.` : "";
+    const by = view.voice && msg`By ${view.voice}.`;
+    return [by, end, view.sameWords, kept, view.likelihood, ...own, key].filter(Boolean).join(" ");
   }
 
   /** @param {View} view */
@@ -258,7 +277,8 @@ export class Card {
    *   place the card goes */
   paint(now, highlights, { shared, logprobs, before, passage }) {
     const { slot, content } = this;
-    if (passage && !slot.isLive && !this.isBehind && this.compared !== slot.text) this._compare(highlights, passage);
+    if (passage && !slot.isLive && !this.isBehind && this.compared !== slot.text) this._compare(passage);
+    if (this.version !== content.version) this._forget(highlights);
     const next = this._ownWord(shared);
     const dim = Math.min(shared, next?.from ?? shared); // whole words
     const own = dim > content.lead ? next : null;
@@ -274,6 +294,11 @@ export class Card {
         this,
         repeats.map(({ from, to }) => content.range(from, to)),
       );
+      highlights.set(
+        "srb-new",
+        this,
+        this.added.map(({ from, to }) => content.range(from, to)),
+      );
       highlights.set("srb-kept", this, [slot.mark === null ? null : content.range(0, slot.mark)]);
     }
     if (!logprobs || (slot.isLive && now - this.lastShade < SHADE_EVERY)) return;
@@ -281,19 +306,36 @@ export class Card {
     this._shade(highlights);
   }
 
-  /** Paint the words that a passage has not. @param {Highlights} highlights @param {string} passage */
-  _compare(highlights, passage) {
+  /** Show in which words the text differs from a passage: new ones are painted, and those that were taken away stand struck out
+   * where they were. Of a text that shares little with it, they would only be the passage once more. @param {string} passage */
+  _compare(passage) {
     const { text } = this.slot;
     this.compared = text;
-    /** @type {(AbstractRange|null)[]} */
-    const ranges = [];
+    this.added = [];
+    /** @type {import("./branches/emphasis_nodes.js").Removal[]} */
+    const removed = [];
     let at = text.length - text.trimStart().length;
-    for (const part of diffWords(passage, text.trim())) {
-      if (part.kind === "removed") continue;
-      if (part.kind === "added" && part.text.trim()) ranges.push(this.content.range(at, at + part.text.length));
-      at += part.text.length;
+    let same = 0;
+    for (const { kind, text: words } of diffWords(passage, text.trim())) {
+      if (kind === "removed") {
+        if (words.trim()) removed.push({ at, text: words });
+        continue;
+      }
+      if (kind === "same") same += words.length;
+      else if (words.trim()) this.added.push({ from: at, to: at + words.length });
+      at += words.length;
     }
-    highlights.set("srb-new", this, ranges);
+    this.content.showRemoved(text, same >= SHARED * passage.length ? removed : []);
+    this.painted = "";
+  }
+
+  /** Take away highlights of nodes that are gone; they come back with the next `paint`. @param {Highlights} highlights */
+  _forget(highlights) {
+    highlights.clear(this);
+    this.version = this.content.version;
+    this.painted = "";
+    this.own.near = "";
+    this.shaded = 0;
   }
 
   /** The sentences that the text before the branch has already. @param {import("../already.js").Before} before */
@@ -328,11 +370,9 @@ export class Card {
 
   /** Remove all highlights; they come back with the next `paint`. @param {Highlights} highlights */
   unpaint(highlights) {
-    highlights.clear(this);
-    this.painted = "";
-    this.own.near = "";
+    this._forget(highlights);
     this.compared = "";
-    this.shaded = 0;
+    this.added = [];
     this.repeats = null;
   }
 

@@ -1,21 +1,27 @@
 // <srb-chapters>: the dialog that lists the chapters: what one jumps to, how many words each has, and where it stands.
 
+import { chapterGoalsOf, setChapterGoal } from "../desk/chapter_goals.js";
 import { endOfBlock, moveChapter, placeAfterStep } from "../desk/chapter_moves.js";
+import { goalsOf, MOST_WORDS, wordsIn } from "../desk/goals.js";
 import { chaptersOf, firstWords } from "../formats/chapters.js";
 import { countWords } from "../keep/describe.js";
+import { msg, NUMBER, wordCount } from "../languages.js";
 import { withoutMarkers } from "../markers.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
+import { msgHtml } from "./msg_html.js";
 import { DialogPart } from "./part.js";
 
 /** @typedef {import("../formats/chapters.js").Chapter} Chapter */
-
-const NUMBER = new Intl.NumberFormat("en");
 
 class Chapters extends DialogPart {
   constructor() {
     super("chapters");
     /** @type {Chapter[]} */
     this.chapters = [];
+    /** @type {ReturnType<typeof chapterGoalsOf>} */
+    this.goals = new Map();
+    /** @type {number | null} the index of the chapter of which the goal is being written */
+    this.goalOf = null;
     this.said = "";
   }
 
@@ -26,6 +32,7 @@ class Chapters extends DialogPart {
 
   async open() {
     this.said = "";
+    this.goalOf = null;
     this.read();
     await super.open();
     this.focusOn(this.current);
@@ -33,6 +40,7 @@ class Chapters extends DialogPart {
 
   read() {
     this.chapters = chaptersOf(this.desk.story).chapters.filter(({ text }) => text.trim() !== "");
+    this.goals = chapterGoalsOf(this.desk.story, this.chapters);
     this.requestUpdate();
   }
 
@@ -71,9 +79,50 @@ class Chapters extends DialogPart {
     this.read();
     await this.updateComplete;
     const now = this.chapters.findLastIndex((each) => each.at <= at);
-    this.said = `“${nameOf(chapter)}” is ${now + 1} of ${this.chapters.length} now.`;
+    this.said = msg`“${nameOf(chapter)}” is ${now + 1} of ${this.chapters.length} now.`;
     this.requestUpdate();
     this.focusOn(now);
+  }
+
+  /** Ask for a chapter's goal beside it, or no more. @param {number} index */
+  async askGoal(index) {
+    this.goalOf = this.goalOf === index ? null : index;
+    this.requestUpdate();
+    await this.updateComplete;
+    const field = /** @type {HTMLInputElement | null} */ (this.querySelector("input"));
+    field?.focus();
+    field?.select();
+  }
+
+  /** @param {number} index @param {SubmitEvent} event */
+  setGoal(index, event) {
+    event.preventDefault();
+    const { words } = Object.fromEntries(new FormData(/** @type {HTMLFormElement} */ (event.target)));
+    const chapter = this.chapters[index];
+    if (!chapter) return;
+    const count = wordsIn(words);
+    setChapterGoal(this.desk, this.chapters, chapter, count);
+    const { chapter: all } = goalsOf(this.desk.story);
+    const name = nameOf(chapter);
+    const none = all ? msg`“${name}” has the goal of all chapters now.` : msg`“${name}” has no goal now.`;
+    this.said = count ? msg`“${name}” is to have ${wordCount(count)}.` : none;
+    return this.leaveGoal();
+  }
+
+  async leaveGoal() {
+    const index = this.goalOf ?? 0;
+    this.goalOf = null;
+    this.read();
+    await this.updateComplete;
+    /** @type {HTMLElement | undefined} */ (this.querySelectorAll("button.goal")[index])?.focus();
+  }
+
+  /** @param {KeyboardEvent} event */
+  onGoalKey(event) {
+    event.stopPropagation(); // the list's keys are the field's own here
+    if (event.key !== "Escape") return;
+    event.preventDefault(); // the dialog stays open
+    this.leaveGoal();
   }
 
   /** @param {KeyboardEvent} event */
@@ -101,8 +150,8 @@ class Chapters extends DialogPart {
     const isNested = chapters.some(({ level, name }) => level === 1 && name !== "");
     return html`<dialog class="chapters" aria-labelledby="chapters-title" closedby="any" @keydown=${this.onKey}>
       <header class="dialog-head">
-        <h2 id="chapters-title">Chapters</h2>
-        <button class="quiet" aria-label="Close" @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        <h2 id="chapters-title">${msg`Chapters`}</h2>
+        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
       </header>
       <ol>${repeat(
         chapters,
@@ -111,9 +160,8 @@ class Chapters extends DialogPart {
       )}</ol>
       ${
         chapters.some(({ name }) => name !== "")
-          ? html`<p class="hint"><kbd>Enter</kbd> goes there, <kbd>Alt</kbd>+<kbd>↑</kbd> <kbd>↓</kbd> moves the chapter.</p>`
-          : html`<p class="hint">A chapter begins at a line with <code>##</code> before its title, as <code>## The Salt Road</code>,
-              and at a branch with a name.</p>`
+          ? html`<p class="hint">${msgHtml`<kbd>Enter</kbd> goes there, <kbd>Alt</kbd>+<kbd>↑</kbd> <kbd>↓</kbd> moves the chapter.`}</p>`
+          : html`<p class="hint">${msgHtml`A chapter begins at a line with <code>##</code> before its title, as <code>## The Salt Road</code>, and at a branch with a name.`}</p>`
       }
       <p class="hidden-words" role="status">${this.said}</p>
     </dialog>`;
@@ -133,10 +181,33 @@ class Chapters extends DialogPart {
     const isDeep = isNested && chapter.level > 1;
     return html`<li class=${isDeep ? "deep" : ""}>
       <button class="quiet jump" aria-current=${index === current ? "true" : nothing} @click=${() => this.jump(chapter)}>
-        <span class="name" dir="auto">${name}</span> <span class="count">${words(this.wordsOf(index, isNested))}</span>
+        <span class="name" dir="auto">${name}</span> ${this.count(chapter, this.wordsOf(index, isNested), isNested)}
       </button>
-      ${step(-1, "▴", "Move up")}${step(1, "▾", "Move down")}
+      <button class="quiet goal" aria-label=${msg`Goal of words: ${name}`} aria-expanded=${this.goalOf === index ? "true" : "false"}
+        @click=${() => this.askGoal(index)}>${msg`Goal`}</button>
+      ${step(-1, "▴", msg`Move up`)}${step(1, "▾", msg`Move down`)}
+      ${this.goalOf === index ? this.goalForm(chapter, index) : nothing}
     </li>`;
+  }
+
+  /** The words of a chapter, beside those that it is to have; parts of several chapters have only a goal of their own. @param {Chapter} chapter @param {number} count @param {boolean} isNested */
+  count(chapter, count, isNested) {
+    const isPart = chapter.name === "" || (isNested && chapter.level === 1);
+    const goal = this.goals.get(chapter)?.words ?? (isPart ? 0 : goalsOf(this.desk.story).chapter);
+    if (goal === 0) return html`<span class="count">${wordCount(count)}</span>`;
+    return html`<span class="count">${count >= goal ? "✓ " : ""}${msg`${NUMBER.format(count)} of ${wordCount(goal)}`}
+      <progress max=${goal} .value=${Math.min(count, goal)} aria-hidden="true"></progress></span>`;
+  }
+
+  /** @param {Chapter} chapter @param {number} index */
+  goalForm(chapter, index) {
+    const { chapter: all } = goalsOf(this.desk.story);
+    return html`<form novalidate @submit=${(/** @type {SubmitEvent} */ event) => this.setGoal(index, event)} @keydown=${this.onGoalKey}>
+      <label>${msg`Words of this chapter`} <input name="words" type="number" min="0" max=${MOST_WORDS} step="50" inputmode="numeric"
+        placeholder=${all || msg`no goal`} .value=${String(this.goals.get(chapter)?.words ?? "")}></label>
+      <button class="main">${msg`Set`}</button>
+      <button type="button" @click=${() => this.leaveGoal()}>${msg`Cancel`}</button>
+    </form>`;
   }
 
   /** How many words a chapter has, with those below it. @param {number} index @param {boolean} isNested */
@@ -148,8 +219,5 @@ class Chapters extends DialogPart {
 
 /** @param {Chapter} chapter */
 const nameOf = ({ name, text }) => withoutMarkers(name) || firstWords(text);
-
-/** @param {number} count */
-const words = (count) => `${NUMBER.format(count)} ${count === 1 ? "word" : "words"}`;
 
 customElements.define("srb-chapters", Chapters);

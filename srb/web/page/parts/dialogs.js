@@ -19,6 +19,10 @@ const SOURCES = {
   formats: { load: () => import("./formats.js"), style: new URL("./formats.css", import.meta.url) },
   map: { load: () => import("./map.js"), style: new URL("./map.css", import.meta.url) },
   versions: { load: () => import("./versions.js"), style: new URL("./versions.css", import.meta.url) },
+  reading: { load: () => import("./reading.js"), style: new URL("./reading.css", import.meta.url) },
+  palette: { load: () => import("./palette.js"), style: new URL("./palette.css", import.meta.url) },
+  goals: { load: () => import("./goals.js"), style: new URL("./goals.css", import.meta.url) },
+  share: { load: () => import("./share.js"), style: new URL("./share.css", import.meta.url) },
   task: { load: () => import("./task.js"), style: new URL("./task.css", import.meta.url) },
 };
 
@@ -39,10 +43,14 @@ export class LaterDialogs {
   /** Open a dialog that is not there yet. @param {{name: string}} detail */
   async open({ name, ...detail }) {
     if (!this.sources[name] || this.there.has(name)) return;
+    const loading = new AbortController();
+    document.addEventListener("keydown", ignoreTyping, { capture: true, signal: loading.signal });
     try {
       (await this.make(name)).open(detail);
     } catch {
       this.desk.sayNotLoaded();
+    } finally {
+      loading.abort();
     }
   }
 
@@ -80,6 +88,13 @@ export class LaterDialogs {
     this.there.add(name);
     return dialog;
   }
+}
+
+/** Keep words that are meant for a dialog which is still being loaded out of the text: they would replace what is selected. @param {KeyboardEvent} event */
+function ignoreTyping(event) {
+  if (event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
 }
 
 /** Wait until the page is idle; Safari cannot tell. */

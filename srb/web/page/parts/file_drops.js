@@ -3,6 +3,7 @@
  * stories to import. Dragged text is left alone.
  */
 
+import { msg } from "../languages.js";
 import { html, nothing } from "../vendor/lit.js";
 import { Part } from "./part.js";
 import { isMedium } from "./picture_files.js";
@@ -44,7 +45,7 @@ class FileDrops extends Part {
 
   render() {
     return this.hovering
-      ? html`<p>Drop a picture or sound to put it into the text, or a story to import it</p>`
+      ? html`<p>${msg`Drop a picture or sound to put it into the text, or a story to import it`}</p>`
       : nothing;
   }
 }

@@ -1,14 +1,15 @@
 /** The dialog that imports stories from files of many programs, and exports the story that is open. */
 
 import { setApart } from "../desk/apart.js";
-import { languageTag } from "../formats/chapters.js";
 import { read } from "../formats/detect.js";
-import { BEGINNING, checkSize, counted } from "../formats/file.js";
+import { BEGINNING, checkSize } from "../formats/file.js";
 import { fileName, WRITERS } from "../formats/write.js";
+import { msg, NUMBER } from "../languages.js";
 import { base64, brought, fromBase64 } from "../media.js";
 import { StoryError } from "../story/read.js";
 import { html, live } from "../vendor/lit.js";
 import { download } from "./download.js";
+import { languageOf } from "./language.js";
 import { DialogPart } from "./part.js";
 import { asPng } from "./picture_files.js";
 
@@ -25,25 +26,7 @@ import { asPng } from "./picture_files.js";
 
 const ACCEPTED =
   ".json,.jsonl,.txt,.text,.md,.markdown,.docx,.epub,.html,.htm,.xhtml,.rtf,.story,.scenario,.kaistory,application/json,text/plain,text/markdown";
-const LANGUAGES = [
-  "de",
-  "en",
-  "en-GB",
-  "es",
-  "fr",
-  "it",
-  "ja",
-  "ko",
-  "nl",
-  "pl",
-  "pt-BR",
-  "ru",
-  "sv",
-  "tr",
-  "uk",
-  "zh-Hans",
-];
-const TOO_LARGE = "The story is too large for a file of this browser. The command `srb stories export` writes it.";
+const TOO_LARGE = msg`The story is too large for a file of this browser. The command \`srb stories export\` writes it.`;
 
 class Formats extends DialogPart {
   constructor() {
@@ -101,14 +84,14 @@ class Formats extends DialogPart {
     if (files.length === 0) return false;
     await this.open();
     this.offer = null;
-    this.say("Reading …");
+    this.say(msg`Reading …`);
     await this.updateComplete;
     await new Promise((resolve) => setTimeout(resolve)); // a large file keeps the page busy: the words come first
     try {
       this.offer = await readAll(files);
     } catch (error) {
       if (!(error instanceof StoryError) && !(error instanceof DOMException)) throw error;
-      this.fail(`${error.message}${files.length > 1 ? " Nothing was imported." : ""}`);
+      this.fail(files.length > 1 ? `${error.message} ${msg`Nothing was imported.`}` : error.message);
       return false;
     }
     this.say("");
@@ -122,7 +105,7 @@ class Formats extends DialogPart {
   async importChosen() {
     const { choices, format, remarks } = /** @type {Offer} */ (this.offer);
     const stories = choices.filter(({ chosen }) => chosen).map(({ story }) => story);
-    if (stories.length === 0) return this.fail("Choose at least one story.");
+    if (stories.length === 0) return this.fail(msg`Choose at least one story.`);
     for (const story of stories) {
       if (await setApart(story, this.desk.keeper)) remarks.push(apart(titleOf(story)));
       await this.desk.importStory(story);
@@ -148,7 +131,7 @@ class Formats extends DialogPart {
     const { story } = this.desk;
     const name = fileName(String(story.meta("title") ?? "") || this.desk.title, ending);
     if (media === "printed" && story.meta("language") === undefined)
-      this.keepOfBook("language", this.ofBook("language"));
+      this.desk.setMeta("language", languageOf(this.desk));
     /** @type {Error[]} */
     let unread = [];
     try {
@@ -160,10 +143,12 @@ class Formats extends DialogPart {
       if (!(error instanceof StoryError)) throw error;
       return this.fail(error.message);
     }
-    this.say(`“${name}” is among your downloads.`);
-    if (unread.length)
+    this.say(msg`“${name}” is among your downloads.`);
+    const { length: count, 0: first } = unread;
+    if (count === 1) this.fail(msg`“${name}” is among your downloads, without 1 picture or sound: ${first.message}`);
+    if (count > 1)
       this.fail(
-        `“${name}” is among your downloads, without ${counted(unread.length, "picture or sound", "pictures or sounds")}: ${unread[0].message}`,
+        msg`“${name}” is among your downloads, without ${NUMBER.format(count)} pictures or sounds: ${first.message}`,
       );
   }
 
@@ -193,8 +178,8 @@ class Formats extends DialogPart {
 
   render() {
     return html`<dialog aria-labelledby="formats-title" @paste=${this.paste}>
-        <form method="dialog"><button class="quiet" aria-label="Close">✕</button></form>
-        <h2 id="formats-title">Import and export</h2>
+        <form method="dialog"><button class="quiet" aria-label=${msg`Close`}>✕</button></form>
+        <h2 id="formats-title">${msg`Import and export`}</h2>
         <p class="message" role="status">${this.message}</p>
         ${this.error ? html`<p class="error" role="alert">${this.error}</p>` : null}
         ${this.offer && this.offer.choices.length > 1 ? this.choiceForm(this.offer) : [this.importForm(), this.exportList()]}
@@ -203,20 +188,20 @@ class Formats extends DialogPart {
 
   importForm() {
     return html`<section aria-labelledby="formats-import">
-      <h3 id="formats-import">Import a story</h3>
-      <p>From SRB; Word, EPUB, HTML, Rich Text, Markdown or plain text; Obsidian Loom (a note, or the plugin's data.json), socketteer's
-        loom, mikupad, KoboldAI, NovelAI, Exoloom, or a chat of SillyTavern. It becomes a story of its own, with all its branches.</p>
-      <p><label>Choose files, or drop them anywhere <input type="file" multiple accept=${ACCEPTED} @change=${this.pick}></label></p>
+      <h3 id="formats-import">${msg`Import a story`}</h3>
+      <p>${msg`From SRB; Word, EPUB, HTML, Rich Text, Markdown or plain text; Obsidian Loom (a note, or the plugin's data.json), socketteer's loom, mikupad, KoboldAI, NovelAI, Exoloom, or a chat of SillyTavern.`}
+        ${msg`It becomes a story of its own, with all its branches.`}</p>
+      <p><label>${msg`Choose files, or drop them anywhere`} <input type="file" multiple accept=${ACCEPTED} @change=${this.pick}></label></p>
       <form @submit=${this.takePasted}>
-        <label>Or paste a story <textarea rows="2" required spellcheck="false"></textarea></label>
-        <button>Import what was pasted</button>
+        <label>${msg`Or paste a story`} <textarea rows="2" required spellcheck="false"></textarea></label>
+        <button>${msg`Import what was pasted`}</button>
       </form>
     </section>`;
   }
 
   exportList() {
     return html`<section aria-labelledby="formats-export">
-      <h3 id="formats-export">Export “${this.desk.title}”</h3>
+      <h3 id="formats-export">${msg`Export “${this.desk.title}”`}</h3>
       ${this.bookFields()}
       <ul>${WRITERS.map(
         (writer) => html`<li>
@@ -229,34 +214,12 @@ class Formats extends DialogPart {
 
   /** What a book says of itself; kept with the story. */
   bookFields() {
-    const language = this.ofBook("language");
-    const keep = (/** @type {string} */ name) => (/** @type {any} */ event) =>
-      this.keepOfBook(name, event.target.value);
+    const author = String(this.desk.story.meta("author") ?? "");
+    const keep = (/** @type {any} */ event) => this.desk.setMeta("author", event.target.value.trim());
     return html`<div class="book">
-      <label>Author <input maxlength="200" .value=${live(this.ofBook("author"))} @change=${keep("author")}></label>
-      <div><label>Language <input class="language" maxlength="80" spellcheck="false" list="formats-languages"
-        aria-describedby="formats-language" .value=${live(language)} @change=${keep("language")}></label>
-      <span id="formats-language" class="size">${languageName(language)}</span></div>
-      <datalist id="formats-languages">${LANGUAGES.map((each) => html`<option value=${each}>${languageName(each)}</option>`)}</datalist>
+      <label>${msg`Author`} <input maxlength="200" .value=${live(author)} @change=${keep}></label>
+      <srb-language data-place="formats" .desk=${this.desk}></srb-language>
     </div>`;
-  }
-
-  /** @param {string} name */
-  ofBook(name) {
-    const kept = this.desk.story.meta(name);
-    return typeof kept === "string" ? kept : name === "language" ? navigator.language : "";
-  }
-
-  /** @param {string} name @param {string} typed */
-  keepOfBook(name, typed) {
-    const value = typed.trim();
-    if (name === "language" && value !== "" && languageTag(value) === null)
-      this.fail(`“${value}” is no language that programs know: write it as en, de or pt-BR, or leave it empty.`);
-    else {
-      this.say("");
-      this.desk.setMeta(name, name === "language" ? (languageTag(value) ?? "") : value);
-    }
-    this.requestUpdate();
   }
 
   /** @param {Offer} offer */
@@ -267,19 +230,19 @@ class Formats extends DialogPart {
     };
     return html`<form class="choice" @submit=${submit}>
       <fieldset>
-        <legend>${counted(offer.choices.length, "story", "stories")} from ${offer.format}</legend>
+        <legend>${msg`${NUMBER.format(offer.choices.length)} stories from ${offer.format}`}</legend>
         ${offer.choices.map(
           (choice) => html`<label>
             <input type="checkbox" .checked=${choice.chosen} @change=${(/** @type {any} */ event) => {
               choice.chosen = event.target.checked;
             }}>
             <span dir="auto">${titleOf(choice.story)}</span>
-            <span class="size">${counted(choice.story.nodes.size, "node")}</span>
+            <span class="size">${nodesInWords(choice.story.nodes.size)}</span>
           </label>`,
         )}
       </fieldset>
-      <p><button class="main">Import the chosen</button>
-        <button type="button" @click=${() => this.forget()}>Cancel</button></p>
+      <p><button class="main">${msg`Import the chosen`}</button>
+        <button type="button" @click=${() => this.forget()}>${msg`Cancel`}</button></p>
     </form>`;
   }
 
@@ -303,7 +266,7 @@ async function readAll(files) {
     if ("error" in found) throw new StoryError(found.error);
     offer.choices.push(...found.stories.map((story) => ({ story, chosen: true })));
     offer.remarks.push(...found.remarks);
-    offer.format = offer.format === "" || offer.format === found.format ? found.format : "several programs";
+    offer.format = offer.format === "" || offer.format === found.format ? found.format : msg`several programs`;
   }
   return offer;
 }
@@ -324,25 +287,25 @@ async function makePrintable(files) {
 function summary(stories, format) {
   const nodes = stories.reduce((sum, story) => sum + story.nodes.size, 0);
   const roots = stories.reduce((sum, story) => sum + story.roots().length, 0);
-  const of = stories.length === 1 ? "" : `${counted(stories.length, "story", "stories")} with `;
-  return `Imported ${of}${counted(nodes, "node")} in ${counted(roots, "root")} from ${format}.`;
+  const inRoots = roots === 1 ? msg`1 root` : msg`${NUMBER.format(roots)} roots`;
+  if (stories.length === 1) return msg`Imported ${nodesInWords(nodes)} in ${inRoots} from ${format}.`;
+  const count = NUMBER.format(stories.length);
+  return msg`Imported ${count} stories with ${nodesInWords(nodes)} in ${inRoots} from ${format}.`;
 }
 
-/** @param {string} tag */
-function languageName(tag) {
-  return tag === "" || languageTag(tag) === null
-    ? ""
-    : (new Intl.DisplayNames(["en"], { type: "language" }).of(tag) ?? "");
+/** @param {number} count */
+function nodesInWords(count) {
+  return count === 1 ? msg`1 node` : msg`${NUMBER.format(count)} nodes`;
 }
 
 /** @param {string} title */
 function apart(title) {
-  return `“${title}” is a story of its own now: the one from which the file was exported has other texts.`;
+  return msg`“${title}” is a story of its own now: the one from which the file was exported has other texts.`;
 }
 
 /** @param {Story} story */
 function titleOf(story) {
-  return String(story.meta("title") ?? "") || "Untitled";
+  return String(story.meta("title") ?? "") || msg`Untitled`;
 }
 
 customElements.define("srb-formats", Formats);

@@ -1,5 +1,6 @@
 /** The header: the story's title, whether it is saved, its words, one button that begins a round, and a menu of all else. */
 
+import { msg, wordCount } from "../languages.js";
 import { html } from "../vendor/lit.js";
 import { icon } from "./icons.js";
 import { Part } from "./part.js";
@@ -8,24 +9,26 @@ import { Part } from "./part.js";
 
 /** Where a round's texts stop, as the button that begins it says: "Continue, 8 paragraphs". */
 const STOPS = [
-  ["", "full lengths"],
-  ["word", "words"],
-  ["line", "lines"],
-  ["sentence", "sentences"],
-  ["paragraph", "paragraphs"],
+  ["", msg`full lengths`],
+  ["word", msg`words`],
+  ["line", msg`lines`],
+  ["sentence", msg`sentences`],
+  ["paragraph", msg`paragraphs`],
 ];
 const MENU = [
-  ["chapters", "Chapters"],
-  ["map", "Map of the story"],
-  ["formats", "Import and export"],
-  ["settings", "Settings"],
-  ["help", "Keys and help"],
+  ["chapters", msg`Chapters`],
+  ["goals", msg`Goals`],
+  ["map", msg`Map of the story`],
+  ["formats", msg`Import and export`],
+  ["settings", msg`Settings`],
+  ["palette", msg`All actions`],
+  ["help", msg`Keys and help`],
 ];
 
 const CROWDED = 0.6; // share of the model's context from which it is shown
-const SHORTENED = new Set(["memory", "note"]); // parts of the prompt of which an end may be left out
+/** Parts of the prompt of which an end may be left out. @type {Record<string, string>} */
+const SHORTENED = { memory: msg`memory cut`, note: msg`note cut` };
 const TYPING = 400; // ms after which the words of a text that is being typed are counted
-const NUMBER = new Intl.NumberFormat("en");
 const CLOCK = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit" });
 
 class Header extends Part {
@@ -61,37 +64,38 @@ class Header extends Part {
       <div class="top">
         <button
           class="quiet side"
-          aria-label="Memory and note"
-          title="Memory and author’s note (Alt+M)"
+          aria-label=${msg`Memory and note`}
+          title=${msg`Memory and author’s note (Alt+M)`}
           aria-expanded=${this.isSideOpen ? "true" : "false"}
           @click=${() => desk.tell("side")}
         >${icon("side")}</button>
-        <button class="title quiet" aria-haspopup="dialog" title="Stories" @click=${() => this.open("stories")}>
+        <button class="title quiet" aria-haspopup="dialog" title=${msg`Stories`} @click=${() => this.open("stories")}>
           <span>${desk.title}</span> ${icon("down")}
         </button>
         <div class="facts">
           <span class="saved" data-state=${desk.saved.state} title=${savedTitle(desk.saved)}>${savedWords(desk.saved)}</span>
-          <span class="words">${count(desk.words, "word")}</span>
+          <span class="words">${wordCount(desk.words)}</span>
           ${this.meter()}
         </div>
-        <button class="quiet" aria-label="More" title="More" popovertarget="header-menu">${icon("more")}</button>
+        <button class="quiet" aria-label=${msg`More`} title=${msg`More`} popovertarget="header-menu">${icon("more")}</button>
         <div id="header-menu" popover>
           ${this.model()}
-          <button class="quiet narrow" aria-haspopup="dialog" @click=${() => this.choose("task")}>Say what happens next</button>
+          <button class="quiet narrow" aria-haspopup="dialog" @click=${() => this.choose("task")}>${msg`Say what happens next`}</button>
+          ${desk.keeper.person ? html`<button class="quiet" aria-haspopup="dialog" @click=${() => this.choose("share")}>${msg`Share`}</button>` : null}
           ${MENU.map(([name = "", words]) => html`<button class="quiet" aria-haspopup="dialog" @click=${() => this.choose(name)}>${words}</button>`)}
         </div>
       </div>
       <div class="go">
         ${this.pictures()}
-        <button class="quiet" aria-label="Undo" title="Undo (Ctrl+Z)" @click=${() => desk.undo()}>${icon("undo")}</button>
-        <button class="quiet" aria-label="Redo" title="Redo (Ctrl+Shift+Z)" @click=${() => desk.redo()}>${icon("redo")}</button>
-        <div class="split" role="group" aria-label="The next round">
-          <button class="main" @click=${() => desk.next()} title="Ctrl+Enter">${this.shownGo}</button>
-          <button class="quiet task" aria-haspopup="dialog" aria-label="Say what happens next" title="Say what happens next" @click=${() => this.open("task")}>${icon("task")}</button>
-          <select aria-label="Branches" title="How many" @change=${(/** @type {any} */ event) => desk.setSetting("n", Number(event.target.value))}>
+        <button class="quiet" aria-label=${msg`Undo`} title=${msg`Undo (Ctrl+Z)`} @click=${() => desk.undo()}>${icon("undo")}</button>
+        <button class="quiet" aria-label=${msg`Redo`} title=${msg`Redo (Ctrl+Shift+Z)`} @click=${() => desk.redo()}>${icon("redo")}</button>
+        <div class="split" role="group" aria-label=${msg`The next round`}>
+          <button class="main" @click=${() => desk.next()} title=${msg`Ctrl+Enter`}>${this.shownGo}</button>
+          <button class="quiet task" aria-haspopup="dialog" aria-label=${msg`Say what happens next`} title=${msg`Say what happens next`} @click=${() => this.open("task")}>${icon("task")}</button>
+          <select aria-label=${msg`Branches`} title=${msg`How many`} @change=${(/** @type {any} */ event) => desk.setSetting("n", Number(event.target.value))}>
             ${this.counts().map((each) => html`<option value=${each} ?selected=${each === n}>${each}</option>`)}
           </select>
-          <select class="stop" aria-label="Stop at" title="Where they stop" @change=${(/** @type {any} */ event) => desk.setSetting("stop_at", event.target.value)}>
+          <select class="stop" aria-label=${msg`Stop at`} title=${msg`Where they stop`} @change=${(/** @type {any} */ event) => desk.setSetting("stop_at", event.target.value)}>
             ${STOPS.map(([value, words]) => html`<option value=${value} ?selected=${value === stopAt}>${words}</option>`)}
           </select>
         </div>
@@ -101,7 +105,7 @@ class Header extends Part {
 
   /** What the next round does: it goes on where the caret is. */
   goWords() {
-    return this.desk.selected ? "Revise …" : this.desk.isInside ? "Continue here" : "Continue";
+    return this.desk.selected ? msg`Revise …` : this.desk.isInside ? msg`Continue here` : msg`Continue`;
   }
 
   get isSideOpen() {
@@ -119,15 +123,15 @@ class Header extends Part {
     const { model, models = [] } = this.desk.server;
     const choose = () => this.choose("settings", { section: "model" });
     return models.length > 1
-      ? html`<button class="quiet model" aria-haspopup="dialog" title="Choose the model" @click=${choose}>${model}</button>`
+      ? html`<button class="quiet model" aria-haspopup="dialog" title=${msg`Choose the model`} @click=${choose}>${model}</button>`
       : model
-        ? html`<span class="model" title="Model">${model}</span>`
+        ? html`<span class="model" title=${msg`Model`}>${model}</span>`
         : null;
   }
 
   pictures() {
     const { vision, audio } = this.desk.server.modalities ?? {};
-    const what = vision ? "Add a picture" : "Add a sound";
+    const what = vision ? msg`Add a picture` : msg`Add a sound`;
     return vision || audio
       ? html`<button class="quiet pictures" aria-label=${what} title=${what} @click=${() => this.open("pictures")}>${icon(vision ? "picture" : "sound")}</button>`
       : null;
@@ -138,14 +142,14 @@ class Header extends Part {
     if (!limit || (used < CROWDED * limit && !cut && !parts.some((part) => part.cut > 0))) return null;
     const share = Math.min(1, used / limit);
     const percent = Math.round(share * 100);
-    const words =
-      `${used} of ${limit} tokens of the model's context` +
-      (cut ? `; ${cut} characters at the beginning are not sent` : "");
+    const words = cut
+      ? msg`${used} of ${limit} tokens of the model's context; ${cut} characters at the beginning are not sent`
+      : msg`${used} of ${limit} tokens of the model's context`;
     return html`<span class="context" title=${words}>
-      <span class="name">context</span>
-      <meter min="0" max="1" high="0.85" .value=${share} aria-label="Context used"></meter> ${percent} %
-      ${cut ? html`<span class="cut">beginning cut</span>` : null}
-      ${parts.filter((part) => part.cut > 0 && SHORTENED.has(part.kind)).map(({ kind }) => html` <span class="cut">${kind} cut</span>`)}
+      <span class="name">${msg`context`}</span>
+      <meter min="0" max="1" high="0.85" .value=${share} aria-label=${msg`Context used`}></meter> ${percent} %
+      ${cut ? html`<span class="cut">${msg`beginning cut`}</span>` : null}
+      ${parts.filter((part) => part.cut > 0 && SHORTENED[part.kind]).map(({ kind }) => html` <span class="cut">${SHORTENED[kind]}</span>`)}
     </span>`;
   }
 
@@ -164,31 +168,28 @@ class Header extends Part {
 
 const TOPICS = ["story", "head", "saved", "server", "round", "rounds", "side"];
 
-/** @param {number} number @param {string} word */
-function count(number, word) {
-  return `${NUMBER.format(number)} ${word}${number === 1 ? "" : "s"}`;
-}
-
 /** @param {Desk["saved"]} saved */
 function savedTitle({ state, at, message }) {
-  return message ?? (state === "saved" && at ? `saved at ${CLOCK.format(at)}` : "");
+  return message ?? (state === "saved" && at ? msg`saved at ${CLOCK.format(at)}` : "");
 }
 
 /** @param {Desk["saved"]} saved */
 function savedWords({ state }) {
   switch (state) {
     case "saved":
-      return "saved";
+      return msg`saved`;
     case "saving":
-      return "saving …";
+      return msg`saving …`;
     case "outbox":
-      return "kept in this browser until the server is back";
+      return msg`kept in this browser until the server is back`;
     case "browser":
-      return "kept in this browser only";
+      return msg`kept in this browser only`;
+    case "reader":
+      return msg`to read only`;
     case "read_only":
-      return "not saved: the server cannot write";
+      return msg`not saved: the server cannot write`;
     default:
-      return "not saved";
+      return msg`not saved`;
   }
 }
 

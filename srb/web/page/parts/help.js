@@ -1,86 +1,93 @@
 // <srb-help>: the keys, and how a story is written with them.
 
+import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
+import { keyName } from "./key_names.js";
 import { DialogPart } from "./part.js";
 
 const IS_APPLE = /Mac|iP(hone|ad|od)/.test(navigator.platform);
-const CONTROL = IS_APPLE ? "⌘" : "Ctrl";
+const CONTROL = IS_APPLE ? "⌘" : keyName("Ctrl");
 const ALT = IS_APPLE ? "⌥" : "Alt";
 
 /** What fingers do, on devices without a pointer. @type {[string, string][]} */
 const FINGERS = [
-  ["Tap", "Open a branch; then on a word: mark it, and what is taken ends there"],
-  ["Swipe", "To the right: the branch becomes part of the text, and the next round begins"],
-  ["Swipe", "To the left: set it aside"],
-  ["⋯", "All that can be done with a branch"],
-  ["▴ ▾", "More or less room for the branches"],
+  [msg`Tap`, msg`Open a branch; then on a word: mark it, and what is taken ends there`],
+  [msg`Swipe`, msg`To the right: the branch becomes part of the text, and the next round begins`],
+  [msg`Swipe`, msg`To the left: set it aside`],
+  ["⋯", msg`All that can be done with a branch`],
+  ["▴ ▾", msg`More or less room for the branches`],
 ];
 
 /** Keys and their meaning; keys of one line have spaces between them. @type {readonly [title: string, keys: [string, string][]][]} */
 const KEYS = [
   [
-    "Anywhere",
+    msg`Anywhere`,
     [
-      [`${CONTROL}+Enter`, "Continue: the model goes on in n branches, where the caret is"],
-      [`${CONTROL}+Shift+Enter`, "Continue at the text’s end"],
-      [`${CONTROL}+Enter`, "With words selected: write them anew, in n ways"],
-      ["Esc", "Stop all branches and keep their texts; once more: back to the manuscript"],
-      [`${CONTROL}+Z`, "Undo typing, taking, setting aside, grouping and naming, in their order"],
-      [`${CONTROL}+Shift+Z`, "Redo"],
-      ["F6", "The next pane: manuscript, branches, outline, header, memory and note"],
-      [`${ALT}+M`, "Memory and note, beside the text; Esc there: back to the text"],
-      [`${ALT}+C`, "The chapters: Enter goes to one, Alt+↑ ↓ moves it"],
-      [`${CONTROL}+S`, "Say whether everything is saved; it is saved without it"],
+      [`${CONTROL}+Enter`, msg`Continue: the model goes on in n branches, where the caret is`],
+      [`${CONTROL}+Shift+Enter`, msg`Continue at the text’s end`],
+      [`${CONTROL}+Enter`, msg`With words selected: write them anew, in n ways`],
+      ["Esc", msg`Stop all branches and keep their texts; once more: back to the manuscript`],
+      [`${CONTROL}+Z`, msg`Undo typing, taking, setting aside, grouping and naming, in their order`],
+      [`${CONTROL}+Shift+Z`, msg`Redo`],
+      [`${CONTROL}+K`, msg`All actions in one list; there each can get a key of one’s own`],
+      [`${ALT}+F`, msg`Focus: the text alone; once more, everything again`],
+      ["F6", msg`The next pane: manuscript, branches, outline, header, memory and note`],
+      [`${ALT}+M`, msg`Memory and note, beside the text; Esc there: back to the text`],
+      [`${ALT}+C`, msg`The chapters: Enter goes to one, Alt+↑ ↓ moves it`],
+      [`${CONTROL}+S`, msg`Say whether everything is saved; it is saved without it`],
     ],
   ],
   [
-    "In the manuscript",
+    msg`In the manuscript`,
     [
-      [`${CONTROL}+F`, "Find and replace"],
+      [`${CONTROL}+F`, msg`Find and replace`],
       [
         `${CONTROL}+I ${CONTROL}+B`,
-        "Italics, bold: the selection, the word at the caret, or what is typed next; once more takes it away",
+        msg`Italics, bold: the selection, the word at the caret, or what is typed next; once more takes it away`,
       ],
-      [`${ALT}+T`, "Alternatives of the word at the caret; the one that is chosen begins another version from there"],
-      ["1–9", "Digits and letters are text here, always"],
+      [
+        `${ALT}+T`,
+        msg`Alternatives of the word at the caret; the one that is chosen begins another version from there`,
+      ],
+      ["1–9", msg`Digits and letters are text here, always`],
     ],
   ],
   [
-    "In the branches",
+    msg`In the branches`,
     [
-      ["1–9 0", "Take this branch and continue"],
-      ["Shift+1–9", "Take it only"],
-      ["← ↑ ↓ →", "Move between the branches"],
-      ["Enter", "Take the branch in focus, up to its mark"],
-      ["Space", "Read it whole; ← → go to the next one at the same place"],
-      [`${CONTROL}+← →`, "Move the mark by a word; a click on a word sets it"],
-      [".", "Move the mark to the sentence's end"],
-      ["X", "Set aside: end this branch"],
-      ["R", "Try others in the empty places"],
-      ["E", "Let a branch go on"],
-      ["V", "Vary: other branches from the mark on"],
-      ["G", "As many branches more"],
-      ["T", "Alternatives of the word at the mark"],
-      ["P", "Sort: the likeliest first, repeats later"],
-      ["F", "Group equal branches"],
-      ["B", "Star"],
-      ["N", "Note"],
-      ["I", "Back to the text"],
-      ["PageUp PageDown", "Of more than ten branches: other ten digits"],
+      ["1–9 0", msg`Take this branch and continue`],
+      ["Shift+1–9", msg`Take it only`],
+      ["← ↑ ↓ →", msg`Move between the branches`],
+      ["Enter", msg`Take the branch in focus, up to its mark`],
+      ["Space", msg`Read it whole; ← → go to the next one at the same place`],
+      [`${CONTROL}+← →`, msg`Move the mark by a word; a click on a word sets it`],
+      [".", msg`Move the mark to the sentence's end`],
+      ["X", msg`Set aside: end this branch`],
+      ["R", msg`Try others in the empty places`],
+      ["E", msg`Let a branch go on`],
+      ["V", msg`Vary: other branches from the mark on`],
+      ["G", msg`As many branches more`],
+      ["T", msg`Alternatives of the word at the mark`],
+      ["P", msg`Sort: the likeliest first, repeats later`],
+      ["F", msg`Group equal branches`],
+      ["B", msg`Star`],
+      ["N", msg`Note`],
+      ["I", msg`Back to the text`],
+      ["PageUp PageDown", msg`Of more than ten branches: other ten digits`],
     ],
   ],
   [
-    "In the outline",
+    msg`In the outline`,
     [
-      ["↑ ↓", "Move through the rows; Home, End, PageUp and PageDown too"],
-      ["→", "Open the fork, or go on to the next row"],
-      ["←", "Close the fork, or go to the parent"],
-      ["Enter", "Make this branch the manuscript"],
-      ["Delete", "Set aside; once more: take it back"],
-      ["B", "Star"],
-      ["F2", "Name"],
-      ["N", "Note"],
-      ["C", "Compare with the text"],
+      ["↑ ↓", msg`Move through the rows; Home, End, PageUp and PageDown too`],
+      ["→", msg`Open the fork, or go on to the next row`],
+      ["←", msg`Close the fork, or go to the parent`],
+      ["Enter", msg`Make this branch the manuscript`],
+      ["Delete", msg`Set aside; once more: take it back`],
+      ["B", msg`Star`],
+      ["F2", msg`Name`],
+      ["N", msg`Note`],
+      ["C", msg`Compare with the text`],
     ],
   ],
 ];
@@ -93,16 +100,16 @@ class Help extends DialogPart {
   render() {
     return html`<dialog class="help" aria-labelledby="help-title" closedby="any">
       <header>
-        <h2 id="help-title">Keys</h2>
-        <button class="quiet" aria-label="Close" @click=${() => this.close()}>
+        <h2 id="help-title">${msg`Keys`}</h2>
+        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}>
           <span aria-hidden="true">×</span>
         </button>
       </header>
       <p>
-        Write, let the model continue, read the branches, take the one you like or its beginning, and write on. Nothing
-        is lost: every branch stays in the outline.
+        ${msg`Write, let the model continue, read the branches, take the one you like or its beginning, and write on.`}
+        ${msg`Nothing is lost: every branch stays in the outline.`}
       </p>
-      <div class="fingers">${group("With a finger", FINGERS)}</div>
+      <div class="fingers">${group(msg`With a finger`, FINGERS)}</div>
       <div class="groups">${KEYS.map(([title, keys]) => group(title, keys))}</div>
     </dialog>`;
   }
@@ -116,7 +123,7 @@ function group(title, keys) {
   return html`<section>
     <h3>${title}</h3>
     <dl>
-      ${keys.map(([names, words]) => html`<div><dt>${names.split(/ (?![→←]$)/).map((name) => html`<kbd>${name}</kbd> `)}</dt><dd>${words}</dd></div>`)}
+      ${keys.map(([names, words]) => html`<div><dt>${names.split(/ (?![→←]$)/).map((name) => html`<kbd>${keyName(name)}</kbd> `)}</dt><dd>${words}</dd></div>`)}
     </dl>
   </section>`;
 }

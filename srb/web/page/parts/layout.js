@@ -1,4 +1,6 @@
-/** What a person moves between the panes: the bar beside the manuscript, and on a phone the handle of the branches' sheet. */
+/** Handles between the panes, which a person moves: the bar beside the manuscript, and on a phone the handle of the branches' sheet. */
+
+import { msg } from "../languages.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 
@@ -15,7 +17,7 @@ export function divider(root) {
   bar.tabIndex = 0;
   bar.setAttribute("role", "separator");
   bar.setAttribute("aria-orientation", "vertical");
-  bar.setAttribute("aria-label", "Width of the manuscript");
+  bar.setAttribute("aria-label", msg`Width of the manuscript`);
   bar.setAttribute("aria-valuemin", String(NARROWEST));
   bar.setAttribute("aria-valuemax", String(WIDEST));
   let share = USUAL;
@@ -88,8 +90,8 @@ export function sheetHandle(root, desk) {
   };
   const height = () => SHEETS.indexOf(root.dataset.sheet ?? "middle");
   for (const [sign, name, step] of /** @type {const} */ ([
-    ["▴", "Make the branches' sheet higher", 1],
-    ["▾", "Make the branches' sheet lower", -1],
+    ["▴", msg`Make the branches' sheet higher`, 1],
+    ["▾", msg`Make the branches' sheet lower`, -1],
   ])) {
     const button = document.createElement("button");
     button.className = "quiet";

@@ -3,10 +3,12 @@
  * its entry, and by which keyword the next one will. A row opens to be edited; each key applies at once.
  */
 
+import { msg, NUMBER } from "../languages.js";
 import { entriesOf, entryOf, faultOfEntry, MOST, PREFIX, RULES, titleOf } from "../lore/entries.js";
 import { StoryError } from "../story/read.js";
 import { newId } from "../story.js";
 import { html, live, nothing } from "../vendor/lit.js";
+import { msgHtml } from "./msg_html.js";
 import { Part } from "./part.js";
 
 /** @typedef {import("../lore/entries.js").Entry} Entry */
@@ -14,13 +16,17 @@ import { Part } from "./part.js";
 
 const SHOWN = 100; // rows at once; the search finds the others
 const SEARCHED = 10; // entries from which on there is a search
-const NUMBER = new Intl.NumberFormat("en");
 const BOUNDS = {
-  lore_words: { min: 10, max: 20_000, label: "Words in which keywords are looked for" },
-  lore_tokens: { min: 0, max: 1_000_000, label: "Tokens that the entries may take" },
+  lore_words: { min: 10, max: 20_000, label: msg`Words in which keywords are looked for` },
+  lore_tokens: { min: 0, max: 1_000_000, label: msg`Tokens that the entries may take` },
 };
 /** @type {Record<import("../lore/entries.js").Rule, string>} */
-const RULE_WORDS = { any: "one of them", all: "all of them", none: "none of them", "not all": "not all of them" };
+const RULE_WORDS = {
+  any: msg`one of them`,
+  all: msg`all of them`,
+  none: msg`none of them`,
+  "not all": msg`not all of them`,
+};
 
 class Lorebook extends Part {
   constructor() {
@@ -38,7 +44,7 @@ class Lorebook extends Part {
 
   /** @param {Entry} entry @param {Partial<Entry>} change */
   set({ id, ...entry }, change) {
-    this.fault = faultOfEntry({ ...entry, ...change }, "The entry");
+    this.fault = faultOfEntry({ ...entry, ...change }, msg`The entry`);
     if (this.fault === "") this.desk.setMeta(PREFIX + id, entryOf({ ...entry, ...change }));
     this.requestUpdate();
   }
@@ -61,7 +67,7 @@ class Lorebook extends Part {
     this.requestUpdate();
     /** @type {HTMLElement | null} */ (this.querySelector(".add"))?.focus();
     const run = () => this.desk.story === story && this.desk.setMeta(PREFIX + id, entry);
-    this.desk.notice(`“${titleOf(entry)}” is no entry of the lorebook any more.`, "info", { label: "Undo", run });
+    this.desk.notice(msg`“${titleOf(entry)}” is no entry of the lorebook any more.`, "info", { label: msg`Undo`, run });
   }
 
   /** What the next round would read; nothing is known before the rounds are loaded. @returns {Choice | null} */
@@ -77,13 +83,13 @@ class Lorebook extends Part {
     const read = new Set(this.desk.round?.lore);
     const next = entries.length > 0 ? this.next() : null;
     return html`<section aria-labelledby="lorebook-title">
-      <h2 id="lorebook-title">Lorebook
-        ${entries.length ? html`<span class="count">${NUMBER.format(entries.length)} ${entries.length === 1 ? "entry" : "entries"}</span>` : nothing}</h2>
-      ${entries.length === 0 ? html`<p class="hint">People, places and things, each with keywords. The model reads an entry while the text speaks of it.</p>` : nothing}
+      <h2 id="lorebook-title">${msg`Lorebook`}
+        ${entries.length ? html`<span class="count">${inWords(entries.length)}</span>` : nothing}</h2>
+      ${entries.length === 0 ? html`<p class="hint">${msg`People, places and things, each with keywords. The model reads an entry while the text speaks of it.`}</p>` : nothing}
       ${entries.length >= SEARCHED ? this.search() : nothing}
       ${entries.length ? html`<ul>${found.slice(0, SHOWN).map((entry) => this.row(entry, read, next))}</ul>` : nothing}
-      ${found.length > SHOWN ? html`<p class="hint">… and ${NUMBER.format(found.length - SHOWN)} more: search for them.</p>` : nothing}
-      <p class="acts"><button class="add" @click=${() => this.add()}>Add an entry</button></p>
+      ${found.length > SHOWN ? html`<p class="hint">${msg`… and ${NUMBER.format(found.length - SHOWN)} more: search for them.`}</p>` : nothing}
+      <p class="acts"><button class="add" @click=${() => this.add()}>${msg`Add an entry`}</button></p>
       ${entries.length ? this.bounds() : nothing}
       ${this.files(entries.length > 0)}
     </section>`;
@@ -99,7 +105,7 @@ class Lorebook extends Part {
   }
 
   search() {
-    return html`<input type="search" class="search" aria-label="Search the lorebook" placeholder="Search" .value=${live(this.wanted)}
+    return html`<input type="search" class="search" aria-label=${msg`Search the lorebook`} placeholder=${msg`Search`} .value=${live(this.wanted)}
       @input=${(/** @type {any} */ event) => {
         this.wanted = event.target.value;
         this.requestUpdate();
@@ -140,29 +146,29 @@ class Lorebook extends Part {
     ) =>
       html`<label class="check"><input type="checkbox" .checked=${live(now)} @change=${(/** @type {any} */ event) => apply(event.target.checked)}> ${label}</label>`;
     return html`<div class="edit">
-      <label>Name <input maxlength=${MOST.name} dir="auto" .value=${live(name)} @input=${(/** @type {any} */ event) => set({ name: event.target.value })}></label>
-      ${this.keywords(entry, "keys", "Keywords", "with commas between them")}
-      <label>Text <textarea rows="3" maxlength=${MOST.text} dir="auto" .value=${live(text)} @input=${(/** @type {any} */ event) => set({ text: event.target.value })}></textarea></label>
+      <label>${msg`Name`} <input maxlength=${MOST.name} dir="auto" .value=${live(name)} @input=${(/** @type {any} */ event) => set({ name: event.target.value })}></label>
+      ${this.keywords(entry, "keys", msg`Keywords`, msg`with commas between them`)}
+      <label>${msg`Text`} <textarea rows="3" maxlength=${MOST.text} dir="auto" .value=${live(text)} @input=${(/** @type {any} */ event) => set({ text: event.target.value })}></textarea></label>
       <div class="checks">
-        ${check("On", !off, (is) => set({ off: !is }))}
-        ${check("Always read", always, (is) => set({ always: is }))}
-        ${check("Capitals count", cased, (is) => set({ cased: is }))}
+        ${check(msg`On`, !off, (is) => set({ off: !is }))}
+        ${check(msg`Always read`, always, (is) => set({ always: is }))}
+        ${check(msg`Capitals count`, cased, (is) => set({ cased: is }))}
       </div>
       <details ?open=${others.length > 0}>
-        <summary>More</summary>
-        <label>Order <input type="number" step="1" min=${-MOST.order} max=${MOST.order} .value=${live(String(order))}
+        <summary>${msg`More`}</summary>
+        <label>${msg`Order`} <input type="number" step="1" min=${-MOST.order} max=${MOST.order} .value=${live(String(order))}
           @change=${(/** @type {any} */ event) => set({ order: event.target.valueAsNumber || 0 })}></label>
-        <p class="hint">Where not all fit, entries of a higher order go first.</p>
-        ${this.keywords(entry, "others", "Second keywords", "looked for beside the first ones")}
+        <p class="hint">${msg`Where not all fit, entries of a higher order go first.`}</p>
+        ${this.keywords(entry, "others", msg`Second keywords`, msg`looked for beside the first ones`)}
         ${
           others.length === 0
             ? nothing
-            : html`<label>of which the text has <select @change=${(/** @type {any} */ event) => set({ rule: event.target.value })}>
+            : html`<label>${msg`of which the text has`} <select @change=${(/** @type {any} */ event) => set({ rule: event.target.value })}>
           ${RULES.map((each) => html`<option value=${each} ?selected=${each === rule}>${RULE_WORDS[each]}</option>`)}</select></label>`
         }
       </details>
       ${this.fault ? html`<p class="wrong" role="alert">${this.fault}</p>` : nothing}
-      <p class="acts"><button class="quiet" @click=${() => this.takeAway(entry)}>Delete</button></p>
+      <p class="acts"><button class="quiet" @click=${() => this.takeAway(entry)}>${msg`Delete`}</button></p>
     </div>`;
   }
 
@@ -183,8 +189,8 @@ class Lorebook extends Part {
 
   /** Where keywords are looked for, and the room of all entries, as a sentence. */
   bounds() {
-    return html`<p class="bounds">Keywords count in the last ${this.number("lore_words")} words of the text;
-      all entries take ${this.number("lore_tokens")} tokens at most.</p>`;
+    const [words, tokens] = [this.number("lore_words"), this.number("lore_tokens")];
+    return html`<p class="bounds">${msgHtml`Keywords count in the last ${words} words of the text; all entries take ${tokens} tokens at most.`}</p>`;
   }
 
   // ---- Files
@@ -192,14 +198,14 @@ class Lorebook extends Part {
   /** @param {boolean} isFull */
   files(isFull) {
     return html`<details class="files">
-      <summary>Import and export</summary>
-      <p><label>A lorebook or a card of SillyTavern, NovelAI, KoboldAI, mikupad or SRB
+      <summary>${msg`Import and export`}</summary>
+      <p><label>${msg`A lorebook or a card of SillyTavern, NovelAI, KoboldAI, mikupad or SRB`}
         <input type="file" accept=".json,.lorebook,.png,application/json,image/png" @change=${(/** @type {Event} */ event) => this.pick(event)}></label></p>
       ${
         isFull
           ? html`<p class="acts">
-        <button @click=${() => this.save("srb")}>Export for SRB</button>
-        <button @click=${() => this.save("silly")}>Export for SillyTavern</button></p>`
+        <button @click=${() => this.save("srb")}>${msg`Export for SRB`}</button>
+        <button @click=${() => this.save("silly")}>${msg`Export for SillyTavern`}</button></p>`
           : nothing
       }
       <p role=${this.isError ? "alert" : "status"} class=${this.isError ? "wrong" : "hint"}>${this.message}</p>
@@ -219,14 +225,10 @@ class Lorebook extends Part {
       const room = MOST.entries - entriesOf(story).length;
       if (entries.length > room)
         throw new StoryError(
-          `The file has ${NUMBER.format(entries.length)} entries; there is room for ${NUMBER.format(room)}.`,
+          msg`The file has ${NUMBER.format(entries.length)} entries; there is room for ${NUMBER.format(room)}.`,
         );
       takeIn(this.desk, entries);
-      this.say(
-        [`${NUMBER.format(entries.length)} ${entries.length === 1 ? "entry" : "entries"} came in.`, ...remarks].join(
-          " ",
-        ),
-      );
+      this.say([msg`${inWords(entries.length)} came in.`, ...remarks].join(" "));
     } catch (error) {
       this.say(/** @type {Error} */ (error).message, true);
       if (!(error instanceof StoryError) && !(error instanceof DOMException)) this.desk.sayNotLoaded();
@@ -245,7 +247,7 @@ class Lorebook extends Part {
     const { story, title } = this.desk;
     const name = fileName(title, format === "srb" ? ".lorebook.json" : ".worldinfo.json");
     download(format === "srb" ? writeLorebook(story) : writeWorldInfo(story), name, "application/json");
-    this.say(`“${name}” is among your downloads.`);
+    this.say(msg`“${name}” is among your downloads.`);
   }
 
   /** @param {string} message */
@@ -274,13 +276,16 @@ function takeIn(desk, entries) {
   desk.tell("story");
 }
 
+/** @param {number} count */
+const inWords = (count) => (count === 1 ? msg`1 entry` : msg`${NUMBER.format(count)} entries`);
+
 /** @param {Entry} entry @param {boolean} isRead @param {Choice | null} next */
 function stateOf(entry, isRead, next) {
-  if (entry.off) return "off";
+  if (entry.off) return msg`off`;
   const key = next?.asked.get(entry.id);
-  const by = entry.always ? "always" : key === undefined ? "" : `“${key}”`;
+  const by = entry.always ? msg`always` : key === undefined ? "" : msg`“${key}”`;
   const isLeft = next?.left.some(({ id }) => id === entry.id) ?? false;
-  return [isRead ? "in this round" : "", isLeft ? "no room" : by].filter((each) => each !== "").join(" · ");
+  return [isRead ? msg`in this round` : "", isLeft ? msg`no room` : by].filter((each) => each !== "").join(" · ");
 }
 
 /** @param {Entry} entry @param {string} wanted */

@@ -3,6 +3,7 @@
 // It lives in a shadow root, since only there CodeMirror's styles are allowed by the page's content security policy. The desk
 // is told of every change, and answers with the new head.
 
+import { msg } from "../languages.js";
 import {
   EditorState,
   EditorView,
@@ -37,9 +38,9 @@ import { keepReadingPlace, readingPlace } from "./reading_places.js";
 const PAUSE = 600; // ms without a change after which colours and the reading place are brought up to date
 const ABOVE = 48; // px above a line that is shown at the view's start
 const LEGEND = [
-  ["by-model", "the model's words"],
-  ["by-person", "yours"],
-  ["by-edit", "your edits in its text"],
+  ["by-model", msg`the model's words`],
+  ["by-person", msg`yours`],
+  ["by-edit", msg`your edits in its text`],
 ];
 
 export class Manuscript extends HTMLElement {
@@ -173,7 +174,15 @@ export class Manuscript extends HTMLElement {
   /** @param {import("../vendor/codemirror.js").Extension} extension */
   extend(extension) {
     this.#more.push(extension);
+    // The editor measures all lines anew, from guessed heights. Where those are too low, the browser moves a view that is near the
+    // text's end: what waits is measured before (coordsAtPos does), and after it the view is put back, before anybody sees it.
+    this.#view.coordsAtPos(0);
+    const { top, into } = this.#topOfView();
     this.#view.dispatch({ effects: StateEffect.appendConfig.of(extension) });
+    this.#view.coordsAtPos(0);
+    const now = this.#topOfView();
+    if (now.top === top && Math.abs(now.into - into) <= 1) return;
+    this.#view.dispatch({ effects: EditorView.scrollIntoView(top, { y: "start", yMargin: -into }) });
   }
 
   focus() {
@@ -353,12 +362,16 @@ export class Manuscript extends HTMLElement {
   }
 
   #keepPlace() {
-    const { scrollDOM, documentTop } = this.#view;
-    if (this.#story !== "" && scrollDOM.clientHeight > 0) {
-      const edge = scrollDOM.getBoundingClientRect().top - documentTop;
-      const { from, top } = this.#view.lineBlockAtHeight(edge + 1);
-      keepReadingPlace(this.#story, { caret: this.caret(), top: from, into: Math.max(0, Math.round(edge - top)) });
+    if (this.#story !== "" && this.#view.scrollDOM.clientHeight > 0) {
+      keepReadingPlace(this.#story, { caret: this.caret(), ...this.#topOfView() });
     }
+  }
+
+  /** The offset of the line at the view's upper edge, and how many px of it lie above. */
+  #topOfView() {
+    const edge = this.#view.scrollDOM.getBoundingClientRect().top - this.#view.documentTop;
+    const { from, top } = this.#view.lineBlockAtHeight(edge + 1);
+    return { top: from, into: Math.max(0, Math.round(edge - top)) };
   }
 
   #applySettings() {

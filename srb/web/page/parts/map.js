@@ -1,5 +1,6 @@
 // The map: all branches of a story as a tree on a canvas, that can be moved, enlarged and walked with the arrow keys.
 
+import { msg } from "../languages.js";
 import { labelOf } from "../outline_rows.js";
 import { hierarchy, tree } from "../vendor/hierarchy.js";
 import { html } from "../vendor/lit.js";
@@ -67,11 +68,11 @@ export class StoryMap extends DialogPart {
     const count = this.points.size;
     return html`<dialog class="map" aria-labelledby="map-title">
       <header class="dialog-head">
-        <h2 id="map-title">Map</h2>
-        <button class="quiet" aria-label="Close" @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        <h2 id="map-title">${msg`Map`}</h2>
+        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
       </header>
-      <p class="help">${count} ${count === 1 ? "node" : "nodes"}.<span class="keys"> Arrow keys walk, Enter opens, drag to move, wheel or + and − to enlarge.</span></p>
-      <canvas tabindex="0" role="application" aria-roledescription="map of the story" aria-label=${this.words()}
+      <p class="help">${count === 1 ? msg`1 node.` : msg`${count} nodes.`}<span class="keys"> ${msg`Arrow keys walk, Enter opens, drag to move, wheel or + and − to enlarge.`}</span></p>
+      <canvas tabindex="0" role="application" aria-roledescription=${msg`map of the story`} aria-label=${this.words()}
         @pointerdown=${(/** @type {PointerEvent} */ event) => this.grab(event)}
         @pointermove=${(/** @type {PointerEvent} */ event) => this.pull(event)}
         @pointerup=${(/** @type {PointerEvent} */ event) => this.release(event)}
@@ -79,18 +80,18 @@ export class StoryMap extends DialogPart {
         @wheel=${(/** @type {WheelEvent} */ event) => this.wheel(event)}
         @keydown=${(/** @type {KeyboardEvent} */ event) => this.key(event)}></canvas>
       <p class="words" dir="auto" aria-hidden="true">${this.words()}</p>
-      <p class="tools"><button class="main" ?disabled=${!this.points.has(this.current)} @click=${() => this.choose()}>Open</button>
-        <button aria-label="Enlarge" @click=${() => this.zoom(1.3)}>+</button>
-        <button aria-label="Make smaller" @click=${() => this.zoom(1 / 1.3)}>−</button>
-        <button @click=${() => this.fit()}>All of it</button>
-        <button @click=${() => this.centre()}>Where I am</button></p>
+      <p class="tools"><button class="main" ?disabled=${!this.points.has(this.current)} @click=${() => this.choose()}>${msg`Open`}</button>
+        <button aria-label=${msg`Enlarge`} @click=${() => this.zoom(1.3)}>+</button>
+        <button aria-label=${msg`Make smaller`} @click=${() => this.zoom(1 / 1.3)}>−</button>
+        <button @click=${() => this.fit()}>${msg`All of it`}</button>
+        <button @click=${() => this.centre()}>${msg`Where I am`}</button></p>
     </dialog>`;
   }
 
   /** The words of the node that is chosen. */
   words() {
     const node = this.desk.story.nodes.get(this.current);
-    if (!node) return "The beginning of the story";
+    if (!node) return msg`The beginning of the story`;
     const { name, star } = this.desk.story.mark(node.id);
     return `${star ? "★ " : ""}${name ? `${name}: ` : ""}${labelOf(node, 300)}`;
   }

@@ -1,12 +1,12 @@
 // <srb-models>: the choice of a story's model, where the server has several.
 
+import { msg } from "../languages.js";
 import { html, nothing } from "../vendor/lit.js";
 import { Part } from "./part.js";
 
 /** @typedef {{id: string, default?: boolean, status?: {value: string, failed?: boolean, reason?: string}}} Entry */
 
-const WORDS =
-  "belongs to this story. One that is not loaded is loaded when it is first asked, and another may have to give way to it";
+const WORDS = msg`belongs to this story. One that is not loaded is loaded when it is first asked, and another may have to give way to it`;
 
 class Models extends Part {
   constructor() {
@@ -38,22 +38,23 @@ class Models extends Part {
     const first = this.entries.find((each) => each.default)?.id;
     const shown = isMissing || names.includes(model) || model === "" ? model : server.model;
     return html`<div class="field">
-      <label for="setting-model">Model</label>
+      <label for="setting-model">${msg`Model`}</label>
       <select id="setting-model" aria-describedby="setting-model-words"
         @change=${(/** @type {any} */ event) => this.desk.setSetting("model", event.target.value)}>
-        <option value="" .selected=${shown === ""}>the server's${first ? `: ${first}` : ""}</option>
-        ${isMissing ? html`<option value=${model} .selected=${true}>${model}, which this server does not have</option>` : nothing}
-        ${names.map((name) => html`<option value=${name} .selected=${name === shown}>${name}${this.stateOf(name)}</option>`)}
+        <option value="" .selected=${shown === ""}>${first ? msg`the server's: ${first}` : msg`the server's`}</option>
+        ${isMissing ? html`<option value=${model} .selected=${true}>${msg`${model}, which this server does not have`}</option>` : nothing}
+        ${names.map((name) => html`<option value=${name} .selected=${name === shown}>${this.labelOf(name)}</option>`)}
       </select>
       <p class="words" id="setting-model-words">${this.reason(shown) || WORDS}</p>
     </div>`;
   }
 
-  /** @param {string} name */
-  stateOf(name) {
+  /** A model's name, and its state. @param {string} name */
+  labelOf(name) {
     const status = this.entries.find(({ id }) => id === name)?.status;
-    if (status?.failed) return " (cannot be loaded)";
-    return status?.value === "loaded" ? " (loaded)" : status?.value === "loading" ? " (is being loaded)" : "";
+    if (status?.failed) return msg`${name} (cannot be loaded)`;
+    if (status?.value === "loaded") return msg`${name} (loaded)`;
+    return status?.value === "loading" ? msg`${name} (is being loaded)` : name;
   }
 
   /** Why a model cannot be loaded; empty if it can. @param {string} name */

@@ -1,5 +1,6 @@
 // <srb-number>: a labelled number with plain words, and a slider where its range is small.
 
+import { msg } from "../languages.js";
 import { html, LitElement, live, nothing } from "../vendor/lit.js";
 import { readNumber } from "./numbers.js";
 
@@ -66,7 +67,7 @@ export class NumberField extends LitElement {
     }
     return html`<input
       type="range"
-      aria-label="${label}, as a slider"
+      aria-label=${msg`${label}, as a slider`}
       min=${min}
       max=${max}
       step=${step}

@@ -1,15 +1,17 @@
 // Settings that are numbers: name, range, plain words. The samplers among them are in ../sampling.js.
 
+import { msg } from "../languages.js";
+
 /** @typedef {import("../sampling.js").Sampler} Sampler */
 /** @typedef {Omit<Sampler, "group"> & {empty?: string}} NumberSetting   `empty`: the meaning of an empty field, where it may be empty */
 
 /** @type {Readonly<Record<string, NumberSetting>>} */
 export const NUMBERS = {
-  n: { name: "n", label: "Branches", words: "continuations at once", min: 1, max: 64, step: 1, whole: true },
+  n: { name: "n", label: msg`Branches`, words: msg`continuations at once`, min: 1, max: 64, step: 1, whole: true },
   max_tokens: {
     name: "max_tokens",
-    label: "Length",
-    words: "tokens of each branch at most; 128 are about 90 words",
+    label: msg`Length`,
+    words: msg`tokens of each branch at most; 128 are about 90 words`,
     min: 1,
     max: 100_000,
     step: 16,
@@ -17,8 +19,8 @@ export const NUMBERS = {
   },
   stop_after: {
     name: "stop_after",
-    label: "How many of them",
-    words: "a branch stops after so many",
+    label: msg`How many of them`,
+    words: msg`a branch stops after so many`,
     min: 1,
     max: 1000,
     step: 1,
@@ -26,26 +28,26 @@ export const NUMBERS = {
   },
   sibling_penalty: {
     name: "sibling_penalty",
-    label: "Sibling penalty",
-    words: "how much a branch avoids the words of the others. 0: off",
+    label: msg`Sibling penalty`,
+    words: msg`how much a branch avoids the words of the others. 0: off`,
     min: 0,
     max: 100,
     step: 0.5,
   },
   seed: {
     name: "seed",
-    label: "Seed",
-    words: "the same seed and text give the same branches again",
+    label: msg`Seed`,
+    words: msg`the same seed and text give the same branches again`,
     min: 0,
     max: 4_294_967_294,
     step: 1,
     whole: true,
-    empty: "random",
+    empty: msg`random`,
   },
   size: {
     name: "size",
-    label: "Size",
-    words: "of the manuscript's letters, in pixels",
+    label: msg`Size`,
+    words: msg`of the manuscript's letters, in pixels`,
     min: 10,
     max: 48,
     step: 1,
@@ -53,8 +55,8 @@ export const NUMBERS = {
   },
   measure: {
     name: "measure",
-    label: "Measure",
-    words: "characters in a line",
+    label: msg`Measure`,
+    words: msg`characters in a line`,
     min: 30,
     max: 160,
     step: 1,
@@ -76,6 +78,12 @@ export function readNumber({ label, min, max, whole, empty }, typed) {
   }
   const value = /^[-+]?(\d+\.?\d*|\.\d+)$/.test(text) ? Number(text) : Number.NaN;
   const fits = value >= min && value <= max && (!whole || Number.isInteger(value));
-  const orEmpty = empty === undefined ? "" : `, or empty: ${empty}`;
-  return fits ? value : `${label}: a ${whole ? "whole " : ""}number from ${min} to ${max}${orEmpty}.`;
+  if (fits) return value;
+  if (empty === undefined)
+    return whole
+      ? msg`${label}: a whole number from ${min} to ${max}.`
+      : msg`${label}: a number from ${min} to ${max}.`;
+  return whole
+    ? msg`${label}: a whole number from ${min} to ${max}, or empty: ${empty}.`
+    : msg`${label}: a number from ${min} to ${max}, or empty: ${empty}.`;
 }

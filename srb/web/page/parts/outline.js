@@ -1,9 +1,11 @@
 // The outline: every branch of every round. A line that shows where the manuscript comes from, and opened, a tree.
 
+import { msg } from "../languages.js";
 import { found, isUnread, labelOf, rowsOf } from "../outline_rows.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
 import { actsOf, nameForm, toggleMark } from "./outline_acts.js";
 import { Part } from "./part.js";
+import { Writers } from "./writers.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../outline_rows.js").Row} Row */
@@ -39,6 +41,7 @@ export class Outline extends Part {
     /** @type {Map<string, boolean>} forks that a person has opened or closed */
     this.toggled = new Map();
     this.current = "";
+    this.writers = new Writers();
     this.top = 0;
     this.counts = { stars: 0, unread: 0 };
     this.isStale = true; // rows and counts are those of another state of the story
@@ -48,7 +51,7 @@ export class Outline extends Part {
 
   listen() {
     this.setAttribute("role", "region");
-    this.setAttribute("aria-label", "Outline");
+    this.setAttribute("aria-label", msg`Outline`);
     for (const topic of ["story", "head", "nodes"])
       this.on(topic, (detail) => {
         this.isStale ||= !(this.isTyping(topic, detail) || this.isGrowth(detail));
@@ -130,7 +133,7 @@ export class Outline extends Part {
 
   render() {
     return html`<div class="bar">
-        <button aria-expanded=${this.isOpen} @click=${() => this.toggle()}>Outline ${this.isOpen ? "▾" : "▴"}</button>
+        <button aria-expanded=${this.isOpen} @click=${() => this.toggle()}>${msg`Outline`} ${this.isOpen ? "▾" : "▴"}</button>
         ${this.isOpen ? this.tools() : this.crumbs()}
       </div>
       ${this.isOpen ? this.tree() : nothing}`;
@@ -152,30 +155,30 @@ export class Outline extends Part {
     let id = head.node;
     for (; id && shown.length < CRUMBS; id = story.nodes.get(id)?.parent ?? "")
       if (story.nodes.get(id)?.text) shown.unshift(id); // words that were taken out are no passage
-    return html`<nav aria-label="Where the text comes from">
+    return html`<nav aria-label=${msg`Where the text comes from`}>
         ${id ? html`<span aria-hidden="true">… ▸</span>` : nothing}
         ${shown.map((id) => {
           const node = story.nodes.get(id);
           const siblings = node?.parent ? story.children(node.parent).length : 1;
-          return html`<button class="quiet crumb" title="Show this passage" @click=${() => this.desk.showPassage(id)}>
-            ${siblings > 1 ? html`<sup title="${siblings} branches here">${siblings}</sup>` : nothing}${node ? labelOf(node, 60) : ""}</button>`;
+          return html`<button class="quiet crumb" title=${msg`Show this passage`} @click=${() => this.desk.showPassage(id)}>
+            ${siblings > 1 ? html`<sup title=${msg`${siblings} branches here`}>${siblings}</sup>` : nothing}${node ? labelOf(node, 60) : ""}</button>`;
         })}
       </nav>
       ${before ? this.backButton() : nothing}`;
   }
 
   backButton() {
-    return html`<button @click=${() => this.desk.goBack()}>Back to where I was</button>`;
+    return html`<button @click=${() => this.desk.goBack()}>${msg`Back to where I was`}</button>`;
   }
 
   tools() {
     const { before } = this.desk;
     const { stars, unread } = this.counts;
-    return html`<label>Search <input type="search" .value=${this.query}
+    return html`<label>${msg`Search`} <input type="search" .value=${this.query}
         @input=${(/** @type {any} */ event) => this.search(event.target.value)}></label>
       <label><input type="checkbox" .checked=${this.hidesPruned}
-        @change=${(/** @type {any} */ event) => (this.hidesPruned = event.target.checked)}> hide what is set aside</label>
-      <span class="counts">${unread} unread, ★ ${stars}</span>
+        @change=${(/** @type {any} */ event) => (this.hidesPruned = event.target.checked)}> ${msg`hide what is set aside`}</label>
+      <span class="counts">${msg`${unread} unread, ★ ${stars}`}</span>
       ${before ? this.backButton() : nothing}`;
   }
 
@@ -200,7 +203,7 @@ export class Outline extends Part {
   tree() {
     const first = Math.max(0, Math.floor(this.top / this.rowHeight) - MORE);
     const shown = this.rows.slice(first, first + 2 * MORE + Math.ceil(this.treeHeight() / this.rowHeight));
-    return html`<div class="tree" role="tree" tabindex="0" aria-label="Branches of the story" aria-activedescendant="outline-${this.current}"
+    return html`<div class="tree" role="tree" tabindex="0" aria-label=${msg`Branches of the story`} aria-activedescendant="outline-${this.current}"
         @scroll=${(/** @type {any} */ event) => this.scrolled(event.target.scrollTop)}
         @keydown=${(/** @type {KeyboardEvent} */ event) => this.key(event)}>
       <div class="space" role="none"></div>
@@ -210,7 +213,7 @@ export class Outline extends Part {
         (row) => this.row(row),
       )}</div>
     </div>
-    ${this.rows.length ? nothing : html`<p class="none">${this.query ? "Nothing has these words." : "Nothing is written yet."}</p>`}
+    ${this.rows.length ? nothing : html`<p class="none">${this.query ? msg`Nothing has these words.` : msg`Nothing is written yet.`}</p>`}
     ${this.rows.length ? actsOf(this) : nothing}
     ${this.naming ? nameForm(this, this.naming) : nothing}`;
   }
@@ -243,13 +246,15 @@ export class Outline extends Part {
     if (!node) return nothing;
     const { star, name, note, pruned } = story.mark(id);
     const unread = isUnread(story, node, this.path);
+    const model = this.writers.of(story, node);
     const words = [
       name,
       labelOf(node),
-      unread ? "unread" : "",
-      pruned ? "set aside" : "",
-      star ? "starred" : "",
-      note ? `note: ${note}` : "",
+      model && msg`by ${model}`,
+      unread ? msg`unread` : "",
+      pruned ? msg`set aside` : "",
+      star ? msg`starred` : "",
+      note ? msg`note: ${note}` : "",
     ];
     return html`<div role="treeitem" id="outline-${id}" data-depth=${depth} data-by=${node.by}
         class="row ${isOnPath ? "on-path" : ""} ${pruned ? "pruned" : ""}"
@@ -257,19 +262,20 @@ export class Outline extends Part {
         aria-expanded=${others ? isOpen : nothing} aria-label=${words.filter(Boolean).join(", ")}
         @click=${() => this.choose(id)} @dblclick=${() => this.open(id)}>
       ${others ? this.sign(id, isOpen) : html`<span class="sign"></span>`}
-      <span class="unread" title=${unread ? "unread" : nothing}>${unread ? "●" : ""}</span>
+      <span class="unread" title=${unread ? msg`unread` : nothing}>${unread ? "●" : ""}</span>
       ${star ? html`<span class="star">★</span>` : nothing}
       ${name ? html`<b>${name}</b>` : nothing}
       <span class="label" dir="auto">${labelOf(node)}</span>
+      ${model ? html`<span class="voice">${model}</span>` : nothing}
       ${note ? html`<span class="note" title=${note}>✎</span>` : nothing}
       ${others ? html`<span class="ways">${waysOf(others, others < story.children(id).length)}</span>` : nothing}
-      ${id === this.current ? html`<button tabindex="-1" @click=${() => this.open(id)}>${isOnPath && id !== head.node ? "End the text here" : "Open"}</button>` : nothing}
+      ${id === this.current ? html`<button tabindex="-1" @click=${() => this.open(id)}>${isOnPath && id !== head.node ? msg`End the text here` : msg`Open`}</button>` : nothing}
     </div>`;
   }
 
   /** @param {string} id @param {boolean} isOpen */
   sign(id, isOpen) {
-    return html`<button class="quiet sign" tabindex="-1" aria-label=${isOpen ? "Close the fork" : "Open the fork"}
+    return html`<button class="quiet sign" tabindex="-1" aria-label=${isOpen ? msg`Close the fork` : msg`Open the fork`}
       @click=${(/** @type {Event} */ event) => this.toggleFork(event, id)}>${isOpen ? "▾" : "▸"}</button>`;
   }
 
@@ -383,8 +389,8 @@ export class Outline extends Part {
 
 /** How many ways the text could go on. @param {number} count @param {boolean} isTaken whether another one was taken */
 function waysOf(count, isTaken) {
-  if (count === 1) return isTaken ? "another way" : "one way on";
-  return isTaken ? `${count} other ways` : `${count} ways`;
+  if (count === 1) return isTaken ? msg`another way` : msg`one way on`;
+  return isTaken ? msg`${count} other ways` : msg`${count} ways`;
 }
 
 customElements.define("srb-outline", Outline);

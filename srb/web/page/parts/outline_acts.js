@@ -1,5 +1,6 @@
-// What can be done with the row of the outline that is chosen: the buttons below the tree, and the field for a name or a note.
+// Acts on the row of the outline that is chosen: the buttons below the tree, and the field for a name or a note.
 
+import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
 
 /** @typedef {import("./outline.js").Outline} Outline */
@@ -14,12 +15,12 @@ export function actsOf(outline) {
   const { desk, current } = outline;
   const { star, name, note, pruned } = desk.story.mark(current);
   const toggle = (/** @type {"star" | "pruned"} */ key) => () => toggleMark(desk, current, key);
-  return html`<div class="acts" role="group" aria-label="The chosen branch">
-    <button aria-pressed=${Boolean(star)} @click=${toggle("star")}><span aria-hidden="true">★</span> Star</button>
-    <button aria-label=${name ? "Change the name" : "Name: a chapter, a version"} @click=${() => outline.ask(current, "name")}>Name</button>
-    <button aria-label=${note ? "Change the note" : "Note"} @click=${() => outline.ask(current, "note")}><span aria-hidden="true">✎</span> Note</button>
-    <button aria-pressed=${Boolean(pruned)} @click=${toggle("pruned")}><span aria-hidden="true">✕</span> Set aside</button>
-    <button aria-label="Compare with the text" title="Compare with the text (C)" @click=${() => outline.compare()}>Compare</button>
+  return html`<div class="acts" role="group" aria-label=${msg`The chosen branch`}>
+    <button aria-pressed=${Boolean(star)} @click=${toggle("star")}><span aria-hidden="true">★</span> ${msg`Star`}</button>
+    <button aria-label=${name ? msg`Change the name` : msg`Name: a chapter, a version`} @click=${() => outline.ask(current, "name")}>${msg`Name`}</button>
+    <button aria-label=${note ? msg`Change the note` : msg`Note`} @click=${() => outline.ask(current, "note")}><span aria-hidden="true">✎</span> ${msg`Note`}</button>
+    <button aria-pressed=${Boolean(pruned)} @click=${toggle("pruned")}><span aria-hidden="true">✕</span> ${msg`Set aside`}</button>
+    <button aria-label=${msg`Compare with the text`} title=${msg`Compare with the text (C)`} @click=${() => outline.compare()}>${msg`Compare`}</button>
   </div>`;
 }
 
@@ -36,8 +37,8 @@ export function nameForm(outline, { id, key }) {
     end();
   };
   return html`<form class="naming" @submit=${submit} @keydown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && end()}>
-    <label>${key === "name" ? "Name (a chapter, a version)" : "Note"}
+    <label>${key === "name" ? msg`Name (a chapter, a version)` : msg`Note`}
       <input name="words" .value=${outline.desk.story.mark(id)[key] ?? ""} maxlength="2000"></label>
-    <button>Keep</button> <button type="button" @click=${end}>Cancel</button>
+    <button>${msg`Keep`}</button> <button type="button" @click=${end}>${msg`Cancel`}</button>
   </form>`;
 }

@@ -1,5 +1,6 @@
 /** Files that a person gives as pictures or sounds: read, checked by their first bytes, and made small enough to be sent. */
 
+import { msg } from "../languages.js";
 import { typeOf } from "../media.js";
 import { isTurned } from "../picture_header.js";
 
@@ -18,11 +19,11 @@ export const isMedium = ({ type }) => /^(image|audio)\//.test(type);
  * @throws {Error} with the end of a sentence that begins with the file's name
  */
 export async function readMedium(file) {
-  if (file.size > LARGEST_READ) throw new Error(`has ${megabytes(file.size)}; at most 64 MB are read`);
+  if (file.size > LARGEST_READ) throw new Error(msg`has ${megabytes(file.size)}; at most 64 MB are read`);
   const bytes = new Uint8Array(await file.arrayBuffer());
   const type = typeOf(bytes);
   if (type.startsWith("audio/")) {
-    if (bytes.length > LARGEST_SOUND) throw new Error(`has ${megabytes(bytes.length)}; a sound may have 8 MB`);
+    if (bytes.length > LARGEST_SOUND) throw new Error(msg`has ${megabytes(bytes.length)}; a sound may have 8 MB`);
     return { bytes, type };
   }
   const isFit = type !== "" && bytes.length <= LARGE && !isTurned(bytes); // models see a picture as its pixels are stored
@@ -47,7 +48,7 @@ async function encoded(file, type) {
   picture.close();
   /** @type {Blob | null} */
   const blob = await new Promise((resolve) => canvas.toBlob(resolve, type, QUALITY));
-  if (!blob) throw new Error("is too large for this browser to make it smaller");
+  if (!blob) throw new Error(msg`is too large for this browser to make it smaller`);
   return new Uint8Array(await blob.arrayBuffer());
 }
 
@@ -57,7 +58,7 @@ async function decoded(file) {
     return await createImageBitmap(file, { imageOrientation: "from-image" });
   } catch {
     throw new Error(
-      "cannot be read: it is damaged, or no picture (PNG, JPEG, GIF, BMP, WebP) or sound (WAV, MP3, FLAC)",
+      msg`cannot be read: it is damaged, or no picture (PNG, JPEG, GIF, BMP, WebP) or sound (WAV, MP3, FLAC)`,
     );
   }
 }

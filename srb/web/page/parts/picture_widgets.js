@@ -3,6 +3,7 @@
  * that plays the sound, and is moved over, selected and deleted as one character.
  */
 
+import { msg } from "../languages.js";
 import { markersOf } from "../markers.js";
 import { isSound, typeOf } from "../media.js";
 import { Decoration, EditorView, StateEffect, StateField, WidgetType } from "../vendor/codemirror.js";
@@ -12,6 +13,8 @@ import { Decoration, EditorView, StateEffect, StateField, WidgetType } from "../
 
 const AWAY = "not loaded"; // the server could not be asked
 const NOWHERE = "not here";
+/** @type {Record<string, string>} */
+const WHY = { [AWAY]: msg`not loaded`, [NOWHERE]: msg`not here` };
 const SOUND = /\.(wav|mp3|flac)$/i; // of a name: its bytes are read when it is played
 
 /** Read again what could not be read; also what is nowhere, if the value says so. */
@@ -42,7 +45,7 @@ class PictureWidget extends WidgetType {
     else {
       place.setAttribute("role", "img");
       if (this.before) this.miss(place, this.before);
-      else label(place, `Picture: ${this.name}`, `🖼 ${this.name}`);
+      else label(place, msg`Picture: ${this.name}`, `🖼 ${this.name}`);
       this.show(place, view).catch(() => this.miss(place, AWAY));
     }
     return place;
@@ -58,7 +61,7 @@ class PictureWidget extends WidgetType {
     if (isSound(type)) return this.offer(place, view);
     const picture = document.createElement("img");
     picture.alt = "";
-    place.setAttribute("aria-label", `Picture: ${this.name}`);
+    place.setAttribute("aria-label", msg`Picture: ${this.name}`);
     picture.src = URL.createObjectURL(new Blob([bytes], { type }));
     try {
       await picture.decode();
@@ -73,10 +76,10 @@ class PictureWidget extends WidgetType {
   offer(place, view) {
     const button = document.createElement("button");
     button.type = "button";
-    label(button, `Play ${this.name}`, `♪ ${this.name}`);
+    label(button, msg`Play ${this.name}`, `♪ ${this.name}`);
     button.addEventListener("click", () => this.play(place, view).catch(() => this.miss(place, AWAY)));
     place.setAttribute("role", "group");
-    place.setAttribute("aria-label", `Sound: ${this.name}`);
+    place.setAttribute("aria-label", msg`Sound: ${this.name}`);
     place.replaceChildren(button);
   }
 
@@ -108,9 +111,9 @@ class PictureWidget extends WidgetType {
   miss(place, why) {
     this.missing.set(this.id, why);
     place.dataset.missing = why;
-    const [kind, sign] = SOUND.test(this.name) ? ["Sound", "♪"] : ["Picture", "🖼"];
+    const [kind, sign] = SOUND.test(this.name) ? [msg`Sound`, "♪"] : [msg`Picture`, "🖼"];
     place.setAttribute("role", "img");
-    label(place, `${kind}, ${why}: ${this.name}`, `${sign} ${this.name} (${why})`);
+    label(place, `${kind}, ${WHY[why]}: ${this.name}`, `${sign} ${this.name} (${WHY[why]})`);
   }
 
   /** The editor selects a picture that is clicked (see below); a player's buttons and keys are its own. @param {Event} event */

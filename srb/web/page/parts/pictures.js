@@ -1,6 +1,7 @@
 /** <srb-pictures>: pictures and sounds that are dropped, pasted or chosen go into the manuscript, where the model takes them. */
 
 import { MediaError } from "../desk/media.js";
+import { msg } from "../languages.js";
 import { markerFor } from "../media.js";
 import { ViewPlugin } from "../vendor/codemirror.js";
 import { html } from "../vendor/lit.js";
@@ -100,11 +101,11 @@ class Pictures extends Part {
       const { bytes, type } = await readMedium(file);
       if (!media.takes(type)) throw new MediaError(media.whyNotThis(type));
       const id = await media.add(bytes, story);
-      if (story !== desk.story) throw new Error("is not in the text: another story was opened");
+      if (story !== desk.story) throw new Error(msg`is not in the text: another story was opened`);
       this.insert(markerFor(file.name, id), place);
     } catch (error) {
       const { message } = /** @type {Error} */ (error);
-      desk.notice(error instanceof MediaError ? message : `“${file.name}” ${message}.`, "error");
+      desk.notice(error instanceof MediaError ? message : msg`“${file.name}” ${message}.`, "error");
     }
   }
 
@@ -131,7 +132,7 @@ class Pictures extends Part {
   }
 
   render() {
-    return html`<input type="file" hidden multiple accept=${ACCEPTED} aria-label="Pictures and sounds"
+    return html`<input type="file" hidden multiple accept=${ACCEPTED} aria-label=${msg`Pictures and sounds`}
       @change=${(/** @type {any} */ event) => this.chosen(event.target)}>`;
   }
 

@@ -1,5 +1,6 @@
 // <srb-presets>: sampling settings under a name. Four are ours; a writer's own ones are kept in this browser.
 
+import { msg } from "../languages.js";
 import { PRESETS, presetOf, presetSettings } from "../sampling.js";
 import { isRecord } from "../story/check.js";
 import { html, LitElement, nothing, repeat } from "../vendor/lit.js";
@@ -8,10 +9,10 @@ import { html, LitElement, nothing, repeat } from "../vendor/lit.js";
 
 const KEY = "srb.presets";
 const OURS = [
-  { name: "usual", label: "Usual", words: "as the server, without repeats" },
-  { name: "steady", label: "Steady", words: "keeps to likely words" },
-  { name: "lively", label: "Lively", words: "surprises now and then" },
-  { name: "wild", label: "Wild", words: "leaves the beaten track" },
+  { name: "usual", label: msg`Usual`, words: msg`as the server, without repeats` },
+  { name: "steady", label: msg`Steady`, words: msg`keeps to likely words` },
+  { name: "lively", label: msg`Lively`, words: msg`surprises now and then` },
+  { name: "wild", label: msg`Wild`, words: msg`leaves the beaten track` },
 ];
 
 /** @returns {[name: string, preset: Preset][]} */
@@ -44,7 +45,7 @@ export class Presets extends LitElement {
     const isNow = (/** @type {Preset} */ preset) => JSON.stringify(presetSettings(preset)) === now;
     return html`
       <div class="row">
-        ${this.#button("The server's", "every value as the server has it", {}, isNow)}
+        ${this.#button(msg`The server's`, msg`every value as the server has it`, {}, isNow)}
         ${OURS.map(({ name, label, words }) => this.#button(label, words, PRESETS[name] ?? {}, isNow))}
       </div>
       <div class="row">
@@ -53,16 +54,16 @@ export class Presets extends LitElement {
           ([name]) => name,
           ([name, preset]) => html`<span class="own">
             ${this.#button(name, "", preset, isNow)}
-            <button class="quiet" type="button" aria-label="Remove the preset ${name}" @click=${() => this.#remove(name)}>
+            <button class="quiet" type="button" aria-label=${msg`Remove the preset ${name}`} @click=${() => this.#remove(name)}>
               <span aria-hidden="true">×</span>
             </button>
           </span>`,
         )}
       </div>
       <form class="row" @submit=${(/** @type {SubmitEvent} */ event) => this.#keep(event)}>
-        <label for="preset-name">Keep these values as</label>
+        <label for="preset-name">${msg`Keep these values as`}</label>
         <input id="preset-name" name="name" maxlength="40" autocomplete="off" aria-describedby="preset-said" />
-        <button>Keep</button>
+        <button>${msg`Keep`}</button>
       </form>
       <p class="words" id="preset-said" role="status">${this.said}</p>
     `;
@@ -91,12 +92,12 @@ export class Presets extends LitElement {
     const form = /** @type {HTMLFormElement} */ (event.target);
     const name = String(new FormData(form).get("name")).trim();
     if (name === "") {
-      this.#say("Give the preset a name.");
+      this.#say(msg`Give the preset a name.`);
       return;
     }
     const others = this.own.filter(([each]) => each !== name);
     if (this.#store([...others, [name, presetOf(this.settings)]])) {
-      this.#say(`“${name}” is kept in this browser.`);
+      this.#say(msg`“${name}” is kept in this browser.`);
       form.reset();
     }
   }
@@ -104,7 +105,7 @@ export class Presets extends LitElement {
   /** @param {string} name */
   #remove(name) {
     if (this.#store(this.own.filter(([each]) => each !== name))) {
-      this.#say(`“${name}” is removed.`);
+      this.#say(msg`“${name}” is removed.`);
     }
   }
 
@@ -116,7 +117,7 @@ export class Presets extends LitElement {
     try {
       localStorage.setItem(KEY, JSON.stringify(presets));
     } catch {
-      this.#say("This browser does not let the page keep presets.");
+      this.#say(msg`This browser does not let the page keep presets.`);
       return false;
     }
     this.own = presets;

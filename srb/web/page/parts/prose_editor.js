@@ -1,5 +1,6 @@
 // The manuscript's editor as CodeMirror's extensions: prose, its keys and its search. Only plain text gets in.
 
+import { msg } from "../languages.js";
 import { alike } from "../story/text.js";
 import {
   closeSearchPanel,
@@ -17,14 +18,14 @@ import {
 import { proseKeymap } from "./prose_keymap.js";
 
 const MESSAGES = 96; // px at the lower end, over which messages lie: the line that is written stays above them
-const HINT = "Write how your story begins …";
+const HINT = msg`Write how your story begins …`;
 
 /** Characters that would change how others are shown, in addition to CodeMirror's: embeddings and isolates of direction. */
 const DIRECTIONS = /[\u202a-\u202c\u2068]/g;
 
 const CONTENT = {
   tabindex: "0", // a text that scrolls has to be reached by keys
-  "aria-label": "Manuscript",
+  "aria-label": msg`Manuscript`,
   autocapitalize: "sentences",
   autocorrect: "on",
   dir: "auto",

@@ -4,12 +4,17 @@ import "./branches.js";
 import { caretInView } from "./caret_in_view.js";
 import { LaterDialogs } from "./dialogs.js";
 import "./file_drops.js";
+import { focusEnd, typewriter } from "./focus_mode.js";
 import { divider, sheetHandle } from "./layout.js";
 import "./outline.js";
+import "./goals_line.js";
+import { bindOwnKeys } from "./palette/own_keys.js";
 import "./pictures.js";
+import { showComments } from "./comment_marks.js";
 import { showGap } from "./gap_mark.js";
 import { bindPrint } from "./print.js";
 import { proseMarkdown } from "./prose_markdown.js";
+import { searchWords } from "./search_words.js";
 import "./side_panel.js";
 import "./status.js";
 import { addStyle } from "./styles.js";
@@ -27,11 +32,17 @@ const STYLES = [
   new URL("./status.css", import.meta.url),
   new URL("./file_drops.css", import.meta.url),
   new URL("./print.css", import.meta.url),
+  new URL("./focus_mode.css", import.meta.url),
 ];
 
 /** @param {Desk} desk @param {HTMLElement} root of the panes @returns {Promise<Rest>} */
 export async function addRest(desk, root) {
-  /** @type {import("./manuscript.js").Manuscript | null} */ (desk.manuscript)?.extend([caretInView, proseMarkdown]); // the caret's line is seen before panes come
+  /** @type {import("./manuscript.js").Manuscript | null} */ (desk.manuscript)?.extend([
+    caretInView,
+    proseMarkdown,
+    searchWords,
+    typewriter(desk),
+  ]); // the caret's line is seen before panes come
   await Promise.all(STYLES.map(addStyle));
   const make = (/** @type {string} */ name) => {
     const part = /** @type {HTMLElement & {desk: Desk}} */ (document.createElement(name));
@@ -42,8 +53,11 @@ export async function addRest(desk, root) {
   root.querySelector("main")?.before(make("srb-side-panel"));
   root.append(divider(root), sheetHandle(root, desk), make("srb-branches"), make("srb-outline"));
   bindPrint(desk);
+  bindOwnKeys(desk);
   showGap(desk);
+  document.querySelector("srb-header .facts")?.append(make("srb-goals-line"));
+  showComments(desk);
   const key = /** @type {any} */ (make("srb-key"));
-  document.body.append(make("srb-status"), make("srb-file-drops"), make("srb-pictures"), key);
+  document.body.append(focusEnd(desk), make("srb-status"), make("srb-file-drops"), make("srb-pictures"), key);
   return { key, dialogs: new LaterDialogs(desk) };
 }

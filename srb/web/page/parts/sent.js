@@ -1,25 +1,27 @@
-// What the model reads of a story: each part of the prompt with the tokens that it takes, and what of it is left out.
+// The part of a story that the model reads: each part of the prompt with the tokens that it takes, and what of it is left out.
 
+import { msg, NUMBER } from "../languages.js";
 import { html, nothing } from "../vendor/lit.js";
 
 const NAMES = {
-  system: "System prompt and instruction",
-  memory: "Memory",
-  lore: "Lorebook",
-  story: "Story",
-  note: "Author's note",
-  room: "Room for the branches",
+  system: msg`System prompt and instruction`,
+  memory: msg`Memory`,
+  lore: msg`Lorebook`,
+  summary: msg`Summary`,
+  story: msg`Story`,
+  note: msg`Author's note`,
+  room: msg`Room for the branches`,
 };
-const NUMBER = new Intl.NumberFormat("en");
 
 /** A table of the parts, to be opened; nothing while the model's context is not known. @param {import("../desk.js").Desk} desk */
-export function sentTable({ context: { used, limit, parts } }) {
+export function sentTable(desk) {
+  const { used, limit, parts } = desk.context;
   if (limit === 0) return nothing;
   const free = parts.find(({ kind }) => kind === "room")?.tokens ?? 0;
   return html`<details class="sent">
-    <summary>What the model reads</summary>
+    <summary>${msg`What the model reads`}</summary>
     <table>
-      <thead><tr><th scope="col">Part</th><th scope="col">Tokens, about</th></tr></thead>
+      <thead><tr><th scope="col">${msg`Part`}</th><th scope="col">${msg`Tokens, about`}</th></tr></thead>
       <tbody>
         ${parts
           .filter(({ tokens, cut }) => tokens > 0 || cut > 0)
@@ -30,12 +32,16 @@ export function sentTable({ context: { used, limit, parts } }) {
             </tr>`,
           )}
       </tbody>
-      <tfoot><tr><th scope="row">Together, of ${NUMBER.format(limit)}</th><td>${NUMBER.format(used + free)}</td></tr></tfoot>
+      <tfoot><tr><th scope="row">${msg`Together, of ${NUMBER.format(limit)}`}</th><td>${NUMBER.format(used + free)}</td></tr></tfoot>
     </table>
+    <button @click=${() => desk.openDialog("reading")}>${msg`Word for word`}</button>
   </details>`;
 }
 
 /** @param {keyof typeof NAMES} kind @param {number} cut  characters */
 function leftOut(kind, cut) {
-  return `${NUMBER.format(cut)} characters at the ${kind === "story" ? "beginning" : "end"} are left out`;
+  const count = NUMBER.format(cut);
+  return kind === "story"
+    ? msg`${count} characters at the beginning are left out`
+    : msg`${count} characters at the end are left out`;
 }

@@ -1,36 +1,40 @@
 // <srb-settings>: the dialog of a story's settings. Each change applies at once.
 
+import { choose, chosen, LANGUAGES, msg } from "../languages.js";
 import { rungs, SAMPLERS } from "../sampling.js";
 import { html, nothing } from "../vendor/lit.js";
+import { msgHtml } from "./msg_html.js";
 import "./banned_words.js";
 import { check, radio, textArea } from "./fields.js";
+import "./language.js";
 import "./models.js";
 import "./number_field.js";
 import { NUMBERS } from "./numbers.js";
 import { DialogPart } from "./part.js";
 import "./presets.js";
+import "./voices.js";
 
 /** @typedef {import("../sampling.js").Ladder} Ladder */
 /** @typedef {import("../sampling.js").Sampler} Sampler */
 /** @typedef {import("./numbers.js").NumberSetting} NumberSetting */
 
 const SECTIONS = /** @type {const} */ ([
-  ["branches", "Branches"],
-  ["words", "Choice of words"],
-  ["model", "Model"],
-  ["page", "Page"],
+  ["branches", msg`Branches`],
+  ["words", msg`Choice of words`],
+  ["model", msg`Model`],
+  ["page", msg`Page`],
 ]);
 const STOPS = /** @type {const} */ ([
-  ["", "nowhere: only their length ends them"],
-  ["word", "the end of a word"],
-  ["line", "the end of a line"],
-  ["sentence", "the end of a sentence"],
-  ["paragraph", "the end of a paragraph"],
+  ["", msg`nowhere: only their length ends them`],
+  ["word", msg`the end of a word`],
+  ["line", msg`the end of a line`],
+  ["sentence", msg`the end of a sentence`],
+  ["paragraph", msg`the end of a paragraph`],
 ]);
 const FIRST_LADDER = { name: "temperature", from: 0.5, to: 1.2 };
-const SYSTEM = { name: "system", label: "System prompt", rows: 4, words: "what the model is, and how it writes" };
-const INSTRUCTION = { name: "instruction", label: "Instruction", rows: 3, words: "what it is asked to do" };
-const CHAT_WORDS = "through the model's chat template: it is told to write, and the story is its begun answer";
+const SYSTEM = { name: "system", label: msg`System prompt`, rows: 4, words: msg`what the model is, and how it writes` };
+const INSTRUCTION = { name: "instruction", label: msg`Instruction`, rows: 3, words: msg`what it is asked to do` };
+const CHAT_WORDS = msg`through the model's chat template: it is told to write, and the story is its begun answer`;
 
 class Settings extends DialogPart {
   constructor() {
@@ -53,10 +57,10 @@ class Settings extends DialogPart {
   render() {
     return html`<dialog class="settings" aria-labelledby="settings-title" closedby="any">
       <header>
-        <h2 id="settings-title">Settings of this story</h2>
-        <button class="quiet" aria-label="Close" @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        <h2 id="settings-title">${msg`Settings of this story`}</h2>
+        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
       </header>
-      <nav aria-label="Settings">
+      <nav aria-label=${msg`Settings`}>
         ${SECTIONS.map(
           ([name, words]) => html`<button
             aria-current=${name === this.section ? "true" : "false"}
@@ -93,22 +97,22 @@ class Settings extends DialogPart {
     return html`
       ${this.#number({ ...NUMBERS.n, max: most })} ${this.#number(NUMBERS.max_tokens)}
       <div class="field">
-        <label for="setting-stop_at">Stop at</label>
+        <label for="setting-stop_at">${msg`Stop at`}</label>
         <select id="setting-stop_at" @change=${this.#setFrom("stop_at")}>
           ${STOPS.map(([value, words]) => html`<option value=${value} ?selected=${value === stop_at}>${words}</option>`)}
         </select>
       </div>
       ${/** @type {string} */ (stop_at) === "" ? nothing : this.#number(NUMBERS.stop_after)}
-      ${this.#check("ignore_eos", "Never end", "the model may not end the text: branches go on to where they stop")}
-      ${this.#check("let_finish", "Let the others finish", "after one is taken; they take the machine's time from the next round")}
+      ${this.#check("ignore_eos", msg`Never end`, msg`the model may not end the text: branches go on to where they stop`)}
+      ${this.#check("let_finish", msg`Let the others finish`, msg`after one is taken; they take the machine's time from the next round`)}
       <fieldset>
-        <legend>Branches that differ</legend>
-        ${this.#check("distinct_first", "Different beginnings", "no two branches begin with the same word")}
+        <legend>${msg`Branches that differ`}</legend>
+        ${this.#check("distinct_first", msg`Different beginnings`, msg`no two branches begin with the same word`)}
         ${this.#number(NUMBERS.sibling_penalty)}
         ${check(
           "ladder",
-          "A ladder",
-          "each branch has its own value, from the first to the last",
+          msg`A ladder`,
+          msg`each branch has its own value, from the first to the last`,
           ladder !== null,
           (isOn) => this.#set("ladder", isOn ? FIRST_LADDER : null),
         )}
@@ -124,10 +128,14 @@ class Settings extends DialogPart {
    */
   #ladder(ladder, n) {
     const sampler = SAMPLERS.find(({ name }) => name === ladder.name) ?? SAMPLERS[0];
-    const end = (/** @type {"from" | "to"} */ side, /** @type {string} */ label) => html`<srb-number
+    const end = (
+      /** @type {"from" | "to"} */ side,
+      /** @type {string} */ label,
+      /** @type {string} */ words,
+    ) => html`<srb-number
       class="field"
       .of=${`ladder-${side}`}
-      .setting=${{ ...sampler, label, words: `${sampler?.label} of the ${side === "from" ? "first" : "last"} branch` }}
+      .setting=${{ ...sampler, label, words }}
       .value=${ladder[side]}
       @number=${(/** @type {CustomEvent} */ event) => this.#set("ladder", { ...ladder, [side]: event.detail })}
     ></srb-number>`;
@@ -137,21 +145,22 @@ class Settings extends DialogPart {
       this.#set("ladder", name === FIRST_LADDER.name ? FIRST_LADDER : { name, from: min, to: max });
     };
     return html`<div class="field">
-        <label for="ladder-name">Ladder of</label>
+        <label for="ladder-name">${msg`Ladder of`}</label>
         <select id="ladder-name" @change=${choose}>
           ${SAMPLERS.filter(({ group }) => group === "main").map(
             ({ name, label }) => html`<option value=${name} ?selected=${name === ladder.name}>${label}</option>`,
           )}
         </select>
       </div>
-      ${end("from", "From")} ${end("to", "To")}
-      <p class="words">Branches 1 to ${n}: ${rungs(ladder, n).join(", ")}</p>`;
+      ${end("from", msg`From`, msg`${sampler?.label} of the first branch`)}
+      ${end("to", msg`To`, msg`${sampler?.label} of the last branch`)}
+      <p class="words">${msg`Branches 1 to ${n}: ${rungs(ladder, n).join(", ")}`}</p>`;
   }
 
   #words() {
     const groups = /** @type {const} */ ([
-      ["repetition", "Repetition"],
-      ["rare", "Rarely needed"],
+      ["repetition", msg`Repetition`],
+      ["rare", msg`Rarely needed`],
     ]);
     const of = (/** @type {Sampler["group"]} */ wanted) =>
       SAMPLERS.filter(({ group }) => group === wanted).map((sampler) => this.#sampler(sampler));
@@ -162,7 +171,7 @@ class Settings extends DialogPart {
           for (const [name, value] of event.detail) this.#set(name, value);
         }}
       ></srb-presets>
-      <p class="words">An empty field leaves the value to the server.</p>
+      <p class="words">${msg`An empty field leaves the value to the server.`}</p>
       ${of("main")}
       <srb-banned
         class="field tall"
@@ -182,35 +191,52 @@ class Settings extends DialogPart {
       ${
         server.models
           ? html`<srb-models .desk=${this.desk}></srb-models>`
-          : html`<p>${server.model ? html`The model is <b>${server.model}</b>.` : "No model is known yet."}</p>`
+          : html`<p>${server.model ? msgHtml`The model is <b>${server.model}</b>.` : msg`No model is known yet.`}</p>`
       }
+      <srb-voices .desk=${this.desk}></srb-voices>
       <fieldset>
-        <legend>How the story is put to it</legend>
-        ${this.#radio("mode", "text", "Base text", "the model goes on from the text as it stands")}
-        ${this.#radio("mode", "chat", "Chat", CHAT_WORDS, hasNone && mode !== "chat")}
-        ${hasNone ? html`<p class="words">This model has no chat template.</p>` : nothing}
+        <legend>${msg`How the story is put to it`}</legend>
+        ${this.#radio("mode", "text", msg`Base text`, msg`the model goes on from the text as it stands`)}
+        ${this.#radio("mode", "chat", msg`Chat`, CHAT_WORDS, hasNone && mode !== "chat")}
+        ${hasNone ? html`<p class="words">${msg`This model has no chat template.`}</p>` : nothing}
       </fieldset>
       ${mode === "chat" ? [textArea(SYSTEM, system, set("system")), textArea(INSTRUCTION, instruction, set("instruction"))] : nothing}
-      ${this.#check("logprobs", "Probabilities", "shows on the cards how much the model expected its own words")}
+      ${this.#check("logprobs", msg`Probabilities`, msg`shows on the cards how much the model expected its own words`)}
     `;
   }
 
   #page() {
+    const languages = [["", msg`As the browser asks`], ...Object.entries(LANGUAGES)];
     return html`
+      <div class="field">
+        <label for="page-language">${msg`Language of the page`}</label>
+        <select id="page-language" @change=${(/** @type {any} */ event) => this.#speak(event.target.value || null)}>
+          ${languages.map(([tag, name]) => html`<option value=${tag} ?selected=${tag === (chosen() ?? "")}>${name}</option>`)}
+        </select>
+      </div>
+      <srb-language class="field" data-place="setting" .desk=${this.desk}></srb-language>
       <fieldset>
-        <legend>Colours</legend>
-        ${this.#radio("theme", "auto", "As the system has them")} ${this.#radio("theme", "light", "Light")}
-        ${this.#radio("theme", "dark", "Dark")}
+        <legend>${msg`Colours`}</legend>
+        ${this.#radio("theme", "auto", msg`As the system has them`)} ${this.#radio("theme", "light", msg`Light`)}
+        ${this.#radio("theme", "dark", msg`Dark`)}
       </fieldset>
       <fieldset>
-        <legend>Font of the manuscript</legend>
-        ${this.#radio("font", "prose", "Book", "letters of different widths, with serifs")}
-        ${this.#radio("font", "mono", "Typewriter", "letters of one width")}
+        <legend>${msg`Font of the manuscript`}</legend>
+        ${this.#radio("font", "prose", msg`Book`, msg`letters of different widths, with serifs`)}
+        ${this.#radio("font", "mono", msg`Typewriter`, msg`letters of one width`)}
       </fieldset>
       ${this.#number(NUMBERS.size)} ${this.#number(NUMBERS.measure)}
-      ${this.#check("authors", "Who wrote what", "the model's words have an ink of their own, your edits among them a line")}
-      ${this.#check("single_keys", "Single keys", "letters and digits act while the focus is in the branches: 3 takes the third")}
+      ${this.#check("authors", msg`Who wrote what`, msg`the model's words have an ink of their own, your edits among them a line`)}
+      ${this.#check("single_keys", msg`Single keys`, msg`letters and digits act while the focus is in the branches: 3 takes the third`)}
     `;
+  }
+
+  /** Load the page again, in another language, when every word of the story is kept. @param {string | null} language */
+  async #speak(language) {
+    choose(language);
+    await this.desk.flush();
+    if (this.desk.keeper.isKept) return location.reload();
+    this.desk.notice(msg`The page changes its language when it is loaded again: not all of your words are kept yet.`);
   }
 
   // ---- Fields and changes
@@ -223,7 +249,7 @@ class Settings extends DialogPart {
   /** @param {Sampler} sampler */
   #sampler(sampler) {
     const fallback = this.desk.server.sampling?.[sampler.name];
-    return this.#numberField({ ...sampler, empty: "the server's" }, typeof fallback === "number" ? fallback : null);
+    return this.#numberField({ ...sampler, empty: msg`the server's` }, typeof fallback === "number" ? fallback : null);
   }
 
   /**

@@ -1,12 +1,14 @@
-// <srb-side-panel>: beside the text, what the model reads and is not in the manuscript: memory, author's note and lorebook.
+// <srb-side-panel>: beside the text, what is not in the manuscript: memory, author's note and lorebook, which the model reads, and comments.
 //
 // It is no dialog: text and cards stay in view and in use, and each key applies at once. Its place is at the text's left, since
 // the memory stands before the text; on a phone it is a sheet in the place of the branches.
 
 import { countWords } from "../keep/describe.js";
+import { LANGUAGE, msg, NUMBER, wordCount } from "../languages.js";
 import { frameOf, NOTE_PLACE } from "../prompt.js";
 import { html, live, nothing } from "../vendor/lit.js";
 import { keepSide } from "./layout.js";
+import { msgHtml } from "./msg_html.js";
 import { Part } from "./part.js";
 import { sentTable } from "./sent.js";
 import { addStyle } from "./styles.js";
@@ -16,20 +18,19 @@ import { addStyle } from "./styles.js";
 
 const MEMORY = {
   name: "memory",
-  title: "Memory",
-  hint: "Who is who, where and when, and the tone. The model reads it before the story, however long that grows.",
+  title: msg`Memory`,
+  hint: msg`Who is who, where and when, and the tone. The model reads it before the story, however long that grows.`,
   rows: 6,
 };
 const NOTE = {
   name: "note",
-  title: "Author’s note",
-  hint: "A hint for what comes next. The model reads it near the end of the text, where it works most.",
+  title: msg`Author’s note`,
+  hint: msg`A hint for what comes next. The model reads it near the end of the text, where it works most.`,
   rows: 3,
 };
 const DEPTHS = [1, 2, 3, 4, 5, 8, 12, 20];
 const WORD = 6; // characters of a word of English prose, with the space behind it
-const NUMBER = new Intl.NumberFormat("en");
-const ROUND = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 });
+const ROUND = new Intl.NumberFormat(LANGUAGE, { maximumSignificantDigits: 2 });
 const TOPICS = ["story", "head", "server", "round", "rounds"];
 const PAUSE = 400; // ms after which what was typed in the text is in the costs: each time costs the length of the text
 
@@ -40,16 +41,16 @@ class SidePanel extends Part {
     this.timer = 0;
     /** @type {Promise<unknown> | null} */
     this.loading = null;
-    this.hasLorebook = false;
+    this.hasLists = false; // of the lorebook's entries and of comments
   }
 
   listen() {
     this.setAttribute("role", "complementary");
-    this.setAttribute("aria-label", "Memory and note");
+    this.setAttribute("aria-label", msg`Memory and note`);
     this.hidden = !this.isOpen;
-    if (this.isOpen) this.loadLorebook();
+    if (this.isOpen) this.loadLists();
     this.on(TOPICS, ({ why }) => this.isOpen && (why === "type" ? this.updateLater() : this.requestUpdate()));
-    this.on("side", ({ focus }) => this.toggle(focus));
+    this.on("side", ({ focus, comment }) => (comment ? this.comment(comment) : this.toggle(focus)));
     this.addEventListener("keydown", (event) => this.onKey(event), { signal: this.listeners.signal });
   }
 
@@ -84,17 +85,30 @@ class SidePanel extends Part {
       return;
     }
     this.requestUpdate();
-    this.loadLorebook();
+    this.loadLists();
     await this.updateComplete;
     if (focus) this.focus();
   }
 
-  /** Load the lorebook's part: nobody needs it before the panel is first open. */
-  async loadLorebook() {
+  /** Begin a comment on a passage, in the open panel. @param {import("../desk/comments.js").Range} range  what was selected before anything was loaded */
+  async comment(range) {
+    if (!this.isOpen) await this.toggle();
+    await this.loadLists();
+    await this.updateComplete;
+    await /** @type {any} */ (this.querySelector("srb-comments"))?.add(range);
+  }
+
+  /** Load the lists' parts: nobody needs them before the panel is first open. */
+  async loadLists() {
     try {
-      this.loading ??= Promise.all([import("./lorebook.js"), addStyle(new URL("./lorebook.css", import.meta.url))]);
+      this.loading ??= Promise.all([
+        import("./lorebook.js"),
+        import("./comments.js"),
+        addStyle(new URL("./lorebook.css", import.meta.url)),
+        addStyle(new URL("./comments.css", import.meta.url)),
+      ]);
       await this.loading;
-      this.hasLorebook = true;
+      this.hasLists = true;
       this.requestUpdate();
     } catch {
       this.loading = null; // the next opening tries again
@@ -103,7 +117,8 @@ class SidePanel extends Part {
   }
 
   updated() {
-    /** @type {Part | null} */ (this.querySelector("srb-lorebook"))?.requestUpdate();
+    const lists = /** @type {NodeListOf<Part>} */ (this.querySelectorAll("srb-lorebook, srb-comments"));
+    for (const list of lists) list.requestUpdate();
   }
 
   /** Focus the first field, for F6 too. */
@@ -126,13 +141,13 @@ class SidePanel extends Part {
     if (!this.isOpen) return nothing;
     const { desk, memory, note } = this;
     return html`
-      <button class="quiet close" aria-label="Close" @click=${() => this.toggle()}><span aria-hidden="true">×</span></button>
+      <button class="quiet close" aria-label=${msg`Close`} @click=${() => this.toggle()}><span aria-hidden="true">×</span></button>
       ${field(MEMORY, memory, (text) => desk.setMemory(text))}
       ${field(NOTE, note.text, (text) => desk.setNote({ ...this.note, text }), [
         depth(note, (at) => desk.setNote({ ...this.note, depth: at })),
         frame(note, (around) => desk.setNote({ ...this.note, frame: around })),
       ])}
-      ${this.hasLorebook ? html`<srb-lorebook .desk=${desk}></srb-lorebook>` : nothing}
+      ${this.hasLists ? html`<srb-lorebook .desk=${desk}></srb-lorebook><srb-comments .desk=${desk}></srb-comments>` : nothing}
       <footer>${costs(desk, countWords(memory) + countWords(note.text))} ${sentTable(desk)}</footer>`;
   }
 }
@@ -144,7 +159,7 @@ class SidePanel extends Part {
 function field({ name, title, hint, rows }, text, set, more = nothing) {
   const id = `side-${name}`;
   return html`<section>
-    <h2><label for=${id}>${title}</label> <span class="count">${text.trim() === "" ? nothing : words(countWords(text))}</span></h2>
+    <h2><label for=${id}>${title}</label> <span class="count">${text.trim() === "" ? nothing : wordCount(countWords(text))}</span></h2>
     <textarea
       id=${id}
       rows=${rows}
@@ -161,30 +176,30 @@ function field({ name, title, hint, rows }, text, set, more = nothing) {
 function depth({ text, depth: now }, set) {
   if (text.trim() === "") return nothing;
   const all = DEPTHS.includes(now) ? DEPTHS : [...DEPTHS, now].sort((a, b) => a - b);
-  return html`<p class="depth">
-    stands before the last
-    <select aria-label="Paragraphs behind the note" @change=${(/** @type {any} */ event) => set(Number(event.target.value))}>
+  const choice = html`<select aria-label=${msg`Paragraphs behind the note`} @change=${(/** @type {any} */ event) => set(Number(event.target.value))}>
       ${all.map((each) => html`<option value=${each} ?selected=${each === now}>${each}</option>`)}
-    </select>
-    ${now === 1 ? "paragraph" : "paragraphs"}
-  </p>`;
+    </select>`;
+  const paragraphs = now === 1 ? msg`paragraph` : msg`paragraphs`; // one template for both: the choice keeps its element, and the focus
+  return html`<p class="depth">${msgHtml`stands before the last ${choice} ${paragraphs}`}</p>`;
 }
 
 /** What stands around the note in the prompt. @param {Note} note @param {(frame: string) => void} set */
 function frame(note, set) {
   if (note.text.trim() === "") return nothing;
   const now = frameOf(note);
-  return html`<p class="frame">
-      <label>is read as <input
+  const words = now.includes(NOTE_PLACE)
+    ? msg`${NOTE_PLACE} is the note.`
+    : msg`${NOTE_PLACE} is the note, which stands alone without it.`;
+  const input = html`<input
         maxlength="1000"
         spellcheck="false"
         dir="auto"
         aria-describedby="side-frame-words"
         .value=${live(now)}
         @input=${(/** @type {any} */ event) => set(event.target.value)}
-      /></label>
-    </p>
-    <p class="words" id="side-frame-words">${NOTE_PLACE} is the note${now.includes(NOTE_PLACE) ? "" : ", which stands alone without it"}.</p>`;
+      />`;
+  return html`<p class="frame"><label>${msgHtml`is read as ${input}`}</label></p>
+    <p class="words" id="side-frame-words">${words}</p>`;
 }
 
 /** What memory and note cost of each prompt, and what they leave. @param {import("../desk.js").Desk} desk @param {number} own words */
@@ -199,14 +214,10 @@ function costs({ context: { limit, parts } }, own) {
     ((limit - tokens(["memory", "lore", "note", "system", "room"])) * (room?.characters ?? 0)) /
     (room?.tokens || 1) /
     WORD;
-  return html`<p>About <b>${words(own, ROUND)}</b> of every prompt.
-      ${limit ? `That is ${share} % of what the model can read; about ${words(Math.max(0, left), ROUND)} of the story fit beside it.` : nothing}</p>
-    ${cut ? html`<p class="cut">Not all of it fits: ${NUMBER.format(cut)} characters at the end are not read.</p>` : nothing}`;
-}
-
-/** @param {number} count @param {Intl.NumberFormat} [format] */
-function words(count, format = NUMBER) {
-  return `${format.format(count)} ${count === 1 ? "word" : "words"}`;
+  const beside = wordCount(Math.max(0, left), ROUND);
+  return html`<p>${msgHtml`About <b>${wordCount(own, ROUND)}</b> of every prompt.`}
+      ${limit ? msg`That is ${share} % of what the model can read; about ${beside} of the story fit beside it.` : nothing}</p>
+    ${cut ? html`<p class="cut">${msg`Not all of it fits: ${NUMBER.format(cut)} characters at the end are not read.`}</p>` : nothing}`;
 }
 
 customElements.define("srb-side-panel", SidePanel);

@@ -1,6 +1,8 @@
 /** The banner that says why nothing can be written, and the one polite status line of the page. */
 
+import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
+import { msgHtml } from "./msg_html.js";
 import { DialogPart, Part } from "./part.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
@@ -18,6 +20,7 @@ class Banner extends Part {
     this.wasAway = false;
     this.timer = 0;
     this.story = ""; // id of the one that is open
+    this.read = ""; // the message, and the story, of which it was closed
     /** @type {HTMLElement | null} where the focus came from */
     this.from = null;
   }
@@ -37,7 +40,8 @@ class Banner extends Part {
   /** What a request could not do while the server was away can be tried again when it is back. */
   serverChanged() {
     const isReady = this.desk.server.state === "ready";
-    if (isReady && this.wasAway && this.notice?.action) this.notice = { ...this.notice, text: "The server is back." };
+    if (isReady && this.wasAway && this.notice?.action)
+      this.notice = { ...this.notice, text: msg`The server is back.` };
     this.wasAway = !isReady;
     this.requestUpdate();
   }
@@ -79,10 +83,10 @@ class Banner extends Part {
     return html`
       ${this.server()}
       ${this.elsewhere()}
-      ${kept ? html`<p class="kept" role="status">${kept}</p>` : null}
+      ${kept && !this.isReading ? html`<p class="kept" role="status"><span>${kept}</span>${this.ownCopy()}</p>` : null}
       ${
         notice
-          ? html`<p class=${notice.kind} role=${notice.kind === "error" ? "alert" : "status"}><span>${isSame ? "No branch could be continued." : notice.text}</span>
+          ? html`<p class=${notice.kind} role=${notice.kind === "error" ? "alert" : "status"}><span>${isSame ? msg`No branch could be continued.` : notice.text}</span>
         ${
           notice.action
             ? html`<button @click=${() => {
@@ -92,7 +96,7 @@ class Banner extends Part {
               }}>${notice.action.label}</button>`
             : null
         }
-        <button class="quiet" aria-label="Close this message" @click=${() => {
+        <button class="quiet" aria-label=${msg`Close this message`} @click=${() => {
           this.giveBack();
           this.dismiss();
         }}>✕</button></p>`
@@ -100,21 +104,39 @@ class Banner extends Part {
       }`;
   }
 
+  /** Whether it was said that another's story is only to be read, and the message was closed. */
+  get isReading() {
+    return this.desk.saved.state === "reader" && this.read === this.desk.saved.message + this.desk.story.id;
+  }
+
+  /** What can be done where a story takes no changes. */
+  ownCopy() {
+    const { desk } = this;
+    if (desk.saved.state !== "reader") return null;
+    const copy = () => {
+      this.giveBack();
+      return desk.guard(async () => (await import("../desk/own_copy.js")).goOnInOwnCopy(desk));
+    };
+    return html`<button @click=${copy}>${msg`Make a copy of my own`}</button>
+      <button class="quiet" aria-label=${msg`Close this message`} @click=${() => {
+        this.giveBack();
+        this.read = desk.saved.message + desk.story.id;
+        this.requestUpdate();
+      }}>✕</button>`;
+  }
+
   /** What the story has in another window. */
   elsewhere() {
     const { desk } = this;
     const { wordsElsewhere: words } = desk;
     if (words === 0) return null;
-    const count = words === 1 ? "1 word" : `${words} words`;
-    const said = desk.rounds?.elsewhere.isOwn
-      ? `Your ${count} of this window ${words === 1 ? "is" : "are"} in the outline: another window wrote last.`
-      : `This story goes on in another window: ${count}.`;
+    const said = elsewhereSentence(words, desk.rounds?.elsewhere.isOwn === true);
     const act = (/** @type {"show" | "join"} */ name) => () => {
       this.giveBack();
       return desk.withRounds(({ elsewhere }) => elsewhere[name]());
     };
     return html`<p class="elsewhere" role="status"><span>${said}</span>
-      <button @click=${act("show")}>Show</button> <button @click=${act("join")}>Join</button></p>`;
+      <button @click=${act("show")}>${msg`Show`}</button> <button @click=${act("join")}>${msg`Join`}</button></p>`;
   }
 
   /** The sentence about a server that is not ready, and what a person can do. Loading ends by itself. */
@@ -129,41 +151,52 @@ class Banner extends Part {
       percent === null
         ? null
         : html`<span class="percent" aria-hidden="true">${percent} %</span>
-            <progress max="100" value=${percent} aria-label="Part of the model that is loaded"></progress>`;
+            <progress max="100" value=${percent} aria-label=${msg`Part of the model that is loaded`}></progress>`;
     return html`<p class="server" data-state=${state} role="alert"><span>${sentence}</span>${waits ? progress : button}</p>`;
   }
 
   wayOut() {
     const { desk } = this;
     const { state, models = [] } = desk.server;
-    if (state === "key") return html`<button @click=${() => desk.askKey()}>Enter the key</button>`;
+    if (state === "key") return html`<button @click=${() => desk.askKey()}>${msg`Enter the key`}</button>`;
     const choose = () => desk.openDialog("settings", { section: "model" });
-    const other = html`<button @click=${choose}>Choose another model</button>`;
+    const other = html`<button @click=${choose}>${msg`Choose another model`}</button>`;
     if (state === "missing") return other;
     return html`${state === "failed" && models.length > 1 ? other : null}
-      <button @click=${() => desk.checkServer()}>Try again</button>`;
+      <button @click=${() => desk.checkServer()}>${msg`Try again`}</button>`;
   }
+}
+
+/** @param {number} words that another window has, or this one where they are its own @param {boolean} isOwn */
+function elsewhereSentence(words, isOwn) {
+  if (isOwn && words === 1) return msg`Your 1 word of this window is in the outline: another window wrote last.`;
+  if (isOwn) return msg`Your ${words} words of this window are in the outline: another window wrote last.`;
+  return words === 1
+    ? msg`This story goes on in another window: 1 word.`
+    : msg`This story goes on in another window: ${words} words.`;
 }
 
 /** @param {Desk["server"]} server @param {boolean} isAwaited whether a round waits for the model */
 function serverSentence({ state, message, model, models = [], status }, isAwaited) {
   switch (state) {
     case "ready":
-      return status === "unloaded" && isAwaited ? `${model} is loaded as soon as there is room for it.` : "";
+      return status === "unloaded" && isAwaited ? msg`${model} is loaded as soon as there is room for it.` : "";
     case "missing":
-      return `This server has no model “${model}”, which this story asks for.`;
+      return msg`This server has no model “${model}”, which this story asks for.`;
     case "loading":
       if (!message) return ""; // nothing is known yet
-      return `The model ${model ? `${model} ` : ""}is being loaded. You can write meanwhile.`;
+      return model
+        ? msg`The model ${model} is being loaded. You can write meanwhile.`
+        : msg`The model is being loaded. You can write meanwhile.`;
     case "restarting":
-      return "The engine stopped and is being started again. Your text is kept.";
+      return msg`The engine stopped and is being started again. Your text is kept.`;
     case "gone":
-      return "The server cannot be reached. Write on: this browser keeps your text and sends it when the server is back.";
+      return msg`The server cannot be reached. Write on: this browser keeps your text and sends it when the server is back.`;
     case "key":
-      return "The server asks for its API key. Until then this browser keeps your text.";
+      return msg`The server asks for its API key. Until then this browser keeps your text.`;
     case "failed":
-      if (models.length > 1) return `${model} cannot be loaded: ${message}`;
-      return `No text can be continued until this is mended and the server is started again: ${message || "the engine does not answer"}`;
+      if (models.length > 1) return msg`${model} cannot be loaded: ${message}`;
+      return msg`No text can be continued until this is mended and the server is started again: ${message || msg`the engine does not answer`}`;
     default:
       return "";
   }
@@ -198,10 +231,10 @@ class Status extends Part {
 /** The round in a sentence, for those who do not see the cards. @param {import("../round.js").Round | null} round */
 function sentenceOf(round) {
   if (!round) return "";
-  if (round.state === "asking") return "The branches are asked for.";
-  if (round.state === "reading") return "The model reads the text.";
+  if (round.state === "asking") return msg`The branches are asked for.`;
+  if (round.state === "reading") return msg`The model reads the text.`;
   const running = round.slots.filter((slot) => slot.isLive).length;
-  return `${running} running, ${round.counts.ended} ended.`;
+  return msg`${running} running, ${round.counts.ended} ended.`;
 }
 
 /** The question for the API key: one dialog, whose answer is a promise. */
@@ -223,14 +256,15 @@ class KeyDialog extends DialogPart {
   }
 
   render() {
+    const field = html`<input name="key" type="password" autocomplete="current-password" required>`;
     return html`<dialog aria-labelledby="key-title" @close=${() => this.give(null)}>
       <form method="dialog" @submit=${(/** @type {SubmitEvent} */ event) => this.submit(event)}>
-        <h2 id="key-title">API key</h2>
-        <p>${this.message || "This server answers only with its API key."} It stays in this tab, and is sent to this server only.</p>
-        <p><label>Key <input name="key" type="password" autocomplete="current-password" required></label></p>
-        <p><label><input name="remember" type="checkbox"> Remember it in this browser</label></p>
-        <p><button class="main">Go on</button>
-          <button type="button" @click=${() => this.close()}>Cancel</button></p>
+        <h2 id="key-title">${msg`API key`}</h2>
+        <p>${this.message || msg`This server answers only with its API key.`} ${msg`It stays in this tab, and is sent to this server only.`}</p>
+        <p><label>${msgHtml`Key ${field}`}</label></p>
+        <p><label><input name="remember" type="checkbox"> ${msg`Remember it in this browser`}</label></p>
+        <p><button class="main">${msg`Go on`}</button>
+          <button type="button" @click=${() => this.close()}>${msg`Cancel`}</button></p>
       </form>
     </dialog>`;
   }

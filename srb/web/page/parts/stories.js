@@ -1,9 +1,11 @@
 /** <srb-stories>: the dialog that lists the stories, to open, begin, rename, bin and restore them. */
 
 import { openSample } from "../desk/sample.js";
+import { msg, wordCount } from "../languages.js";
 import { html } from "../vendor/lit.js";
 import { DialogPart } from "./part.js";
 import { age, daysLeft, moment } from "./stories/age.js";
+import { FEWEST, findPlaces, MOST, openPlace, placesFound } from "./stories/places.js";
 
 /**
  * @typedef {import("../keep/listing.js").Entry} Entry
@@ -11,8 +13,7 @@ import { age, daysLeft, moment } from "./stories/age.js";
  */
 
 const LONGEST_TITLE = 200;
-
-const words = new Intl.NumberFormat("en");
+const TYPING = 250; // ms without a key, after which the texts are searched
 
 class Stories extends DialogPart {
   constructor() {
@@ -23,6 +24,9 @@ class Stories extends DialogPart {
     this.shared = new Set();
     this.where = "";
     this.search = "";
+    /** @type {import("./stories/places.js").Places | null} what the texts have of the words searched for */
+    this.places = null;
+    this.searching = new AbortController();
     this.inBin = false;
     /** @type {string | null} the story of which the title is being written */
     this.renaming = null;
@@ -31,7 +35,13 @@ class Stories extends DialogPart {
     this.error = "";
   }
 
+  /** Share a story: that has a dialog of its own, which is before this one. @param {Entry} story */
+  share(story) {
+    this.desk.openDialog("share", { id: story.id, title: nameOf(story) });
+  }
+
   async open() {
+    this.forgetPlaces();
     Object.assign(this, { search: "", inBin: false, renaming: null, report: null, error: "", stories: null });
     await super.open();
     await this.act(async () => {
@@ -93,6 +103,14 @@ class Stories extends DialogPart {
     });
   }
 
+  /** @param {import("./stories/places.js").Place} place */
+  openPlace(place) {
+    return this.act(async () => {
+      await openPlace(this.desk, place);
+      this.leave();
+    });
+  }
+
   importFile() {
     this.dialog.close();
     this.desk.openDialog("formats");
@@ -137,7 +155,7 @@ class Stories extends DialogPart {
   bin(story) {
     return this.act(async () => {
       await this.desk.removeStory(story.id);
-      this.report = { text: `“${nameOf(story)}” is in the bin.`, undo: () => this.desk.restoreStory(story.id) };
+      this.report = { text: msg`“${nameOf(story)}” is in the bin.`, undo: () => this.desk.restoreStory(story.id) };
       await this.read();
       this.focusOn(".report button");
     });
@@ -147,7 +165,7 @@ class Stories extends DialogPart {
   restore(story) {
     return this.act(async () => {
       await this.desk.restoreStory(story.id);
-      this.report = { text: `“${nameOf(story)}” is back among the stories.` };
+      this.report = { text: msg`“${nameOf(story)}” is back among the stories.` };
       await this.read();
       this.focusOn("button.bin-switch");
     });
@@ -164,6 +182,7 @@ class Stories extends DialogPart {
   }
 
   switchBin() {
+    this.forgetPlaces();
     Object.assign(this, { inBin: !this.inBin, stories: null, report: null, search: "" });
     return this.act(() => this.read());
   }
@@ -179,37 +198,61 @@ class Stories extends DialogPart {
   render() {
     return html`<dialog aria-labelledby="stories-title">
       <header>
-        <h2 id="stories-title">${this.inBin ? "The bin" : "Stories"}</h2>
-        <form method="dialog"><button class="quiet" aria-label="Close">✕</button></form>
+        <h2 id="stories-title">${this.inBin ? msg`The bin` : msg`Stories`}</h2>
+        <form method="dialog"><button class="quiet" aria-label=${msg`Close`}>✕</button></form>
       </header>
       <div class="tools">
         ${
           this.inBin
             ? null
-            : html`<button class="main" @click=${() => this.begin()}>New story</button>
-          <button @click=${() => this.openSample()}>Open a sample</button>
-          <button aria-haspopup="dialog" @click=${() => this.importFile()}>Import…</button>`
+            : html`<button class="main" @click=${() => this.begin()}>${msg`New story`}</button>
+          <button @click=${() => this.openSample()}>${msg`Open a sample`}</button>
+          <button aria-haspopup="dialog" @click=${() => this.importFile()}>${msg`Import…`}</button>`
         }
-        <button class="bin-switch" @click=${() => this.switchBin()}>${this.inBin ? "Back to the stories" : "Bin"}</button>
-        <label class="search"><span class="hidden-words">Search by title</span>
-          <input type="search" placeholder="Search" .value=${this.search} @input=${(/** @type {InputEvent} */ event) => this.onSearch(event)}></label>
+        <button class="bin-switch" @click=${() => this.switchBin()}>${this.inBin ? msg`Back to the stories` : msg`Bin`}</button>
+        <label class="search"><span class="hidden-words">${this.inBin ? msg`Search by title` : msg`Search titles and texts`}</span>
+          <input type="search" placeholder=${msg`Search`} maxlength=${MOST} .value=${this.search} @input=${(/** @type {InputEvent} */ event) => this.onSearch(event)}></label>
       </div>
       ${this.error ? html`<p class="error" role="alert">${this.error}</p>` : null}
       <p class="report" role="status">${this.report?.text}
-        ${this.report?.undo ? html`<button @click=${() => this.undo()}>Undo</button>` : null}</p>
+        ${this.report?.undo ? html`<button @click=${() => this.undo()}>${msg`Undo`}</button>` : null}</p>
       ${this.list()}
-      <p class="where">${this.inBin ? "Stories stay in the bin for 30 days. " : ""}${this.where}</p>
+      ${this.places && placesFound(this.places, (place) => this.openPlace(place))}
+      <p class="where">${this.inBin ? `${msg`Stories stay in the bin for 30 days.`} ` : ""}${this.where}</p>
     </dialog>`;
   }
 
   /** @param {InputEvent} event */
   onSearch(event) {
     this.search = /** @type {HTMLInputElement} */ (event.target).value;
+    this.forgetPlaces();
+    if (!this.inBin && this.search.trim().length >= FEWEST)
+      setTimeout(() => this.searchTexts(this.searching.signal), TYPING);
+    this.requestUpdate();
+  }
+
+  forgetPlaces() {
+    this.searching.abort();
+    this.searching = new AbortController();
+    this.places = null;
+  }
+
+  /** Search all texts, unless other words were typed meanwhile. @param {AbortSignal} signal */
+  async searchTexts(signal) {
+    if (signal.aborted) return;
+    try {
+      const places = await findPlaces(this.desk, this.search.trim(), signal);
+      if (!signal.aborted) this.places = places;
+    } catch (error) {
+      const { code, message } = /** @type {Partial<import("../api.js").ApiError>} */ (error);
+      if (signal.aborted || code === "stories_off") return; // then the titles are all that is searched
+      this.error = msg`The texts could not be searched: ${message}`;
+    }
     this.requestUpdate();
   }
 
   list() {
-    if (this.stories === null) return html`<p class="empty">The stories are read …</p>`;
+    if (this.stories === null) return html`<p class="empty">${msg`The stories are read …`}</p>`;
     const names = new Set();
     this.shared = new Set();
     for (const name of this.stories.map(nameOf)) (names.has(name) ? this.shared : names).add(name);
@@ -217,9 +260,9 @@ class Stories extends DialogPart {
     const found = this.stories.filter((story) => nameOf(story).toLocaleLowerCase().includes(searched));
     if (found.length > 0)
       return html`<ul>${found.map((story) => (this.inBin ? this.binned(story) : this.story(story)))}</ul>`;
-    if (searched) return html`<p class="empty">No title has “${this.search.trim()}”.</p>`;
+    if (searched) return html`<p class="empty">${msg`No title has “${this.search.trim()}”.`}</p>`;
     if (this.error) return null;
-    return html`<p class="empty">${this.inBin ? "The bin is empty." : "There is no story yet: write in the manuscript, and it is saved."}</p>`;
+    return html`<p class="empty">${this.inBin ? msg`The bin is empty.` : msg`There is no story yet: write in the manuscript, and it is saved.`}</p>`;
   }
 
   /** What tells a story from others of its name: stories that begin alike have one title. @param {Entry} story */
@@ -229,21 +272,27 @@ class Stories extends DialogPart {
 
   /** A story's name on its buttons. @param {Entry} story */
   label(story) {
-    return [`“${nameOf(story)}”`, this.apart(story)].filter(Boolean).join(", ");
+    return [msg`“${nameOf(story)}”`, this.apart(story)].filter(Boolean).join(", ");
   }
 
   /** @param {Entry} story */
   story(story) {
     const name = nameOf(story);
     const isOpen = story.id === this.desk.story.id;
+    const isOwn = story.owner === undefined;
     if (this.renaming === story.id) return this.form(story);
     return html`<li data-story=${story.id} aria-current=${isOpen ? "true" : "false"}>
       <button class="open quiet" @click=${() => this.openStory(story)}>
         <span class="name" dir="auto">${name}</span>
-        <span class="facts">${isOpen ? "open now · " : ""}${facts(story)} · ${this.apart(story) || age(story.changed, Date.now())}</span>
+        <span class="facts">${isOpen ? `${msg`open now`} · ` : ""}${facts(story)} · ${this.apart(story) || age(story.changed, Date.now())}</span>
       </button>
-      <button class="rename" aria-label=${`Rename ${this.label(story)}`} @click=${() => this.startRenaming(story)}>Rename</button>
-      <button class="bin" aria-label=${`Put ${this.label(story)} into the bin`} @click=${() => this.bin(story)}>Delete</button>
+      ${story.access === "read" ? null : html`<button class="rename" aria-label=${msg`Rename ${this.label(story)}`} @click=${() => this.startRenaming(story)}>${msg`Rename`}</button>`}
+      ${
+        isOwn && this.desk.keeper.person
+          ? html`<button aria-haspopup="dialog" aria-label=${msg`Share ${this.label(story)}`} @click=${() => this.share(story)}>${msg`Share`}</button>`
+          : null
+      }
+      ${isOwn ? html`<button class="bin" aria-label=${msg`Put ${this.label(story)} into the bin`} @click=${() => this.bin(story)}>${msg`Delete`}</button>` : null}
     </li>`;
   }
 
@@ -251,10 +300,10 @@ class Stories extends DialogPart {
   form(story) {
     return html`<li data-story=${story.id}>
       <form @submit=${(/** @type {SubmitEvent} */ event) => this.rename(story, event)}>
-        <input name="title" aria-label="Title" maxlength=${LONGEST_TITLE} .value=${story.title} dir="auto" autocomplete="off"
+        <input name="title" aria-label=${msg`Title`} maxlength=${LONGEST_TITLE} .value=${story.title} dir="auto" autocomplete="off"
           @keydown=${(/** @type {KeyboardEvent} */ event) => this.onTitleKey(event, story.id)}>
-        <button class="main">Rename</button>
-        <button type="button" @click=${() => this.stopRenaming(story.id)}>Cancel</button>
+        <button class="main">${msg`Rename`}</button>
+        <button type="button" @click=${() => this.stopRenaming(story.id)}>${msg`Cancel`}</button>
       </form>
     </li>`;
   }
@@ -265,19 +314,23 @@ class Stories extends DialogPart {
     return html`<li data-story=${story.id}>
       <span class="open">
         <span class="name" dir="auto">${name}</span>
-        <span class="facts">${facts(story)} · goes for good ${daysLeft(story.deleted ?? 0, Date.now())}</span>
+        <span class="facts">${facts(story)} · ${msg`goes for good ${daysLeft(story.deleted ?? 0, Date.now())}`}</span>
       </span>
-      <button aria-label=${`Restore ${this.label(story)}`} @click=${() => this.restore(story)}>Restore</button>
+      <button aria-label=${msg`Restore ${this.label(story)}`} @click=${() => this.restore(story)}>${msg`Restore`}</button>
     </li>`;
   }
 }
 
 /** @param {Entry} story */
-const nameOf = ({ title }) => title || "Untitled";
+const nameOf = ({ title }) => title || msg`Untitled`;
 
 /** @param {Entry} story */
-function facts({ words: count, isUnsaved }) {
-  return `${words.format(count)} ${count === 1 ? "word" : "words"}${isUnsaved ? " · not on the server yet" : ""}`;
+function facts({ words: count, isUnsaved, owner, access }) {
+  const isReader = access === "read";
+  const unsaved = isReader ? msg`your changes are in this browser only` : msg`not on the server yet`;
+  return [wordCount(count), owner && (isReader ? msg`${owner}’s, to read` : msg`${owner}’s`), isUnsaved && unsaved]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 customElements.define("srb-stories", Stories);

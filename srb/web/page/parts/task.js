@@ -2,10 +2,14 @@
 
 import { DEFAULTS } from "../desk/defaults.js";
 import { quoted } from "../desk/moves.js";
+import { msg } from "../languages.js";
 import { GO_ON, SENSES, VERBS } from "../tasks.js";
 import { html, live, nothing } from "../vendor/lit.js";
+import { msgHtml } from "./msg_html.js";
 import { DialogPart } from "./part.js";
 
+/** @type {Record<string, string>} by what the instruction calls them */
+const SENSE_WORDS = { seen: msg`seen`, heard: msg`heard`, smelled: msg`smelled`, tasted: msg`tasted`, felt: msg`felt` };
 const FILL = "fill"; // the gap that the passage leaves: a round at its place, without an instruction
 
 class TaskDialog extends DialogPart {
@@ -42,24 +46,25 @@ class TaskDialog extends DialogPart {
 
   render() {
     const { desk, passage, verb } = this;
-    const title = passage ? `Revise ${quoted(passage)}` : "What happens next";
+    const { n } = desk.settings;
+    const title = passage ? msg`Revise ${quoted(passage)}` : msg`What happens next`;
     return html`<dialog aria-labelledby="task-title" closedby="any">
       <form @submit=${this.go}>
         <header class="dialog-head">
           <h2 id="task-title">${title}</h2>
-          <button type="button" class="quiet" aria-label="Close" @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+          <button type="button" class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
         </header>
         ${passage ? this.verbs() : nothing}
-        ${passage && verb === FILL ? html`<p class="words">The passage is written anew from what stands before it and behind it.</p>` : this.words()}
+        ${passage && verb === FILL ? html`<p class="words">${msg`The passage is written anew from what stands before it and behind it.`}</p>` : this.words()}
         ${passage || desk.settings.mode === "chat" ? nothing : this.frame()}
-        <p><button class="main">${passage ? "Revise" : "Continue"}, ${desk.settings.n} ways</button></p>
+        <p><button class="main">${passage ? msg`Revise, ${n} ways` : msg`Continue, ${n} ways`}</button></p>
       </form>
     </dialog>`;
   }
 
   verbs() {
-    const all = [...VERBS, { name: FILL, label: "Fill the gap" }];
-    return html`<fieldset><legend class="hidden-words">How</legend>${all.map(
+    const all = [...VERBS, { name: FILL, label: msg`Fill the gap` }];
+    return html`<fieldset><legend class="hidden-words">${msg`How`}</legend>${all.map(
       ({ name, label }) => html`<label><input
           type="radio"
           name="task-verb"
@@ -76,13 +81,15 @@ class TaskDialog extends DialogPart {
       this.instruction = this.instruction.replace(new RegExp(`\\b(${SENSES.join("|")})\\b`), sense);
       this.requestUpdate();
     };
-    return html`<p><label>Tell more of what is
-      <select @change=${(/** @type {any} */ event) => set(event.target.value)}>${SENSES.map((sense) => html`<option>${sense}</option>`)}</select></label></p>`;
+    const choice = html`<select @change=${(/** @type {any} */ event) => set(event.target.value)}>${SENSES.map(
+      (sense) => html`<option value=${sense}>${SENSE_WORDS[sense]}</option>`,
+    )}</select>`;
+    return html`<p><label>${msgHtml`Tell more of what is ${choice}`}</label></p>`;
   }
 
   words() {
-    const hint = this.passage ? "" : "Tom refuses; Mara leaves";
-    return html`<p><label>${this.passage ? "Instruction" : "For this round"}
+    const hint = this.passage ? "" : msg`Tom refuses; Mara leaves`;
+    return html`<p><label>${this.passage ? msg`Instruction` : msg`For this round`}
       <textarea
         rows="3"
         dir="auto"
@@ -97,14 +104,14 @@ class TaskDialog extends DialogPart {
   /** What stands around the instruction in the prompt of a model that takes none. */
   frame() {
     const { desk } = this;
-    return html`<p><label>is read as
-      <input
+    const input = html`<input
         maxlength="1000"
         spellcheck="false"
         dir="auto"
         .value=${live(desk.settings.wish_frame)}
         @change=${(/** @type {any} */ event) => desk.setSetting("wish_frame", event.target.value || DEFAULTS.wish_frame)}
-      /></label></p>`;
+      />`;
+    return html`<p><label>${msgHtml`is read as ${input}`}</label></p>`;
   }
 }
 

@@ -1,6 +1,7 @@
 // Two versions of the text side by side, with the words marked that differ.
 
 import { diffWords } from "../compare.js";
+import { msg } from "../languages.js";
 import { labelOf } from "../outline_rows.js";
 import { html, nothing } from "../vendor/lit.js";
 import { DialogPart } from "./part.js";
@@ -41,12 +42,12 @@ export class Versions extends DialogPart {
   render() {
     return html`<dialog aria-labelledby="versions-title">
       <header class="dialog-head">
-        <h2 id="versions-title">Two versions</h2>
-        <button class="quiet" aria-label="Close" @click=${() => this.close()}>
+        <h2 id="versions-title">${msg`Two versions`}</h2>
+        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}>
           <span aria-hidden="true">×</span>
         </button>
       </header>
-      ${this.node ? this.comparison() : html`<p>There is one version only so far. Continue the text, or change a word in its middle.</p>`}
+      ${this.node ? this.comparison() : html`<p>${msg`There is one version only so far. Continue the text, or change a word in its middle.`}</p>`}
     </dialog>`;
   }
 
@@ -55,17 +56,17 @@ export class Versions extends DialogPart {
     const other = story.text(this.node);
     const start = Math.max(0, commonWords(text, other) - AROUND);
     const parts = diffWords(text.slice(start), other.slice(start));
-    return html`<p><label>Compare the manuscript with
+    return html`<p><label>${msg`Compare the manuscript with`}
         <select @change=${(/** @type {any} */ event) => this.compareWith(event.target.value)}>
           ${this.others().map((id) => {
             const node = story.nodes.get(id);
             return html`<option value=${id} ?selected=${id === this.node}>${story.mark(id).name || (node ? labelOf(node, 60) : id)}</option>`;
           })}
         </select></label>
-        <button @click=${() => this.take()}>Make it the manuscript</button></p>
+        <button @click=${() => this.take()}>${msg`Make it the manuscript`}</button></p>
       <div class="versions">
-        <section aria-label="The manuscript"><h3>The manuscript</h3>${this.column(parts, "removed", start)}</section>
-        <section aria-label="The other version"><h3>The other version</h3>${this.column(parts, "added", start)}</section>
+        <section aria-label=${msg`The manuscript`}><h3>${msg`The manuscript`}</h3>${this.column(parts, "removed", start)}</section>
+        <section aria-label=${msg`The other version`}><h3>${msg`The other version`}</h3>${this.column(parts, "added", start)}</section>
       </div>`;
   }
 

@@ -86,25 +86,29 @@ export class Cards {
   /** Deal the cards anew: the likeliest that say something new first, then those without probabilities, folded, failed and pruned
    * ones. @param {string} before the text before the branches */
   sort(before) {
-    /** @param {Slot} slot */
-    const group = (slot) =>
-      slot.state === "pruned" ? 3 : slot.state === "failed" ? 2 : slot.foldedUnder !== null ? 1 : 0;
-    const keys = this.slots.map((slot) => ({
-      group: group(slot),
-      loss: -(slot.meanLogprob ?? Number.NEGATIVE_INFINITY),
-    }));
-    const none = { group: 0, loss: 0 };
-    const deal = () =>
-      this.order.sort((a, b) => {
-        const [x, y] = [keys[a] ?? none, keys[b] ?? none];
-        return x.group - y.group || (x.loss === y.loss ? 0 : x.loss - y.loss);
-      });
-    const texts = deal().map((number) => this._slot(number).text);
+    const losses = this.slots.map((slot) => -(slot.meanLogprob ?? Number.NEGATIVE_INFINITY));
+    this._deal(losses);
+    const texts = this.order.map((number) => this._slot(number).text);
     repeatedShares(texts, before.slice(-BEFORE)).forEach((share, place) => {
-      const key = keys[this.order[place] ?? -1];
-      if (key) key.loss += WEIGHT * share;
+      losses[this.order[place] ?? -1] += WEIGHT * share;
     });
-    deal();
+    this._deal(losses);
+  }
+
+  /** Deal the cards anew by likelihoods of their numbers; those without one stand behind. @param {Map<number, number>} likelihoods */
+  sortBy(likelihoods) {
+    this._deal(this.slots.map(({ number }) => -(likelihoods.get(number) ?? Number.NEGATIVE_INFINITY)));
+  }
+
+  /** Deal the cards by their losses, the least first; folded, failed and pruned ones stand behind. @param {number[]} losses of the slots */
+  _deal(losses) {
+    const groups = this.slots.map(({ state, foldedUnder }) =>
+      state === "pruned" ? 3 : state === "failed" ? 2 : foldedUnder !== null ? 1 : 0,
+    );
+    this.order.sort((a, b) => {
+      const [x, y] = [losses[a] ?? 0, losses[b] ?? 0];
+      return (groups[a] ?? 0) - (groups[b] ?? 0) || (x === y ? 0 : x - y);
+    });
   }
 
   /** Order and folds, for an undo. @returns {Arrangement} */

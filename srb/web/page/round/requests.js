@@ -18,10 +18,12 @@ import { IllegalMove } from "./slots.js";
  * @property {Additions} additions       branches that the server was asked for
  * @property {Kind|null} kind              why it was asked for; null: it is the round's first, or of the past
  * @property {string} given                text after the round's prompt that its prompt had
+ * @property {string} voice                the model that writes it, of a round that several write; else ""
  * @property {string|null|undefined} mended  the text before the cards, as its prompt had it; null: the round's own, undefined: unknown
  * @property {number|null} promptTokens
  * @property {number[]} seeds
- * @property {Progress|null} progress */
+ * @property {Progress|null} progress
+ * @property {boolean} isDivided         its branches are on several replicas: they can be stopped, but none added or changed */
 
 /** An event of the srb dialect, or the description of a branch in one (docs/api.md).
  * @typedef {{event?: string, [key: string]: any}} ServerEvent */
@@ -41,14 +43,14 @@ export class Requests extends Cards {
   // ---- Requests
 
   /** Announce a request whose branches 0, 1, … fill `slots`; without `slots` all of the round.
-   * @param {string} key @param {{slots?: number[], given?: string, kind?: Kind}} [options] */
-  join(key, { slots = this.slots.map((slot) => slot.number), given = "", kind } = {}) {
+   * @param {string} key @param {{slots?: number[], given?: string, kind?: Kind, voice?: string}} [options] */
+  join(key, { slots = this.slots.map((slot) => slot.number), given = "", kind, voice = "" } = {}) {
     if (this.requests.has(key)) throw new IllegalMove(`the round has a request ${key} already`);
     const places = slots.map((number) => this.slots[number] ?? this._addSlot());
     for (const slot of places) {
       if (kind && slot.state !== "waiting") slot.move("add");
     }
-    const request = { ...newRequest(key, given, "asking"), mended: this.mended };
+    const request = { ...newRequest(key, given, "asking"), voice, mended: this.mended };
     request.kind = kind ?? null;
     request.slots = places.map((slot) => slot.number);
     this.requests.set(key, request);
@@ -66,10 +68,10 @@ export class Requests extends Cards {
 
   /** Note a request of the past, which may be read again. @param {string} key @param {string} id
    * @param {number[]} slots by branch index, as far as they are known @param {string} given
-   * @param {boolean} [isMended] whether it read another text than the round's own */
-  recall(key, id, slots, given, isMended = false) {
+   * @param {{isMended?: boolean, voice?: string}} [options] `isMended`: whether it read another text than the round's own */
+  recall(key, id, slots, given, { isMended = false, voice = "" } = {}) {
     const mended = isMended ? undefined : null;
-    this.requests.set(key, { ...newRequest(key, given, "lost"), id, slots, mended });
+    this.requests.set(key, { ...newRequest(key, given, "lost"), id, slots, voice, mended });
   }
 
   /** Announce that a request is read again, after a reload or a loss. Its branches fill the slots that they filled before;
@@ -78,6 +80,7 @@ export class Requests extends Cards {
     const before = [...this.requests.values()].filter((each) => each.id === id).at(-1);
     const request = { ...newRequest(key, before?.given ?? "", "asking"), mended: before ? before.mended : null };
     request.id = id; // if it is lost before its snapshot comes, the next one finds the slots by it
+    request.voice = before?.voice ?? "";
     request.slots = [...(before?.slots ?? [])];
     for (const slot of this.slots) {
       if (slot.index === null || this.requests.get(slot.request ?? "")?.id !== id) continue;
@@ -86,6 +89,12 @@ export class Requests extends Cards {
       request.slots[slot.index] = slot.number;
     }
     this.requests.set(key, request);
+  }
+
+  /** Note that the branches of a request are on several replicas: what is asked of it from now on begins a request of its own.
+   * @param {string} key */
+  noteDivided(key) {
+    this._request(key).isDivided = true;
   }
 
   /** Note that a request was refused, or that its connection ended without `done`; its live slots end.
@@ -149,10 +158,18 @@ export class Requests extends Cards {
     return slot.number;
   }
 
-  /** The newest request whose branches can be controlled and whose prompt is the round's; null if there is none. */
-  get liveRequest() {
-    const live = [...this.requests.values()].filter((request) => this._canBranch(request) && !request.given);
+  /** The newest request of a voice whose branches can be controlled and whose prompt is the round's; null if there is none.
+   * @param {string} voice */
+  liveRequest(voice) {
+    const live = [...this.requests.values()].filter(
+      (request) => request.voice === voice && this._canBranch(request) && !request.given,
+    );
     return live.at(-1) ?? null;
+  }
+
+  /** The voice that writes a slot's branch. @param {Slot} slot */
+  voiceOf({ request }) {
+    return this.requests.get(request ?? "")?.voice ?? "";
   }
 
   /** "asking" until the server has the request, "reading" while it reads the prompt, "running", or "ended". */
@@ -336,9 +353,10 @@ export class Requests extends Cards {
 
   // ---- Look-up
 
-  /** Whether a request can have more branches: it is live, and has read what stands before the cards now. @param {Request} request */
+  /** Whether a request can have more branches: it is live and whole, and has read what stands before the cards now.
+   * @param {Request} request */
   _canBranch(request) {
-    return isLive(request) && request.mended === this.mended;
+    return isLive(request) && !request.isDivided && request.mended === this.mended;
   }
 
   /** @param {string} key */
@@ -370,10 +388,12 @@ function newRequest(key, given, state) {
     additions: new Additions(),
     kind: null,
     given,
+    voice: "",
     mended: null,
     promptTokens: null,
     seeds: [],
     progress: null,
+    isDivided: false,
   };
 }
 

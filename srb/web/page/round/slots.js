@@ -1,5 +1,7 @@
 // Slots of a round: one place for a card each, with the branch that fills it, its state, and the moves that are legal.
 
+import { msg } from "../languages.js";
+
 /** @typedef {"waiting"|"running"|"ended"|"pruned"|"failed"} SlotState */
 /** @typedef {"text"|"stop"|"fail"|"lose"|"prune"|"restore"|"revive"|"add"|"resume"|"attach"} Move */
 /** @typedef {"refill"|"extend"|"vary"|"more"|"choose"} Kind   the reason for which a branch is expected in a slot */
@@ -168,40 +170,63 @@ export class Slot {
 /** @typedef {{words: string, description: string}} EndWord   `words` are short, and none for an end as it was asked for;
  *   `description` is a sentence for those who do not see the card */
 
+/** What the page itself says of an end: stories keep it as it stands on the left, whatever language the page speaks. */
+const OWN_WORDS = new Map([
+  ["lost", msg`The connection to the server was lost.`],
+  ["unreachable", msg`The server cannot be reached.`],
+  ["nothing was written", msg`nothing was written`],
+  ["the connection ended", msg`the connection ended`],
+  ["the request has ended", msg`the request has ended`],
+  ["the server has added no branch", msg`the server has added no branch`],
+]);
+
+/** @param {string} [message] of an end: the server's, or one of the page's own */
+const wordsOf = (message = "") => OWN_WORDS.get(message) ?? message;
+
+/** By what a request asked for as its end. */
+const BOUNDARIES = new Map([
+  ["word", msg`Ended: the word is complete.`],
+  ["line", msg`Ended: the line is complete.`],
+  ["sentence", msg`Ended: the sentence is complete.`],
+  ["paragraph", msg`Ended: the paragraph is complete.`],
+]);
+
 /** Say how far a branch is, or how it ended. @param {Slot} slot @param {string} [stopAt] the boundary that the request asked for
  * @returns {EndWord} */
 export function endWord(slot, stopAt = "") {
-  if (slot.state === "pruned") return { words: "set aside", description: "Set aside." };
-  if (slot.state === "waiting") return { words: "", description: "Waiting for its first words." };
-  if (slot.state === "running") return { words: "", description: "Being written." };
+  if (slot.state === "pruned") return { words: msg`set aside`, description: msg`Set aside.` };
+  if (slot.state === "waiting") return { words: "", description: msg`Waiting for its first words.` };
+  if (slot.state === "running") return { words: "", description: msg`Being written.` };
   const { reason = "", word, message } = slot.end ?? {};
   if (slot.state === "failed") {
-    const said = message || reason || "no reason was given";
-    return { words: `failed: ${said}`, description: sentence(`Failed: ${said}`) };
+    const said = wordsOf(message) || reason || msg`no reason was given`;
+    return { words: msg`failed: ${said}`, description: sentence(msg`Failed: ${said}`) };
   }
   switch (reason) {
     case "eos":
-      if (stopAt === "passage") return { words: "", description: "Ended: the passage is complete." };
-      return { words: "The model would end here.", description: "The model would end the text here." };
+      if (stopAt === "passage") return { words: "", description: msg`Ended: the passage is complete.` };
+      return { words: msg`The model would end here.`, description: msg`The model would end the text here.` };
     case "word":
-      return { words: "", description: `Ended at the stop word ${quoted(word)}.` };
+      return { words: "", description: msg`Ended at the stop word ${quoted(word)}.` };
     case "boundary":
-      return { words: "", description: `Ended: the ${stopAt || "boundary"} is complete.` };
+      return { words: "", description: BOUNDARIES.get(stopAt) ?? msg`Ended: the boundary is complete.` };
     case "limit":
-      return { words: stopAt ? "cut off here" : "", description: "Ended at its full length; it can go on." };
+      return { words: stopAt ? msg`cut off here` : "", description: msg`Ended at its full length; it can go on.` };
     case "truncated":
-      return { words: "the context is full", description: "Ended: the model's context is full." };
+      return { words: msg`the context is full`, description: msg`Ended: the model's context is full.` };
     case "engine_restarted":
-      return { words: "the engine was restarted", description: "Ended: the engine was restarted." };
+      return { words: msg`the engine was restarted`, description: msg`Ended: the engine was restarted.` };
     case "cancelled":
-      return { words: "stopped", description: "Stopped." };
+      return { words: msg`stopped`, description: msg`Stopped.` };
     case "lost":
       return {
-        words: "the connection was lost",
-        description: sentence(`The connection was lost${message ? `: ${message}` : ""}`),
+        words: msg`the connection was lost`,
+        description: message
+          ? sentence(msg`The connection was lost: ${wordsOf(message)}`)
+          : msg`The connection was lost.`,
       };
     default:
-      return { words: `ended: ${reason}`, description: sentence(`Ended: ${message || reason}`) };
+      return { words: msg`ended: ${reason}`, description: sentence(msg`Ended: ${message || reason}`) };
   }
 }
 
@@ -212,5 +237,5 @@ function sentence(words) {
 
 /** @param {string} [word] */
 function quoted(word = "") {
-  return `“${word.replaceAll("\n", "↵")}”`;
+  return msg`“${word.replaceAll("\n", "↵")}”`;
 }

@@ -1,4 +1,4 @@
-/** What of a story has changed since it was last sent, by name: the values are read when they are sent. */
+/** Changes of a story since it was last sent, by name: the values are read when they are sent. */
 export class Changes {
   /** @type {Set<string>} */
   meta = new Set();

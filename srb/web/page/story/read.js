@@ -4,6 +4,7 @@
  * @import {BareNode, BareRun, Stamped, Wire} from "./types.js"
  * @import {Tree} from "./tree.js"
  */
+import { msg } from "../languages.js";
 import { faultOfEntry, PREFIX } from "../lore/entries.js";
 import { brought } from "../media.js";
 import { Story } from "../story.js";
@@ -49,12 +50,12 @@ export function storyOf(json) {
   story.merge(wire);
   for (const key of Object.keys(wire.nodes)) {
     if (!tree.has(key))
-      throw new StoryError(`Node ${firstHidden(key, wire, tree)} keeps more of its parent than there is.`);
+      throw new StoryError(msg`Node ${firstHidden(key, wire, tree)} keeps more of its parent than there is.`);
   }
   checkCuts(tree);
-  for (const run of story.runs.values()) checkPlace(story, run, `Run ${run.id}`);
+  for (const run of story.runs.values()) checkPlace(story, run, msg`Run ${run.id}`);
   const head = story.meta("head");
-  if (head !== undefined && head !== null) checkPlace(story, head, "The story");
+  if (head !== undefined && head !== null) checkPlace(story, head, msg`The story`);
   story.putBack(wire);
   brought.set(story, media);
   return story;
@@ -70,19 +71,22 @@ function readStory(json) {
   const story = parseFile(json);
   checkValue(story);
   const { id, nodes, runs = {}, marks = {}, media = {}, settings = {}, changed = 0 } = story;
-  must(isId(id), "The story has no proper id.");
-  must(isRecord(nodes), "The story has no nodes.");
+  must(isId(id), () => msg`The story has no proper id.`);
+  must(isRecord(nodes), () => msg`The story has no nodes.`);
   must(
     isRecord(runs) && isRecord(marks) && isRecord(settings),
-    "“runs”, “marks” and “settings” are objects in a story.",
+    () => msg`“runs”, “marks” and “settings” are objects in a story.`,
   );
-  must(isCount(changed), "The story was changed at no time: “changed” is in milliseconds.");
-  must(Object.keys(nodes).length <= MOST_NODES, `The story has more than ${MOST_NODES} nodes.`);
-  for (const [key, node] of Object.entries(nodes)) must(faultOfNode(key, node) === "", faultOfNode(key, node));
-  for (const [key, run] of Object.entries(runs)) must(faultOfRun(key, run) === "", faultOfRun(key, run));
-  must(isRecord(media), "“media” is an object in a story.");
+  must(isCount(changed), () => msg`The story was changed at no time: “changed” is in milliseconds.`);
+  must(Object.keys(nodes).length <= MOST_NODES, () => msg`The story has more than ${MOST_NODES} nodes.`);
+  for (const [key, node] of Object.entries(nodes)) must(faultOfNode(key, node) === "", () => faultOfNode(key, node));
+  for (const [key, run] of Object.entries(runs)) must(faultOfRun(key, run) === "", () => faultOfRun(key, run));
+  must(isRecord(media), () => msg`“media” is an object in a story.`);
   for (const [key, medium] of Object.entries(/** @type {Record<string, any>} */ (media)))
-    must(typeof medium?.data === "string", `The picture or sound ${key.slice(0, 80)} of the story has no bytes.`);
+    must(
+      typeof medium?.data === "string",
+      () => msg`The picture or sound ${key.slice(0, 80)} of the story has no bytes.`,
+    );
   checkParents(/** @type {Record<string, BareNode>} */ (nodes));
   const times = timesOf(story.changes);
   return {
@@ -102,9 +106,9 @@ function readStory(json) {
  * @returns {{meta: Record<string, unknown>, marks: Record<string, unknown>}}
  */
 function timesOf(changes = {}) {
-  must(isRecord(changes), "“changes” is an object in a story.");
+  must(isRecord(changes), () => msg`“changes” is an object in a story.`);
   const { meta = {}, marks = {} } = changes;
-  must(isRecord(meta) && isRecord(marks), "“changes” holds the times of “meta” and of “marks”.");
+  must(isRecord(meta) && isRecord(marks), () => msg`“changes” holds the times of “meta” and of “marks”.`);
   return { meta, marks };
 }
 
@@ -117,12 +121,12 @@ function checkParents(nodes) {
   for (const id of Object.keys(nodes)) {
     const walk = new Set();
     for (let at = /** @type {string | undefined} */ (id); at !== undefined && !good.has(at); ) {
-      must(!walk.has(at), `The parents of node ${at} go round in a circle.`);
+      must(!walk.has(at), () => msg`The parents of node ${at} go round in a circle.`);
       walk.add(at);
       const parent = /** @type {BareNode} */ (nodes[at]).parent;
       must(
         parent === undefined || Object.hasOwn(nodes, parent),
-        `Node ${at} stands on node ${parent}, which is not in the file.`,
+        () => msg`Node ${at} stands on node ${parent}, which is not in the file.`,
       );
       at = parent;
     }
@@ -139,22 +143,25 @@ function checkParents(nodes) {
  */
 function readMeta(story, settings, times, changed) {
   const { title, memory, note } = story;
-  must(title === undefined || typeof title === "string", "The title of the story is not a text.");
+  must(title === undefined || typeof title === "string", () => msg`The title of the story is not a text.`);
   must(
     title === undefined || title.length <= LONGEST_TITLE,
-    `The title of the story is longer than ${LONGEST_TITLE} characters.`,
+    () => msg`The title of the story is longer than ${LONGEST_TITLE} characters.`,
   );
-  must(memory === undefined || typeof memory === "string", "The memory of the story is not a text.");
-  must(note === undefined || (isRecord(note) && typeof note.text === "string"), "The note of the story is not a text.");
+  must(memory === undefined || typeof memory === "string", () => msg`The memory of the story is not a text.`);
+  must(
+    note === undefined || (isRecord(note) && typeof note.text === "string"),
+    () => msg`The note of the story is not a text.`,
+  );
   must(
     !isRecord(note) || note.frame === undefined || typeof note.frame === "string",
-    "The frame of the story's note is not a text.",
+    () => msg`The frame of the story's note is not a text.`,
   );
   /** @type {Record<string, Stamped>} */
   const meta = own();
   for (const [key, value] of Object.entries(story)) {
-    const fault = key.startsWith(PREFIX) ? faultOfEntry(value, `The story's “${key.slice(0, 80)}”`) : "";
-    must(fault === "", fault);
+    const fault = key.startsWith(PREFIX) ? faultOfEntry(value, msg`The story's “${key.slice(0, 80)}”`) : "";
+    must(fault === "", () => fault);
     if (!NOT_META.has(key)) meta[key] = { value, changed: timeOf(times[key], changed) };
   }
   for (const [name, value] of Object.entries(settings)) {
@@ -177,14 +184,14 @@ function readMarks(marks, nodes, times) {
   /** @type {Record<string, Record<string, Stamped>>} */
   const read = own();
   for (const [id, values] of Object.entries(marks)) {
-    must(Object.hasOwn(nodes, id), `A mark stands on node ${id.slice(0, 80)}, which is not in the file.`);
-    must(isRecord(values), `The marks of node ${id} are not an object.`);
+    must(Object.hasOwn(nodes, id), () => msg`A mark stands on node ${id.slice(0, 80)}, which is not in the file.`);
+    must(isRecord(values), () => msg`The marks of node ${id} are not an object.`);
     const { changed = 0, ...rest } = values;
     const ofNode = isRecord(times[id]) ? times[id] : {};
     read[id] = own();
     for (const [key, value] of Object.entries(rest)) {
       const text = key === "name" || key === "note";
-      must(!text || typeof value === "string", `The ${key} of node ${id} is not a text.`);
+      must(!text || typeof value === "string", () => msg`The ${key} of node ${id} is not a text.`);
       read[id][key] = { value, changed: timeOf(ofNode[key], changed) };
     }
   }
@@ -203,7 +210,7 @@ function readMarks(marks, nodes, times) {
  */
 function timeOf(time, otherwise) {
   const changed = time ?? otherwise;
-  must(isCount(changed), "A value of the story was changed at no time: times are in milliseconds.");
+  must(isCount(changed), () => msg`A value of the story was changed at no time: times are in milliseconds.`);
   return changed;
 }
 
@@ -218,17 +225,17 @@ export function checkValue(value) {
     const { value: part, depth } = top;
     if (typeof part === "string") {
       size += part.length;
-      must(isWhole(part), "The file holds half of a character: it is damaged.");
+      must(isWhole(part), () => msg`The file holds half of a character: it is damaged.`);
     } else if (part !== null && typeof part === "object") {
-      must(depth < MOST_DEPTH, `The file is nested more than ${MOST_DEPTH} levels deep.`);
+      must(depth < MOST_DEPTH, () => msg`The file is nested more than ${MOST_DEPTH} levels deep.`);
       for (const key of Object.keys(part)) {
-        must(key !== "__proto__", "The file holds the key __proto__, which no story has.");
-        must(isWhole(key), "The file holds half of a character: it is damaged.");
+        must(key !== "__proto__", () => msg`The file holds the key __proto__, which no story has.`);
+        must(isWhole(key), () => msg`The file holds half of a character: it is damaged.`);
         size += key.length;
         stack.push({ value: /** @type {Record<string, unknown>} */ (part)[key], depth: depth + 1 });
       }
-    } else must(typeof part !== "number" || Number.isFinite(part), "The file holds a number that is none.");
-    must(size <= MOST_UNITS, "The story is larger than 256 MB.");
+    } else must(typeof part !== "number" || Number.isFinite(part), () => msg`The file holds a number that is none.`);
+    must(size <= MOST_UNITS, () => msg`The story is larger than 256 MB.`);
   }
 }
 
@@ -238,20 +245,20 @@ export function checkValue(value) {
  */
 export function parseFile(json) {
   if (typeof json === "string") {
-    must(json.length <= MOST_UNITS, "The file is larger than 256 MB.");
+    must(json.length <= MOST_UNITS, () => msg`The file is larger than 256 MB.`);
     try {
       json = JSON.parse(json);
     } catch (error) {
-      throw new StoryError(`The file is not JSON: ${/** @type {Error} */ (error).message}.`);
+      throw new StoryError(msg`The file is not JSON: ${/** @type {Error} */ (error).message}.`);
     }
   }
   must(
     isRecord(json) && json.format === "srb-story",
-    "The file is not a story: it does not say “format”: “srb-story”.",
+    () => msg`The file is not a story: it does not say “format”: “srb-story”.`,
   );
   must(
     json.version === 1,
-    `The story is of version ${JSON.stringify(json.version) ?? "none"}; this page reads version 1.`,
+    () => msg`The story is of version ${JSON.stringify(json.version) ?? msg`none`}; this page reads version 1.`,
   );
   return json;
 }
@@ -274,7 +281,7 @@ function firstHidden(id, wire, tree) {
  * @param {string} whose
  */
 function checkPlace(story, place, whose) {
-  if (!story.isPlace(place)) throw new StoryError(`${whose} stands at a place that is not in the story.`);
+  if (!story.isPlace(place)) throw new StoryError(msg`${whose} stands at a place that is not in the story.`);
 }
 
 /**
@@ -296,13 +303,13 @@ function checkCuts(tree) {
       const low = tree.locate(parent, at);
       steps += high.steps + low.steps;
       if (isHigh(high.unit) && isLow(low.unit))
-        throw new StoryError(`Node ${id} cuts a character of its parent into halves.`);
-      if (steps > MOST_STEPS) throw new StoryError("The story's edits are nested too deeply to be checked.");
+        throw new StoryError(msg`Node ${id} cuts a character of its parent into halves.`);
+      if (steps > MOST_STEPS) throw new StoryError(msg`The story's edits are nested too deeply to be checked.`);
     }
   }
 }
 
-/** @param {boolean} good @param {string} sentence @returns {asserts good} */
+/** @param {boolean} good @param {() => string} sentence made only where it is needed: files have millions of values @returns {asserts good} */
 export function must(good, sentence) {
-  if (!good) throw new StoryError(sentence);
+  if (!good) throw new StoryError(sentence());
 }

@@ -18,6 +18,8 @@ import { getOrSet } from "./wire.js";
 export class Characters {
   /** @type {Map<string, Known[]>} by node, and by what it was */
   #known = new Map();
+  /** @type {Set<string>} */
+  #nodes = new Set();
 
   /**
    * @param {Map<string, Node>} nodes
@@ -25,7 +27,10 @@ export class Characters {
    */
   constructor(nodes, pieces) {
     this.nodes = nodes;
-    for (const part of this.#partsOf(pieces)) getOrSet(this.#known, keyOf(part), () => []).push(part);
+    for (const part of pieces.flatMap((piece) => knownIn(piece, nodes))) {
+      this.#nodes.add(part.node);
+      getOrSet(this.#known, keyOf(part), () => []).push(part);
+    }
   }
 
   /** @param {Known} part @returns {Known[]} */
@@ -33,9 +38,12 @@ export class Characters {
     return this.#known.get(keyOf(part)) ?? [];
   }
 
-  /** @param {Piece[]} pieces */
-  #partsOf(pieces) {
-    return pieces.flatMap((piece) => knownIn(piece, this.nodes));
+  /** The parts of a piece of another text, if that may have some of these characters: a book has thousands that have none.
+   * @param {Piece} piece */
+  #partsOf(piece) {
+    return this.#nodes.has(origin(this.nodes.get(piece.node) ?? { id: piece.node }).node)
+      ? knownIn(piece, this.nodes)
+      : [];
   }
 
   /**
@@ -43,13 +51,15 @@ export class Characters {
    * @param {Piece[]} pieces
    */
   endIn(pieces) {
-    for (const part of this.#partsOf(pieces).reverse()) {
-      const { from, at } = part;
-      const there = this.#near(part).filter((each) => each.at < endOf(part) && endOf(each) > at);
-      if (there.length === 0) continue;
-      const last = there.reduce((later, each) => (endOf(each) > endOf(later) ? each : later));
-      const until = Math.min(endOf(last), endOf(part));
-      return { at: from + until - at, end: last.from + until - last.at };
+    for (let index = pieces.length - 1; index >= 0; index -= 1) {
+      for (const part of this.#partsOf(pieces[index]).reverse()) {
+        const { from, at } = part;
+        const there = this.#near(part).filter((each) => each.at < endOf(part) && endOf(each) > at);
+        if (there.length === 0) continue;
+        const last = there.reduce((later, each) => (endOf(each) > endOf(later) ? each : later));
+        const until = Math.min(endOf(last), endOf(part));
+        return { at: from + until - at, end: last.from + until - last.at };
+      }
     }
     return { at: 0, end: 0 };
   }
@@ -60,14 +70,17 @@ export class Characters {
    * @param {number} least
    */
   beginIn(pieces, least) {
-    for (const part of this.#partsOf(pieces.filter(({ to }) => to > least))) {
-      const { from, at } = part;
-      const begins = this.#near(part).flatMap((each) => {
-        const begin = from + Math.max(each.at, at) - at;
-        const end = from + Math.min(endOf(each), endOf(part)) - at;
-        return begin < end && end > least ? [Math.max(begin, least)] : [];
-      });
-      if (begins.length > 0) return Math.min(...begins);
+    for (const piece of pieces) {
+      if (piece.to <= least) continue;
+      for (const part of this.#partsOf(piece)) {
+        const { from, at } = part;
+        const begins = this.#near(part).flatMap((each) => {
+          const begin = from + Math.max(each.at, at) - at;
+          const end = from + Math.min(endOf(each), endOf(part)) - at;
+          return begin < end && end > least ? [Math.max(begin, least)] : [];
+        });
+        if (begins.length > 0) return Math.min(...begins);
+      }
     }
     return null;
   }

@@ -58,9 +58,23 @@ export function stretches(text, size) {
  */
 export function alike(one, other) {
   const most = Math.min(one.length, other.length);
-  let first = 0;
-  while (first < most && one[first] === other[first]) first += 1;
-  let last = 0;
-  while (last < most - first && one.at(-1 - last) === other.at(-1 - last)) last += 1;
-  return [first, last];
+  const first = longest(most, (known, length) => one.slice(known, length) === other.slice(known, length));
+  const isEnd = (/** @type {number} */ known, /** @type {number} */ length) =>
+    one.slice(one.length - length, one.length - known) === other.slice(other.length - length, other.length - known);
+  return [first, longest(most - first, isEnd)];
+}
+
+/**
+ * The greatest length up to `most` that is alike, by halves: a browser compares parts of a book faster than a loop its characters.
+ * @param {number} most
+ * @param {(known: number, length: number) => boolean} isAlike  whether all up to `length` is, where all up to `known` is
+ */
+function longest(most, isAlike) {
+  let [known, end] = [0, most];
+  while (known < end) {
+    const length = Math.ceil((known + end) / 2);
+    if (isAlike(known, length)) known = length;
+    else end = length - 1;
+  }
+  return known;
 }

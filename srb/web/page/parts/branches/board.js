@@ -3,6 +3,7 @@
 
 import { sentencesBefore } from "../../already.js";
 import { sharedBeginnings } from "../../compare.js";
+import { msg } from "../../languages.js";
 import { Card } from "../card.js";
 import { columnsOf, GAP, mostLines, placesOf, reserveOf } from "./places.js";
 import { likelihoodOf, sameText } from "./siblings.js";
@@ -381,6 +382,7 @@ export class Board {
       slot,
       label: `${place + 1}`,
       digit: inWindow >= 0 && inWindow < DIGITS ? `${(inWindow + 1) % DIGITS}` : "",
+      voice: round.isShared ? round.voiceOf(slot) : "",
       ...sameText(round, slot, this.groups),
       ...likelihoodOf(round, slot, this.logprobs() || this.isSorted()),
       before: this._before(round),
@@ -454,8 +456,8 @@ export class Board {
 
 /** The action that a card suggests which is empty, or at whose end the model would end the text. @param {Round} round @param {Slot} slot */
 function offerOf(round, slot) {
-  if (slot.foldedUnder !== null) return { name: "unfold", label: "Show" };
+  if (slot.foldedUnder !== null) return { name: "unfold", label: msg`Show` };
   if (slot.state === "ended" && slot.end?.reason === "eos" && round.stopAt !== "passage" && round.canExtend(slot))
-    return { name: "extend", label: "Go on anyway" };
-  return round.canRefill(slot) ? { name: "refill", label: "Try another here" } : null;
+    return { name: "extend", label: msg`Go on anyway` };
+  return round.canRefill(slot) ? { name: "refill", label: msg`Try another here` } : null;
 }

@@ -1,6 +1,12 @@
-// A branch's text in the document: blocks with one text node each, which grow at their end. Writing costs what is new.
+// A branch's text in the document: blocks of whole lines, which grow at their end. Writing costs what is new; a block with signs of
+// emphasis is written anew where they change. Its text nodes have all of the text, so that offsets stay.
 
-import { leadingSpace, visible } from "../../visible.js";
+import { hangsOn, leadingSpace, visible } from "../../visible.js";
+import { hasSigns, nodesOf } from "./emphasis_nodes.js";
+
+/** @typedef {import("./emphasis_nodes.js").TextNode} TextNode */
+/** @typedef {import("./emphasis_nodes.js").Removal} Removal */
+/** @typedef {{element: HTMLElement, from: number, nodes: TextNode[]}} Block */
 
 const BLOCK = 400; // characters after which the next line begins a new block: a growing block is laid out as a whole
 const LONG = 1200; // a block beyond this length, without a line's end, grows less often
@@ -10,8 +16,11 @@ export class BranchText {
   /** @param {HTMLElement} root an element that holds nothing else */
   constructor(root) {
     this.root = root;
-    /** @type {{node: Text, from: number}[]} blocks, and the offsets in the text at which they begin */
+    /** @type {Block[]} */
     this.blocks = [];
+    /** @type {Removal[]} words that the text has not, and that are shown in it */
+    this.removed = [];
+    this.version = 0; // counts the times that nodes were replaced: ranges of them are gone
     /** White space at the beginning is not shown, so that all branches begin at the same place. */
     this.lead = Number.POSITIVE_INFINITY;
     this.written = 0; // offset up to which the text is in the document
@@ -22,13 +31,24 @@ export class BranchText {
     if (this.blocks.length) this.root.replaceChildren();
     this.root.toggleAttribute("data-paragraph", false);
     this.blocks = [];
+    this.removed = [];
     this.lead = Number.POSITIVE_INFINITY;
     this.written = 0;
+    this.version++;
+  }
+
+  /** Show words that were taken away, in their order. @param {string} text the whole text @param {Removal[]} removed */
+  showRemoved(text, removed) {
+    if (!this.removed.length && !removed.length) return;
+    this.removed = removed;
+    this.blocks.forEach((block, place) => {
+      this._fill(block, text, this.blocks[place + 1]?.from ?? this.written);
+    });
   }
 
   /** Milliseconds that should pass between two writes. */
   get interval() {
-    const length = this.blocks.at(-1)?.node.length ?? 0;
+    const length = this.written - (this.blocks.at(-1)?.from ?? this.written);
     return length < LONG ? 50 : length < HUGE ? 100 : 500;
   }
 
@@ -39,9 +59,11 @@ export class BranchText {
     const to = Math.min(this.lead + most, text.length);
     if (this.written >= to || this.lead > text.length) return false;
     const last = this.blocks.at(-1);
-    const end = last && !isFull(last.node) ? blockEnd(text, last.from, this.written, to) : this.written;
+    const isFull = last && this.written - last.from >= BLOCK && text[this.written - 1] === "\n";
+    const end = last && !isFull ? blockEnd(text, last.from, this.written, to) : this.written;
     if (last && end > this.written) {
-      last.node.appendData(visible(text.slice(this.written, end)));
+      if (hasSigns(text, this.written - 1, end)) this._fill(last, text, end);
+      else last.nodes.at(-1)?.node.appendData(visible(text.slice(this.written, end)));
       this.written = end;
     } else {
       this.root.append(this._blocks(text, to));
@@ -63,15 +85,29 @@ export class BranchText {
     const blocks = document.createDocumentFragment();
     for (let from = this.written; from < to; ) {
       const end = blockEnd(text, from, from, to);
-      const block = document.createElement("p");
-      block.dir = "auto";
-      const node = document.createTextNode(visible(text.slice(from, end)));
-      block.append(node);
-      blocks.append(block);
-      this.blocks.push({ node, from });
+      const element = document.createElement("p");
+      element.dir = "auto";
+      element.toggleAttribute("data-hangs", from === 0 && hangsOn(text)); // the stylesheet puts the word's first half before it
+      const { children, nodes } = nodesOf(text, from, end, this.removed);
+      element.append(...children);
+      blocks.append(element);
+      this.blocks.push({ element, from, nodes });
       from = end;
     }
     return blocks;
+  }
+
+  /** Write a block anew, up to `end`. @param {Block} block @param {string} text @param {number} end */
+  _fill(block, text, end) {
+    const { children, nodes } = nodesOf(text, block.from, end, this.removed);
+    block.element.replaceChildren(...children);
+    block.nodes = nodes;
+    this.version++;
+  }
+
+  /** The text nodes, with the offsets in the text at which they begin. */
+  get nodes() {
+    return this.blocks.flatMap(({ nodes }) => nodes);
   }
 
   /** Whether the document lacks text that a write would bring. @param {string} text @param {number} most */
@@ -80,26 +116,28 @@ export class BranchText {
     return this.written < Math.min(this.lead + most, text.length);
   }
 
-  /** The place in the document of an offset in the text. @param {number} offset */
-  place(offset) {
+  /** The place in the document of an offset in the text: at the end of a node, or where a part begins, at the beginning of the next one.
+   * @param {number} offset @param {{isStart?: boolean}} [options] */
+  place(offset, { isStart = false } = {}) {
     const at = Math.max(this.lead, Math.min(offset, this.written));
-    let block = this.blocks[0];
-    for (const each of this.blocks) {
-      if (each.from > at || (each.from === at && at > this.lead)) break;
-      block = each;
-    }
-    return block ? { node: block.node, offset: at - block.from } : null;
+    const isBehind = (/** @type {{from: number}} */ { from }) =>
+      from > at || (from === at && at > this.lead && !isStart);
+    const next = this.blocks.findIndex(isBehind);
+    const nodes = this.blocks.at(next < 0 ? -1 : Math.max(0, next - 1))?.nodes ?? [];
+    const after = nodes.findIndex(isBehind);
+    const found = nodes.at(after < 0 ? -1 : Math.max(0, after - 1));
+    return found ? { node: found.node, offset: at - found.from } : null;
   }
 
   /** The offset in the text of a place in the document; null for a place elsewhere. @param {Node} node @param {number} offset */
   offsetOf(node, offset) {
-    const block = this.blocks.find((each) => each.node === node);
-    return block ? block.from + offset : null;
+    const found = this.nodes.find((each) => each.node === node);
+    return found ? found.from + offset : null;
   }
 
   /** The part of the text that a range of the document covers; empty if it covers none. @param {Range} range */
   offsetsOf(range) {
-    const covered = this.blocks.filter(({ node }) => range.intersectsNode(node));
+    const covered = this.nodes.filter(({ node }) => range.intersectsNode(node));
     const [first, last] = [covered[0], covered.at(-1)];
     if (!first || !last) return { from: 0, to: 0 };
     const start = range.startContainer === first.node ? range.startOffset : 0;
@@ -109,7 +147,7 @@ export class BranchText {
 
   /** The document's range of a part of the text, as far as it is written. @param {number} from @param {number} to */
   range(from, to) {
-    const [start, end] = [this.place(from), this.place(to)];
+    const [start, end] = [this.place(from, { isStart: true }), this.place(to)];
     if (!start || !end || to <= this.lead || from >= this.written) return null;
     return new StaticRange({
       startContainer: start.node,
@@ -150,11 +188,6 @@ export class BranchText {
     range.setEnd(end.node, end.offset);
     return range;
   }
-}
-
-/** @param {Text} node */
-function isFull(node) {
-  return node.length >= BLOCK && node.data.endsWith("\n");
 }
 
 /** Where the block that begins at `from` ends, if it is written from `at` to `to`: after the first line that makes it full.

@@ -2,6 +2,7 @@
 
 import { ownWord } from "../../compare.js";
 import { nextWord, previousWord, sentenceAt, sentenceEnd, trimCut, wordEndAt, wordStartAt } from "../../cuts.js";
+import { msg } from "../../languages.js";
 
 /** @typedef {import("../../round.js").Slot} Slot */
 /** @typedef {import("../branches.js").Branches} Pane */
@@ -12,73 +13,78 @@ import { nextWord, previousWord, sentenceAt, sentenceEnd, trimCut, wordEndAt, wo
 /** @type {Record<string, Gesture>} */
 export const CARD_GESTURES = {
   take: {
-    label: "Take, and go on from there",
+    label: msg`Take, and go on from there`,
     key: "Enter",
     can: (pane, slot) => !!pane.round?.canTake(slot),
     run: (pane, slot) => pane.desk.take(slot.number, { at: slot.mark, go: true }),
   },
   takeWhole: {
-    label: "Take all of it, past the mark",
+    label: msg`Take all of it, past the mark`,
     key: "",
     can: (_pane, slot) => slot.mark !== null,
     run: (pane, slot) => pane.desk.take(slot.number, { at: slot.text.length, go: true }),
   },
   takeOnly: {
-    label: "Take without going on",
+    label: msg`Take without going on`,
     key: "Shift+Enter",
     can: (pane, slot) => !!pane.round?.canTake(slot),
     run: (pane, slot) => pane.desk.take(slot.number, { at: slot.mark, go: false }),
   },
-  read: { label: "Read the whole text", key: "Space", run: (pane, slot) => pane.read(slot) },
+  read: { label: msg`Read the whole text`, key: "Space", run: (pane, slot) => pane.read(slot) },
   extend: {
-    label: "Go on: let it write more",
+    label: msg`Go on: let it write more`,
     key: "E",
     can: (pane, slot) => !!pane.round?.canExtend(slot),
     run: (pane, slot) => pane.desk.extend(slot.number),
   },
   vary: {
-    label: "Vary: more like it, from the mark on",
+    label: msg`Vary: more like it, from the mark on`,
     key: "V",
     can: (pane, slot) => !!pane.round?.canVary(slot),
     run: (pane, slot) => pane.desk.vary(slot.number, slot.mark),
   },
   prune: {
-    label: "Set aside, and stop writing",
+    label: msg`Set aside, and stop writing`,
     key: "X",
     can: (pane, slot) => !!pane.round?.canPrune(slot),
     run: (pane, slot) => pane.desk.prune(slot.number),
   },
   alternatives: {
-    label: "Other words at the mark",
+    label: msg`Other words at the mark`,
     key: "T",
     can: (_pane, slot) => slot.text.trim() !== "",
     run: openAlternatives,
   },
-  star: { label: "Star", key: "B", can: (_pane, slot) => slot.node !== null, run: star },
-  note: { label: "Note", key: "N", can: (_pane, slot) => slot.node !== null, run: (pane, slot) => pane.askNote(slot) },
+  star: { label: msg`Star`, key: "B", can: (_pane, slot) => slot.node !== null, run: star },
+  note: {
+    label: msg`Note`,
+    key: "N",
+    can: (_pane, slot) => slot.node !== null,
+    run: (pane, slot) => pane.askNote(slot),
+  },
   markNext: {
-    label: "Mark one word more",
+    label: msg`Mark one word more`,
     key: "Ctrl+→",
     run: (pane, slot) => mark(pane, slot, nextWord(slot.text, slot.mark ?? 0)),
   },
   markPrevious: {
-    label: "Mark one word less",
+    label: msg`Mark one word less`,
     key: "Ctrl+←",
     run: (pane, slot) => mark(pane, slot, previousWord(slot.text, slot.mark ?? slot.text.length)),
   },
   markSentence: {
-    label: "Mark up to the sentence's end",
+    label: msg`Mark up to the sentence's end`,
     key: ".",
     run: (pane, slot) => mark(pane, slot, sentenceEnd(slot.text, slot.mark ?? 0)),
   },
   unmark: {
-    label: "Remove the mark",
+    label: msg`Remove the mark`,
     key: "Backspace",
     can: (_pane, slot) => slot.mark !== null,
     run: (pane, slot) => mark(pane, slot, 0),
   },
   unfold: {
-    label: "Show what is grouped",
+    label: msg`Show what is grouped`,
     key: "",
     can: (pane, slot) =>
       !!pane.round?.slots.some((each) =>
@@ -90,23 +96,34 @@ export const CARD_GESTURES = {
 
 /** @type {Record<string, Gesture>} */
 export const PANE_GESTURES = {
-  sort: { label: "Sort: the likeliest first, repeats later", key: "P", run: sort },
+  sort: { label: msg`Sort: the likeliest first, repeats later`, key: "P", run: sort },
+  following: {
+    label: msg`Sort: first the cards after which your next words are likeliest`,
+    key: "",
+    can: (pane) => pane.leadsOn,
+    run: sortByFollowing,
+  },
   likelihood: {
-    label: "Bars: how likely each text is",
+    label: msg`Bars: how likely each text is`,
     key: "",
     can: (pane) => pane.tellsLikelihood,
     run: ({ desk }) => desk.setSetting("likelihood", !desk.settings.likelihood),
   },
-  fold: { label: "Group the same texts", key: "F", run: (pane) => pane.desk.fold() },
+  fold: { label: msg`Group the same texts`, key: "F", run: (pane) => pane.desk.fold() },
   refill: {
-    label: "Try others in empty places",
+    label: msg`Try others in empty places`,
     key: "R",
     can: (pane) => !!pane.round?.slots.some((slot) => pane.round?.canRefill(slot)),
     run: (pane) => pane.desk.refill(),
   },
-  more: { label: "More branches", key: "G", run: (pane) => pane.desk.more(pane.desk.settings.n) },
+  more: { label: msg`More branches`, key: "G", run: (pane) => pane.desk.more(pane.desk.settings.n) },
+  reading: {
+    label: msg`What the model read for these cards`,
+    key: "",
+    run: (pane) => pane.desk.openDialog("reading", { isNext: false }),
+  },
   stop: {
-    label: "Stop all, keep the texts",
+    label: msg`Stop all, keep the texts`,
     key: "Esc",
     can: (pane) => pane.isRunning,
     run: (pane) => pane.desk.stop(),
@@ -127,9 +144,16 @@ function sort(pane) {
   if (round?.slots.some((slot) => slot.meanLogprob !== null)) return desk.sort();
   desk.notice(
     round?.slots.some((slot) => slot.isLive)
-      ? "No branch has told its likelihood yet. Sort again when one has ended."
-      : "These branches came without their likelihood. Those of the next round have it.",
+      ? msg`No branch has told its likelihood yet. Sort again when one has ended.`
+      : msg`These branches came without their likelihood. Those of the next round have it.`,
   );
+}
+
+/** @param {Pane} pane */
+async function sortByFollowing(pane) {
+  pane.say(msg`The model reads what follows after each card.`);
+  await pane.desk.sortByFollowing();
+  pane.say(msg`Sorted by what follows.`);
 }
 
 /** @param {Pane} pane @param {Slot} slot */
@@ -137,7 +161,7 @@ function star(pane, { node }) {
   if (node === null) return;
   const has = pane.desk.story.mark(node).star === true;
   pane.desk.setNodeMark(node, "star", !has);
-  pane.say(has ? "Star removed." : "Star given.");
+  pane.say(has ? msg`Star removed.` : msg`Star given.`);
 }
 
 /** Show the rivals of the word before the mark; without a mark, of the first word that is the branch's own. @param {Pane} pane @param {Slot} slot */

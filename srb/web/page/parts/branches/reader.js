@@ -1,5 +1,6 @@
 // The reader: one branch's whole text in the manuscript's width, over the cards. It grows with the branch.
 
+import { msg } from "../../languages.js";
 import { endWord } from "../../round.js";
 import { BranchText } from "./branch_text.js";
 
@@ -74,9 +75,12 @@ export class Reader {
     const { slot, content } = this;
     if (!slot) return;
     if (slot.text.length < content.written) content.clear();
+    const { version } = content;
     while (content.write(slot.text));
+    if (content.version !== version) this.mark(); // its nodes were replaced
     const { words } = endWord(slot, this.stopAt);
-    const title = words ? `Branch ${this.label} · ${words}` : `Branch ${this.label}`;
+    const branch = msg`Branch ${this.label}`;
+    const title = words ? `${branch} · ${words}` : branch;
     if (this.head.textContent !== title) this.head.textContent = title;
   }
 

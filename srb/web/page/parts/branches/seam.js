@@ -1,5 +1,6 @@
 // The head of cards that go on from other words than the text has now: which words, and where a card that is taken goes.
 
+import { msg } from "../../languages.js";
 import { html, nothing } from "../../vendor/lit.js";
 
 /** @typedef {import("../branches.js").Branches} Pane */
@@ -7,8 +8,8 @@ import { html, nothing } from "../../vendor/lit.js";
 
 /** @type {[import("../../desk/seam.js").Choice, string][]} */
 const CHOICES = [
-  ["after", "after my words"],
-  ["instead", "in place of them"],
+  ["after", msg`after my words`],
+  ["instead", msg`in place of them`],
 ];
 
 /** @param {Pane} pane @param {NonNullable<Desk["seam"]>} seam */
@@ -18,21 +19,23 @@ export function seamHead(pane, { from, typed }) {
     run();
     pane.focus(); // the button goes; and the next key takes a card
   };
-  const rest = typed ? "" : ", which is not in the text any more.";
+  const words = typed
+    ? msg`These go on from “${from}”`
+    : msg`These go on from “${from}”, which is not in the text any more.`;
   return html`<header class="branches-head seam">
-    <h2 class="hidden-words">Branches</h2>
-    <p role="status" title="${from}">These go on from “${from}”${rest}</p>
+    <h2 class="hidden-words">${msg`Branches`}</h2>
+    <p role="status" title="${from}">${words}</p>
     <div class="acts">
       ${
         typed
-          ? html`<div class="choices" role="group" aria-label="Take a card"><span aria-hidden="true">Take</span>
+          ? html`<div class="choices" role="group" aria-label=${msg`Take a card`}><span aria-hidden="true">${msg`Take`}</span>
             ${CHOICES.map(
               ([choice, words]) => html`<button aria-pressed=${desk.choice === choice}
                 @click=${act(() => desk.setChoice(choice))}>${words}</button>`,
             )}</div>`
           : nothing
       }
-      <button class="new-round" title="Go on from the text as it is now" @click=${act(() => desk.go())}>New round</button>
+      <button class="new-round" title=${msg`Go on from the text as it is now`} @click=${act(() => desk.go())}>${msg`New round`}</button>
     </div>
   </header>`;
 }

@@ -1,9 +1,11 @@
-// What a card says of its branch beside the others: that they have the same text, and how likely it is among them. Pure.
+// Words on a card about its branch beside the others: that they have the same text, and how likely it is among them. Pure.
+
+import { msg } from "../../languages.js";
 
 /** @typedef {import("../../round.js").Round} Round */
 /** @typedef {import("../../round.js").Slot} Slot */
 
-const STEP_WORDS = ["", "expected", "rather expected", "in between", "rather unlikely", "unlikely"];
+const STEP_WORDS = ["", msg`expected`, msg`rather expected`, msg`in between`, msg`rather unlikely`, msg`unlikely`];
 
 const ALIKE = 0.02; // mean log-probabilities that differ by less are the same
 
@@ -13,9 +15,11 @@ export function sameText(round, slot, groups) {
   const group = groups.find((each) => each.includes(slot.number));
   const first = slot.foldedUnder ?? group?.[0];
   if (!group || first === undefined) return { same: "", sameWords: "" };
-  if (first === slot.number) return { same: `×${group.length}`, sameWords: `${group.length} branches have this text.` };
+  if (first === slot.number)
+    return { same: `×${group.length}`, sameWords: msg`${group.length} branches have this text.` };
   const label = round.order.indexOf(first) + 1;
-  const words = slot.foldedUnder === null ? `Same text as branch ${label}.` : `Folded: same text as branch ${label}.`;
+  const words =
+    slot.foldedUnder === null ? msg`Same text as branch ${label}.` : msg`Folded: same text as branch ${label}.`;
   return { same: `= ${label}`, sameWords: words };
 }
 
@@ -24,9 +28,9 @@ export function sameText(round, slot, groups) {
 export function likelihoodOf(round, slot, isWanted) {
   if (!isWanted) return { step: null, likelihood: "" };
   const step = stepOf(round, slot);
-  if (step !== null) return { step, likelihood: `Beside the others: ${STEP_WORDS[step]}.` };
+  if (step !== null) return { step, likelihood: msg`Beside the others: ${STEP_WORDS[step]}.` };
   const isUntold = slot.state === "ended" && slot.text !== "" && slot.meanLogprob === null;
-  return { step: null, likelihood: isUntold ? "Its likelihood was not asked for when it was written." : "" };
+  return { step: null, likelihood: isUntold ? msg`Its likelihood was not asked for when it was written.` : "" };
 }
 
 /** @param {Round} round @param {Slot} slot @returns {number | null} 1 to 5, the likeliest first */

@@ -2,8 +2,10 @@
 
 import { quoted } from "../../desk/moves.js";
 import { continuedWords } from "../../desk/seam.js";
+import { msg } from "../../languages.js";
 import { html, nothing } from "../../vendor/lit.js";
 import { icon } from "../icons.js";
+import { keyName } from "../key_names.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./gestures.js";
 import { seamHead } from "./seam.js";
 
@@ -12,12 +14,13 @@ import { seamHead } from "./seam.js";
 
 /** @type {[string, string][]} */
 const BUTTONS = [
-  ["refill", "Try others"],
-  ["sort", "Sort"],
-  ["likelihood", "Likelihood"],
-  ["fold", "Group"],
-  ["more", "More"],
-  ["stop", "Stop"],
+  ["refill", msg`Try others`],
+  ["sort", msg`Sort`],
+  ["following", msg`By what follows`],
+  ["likelihood", msg`Likelihood`],
+  ["fold", msg`Group`],
+  ["more", msg`More`],
+  ["stop", msg`Stop`],
 ];
 
 /** @param {Pane} pane */
@@ -25,20 +28,20 @@ export function head(pane) {
   const { seam } = pane.desk;
   if (seam) return seamHead(pane, seam);
   return html`<header class="branches-head">
-    <h2 class="hidden-words">Branches</h2>
+    <h2 class="hidden-words">${msg`Branches`}</h2>
     <p class="counts">${progress(pane) ?? [pane.counts, gapWords(pane)].filter(Boolean).join(" ")}</p>
-    <div class="buttons" role="group" aria-label="All branches">${paneButtons(pane)}</div>
+    <div class="buttons" role="group" aria-label=${msg`All branches`}>${paneButtons(pane)}</div>
   </header>`;
 }
 
 /** @param {() => void} onclose */
 export function readerDialog(onclose) {
-  return html`<dialog class="reader" aria-label="Whole text" @close=${onclose}>
+  return html`<dialog class="reader" aria-label=${msg`Whole text`} @close=${onclose}>
     <header><h2 class="reader-head"></h2>
-      <button data-act="take">Take</button>
-      <button data-act="left" aria-label="Previous branch">‹</button><button data-act="right" aria-label="Next branch">›</button>
-      <button class="quiet" data-act="closeReader" aria-label="Close">${icon("prune")}</button></header>
-    <div class="reader-text" tabindex="0" autofocus role="document" aria-label="Text"></div>
+      <button data-act="take">${msg`Take`}</button>
+      <button data-act="left" aria-label=${msg`Previous branch`}>‹</button><button data-act="right" aria-label=${msg`Next branch`}>›</button>
+      <button class="quiet" data-act="closeReader" aria-label=${msg`Close`}>${icon("prune")}</button></header>
+    <div class="reader-text" tabindex="0" autofocus role="document" aria-label=${msg`Text`}></div>
   </dialog>`;
 }
 
@@ -46,21 +49,25 @@ export function readerDialog(onclose) {
 function paneButtons(pane) {
   const { round } = pane;
   const slot = /** @type {Slot} */ (pane.board?.currentCard?.slot);
-  const tree = html`<button data-act="tree" aria-pressed=${pane.isTree} ?disabled=${!round} title="Show shared beginnings once">
-    Tree</button>`;
+  const tree = html`<button data-act="tree" aria-pressed=${pane.isTree} ?disabled=${!round} title=${msg`Show shared beginnings once`}>
+    ${msg`Tree`}</button>`;
   const others = BUTTONS.map(([name, words]) => {
     const gesture = PANE_GESTURES[name];
     if (name === "likelihood") return pane.tellsLikelihood ? likelihoodButton(pane) : nothing;
+    if (name === "following" && !pane.leadsOn) return nothing;
     const isOn = round && (gesture?.can?.(pane, slot) ?? true);
-    return html`<button data-act=${name} title="${gesture?.label} (${gesture?.key})" ?disabled=${!isOn}>${words}</button>`;
+    return html`<button data-act=${name} title=${titleOf(gesture)} ?disabled=${!isOn}>${words}</button>`;
   });
   return [tree, ...others];
 }
 
+/** @param {import("./gestures.js").Gesture | undefined} gesture */
+const titleOf = (gesture) => [gesture?.label, gesture?.key && `(${keyName(gesture.key)})`].filter(Boolean).join(" ");
+
 /** The switch of what *Sort* brings with it. @param {Pane} pane */
 function likelihoodButton({ desk }) {
   const isShown = desk.settings.likelihood === true;
-  return html`<button data-act="likelihood" aria-pressed=${isShown} title="Bars: how likely the model finds each text">Likelihood</button>`;
+  return html`<button data-act="likelihood" aria-pressed=${isShown} title=${msg`Bars: how likely the model finds each text`}>${msg`Likelihood`}</button>`;
 }
 
 /** Where cards go that stand in the middle of the text. @param {Pane} pane */
@@ -68,11 +75,11 @@ function gapWords({ desk, round }) {
   if (!round) return "";
   const { passage, task } = round;
   const place = passage
-    ? `in place of ${quoted(passage)}`
+    ? msg`in place of ${quoted(passage)}`
     : round.isInside
-      ? `after “${continuedWords(desk.story, round)}”`
+      ? msg`after “${continuedWords(desk.story, round)}”`
       : "";
-  return [place, task ? `as asked: ${quoted(task.instruction)}` : ""].filter(Boolean).join(", ");
+  return [place, task ? msg`as asked: ${quoted(task.instruction)}` : ""].filter(Boolean).join(", ");
 }
 
 /** How far the model has read the text, before the first branch runs. It stands in the place of the counts, so nothing moves.
@@ -80,10 +87,10 @@ function gapWords({ desk, round }) {
 function progress(pane) {
   const { state, progress } = pane.round ?? {};
   if (state !== "reading") return null;
-  if (!progress) return "reading your text …";
+  if (!progress) return msg`reading your text …`;
   const { processed, total } = progress;
   const percent = total ? Math.floor((100 * processed) / total) : 0;
-  return html`<progress max="100" value=${percent} aria-label="Your text is read"></progress> reading your text: ${percent} %`;
+  return html`<progress max="100" value=${percent} aria-label=${msg`Your text is read`}></progress> ${msg`reading your text: ${percent} %`}`;
 }
 
 /** The buttons under the cards of a phone, for the card in view. @param {Pane} pane */
@@ -92,14 +99,14 @@ export function phoneBar(pane) {
   const slot = board?.currentCard?.slot;
   if (!round || !slot) return nothing;
   return html`<div class="phone-bar">
-    <div class="buttons" role="group" aria-label="This card">
-      ${slot.mark === null ? nothing : html`<button data-act="takeWhole">Take</button>`}
+    <div class="buttons" role="group" aria-label=${msg`This card`}>
+      ${slot.mark === null ? nothing : html`<button data-act="takeWhole">${msg`Take`}</button>`}
       <button class="main" data-act="take" ?disabled=${!round.canTake(slot) && !slot.isLive}>
-        ${slot.mark === null ? "Take" : "Take to mark"}</button>
-      <button data-act="prune" aria-label="Set aside" ?disabled=${!round.canPrune(slot)}>${icon("prune")}</button>
-      <button data-act="more">More</button>
-      <button data-act="refill" ?disabled=${!round.slots.some((each) => round.canRefill(each))}>Others</button>
-      <button data-act="menu" aria-label="All that can be done">${icon("more")}</button>
+        ${slot.mark === null ? msg`Take` : msg`Take to mark`}</button>
+      <button data-act="prune" aria-label=${msg`Set aside`} ?disabled=${!round.canPrune(slot)}>${icon("prune")}</button>
+      <button data-act="more">${msg`More`}</button>
+      <button data-act="refill" ?disabled=${!round.slots.some((each) => round.canRefill(each))}>${msg`Others`}</button>
+      <button data-act="menu" aria-label=${msg`All that can be done`}>${icon("more")}</button>
     </div>
   </div>`;
 }
@@ -108,24 +115,24 @@ export function phoneBar(pane) {
 export function menu(pane) {
   const slot = pane.board?.currentCard?.slot;
   const items = slot ? Object.entries({ ...CARD_GESTURES, ...PANE_GESTURES }) : [];
-  return html`<dialog class="menu" aria-label="What can be done with this card">
+  return html`<dialog class="menu" aria-label=${msg`What can be done with this card`}>
     <ul>${items.map(
       ([
         name,
         { label, key, can },
       ]) => html`<li><button data-act=${name} ?disabled=${!!slot && can !== undefined && !can(pane, slot)}>
-        <span>${label}</span>${key ? html`<kbd>${key}</kbd>` : nothing}</button></li>`,
+        <span>${label}</span>${key ? html`<kbd>${keyName(key)}</kbd>` : nothing}</button></li>`,
     )}</ul>
-    <button data-act="closeMenu">Close</button>
+    <button data-act="closeMenu">${msg`Close`}</button>
   </dialog>`;
 }
 
 /** @param {() => void} onkeep */
 export function noteDialog(onkeep) {
-  return html`<dialog class="note" aria-label="Note">
+  return html`<dialog class="note" aria-label=${msg`Note`}>
     <form method="dialog" @submit=${onkeep}>
-      <label>Note on this branch <textarea name="note" rows="4"></textarea></label>
-      <p><button class="main">Keep the note</button> <button type="button" data-act="closeNote">Cancel</button></p>
+      <label>${msg`Note on this branch`} <textarea name="note" rows="4"></textarea></label>
+      <p><button class="main">${msg`Keep the note`}</button> <button type="button" data-act="closeNote">${msg`Cancel`}</button></p>
     </form>
   </dialog>`;
 }

@@ -1,12 +1,14 @@
 /** Times as a person says them. */
 
+import { LANGUAGE, msg } from "../../languages.js";
+
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
-const dates = new Intl.DateTimeFormat("en", { dateStyle: "medium" });
-const moments = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium" });
+const relative = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: "auto" });
+const dates = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium" });
+const moments = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium", timeStyle: "medium" });
 
 /** @param {number} time @returns {string} such as “Nov 3, 2026, 4:15:30 PM” */
 export const moment = (time) => moments.format(time);
@@ -18,7 +20,7 @@ export const moment = (time) => moments.format(time);
  */
 export function age(time, now) {
   const passed = Math.max(0, now - time);
-  if (passed < MINUTE) return "just now";
+  if (passed < MINUTE) return msg`just now`;
   if (passed < HOUR) return relative.format(-Math.floor(passed / MINUTE), "minute");
   if (passed < DAY) return relative.format(-Math.floor(passed / HOUR), "hour");
   if (passed < 7 * DAY) return relative.format(-Math.floor(passed / DAY), "day");

@@ -1,0 +1,1 @@
+"""Settings, from the command line, the environment and a file; models by name; parameters of sampling."""

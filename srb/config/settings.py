@@ -1,0 +1,299 @@
+"""Every setting, with its default, range and meaning: profile < config file < SRB_* environment < command-line flags.
+
+Only `Settings` defines defaults; config/default.toml is generated from it, and a test keeps the two equal. An unknown key or
+a bad value raises a ConfigError that names the key and its source.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError, model_validator
+
+from srb.config.api_keys import ApiKey, read_api_keys
+from srb.config.engine_settings import EngineSettings
+from srb.config.held import read_text
+from srb.config.named_models import NAMED_MODELS, model_file
+from srb.config.profiles import PROFILES
+from srb.config.rpc_nodes import Node, nodes_of
+from srb.config.values import OF_ONE_MODEL, expanded, split_commas
+from srb.errors import ConfigError
+
+ENV_PREFIX = "SRB_"
+TEXT_FILES = ("api_key_file", "chat_template_file", "system_prompt_file")  # settings that name files which workers read
+_SECRET = {"api_key", "door_token"}  # values that no error message quotes
+SOCKET_NAME = "engine.sock"  # the engine's socket, in the runtime folder
+STATES_SOCKET = "states.sock"  # a replica's socket, by which its engine shares named states with others
+CONFIG_VARIABLE = "SRB_CONFIG"  # names the config file; not a setting itself
+REPLICA_VARIABLE = "SRB_REPLICA"  # set by a replica of a cluster for its engine: the name in its logs; not a setting
+SERVER_ID_VARIABLE = "SRB_SERVER_ID"  # set by the server for its workers and its engine; not a setting either
+
+# The headings of --help and config/default.toml, by the first setting under each.
+HEADINGS = {
+    "profile": "Profile",
+    "host": "Web server",
+    "api_key": "Access",
+    "max_request_tokens": "Limits per client",
+    "n": "Defaults of requests",
+    "chat_template": "Chat",
+    "seed": "Sampling defaults of requests",
+    "model": "Model and context",
+    "cache_cells": "Prefix tree",
+    "max_queue": "Engine",
+    "cluster": "Cluster",
+}
+
+
+class Settings(EngineSettings):
+    """The frozen settings of one server, built with `Settings.load()`: checks across them, and what follows from them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_profile(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Add the profile's settings to those that were given; an unknown profile is refused as the field's value."""
+        return {**PROFILES.get(str(given.get("profile")), {}), **given}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        if self.n > self.max_n:
+            raise ValueError(f"n ({self.n}) is more than max_n ({self.max_n})")
+        if bool(self.ssl_key_file) != bool(self.ssl_cert_file):
+            raise ValueError("HTTPS needs both ssl_key_file and ssl_cert_file")
+        if self.grammar and self.json_schema:
+            raise ValueError("grammar and json_schema exclude each other")
+        if self.spec_type in ("draft", "both") and not self.spec_draft_model:
+            raise ValueError(f"spec_type {self.spec_type} needs spec_draft_model, the path of a GGUF file")
+        if self.spec_draft_n_min > self.spec_draft_n_max:
+            raise ValueError(
+                f"spec_draft_n_min ({self.spec_draft_n_min}) is more than spec_draft_n_max ({self.spec_draft_n_max})"
+            )
+        if 0 < self.image_max_tokens < self.image_min_tokens:
+            raise ValueError(
+                f"image_min_tokens ({self.image_min_tokens}) is more than image_max_tokens ({self.image_max_tokens})"
+            )
+        if self.cluster and self.replicas:
+            raise ValueError(
+                "cluster and replicas exclude each other: one names a Ray cluster, the other is without Ray"
+            )
+        if self.door_token and self.door_token_file:
+            raise ValueError("door_token and door_token_file exclude each other")
+        if self.models:
+            self._check_models()
+        return self
+
+    def _check_models(self) -> None:
+        """Raise ValueError for settings that do not go with several models."""
+        if self.has_replicas:
+            name = "cluster" if self.cluster else "replicas"
+            raise ValueError(f"models and {name} exclude each other: the replicas of a cluster have one model")
+        if not self.engine_managed:
+            raise ValueError("models needs engine_managed, since the server starts and ends the models' engines")
+        if self.alias:
+            raise ValueError(
+                "alias names one model; with models, give it in the table of the model that has these names"
+            )
+        for name in OF_ONE_MODEL:
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name} fits one model; with models, give it in the table ([[models]]) or section of that model"
+                )
+
+    @property
+    def in_profile(self) -> dict[str, Any]:
+        """The profile's settings that are in force; those that were given other values by hand are left out."""
+        return {name: value for name, value in PROFILES[self.profile].items() if getattr(self, name) == value}
+
+    @property
+    def has_replicas(self) -> bool:
+        """Whether replicas answer in the place of an engine of this machine."""
+        return bool(self.cluster or self.replicas)
+
+    @property
+    def state_seconds(self) -> int:
+        """Seconds that the engine may spend on writing states after it is told to stop."""
+        return self.graceful_timeout if self.state_dir else 0
+
+    @classmethod
+    def load(cls, flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
+        """Merge the profile, the file that SRB_CONFIG names, SRB_* variables and `flags`, later ones winning.
+
+        Raise ConfigError, which names the key and its source, for an unknown key or a value out of range.
+        """
+        values: dict[str, Any] = {}
+        sources: dict[str, str] = {}
+        for source, found in (
+            *_from_file(environ.get(CONFIG_VARIABLE, "")),
+            *_from_environment(environ),
+            *((f"--{key.replace('_', '-')}", {key: value}) for key, value in (flags or {}).items()),
+        ):
+            values |= found
+            sources |= dict.fromkeys(found, source)
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise ConfigError(explain(error, sources)) from None
+
+    def load_api_keys(self) -> tuple[ApiKey, ...]:
+        """Return the keys of `api_key`, which have no names, and of `api_key_file`; without any, no client needs a key.
+
+        Raise ConfigError for a file that cannot be read or has a wrong line, and if one of the two is set but has no key.
+        """
+        found = [ApiKey(key) for key in split_commas(self.api_key)]
+        if self.api_key_file:
+            found += read_api_keys(read_text("api_key_file", self.api_key_file))
+        keys = tuple(found)
+        if not keys and (self.api_key or self.api_key_file):
+            raise ConfigError("api_key or api_key_file is set, but has no key")
+        return keys
+
+    @property
+    def adapts_threads(self) -> bool:
+        """Whether the engine may compute with fewer threads than there are cores: no number of them is set."""
+        return not self.threads and not self.threads_batch
+
+    @property
+    def hosts(self) -> list[str]:
+        """The addresses and socket paths to listen on."""
+        return split_commas(self.host)
+
+    @property
+    def stories_path(self) -> Path | None:
+        """The file of the stories, or None if there is none, or no home folder for it."""
+        if not self.stories:
+            return None
+        if self.stories != "auto":
+            return Path(self.stories)
+        try:
+            data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+        except RuntimeError:  # this user has no home folder
+            return None
+        return Path(data, "srb", "stories.sqlite3")
+
+    @property
+    def model_path(self) -> Path:
+        return model_file(self.model)
+
+    @property
+    def model_alias(self) -> str:
+        return self.model_aliases[0]
+
+    @property
+    def model_aliases(self) -> list[str]:
+        """The model's names, at least one; answers carry the first."""
+        return split_commas(self.alias) or [self.model if self.model in NAMED_MODELS else self.model_path.stem]
+
+    @property
+    def model_tags(self) -> list[str]:
+        return split_commas(self.tags)
+
+    @property
+    def adapters(self) -> list[tuple[Path, float]]:
+        """The file and the scale of each LoRA adapter."""
+        found = []
+        for part in split_commas(self.lora):
+            path, separator, scale = part.rpartition("=")
+            found.append((Path(expanded(path)), float(scale)) if separator else (Path(expanded(part)), 1.0))
+        return found
+
+    @property
+    def rpc_nodes(self) -> tuple[Node, ...]:
+        return nodes_of(self.rpc)
+
+    @property
+    def mmproj_path(self) -> Path:
+        return Path(self.mmproj)
+
+    @property
+    def draft_model_path(self) -> Path:
+        return Path(self.spec_draft_model)
+
+    @property
+    def has_draft_model(self) -> bool:
+        """Whether a draft model is used."""
+        return bool(self.spec_draft_model) and self.spec_type in ("auto", "draft", "both")
+
+    @property
+    def looks_up_drafts(self) -> bool:
+        """Whether drafts are looked up in the text itself."""
+        return self.spec_type in ("ngram", "both")
+
+    @property
+    def has_drafts(self) -> bool:
+        """Whether tokens are drafted at all."""
+        return self.has_draft_model or self.looks_up_drafts
+
+    @property
+    def of_draft_model(self) -> Settings:
+        """The settings of the draft model's context: the model's own, but for those that have others beside them.
+
+        Its threads are the model's, and its memory can be cut.
+        """
+        changes: dict[str, Any] = {
+            "model": self.spec_draft_model,
+            "n_gpu_layers": self.spec_draft_ngl,
+            "cache_type_k": self.spec_draft_type_k,
+            "cache_type_v": self.spec_draft_type_v,
+            "swa_full": "on",
+            "backend_sampling": "off",
+            "text_overlap": "off",
+            **dict.fromkeys(("lora", "mmproj", "rpc", "tensor_split"), ""),
+            **dict.fromkeys(("embedding", "reranking"), False),
+        }
+        return self.model_copy(update={**changes, "pooling": "auto", "spec_draft_model": ""})
+
+    @property
+    def runtime_path(self) -> Path:
+        """The folder of the engine's socket, lock and status. Its path is short: a socket's path has at most 107 bytes."""
+        if self.runtime_dir:
+            return Path(self.runtime_dir)
+        return default_runtime_path(str(self.port))
+
+    @property
+    def socket_path(self) -> Path:
+        return self.runtime_path / SOCKET_NAME
+
+
+def default_runtime_path(name: str) -> Path:
+    """Return this user's runtime folder of a name: below XDG_RUNTIME_DIR, or in /tmp."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(base, f"srb-{name}") if base else Path("/tmp", f"srb-{os.getuid()}-{name}")
+
+
+def _from_file(path: str) -> list[tuple[str, dict[str, Any]]]:
+    if not path:
+        return []
+    try:
+        return [(path, tomllib.loads(Path(expanded(path)).read_text("utf-8")))]
+    except OSError as error:
+        raise ConfigError(f"{CONFIG_VARIABLE}: cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    except ValueError as error:
+        raise ConfigError(f"{CONFIG_VARIABLE}: {path}: {error}") from None
+
+
+def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (name, {name.removeprefix(ENV_PREFIX).lower(): value})
+        for name, value in environ.items()
+        if name.startswith(ENV_PREFIX) and name not in (CONFIG_VARIABLE, REPLICA_VARIABLE, SERVER_ID_VARIABLE)
+    ]
+
+
+def explain(error: ValidationError, sources: Mapping[str, str]) -> str:
+    """Return in words, with their sources, which settings are wrong and how."""
+    lines = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"])
+        where = f" (from {sources[key]})" if key in sources else ""
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"unknown setting {key!r}{where}")
+        else:
+            message = problem["msg"].removeprefix("Value error, ")
+            given = f", got {problem['input']!r}" if key and key not in _SECRET else ""
+            lines.append(f"{key or 'settings'}{where}: {message}{given}")
+    return "; ".join(lines)

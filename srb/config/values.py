@@ -1,0 +1,196 @@
+"""Values of settings: their types, and checks of those that are written as text."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from srb.config.rpc_nodes import nodes_of
+from srb.config.sampling_params import MAX_GRAMMAR
+from srb.config.trusted_proxies import proxies_of
+
+CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
+
+
+def _on_or_off(value: object) -> object:
+    """Return "on" or "off" for a boolean, in TOML or as a word; anything else as it is."""
+    words = {"true": "on", "1": "on", "false": "off", "0": "off"}
+    return words.get(str(value).lower(), value)
+
+
+SwitchOrAuto = Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)]
+
+
+def _hosts(text: str) -> str:
+    return ",".join(map(expanded, split_commas(text)))
+
+
+Hosts = Annotated[str, AfterValidator(_hosts)]
+
+
+def _proportions(text: str) -> str:
+    try:
+        shares = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ValueError("should be numbers separated by commas, such as 3,2") from None
+    if any(share < 0 for share in shares):
+        raise ValueError("shares cannot be negative")
+    return text
+
+
+Proportions = Annotated[str, AfterValidator(_proportions)]
+
+
+def _biases(text: str) -> str:
+    """Check pairs of a token id and a signed bias, separated by commas; the bias may be -inf."""
+    for part in filter(None, text.split(",")):
+        if not re.fullmatch(r"\s*\d{1,9}([+-]\d{1,6}(\.\d+)?|-inf)\s*", part):
+            raise ValueError("should be token ids with a bias, such as 15043+1,29-inf")
+    return text
+
+
+Biases = Annotated[str, AfterValidator(_biases)]
+
+
+def _json(text: str) -> str:
+    try:
+        schema = json.loads(text or "{}")
+    except ValueError as error:
+        raise ValueError(f"should be JSON: {error}") from None
+    if schema is not True and not isinstance(schema, dict):
+        raise ValueError("should be a JSON schema, an object or true")
+    return text
+
+
+JsonSchema = Annotated[str, Field(max_length=MAX_GRAMMAR), AfterValidator(_json)]
+
+
+def _check_strings(text: str) -> str:
+    """Raise ValueError for a text that `strings_of` cannot read."""
+    strings_of(text)
+    return text
+
+
+def strings_of(text: str) -> list[str]:
+    """Return the strings of a setting: one, several written as a JSON list, or none if it is empty."""
+    if not text.startswith("["):
+        return [text] if text else []
+    try:
+        strings = json.loads(text)
+    except ValueError:
+        strings = None
+    if not isinstance(strings, list) or not all(isinstance(string, str) for string in strings):
+        raise ValueError('should be a string, or a JSON list of strings such as ["User:", "\\n"]')
+    return strings
+
+
+Strings = Annotated[str, AfterValidator(_check_strings)]
+
+
+def expanded(path: str) -> str:
+    """Return a path with the home folder that a ~ at its beginning stands for. Raise ValueError if there is none."""
+    found = os.path.expanduser(path)
+    if found.startswith("~"):
+        raise ValueError(f"there is no home folder {found.partition('/')[0]}")
+    return found
+
+
+FilePath = Annotated[str, AfterValidator(expanded)]
+
+OF_ONE_MODEL = ("mmproj", "spec_draft_model", "lora")  # files that fit one model, and not all of a list
+
+
+def _object(text: str) -> str:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise ValueError("should be a JSON object")
+    return text
+
+
+JsonObject = Annotated[str, AfterValidator(_object)]
+
+
+def _not_zero(number: int) -> int:
+    if number == 0:
+        raise ValueError("should be 1 or more, or -1 for no limit")
+    return number
+
+
+NotZero = Annotated[int, AfterValidator(_not_zero)]
+
+
+def _nodes(text: str) -> str:
+    """Raise ValueError for a text that `nodes_of` cannot read."""
+    nodes_of(text)
+    return text
+
+
+Nodes = Annotated[str, AfterValidator(_nodes)]
+
+
+def _proxies(text: str) -> str:
+    """Raise ValueError for a text that `proxies_of` cannot read."""
+    proxies_of(text)
+    return text
+
+
+Proxies = Annotated[str, AfterValidator(_proxies)]
+
+
+def _replicas(text: str) -> str:
+    if not text.startswith("dns:"):
+        return expanded(text)
+    found = re.fullmatch(r"dns:[A-Za-z0-9][A-Za-z0-9._-]*:(\d{1,5})", text)
+    if found is None or not 0 < int(found[1]) < 65536:
+        raise ValueError("should be the path of a TOML file, or dns:NAME:PORT")
+    return text
+
+
+ReplicaList = Annotated[str, AfterValidator(_replicas)]
+
+
+def _adapters(text: str) -> str:
+    for part in split_commas(text):
+        path, separator, scale = part.rpartition("=")
+        expanded(path or part)
+        try:
+            finite = not separator or abs(float(scale)) < 1e6  # any of 1e2 to 1e30 would do: inf and nan are refused
+        except ValueError:
+            finite = False
+        if not finite:
+            raise ValueError("should be paths separated by commas, each optionally followed by =scale")
+    return text
+
+
+Adapters = Annotated[str, AfterValidator(_adapters)]
+
+
+def _listed(value: object) -> object:
+    """Return a list of models, as TOML has it, as text: separated by commas, or JSON if it has tables; all else as it is."""
+    if not isinstance(value, list) or not all(isinstance(each, str | dict) for each in value):
+        return value
+    if all(isinstance(each, str) and "," not in each for each in value):
+        return ",".join(value)
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+ModelList = Annotated[str, BeforeValidator(_listed)]
+
+
+def setting_text(value: object) -> str:
+    """Return a setting's value as help, first screen and docs show it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value).replace("\n", "\\n") or "empty"
+
+
+def split_commas(text: str) -> list[str]:
+    """Return the non-empty items of a text separated by commas, without the space around them."""
+    return [item for part in text.split(",") if (item := part.strip())]

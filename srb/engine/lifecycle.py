@@ -1,0 +1,310 @@
+"""The life of requests in the engine: they come, wait, are read and controlled, rest and end. The decode thread calls it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from srb.engine.branches import Branches
+from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
+from srb.engine.open_requests import OpenRequests, Overdue
+from srb.engine.prompts import Prompts
+from srb.engine.request import Branch, BranchState, Request
+from srb.engine.scheduler import Scheduler
+from srb.engine.slots import Slots
+from srb.engine.state_actions import StateActions, StateJob
+from srb.engine.steering import Growth, Steering, branch_of, describe_branch
+from srb.errors import Cancelled, Conflict, InvalidRequest, QueueFull, QueueTimeout, RateLimited, SRBError
+from srb.wire.commands import ChangeBranch, EndReasoning, StopBranches
+from srb.wire.events import Accepted, BranchAdded, Done, Event, Failed, FinishReason, Rejected, Reply, Resting
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Lifecycle:
+    """Requests and embedding jobs, from their arrival to their last event; the step computes between."""
+
+    requests: OpenRequests
+    embeddings: EmbeddingQueue
+    branches: Branches
+    prompts: Prompts
+    steering: Steering
+    scheduler: Scheduler
+    slots: Slots
+    state_actions: StateActions
+    max_queue: int  # requests that may wait besides those that have room
+    clock: Callable[[], float]  # returns seconds
+    saves: deque[tuple[str, SRBError | None]] = field(default_factory=deque)  # (request_id, error), by other threads
+    num_requests: int = 0  # since the start
+
+    # ---- requests come
+
+    def submit(self, request: Request | EmbeddingJob | StateJob | Growth) -> list[Event]:
+        """Queue a request; return Accepted, or Rejected if the queue is full or the id is in use.
+
+        An accepted job has no event here: `step` returns the Reply of an EmbeddingJob. The Reply of a StateJob is
+        returned at once, or by `collect` when its file is written.
+        """
+        if isinstance(request, StateJob):
+            return self.state_actions.act(request)
+        if isinstance(request, Growth):
+            return self._grow(request)
+        error: SRBError | None = None
+        events: list[Event] = []  # of a request that has to leave the queue
+        if request.request_id in self.requests or request.request_id in self.embeddings:
+            error = InvalidRequest("request_id is in use")
+        elif (full := self._queue_up(events)) is not None:
+            error = full
+        elif isinstance(request, Request) and 0 < request.max_unread <= self.requests.count_unread(request.owner):
+            error = RateLimited(f"{request.max_unread} requests linger without a reader; stop one, or read it")
+        if error:
+            request.close()
+            return [*events, Rejected.of(request.request_id, error)]
+        self.num_requests += 1
+        if isinstance(request, EmbeddingJob):
+            self.embeddings.add(request)
+            return events
+        self.requests.add(request, self.clock())
+        return [*events, Accepted(request.request_id, request.num_sent)]
+
+    def collect(self) -> list[Event]:
+        """Return the replies to saves of states that other threads have ended, and the ends of rests that are over."""
+        events: list[Event] = []
+        self._end_idle(self.clock(), events)
+        while self.saves:
+            events += self.state_actions.end_save(*self.saves.popleft())
+        return events
+
+    # ---- readers and controls
+
+    def cancel(self, request_id: str, index: int | None = None) -> list[Event]:
+        """Cancel a request, or the branch `index` of it. Unknown ids are ignored: those requests have ended."""
+        request = self.requests.get(request_id)
+        if request is None:
+            return self.embeddings.end(request_id, Cancelled("the request was cancelled"))
+        events: list[Event] = []
+        if index is None:
+            _stop_exploring(request)
+            request.linger = 0.0  # or it would become idle, and stay
+            self._end_idle(self.clock(), events)
+        for branch in request.branches:
+            if branch.state is not BranchState.ENDED and index in (None, branch.index):
+                self.branches.end(branch, FinishReason.CANCELLED, events)
+        self.finish_ended(events)
+        return events
+
+    def leave(self, request_id: str) -> list[Event]:
+        """Note that nobody reads a request any more: it lingers, or is cancelled.
+
+        If more of its owner's requests run without a reader than may, the one that has done so longest ends by the limit:
+        it rests with its texts, and may go on for a reader that comes back.
+        """
+        request = self.requests.get(request_id)
+        if request is None or not request.linger:
+            return self.cancel(request_id)
+        self.requests.note_unread(request, self.clock())
+        lingering, events = self.requests.lingering(request.owner), list[Event]()
+        if 0 < request.max_lingering < len(lingering):
+            self._end_by_limit(lingering[0], events)
+        return events
+
+    def attach(self, request_id: str, owner: str) -> dict[str, Any]:
+        """Note that a request has a reader; return its description with all texts. Raise NotFound."""
+        request = self.requests.find(request_id, owner)
+        self.requests.note_reader(request)
+        return self.steering.describe(request)
+
+    def control(self, command: StopBranches | EndReasoning | ChangeBranch) -> list[Event]:
+        """Stop or change branches, or end their reasoning; return their events and the Reply to the command.
+
+        Raise NotFound, Conflict, InvalidRequest, QueueFull or RateLimited.
+        """
+        request = self.requests.find(command.target, command.owner)
+        if isinstance(command, EndReasoning):
+            return [Reply(command.request_id, {"branches": self.steering.end_reasoning(request, command.index)})]
+        if isinstance(command, StopBranches) and command.index is None:
+            return [*self.cancel(command.target), Reply(command.request_id, {"id": command.target, "state": "ended"})]
+        assert command.index is not None
+        branch = branch_of(request, command.index)
+        events: list[Event] = []
+        if isinstance(command, ChangeBranch):
+            if branch.can_resume:
+                self._check_resume(request, events)
+            self.steering.change(branch, command)
+            if branch.state is BranchState.ENDED:
+                self.branches.resume(branch)
+                self.requests.resume(request, self.clock())
+                events.append(BranchAdded(request.request_id, branch.index, branch.spec.seed, resumed=True))
+                self.branches.jump_ahead(branch, events)
+        elif branch.state is BranchState.ENDED:
+            raise Conflict(f"branch {branch.index} has ended", state="ended")
+        else:
+            self.branches.end(branch, FinishReason.CANCELLED, events)
+            self.finish_ended(events)
+        return [*events, Reply(command.request_id, describe_branch(branch, text=False))]
+
+    def _grow(self, growth: Growth) -> list[Event]:
+        """Add prepared branches to their request; return BranchAdded for each, and the Reply."""
+        command, events = growth.command, list[Event]()
+        try:
+            request = self.requests.find(command.target, command.owner)
+            self._check_resume(request, events)
+            added = self.steering.grow(request, growth)
+        except SRBError as error:
+            growth.close()
+            return [*events, Rejected.of(command.request_id, error)]
+        if growth.point:
+            self.branches.share(growth.point.origin)
+        self.requests.resume(request, self.clock())
+        self.slots.assign_added(added, self.requests.active.values())
+        now = self.clock() if request.ceased_at is None else request.ceased_at  # neither a rest nor the queue counts
+        events += [_added(branch, request.predicted_ms(now)) for branch in added]
+        said = {"indices": [each.index for each in added], "seeds": [each.spec.seed for each in added]}
+        return [*events, Reply(command.request_id, said)]
+
+    @property
+    def _is_queue_full(self) -> bool:
+        if self.requests.num_waiting + len(self.embeddings) < self.max_queue:
+            return False  # nearly always, and cheap
+        # Those that came since the last step and have room wait for nobody: a burst finds an idle engine idle.
+        waiting = self.requests.num_waiting - self.scheduler.num_to_begin(self.runnable())
+        return waiting + self.embeddings.num_waiting >= self.max_queue
+
+    def _queue_up(self, events: list[Event]) -> QueueFull | None:
+        """Make room in the queue for one request, if there is none; return the error if that cannot be.
+
+        A request without a reader that waits leaves the queue: it rests.
+        """
+        if not self._is_queue_full:
+            return None
+        for request in self.requests.lingering():
+            if request.is_waiting:
+                self._end_by_limit(request, events)
+                return None
+        return QueueFull(f"{self.max_queue} requests are waiting already; try again in a moment")
+
+    def _check_resume(self, request: Request, events: list[Event]) -> None:
+        """Raise QueueFull or RateLimited if a request that rests may not go on now: it has to wait, as new ones do."""
+        if request.idle_since is None:
+            return
+        unread = len(self.requests.lingering(request.owner))
+        limit = min((limit for limit in (request.max_unread, request.max_lingering) if limit), default=0)
+        if request.is_unread and 0 < limit <= unread:
+            raise RateLimited(f"{unread} requests run without a reader; stop one, or read it")
+        if (full := self._queue_up(events)) is not None:
+            raise full
+
+    # ---- deadlines and ends
+
+    def expire(self, now: float, events: list[Event]) -> None:
+        """Fail requests that have waited too long, and end those that run too long with the text they have."""
+        for request, reason in self.requests.overdue(now):
+            match reason:
+                case Overdue.UNREAD:
+                    events += self.cancel(request.request_id)
+                case Overdue.WAITING:
+                    self._end_wait(request, events)
+                case Overdue.RUNNING:
+                    self._end_by_limit(request, events)
+        self._end_idle(now, events)
+
+    def _end_wait(self, request: Request, events: list[Event]) -> None:
+        """Fail a request that has waited too long; one that has rested keeps its texts, and its new branches fail."""
+        error = QueueTimeout(f"the request did not start within {self.requests.queue_timeout:.0f} s")
+        if request.started_at is None:
+            events += self.fail(request, error)
+            return
+        for branch in request.branches:
+            if branch.is_active:
+                self.branches.end(branch, FinishReason.ERROR, events, error=error)
+        self.finish_ended(events)
+
+    def _end_by_limit(self, request: Request, events: list[Event]) -> None:
+        """End all branches of an active request with what they have; it rests if it lingers."""
+        _stop_exploring(request)
+        for branch in request.branches:
+            if branch.is_active:
+                self.branches.end(branch, FinishReason.LIMIT, events)
+        self.finish_ended(events)
+
+    def explore(self, events: list[Event]) -> bool:
+        """Begin the forks that explored branches have led to; return whether there was one."""
+        grown = False
+        for request in self.requests.exploring.values():
+            while request.exploration is not None and (added := request.exploration.take(request)):
+                grown = True
+                self.slots.assign_added([branch for branch, _ in added], self.requests.active.values())
+                for branch, fork in added:
+                    self.branches.begin_fork(branch, fork, events)
+        return grown
+
+    def finish_ended(self, events: list[Event]) -> None:
+        """Finish each request whose branches have all ended: release its prompt, and emit Done or let it rest."""
+        self.explore(events)  # an end may leave room for forks that waited
+        for request in [request for request in self.requests.active.values() if request.is_over]:
+            self.prompts.release(request.prefix)
+            self.requests.finish(request, self.clock())
+            if request.linger:
+                events.append(Resting.of(_done(request), request.linger))
+            else:
+                events.append(_done(request))
+                request.close()
+
+    def _end_idle(self, now: float, events: list[Event]) -> None:
+        """Finish the requests whose rest is over."""
+        for request in self.requests.idle_too_long(now):
+            events.append(_done(request))
+            request.close()
+
+    def fail(self, request: Request, error: SRBError) -> list[Event]:
+        for branch in request.branches:
+            self.branches.abandon(branch)
+        self.prompts.release(request.prefix)
+        request.close()
+        self.requests.remove(request)
+        return [Failed(request.request_id, error.code, error.message)]
+
+    def fail_all(self, error: SRBError) -> list[Event]:
+        """Fail every request and job with `error`."""
+        events = [event for request in self.requests for event in self.fail(request, error)]
+        return events + self.embeddings.end_all(error)
+
+    def runnable(self) -> list[Request]:
+        """Return the requests that run or may begin now, those with a reader first, each kind oldest first."""
+        return self.scheduler.runnable(list(self.requests.active.values()))
+
+
+def _stop_exploring(request: Request) -> None:
+    if request.exploration is not None:
+        request.exploration.stop()
+
+
+def _added(branch: Branch, predicted_ms: float) -> BranchAdded:
+    origin, token = branch.origin or (None, None)
+    text = "".join(branch.shown)
+    said = (False, origin, token, text)
+    spec, request_id = branch.spec, branch.request.request_id
+    return BranchAdded(request_id, branch.index, spec.seed, *said, predicted_ms=predicted_ms)
+
+
+def _done(request: Request) -> Done:
+    """Return the end of a request whose branches have all ended."""
+    ceased = request.ceased_at
+    assert ceased is not None
+    started = ceased if request.started_at is None else request.started_at
+    prefix_done = ceased if request.prefix_done_at is None else request.prefix_done_at
+    return Done(
+        request.request_id,
+        prompt_tokens=request.prompt_tokens,
+        cached_tokens=request.cached_tokens,
+        completion_tokens=sum(branch.num_sampled for branch in request.branches),
+        prompt_ms=(prefix_done - started) * 1000,
+        predicted_ms=request.predicted_ms(ceased),
+        restored_tokens=request.prefix.num_restored,
+        image_tokens=request.prefix.num_image_tokens,
+        audio_tokens=request.prefix.num_audio_tokens,
+        drafted_tokens=sum(branch.num_drafted for branch in request.branches),
+        accepted_tokens=sum(branch.num_accepted for branch in request.branches),
+        computed_tokens=request.computed_tokens,
+    )

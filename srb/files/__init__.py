@@ -1,0 +1,1 @@
+"""Files that others made, checked before native code reads them: models, media, the native library."""

@@ -1,0 +1,177 @@
+"""Facts about the files of a model and its adapters, read without loading them."""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from srb.config.named_models import named_model_at
+from srb.config.settings import Settings
+from srb.errors import ConfigError, ModelLoadFailed
+
+FAKE_MODEL = "fake:"  # the `model` setting that serves FakeModel, for tests; "fake:25" decodes 25 times a second
+POOLING_TYPES = ("none", "mean", "cls", "last", "rank")  # enum llama_pooling_type
+_MAGIC = b"GGUF"
+_VERSIONS = (2, 3)  # their headers have the same form
+_FORMATS = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))  # enum gguf_type: the numbers
+_TEXT, _ARRAY = 8, 9
+_ARCHITECTURE = "general.architecture"
+_MODEL, _PROJECTOR, _ADAPTER = "a model", "a projector of pictures or sounds", "a LoRA adapter"
+_KINDS = {"mmproj": _PROJECTOR, "spec_draft_model": _MODEL, "lora": _ADAPTER}
+_PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
+_LITERAL = str.maketrans({sign: f"[{sign}]" for sign in "[?*"})  # for glob
+
+
+@dataclass
+class _Header:
+    """The header of a GGUF file; of a damaged one what can be read. llama.cpp says what is wrong, when it loads the file."""
+
+    facts: dict[str, str | int | float] = field(default_factory=dict)  # of the metadata, without its lists
+    least_size: int = 0  # bytes up to the beginning of the tensor that lies last
+
+
+def is_fake(settings: Settings) -> bool:
+    """Whether the settings ask for FakeModel."""
+    name, _, pace = settings.model.partition(":")
+    return f"{name}:" == FAKE_MODEL and (not pace or pace.isdecimal())
+
+
+def check_model_file(settings: Settings) -> None:
+    """Raise ModelLoadFailed if the header of the model's file shows that it cannot be what the settings want of it."""
+    if is_fake(settings):
+        return
+    path = settings.model_path
+    try:
+        is_gguf = _is_gguf(path)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and (named := named_model_at(path)):
+            raise ModelLoadFailed(
+                f"the model {named.name} is not on this machine; `srb models fetch {named.name}` fetches it"
+            ) from None
+        raise ModelLoadFailed(f"cannot read the model {path}: {error.strerror}") from None
+    if not is_gguf:
+        raise ModelLoadFailed(f"the model {path} is not a GGUF file")
+    try:
+        headers = {each: _header(each) for each in (path, *model_files(path))}
+    except OSError as error:  # of a part
+        raise ModelLoadFailed(f"cannot read the model {error.filename}: {error.strerror}") from None
+    facts = headers[path].facts
+    if (kind := _kind(facts)) and kind != _MODEL:
+        raise ModelLoadFailed(f"the model {path} is {kind}, which needs a model beside it")
+    for part, header in headers.items():
+        if part.stat().st_size <= header.least_size:
+            raise ModelLoadFailed(f"the model {part} is incomplete: a download that was stopped leaves such a file")
+    if settings.reranking and facts and (pooling := pooling_of(settings)) != "rank":
+        raise ModelLoadFailed(
+            f"reranking: {path} is no reranking model (its pooling is {pooling}); pooling = rank tries it"
+        )
+
+
+def check_adapter_files(settings: Settings) -> None:
+    """Raise ConfigError where the header of a LoRA adapter, the projector or the draft model shows that it is none.
+
+    Whether its tensors fit the model shows at loading.
+    """
+    if is_fake(settings):
+        return
+    others = [("mmproj", settings.mmproj_path)] if settings.mmproj else []
+    others += [("spec_draft_model", settings.draft_model_path)] if settings.has_draft_model else []
+    own: dict[str, str | int | float] = {}  # the model's facts, read for the first adapter
+    for name, path in [*(("lora", path) for path, _ in settings.adapters), *others]:
+        try:
+            is_gguf = _is_gguf(path)
+        except OSError as error:
+            raise ConfigError(f"{name}: cannot read {path}: {error.strerror}") from None
+        if not is_gguf:
+            raise ConfigError(f"{name}: {path} is not a GGUF file")
+        facts = _header(path).facts
+        if (kind := _kind(facts)) and kind != _KINDS[name]:
+            raise ConfigError(f"{name}: {path} is {kind}, and should be {_KINDS[name]}")
+        if kind == _ADAPTER and (wanted := facts.get(_ARCHITECTURE)) is not None:
+            own = own or _header(settings.model_path).facts
+            if own.get(_ARCHITECTURE) != wanted:
+                raise ConfigError(f"{name}: {path} is made for {wanted}, and the model is {own.get(_ARCHITECTURE)}")
+
+
+def pooling_of(settings: Settings) -> str:
+    """Return how vectors of a text's tokens become one where a request does not say: as set, else as the file says."""
+    if settings.pooling != "auto":
+        return settings.pooling
+    facts = _header(settings.model_path).facts
+    number = facts.get(f"{facts.get(_ARCHITECTURE)}.pooling_type")
+    return POOLING_TYPES[number] if isinstance(number, int) and 0 <= number < len(POOLING_TYPES) else "none"
+
+
+def _header(path: Path) -> _Header:
+    header = _Header()
+    found = header.facts
+    damaged = suppress(struct.error, OverflowError, KeyError, ValueError, ZeroDivisionError)
+    with path.open("rb") as file, damaged, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        version, tensors, count = struct.unpack_from("<IQQ", data, len(_MAGIC))
+        at = 24
+        if version not in _VERSIONS:
+            return header
+        for _ in range(count):
+            key, at = _text(data, at)
+            (kind,) = struct.unpack_from("<I", data, at)
+            at += 4
+            if kind == _ARRAY:
+                at = _after_list(data, at)
+            elif kind == _TEXT:
+                found[key], at = _text(data, at)
+            else:
+                (found[key],) = struct.unpack_from(f"<{_FORMATS[kind]}", data, at)
+                at += struct.calcsize(_FORMATS[kind])
+        last = 0
+        for _ in range(tensors):
+            _, at = _text(data, at)
+            (dimensions,) = struct.unpack_from("<I", data, at)
+            at += 4 + 8 * dimensions + 4  # and the tensor's type
+            last = max(last, *struct.unpack_from("<Q", data, at))
+            at += 8
+        alignment = int(found.get("general.alignment", 32))
+        header.least_size = -(-at // alignment) * alignment + last if tensors else 0
+    return header
+
+
+def _text(data: mmap.mmap, at: int) -> tuple[str, int]:
+    (size,) = struct.unpack_from("<Q", data, at)
+    end = at + 8 + size
+    return data[at + 8 : end].decode(), end
+
+
+def _after_list(data: mmap.mmap, at: int) -> int:
+    kind, count = struct.unpack_from("<IQ", data, at)
+    at += 12
+    if kind != _TEXT:
+        return int(at + count * struct.calcsize(_FORMATS[kind]))
+    for _ in range(count):
+        at += 8 + struct.unpack_from("<Q", data, at)[0]
+    return at
+
+
+def _kind(facts: Mapping[str, str | int | float]) -> str:
+    """Return what a file is by its metadata; "" if they could not be read."""
+    if facts.get("general.type") == "adapter":
+        return _ADAPTER
+    architecture = facts.get(_ARCHITECTURE, "")
+    return _PROJECTOR if architecture == "clip" else _MODEL if architecture else ""
+
+
+def model_files(path: Path) -> list[Path]:
+    """Return the model's files: the one at `path` and, if it is a part of a split model, all parts that exist."""
+    part = _PART.search(path.name)
+    if part is None:
+        return [path]
+    stem = path.name[: part.start()]
+    return sorted(path.parent.glob(f"{stem.translate(_LITERAL)}-?????-of-{part[1]}.gguf"))
+
+
+def _is_gguf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC

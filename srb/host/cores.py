@@ -1,0 +1,68 @@
+"""Cores that this process may use, by CPU affinity, second threads and quota, their instructions, and who gives way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
+from pathlib import Path
+
+from srb.host.cgroups import ROOT, cpu_quota
+
+_LESS = 5  # added to the nice value of threads that give way: where cores are short they get a third of another's share
+
+
+def cpu_info(root: Path = ROOT) -> dict[str, str]:
+    """Return what the system tells of the first CPU, by the names in /proc/cpuinfo; empty where there is none."""
+    try:
+        with (root / "proc/cpuinfo").open(errors="replace") as file:
+            pairs = [line.partition(":") for line in takewhile(str.strip, file)]
+    except OSError:
+        return {}
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def instructions(info: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of a CPU's sets of instructions, such as avx2, from its `cpu_info`; empty: they are not known."""
+    return frozenset((info.get("flags") or info.get("Features") or "").split())
+
+
+def give_way() -> None:
+    """Let the threads of this process that decode come before the calling one, and those that it starts, on Linux."""
+    if sys.platform == "linux":  # a thread has a nice value of its own
+        thread = threading.get_native_id()
+        with contextlib.suppress(OSError):  # a container forbids it: then it has its share
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _LESS)
+
+
+def gives_way(thread: int) -> bool:
+    """Whether a thread of this process, by its native id, comes after the calling one where cores are short."""
+    if sys.platform != "linux":
+        return False
+    try:
+        return os.getpriority(os.PRIO_PROCESS, thread) > os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    except OSError:  # it has ended
+        return False
+
+
+def usable_cores(root: Path = ROOT, cpus: Iterable[int] | None = None) -> int:
+    """Return the number of threads that can compute at once: physical cores, and no more than the CPU quota pays for.
+
+    A core's second thread makes decoding slower, and so does a thread beyond the quota: the system stops all threads until
+    the next period whenever the quota is used up, and those that wait for another thread use it up too.
+    """
+    cores = physical_cores(root, os.sched_getaffinity(0) if cpus is None else cpus)
+    quota = cpu_quota(root)
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def physical_cores(root: Path, cpus: Iterable[int]) -> int:
+    """Return the number of cores to which the CPUs belong."""
+    cores = set()
+    for cpu in cpus:
+        siblings = root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        cores.add(siblings.read_text() if siblings.exists() else str(cpu))
+    return len(cores)

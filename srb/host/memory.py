@@ -1,0 +1,40 @@
+"""Memory of this machine that a new program may take, within the limits of its control groups; from /proc (Linux)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from srb.host.cgroups import ROOT, memory_limit
+
+
+def meminfo(root: Path = ROOT) -> dict[str, int]:
+    """Return /proc/meminfo in bytes; {} where the system has none."""
+    try:
+        lines = (root / "proc/meminfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return {}
+    found = {}
+    for line in lines:
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if words[1:] == ["kB"]:
+            found[name] = int(words[0]) * 1024
+    return found
+
+
+def free_memory(root: Path = ROOT) -> int | None:
+    """Return the bytes that a new program may take; None where the system does not tell. Pages of files count as free."""
+    free, limit = meminfo(root).get("MemAvailable"), memory_limit(root)
+    return free if limit is None or free is None else min(free, limit.free)
+
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def size_text(count: float) -> str:
+    """Return a number of bytes with three digits: 17.9 MiB."""
+    for unit in _UNITS:
+        if count < 1000 or unit == _UNITS[-1]:
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if unit == "bytes" or count >= 100 else f"{count:.{1 if count >= 10 else 2}f} {unit}"

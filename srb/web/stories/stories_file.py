@@ -1,0 +1,140 @@
+"""The stories' file in a web worker: one connection, used by one call at a time in a thread, and its troubles logged once.
+
+SQLite blocks while it waits for the disk, and a greenlet that blocks would hold up all other calls of the worker. Bodies are
+read and checked in threads as well, but not in the connection's turn: other stories are saved meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+import gevent
+from gevent.lock import BoundedSemaphore
+from gevent.monkey import get_original
+
+from srb.errors import Cancelled, SRBError, StoriesFull, StoriesOff, StoriesUnavailable
+from srb.stories.files import read_file
+from srb.stories.imports import Plan
+from srb.stories.store import Imported, Store
+from srb.web.calls.outcome import in_thread
+
+log = logging.getLogger("srb.web")
+
+_sleep = get_original("time", "sleep")  # gevent's would make a loop for the thread
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+_PAUSE_SECONDS = 0.0005  # for which a thread that computes sleeps: else it takes the interpreter back at once
+_CLOSE_SECONDS = 1.0  # that the end of a worker waits for a call
+
+
+class Wish:
+    """A client that waits for a long work: its `pause` ends the work when the client has left, or the worker stops."""
+
+    def __init__(self) -> None:
+        self._reason: SRBError | None = None
+
+    def lose_client(self) -> None:
+        self.abandon(Cancelled("The client has disconnected"))
+
+    def abandon(self, reason: SRBError) -> None:
+        self._reason = self._reason or reason
+
+    def check(self) -> None:
+        """Raise the reason why nobody waits any more, if there is one."""
+        if self._reason is not None:
+            raise self._reason
+
+    def pause(self) -> None:
+        """Check, and let the worker's other threads run; called by the thread that works."""
+        self.check()
+        _sleep(_PAUSE_SECONDS)
+
+
+class StoriesFile:
+    """The stories of one worker; `path` is None if the server keeps none."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Open nothing yet: no connection crosses a fork, and a server that nobody writes with makes no file."""
+        self._store = Store(path) if path else None
+        self._turn = BoundedSemaphore()
+        self._imports = BoundedSemaphore()  # one at a time: each takes a thread, a core and much memory
+        self._trouble: type[SRBError] | None = None  # the last one that was logged
+
+    def start(self) -> None:
+        """Check the file in the background, so that the log tells of damage before a writer meets it."""
+        if self._store is not None and self._store.path.exists():
+            gevent.spawn(self._check)
+
+    def _check(self) -> None:
+        try:
+            self.use(Store.open)
+        except SRBError:
+            pass  # it is logged, and every call will be answered with it
+
+    def use(self, act: Callable[[Store], T]) -> T:
+        """Return what `act` returns, which runs in a thread. Raise its errors, or StoriesOff."""
+        if self._store is None:
+            raise StoriesOff("This server keeps no stories: its setting `stories` is empty")
+        with self._turn:
+            value, error = in_thread(_attempt, act, self._store)
+        self._note(error)
+        return _outcome(value, error)
+
+    def bring_in(self, data: bytes, wish: Wish, person: str) -> Imported:
+        """Import a person's file. Raise the errors of Store.bring_in, or that of the wish; then nothing was imported."""
+        if self._store is None:
+            raise StoriesOff("This server keeps no stories: its setting `stories` is empty")
+        path = self._store.path
+
+        def planned(_: None) -> Plan:
+            file = read_file(data, pause=wish.pause)
+            with closing(Store(path)) as reader:  # a connection of its own, so it needs no turn
+                return reader.of(person).plan(file, pause=wish.pause)
+
+        with self._imports:
+            value, error = in_thread(_attempt, planned, None)
+        self._note(error)
+        plan = _outcome(value, error)
+        wish.check()
+        return self.use(lambda store: store.of(person).carry_out(plan))
+
+    def close(self) -> None:
+        """Close the file at the worker's end; a call that is still writing keeps it, and its commit stands."""
+        if self._store is not None and self._turn.acquire(timeout=_CLOSE_SECONDS):
+            self._store.close()
+
+    def _note(self, error: Exception | None) -> None:
+        """Log a trouble with the file when it begins, changes or ends, not at every call."""
+        if isinstance(error, StoriesUnavailable | StoriesFull):
+            if self._trouble is not type(error):
+                log.error("stories: %s", error.message)
+            self._trouble = type(error)
+        elif error is None and self._trouble is not None:
+            log.info("stories: %s is used again", self._store and self._store.path)
+            self._trouble = None
+
+
+def checked(read: Callable[[bytes], T], data: bytes) -> T:
+    """Return what `read` makes of a body, in a thread and outside of the file's turn. Raise its errors."""
+    return _outcome(*in_thread(_attempt, read, data))
+
+
+def _attempt(act: Callable[[S], T], given: S) -> tuple[tuple[T] | None, Exception | None]:
+    """Return what `act` returns, or its exception: the thread pool would print the exceptions that it passes on."""
+    try:
+        return (act(given),), None
+    except Exception as error:  # raised again by `_outcome`
+        return None, error
+
+
+def _outcome(value: tuple[T] | None, error: Exception | None) -> T:
+    if error is not None:
+        raise error
+    assert value is not None
+    return value[0]

@@ -1,0 +1,320 @@
+"""`srb replica` and `srb serve --replicas`: replicas without Ray that come, go, die or are not what the list says."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.cluster.conftest import replicas
+from tests.cluster.test_faults import Stream, close_all, go_on, running, serves, streams_on_each
+from tests.cluster.test_serving import usage
+from tests.processes import PYTHON, NoticeListener, Process, clean_environ, wait_for
+from tests.servers import MakeServer, Server, free_port
+
+SECRET = "a secret of these tests"
+WITHOUT_RAY = Path(__file__).parent / "without_ray"
+
+
+class Doors:
+    """Replicas of the fake model as processes, by name, and the file that lists them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / "doors.toml"
+        self.ports: dict[str, int] = {}  # those that are listed
+        self.processes: dict[str, Process] = {}
+        self._exits = ExitStack()
+        (folder / "secret").write_text(f"{SECRET}\n")
+
+    def start(self, name: str, *, model: str = "fake:200", secret: str = SECRET, **environ: str) -> Process:
+        """Start a replica at its port, a new one if it has none yet; it is not waited for."""
+        port = self.ports.setdefault(name, free_port())
+        command = (
+            PYTHON,
+            "-m",
+            "srb.launch.cli",
+            "replica",
+            "--door",
+            f"127.0.0.1:{port}",
+            "-m",
+            model,
+            "-c",
+            "100000",
+        )
+        process = Process(command, clean_environ(door_token=secret) | environ, self.folder / f"{name}.log")
+        self.processes[name] = self._exits.enter_context(process)
+        return process
+
+    def wait_open(self, name: str) -> None:
+        wait_for(lambda: "the door is open" in self.processes[name].logs, f"the door of {name} is open")
+
+    def write(self, **changed: Any) -> None:
+        """Write the file, in one step; of a name in `changed` with other fields."""
+        lines = ['token_file = "secret"']
+        for name, port in self.ports.items():
+            fields = {"name": name, "host": "127.0.0.1", "port": port, **changed.get(name, {})}
+            lines += ["[[doors]]", *(f"{key} = {orjson.dumps(value).decode()}" for key, value in fields.items())]
+        scratch = self.folder / "doors.new"
+        scratch.write_text("\n".join(lines))
+        scratch.replace(self.file)
+
+    def __enter__(self) -> Doors:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._exits.__exit__(None, None, None)
+
+
+@pytest.fixture
+def doors(tmp_path: Path) -> Iterator[Doors]:
+    with Doors(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def web(doors: Doors, make_server: MakeServer) -> Server:
+    """A server with three replicas. Its processes find no Ray."""
+    for name in "abc":
+        doors.start(name)
+    for name in "abc":
+        doors.wait_open(name)
+    doors.write()
+    return ready(make_server(replicas=doors.file, max_n=64), 3)
+
+
+def ready(server: Server, number: int) -> Server:
+    server.environ["PYTHONPATH"] = os.pathsep.join((str(WITHOUT_RAY), server.environ.get("PYTHONPATH", "")))
+    server.start(wait=False)
+    wait_for_replicas(server, number)
+    return server
+
+
+def wait_for_replicas(server: Server, number: int) -> None:
+    wait_for(lambda: server.has_ended or replicas(server) == number, f"{number} replicas are ready")
+    assert not server.has_ended, server.logs
+
+
+def degraded(server: Server) -> str:
+    """Return the troubles that GET /health tells."""
+    return str(server.get("/health").json().get("degraded", ""))
+
+
+def test_a_killed_replica_takes_its_own_streams_along_and_comes_back_under_its_name(web: Server, doors: Doors) -> None:
+    streams = streams_on_each(web, "A river")
+    try:
+        before = running(web)
+        doors.processes["b"].send(signal.SIGKILL)
+        wait_for(lambda: sum(bool(stream.error) for stream in streams) == before["b"], "the streams of b end")
+        assert all("engine_restarted" in stream.error for stream in streams if stream.error)
+        serves(web)
+        go_on([stream for stream in streams if not stream.error])
+        told = wait_for(lambda: degraded(web), "it is told")
+        assert f"replica b at 127.0.0.1:{doors.ports['b']} cannot be used: Connection refused" in told
+        assert replicas(web) == 2
+    finally:
+        close_all(streams)
+    doors.start("b")
+    wait_for_replicas(web, 3)
+    wait_for(lambda: not degraded(web), "nothing is degraded any more")
+    assert web.logs.count("cannot be used") == 1, "one line"
+    assert "Ray" not in web.logs
+
+
+def test_a_replica_that_is_added_to_the_file_serves_and_one_that_is_taken_out_ends_what_it_has(
+    web: Server, doors: Doors
+) -> None:
+    streams = streams_on_each(web, "A road")
+    try:
+        doors.start("d")
+        doors.write()
+        wait_for_replicas(web, 4)
+        port = doors.ports.pop("a")
+        doors.write()
+        wait_for_replicas(web, 3)
+        go_on(streams)
+        assert "replica a takes no more requests" in web.logs
+        doors.ports["a"] = port
+        doors.write()
+        wait_for_replicas(web, 4)
+        go_on(streams)
+    finally:
+        close_all(streams)
+    doors.file.write_text("[[doors]]\nname = 5\n")
+    wait_for(lambda: "doors.0.name" in web.logs, "the log says what is wrong with the file")
+    assert replicas(web) == 4, "those that are known go on"
+    serves(web)
+
+
+def test_a_replica_that_is_told_to_end_finishes_its_requests_first(web: Server, doors: Doors) -> None:
+    streams = streams_on_each(web, "A canal", fewest=3)
+    try:
+        drained = doors.processes["c"]
+        drained.send(signal.SIGTERM)
+        wait_for_replicas(web, 2)
+        serves(web)
+        go_on(streams)
+        assert drained.popen.poll() is None, "its requests still run"
+    finally:
+        close_all(streams)
+    assert drained.wait() == 0
+    assert "no more requests are taken" in drained.logs
+    assert "Traceback" not in drained.logs
+    assert not any(stream.error for stream in streams)
+    doors.start("c")
+    wait_for_replicas(web, 3)
+
+
+def test_a_second_signal_ends_a_replica_at_once(web: Server, doors: Doors) -> None:
+    streams = streams_on_each(web, "A ferry", fewest=3)
+    try:
+        doors.processes["a"].send(signal.SIGTERM)
+        wait_for_replicas(web, 2)
+        assert doors.processes["a"].stop() == 0
+        wait_for(lambda: any(stream.error for stream in streams), "its streams end")
+    finally:
+        close_all(streams)
+
+
+def test_stories_find_their_replica_turn_by_turn(web: Server) -> None:
+    preface = "All of these stories are told in one calm voice, and each of them begins with these same words. " * 20
+    for story in range(6):
+        text, known = f"{preface}{story} is the number of this one. ", 0
+        for turn in range(3):
+            added, cached = usage(web, text)
+            assert cached >= known, f"turn {turn} of story {story}"
+            known = len(preface.split())
+            text += added + f" And then, in turn {turn}, "
+
+
+def test_a_request_with_many_branches_is_shared_by_idle_replicas_and_has_the_texts_of_one(
+    web: Server, doors: Doors, make_server: MakeServer
+) -> None:
+    shared = ready(make_server(replicas=doors.file, divide_from=8), 3)
+    body = {"prompt": "A harbour at night. ", "n": 12, "max_tokens": 24, "seed": 5, "stream": False}
+    answers = [server.post("/v1/srb/completions", body).json() for server in (web, shared)]
+    assert answers[0]["completions"] == answers[1]["completions"]
+    assert answers[0]["seeds"] == answers[1]["seeds"] == list(range(5, 17))
+    for index in (0, 3, 4, 11):  # of each part the first, or the last
+        alone = shared.post("/v1/srb/completions", {**body, "n": 1, "seed": 5 + index}).json()
+        assert alone["completions"][0]["text"] == answers[1]["completions"][index]["text"]
+    stream = Stream(shared, "A quay in the rain. ", n=12)
+    try:
+        stream.wait_for_text()
+        wait_for(lambda: running(shared) == dict.fromkeys("abc", 1), "each replica has a part")
+        path = f"/v1/srb/completions/{stream.events[0]['id']}"
+        for refused in (shared.post(f"{path}/branches", {"count": 1}), shared.get(f"{path}/events")):
+            assert refused.status_code == 409, refused.text
+            assert refused.json()["error"]["divided"] is True
+        writer = shared.post("/v1/srb/completions", {**body, "prompt": "Another writer's text. ", "n": 2})
+        assert len(writer.json()["completions"]) == 2, "at a replica that has a part"
+        busy = Stream(shared, "A pier in the snow. ", n=12)
+        busy.wait_for_text()
+        wait_for(lambda: sum(running(shared).values()) == 4, "nobody is idle, so it is whole: it counts once")
+        busy.close()
+    finally:
+        stream.close()
+
+
+def test_each_door_that_cannot_be_used_is_told_in_a_line_and_the_others_serve(
+    doors: Doors, make_server: MakeServer
+) -> None:
+    doors.start("good")
+    doors.start("stranger", secret="another secret, of others")
+    with socket.socket() as web_page, socket.socket() as silent:
+        for name, sock in (("page", web_page), ("silent", silent)):
+            sock.bind(("127.0.0.1", 0))
+            doors.ports[name] = sock.getsockname()[1]
+        web_page.listen()  # and says nothing
+        doors.ports |= {"elsewhere": 1, "nowhere": 80}
+        doors.write(nowhere={"host": "no-such-host.invalid"})
+        server = make_server(replicas=doors.file)
+        ready(server, 1)
+        lines = {
+            f"replica stranger at 127.0.0.1:{doors.ports['stranger']}": "it closes the connection: another token",
+            "replica elsewhere at 127.0.0.1:1": "Connection refused",
+            "replica nowhere at no-such-host.invalid:80": "",
+            f"replica page at 127.0.0.1:{doors.ports['page']}": "no answer within 2 seconds",
+            f"replica silent at 127.0.0.1:{doors.ports['silent']}": "Connection refused",
+        }
+        for line, why in lines.items():
+            wait_for(lambda line=line, why=why: f"{line} cannot be used: {why}" in server.logs, line)  # type: ignore[misc]
+        serves(server)
+        assert replicas(server) == 1
+        log = doors.processes["stranger"].logs
+        assert log.count("refused a connection with a wrong token from 127.0.0.1") == 1
+
+
+def test_replicas_are_found_by_a_dns_name_and_systemd_hears_of_one(doors: Doors, make_server: MakeServer) -> None:
+    listener = NoticeListener(str(doors.folder / "notify"))
+    replica = doors.start("a", NOTIFY_SOCKET=str(doors.folder / "notify"))
+    listener.until("READY=1")
+    server = make_server(replicas=f"dns:localhost:{doors.ports['a']}", door_token_file=doors.folder / "secret")
+    ready(server, 1)
+    serves(server)
+    assert replica.stop() == 0
+    listener.until("STOPPING=1")
+    listener.sock.close()
+    wait_for(lambda: server.health() == 503, "no replica is left")
+    wait_for(lambda: "127.0.0.1" in server.get("/health").text, "why none is left")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"replicas": "/nonexistent/doors.toml"},
+            "replicas: cannot read /nonexistent/doors.toml: No such file or directory",
+        ),
+        (
+            {"replicas": "dns:name:70000"},
+            "replicas (from SRB_REPLICAS): should be the path of a TOML file, or dns:NAME:PORT",
+        ),
+        ({"replicas": "dns:name:80"}, "door_token_file (or door_token) is missing"),
+        ({"replicas": "dns:name:80", "door_token": "short"}, "a secret of the doors has at least 16 characters, not 5"),
+        ({"replicas": "dns:name:80", "cluster": "auto"}, "cluster and replicas exclude each other"),
+        ({"replicas": "dns:name:80", "models": "a=fake:"}, "models and replicas exclude each other"),
+    ],
+)
+def test_a_list_that_cannot_be_used_ends_the_start_in_a_line(
+    make_server: MakeServer, settings: dict[str, str], said: str
+) -> None:
+    server = make_server(**settings)
+    server.start(wait=False)
+    assert server.wait() == 2
+    assert said in server.logs
+    assert server.logs.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--door", "127.0.0.1"), "--door should be HOST:PORT, not 127.0.0.1"),
+        (("--door", "127.0.0.1:0"), "--door should be HOST:PORT, not 127.0.0.1:0"),
+        (("--door", "192.0.2.1:9191"), "--door 192.0.2.1:9191: Cannot assign requested address"),
+        (
+            ("--door", "127.0.0.1:9191", "--max-n", "16"),
+            "--max-n: replicas do not read this; give it to `srb serve --replicas`",
+        ),
+        ((), "the following arguments are required: --door"),
+    ],
+)
+def test_a_replica_that_cannot_begin_says_so_in_a_line(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+    command = (PYTHON, "-m", "srb.launch.cli", "replica", "-m", "fake:", *options)
+    with Process(command, clean_environ(door_token=SECRET), tmp_path / "log") as process:
+        assert process.wait() == 2
+        assert said in process.logs
+        assert process.logs.count("\n") == 1
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_replica_with_its_status(doors: Doors) -> None:
+    replica = doors.start("a", model=str(doors.folder / "no.gguf"))
+    assert replica.wait() == 3
+    assert "no.gguf" in replica.logs

@@ -1,0 +1,1 @@
+"""Models with random weights that tests and benchmarks write for themselves."""

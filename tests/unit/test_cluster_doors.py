@@ -1,0 +1,292 @@
+"""Doors without Ray: their list, and what a bridge makes of each that answers, is silent, moves or is none."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srb.cluster import door as door_module
+from srb.cluster import follow_doors as source
+from srb.cluster.door import TOKEN_LENGTH, Door
+from srb.cluster.doors import DoorAddress, check_doors, read_doors, read_token
+from srb.cluster.follow_doors import follow_doors
+from srb.cluster.members import Members
+from srb.cluster.registry import Entry, Facts
+from srb.config.settings import Settings
+from srb.errors import ConfigError
+from tests.unit.test_cluster_bridge import until
+from tests.unit.test_cluster_relay import Replica, play
+
+SECRET = "a secret of sixteen and more"
+FACTS = Facts(node="n", gpus=["0"], state="running", alias="m", pid=1)
+
+
+def settings(replicas: object, **given: str) -> Settings:
+    return Settings.load({"replicas": str(replicas), **given}, {})
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "secret").write_text(f" {SECRET}\n")
+    path = folder / "doors.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_list_names_hosts_ports_and_the_file_of_the_secret_beside_it(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, 'token_file = "secret"\n[[doors]]\nname = "a"\nhost = "10.0.0.2"\nport = 9191\n'
+        '[[doors]]\nname = "b-2.x"\nhost = "fd00::2"\nport = 1\n',
+    )  # fmt: skip
+    doors = read_doors(settings(path))
+    token = read_token(settings(path, door_token=SECRET))
+    assert doors == {"a": DoorAddress("10.0.0.2", 9191, token), "b-2.x": DoorAddress("fd00::2", 1, token)}
+    assert len(token) == TOKEN_LENGTH, "whatever the secret's length"
+    assert [str(address) for address in doors.values()] == ["10.0.0.2:9191", "[fd00::2]:1"]
+    assert SECRET not in token
+
+
+DOOR = '[[doors]]\nname = "a"\nhost = "h"\nport = 1\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[doors]\n", "is not valid TOML"),
+        ("\xff[", "is not valid TOML"),
+        ('[[door]]\nname = "a"', "unknown setting 'door'"),
+        (DOOR.replace('"a"', '"a b"'), "doors.0.name"),
+        (DOOR.replace('"h"', '"h h"'), "doors.0.host"),
+        (DOOR.replace("= 1", "= 65536"), "doors.0.port"),
+        (DOOR.replace("= 1", '= "1"'), "doors.0.port"),
+        ('[[doors]]\nname = "a"\nhost = "h"', "doors.0.port: Field required"),
+        (DOOR + DOOR, "two doors have the name a"),
+        (DOOR, "door_token_file (or door_token) is missing"),
+        (f'token_file = "none"\n{DOOR}', "none: No such file or directory"),
+        (f'token_file = "doors.toml"\n{DOOR}'[:15], "is not valid TOML"),
+    ],
+)
+def test_a_wrong_list_is_told_in_a_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        check_doors(settings(write(tmp_path, text)))
+    assert said in error.value.message
+    assert "\n" not in error.value.message
+
+
+def test_a_short_secret_is_refused_and_not_quoted(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hunter2\n")
+    with pytest.raises(ConfigError, match="at least 16 characters, not 7") as error:
+        check_doors(settings("dns:name:80", door_token_file=str(tmp_path / "secret")))
+    assert "hunter2" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    "text", ["dns:", "dns:name", "dns:name:0", "dns:name:x", "dns:-a:1", "dns:a b:1", "dns:a:65536"]
+)
+def test_a_wrong_dns_name_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="dns:NAME:PORT"):
+        settings(text)
+
+
+class Scene:
+    """A bridge's members that follow a list, and what is told of troubles."""
+
+    def __init__(self) -> None:
+        self.members = Members(lambda: None)
+        self.troubles: dict[str, str] = {}
+
+    def tell(self, part: str, message: str) -> None:
+        self.troubles[part] = message
+
+    def states(self) -> dict[str, str]:
+        return {name: entry["state"] for name, entry in self.members.entries.items()}
+
+    @asynccontextmanager
+    async def following(self, given: Settings) -> Any:
+        task = asyncio.create_task(follow_doors(given, self.members.update, self.tell))
+        try:
+            yield self
+        finally:
+            task.cancel()
+            self.members.close()
+
+
+@pytest.fixture(autouse=True)
+def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_FILE_SECONDS", "_DNS_SECONDS", "_PAUSE"):
+        monkeypatch.setattr(source, name, 0.05)
+    monkeypatch.setattr(door_module, "_TELL_SECONDS", 0.01)
+
+
+def door(facts: Callable[[], Facts] | None = lambda: FACTS) -> Door:
+    return Door(Path("/nonexistent"), read_token(settings("", door_token=SECRET)), facts)
+
+
+def listed(folder: Path, **ports: int) -> Settings:
+    lines = [DOOR.replace('"a"', f'"{name}"').replace("= 1", f"= {port}").replace('"h"', '"127.0.0.1"')
+             for name, port in ports.items()]  # fmt: skip
+    return settings(write(folder, 'token_file = "secret"\n' + "".join(lines)))
+
+
+def test_a_replica_says_itself_how_it_is_and_who_says_nothing_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "SILENT_SECONDS", 0.2)
+    facts = dict(FACTS)
+
+    async def scene() -> None:
+        here = Scene()
+        one = door(lambda: Facts(**facts))  # type: ignore[typeddict-item]
+        port = await one.open("127.0.0.1")
+        async with here.following(listed(tmp_path, a=port)):
+            await until(lambda: here.states() == {"a": "running"})
+            assert here.members.entries["a"] == {**FACTS, "host": "127.0.0.1", "port": port, "token": one.token}
+            facts["state"] = "hung"
+            await until(lambda: here.states() == {"a": "hung"})
+            monkeypatch.setattr(door_module, "_TELL_SECONDS", 3600.0)  # as a process that is stopped
+            await until(lambda: here.states() == {"a": "silent"})
+            assert here.troubles.get("replica a", "") == ""
+        one.close()
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it is no replica's door"),
+        (b'{"node": 5}\n', "it is no replica's door"),
+        (b"x" * 70_000 + b"\n", "it is no replica's door"),
+        (b"half a line", "it closes the connection: another token, or no replica's door"),
+        (b"", "it closes the connection: another token, or no replica's door"),
+    ],
+)
+def test_an_address_at_which_something_else_listens_is_told(tmp_path: Path, answer: bytes, why: str) -> None:
+    async def scene() -> None:
+        async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readexactly(TOKEN_LENGTH)
+            writer.write(answer)
+            writer.close()
+
+        server = await asyncio.start_server(speak, "127.0.0.1")
+        good = door()
+        ports = {"other": server.sockets[0].getsockname()[1], "good": await good.open("127.0.0.1")}
+        here = Scene()
+        async with here.following(listed(tmp_path, **ports)):
+            await until(lambda: here.troubles.get("replica other") and here.states())
+            at = f"replica other at 127.0.0.1:{ports['other']}"
+            assert here.troubles["replica other"] == f"{at} cannot be used: {why}"
+            assert here.states() == {"good": "running"}
+        server.close()
+        good.close()
+
+    play(scene)
+
+
+def test_the_door_of_a_registry_tells_nobody_anything(tmp_path: Path) -> None:
+    async def scene() -> None:
+        one = door(None)
+        port = await one.open("127.0.0.1")
+        here = Scene()
+        async with here.following(listed(tmp_path, a=port)):
+            await until(lambda: here.troubles.get("replica a"))
+            assert here.states() == {}
+        one.close()
+
+    play(scene)
+
+
+def test_all_addresses_of_a_dns_name_are_watched_and_those_that_it_forgets_stay_while_they_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    addresses: list[str] = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+
+    def getaddrinfo(name: str, port: int, *_: Any) -> list[Any]:
+        if not addresses:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in addresses]
+
+    async def scene() -> None:
+        first, second = door(), door()
+        port = await first.open("127.0.0.1")
+        await second.open("127.0.0.2", port)
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        here = Scene()
+        async with here.following(settings(f"dns:srb-replicas:{port}", door_token=SECRET)):
+            await until(lambda: here.states() == {"127.0.0.1": "running", "127.0.0.2": "running"})
+            await until(lambda: here.troubles.get("replica 127.0.0.3"))
+            del addresses[1:]
+            await until(lambda: here.troubles["replica 127.0.0.3"] == "")
+            assert here.states().keys() == {"127.0.0.1", "127.0.0.2"}, "it still answers"
+            addresses.clear()
+            await until(lambda: here.troubles.get("list of replicas"))
+            said = "replicas: srb-replicas cannot be resolved: Name or service not known"
+            assert here.troubles["list of replicas"] == said
+            assert here.states().keys() == {"127.0.0.1", "127.0.0.2"}
+            addresses.append("127.0.0.2")
+            await until(lambda: here.troubles["list of replicas"] == "")
+        first.close()
+        second.close()
+
+    play(scene)
+
+
+def entry_at(entry: Entry, **changed: Any) -> dict[str, Entry]:
+    return {"a": {**entry, **changed}}  # type: ignore[typeddict-item]
+
+
+def scene_of(members: Members, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def scene() -> None:
+        try:
+            await work()
+        finally:
+            members.close()
+
+    play(scene)
+
+
+def test_a_name_that_comes_back_after_it_left_takes_requests_again() -> None:
+    members = Members(lambda: None)
+
+    async def work() -> None:
+        replica = Replica("a")
+        entry = await replica.listen()
+        members.update(entry_at(entry))
+        await until(lambda: members.ready)
+        members.update(entry_at(entry, state="leaving"))
+        assert not members.ready
+        members.update(entry_at(entry))
+        await until(lambda: members.ready)
+        replica.drop()
+
+    scene_of(members, work)
+
+
+def test_a_name_with_another_address_is_another_replica() -> None:
+    members = Members(lambda: None)
+
+    async def work() -> None:
+        old, new = Replica("old"), Replica("new")
+        first, second = await old.listen(), await new.listen()
+        members.update(entry_at(first))
+        await until(lambda: members.ready)
+        before = members.get("a")
+        assert before is not None
+        members.update(entry_at(second))
+        await until(lambda: members.ready)
+        after = members.get("a")
+        assert after is not None
+        assert after is not before
+        assert after.entry["port"] == second["port"]
+        assert before.is_leaving, "so that channels to it end with its requests"
+        old.drop()
+        await until(lambda: before.link is None)
+        assert members.ready == [after]
+        new.drop()
+
+    scene_of(members, work)

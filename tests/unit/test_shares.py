@@ -1,0 +1,150 @@
+"""The fair share of each key in the engine: nobody's branches keep another's request waiting while they go on to begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from srb.engine.fake import FakeModel
+from srb.engine.request import BranchState
+from srb.wire.commands import BranchSpec, Generate
+from tests.engine_helpers import Driver, solo
+
+ALICE, BOB = {"owner": "key @alice"}, {"owner": "key @bob"}
+LONG: dict[str, Any] = {"max_tokens": 60, "ignore_eos": True, "cache_prompt": False}
+
+
+def is_begun(driver: Driver, request_id: str) -> bool:
+    return not driver.request(request_id).is_waiting
+
+
+def running(driver: Driver, *ids: str) -> list[int]:
+    return [len(driver.request(request_id).in_state(BranchState.RUNNING)) for request_id in ids]
+
+
+def steps(driver: Driver, number: int) -> None:
+    for _ in range(number):
+        driver.step()
+
+
+@pytest.mark.parametrize(
+    ("owner", "key"),
+    [("key @alice", "key @alice"), ("key #0123", "key #0123"), ("127.0.0.1", ""), ("", ""), ("keyhole", "")],
+)
+def test_a_key_has_a_share_of_its_own_and_all_addresses_have_one(owner: str, key: str) -> None:
+    assert Generate("r", ("x",), (BranchSpec(1),), owner=owner).key == key
+
+
+@pytest.mark.parametrize("flood", [1, 2, 7])
+def test_the_request_of_another_key_overtakes_those_of_one_that_has_branches(flood: int) -> None:
+    driver = Driver(FakeModel(n_seq_max=6, n_ctx=4096))
+    first = driver.submit("a", n=6, **LONG, **ALICE)
+    steps(driver, 3)
+    waiting = [driver.submit([place, 9], n=6, **LONG, **ALICE) for place in range(flood)]
+    bobs = driver.submit("b", n=2, **LONG, **BOB)
+    steps(driver, 3)
+    assert not any(is_begun(driver, each) for each in (*waiting, bobs))
+    driver.cancel(first, 0)
+    driver.cancel(first, 1)
+    steps(driver, 2)
+    assert is_begun(driver, bobs)
+    assert not any(is_begun(driver, each) for each in waiting)
+    driver.run()
+    assert driver.result(bobs).texts[1] == solo("b", 2, 60, ignore_eos=True).texts[0]
+
+
+def test_without_keys_the_order_of_arrival_counts_whatever_the_addresses() -> None:
+    driver = Driver(FakeModel(n_seq_max=6, n_ctx=4096))
+    first = driver.submit("a", n=6, **LONG, owner="10.0.0.1")
+    steps(driver, 3)
+    second = driver.submit("b", n=6, **LONG, owner="10.0.0.1")
+    third = driver.submit("c", **LONG, owner="10.0.0.2")
+    driver.cancel(first, 0)
+    driver.cancel(first, 1)
+    steps(driver, 2)
+    assert is_begun(driver, second)
+    assert not is_begun(driver, third)
+    driver.run()
+
+
+def test_sequences_that_become_free_go_to_the_key_with_fewer_branches_until_both_have_as_many() -> None:
+    driver = Driver(FakeModel(n_seq_max=10, n_ctx=4096))
+    alices = driver.submit("a", n=30, max_tokens=200, ignore_eos=True, **ALICE)
+    steps(driver, 3)
+    others = driver.submit("b", n=30, max_tokens=200, ignore_eos=True, **ALICE)
+    bobs = driver.submit("c", n=30, max_tokens=200, ignore_eos=True, **BOB)
+    for index in range(8):
+        driver.cancel(alices, index)
+        steps(driver, 2)
+    alice = sum(running(driver, alices, others))
+    [bob] = running(driver, bobs)
+    assert abs(alice - bob) <= 1, (alice, bob)
+    for request_id in (alices, others, bobs):
+        driver.cancel(request_id)
+    driver.run()
+
+
+@pytest.mark.parametrize("bobs_branches", [1, 3])
+def test_under_pressure_the_key_with_more_branches_gives_way(bobs_branches: int) -> None:
+    driver = Driver(FakeModel(n_seq_max=20, n_ctx=320))
+    driver.submit("a", n=8, max_tokens=100, ignore_eos=True, **ALICE)
+    steps(driver, 10)
+    bobs = driver.submit("b", n=bobs_branches, max_tokens=35, ignore_eos=True, **BOB)
+    steps(driver, 10)
+    assert running(driver, bobs) == [bobs_branches]
+    seen = 0
+    while not driver.result(bobs).terminal:
+        driver.step()
+        seen += driver.engine.stats()["branches_paused_total"] > 0
+        if not driver.result(bobs).terminal:
+            assert running(driver, bobs) == [bobs_branches], "the younger request of the smaller key goes on"
+    assert seen, "there was no pressure"
+    driver.run()
+
+
+def test_a_limit_of_requests_counts_shares_too() -> None:
+    driver = Driver(FakeModel(n_seq_max=12, n_ctx=4096), max_running=2)
+    long = driver.submit("a", n=2, max_tokens=300, ignore_eos=True, **ALICE)
+    short = driver.submit("b", max_tokens=5, ignore_eos=True, **ALICE)
+    steps(driver, 2)
+    third = driver.submit("c", max_tokens=5, ignore_eos=True, **ALICE)
+    bobs = driver.submit("d", max_tokens=50, ignore_eos=True, **BOB)
+    while not driver.result(short).terminal:
+        driver.step()
+    steps(driver, 2)
+    assert is_begun(driver, bobs)
+    assert not is_begun(driver, third)
+    driver.cancel(long)
+    driver.run()
+
+
+def test_a_short_prompt_is_not_computed_after_all_the_long_ones_of_another_key() -> None:
+    driver = Driver(FakeModel(n_seq_max=30, n_ctx=8192, n_batch=32, n_ubatch=32))
+    flood = [driver.submit([place] * 300, max_tokens=20, cache_prompt=False, **ALICE) for place in range(5)]
+    bobs = driver.submit([40] * 30, max_tokens=2, cache_prompt=False, **BOB)
+    while not driver.result(bobs).terminal:
+        driver.step()
+    assert [is_complete(driver, each) for each in flood] == [True, False, False, False, False]
+    driver.run()
+
+
+def is_complete(driver: Driver, request_id: str) -> bool:
+    return bool(driver.result(request_id).terminal) or driver.request(request_id).prefix.is_complete
+
+
+def test_a_new_request_leaves_the_sequences_to_another_keys_branches_whose_prompt_is_being_computed() -> None:
+    driver = Driver(FakeModel(n_seq_max=16, n_ctx=8192, n_batch=32, n_ubatch=32))
+    first = driver.submit("a", n=20, max_tokens=500, ignore_eos=True, **ALICE)
+    steps(driver, 4)
+    second = driver.submit("b", n=5, max_tokens=500, ignore_eos=True, **ALICE)
+    bobs = driver.submit([40] * 100, n=4, max_tokens=500, ignore_eos=True, **BOB)
+    for index in range(6):
+        driver.cancel(first, index)
+        driver.step()
+        assert not is_begun(driver, second), f"bob has {running(driver, bobs)}"
+    steps(driver, 10)
+    assert running(driver, bobs) == [4]
+    for request_id in (first, second, bobs):
+        driver.cancel(request_id)
+    driver.run()

@@ -1,0 +1,44 @@
+"""The arbiter's workers, over a stand-in for gunicorn's arbiter: no fault of a reload leaves its loop."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from srb.config.held import Held, hold
+from srb.config.settings import Settings
+from srb.errors import ConfigError
+from srb.launch.workers import Workers
+
+
+@pytest.fixture(autouse=True)
+def _nothing_held() -> Iterator[None]:
+    yield
+    hold(None)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (ConfigError("unknown setting 'nonsense'"), "unknown setting 'nonsense'"),
+        (OSError(12, "Cannot allocate memory"), "[Errno 12] Cannot allocate memory"),
+        (FileNotFoundError(2, "No such file or directory", "/usr/bin/python"), "No such file or directory"),
+    ],
+)
+def test_a_reload_whose_check_fails_for_any_reason_says_so_and_changes_nothing(fault: Exception, said: str) -> None:
+    server: Any = SimpleNamespace(
+        WORKERS={}, SIG_QUEUE=queue.SimpleQueue(), log=Mock(), spawn_worker=Mock(), app=Mock()
+    )
+    workers = Workers(server, lambda: Held(Settings()), Mock(side_effect=fault))
+    workers.ask_reload()
+    workers.manage()
+    [call] = server.log.error.call_args_list
+    assert said in call.args[0] % call.args[1:]
+    assert call.args[0].startswith("not reloaded")
+    assert not server.spawn_worker.called
+    assert not server.app.reload.called

@@ -13,6 +13,7 @@
 
 #ifdef SRB_VECTORS
 #include <algorithm>
+#include <atomic>
 
 #include "mul_mat_floats.h"
 #include "mul_mat_quantized.h"
@@ -54,7 +55,7 @@ const Kernel * kernel_for(const ggml_tensor * dst) {
     return fits ? kernel_of(a->type) : nullptr;
 }
 
-uint8_t * aligned(void * p) { return (uint8_t *) (((uintptr_t) p + 63) / 64 * 64); }
+uint8_t * aligned(void * p) { return (uint8_t *) (((uintptr_t) p + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE); }
 
 // Whether the kernel reads the columns of `b` where they are: attention's, without flash attention, may take gigabytes.
 bool is_read_in_place(const Kernel & kernel, const ggml_tensor * b) {
@@ -86,6 +87,29 @@ uint8_t * write_all(const Kernel & kernel, const ggml_compute_params * params, c
     return work;
 }
 
+// A thread's parts of a product: its own first, in their order, so that what it fetches ahead is what it reads next, and the same rows
+// lie in its core's caches at the next token; then what others have left, since one of them may have been interrupted.
+struct alignas(CACHE_LINE) Share {
+    std::atomic<int64_t> next;
+    int64_t end;
+};
+constexpr size_t SHARES_SIZE = GGML_MAX_N_THREADS * sizeof(Share);
+
+void take_share(const ggml_compute_params * params, Share * shares, int64_t parts) {
+    Share & own = shares[params->ith];
+    own.next.store(params->ith * parts / params->nth, std::memory_order_relaxed);
+    own.end = (params->ith + 1) * parts / params->nth;
+}
+
+template <class Compute> void compute_shares(const ggml_compute_params * params, Share * shares, const Compute & compute) {
+    for (int i = 0; i < params->nth; i++) {
+        Share & share = shares[(params->ith + i) % params->nth];
+        for (int64_t part; (part = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;) {
+            compute(part);
+        }
+    }
+}
+
 // Rows that a thread takes at once: a multiple of UNIT, some eight parts for each thread.
 int64_t rows_at_once(int64_t n_rows, int64_t n_columns, int threads) {
     const int64_t unit = n_columns < MANY_COLUMNS ? UNIT : MOST_GROUPS * UNIT;
@@ -101,7 +125,7 @@ size_t srb_mul_mat_size(const ggml_tensor * dst) {
         return 0;
     }
     const ggml_tensor * b = dst->src[1];
-    size_t size = srb::written_size(*kernel, b) + 64;
+    size_t size = srb::written_size(*kernel, b) + srb::SHARES_SIZE + srb::CACHE_LINE;
     if (dst->op == GGML_OP_MUL_MAT_ID) {
         size += (dst->src[0]->ne[2] + 1 + 2 * ggml_nelements(dst->src[2])) * sizeof(int32_t);
     }
@@ -117,15 +141,14 @@ bool srb_mul_mat(const ggml_compute_params * params, ggml_tensor * dst) {
     }
     const size_t column_size = kernel->column_size(b->ne[0]);
     GGML_ASSERT(params->wsize >= srb_mul_mat_size(dst));
-    uint8_t * columns = write_all(*kernel, params, b, aligned(params->wdata));
-    if (params->ith == 0) {
-        ggml_threadpool_chunk_set(params->threadpool, params->nth);
-    }
-    ggml_barrier(params->threadpool);
-
+    Share * shares = (Share *) aligned(params->wdata);
+    uint8_t * columns = write_all(*kernel, params, b, (uint8_t *) shares + SHARES_SIZE);
     const int64_t rows = a->ne[1], at_once = rows_at_once(rows, b->ne[1], params->nth);
     const int64_t parts = (rows + at_once - 1) / at_once, matrices = b->ne[2] * b->ne[3];
-    for (int64_t part = params->ith; part < parts * matrices; part = ggml_threadpool_chunk_add(params->threadpool, 1)) {
+    take_share(params, shares, parts * matrices);
+    ggml_barrier(params->threadpool);
+
+    compute_shares(params, shares, [&](int64_t part) {
         const int64_t matrix = part / parts, i2 = matrix % b->ne[2], i3 = matrix / b->ne[2];
         const char * weights = (const char *) a->data + i2 / (b->ne[2] / a->ne[2]) * a->nb[2] + i3 / (b->ne[3] / a->ne[3]) * a->nb[3];
         float * out = (float *) ((char *) dst->data + i2 * dst->nb[2] + i3 * dst->nb[3]);
@@ -133,7 +156,7 @@ bool srb_mul_mat(const ggml_compute_params * params, ggml_tensor * dst) {
                       column_size, out,      (int64_t) (dst->nb[1] / sizeof(float))};
         const int64_t begin = part % parts * at_once;
         kernel->compute(job, (const uint8_t *) weights, a->nb[1], begin, std::min(begin + at_once, rows));
-    }
+    });
     return true;
 }
 
@@ -147,7 +170,11 @@ bool srb_mul_mat_id(const ggml_compute_params * params, ggml_tensor * dst) {
     const size_t column_size = kernel->column_size(b->ne[0]);
     const int64_t n_experts = a->ne[2], n_used = ids->ne[0], n_tokens = ids->ne[1];
     GGML_ASSERT(params->wsize >= srb_mul_mat_size(dst));
-    uint8_t * work = aligned(params->wdata), * columns = write_all(*kernel, params, b, work);
+    Share * shares = (Share *) aligned(params->wdata);
+    uint8_t * work = (uint8_t *) shares + SHARES_SIZE, * columns = write_all(*kernel, params, b, work);
+    const int64_t rows = a->ne[1], at_once = rows_at_once(rows, 1, params->nth);
+    const int64_t parts = (rows + at_once - 1) / at_once;
+    take_share(params, shares, parts * n_experts);
     // For each expert where its entries begin; then of each entry the column, and the row of results.
     int32_t * begins = (int32_t *) (work + written_size(*kernel, b));
     int32_t * which = begins + n_experts + 1, * to = which + n_used * n_tokens;
@@ -173,24 +200,21 @@ bool srb_mul_mat_id(const ggml_compute_params * params, ggml_tensor * dst) {
                 to[at] = (int32_t) (used + token * (dst->nb[2] / dst->nb[1]));
             }
         }
-        ggml_threadpool_chunk_set(params->threadpool, params->nth);
     }
     ggml_barrier(params->threadpool);
 
     // After the loop from behind begins[e + 1] is where expert e begins, and the last one ends with all.
     const auto begin_of = [&](int64_t e) { return e < n_experts ? begins[e + 1] : (int32_t) (n_used * n_tokens); };
-    const int64_t rows = a->ne[1], at_once = rows_at_once(rows, 1, params->nth);
-    const int64_t parts = (rows + at_once - 1) / at_once;
-    for (int64_t part = params->ith; part < parts * n_experts; part = ggml_threadpool_chunk_add(params->threadpool, 1)) {
+    compute_shares(params, shares, [&](int64_t part) {
         const int64_t expert = part / parts, first = begin_of(expert), n = begin_of(expert + 1) - first;
         if (n == 0) {
-            continue;
+            return;
         }
         const Job job{b->ne[0],      n,        columns, column_size, (float *) dst->data, (int64_t) (dst->nb[1] / sizeof(float)),
                       which + first, to + first};
         const int64_t begin = part % parts * at_once;
         kernel->compute(job, (const uint8_t *) a->data + expert * a->nb[2], a->nb[1], begin, std::min(begin + at_once, rows));
-    }
+    });
     return true;
 }
 

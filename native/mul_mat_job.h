@@ -8,6 +8,7 @@
 namespace srb {
 
 constexpr int BLOCK = 32;  // numbers of a column that lie together
+constexpr size_t CACHE_LINE = 64;  // bytes
 
 // One product's columns: where a column's numbers are, and where its results go.
 struct Job {

@@ -18,8 +18,8 @@ namespace {  // of mul_mat.cpp alone: the compiler inlines what is called once, 
 constexpr int MOST_BLOCKS = 32;  // that are unpacked at once: with their scales they stay in the first cache
 constexpr int MOST_COLUMNS = 4;  // of which the sums stay in registers
 constexpr int MOST_GROUPS = 4;  // of rows that are unpacked at once for many columns: those are read less often
-constexpr size_t CACHE_LINE = 64;  // bytes
-constexpr int SECOND_CACHE = 2;  // as __builtin_prefetch counts: the next rows are too many for the first one
+constexpr int FIRST_CACHE = 3;  // as __builtin_prefetch counts
+constexpr size_t AHEAD = 16 * 1024;  // bytes, but no row of this group: less comes too late, and 48 KB push out what is in use
 
 // A column of a batch as 8-bit numbers: all of them, then for each block its scale, the sum of its numbers times that scale,
 // and the sum of each half.
@@ -194,6 +194,52 @@ inline void all_groups(const Job & job, const Unpacked (*weights)[MOST_BLOCKS], 
     }
 }
 
+// Fetch the next `bytes`: a processor fetches by itself what lies behind in one row, but here each of 16 rows is read by a few bytes.
+// Without this a single column, whose time is that of reading the weights, takes twice as long. Past the last row it fetches nothing.
+SRB_INLINE void fetch(const uint8_t * ahead, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += CACHE_LINE) {
+        __builtin_prefetch(ahead + i, 0, FIRST_CACHE);
+    }
+}
+
+#ifdef SRB_STRAIGHT
+// Compute the only column for a group of rows, the same sums in the same order; `rows` of them are real ones.
+template <class W, bool whole>
+inline void one_column(const Job & job, const uint8_t * first, const uint8_t * ahead, size_t stride, int64_t row, int rows) {
+    const Column column(job.column(0), job.n);
+    const int64_t n_blocks = job.n / BLOCK;
+    Floats sum = all(0.0f);
+    for (int64_t block = 0; block < n_blocks; block += W::blocks, first += sizeof(typename W::block)) {
+        fetch(ahead, ROWS * sizeof(typename W::block));
+        ahead += ROWS * sizeof(typename W::block);
+        alignas(64) Unpacked weights[W::blocks];
+        W::unpack(Rows<whole, true>{first, stride, rows - 1}, weights);
+        for (int b = 0; b < W::blocks; b++) {
+            const int8_t * x = column.values + (block + b) * BLOCK;
+            const int32_t * halves = column.halves + 2 * (block + b);
+            const Ints * values = weights[b].values;
+            Ints dots[2][4];
+            for (int i = 0; i < 4; i++) {
+                dots[0][i] = dot(zero(), values[i], sixteen(x));
+                dots[1][i] = dot(W::halves ? zero() : dots[0][i], values[4 + i], sixteen(x + BLOCK / 2));
+            }
+            Floats part;
+            for (int h = 0; h < (W::halves ? 2 : 1); h++) {
+                const int32_t offset = (W::halves ? halves[h] : halves[0] + halves[1]) * (1 << W::offset_bits);
+                const Ints integers = sums_of_rows(dots[W::halves ? h : 1]);
+                const Floats d = to_floats(W::offset_bits ? add(integers, all(-offset)) : integers);
+                part = h ? fma(d, weights[b].scales[h], part) : mul(d, weights[b].scales[h]);
+            }
+            sum = fma(part, all(column.scales[block + b]), sum);
+            if constexpr (W::mins) {
+                sum = fma(weights[b].min, all(column.sums[block + b]), sum);
+            }
+        }
+    }
+    store_some(job.result(0) + row, sum, rows);
+}
+#endif
+
 template <ggml_type type>
 void compute_quantized(const Job & job, const uint8_t * matrix, size_t stride, int64_t begin, int64_t end) {
     using W = Weights<type>;
@@ -204,17 +250,20 @@ void compute_quantized(const Job & job, const uint8_t * matrix, size_t stride, i
         const int64_t n_rows = std::min(at_once, end - row);
         const int groups = (int) ((n_rows + ROWS - 1) / ROWS);
         const int last = (int) (n_rows - (groups - 1) * ROWS);  // rows of the last group
-        // A processor fetches by itself what lies behind in one row, but here each of 16 rows is read by a few bytes: without this
-        // a single column, whose time is that of reading the weights, takes a quarter longer. Past the last row it fetches nothing.
-        const uint8_t * ahead = matrix + (row + at_once) * stride;
+        const uint8_t * ahead = matrix + row * stride + std::max(at_once * stride, AHEAD);
+#ifdef SRB_STRAIGHT
+        if (job.n_columns == 1) {
+            const auto & compute = last == ROWS ? one_column<W, true> : one_column<W, false>;
+            compute(job, matrix + row * stride, ahead, stride, row, last);
+            continue;
+        }
+#endif
         for (int64_t block = 0; block < n_blocks; block += MOST_BLOCKS) {
             const int blocks = (int) std::min<int64_t>(MOST_BLOCKS, n_blocks - block);
             for (int r = 0; r < groups; r++) {
                 const uint8_t * first = matrix + (row + r * ROWS) * stride + block / W::blocks * sizeof(typename W::block);
                 for (int b = 0; b < blocks; b += W::blocks, first += sizeof(typename W::block)) {
-                    for (size_t i = 0; i < ROWS * sizeof(typename W::block); i += CACHE_LINE) {
-                        __builtin_prefetch(ahead + i, 0, SECOND_CACHE);
-                    }
+                    fetch(ahead, ROWS * sizeof(typename W::block));
                     ahead += ROWS * sizeof(typename W::block);
                     if (r + 1 < groups || last == ROWS) {
                         W::unpack(Rows<true>{first, stride, ROWS - 1}, weights[r] + b);

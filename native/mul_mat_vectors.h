@@ -16,10 +16,14 @@
 #include <cstdint>
 #include <cstring>
 
+// GCC leaves some of what is called for each block as functions, whose arguments go through memory: then a product takes thrice as long.
+#define SRB_INLINE inline __attribute__((always_inline))
+
 namespace srb {
 
 // A group of rows; where the matrix has fewer, the last one stands for those that are missing.
-template <bool whole> struct Rows {
+template <bool whole_, bool straight_ = false> struct Rows {
+    static constexpr bool whole = whole_, straight = straight_;
     const uint8_t * first;
     size_t stride;
     int last;
@@ -30,6 +34,12 @@ template <bool whole> struct Rows {
 #if defined(__AVX2__)
 using Table = __m128i;
 inline Table load_table(const uint8_t * numbers) { return _mm_loadu_si128((const __m128i *) numbers); }
+
+inline __m128i four_bytes(const void * p) {
+    int32_t x;
+    std::memcpy(&x, p, sizeof(x));
+    return _mm_cvtsi32_si128(x);
+}
 
 inline float largest_of(const float * x) {  // of 32, without their signs
     __m256 most = _mm256_setzero_ps();
@@ -98,6 +108,7 @@ template <int n> inline Ints signed_right(Ints x) { return _mm512_srai_epi32(x, 
 inline Floats half_floats(Ints x) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x)); }
 inline Ints zero() { return _mm512_setzero_si512(); }
 #if defined(__AVX512VNNI__)
+#define SRB_STRAIGHT  // a single column is multiplied with rows as they lie, since sums of bytes can be taken along a row
 constexpr bool DOTS_ARE_WIDE = true;  // sums of products of bytes have 32 bits from the first on
 // `u` has bytes without a sign, `s` with one; each lane adds the products of its four.
 inline Ints dot(Ints sum, Ints u, Ints s) { return _mm512_dpbusd_epi32(sum, u, s); }
@@ -115,29 +126,61 @@ inline Ints signed_dot(Ints sum, Ints a, Ints b) {
     return dot(sum, _mm512_abs_epi8(a), with_sign);
 }
 inline Ints lookup(Table table, Ints x) { return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), x); }
-inline Ints times(Ints a, int32_t b) { return _mm512_mullo_epi32(a, _mm512_set1_epi32(b)); }
+inline Ints copies_of_byte(int i, Ints x) {  // four of each row's byte i
+    const int32_t byte = i * 0x01010101;
+    const __m128i lanes = _mm_setr_epi32(byte, byte + 0x04040404, byte + 0x08080808, byte + 0x0c0c0c0c);
+    return _mm512_shuffle_epi8(x, _mm512_broadcast_i32x4(lanes));
+}
+inline Ints sixteen_where(Ints bits, Ints x) {  // 16 in each byte of `bits` whose only bit `x` has
+    return _mm512_maskz_set1_epi8(_mm512_test_epi8_mask(x, bits), 16);
+}
 
-// The same 16 bytes of each row, as four vectors of four bytes a row.
-template <bool whole> inline void transpose(Rows<whole> row, Ints out[4]) {
-    const auto part = [&](int r) { return _mm_loadu_si128((const __m128i *) row[r]); };
-    const auto four = [&](int r) {  // rows r, r + 4, r + 8, r + 12
+// The same 16 bytes of each row, straight: vector i has those of the rows i, i + 4, i + 8 and i + 12.
+template <class Some> SRB_INLINE void load_rows(Some row, Ints out[4]) {
+    const auto part = [&](int r) __attribute__((always_inline)) { return _mm_loadu_si128((const __m128i *) row[r]); };
+    for (int r = 0; r < 4; r++) {
         __m512i x = _mm512_castsi128_si512(part(r));
         x = _mm512_inserti32x4(x, part(r + 4), 1);
         x = _mm512_inserti32x4(x, part(r + 8), 2);
-        return _mm512_inserti32x4(x, part(r + 12), 3);
-    };
-    const __m512i a = four(0), b = four(1), c = four(2), d = four(3);
-    const __m512i ab0 = _mm512_unpacklo_epi32(a, b), ab1 = _mm512_unpackhi_epi32(a, b);
-    const __m512i cd0 = _mm512_unpacklo_epi32(c, d), cd1 = _mm512_unpackhi_epi32(c, d);
+        out[r] = _mm512_inserti32x4(x, part(r + 12), 3);
+    }
+}
+
+// The same 16 bytes of each row, as four vectors of four bytes a row.
+template <class Some> SRB_INLINE void transpose(Some row, Ints out[4]) {
+    Ints x[4];
+    load_rows(row, x);
+    const Ints ab0 = _mm512_unpacklo_epi32(x[0], x[1]), ab1 = _mm512_unpackhi_epi32(x[0], x[1]);
+    const Ints cd0 = _mm512_unpacklo_epi32(x[2], x[3]), cd1 = _mm512_unpackhi_epi32(x[2], x[3]);
     out[0] = _mm512_unpacklo_epi64(ab0, cd0);
     out[1] = _mm512_unpackhi_epi64(ab0, cd0);
     out[2] = _mm512_unpacklo_epi64(ab1, cd1);
     out[3] = _mm512_unpackhi_epi64(ab1, cd1);
 }
-template <bool whole> inline Ints gather(Rows<whole> row) {  // four bytes of each
-    __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    lanes = whole ? lanes : _mm512_min_epi32(lanes, _mm512_set1_epi32(row.last));
-    return _mm512_i32gather_epi32(_mm512_mullo_epi32(lanes, _mm512_set1_epi32((int) row.stride)), row.first, 1);
+
+// The sums of the four lanes that each row has in vectors of load_rows, a lane for each row.
+SRB_INLINE Ints sums_of_rows(const Ints x[4]) {
+    const Ints ab = add(_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[0], x[1]));
+    const Ints cd = add(_mm512_unpacklo_epi32(x[2], x[3]), _mm512_unpackhi_epi32(x[2], x[3]));
+    return add(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+}
+SRB_INLINE Ints all_long(uint64_t x) { return _mm512_set1_epi64((int64_t) x); }
+SRB_INLINE Ints sixteen(const int8_t * x) { return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *) x)); }
+
+// Of each row that vector `i` of load_rows has, bits of its first or its last 16 numbers, from `bits` with a lane for each row.
+SRB_INLINE Ints copies_of_two_bytes(int i, int half, Ints bits) {
+    const int64_t byte = (4 * i + 2 * half) * 0x0101010101010101, next = byte + 0x0101010101010101;
+    return _mm512_shuffle_epi8(bits, _mm512_broadcast_i32x4(_mm_set_epi64x(next, byte)));
+}
+template <class Some> SRB_INLINE Ints gather(Some row) {  // four bytes of each
+    const auto part = [&](int r) __attribute__((always_inline)) { return four_bytes(row[r]); };
+    const auto four = [&](int r) __attribute__((always_inline)) {
+        const __m128i low = _mm_unpacklo_epi32(part(r), part(r + 1)), high = _mm_unpacklo_epi32(part(r + 2), part(r + 3));
+        return _mm_unpacklo_epi64(low, high);
+    };
+    const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(four(0)), four(4), 1);
+    const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(four(8)), four(12), 1);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 #elif defined(__AVX2__)
 using Ints = __m256i;
@@ -184,12 +227,21 @@ inline Ints signed_dot(Ints sum, Ints a, Ints b) {
     return dot(sum, _mm256_abs_epi8(a), _mm256_sign_epi8(b, a));
 }
 inline Ints lookup(Table table, Ints x) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), x); }
-inline Ints times(Ints a, int32_t b) { return _mm256_mullo_epi32(a, _mm256_set1_epi32(b)); }
+inline Ints copies_of_byte(int i, Ints x) {  // four of each row's byte i
+    const int32_t byte = i * 0x01010101;
+    return _mm256_shuffle_epi8(x, _mm256_setr_epi32(byte, byte + 0x04040404, byte + 0x08080808, byte + 0x0c0c0c0c,
+                                                    byte, byte + 0x04040404, byte + 0x08080808, byte + 0x0c0c0c0c));
+}
+inline Ints sixteen_where(Ints bits, Ints x) {  // 16 in each byte of `bits` whose only bit `x` has
+    return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(x, bits), bits), _mm256_set1_epi8(16));
+}
 
 // The same 16 bytes of each row, as four vectors of four bytes a row.
-template <bool whole> inline void transpose(Rows<whole> row, Ints out[4]) {
-    const auto part = [&](int r) { return _mm_loadu_si128((const __m128i *) row[r]); };
-    const auto two = [&](int r) { return _mm256_inserti128_si256(_mm256_castsi128_si256(part(r)), part(r + 4), 1); };
+template <class Some> SRB_INLINE void transpose(Some row, Ints out[4]) {
+    const auto part = [&](int r) __attribute__((always_inline)) { return _mm_loadu_si128((const __m128i *) row[r]); };
+    const auto two = [&](int r) __attribute__((always_inline)) {
+        return _mm256_inserti128_si256(_mm256_castsi128_si256(part(r)), part(r + 4), 1);
+    };
     const __m256i a = two(0), b = two(1), c = two(2), d = two(3);
     const __m256i ab0 = _mm256_unpacklo_epi32(a, b), ab1 = _mm256_unpackhi_epi32(a, b);
     const __m256i cd0 = _mm256_unpacklo_epi32(c, d), cd1 = _mm256_unpackhi_epi32(c, d);
@@ -198,10 +250,12 @@ template <bool whole> inline void transpose(Rows<whole> row, Ints out[4]) {
     out[2] = _mm256_unpacklo_epi64(ab1, cd1);
     out[3] = _mm256_unpackhi_epi64(ab1, cd1);
 }
-template <bool whole> inline Ints gather(Rows<whole> row) {  // four bytes of each
-    __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    lanes = whole ? lanes : _mm256_min_epi32(lanes, _mm256_set1_epi32(row.last));
-    return _mm256_i32gather_epi32((const int *) row.first, _mm256_mullo_epi32(lanes, _mm256_set1_epi32((int) row.stride)), 1);
+template <class Some> SRB_INLINE Ints gather(Some row) {  // four bytes of each
+    const auto part = [&](int r) __attribute__((always_inline)) { return four_bytes(row[r]); };
+    const auto four = [&](int r) __attribute__((always_inline)) {
+        return _mm_unpacklo_epi64(_mm_unpacklo_epi32(part(r), part(r + 1)), _mm_unpacklo_epi32(part(r + 2), part(r + 3)));
+    };
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(four(0)), four(4), 1);
 }
 #else
 using Ints = int32x4_t;
@@ -246,10 +300,16 @@ constexpr bool DOTS_ARE_WIDE = false;
 inline Ints signed_dot(Ints sum, Ints a, Ints b) { return vdotq_s32(sum, vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b)); }
 inline Ints dot(Ints sum, Ints u, Ints s) { return signed_dot(sum, u, s); }
 inline Ints lookup(Table table, Ints x) { return vreinterpretq_s32_u8(vqtbl1q_u8(table, vreinterpretq_u8_s32(x))); }
-inline Ints times(Ints a, int32_t b) { return vmulq_n_s32(a, b); }
+inline Ints copies_of_byte(int i, Ints x) {  // four of each row's byte i
+    const uint8x16_t lanes = {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12};
+    return vreinterpretq_s32_u8(vqtbl1q_u8(vreinterpretq_u8_s32(x), vaddq_u8(lanes, vdupq_n_u8(i))));
+}
+inline Ints sixteen_where(Ints bits, Ints x) {  // 16 in each byte of `bits` whose only bit `x` has
+    return vreinterpretq_s32_u8(vandq_u8(vtstq_u8(vreinterpretq_u8_s32(x), vreinterpretq_u8_s32(bits)), vdupq_n_u8(16)));
+}
 
-template <bool whole> inline void transpose(Rows<whole> row, Ints out[4]) {
-    const auto part = [&](int r) { return vreinterpretq_s32_u8(vld1q_u8(row[r])); };
+template <class Some> SRB_INLINE void transpose(Some row, Ints out[4]) {
+    const auto part = [&](int r) __attribute__((always_inline)) { return vreinterpretq_s32_u8(vld1q_u8(row[r])); };
     const Ints a = part(0), b = part(1), c = part(2), d = part(3);
     const auto pairs = [](Ints x, Ints y) { return vreinterpretq_s64_s32(vzip1q_s32(x, y)); };
     const auto last_pairs = [](Ints x, Ints y) { return vreinterpretq_s64_s32(vzip2q_s32(x, y)); };
@@ -258,7 +318,7 @@ template <bool whole> inline void transpose(Rows<whole> row, Ints out[4]) {
     out[2] = vreinterpretq_s32_s64(vzip1q_s64(last_pairs(a, b), last_pairs(c, d)));
     out[3] = vreinterpretq_s32_s64(vzip2q_s64(last_pairs(a, b), last_pairs(c, d)));
 }
-template <bool whole> inline Ints gather(Rows<whole> row) {
+template <class Some> SRB_INLINE Ints gather(Some row) {
     int32_t lanes[ROWS];
     for (int r = 0; r < ROWS; r++) {
         std::memcpy(lanes + r, row[r], sizeof(int32_t));

@@ -33,7 +33,7 @@ struct Unpacked {  // a block of each row
 // `blocks`: how many blocks lie together in the file, and are unpacked together.
 template <ggml_type type> struct Weights;
 
-inline void nibbles(const Ints raw[4], Ints * low, Ints * high) {
+SRB_INLINE void nibbles(const Ints raw[4], Ints * low, Ints * high) {
     const Ints mask = all((int32_t) 0x0f0f0f0f);
     for (int i = 0; i < 4; i++) {
         low[i] = bit_and(raw[i], mask);
@@ -41,17 +41,28 @@ inline void nibbles(const Ints raw[4], Ints * low, Ints * high) {
     }
 }
 
+// The same 16 bytes of each row, of numbers: straight for a single column, otherwise a lane for each row.
+template <class Some> SRB_INLINE void load_numbers(Some row, Ints out[4]) {
+#ifdef SRB_STRAIGHT
+    if constexpr (Some::straight) {
+        load_rows(row, out);
+        return;
+    }
+#endif
+    transpose(row, out);
+}
+
 // 32 numbers of four bits in 16 bytes: the lower ones of all bytes come first.
-template <bool whole> inline void unpack_nibbles(Rows<whole> bytes, Ints * values) {
+template <class Some> SRB_INLINE void unpack_nibbles(Some bytes, Ints * values) {
     Ints raw[4];
-    transpose(bytes, raw);
+    load_numbers(bytes, raw);
     nibbles(raw, values, values + 4);
 }
 
 // A block's first two bytes are its scale, and in some types the next two are its min.
-template <bool whole> inline Floats scale_of(Rows<whole> row) { return half_floats(bit_and(gather(row), all(0xffff))); }
+template <class Some> SRB_INLINE Floats scale_of(Some row) { return half_floats(bit_and(gather(row), all(0xffff))); }
 
-template <bool whole> inline void scale_and_min(Rows<whole> row, Unpacked * out) {
+template <class Some> SRB_INLINE void scale_and_min(Some row, Unpacked * out) {
     const Ints both = gather(row);
     out->scales[0] = half_floats(bit_and(both, all(0xffff)));
     out->min = half_floats(right<16>(both));
@@ -60,7 +71,7 @@ template <bool whole> inline void scale_and_min(Rows<whole> row, Unpacked * out)
 template <> struct Weights<GGML_TYPE_Q4_0> : Form<4, 3> {
     using block = block_q4_0;
     static constexpr int blocks = 1;
-    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+    template <class Some> SRB_INLINE static void unpack(Some row, Unpacked * out) {
         unpack_nibbles(row + offsetof(block, qs), out->values);
         out->scales[0] = scale_of(row);
     }
@@ -69,7 +80,7 @@ template <> struct Weights<GGML_TYPE_Q4_0> : Form<4, 3> {
 template <> struct Weights<GGML_TYPE_Q4_1> : Form<4, 0, false, true> {
     using block = block_q4_1;
     static constexpr int blocks = 1;
-    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+    template <class Some> SRB_INLINE static void unpack(Some row, Unpacked * out) {
         unpack_nibbles(row + offsetof(block, qs), out->values);
         scale_and_min(row, out);
     }
@@ -78,9 +89,9 @@ template <> struct Weights<GGML_TYPE_Q4_1> : Form<4, 0, false, true> {
 template <> struct Weights<GGML_TYPE_Q8_0> : EightBits {
     using block = block_q8_0;
     static constexpr int blocks = 1;
-    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
-        transpose(row + offsetof(block, qs), out->values);
-        transpose(row + offsetof(block, qs) + 16, out->values + 4);
+    template <class Some> SRB_INLINE static void unpack(Some row, Unpacked * out) {
+        load_numbers(row + offsetof(block, qs), out->values);
+        load_numbers(row + offsetof(block, qs) + 16, out->values + 4);
         if (!KEEPS_SIGN) {
             for (int i = 0; i < 8; i++) {
                 out->values[i] = bit_xor(out->values[i], all((int32_t) 0x80808080));
@@ -91,7 +102,7 @@ template <> struct Weights<GGML_TYPE_Q8_0> : EightBits {
 };
 
 // Scales and mins of six bits, four rows of dwords: see get_scale_min_k4 of ggml.
-inline void k4_scales(const Ints head[4], Unpacked * out) {
+SRB_INLINE void k4_scales(const Ints head[4], Unpacked * out) {
     const Floats d = half_floats(bit_and(head[0], all(0xffff)));
     const Floats dmin = mul(half_floats(right<16>(head[0])), all(-1.0f));
     const Ints low6 = all(0x3f3f3f3f), low4 = all(0x0f0f0f0f), low2 = all(0x03030303);
@@ -116,13 +127,13 @@ inline void k4_scales(const Ints head[4], Unpacked * out) {
 template <> struct Weights<GGML_TYPE_Q4_K> : Form<4, 0, false, true> {
     using block = block_q4_K;
     static constexpr int blocks = 8;
-    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+    template <class Some> SRB_INLINE static void unpack(Some row, Unpacked * out) {
         Ints raw[4];
         transpose(row, raw);
         k4_scales(raw, out);
         for (int pair = 0; pair < 4; pair++) {
             for (int half = 0; half < 2; half++) {
-                transpose(row + offsetof(block, qs) + 32 * pair + 16 * half, raw);
+                load_numbers(row + offsetof(block, qs) + 32 * pair + 16 * half, raw);
                 nibbles(raw, out[2 * pair].values + 4 * half, out[2 * pair + 1].values + 4 * half);
             }
         }
@@ -132,16 +143,16 @@ template <> struct Weights<GGML_TYPE_Q4_K> : Form<4, 0, false, true> {
 template <> struct Weights<GGML_TYPE_Q5_K> : Form<5, 0, false, true> {
     using block = block_q5_K;
     static constexpr int blocks = 8;
-    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+    template <class Some> SRB_INLINE static void unpack(Some row, Unpacked * out) {
         Ints raw[4], high[8];
         transpose(row, raw);
         k4_scales(raw, out);
-        transpose(row + offsetof(block, qh), high);
-        transpose(row + offsetof(block, qh) + 16, high + 4);
+        load_numbers(row + offsetof(block, qh), high);
+        load_numbers(row + offsetof(block, qh) + 16, high + 4);
         const Ints bit = all(0x10101010);
         for (int pair = 0; pair < 4; pair++) {
             for (int half = 0; half < 2; half++) {
-                transpose(row + offsetof(block, qs) + 32 * pair + 16 * half, raw);
+                load_numbers(row + offsetof(block, qs) + 32 * pair + 16 * half, raw);
                 Ints * low = out[2 * pair].values + 4 * half, * up = out[2 * pair + 1].values + 4 * half;
                 nibbles(raw, low, up);
                 for (int i = 0; i < 4; i++) {
@@ -158,7 +169,7 @@ template <> struct Weights<GGML_TYPE_Q5_K> : Form<5, 0, false, true> {
 template <> struct Weights<GGML_TYPE_Q6_K> : Form<6, 5, true> {
     using block = block_q6_K;
     static constexpr int blocks = 8;
-    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+    template <class Some> SRB_INLINE static void unpack(Some row, Unpacked * out) {
         Ints raw[4], scales[4];
         transpose(row + offsetof(block, scales), scales);
         const Floats d = half_floats(right<16>(gather(row + (offsetof(block, d) - 2))));  // its last two bytes
@@ -170,14 +181,14 @@ template <> struct Weights<GGML_TYPE_Q6_K> : Form<6, 5, true> {
         }
         const Ints two = all(0x30303030);
         for (int part = 0; part < 2; part++) {  // 128 numbers
-            const Rows<whole> low = row + offsetof(block, ql) + 64 * part, up = row + offsetof(block, qh) + 32 * part;
+            const Some low = row + offsetof(block, ql) + 64 * part, up = row + offsetof(block, qh) + 32 * part;
             for (int half = 0; half < 2; half++) {
                 Ints high[4];
-                transpose(up + 16 * half, high);
+                load_numbers(up + 16 * half, high);
                 Unpacked * o = out + 4 * part;
-                transpose(low + 16 * half, raw);
+                load_numbers(low + 16 * half, raw);
                 nibbles(raw, o[0].values + 4 * half, o[2].values + 4 * half);
-                transpose(low + 32 + 16 * half, raw);
+                load_numbers(low + 32 + 16 * half, raw);
                 nibbles(raw, o[1].values + 4 * half, o[3].values + 4 * half);
                 for (int i = 0; i < 4; i++) {
                     const int at = 4 * half + i;
@@ -191,29 +202,30 @@ template <> struct Weights<GGML_TYPE_Q6_K> : Form<6, 5, true> {
     }
 };
 
-// Bits of the four numbers i .. i + 3 of a block, each as bit 4 of its byte. The product puts bit j at bit 8 j.
-template <int i> inline Ints fifth_bits(Ints bits) {
-    const Ints four = bit_and(right<i>(bits), all(0xf));
-    return left<4>(bit_and(times(four, 0x00204081), all(0x01010101)));
-}
-
-inline void add_fifth_bits(Ints bits, Ints * values) {
-    values[0] = bit_or(values[0], fifth_bits<0>(bits));
-    values[1] = bit_or(values[1], fifth_bits<4>(bits));
-    values[2] = bit_or(values[2], fifth_bits<8>(bits));
-    values[3] = bit_or(values[3], fifth_bits<12>(bits));
-    values[4] = bit_or(values[4], fifth_bits<16>(bits));
-    values[5] = bit_or(values[5], fifth_bits<20>(bits));
-    values[6] = bit_or(values[6], fifth_bits<24>(bits));
-    values[7] = bit_or(values[7], fifth_bits<28>(bits));
+// Add to the numbers of each row 16 where their bits are set, which lie together: bit i is the number i's.
+template <class Some> SRB_INLINE void add_fifth_bits(Ints bits, Ints * values) {
+#ifdef SRB_STRAIGHT
+    if constexpr (Some::straight) {
+        for (int i = 0; i < 8; i++) {
+            const Ints each = all_long(0x8040201008040201);
+            values[i] = bit_or(values[i], sixteen_where(each, copies_of_two_bytes(i % 4, i / 4, bits)));
+        }
+        return;
+    }
+#endif
+    for (int byte = 0; byte < 4; byte++) {
+        const Ints copies = copies_of_byte(byte, bits);
+        values[2 * byte] = bit_or(values[2 * byte], sixteen_where(all(0x08040201), copies));
+        values[2 * byte + 1] = bit_or(values[2 * byte + 1], sixteen_where(all((int32_t) 0x80402010), copies));
+    }
 }
 
 template <> struct Weights<GGML_TYPE_Q5_0> : Form<5, 4> {
     using block = block_q5_0;
     static constexpr int blocks = 1;
-    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+    template <class Some> SRB_INLINE static void unpack(Some row, Unpacked * out) {
         unpack_nibbles(row + offsetof(block, qs), out->values);
-        add_fifth_bits(gather(row + offsetof(block, qh)), out->values);
+        add_fifth_bits<Some>(gather(row + offsetof(block, qh)), out->values);
         out->scales[0] = scale_of(row);
     }
 };
@@ -221,9 +233,9 @@ template <> struct Weights<GGML_TYPE_Q5_0> : Form<5, 4> {
 template <> struct Weights<GGML_TYPE_Q5_1> : Form<5, 0, false, true> {
     using block = block_q5_1;
     static constexpr int blocks = 1;
-    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+    template <class Some> SRB_INLINE static void unpack(Some row, Unpacked * out) {
         unpack_nibbles(row + offsetof(block, qs), out->values);
-        add_fifth_bits(gather(row + offsetof(block, qh)), out->values);
+        add_fifth_bits<Some>(gather(row + offsetof(block, qh)), out->values);
         scale_and_min(row, out);
     }
 };
@@ -239,7 +251,7 @@ struct FourBits {
     }
 };
 
-inline void look_up(Ints * values) {
+SRB_INLINE void look_up(Ints * values) {
     static constexpr FourBits table(KEEPS_SIGN ? 0 : 128);
     const Table numbers = load_table(table.numbers);
     for (int i = 0; i < 8; i++) {
@@ -250,7 +262,7 @@ inline void look_up(Ints * values) {
 template <> struct Weights<GGML_TYPE_IQ4_NL> : EightBits {
     using block = block_iq4_nl;
     static constexpr int blocks = 1;
-    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+    template <class Some> SRB_INLINE static void unpack(Some row, Unpacked * out) {
         unpack_nibbles(row + offsetof(block, qs), out->values);
         look_up(out->values);
         out->scales[0] = scale_of(row);
@@ -260,7 +272,7 @@ template <> struct Weights<GGML_TYPE_IQ4_NL> : EightBits {
 template <> struct Weights<GGML_TYPE_IQ4_XS> : EightBits {
     using block = block_iq4_xs;
     static constexpr int blocks = 8;
-    template <bool whole> static void unpack(Rows<whole> row, Unpacked * out) {
+    template <class Some> SRB_INLINE static void unpack(Some row, Unpacked * out) {
         const Ints head = gather(row), low = gather(row + offsetof(block, scales_l));
         const Floats d = half_floats(bit_and(head, all(0xffff)));
         scales<0>(d, low, head, out);

@@ -672,10 +672,11 @@ class Cells : Attention {
         for (int token = first; token < end; token++) {
             any |= sees[token - first] = num_visible(masks_of(token, 0) + start + cell, number);
         }
+        const int bytes = ggml_row_size(k->type, DK);
         for (int group = 0; any && group < groups; group++) {
             for (int i = 0; i < LANES; i++) {
                 const int64_t own = start + cell + std::min(i, number - 1);
-                prefetch(key(std::min(own + params->nth * LANES, k->ne[1] - 1), group), ggml_row_size(k->type, DK));
+                prefetch(key(std::min(own + params->nth * LANES, k->ne[1] - 1), group), bytes);
                 to_floats(k, key(own, group), keys + i * DK, DK);
             }
             transpose_rows(keys, DK, columns);
@@ -739,10 +740,11 @@ class Cells : Attention {
             const int rows = std::min(CHUNK, number - chunk);
             for_shares(token, [&](int, int group, int from, int to) {
                 const int begin = from / size * size, width = rounded_up(to, size) - begin;
+                const char * part = v_data + ggml_row_size(v->type, begin) + start * v->nb[1] + group * v->nb[2];
+                const int bytes = ggml_row_size(v->type, width);
                 for (int i = 0; i < rows; i++) {
-                    const int soon = seen[std::min(chunk + i + CHUNK, number - 1)];
-                    prefetch(value(start + soon, group) + ggml_row_size(v->type, begin), ggml_row_size(v->type, width));
-                    to_floats(v, value(start + seen[chunk + i], group) + ggml_row_size(v->type, begin), values + i * width, width);
+                    prefetch(part + seen[std::min(chunk + i + CHUNK, number - 1)] * v->nb[1], bytes);
+                    to_floats(v, part + seen[chunk + i] * v->nb[1], values + i * width, width);
                 }
                 multiply<false>(sums + row_of(token, group) * DV + from, DV, weights + group * heads * block + chunk, block,
                                 values + (from - begin), width, heads, to - from, rows);

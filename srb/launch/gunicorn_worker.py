@@ -118,6 +118,7 @@ _MAX_DISCARDED = 16 * 1024 * 1024  # bytes of a body that are read after the ans
 _READ_SIZE = 65536  # bytes between two pauses, in which others are answered
 _BUILD_SECONDS = 10.0  # from a start: engine and page load first; building takes 0.4, a body that comes earlier 0.02
 _SETTLE_SECONDS = 10.0  # for a new worker to connect to a running engine: one that hangs keeps old workers no longer
+_LAST_WRITES = 0.1  # seconds for what is written after a stream's last event, as in gunicorn's worker
 _FAREWELL_SECONDS = 2.0  # for the last events of streams at Ctrl-C; on a busy machine gunicorn's tenth is too short
 _PIECE = 16384  # bytes of an answer in one write, as in calls/streaming: one that reads so much in time is not cut off
 _TYPES: dict[int, type[SRBError]] = {403: Forbidden, 501: NotSupported}  # of statuses of gunicorn's refusals
@@ -138,6 +139,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
         self._connections = Response.connections = Unreader.connections = Connections()
         self._servers: list[Server] = []
         self.server_class = self._server  # gunicorn calls it for each listening socket
+        self._main: Any = None  # the greenlet of `run`
 
     def _server(self, listener: Any, *, spawn: Pool, **options: Any) -> Server:
         ssl_options = {name: value for name, value in options.items() if name == "ssl_context"}
@@ -164,9 +166,13 @@ class Worker(GeventWorker):  # type: ignore[misc]
         gc.freeze()
 
     def run(self) -> None:
+        self._main = gevent.getcurrent()
         gevent.spawn_later(_BUILD_SECONDS, self._build_bodies)
         gevent.spawn(self._note_ready)  # runs when the servers, which super() makes, accept connections
-        super().run()
+        try:
+            super().run()
+        finally:
+            self._main = None
 
     def _note_ready(self) -> None:
         """Let old workers end, of a reload, once this one serves as they do: connected to the engine, if one runs."""
@@ -230,6 +236,19 @@ class Worker(GeventWorker):  # type: ignore[misc]
         if self.wsgi is not None:  # the signal may come before the application is loaded
             self.wsgi.extensions["srb"].shut_down()
         self._close_idle()
+
+    def handle_quit(self, sig: int, frame: Any) -> None:
+        """Handle SIGINT and SIGQUIT: end the streams at once and exit."""
+        gevent.spawn(self._quit)
+
+    def _quit(self) -> None:
+        # gunicorn's own worker exits from here, and then gevent writes a traceback to the log of whoever presses Ctrl-C.
+        self.cfg.worker_int(self)
+        gevent.sleep(_LAST_WRITES)
+        self.alive = False
+        main, self._main = self._main, None  # of one Ctrl-C two signals come: from the terminal, and from the arbiter
+        if main is not None:
+            gevent.kill(main, SystemExit(0))
 
     def end_streams_now(self) -> None:
         """End the streams at once, as at SIGINT, and wait a moment until their clients have been told."""

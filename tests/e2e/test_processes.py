@@ -341,6 +341,17 @@ def test_ctrl_c_ends_everything_soon(make_server: MakeServer) -> None:
             os.kill(pid, signal.SIGINT)
         assert "shutting_down" in orjson.dumps(stream.rest()).decode()
         assert server.wait() == 0
+    assert "SystemExit" not in server.logs
+
+
+def test_ctrl_c_says_nothing_of_an_idle_server(make_server: MakeServer) -> None:
+    server = make_server().start()
+    with everything_ends(server):
+        for pid in [*server.workers, server.pid]:
+            os.kill(pid, signal.SIGINT)
+        assert server.wait() == 0
+    assert "Traceback" not in server.logs
+    assert "SystemExit" not in server.logs
 
 
 def test_a_connection_kept_for_a_next_request_does_not_hold_up_the_end(make_server: MakeServer) -> None:

@@ -2,12 +2,8 @@
 
 import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
-import { keyName } from "./key_names.js";
+import { CONTROL, keyName } from "./key_names.js";
 import { DialogPart } from "./part.js";
-
-const IS_APPLE = /Mac|iP(hone|ad|od)/.test(navigator.platform);
-const CONTROL = IS_APPLE ? "⌘" : keyName("Ctrl");
-const ALT = IS_APPLE ? "⌥" : "Alt";
 
 /** What fingers do, on devices without a pointer. @type {[string, string][]} */
 const FINGERS = [
@@ -30,10 +26,10 @@ const KEYS = [
       [`${CONTROL}+Z`, msg`Undo typing, taking, setting aside, grouping and naming, in their order`],
       [`${CONTROL}+Shift+Z`, msg`Redo`],
       [`${CONTROL}+K`, msg`All actions in one list; there each can get a key of one’s own`],
-      [`${ALT}+F`, msg`Focus: the text alone; once more, everything again`],
+      ["Alt+F", msg`Focus: the text alone; once more, everything again`],
       ["F6", msg`The next pane: manuscript, branches, outline, header, memory and note`],
-      [`${ALT}+M`, msg`Memory and note, beside the text; Esc there: back to the text`],
-      [`${ALT}+C`, msg`The chapters: Enter goes to one, Alt+↑ ↓ moves it`],
+      ["Alt+M", msg`Memory and note, beside the text; Esc there: back to the text`],
+      ["Alt+C", msg`The chapters: Enter goes to one, Alt+↑ ↓ moves it`],
       [`${CONTROL}+S`, msg`Say whether everything is saved; it is saved without it`],
     ],
   ],
@@ -45,10 +41,7 @@ const KEYS = [
         `${CONTROL}+I ${CONTROL}+B`,
         msg`Italics, bold: the selection, the word at the caret, or what is typed next; once more takes it away`,
       ],
-      [
-        `${ALT}+T`,
-        msg`Alternatives of the word at the caret; the one that is chosen begins another version from there`,
-      ],
+      ["Alt+T", msg`Alternatives of the word at the caret; the one that is chosen begins another version from there`],
       ["1–9", msg`Digits and letters are text here, always`],
     ],
   ],

@@ -4,13 +4,11 @@ import { nextPane } from "../../keys.js";
 import { msg } from "../../languages.js";
 import { PANE_GESTURES } from "../branches/gestures.js";
 import { switchFocus, switchTypewriter } from "../focus_mode.js";
+import { CONTROL } from "../key_names.js";
 import { readAloud } from "../read_aloud.js";
 
 /** @typedef {import("../../desk.js").Desk} Desk */
 /** @typedef {{id: string, label: string, keys: string[], can?: (desk: Desk) => boolean, run: (desk: Desk) => unknown}} Action */
-
-const IS_APPLE = /Mac|iP(hone|ad|od)/.test(navigator.platform);
-export const CONTROL = IS_APPLE ? "Meta" : "Ctrl";
 
 /** @param {string} name */
 const dialog = (name) => (/** @type {Desk} */ desk) => desk.openDialog(name);

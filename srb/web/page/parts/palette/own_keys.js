@@ -1,8 +1,8 @@
 /** Keys of one's own for actions, kept in this browser: they act beside the page's keys, and never in the place of another. */
 
 import { msg } from "../../languages.js";
-import { keyName } from "../key_names.js";
-import { ACTIONS, CONTROL } from "./actions.js";
+import { CONTROL, keyName } from "../key_names.js";
+import { ACTIONS } from "./actions.js";
 
 /** @typedef {import("./actions.js").Action} Action */
 /** @typedef {import("../../desk.js").Desk} Desk */

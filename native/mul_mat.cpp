@@ -94,6 +94,7 @@ struct alignas(CACHE_LINE) Share {
     int64_t end;
 };
 constexpr size_t SHARES_SIZE = GGML_MAX_N_THREADS * sizeof(Share);
+constexpr int MOST_HELPED = 8;  // shares that a thread looks at: of 64 threads each would read 64 counters to find no work
 
 void take_share(const ggml_compute_params * params, Share * shares, int64_t parts) {
     Share & own = shares[params->ith];
@@ -102,10 +103,13 @@ void take_share(const ggml_compute_params * params, Share * shares, int64_t part
 }
 
 template <class Compute> void compute_shares(const ggml_compute_params * params, Share * shares, const Compute & compute) {
-    for (int i = 0; i < params->nth; i++) {
+    for (int i = 0; i < std::min(params->nth, MOST_HELPED); i++) {
         Share & share = shares[(params->ith + i) % params->nth];
-        for (int64_t part; (part = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;) {
-            compute(part);
+        while (share.next.load(std::memory_order_relaxed) < share.end) {  // read first: a counter that is done stays in all caches
+            const int64_t part = share.next.fetch_add(1, std::memory_order_relaxed);
+            if (part < share.end) {
+                compute(part);
+            }
         }
     }
 }

@@ -6,7 +6,6 @@
 
 #include <pthread.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -16,11 +15,8 @@
 
 struct ggml_threadpool {  // what ggml's own does, as far as the kernel asks
     pthread_barrier_t barrier;
-    std::atomic<int> chunk;
 };
 extern "C" void ggml_barrier(ggml_threadpool * pool) { pthread_barrier_wait(&pool->barrier); }
-extern "C" void ggml_threadpool_chunk_set(ggml_threadpool * pool, int value) { pool->chunk = value; }
-extern "C" int ggml_threadpool_chunk_add(ggml_threadpool * pool, int value) { return pool->chunk.fetch_add(value); }
 
 namespace {
 
@@ -111,8 +107,7 @@ void fill_floats(Random & random, Tensor & b, bool of_any_size) {
 void run(ggml_tensor * dst, int threads) {
     ggml_threadpool pool;
     pthread_barrier_init(&pool.barrier, nullptr, threads);
-    pool.chunk = 0;
-    std::vector<uint8_t> work(srb_mul_mat_size(dst));
+    std::vector<uint8_t> work(srb_mul_mat_size(dst), 0x5a);  // as another product left it
     std::vector<std::thread> all;
     for (int i = 0; i < threads; i++) {
         all.emplace_back([&, i] {
@@ -177,7 +172,8 @@ bool check(Random & random, uint64_t & checksum) {
     const int64_t block = ggml_blck_size(type);
     const int64_t n = block * (1 + below(random, block == 256 ? 6 : block == 32 ? 45 : 1500));
     const bool experts = below(random, 3) == 0;
-    const int rows = 1 + below(random, 150), n_columns = 1 + below(random, below(random, 2) ? 4 : 40), threads = 1 + below(random, 3);
+    const int rows = 1 + below(random, 150), n_columns = 1 + below(random, below(random, 2) ? 4 : 40);
+    const int threads = 1 + below(random, below(random, 8) ? 3 : 20);  // more than one helps, and more than there are parts
     const int matrices = 1 + below(random, experts ? 6 : 2), used = experts ? 1 + below(random, matrices) : 1;
     const int repeat = experts ? 1 : 1 + below(random, 2);  // columns of several matrices share one of weights
     Tensor a(type, {n, rows, matrices});

@@ -187,8 +187,9 @@ def test_two_models_share_a_round_and_each_card_names_its_own(
     assert labels(page)[:4] == ["red", "blue", "red", "blue"]
     writer.press("2")  # and on
     writer.wait("desk.round.slots.length === 4").wait_for_end().wait_until_saved()
-    wait_for(lambda: len(runs(writer)) == 5, "the requests of both rounds are in the story")
-    assert sorted(runs(writer)) == ["blue"] * 2 + ["red"] * 3, "red had given way to blue before more was asked of it"
+    # Red's first request may have given way to blue's loading before more was asked of it, and then red has three.
+    found = [["blue"] * 2 + ["red"] * times for times in (2, 3)]
+    wait_for(lambda: sorted(runs(writer)) in found, "the requests of both rounds are in the story")
 
 
 def test_the_outline_says_which_model_wrote_a_branch_also_after_a_reload(both: Server, page: Page) -> None:
@@ -207,8 +208,8 @@ def test_a_reload_in_the_middle_of_a_shared_round_goes_on_in_the_same_cards(both
     writer.go().wait_until_saved()
     assert page.evaluate("desk.isRunning")
     writer.reload()
-    writer.wait("desk.round?.slots.length === 2").wait_for_end()
-    assert [each["length"] for each in page.evaluate("desk.round.slots.map(({length}) => ({length}))")] == [150, 150]
+    # All that is kept of the cards is shown as ended until their requests are found again.
+    writer.wait("desk.round?.slots.map(({ length }) => length).join() === '150,150'").wait_for_end()
     expect(page.locator(".card .voice")).to_have_text(["red", "blue"])
 
 

@@ -5,9 +5,9 @@
 // are read and converted to 32 bits once for all of them.
 //
 // The cells are walked in tiles (Piece). In each, rows that see none of its cells are left out, so texts that share nothing cost
-// no more than each alone. Where few pairs of a row and a cell are visible, as in cells that branches wrote side by side, each
-// pair is computed alone. Tokens that see most of their cells alone, as long branches do, wait for memory more than they compute:
-// they are computed with all heads of a cell one after the other (Cells).
+// no more than each alone. Where few pairs of a row and a cell are visible, as in cells that branches wrote side by side, the cells
+// are left until a token has seen enough of them to fill vectors. A single token, or a few of long texts that share nothing, wait
+// for memory more than they compute: they are computed with all heads of a cell one after the other (Cells).
 //
 // A row's numbers do not depend on the way, the batch, others' cells among its own or the threads: products of a score are added
 // from the first number of a key to the last, weights and weighted values from the first cell to the last.
@@ -24,16 +24,17 @@ static constexpr int LANES      = GGML_F32_EPR;
 static constexpr int MOST_ROWS  = GGML_FA_TILE_Q;   // of a piece of work
 static constexpr int MOST_CELLS = GGML_FA_TILE_KV;  // of a tile
 static constexpr int FEWEST     = LANES / 4;        // rows; fewer, with many cells, are computed by blocks of cells
-static constexpr int SPARSE     = 8;                // pairs are computed alone if so many times as many would be computed together
-static constexpr int FEW        = 128;              // tokens, at most, that may be computed by blocks of cells
-static constexpr int APART      = 2;                // that is faster where tokens see less than one of so many cells,
-static constexpr int APART_SHARED = 4;              // or than one of so many, where heads share keys
+static constexpr int CONVERTED  = 4;                // rows whose scores of a cell take as long as to turn its numbers into columns
+static constexpr int FEW        = 8;                // tokens, at most, that may be computed by blocks of cells
+static constexpr int FAR        = 1024;             // cells from which on that is faster if each token sees so many
+static constexpr int APART      = 2;                // and less than one of so many of all
 static constexpr int LONG       = 512;              // cells from which on threads share those of one token
 static constexpr int BLOCK      = 1024;             // cells, at most, whose scores are there at once
 static constexpr int CHUNK      = 16;               // values that are converted at once, cell by cell
-static constexpr int AT_ONCE    = 8;                // pairs, none of which waits for another
+static constexpr int MOST_LEFT  = MOST_CELLS - LANES;  // cells of a row that are left for later
 static constexpr int AHEAD      = 8;                // cells that are fetched from memory before they are converted
 static constexpr uint16_t HIDDEN = 0xFC00;          // minus infinity with 16 bits, in a mask
+static constexpr uint16_t FOUR_HIDDEN[4] = { HIDDEN, HIDDEN, HIDDEN, HIDDEN };
 
 #if defined(__AVX512F__) || defined(__ARM_NEON__)
 static constexpr int REGISTERS = 32, WIDEST = 4;
@@ -123,6 +124,26 @@ static inline void prefetch(const char * from, int bytes) {
 static inline int parts(int number, int size) { return (number + size - 1) / size; }
 
 static inline int rounded_up(int number, int step) { return parts(number, step) * step; }
+
+// The numbers of LANES rows, of `size` each, as columns: to[size][stride].
+static void transpose_rows(const float * from, int size, float * to, int stride) {
+    int d = 0;
+#ifdef SRB_VECTORS
+    static_assert(LANES == ROWS, "a lane for each row");
+    for (; d + 4 <= size; d += 4) {
+        Ints out[4];
+        transpose(Rows<true>{ (const uint8_t *) (from + d), size * sizeof(float), LANES - 1 }, out);
+        for (int i = 0; i < 4; i++) {
+            memcpy(to + (d + i) * stride, out + i, LANES * sizeof(float));
+        }
+    }
+#endif
+    for (; d < size; d++) {
+        for (int row = 0; row < LANES; row++) {
+            to[d * stride + row] = from[row * size + d];
+        }
+    }
+}
 
 // Weights ----------------------------------------------------------------------------------------------------------
 //
@@ -300,13 +321,13 @@ class Piece : Attention {
         for (start = 0; start < k->ne[1]; start += MOST_CELLS) {
             cells = (int) std::min((int64_t) MOST_CELLS, k->ne[1] - start);
             look();
-            if (!pairs) {
-                continue;
-            }
-            read();
-            if (pairs * SPARSE < rounded_up(num_seeing, LANES) * cells) {
-                add_pairs();
-            } else {
+            if (is_sparse()) {
+                leave();
+            } else if (pairs) {
+                for (int i = 0; i < num_seeing; i++) {
+                    add_left(seeing[i]);
+                }
+                read();
                 add_tile();
             }
         }
@@ -335,6 +356,11 @@ class Piece : Attention {
     bool sees_all[MOST_ROWS];
     int num_gathered = 0, gathered[MOST_ROWS];  // the rows whose queries are in `some`
 
+    int alike[MOST_ROWS];  // of the first of rows that see the same, as a token's heads do: their number, else 0
+    // Of these first rows: the cells that were left for later.
+    int32_t left[MOST_ROWS][MOST_LEFT];
+    int num_left[MOST_ROWS] = {};
+
     int head(int row) const { return group * heads + (first + row) % heads; }
     int token(int row) const { return (first + row) / heads; }
 
@@ -352,6 +378,9 @@ class Piece : Attention {
             masks[row] = masks_of(token(row), head(row));
             slope[row] = slope_of(head(row));
         }
+        for (int row = 0; row < rows; row += alike[row]) {
+            for (alike[row] = 1; row + alike[row] < rows && masks[row + alike[row]] == masks[row]; alike[row]++) {}
+        }
         memset(sums, 0, rows * DV * sizeof(float));
     }
 
@@ -364,10 +393,10 @@ class Piece : Attention {
             if (mask && (row == 0 || masks[row] != masks[row - 1])) {
                 visible = num_visible(masks[row] + start, cells);
                 uint16_t bits = 0;
-                for (int c = 0; c < cells; c++) {
+                for (int c = 0; c < cells && visible == cells; c++) {
                     bits |= masks[row][start + c];
                 }
-                all = !(bits & 0x7FFF);
+                all = visible == cells && !(bits & 0x7FFF);
             }
             sees_all[row] = all;
             if (visible) {
@@ -390,53 +419,74 @@ class Piece : Attention {
 
     void raise(int row, float score) { Attention::raise(powers[row], total[row], sums + row * DV, DV, score); }
 
-    void add_pairs() {
-        int seen[MOST_CELLS], num_seen = 0;
-        float weights[MOST_CELLS];
-        for (int i = 0; i < num_seeing; i++) {
+    // Whether so few pairs are visible that each is better computed alone, for which a cell is converted for each token.
+    bool is_sparse() const {
+        return mask && 2 * pairs * (heads + CONVERTED) < heads * (rounded_up(num_seeing, LANES) + num_seeing) * cells;
+    }
+
+    // Leave the tile's cells for later. They are added to what their rows have seen once these fill vectors.
+    void leave() {
+        const int bytes_k = ggml_row_size(k->type, DK), bytes_v = ggml_row_size(v->type, DV);
+        for (int i = 0; i < num_seeing; i += alike[seeing[i]]) {
             const int row = seeing[i];
-            if (i == 0 || row != seeing[i - 1] + 1 || masks[row] != masks[row - 1]) {
-                num_seen = 0;
-                for (int c = 0; c < cells; c++) {
-                    seen[num_seen] = c;
-                    num_seen += !mask || masks[row][start + c] != HIDDEN;
-                }
-            }
-            // Each score and weight is computed as in add_tile, to the last bit: a branch is the same alone and among others.
-            float highest = -INFINITY;
-            for (int j = 0; j < num_seen; j += AT_ONCE) {
-                const float * from[AT_ONCE];
-                float products[AT_ONCE] = {};
-                for (int i = 0; i < AT_ONCE; i++) {
-                    from[i] = keys + seen[std::min(j + i, num_seen - 1)] * DK;
-                }
-                const float * own = query(token(row), head(row));
-                for (int d = 0; d < DK; d++) {
-                    for (int i = 0; i < AT_ONCE; i++) {
-                        products[i] = add_product(products[i], from[i][d], own[d]);
+            const uint16_t * own = masks[row] + start;
+            for (int c = 0; c < cells; c++) {
+                if (c + 4 <= cells && !memcmp(own + c, FOUR_HIDDEN, sizeof(FOUR_HIDDEN))) {
+                    c += 3;
+                } else if (own[c] != HIDDEN) {
+                    left[row][num_left[row]++] = start + c;
+                    prefetch(key(start + c, group), bytes_k);
+                    prefetch(value(start + c, group), bytes_v);
+                    if (num_left[row] == MOST_LEFT) {
+                        add_left(row);
                     }
                 }
-                for (int i = 0; i < AT_ONCE && j + i < num_seen; i++) {
-                    float score = products[i] * scale;
-                    if (softcap != 0.0f) {
-                        score = tanhf(score) * softcap;
-                    }
-                    if (mask) {
-                        score = add_product(score, slope[row], GGML_CPU_FP16_TO_FP32(masks[row][start + seen[j + i]]));
-                    }
-                    weights[j + i] = score;
-                    highest = std::max(highest, weights[j + i]);
-                }
-            }
-            raise(row, highest);
-            for (int j = 0; j < num_seen; j++) {
-                weights[j] = weight_of(weights[j], powers[row]);
-            }
-            for (int j = 0; j < num_seen; j++) {
-                ggml_vec_mad_f32(DV, sums + row * DV, values + seen[j] * DV, weights[j]);
-                total[row] += weights[j];
             }
         }
+    }
+
+    // Add the cells that were left of a row, and of those after it that see the same.
+    void add_left(int row) {
+        const int number = num_left[row], lanes = rounded_up(number, LANES), same = alike[row];
+        if (!number) {
+            return;
+        }
+        const int32_t * from = left[row];
+        float * columns = keys + LANES * DK;  // [DK][MOST_LEFT]
+        for (int c = 0; c < number; c += LANES) {
+            for (int i = 0; i < LANES; i++) {
+                to_floats(k, key(from[std::min(c + i, number - 1)], group), keys + i * DK, DK);
+            }
+            transpose_rows(keys, DK, columns + c, MOST_LEFT);
+        }
+        for (int c = 0; c < number; c++) {
+            to_floats(v, value(from[c], group), values + c * DV, DV);
+        }
+        std::fill_n(scores, same * MOST_LEFT, 0.0f);
+        multiply<false>(scores, MOST_LEFT, query(token(row), head(row)), q->nb[2] / sizeof(float), columns, MOST_LEFT, same, lanes, DK);
+        for (int i = 0; i < same; i++) {
+            // Each score and weight is computed as in add_tile, to the last bit: a branch is the same alone and among others.
+            float * own = scores + i * MOST_LEFT;
+            ggml_vec_scale_f32(lanes, own, scale);
+            if (softcap != 0.0f) {
+                ggml_vec_tanh_f32(lanes, own, own);
+                ggml_vec_scale_f32(lanes, own, softcap);
+            }
+            float highest = -INFINITY;
+            for (int c = 0; c < number; c++) {
+                own[c] = add_product(own[c], slope[row + i], GGML_CPU_FP16_TO_FP32(masks[row][from[c]]));
+                highest = std::max(highest, own[c]);
+            }
+            raise(row + i, highest);
+            for (int c = 0; c < number; c++) {
+                own[c] = weight_of(own[c], powers[row + i]);
+            }
+            for (int c = 0; c < number; c++) {
+                total[row + i] += own[c];
+            }
+        }
+        multiply<false>(sums + row * DV, DV, scores, MOST_LEFT, values, DV, same, DV, number);
+        num_left[row] = 0;
     }
 
     void add_tile() {
@@ -512,28 +562,13 @@ class Piece : Attention {
 
     void end() {
         for (int row = 0; row < rows; row++) {
+            add_left(row);
+        }
+        for (int row = 0; row < rows; row++) {
             finish(token(row), head(row), powers[row], total[row], sums + row * DV, 0, DV);
         }
     }
 };
-
-// The numbers of LANES rows, of `size` each, as columns: to[size][LANES].
-static void transpose_rows(const float * from, int size, float * to) {
-    int d = 0;
-#ifdef SRB_VECTORS
-    static_assert(LANES == ROWS, "a lane for each row");
-    for (; d + 4 <= size; d += 4) {
-        Ints out[4];
-        transpose(Rows<true>{ (const uint8_t *) (from + d), size * sizeof(float), LANES - 1 }, out);
-        memcpy(to + d * LANES, out, sizeof(out));
-    }
-#endif
-    for (; d < size; d++) {
-        for (int row = 0; row < LANES; row++) {
-            to[d * LANES + row] = from[row * size + d];
-        }
-    }
-}
 
 // A few tokens that see little in common, or a single one: by blocks of cells, all heads of a cell one after the other. These lie
 // side by side in memory, while the cells of one head lie far apart, and a processor waits for most of them.
@@ -564,6 +599,9 @@ class Cells : Attention {
         if (tokens == 1 || tokens * heads < FEWEST) {
             return true;
         }
+        if (heads > 1) {
+            return false;
+        }
         int64_t visible = 0, all = 0;
         for (int64_t begin = 0; begin < k->ne[1]; begin += MOST_CELLS) {
             const int number = (int) std::min((int64_t) MOST_CELLS, k->ne[1] - begin);
@@ -574,7 +612,7 @@ class Cells : Attention {
             visible += pairs;
             all += pairs ? tokens * number : 0;
         }
-        return visible * (heads == 1 ? APART : APART_SHARED) < all;
+        return visible >= tokens * FAR && visible * APART < all;
     }
 
     void compute() {
@@ -679,7 +717,7 @@ class Cells : Attention {
                 prefetch(key(std::min(own + params->nth * LANES, k->ne[1] - 1), group), bytes);
                 to_floats(k, key(own, group), keys + i * DK, DK);
             }
-            transpose_rows(keys, DK, columns);
+            transpose_rows(keys, DK, columns, LANES);
             for (int token = first, run; token < end; token += run) {
                 for (run = 1; heads == 1 && sees[token - first] && token + run < end && sees[token + run - first]; run++) {}
                 if (sees[token - first]) {

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 F32, F16, Q8_0, BF16 = 0, 1, 8, 30  # enum ggml_type
-LONG = 512  # cells from which on few tokens that see little in common are computed by blocks of cells
+LONG = 512  # cells from which on a single token is computed by blocks of cells
 MOST = 2e-5  # difference to sums of 64 bits; keys and values are rounded before
 GUARD, UNTOUCHED = 1 << 16, 0xA5  # bytes behind the work memory, and what is in each
 GGMLS_MOST = 2e-4  # the same, where ggml computes it its own way
@@ -52,7 +52,9 @@ cases = st.builds(
     size_k=st.sampled_from([32, 64, 96, 128, 192]),
     size_v=st.sampled_from([32, 64, 80, 128]),
     cells=st.one_of(st.integers(1, 400), st.integers(LONG, 2 * LONG)),
-    sees=st.sampled_from(["all", "before", "window", "beside", "own", "mixed", "no mask", "nothing"]),
+    sees=st.sampled_from(
+        ["all", "before", "window", "beside", "turns", "texts", "own", "mixed", "no mask", "nothing"]
+    ),
     type_k=st.sampled_from([F32, F16, BF16, Q8_0]),
     type_v=st.sampled_from([F32, F16, BF16]),
     threads=st.sampled_from([1, 1, 2, 5]),
@@ -72,8 +74,10 @@ cases = st.builds(
 @example(Case(3, 1, 16, 576, 512, 130, "before"))
 @example(Case(8, 12, 1, 64, 64, 1056, "beside", threads=2))
 @example(Case(9, 2, 4, 128, 128, 1056, "own", type_k=Q8_0, threads=5, softcap=20.0, has_sinks=True))
-@example(Case(60, 4, 3, 64, 64, 777, "own", threads=2, max_bias=8.0))  # more tokens than there is memory for at once
+@example(Case(60, 4, 3, 64, 64, 777, "own", threads=2, max_bias=8.0))
 @example(Case(4, 1, 5, 576, 512, 600, "own", threads=4))
+@example(Case(8, 2, 1, 128, 128, 9000, "own", threads=3, softcap=20.0, has_sinks=True))  # long texts
+@example(Case(8, 64, 1, 32, 32, 9000, "own"))  # the same, more tokens than there is memory for at once
 # Another version of ggml may reserve less memory: then it computes the node its own way.
 @example(Case(8, 2, 2, 64, 64, 256, "all", type_k=F32, type_v=F32, memory=8))
 @example(Case(40, 2, 2, 64, 64, 256, "mixed", type_k=F32, type_v=F32, threads=2, memory=8))
@@ -100,7 +104,7 @@ def test_it_is_attention(case: Case) -> None:
 @given(
     st.integers(2, 40),
     st.integers(1, 3),
-    st.sampled_from(["all", "before", "window", "beside", "own", "mixed"]),
+    st.sampled_from(["all", "before", "window", "beside", "turns", "texts", "own", "mixed"]),
     st.sampled_from([16, 32, 64, 80, 128]),
     st.one_of(st.integers(1, LONG - 1), st.integers(LONG, 3 * LONG)),
     st.sampled_from([0.0, 20.0, 50.0]),
@@ -110,9 +114,12 @@ def test_it_is_attention(case: Case) -> None:
 )
 @example(8, 1, "beside", 64, 256, 0.0, 0.0, 1, 0)
 @example(8, 2, "beside", 16, 256, 50.0, 0.0, 2, 0)
-@example(8, 1, "own", 64, 1200, 0.0, 0.0, 2, 0)  # by blocks of cells
-@example(8, 3, "all", 64, 1200, 0.0, 0.0, 2, 0)  # by tiles, and each alone by blocks
-@example(40, 3, "own", 128, 1400, 20.0, 8.0, 5, 0)  # more tokens than there is memory for at once
+@example(8, 1, "own", 64, 1200, 0.0, 0.0, 2, 0)
+@example(4, 1, "own", 64, 4400, 0.0, 0.0, 2, 0)  # long texts: by blocks of cells
+@example(32, 1, "turns", 64, 1200, 0.0, 0.0, 2, 0)  # common cells of all, between those of each
+@example(24, 3, "texts", 80, 1300, 20.0, 8.0, 1, 0)
+@example(8, 3, "all", 64, 1200, 0.0, 0.0, 2, 0)  # by tiles, and each alone by blocks of cells
+@example(40, 3, "own", 128, 1400, 20.0, 8.0, 5, 0)
 def test_a_token_among_others_cells_is_what_it_is_alone_and_with_any_threads(
     tokens: int, heads: int, sees: str, size: int, cells: int, softcap: float, max_bias: float, threads: int, seed: int
 ) -> None:
@@ -143,6 +150,10 @@ def _visible(case: Case, pick: np.random.Generator) -> Array:
             return (cell <= last) & (cell > last - 20)
         case "beside":  # a common beginning, then the cells of branches that were written side by side
             return (cell < case.cells // 2) | beside
+        case "turns":  # stretches of a text that all go on from, and between them branches side by side
+            return (cell // 64 % 5 == 0) | beside
+        case "texts":  # two such texts, each with half of the tokens
+            return (cell // 64 % 5 == token * 2 // case.tokens) | beside
         case "own":  # texts that share nothing, one after the other
             return cell * case.tokens // case.cells == token
         case "mixed":

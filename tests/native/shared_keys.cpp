@@ -52,12 +52,18 @@ struct Case {
     int tokens = within(1, 150), groups = within(1, 3), heads = within(1, 5), threads = pick({ 1, 1, 2, 3, 5 });
     int size_k = pick({ 32, 64, 96, 128, 192, 576 }), size_v = pick({ 32, 64, 80, 128, 512 });
     int cells = pick({ within(1, 400), within(1, 70), within(512, 1100) });
-    int sees = within(0, 5);
+    int sees = within(0, 7), of = within(2, 8);
     ggml_type type_k = (ggml_type) pick({ GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0 });
     ggml_type type_v = (ggml_type) pick({ GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16 });
     float softcap = (float) pick({ 0, 0, 20 }), max_bias = (float) pick({ 0, 0, 8 });
     float scale_of_queries = (float) pick({ 1, 1, 1, 30 });  // large scores: few cells have all the weight
     bool has_sinks = within(0, 1);
+
+    Case() {
+        if (within(0, 9) == 0) {  // a few long texts that share nothing
+            tokens = within(2, 8), heads = 1, cells = tokens * within(1024, 1100), sees = 4;
+        }
+    }
 
     bool is_visible(int token, int cell) {
         const int last = std::max(0, cells - tokens) + token;
@@ -65,8 +71,10 @@ struct Case {
             case 0: return true;
             case 1: return cell <= last;
             case 2: return cell <= last && cell > last - 20;
-            case 3: return cell < cells / 2 || cell % tokens == token;  // a common beginning, then cells of branches side by side
+            case 3: return cell < cells / of || cell % tokens == token;  // a common beginning, then cells of branches side by side
             case 4: return (long) cell * tokens / cells == token;       // texts that share nothing
+            case 5: return cell / 64 % of == 0 || cell % tokens == token;  // beginnings, turns that are common again
+            case 6: return cell / 64 % of == token * 2 / tokens || cell % tokens == token;  // of two texts
             default: return generator() % 5 == 0;
         }
     }

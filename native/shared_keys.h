@@ -23,14 +23,12 @@ namespace srb {
 static constexpr int LANES      = GGML_F32_EPR;
 static constexpr int MOST_ROWS  = GGML_FA_TILE_Q;   // of a piece of work
 static constexpr int MOST_CELLS = GGML_FA_TILE_KV;  // of a tile
-static constexpr int FEWEST     = LANES / 4;        // rows; fewer, with many cells, are computed by blocks of cells
 static constexpr int CONVERTED  = 4;                // rows whose scores of a cell take as long as to turn its numbers into columns
-static constexpr int FEW        = 8;                // tokens, at most, that may be computed by blocks of cells
-static constexpr int FAR        = 1024;             // cells from which on that is faster if each token sees so many
-static constexpr int APART      = 2;                // and less than one of so many of all
+static constexpr int FEW        = 8;                // tokens, at most, that may be computed by blocks of cells,
+static constexpr int FAR        = 256;              // which is faster if each sees so many, most of them alone
 static constexpr int LONG       = 512;              // cells from which on threads share those of one token
 static constexpr int BLOCK      = 1024;             // cells, at most, whose scores are there at once
-static constexpr int CHUNK      = 16;               // values that are converted at once, cell by cell
+static constexpr int CHUNK      = 32;               // values that are converted at once, cell by cell
 static constexpr int MOST_LEFT  = MOST_CELLS - LANES;  // cells of a row that are left for later
 static constexpr int AHEAD      = 8;                // cells that are fetched from memory before they are converted
 static constexpr uint16_t HIDDEN = 0xFC00;          // minus infinity with 16 bits, in a mask
@@ -41,6 +39,7 @@ static constexpr int REGISTERS = 32, WIDEST = 4;
 #else
 static constexpr int REGISTERS = 16, WIDEST = 2;
 #endif
+static constexpr int WIDE = WIDEST * LANES;  // cells whose scores are computed at once
 
 // Matrices ---------------------------------------------------------------------------------------------------------
 
@@ -160,6 +159,21 @@ static inline int32_t bits_of(float number) {
     int32_t bits;
     memcpy(&bits, &number, sizeof(bits));
     return bits;
+}
+
+static inline float highest_of(const float * numbers, int count) {
+    float highest[LANES];
+    std::fill_n(highest, LANES, -INFINITY);
+    int i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        for (int lane = 0; lane < LANES; lane++) {
+            highest[lane] = numbers[i + lane] > highest[lane] ? numbers[i + lane] : highest[lane];
+        }
+    }
+    for (; i < count; i++) {
+        highest[0] = std::max(highest[0], numbers[i]);
+    }
+    return *std::max_element(highest, highest + LANES);
 }
 
 // 2^power, or 0 for less than the least normal number; `power` is at most 0.
@@ -472,12 +486,10 @@ class Piece : Attention {
                 ggml_vec_tanh_f32(lanes, own, own);
                 ggml_vec_scale_f32(lanes, own, softcap);
             }
-            float highest = -INFINITY;
             for (int c = 0; c < number; c++) {
                 own[c] = add_product(own[c], slope[row + i], GGML_CPU_FP16_TO_FP32(masks[row][from[c]]));
-                highest = std::max(highest, own[c]);
             }
-            raise(row + i, highest);
+            raise(row + i, highest_of(own, number));
             for (int c = 0; c < number; c++) {
                 own[c] = weight_of(own[c], powers[row + i]);
             }
@@ -570,8 +582,8 @@ class Piece : Attention {
     }
 };
 
-// A few tokens that see little in common, or a single one: by blocks of cells, all heads of a cell one after the other. These lie
-// side by side in memory, while the cells of one head lie far apart, and a processor waits for most of them.
+// A single token, or a few that see little in common, one after the other: by blocks of the cells that it sees, all heads of a cell
+// one after the other. These lie side by side in memory, while the cells of one head lie far apart, and a processor waits for most.
 //
 // Threads share a block's cells while they compute scores, and the numbers of the results while they add up weighted values. So
 // every score, weight and sum is computed as in a Piece, to the last bit, with any number of threads.
@@ -579,233 +591,217 @@ class Cells : Attention {
   public:
     Cells(const ggml_compute_params * params, ggml_tensor * dst)
         : Attention(dst, 0), params(params), groups(k->ne[2]), n_head(q->ne[2]), tokens(q->ne[1]) {
-        // Floats: of a thread, of a token at once and of a cell of the block.
-        const int64_t threads = params->nth, a_thread = 2 * LANES * DK + CHUNK * DV + n_head;
-        const int64_t a_token = n_head * (DV + 2 * threads), a_cell = threads * (n_head + 1);
-        const int64_t free = threads * (reserved() - a_thread);
-        const int64_t most = (free - MOST_CELLS * a_cell) / (a_token + MOST_CELLS * n_head);
-        at_once = most <= 0 ? 0 : parts(tokens, parts(tokens, (int) std::min<int64_t>(most, tokens)));
-        if (at_once) {
-            block = (int) std::min<int64_t>(BLOCK, (free - at_once * a_token) / (at_once * n_head + a_cell)) / LANES * LANES;
-        }
-        own_size = a_thread + block * (n_head + 1) + at_once * n_head * 2;
+        // Floats: of a thread, and of a cell of the block.
+        const int64_t threads = params->nth, a_thread = (LANES + WIDE) * DK + CHUNK * DV + 3 * n_head;
+        const int64_t a_cell = n_head + threads * (n_head + 1);
+        const int64_t free = threads * (reserved() - a_thread) - n_head * DV;
+        block = (int) std::min<int64_t>(BLOCK, free / a_cell) / LANES * LANES;
+        own_size = a_thread + block * (n_head + 1);
     }
 
     // Whether this can compute the node, and is faster than by tiles: where tokens see most cells alone.
     bool are_better() const {
-        if (tokens > FEW || !at_once || q->ne[3] > 1 || !mask || mask->ne[2] > 1) {
+        if (tokens > FEW || block < MOST_CELLS || q->ne[3] > 1 || !mask || mask->ne[2] > 1) {
             return false;
         }
-        if (tokens == 1 || tokens * heads < FEWEST) {
-            return true;
+        if (tokens == 1 || heads > 1) {
+            return tokens == 1;
         }
-        if (heads > 1) {
-            return false;
-        }
-        int64_t visible = 0, all = 0;
+        int64_t visible = 0, all = 0;  // pairs of a token and a cell, and cells that any token sees
         for (int64_t begin = 0; begin < k->ne[1]; begin += MOST_CELLS) {
             const int number = (int) std::min((int64_t) MOST_CELLS, k->ne[1] - begin);
-            int pairs = 0;
+            uint16_t seeing[MOST_CELLS] = {}, any = 0;  // of each cell the tokens that see it
             for (int token = 0; token < tokens; token++) {
-                pairs += num_visible(masks_of(token, 0) + begin, number);
+                const uint16_t * masks = masks_of(token, 0) + begin;
+                for (int c = 0; c < number; c++) {
+                    seeing[c] += masks[c] != HIDDEN;
+                }
             }
-            visible += pairs;
-            all += pairs ? tokens * number : 0;
+            for (int c = 0; c < number; c++) {
+                visible += seeing[c];
+                any += seeing[c] != 0;
+            }
+            all += any;
         }
-        return visible >= tokens * FAR && visible * APART < all;
+        return visible >= tokens * FAR && visible * 2 < all * 3;
     }
 
     void compute() {
-        const int rows = at_once * n_head;
         scores  = (float *) params->wdata;
-        sums    = scores + rows * block;
-        columns = sums + rows * DV + params->ith * own_size;
-        keys    = columns + LANES * DK;
+        sums    = scores + n_head * block;
+        columns = sums + n_head * DV + params->ith * own_size;
+        keys    = columns + WIDE * DK;
         values  = keys + LANES * DK;
         weights = values + CHUNK * DV;
         seen    = (int32_t *) (weights + n_head * block);
         powers  = seen + block;
-        total   = (float *) (powers + rows);
-        slopes  = total + rows;
+        total   = (float *) (powers + n_head);
+        slopes  = total + n_head;
         for (int head = 0; head < n_head; head++) {
             slopes[head] = slope_of(head);
         }
-        for (first = 0; first < tokens; first = end) {
-            end = std::min(first + at_once, tokens);
-            std::fill_n(powers, rows, LEAST_POWER);
-            std::fill_n(total, rows, 0.0f);
-            for_shares([&](int token, int group, int from, int to) {
-                for (int row = row_of(token, group); row < row_of(token, group + 1); row++) {
-                    std::fill(sums + row * DV + from, sums + row * DV + to, 0.0f);
+        for (token = 0; token < tokens; token++) {
+            masks = masks_of(token, 0);
+            std::fill_n(powers, n_head, LEAST_POWER);
+            std::fill_n(total, n_head, 0.0f);
+            for_shares([&](int group, int from, int to) {
+                for (int head = group * heads; head < (group + 1) * heads; head++) {
+                    std::fill(sums + head * DV + from, sums + head * DV + to, 0.0f);
                 }
             });
-            for (start = 0; start < k->ne[1]; start += cells) {
-                cells = (int) std::min((int64_t) block, k->ne[1] - start);
-                for (int cell = params->ith * LANES; cell < cells; cell += params->nth * LANES) {
-                    add_scores(cell);
-                }
+            for (int64_t cell = 0; (cell = find_seen(cell)), number; ) {
+                add_scores(share_of(params->ith), share_of(params->ith + 1));
                 ggml_barrier(params->threadpool);
-                for (int token = first; token < end; token++) {
-                    add_values(token);
-                }
+                add_values();
                 ggml_barrier(params->threadpool);
             }
-            for_shares([&](int token, int group, int from, int to) {
-                for (int i = 0; i < heads; i++) {
-                    const int head = group * heads + i, row = row_of(token, group) + i;
-                    finish(token, head, powers[row], total[row], sums + row * DV + from, from, to - from);
+            for_shares([&](int group, int from, int to) {
+                for (int head = group * heads; head < (group + 1) * heads; head++) {
+                    finish(token, head, powers[head], total[head], sums + head * DV + from, from, to - from);
                 }
             });
-            if (end < tokens) {
-                ggml_barrier(params->threadpool);  // the next tokens' shares are others
-            }
         }
     }
 
   private:
     const ggml_compute_params * params;
     const int groups, n_head, tokens;
-    int at_once, first, end;    // as many tokens as there is memory for, from `first` to before `end`
-    int block = 0, cells;       // the most cells of a block; those of the present one, from `start` on
-    int64_t start, own_size;
+    int64_t own_size;
+    int block;               // the most cells of a block
+    int token, number;       // the present one, and the cells of its present block
+    const uint16_t * masks;  // the token's
 
-    // Of all threads: [tokens at once][n_head][block] and [tokens at once][n_head][DV]. Of the sums each has its share.
+    // Of all threads: [n_head][block] and [n_head][DV]. Of the sums each has its share.
     float * scores, * sums;
     // Of this one.
-    float * columns;   // [DK][LANES]: some keys
-    float * keys;      // [LANES][DK]: the same, as they lie in memory
+    float * columns;   // [DK][WIDE]: some keys
+    float * keys;      // [LANES][DK]: of these the last ones, as they lie in memory
     float * values;    // [CHUNK][numbers of a share]
-    float * weights;   // [n_head][block]: a token's, of the cells that it sees
-    int32_t * seen;    // these cells
-    int32_t * powers;  // [tokens at once][n_head]: by what weights are divided
-    float * total;     // [tokens at once][n_head]: sums of the weights
+    float * weights;   // [n_head][block]
+    int32_t * seen;    // the block's cells
+    int32_t * powers;  // [n_head]: by what weights are divided
+    float * total;     // [n_head]: sums of the weights
     float * slopes;    // [n_head]: the factors of the masks
 
-    int row_of(int token, int group) const { return (token - first) * n_head + group * heads; }
-
-    // Call `act` for each token and group with this thread's share of their DV numbers.
-    template <class Act> void for_shares(int token, Act act) const {
-        const int64_t parts = DV / LANES, all = (end - first) * groups * parts;
-        for (int group = 0; group < groups; group++) {
-            const int64_t before = ((token - first) * groups + group) * parts;
-            const int64_t from = std::max<int64_t>(params->ith * all / params->nth - before, 0);
-            const int64_t to = std::min((params->ith + 1) * all / params->nth - before, parts);
-            if (from < to) {
-                act(token, group, (int) from * LANES, (int) to * LANES);
-            }
-        }
-    }
-
+    // Call `act` for each group with this thread's share of the DV numbers of its results.
     template <class Act> void for_shares(Act act) const {
-        for (int token = first; token < end; token++) {
-            for_shares(token, act);
+        const int64_t parts = DV / LANES, all = groups * parts;
+        for (int group = 0; group < groups; group++) {
+            const int64_t from = std::max<int64_t>(params->ith * all / params->nth - group * parts, 0);
+            const int64_t to = std::min((params->ith + 1) * all / params->nth - group * parts, parts);
+            if (from < to) {
+                act(group, (int) from * LANES, (int) to * LANES);
+            }
         }
     }
 
-    // Compute the scores of LANES cells of the block, or of its last ones, from `cell` on.
-    void add_scores(int cell) {
-        const int number = std::min(LANES, cells - cell);
-        bool sees[FEW];
-        bool any = false;
-        for (int token = first; token < end; token++) {
-            any |= sees[token - first] = num_visible(masks_of(token, 0) + start + cell, number);
-        }
-        const int bytes = ggml_row_size(k->type, DK);
-        for (int group = 0; any && group < groups; group++) {
-            for (int i = 0; i < LANES; i++) {
-                const int64_t own = start + cell + std::min(i, number - 1);
-                prefetch(key(std::min(own + params->nth * LANES, k->ne[1] - 1), group), bytes);
-                to_floats(k, key(own, group), keys + i * DK, DK);
+    // Where the cells of the block begin whose scores a thread computes.
+    int share_of(int thread) const { return std::min(number, rounded_up((int) (thread * (int64_t) number / params->nth), LANES)); }
+
+    // Find the next cells that the token sees, from `cell` on, as many as a block has; return the cell after them.
+    int64_t find_seen(int64_t cell) {
+        for (number = 0; cell < k->ne[1] && number < block; cell++) {
+            if (cell + 4 <= k->ne[1] && !memcmp(masks + cell, FOUR_HIDDEN, sizeof(FOUR_HIDDEN))) {
+                cell += 3;
+            } else if (masks[cell] != HIDDEN) {
+                seen[number++] = (int32_t) cell;
             }
-            transpose_rows(keys, DK, columns, LANES);
-            for (int token = first, run; token < end; token += run) {
-                for (run = 1; heads == 1 && sees[token - first] && token + run < end && sees[token + run - first]; run++) {}
-                if (sees[token - first]) {
-                    add_products(token, group, cell, heads == 1 ? run : heads);
+        }
+        return cell;
+    }
+
+    // Compute the scores of the block's cells from `begin` to before `end`.
+    void add_scores(int begin, int end) {
+        const int bytes = ggml_row_size(k->type, DK), between = q->nb[2] / sizeof(float);
+        for (int first = begin; first < end; first += WIDE) {
+            const int wide = std::min(WIDE, end - first), lanes = rounded_up(wide, LANES);
+            for (int group = 0; group < groups; group++) {
+                for (int c = 0; c < lanes; c += LANES) {
+                    for (int i = 0; i < LANES; i++) {
+                        const int at = first + std::min(c + i, wide - 1);
+                        prefetch(key(seen[std::min(at + WIDE, number - 1)], group), bytes);
+                        to_floats(k, key(seen[at], group), keys + i * DK, DK);
+                    }
+                    transpose_rows(keys, DK, columns + c, WIDE);
                 }
+                float * own = scores + group * heads * block + first;
+                for (int head = 0; head < heads; head++) {
+                    std::fill_n(own + head * block, lanes, 0.0f);
+                }
+                multiply<false>(own, block, query(token, group * heads), between, columns, WIDE, heads, lanes, DK);
             }
-        }
-        for (int token = first; any && token < end; token++) {
-            if (sees[token - first]) {
-                finish_scores(token, cell, number);
-            }
+            finish_scores(first, wide, lanes);
         }
     }
 
-    // Multiply a group's keys with the queries of a token's heads, or of some tokens' if these have one each.
-    void add_products(int token, int group, int cell, int rows) {
-        float * to = scores + row_of(token, group) * block + cell;
-        const int stride = heads == 1 ? n_head * block : block;
-        for (int row = 0; row < rows; row++) {
-            std::fill_n(to + row * stride, LANES, 0.0f);
+    void finish_scores(int first, int wide, int lanes) {
+        float biases[WIDE] = {};
+        bool any = false;
+        for (int i = 0; i < wide; i++) {
+            biases[i] = GGML_CPU_FP16_TO_FP32(masks[seen[first + i]]);
+            any |= biases[i] != 0.0f;
         }
-        const int between = q->nb[heads == 1 ? 1 : 2] / sizeof(float);
-        multiply<false>(to, stride, query(token, group * heads), between, columns, LANES, rows, LANES, DK);
-    }
-
-    void finish_scores(int token, int cell, int number) {
-        float bias[LANES] = {};
-        for (int i = 0; i < number; i++) {
-            bias[i] = GGML_CPU_FP16_TO_FP32(masks_of(token, 0)[start + cell + i]);
-        }
-        const GGML_F32_VEC biases = GGML_F32_VEC_LOAD(bias);
         for (int head = 0; head < n_head; head++) {
-            float * own = scores + (row_of(token, 0) + head) * block + cell;
-            ggml_vec_scale_f32(LANES, own, scale);
+            float * own = scores + head * block + first;
+            ggml_vec_scale_f32(lanes, own, scale);
             if (softcap != 0.0f) {
-                ggml_vec_tanh_f32(LANES, own, own);
-                ggml_vec_scale_f32(LANES, own, softcap);
+                ggml_vec_tanh_f32(lanes, own, own);
+                ggml_vec_scale_f32(lanes, own, softcap);
             }
-            GGML_F32_VEC_STORE(own, GGML_F32_VEC_FMA(GGML_F32_VEC_LOAD(own), biases, GGML_F32_VEC_SET1(slopes[head])));
+            for (int i = 0; i < lanes && any; i++) {
+                own[i] = add_product(own[i], biases[i], slopes[head]);
+            }
         }
     }
 
-    // Add the block's values to this thread's share of a token's results.
-    void add_values(int token) {
-        int number = 0;
-        const uint16_t * masks = masks_of(token, 0) + start;
-        for (int cell = 0; cell < cells; cell++) {
-            seen[number] = cell;
-            number += masks[cell] != HIDDEN;
-        }
-        for_shares(token, [&](int, int group, int from, int to) {
-            for (int i = 0; number && i < heads; i++) {
-                find_weights(group * heads + i, row_of(token, group) + i, number, from, to);
-            }
-        });
+    // Add the block's values to this thread's share of the token's results.
+    void add_values() {
+        for_shares([&](int group, int from, int to) { find_weights(group, from, to); });
         const int size = ggml_blck_size(v->type);
         for (int chunk = 0; chunk < number; chunk += CHUNK) {
             const int rows = std::min(CHUNK, number - chunk);
-            for_shares(token, [&](int, int group, int from, int to) {
+            for_shares([&](int group, int from, int to) {
                 const int begin = from / size * size, width = rounded_up(to, size) - begin;
-                const char * part = v_data + ggml_row_size(v->type, begin) + start * v->nb[1] + group * v->nb[2];
+                const char * part = v_data + ggml_row_size(v->type, begin) + group * v->nb[2];
                 const int bytes = ggml_row_size(v->type, width);
                 for (int i = 0; i < rows; i++) {
                     prefetch(part + seen[std::min(chunk + i + CHUNK, number - 1)] * v->nb[1], bytes);
                     to_floats(v, part + seen[chunk + i] * v->nb[1], values + i * width, width);
                 }
-                multiply<false>(sums + row_of(token, group) * DV + from, DV, weights + group * heads * block + chunk, block,
+                multiply<false>(sums + group * heads * DV + from, DV, weights + group * heads * block + chunk, block,
                                 values + (from - begin), width, heads, to - from, rows);
             });
         }
     }
 
-    // Find the weights of the cells that a head's token sees.
-    void find_weights(int head, int row, int number, int from, int to) {
-        float * own = weights + head * block;
-        const float * from_all = scores + row * block;
-        float highest = -INFINITY;
-        for (int i = 0; i < number; i++) {
-            own[i] = from_all[seen[i]];
-            highest = std::max(highest, own[i]);
+    // Find the weights of the block's cells for a group's heads.
+    void find_weights(int group, int from, int to) {
+        const int head = group * heads;
+        for (int i = head; i < head + heads; i++) {
+            const float * own = scores + i * block;
+            raise(powers[i], total[i], sums + i * DV + from, to - from, highest_of(own, number));
+            for (int c = 0; c < number; c++) {
+                weights[i * block + c] = weight_of(own[c], powers[i]);
+            }
         }
-        raise(powers[row], total[row], sums + row * DV + from, to - from, highest);
-        for (int i = 0; i < number; i++) {
-            own[i] = weight_of(own[i], powers[row]);
+        int i = head;
+        for (; i + 4 <= head + heads; i += 4) {  // a sum waits for its last addition: several at once
+            add_weights<4>(i);
         }
-        for (int i = 0; i < number; i++) {
-            total[row] += own[i];
+        for (; i < head + heads; i++) {
+            add_weights<1>(i);
         }
+    }
+
+    template <int N> void add_weights(int head) {
+        float totals[N];
+        std::copy_n(total + head, N, totals);
+        for (int c = 0; c < number; c++) {
+            for (int i = 0; i < N; i++) {
+                totals[i] += weights[(head + i) * block + c];
+            }
+        }
+        std::copy_n(totals, N, total + head);
     }
 };
 

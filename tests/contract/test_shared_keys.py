@@ -52,9 +52,7 @@ cases = st.builds(
     size_k=st.sampled_from([32, 64, 96, 128, 192]),
     size_v=st.sampled_from([32, 64, 80, 128]),
     cells=st.one_of(st.integers(1, 400), st.integers(LONG, 2 * LONG)),
-    sees=st.sampled_from(
-        ["all", "before", "window", "beside", "turns", "texts", "own", "mixed", "no mask", "nothing"]
-    ),
+    sees=st.sampled_from(["all", "before", "window", "beside", "turns", "texts", "own", "mixed", "no mask", "nothing"]),
     type_k=st.sampled_from([F32, F16, BF16, Q8_0]),
     type_v=st.sampled_from([F32, F16, BF16]),
     threads=st.sampled_from([1, 1, 2, 5]),

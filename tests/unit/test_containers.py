@@ -34,6 +34,13 @@ def test_the_image_is_built_by_a_target_of_make() -> None:
     assert re.search(rf"^{target[1]}: ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
+def test_the_image_for_vulkan_has_what_llama_cpp_compiles_with() -> None:
+    row = re.search(r"^\| `vulkan` .* 13: `([\w -]+)`", (ROOT / "docs/gpu.md").read_text(), re.MULTILINE)
+    in_image = re.search(r'test "\$GPU" != vulkan \|\| echo ([\w -]+)\) \\\n', CONTAINERFILE)
+    assert row and in_image
+    assert set(row[1].split()) == set(in_image[1].split())
+
+
 def test_options_of_the_compose_file_are_those_of_srb_serve() -> None:
     assert read_options(SERVICE["command"]).values == {"model": "/models/yours.gguf", "n_ctx": "16384"}
 

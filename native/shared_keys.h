@@ -370,7 +370,7 @@ class Piece : Attention {
     bool sees_all[MOST_ROWS];
     int num_gathered = 0, gathered[MOST_ROWS];  // the rows whose queries are in `some`
 
-    int alike[MOST_ROWS];  // of the first of rows that see the same, as a token's heads do: their number, else 0
+    int alike[MOST_ROWS] = {};  // of the first of rows that see the same, as a token's heads do: their number, else 0
     // Of these first rows: the cells that were left for later.
     int32_t left[MOST_ROWS][MOST_LEFT];
     int num_left[MOST_ROWS] = {};

@@ -368,3 +368,26 @@ def test_a_branch_that_is_stopped_while_it_is_held_shows_what_it_has() -> None:
     assert word_of(driver.result("x").texts[1])
     driver.run()
     assert len(set(words_of(driver.result("x")))) == 2
+
+
+def test_a_healed_branch_that_is_resumed_where_its_logits_are_known_may_draw_its_word_again() -> None:
+    """It has computed no token of its own, so there is nothing to cut off: as real memory would not tell."""
+
+    def texts(disturb: bool) -> dict[int, str]:
+        driver = Driver(FakeModel(70, 2, 32, 13), cache_cells=0)
+        whole = {"token_healing": True, "append": (" and the ga",)}
+        request_id = driver.submit("the old king and the ga", 2, 0, 1, distinct_words=True, temperature=0.0, **whole)
+        if disturb:
+            driver.submit("the old king said then the fox", 2, 0, 40)
+        asked: list[list[int]] = []
+        while driver.engine.has_work:
+            driver.step()
+            for _, tokens in driver.paused():
+                if disturb and tokens not in asked and len(asked) < 4:
+                    asked.append(tokens)
+                    driver.submit(tokens, 1, 7, 0)
+        assert bool(asked) is disturb
+        driver.check_drained()
+        return driver.result(request_id).texts
+
+    assert texts(disturb=True) == texts(disturb=False)

@@ -240,3 +240,17 @@ def test_a_mask_has_what_may_come_and_a_rewound_matcher_stands_where_it_stood() 
         other.rewind(count)
         assert other.allowed.tolist() == walked[len(walked) - 1 - count].allowed.tolist()
         assert other.length == matcher.length - count
+
+
+@pytest.mark.parametrize("grammar", ["root ::= .*", "root ::= schema-0"])
+def test_each_token_of_a_mask_can_be_accepted(grammar: str) -> None:
+    """Bytes of private characters, which no text of a grammar has, are in no mask: not in that of any JSON either."""
+    model = FakeModel()
+    pieces = {model.piece(token): token for token in range(model.n_vocab)}
+    matcher = model.grammars.matcher(grammar, ("{}",))
+    matcher.accept(pieces[b'"'])
+    assert pieces[b"\xf3"] in matcher.allowed
+    assert pieces[b"\xf4"] not in matcher.allowed
+    for token in matcher.allowed.tolist():
+        assert matcher.allows(token)
+        matcher.copy().accept(token)

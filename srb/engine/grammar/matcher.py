@@ -145,8 +145,7 @@ class Matcher:
             self._native = copy  # with the states that it has made, and room for as much work again
         elif reason_of(copy) not in DEAD_ENDS:
             raise self._limited(copy)
-        if self._grammar.has_levels or self._grammar.named:
-            mask &= vocabulary.written
+        mask &= vocabulary.written
         numbers = _numbers(mask)
         size = int(np.searchsorted(numbers, vocabulary.size))
         tokens, others = numbers[:size], numbers[size:].tolist()

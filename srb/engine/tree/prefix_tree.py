@@ -176,13 +176,14 @@ class PrefixTree:
     def shorten(self, lease: Lease, computed: int, end: int) -> int | None:
         """Drop the last tokens that a branch computed, so that its sequence ends at `end` instead of `computed`.
 
-        With memory that keeps states it ends at the last checkpoint before. Return where it ends; None, and change
-        nothing, if memory cannot be cut or nodes of the tree hold some of the tokens.
+        With memory that keeps states it ends at the last checkpoint before, and of a branch that has computed less, where
+        it is. Return where it ends; None, and change nothing, if memory cannot be cut or nodes of the tree hold some of
+        the tokens.
         """
         if not self._partial_reuse or end < lease.node.end:
             return None
-        if end == computed:
-            return end
+        if end >= computed:
+            return computed
         if not self._states.are_kept:
             self._model.truncate(lease.seq_id, end)
         elif (known := max((place for place in lease.checkpoints if place <= end), default=0)) > 0:

@@ -232,6 +232,18 @@ static inline int num_visible(const uint16_t * masks, int cells) {
     return visible;
 }
 
+// Call `act` with the cells from `from` on, before `to`, that a mask does not hide, until it returns false; return where it ended.
+template <class Act> static inline int64_t for_visible(const uint16_t * masks, int64_t from, int64_t to, Act act) {
+    for (; from < to; from++) {
+        if (from + 4 <= to && !memcmp(masks + from, FOUR_HIDDEN, sizeof(FOUR_HIDDEN))) {
+            from += 3;
+        } else if (masks[from] != HIDDEN && !act(from)) {
+            return from + 1;
+        }
+    }
+    return from;
+}
+
 // A node of the graph: where the numbers of its tokens, heads and cells lie, of the batch's part `i3`.
 class Attention {
   public:
@@ -290,6 +302,15 @@ class Attention {
         return max_bias <= 0.0f ? 1.0f
             : head < power ? powf(powf(2.0f, -max_bias / power), head + 1)
                            : powf(powf(2.0f, -max_bias / 2.0f / power), 2 * (head - power) + 1);
+    }
+
+    // Make scores of sums of products, but for the masks.
+    void scale_scores(float * scores, int count) const {
+        ggml_vec_scale_f32(count, scores, scale);
+        if (softcap != 0.0f) {
+            ggml_vec_tanh_f32(count, scores, scores);
+            ggml_vec_scale_f32(count, scores, softcap);
+        }
     }
 
     // Divide a row's weights by the power of two of `score` from now on, and what it has summed so far, if that is more. `sums`
@@ -443,19 +464,15 @@ class Piece : Attention {
         const int bytes_k = ggml_row_size(k->type, DK), bytes_v = ggml_row_size(v->type, DV);
         for (int i = 0; i < num_seeing; i += alike[seeing[i]]) {
             const int row = seeing[i];
-            const uint16_t * own = masks[row] + start;
-            for (int c = 0; c < cells; c++) {
-                if (c + 4 <= cells && !memcmp(own + c, FOUR_HIDDEN, sizeof(FOUR_HIDDEN))) {
-                    c += 3;
-                } else if (own[c] != HIDDEN) {
-                    left[row][num_left[row]++] = start + c;
-                    prefetch(key(start + c, group), bytes_k);
-                    prefetch(value(start + c, group), bytes_v);
-                    if (num_left[row] == MOST_LEFT) {
-                        add_left(row);
-                    }
+            for_visible(masks[row], start, start + cells, [&](int64_t cell) {
+                left[row][num_left[row]++] = (int32_t) cell;
+                prefetch(key(cell, group), bytes_k);
+                prefetch(value(cell, group), bytes_v);
+                if (num_left[row] == MOST_LEFT) {
+                    add_left(row);
                 }
-            }
+                return true;
+            });
         }
     }
 
@@ -481,11 +498,7 @@ class Piece : Attention {
         for (int i = 0; i < same; i++) {
             // Each score and weight is computed as in add_tile, to the last bit: a branch is the same alone and among others.
             float * own = scores + i * MOST_LEFT;
-            ggml_vec_scale_f32(lanes, own, scale);
-            if (softcap != 0.0f) {
-                ggml_vec_tanh_f32(lanes, own, own);
-                ggml_vec_scale_f32(lanes, own, softcap);
-            }
+            scale_scores(own, lanes);
             for (int c = 0; c < number; c++) {
                 own[c] = add_product(own[c], slope[row + i], GGML_CPU_FP16_TO_FP32(masks[row][from[c]]));
             }
@@ -527,11 +540,7 @@ class Piece : Attention {
     void multiply_tile(const float * own, int lanes) {
         memset(scores, 0, cells * lanes * sizeof(float));
         multiply<false>(scores, lanes, keys, DK, own, lanes, cells, lanes, DK);
-        ggml_vec_scale_f32(cells * lanes, scores, scale);
-        if (softcap != 0.0f) {
-            ggml_vec_tanh_f32(cells * lanes, scores, scores);
-            ggml_vec_scale_f32(cells * lanes, scores, softcap);
-        }
+        scale_scores(scores, cells * lanes);
         for (int i = 0; mask && i < num_seeing; i++) {
             const int row = seeing[i];
             for (int c = 0; !sees_all[row] && c < cells; c++) {
@@ -700,14 +709,11 @@ class Cells : Attention {
 
     // Find the next cells that the token sees, from `cell` on, as many as a block has; return the cell after them.
     int64_t find_seen(int64_t cell) {
-        for (number = 0; cell < k->ne[1] && number < block; cell++) {
-            if (cell + 4 <= k->ne[1] && !memcmp(masks + cell, FOUR_HIDDEN, sizeof(FOUR_HIDDEN))) {
-                cell += 3;
-            } else if (masks[cell] != HIDDEN) {
-                seen[number++] = (int32_t) cell;
-            }
-        }
-        return cell;
+        number = 0;
+        return for_visible(masks, cell, k->ne[1], [&](int64_t visible) {
+            seen[number++] = (int32_t) visible;
+            return number < block;
+        });
     }
 
     // Compute the scores of the block's cells from `begin` to before `end`.
@@ -743,11 +749,7 @@ class Cells : Attention {
         }
         for (int head = 0; head < n_head; head++) {
             float * own = scores + head * block + first;
-            ggml_vec_scale_f32(lanes, own, scale);
-            if (softcap != 0.0f) {
-                ggml_vec_tanh_f32(lanes, own, own);
-                ggml_vec_scale_f32(lanes, own, softcap);
-            }
+            scale_scores(own, lanes);
             for (int i = 0; i < lanes && any; i++) {
                 own[i] = add_product(own[i], biases[i], slopes[head]);
             }

@@ -371,7 +371,7 @@ def test_a_branch_that_is_stopped_while_it_is_held_shows_what_it_has() -> None:
 
 
 def test_a_healed_branch_that_is_resumed_where_its_logits_are_known_may_draw_its_word_again() -> None:
-    """It has computed no token of its own, so there is nothing to cut off: as real memory would not tell."""
+    """It has computed no token of its own, so nothing is cut off; llama.cpp would not notice that it was asked to."""
 
     def texts(disturb: bool) -> dict[int, str]:
         driver = Driver(FakeModel(70, 2, 32, 13), cache_cells=0)

@@ -279,9 +279,24 @@ def _from_file(path: str) -> list[tuple[str, dict[str, Any]]]:
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
     return [
         (name, {name.removeprefix(ENV_PREFIX).lower(): value})
-        for name, value in environ.items()
+        for name, value in without_service_links(environ).items()
         if name.startswith(ENV_PREFIX) and name not in (CONFIG_VARIABLE, REPLICA_VARIABLE, SERVER_ID_VARIABLE)
     ]
+
+
+def without_service_links(environ: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what Kubernetes sets in each pod for a Service named `srb…`, such as SRB_PORT=tcp://10.0.0.1:80."""
+    end = "_SERVICE_HOST"
+    services = [name.removesuffix(end) for name in environ if name.startswith(ENV_PREFIX) and name.endswith(end)]
+    if "KUBERNETES_SERVICE_HOST" not in environ or not services:
+        return dict(environ)
+    ports = {f"{each}_PORT" for each in services}
+    details = tuple(f"{each}_{what}_" for each in services for what in ("SERVICE", "PORT"))
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(details) and not (name in ports and "://" in value)
+    }
 
 
 def explain(error: ValidationError, sources: Mapping[str, str]) -> str:

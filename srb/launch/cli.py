@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 import srb
-from srb.config.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings
+from srb.config.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings, without_service_links
 from srb.config.values import setting_text
 from srb.errors import ConfigError
 from srb.exit_codes import EXIT_CONFIG, OneLineParser, fail
@@ -156,7 +156,7 @@ def _read(arguments: Sequence[str], *, may_fetch: bool, chooses: bool = True) ->
     model is looked for.
     """
     flags, variables = Options(), Options()
-    environ = dict(os.environ)
+    environ = without_service_links(os.environ)
     try:
         flags = read_options(arguments)
         if "help" in flags.values:

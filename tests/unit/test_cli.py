@@ -295,6 +295,16 @@ def test_a_flag_wins_over_an_srb_variable_and_that_over_llama_servers(
     assert (settings.port, settings.top_k, settings.n_ctx) == (4, 3, 2)
 
 
+def test_llama_servers_variables_are_read_beside_those_of_a_service_of_kubernetes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"KUBERNETES": "10.96.0.1", "SRB": "10.96.7.7"}.items():
+        monkeypatch.setenv(f"{name}_SERVICE_HOST", value)
+    monkeypatch.setenv("SRB_PORT", "tcp://10.96.7.7:80")
+    monkeypatch.setenv("LLAMA_ARG_PORT", "2")
+    assert serve().port == 2
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [

@@ -38,6 +38,30 @@ def test_variables_of_other_programs_are_left_alone() -> None:
     assert Settings.load({}, {"PATH": "/bin", "srb_n": "x", "XSRB_N": "2"}) == Settings()
 
 
+LINKS = {  # of the Services `srb` and `srb-web`, as Kubernetes sets them in each pod
+    "SRB_SERVICE_HOST": "10.96.7.7",
+    "SRB_SERVICE_PORT": "80",
+    "SRB_SERVICE_PORT_HTTP": "80",
+    "SRB_PORT": "tcp://10.96.7.7:80",
+    "SRB_PORT_80_TCP": "tcp://10.96.7.7:80",
+    "SRB_PORT_80_TCP_PROTO": "tcp",
+    "SRB_PORT_80_TCP_ADDR": "10.96.7.7",
+    "SRB_WEB_SERVICE_HOST": "10.96.8.8",
+    "SRB_WEB_PORT": "udp://10.96.8.8:53",
+    "SRB_WEB_PORT_53_UDP_PORT": "53",
+}
+
+
+def test_what_kubernetes_says_of_services_is_no_setting() -> None:
+    pod = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "SRB_N": "3", **LINKS}
+    assert Settings.load({}, pod) == Settings(n=3)
+    assert Settings.load({}, pod | {"SRB_PORT": "9191"}).port == 9191
+    with pytest.raises(ConfigError, match="unknown setting 'wbe_port'"):
+        Settings.load({}, pod | {"SRB_WBE_PORT": "1"})
+    with pytest.raises(ConfigError, match=r"port \(from SRB_PORT\).*unknown setting 'service_host'"):
+        Settings.load({}, LINKS)  # outside of a pod
+
+
 @pytest.mark.parametrize(
     ("flags", "environ", "message"),
     [

@@ -95,7 +95,7 @@ $(STAMP): setup.cfg pyproject.toml $(wildcard native/*.* native/patches/*) | $(B
 
 # Wheels of all that is installed, for machines without a compiler.
 wheels: $(STAMP)
-	@$(BIN)/pip wheel --quiet --wheel-dir dist .
+	@$(BIN)/pip wheel --quiet --wheel-dir dist '.$(if $(EXTRAS),[$(EXTRAS)])'
 
 .venv/.installed-dev: $(STAMP)
 	@$(BIN)/python -m tools.install 'SRB for development' -e '.[dev]'

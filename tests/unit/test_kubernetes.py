@@ -6,6 +6,7 @@ import argparse
 import shlex
 from collections.abc import Iterator
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -57,7 +58,8 @@ def command(container: dict[str, Any]) -> list[str]:
     words: list[str] = [*container.get("command", ()), *container.get("args", ())]
     if words[:2] == ["sh", "-c"]:
         words = shlex.split(words[2])
-    return words[words.index("srb") :] if "srb" in words else []
+    words = words[words.index("srb") :] if "srb" in words else []
+    return words[: words.index("&&")] if "&&" in words else words
 
 
 def settings_of(container: dict[str, Any]) -> tuple[argparse.Namespace, Settings]:
@@ -160,6 +162,32 @@ def test_the_secret_is_where_the_setting_says_and_what_is_written_has_a_volume(n
     assert mounts["tmp"] == "/tmp"  # runtime folders; the root cannot be written
     if stories := settings.stories_path if name[0] == "Deployment" else None:
         assert str(stories.parent) == mounts["stories"]
+
+
+def image() -> dict[str, str]:
+    """Return the variables, and as USER the user, of the project's own image."""
+    text = (ROOT / "config" / "container" / "Containerfile").read_text().replace("\\\n", " ")
+    lines = dict(line.split(" ", 1) for line in text.splitlines() if line.startswith(("ENV ", "USER ")))
+    return dict(each.split("=", 1) for each in lines["ENV"].split()) | {"USER": lines["USER"]}
+
+
+def test_the_projects_image_has_the_command_and_the_user_of_the_pods() -> None:
+    assert image()["PATH"].startswith("/opt/srb/bin:")
+    for path in (REPLICAS, KUBERAY):
+        for each in templates(list(objects(path).values())):
+            user = each["spec"]["securityContext"]
+            assert image()["USER"] == f"{user['runAsUser']}:{user['runAsGroup']}"
+            assert all("registry.example/srb:" in one["image"] for one in each["spec"]["containers"])
+
+
+@pytest.mark.parametrize("name", [("Deployment", "srb-web"), ("StatefulSet", "srb-replica")])
+def test_folders_that_the_image_names_can_be_written(name: tuple[str, str]) -> None:
+    _, container = pod(name)
+    mounts = [each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")]
+    folders = [value for variable, value in image().items() if variable.endswith(("_DIR", "_HOME"))]
+    assert len(folders) == 4
+    for folder in folders:
+        assert any(Path(folder).is_relative_to(each) for each in mounts), folder
 
 
 def test_pods_have_the_time_that_their_requests_have() -> None:

@@ -15,7 +15,7 @@ BEAT_SECONDS = 0.5  # between two heartbeats
 STALE_SECONDS = 3.0  # seconds without a heartbeat before /health reports the engine as hung
 LOADING = "the model is being loaded"  # the message while nothing but that is waited for
 _NAME = "status.json"
-_unwritten: set[Path] = set()  # runtime folders whose status could not be written last
+_unwritten: dict[Path, bytes] = {}  # by runtime folder, the status that could not be written
 
 log = logging.getLogger("srb.status")
 
@@ -34,10 +34,9 @@ def write_status(
     `percent` is the part of the model that is loaded, while it starts. `is_touched` promises `touch_status` every
     BEAT_SECONDS. Set by an engine without a supervisor: if its file gets old, the engine has stopped.
 
-    Without room on the disk there is none until the next one, since an old state would be believed; the log says so once.
+    Without room on the disk there is none until `rewrite_status` finds some, since an old state would be believed; the log
+    says so once.
     """
-    path = runtime_path / _NAME
-    scratch = path.with_suffix(f".{os.getpid()}")
     status = {
         "state": state,
         "message": message,
@@ -45,21 +44,34 @@ def write_status(
         "percent": percent,
         "is_touched": is_touched,
     }
+    _write(runtime_path, orjson.dumps(status))
+
+
+def rewrite_status(runtime_path: Path) -> None:
+    """Try again to write a status for which there was no room; whoever writes it calls this with each heartbeat."""
+    if status := _unwritten.get(runtime_path):
+        _write(runtime_path, status)
+
+
+def _write(runtime_path: Path, status: bytes) -> None:
+    path = runtime_path / _NAME
+    scratch = path.with_suffix(f".{os.getpid()}")
     try:
-        scratch.write_bytes(orjson.dumps(status))
+        scratch.write_bytes(status)
         scratch.replace(path)
-        _unwritten.discard(runtime_path)
+        _unwritten.pop(runtime_path, None)
     except OSError as error:
         for file in (scratch, path):
             with contextlib.suppress(OSError):
                 file.unlink()
         if runtime_path not in _unwritten:
-            log.warning("cannot write the state of the engine, %s: %s: %s", state, path, error.strerror)
-        _unwritten.add(runtime_path)
+            log.warning("cannot write the state of the engine, %s: %s", path, error.strerror)
+        _unwritten[runtime_path] = status
 
 
 def touch_status(runtime_path: Path) -> None:
     """Confirm that status.json is still true, by its modification time."""
+    rewrite_status(runtime_path)
     with contextlib.suppress(FileNotFoundError):
         os.utime(runtime_path / _NAME)
 
@@ -90,4 +102,5 @@ def read_status(runtime_path: Path, *, is_connected: bool) -> dict[str, Any]:
 
 def remove_status(runtime_path: Path) -> None:
     """Remove status.json; may be called again."""
+    _unwritten.pop(runtime_path, None)
     (runtime_path / _NAME).unlink(missing_ok=True)

@@ -45,7 +45,7 @@ from srb.models.engine_question import EngineQuestion
 from srb.models.listed import ListedModel, default_model, list_models
 from srb.models.memory_check import EstimateChild, MemoryCheck, is_checked
 from srb.models.scheduler import Action, Grant, ModelScheduler, Refuse, Start, State, Stop
-from srb.status import remove_status, write_status
+from srb.status import remove_status, rewrite_status, write_status
 from srb.welcome import first_screen
 
 log = logging.getLogger("srb.supervisor")
@@ -300,7 +300,9 @@ class ModelsSupervisor:
 
     def _tick(self) -> None:
         """Count a second without a heartbeat for every engine that sent none; abort those that hang."""
+        rewrite_status(self._settings.runtime_path)
         for engine in list(self._engines.values()):
+            rewrite_status(engine.folder)
             if not engine.was_heard and engine.monitor.tick():
                 self._write_status(engine, "hung", "the engine sends no heartbeat")
             engine.was_heard = False

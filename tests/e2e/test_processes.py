@@ -187,6 +187,7 @@ def test_a_disk_of_runtime_folder_and_log_that_gets_full_ends_nothing(
     full.unlink()
     server.wait_ready()
     assert len(texts(server)) == 2
+    wait_for(lambda: server.metric("engine_restarts_total") == 1, "the state is written again")
     assert "Logging error" not in server.logs
     assert "Traceback" not in server.logs
 

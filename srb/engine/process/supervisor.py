@@ -25,7 +25,7 @@ from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
 from srb.engine.process.runtime_folder import clean_up, make_runtime_dir
 from srb.errors import ConfigError, MachineError
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL
-from srb.status import remove_status, write_status
+from srb.status import remove_status, rewrite_status, write_status
 from srb.version import version
 from srb.welcome import first_screen
 
@@ -90,6 +90,7 @@ class Supervisor:
                 reports = child.read_reports()
                 if reports is None:
                     break
+                rewrite_status(self._settings.runtime_path)
                 if monitor.is_stale:
                     self._write_status(state)
                 monitor.note_reports(reports)

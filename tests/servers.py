@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import count
@@ -65,6 +66,7 @@ class Server:
         self._log_path = folder / "server.log"
         self._process: Process | None = None
         self._exits = ExitStack()
+        self.numbers_age = 0.0  # seconds that the numbers of /metrics may be old
 
     def start(self, *, wait: bool = True) -> Server:
         """Start it and, with `wait`, return only when GET /health answers 200."""
@@ -180,7 +182,7 @@ class Server:
         self._exits.callback(worker.close)
         ids = (f"r{i}" for i in count())
         # A request that has just come is deferred, too, until the next step admits it: only without room does it stay so.
-        while self.metric("branches_room") or not self.metric("requests_deferred"):
+        while self._metric("branches_room") or not self._metric("requests_deferred"):
             worker.send(endless(next(ids), n=1))
             worker.next(Accepted)
         return worker
@@ -188,8 +190,13 @@ class Server:
     def metric(self, name: str) -> float:
         """Return one value of GET /metrics, by the end of its name: `metric("requests_processing")`.
 
-        A busy server's answer may lack the engine's numbers; then the next is read.
+        They are of now, though a cluster's answer may be `numbers_age` seconds old. A busy server's may lack the engine's
+        numbers; then the next is read.
         """
+        time.sleep(self.numbers_age)
+        return self._metric(name)
+
+    def _metric(self, name: str) -> float:
         [value] = wait_for(lambda: self._metrics_named(name), f"/metrics has {name}")
         return value
 

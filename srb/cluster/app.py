@@ -22,6 +22,7 @@ def build(given: Arguments | dict[str, Any]) -> serve.Application:
     """
     arguments = Arguments.model_validate(given)
     free = available_resources_per_node() if ray.is_initialized() else {}
+    running = _running() if free else 0
     deployment = serve.deployment(
         name=DEPLOYMENT,
         **arguments.number,
@@ -30,6 +31,13 @@ def build(given: Arguments | dict[str, Any]) -> serve.Application:
         health_check_timeout_s=30,
         graceful_shutdown_timeout_s=arguments.drain_seconds,
         graceful_shutdown_wait_loop_s=1,
-        max_surge_percent=arguments.surge_percent(free.values()),
+        max_surge_percent=arguments.surge_percent(free.values(), running),
     )(Replica)
     return deployment.bind(arguments.settings, arguments.door_port)
+
+
+def _running() -> int:
+    """Return how many replicas there are, those that start included."""
+    applications = serve.status().applications.values()
+    found = (each.deployments[DEPLOYMENT] for each in applications if DEPLOYMENT in each.deployments)
+    return sum(number for each in found for state, number in each.replica_states.items() if state != "STOPPING")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -46,14 +47,21 @@ class Arguments(BaseModel):
             raise ValueError(f"{problem}; leave out replicas and max_replicas")
         return self
 
-    def surge_percent(self, free: Iterable[Mapping[str, float]]) -> int:
-        """Return how many replicas more there may be during an update, in percent, from what each node has left.
+    def surge_percent(self, free: Iterable[Mapping[str, float]], running: int) -> int:
+        """Return how many replicas more there may be during an update, in percent.
 
-        0 if no node has room for one, since the update would wait for it, or if two would want the same port or RPC nodes.
+        `free` is what each node has left beside the `running` replicas. 0 if there is only room for those that come with the
+        update, which would wait for more, or if two would want the same port or RPC nodes.
         """
-        has_room = any(node.get("CPU", 0) >= self.cpus and node.get("GPU", 0) >= self.gpus for node in free)
+        room = sum(self._fit(node) for node in free)
+        has_room = room > max(0, self.replicas - running)
         may_be_two = not self.door_port and not self.settings.get("rpc")
         return _SURGE_PERCENT if self.surge and has_room and may_be_two else 0
+
+    def _fit(self, node: Mapping[str, float]) -> float:
+        """Return how many replicas fit into what a node has left, which Ray counts in ten-thousandths."""
+        wanted = (("CPU", round(self.cpus * 10_000)), ("GPU", round(self.gpus * 10_000)))
+        return min((round(node.get(name, 0) * 10_000) // each for name, each in wanted if each), default=math.inf)
 
     @property
     def number(self) -> dict[str, Any]:

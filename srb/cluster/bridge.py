@@ -136,6 +136,8 @@ async def serve(settings: Settings, reporter: Reporter) -> None:
     bridge.members.close()
     for task in tasks:
         task.cancel()
+    if ended.is_set():  # the server ends; a bridge that has failed leaves it for the next
+        file.remove()
     for task in done:
         task.result()  # raises whatever ended it
 

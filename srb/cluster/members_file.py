@@ -63,3 +63,7 @@ class MembersFile:
             log.warning("%s cannot be written: %s", self._path, error.strerror)
             return
         self._kept = dict(entries)
+
+    def remove(self) -> None:
+        """Remove the file, at the end of a server: the next one asks the registry."""
+        self._path.unlink(missing_ok=True)

@@ -143,10 +143,10 @@ class Place(BaseModel):
 
 def test_a_reply_follows_the_schema_of_each_client(responding: openai.OpenAI, talking: anthropic.Anthropic) -> None:
     schema = {"type": "json_schema", "name": "place", "schema": CITY, "strict": True}
-    response = responding.responses.create(model="any", input=ASK, text={"format": schema}, max_output_tokens=64)  # type: ignore[typeddict-item]
+    response = responding.responses.create(model="any", input=ASK, text={"format": schema}, max_output_tokens=128)  # type: ignore[typeddict-item]
     assert Place.model_validate_json(response.output_text).city in ("Oslo", "Rome")
     message = talking.messages.create(
-        model="any", max_tokens=64, messages=[{"role": "user", "content": ASK}],
+        model="any", max_tokens=128, messages=[{"role": "user", "content": ASK}],
         output_config={"format": {"type": "json_schema", "schema": CITY}},
     )  # fmt: skip
     [block] = message.content

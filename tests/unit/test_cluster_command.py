@@ -191,22 +191,30 @@ def test_a_bridge_hears_what_has_changed_alone_unless_it_has_missed_too_much(mon
 
 
 @pytest.mark.parametrize(
-    ("given", "free", "starts_first"),
+    ("given", "free", "running", "starts_first"),
     [
-        ({"cpus": 3}, [{"CPU": 1.0}, {"CPU": 3.0}], True),
-        ({"cpus": 3}, [{"CPU": 2.0}, {"CPU": 2.0}], False),
-        ({"gpus": 1}, [{"CPU": 8.0}, {"GPU": 1.0}], False),
-        ({"gpus": 1}, [{"CPU": 8.0, "GPU": 1.0}], True),
-        ({"surge": False}, [{"CPU": 8.0}], False),
-        ({"door_port": 7000}, [{"CPU": 8.0}], False),
-        ({"settings": {"rpc": "10.0.0.2:50052"}}, [{"CPU": 8.0}], False),
-        ({}, [], False),
+        ({"cpus": 3}, [{"CPU": 1.0}, {"CPU": 3.0}], 1, True),
+        ({"cpus": 3}, [{"CPU": 2.0}, {"CPU": 2.0}], 1, False),
+        ({"gpus": 1}, [{"CPU": 8.0}, {"GPU": 1.0}], 1, False),
+        ({"gpus": 1}, [{"CPU": 8.0, "GPU": 1.0}], 1, True),
+        ({"surge": False}, [{"CPU": 8.0}], 1, False),
+        ({"door_port": 7000}, [{"CPU": 8.0}], 1, False),
+        ({"settings": {"rpc": "10.0.0.2:50052"}}, [{"CPU": 8.0}], 1, False),
+        ({}, [], 1, False),
+        # The room is that of a replica that comes with the update.
+        ({"cpus": 3, "replicas": 2}, [{"CPU": 1.0}, {"CPU": 4.0}], 1, False),
+        ({"cpus": 3, "replicas": 2}, [{"CPU": 3.0}, {"CPU": 4.0}], 1, True),
+        ({"gpus": 1, "cpus": 0, "replicas": 4}, [{"GPU": 2.0}], 2, False),
+        ({"gpus": 1, "cpus": 0, "replicas": 4}, [{"GPU": 3.0}], 2, True),
+        ({"gpus": 1, "replicas": 1}, [{"CPU": 1.0, "GPU": 1.0}], 3, True),
+        ({"cpus": 0}, [{"CPU": 0.0}], 1, True),
+        ({"cpus": 0.1, "replicas": 3}, [{"CPU": 0.3}], 1, True),
     ],
 )
 def test_an_update_starts_a_replica_before_one_ends_where_a_machine_has_room(
-    given: dict[str, Any], free: list[dict[str, float]], starts_first: bool
+    given: dict[str, Any], free: list[dict[str, float]], running: int, starts_first: bool
 ) -> None:
-    assert bool(Arguments(**given).surge_percent(free)) is starts_first
+    assert bool(Arguments(**given).surge_percent(free, running)) is starts_first
 
 
 def test_news_that_were_not_told_are_kept_for_the_next_exchange(monkeypatch: pytest.MonkeyPatch) -> None:

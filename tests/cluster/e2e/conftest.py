@@ -11,6 +11,7 @@ import pytest
 
 from srb.config.settings import Settings
 from srb.launch.cluster import engine_settings
+from srb.web.ops.routes import STATS_AGE
 from tests.cluster.conftest import START_SECONDS, Cluster, replicas
 from tests.models.random_gguf import write_llama
 from tests.processes import wait_for
@@ -56,6 +57,7 @@ class Machines:
         engines = engine_settings(Settings.load({}, server.environ))
         if engines != self._engines:
             self._deploy(engines)
+        server.numbers_age = STATS_AGE
         return server
 
     def share(self, name: str, **settings: Any) -> Server:

@@ -15,7 +15,7 @@ BEAT_SECONDS = 0.5  # between two heartbeats
 STALE_SECONDS = 3.0  # seconds without a heartbeat before /health reports the engine as hung
 LOADING = "the model is being loaded"  # the message while nothing but that is waited for
 _NAME = "status.json"
-_unwritten: dict[Path, bytes] = {}  # by runtime folder, the status that could not be written
+_unwritten: dict[Path, dict[str, Any]] = {}  # by runtime folder, the status that could not be written
 
 log = logging.getLogger("srb.status")
 
@@ -44,7 +44,7 @@ def write_status(
         "percent": percent,
         "is_touched": is_touched,
     }
-    _write(runtime_path, orjson.dumps(status))
+    _write(runtime_path, status)
 
 
 def rewrite_status(runtime_path: Path) -> None:
@@ -53,11 +53,11 @@ def rewrite_status(runtime_path: Path) -> None:
         _write(runtime_path, status)
 
 
-def _write(runtime_path: Path, status: bytes) -> None:
+def _write(runtime_path: Path, status: dict[str, Any]) -> None:
     path = runtime_path / _NAME
     scratch = path.with_suffix(f".{os.getpid()}")
     try:
-        scratch.write_bytes(status)
+        scratch.write_bytes(orjson.dumps(status))
         scratch.replace(path)
         _unwritten.pop(runtime_path, None)
     except OSError as error:
@@ -65,7 +65,7 @@ def _write(runtime_path: Path, status: bytes) -> None:
             with contextlib.suppress(OSError):
                 file.unlink()
         if runtime_path not in _unwritten:
-            log.warning("cannot write the state of the engine, %s: %s", path, error.strerror)
+            log.warning("cannot write the state of the engine, %s: %s: %s", status["state"], path, error.strerror)
         _unwritten[runtime_path] = status
 
 

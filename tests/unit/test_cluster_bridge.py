@@ -99,6 +99,11 @@ def test_the_file_is_this_users_alone_and_written_when_something_has_changed(tmp
     path.unlink()
     later.write({"a": {**ENTRY, "state": "hung"}})
     assert not path.exists(), "it is what was read"
+    later.write({})
+    assert path.exists()
+    for _ in range(2):
+        later.remove()
+        assert not path.exists()
 
 
 def test_a_file_that_cannot_be_written_is_logged_and_tried_again(

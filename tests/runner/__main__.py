@@ -1,0 +1,188 @@
+"""Run many tests: `python -m tests.runner main | all | night | ci`.
+
+A test that fails is run once more, alone, after the others. Green the second time, the run passes, and lists it under
+*Unlucky*. `ci` runs `main`, then the rest until its time is over: files that the change touches, then those that have not
+run for longest. The last line counts: `14310 passed, 0 failed, 35 skipped`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tests.runner import history, touched
+from tests.runner.tiers import TESTS, Tier, files_of, folder_of, name_of
+from tests.runner.times import Times, seconds_in_words
+
+RECORDS = TESTS.parent / "build" / "tests"
+MOST_AGAIN = 40  # failures; more are no bad luck, and are not run again
+AT_ONCE = max(1, (os.cpu_count() or 1) * 3 // 2)  # half of the time tests wait for servers and browsers
+# Examples that hypothesis draws, by what a test asks for. All runs but the night's draw the same ones each time.
+EXAMPLES = {Tier.MAIN: 0.3, Tier.REST: 1.0, Tier.ALL: 1.0, Tier.NIGHT: 20.0}
+
+
+@dataclass
+class Outcome:
+    """The outcome of one call of pytest or of several."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    failures: dict[str, str] = field(default_factory=dict)  # by node id
+    left_out: list[str] = field(default_factory=list)  # node ids
+    files: dict[str, tuple[int, float, float]] = field(default_factory=dict)  # tests, CPU seconds, seconds
+    broken: int = 0  # pytest's exit status where it did not come to an end of its own
+
+    def add(self, other: Outcome) -> None:
+        self.counts += other.counts
+        self.failures |= other.failures
+        self.left_out += other.left_out
+        self.files |= other.files
+        self.broken = self.broken or other.broken
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.runner", description=__doc__)
+    parser.add_argument("what", choices=[*(str(tier) for tier in Tier), "ci"])
+    parser.add_argument(
+        "--seconds", type=float, default=1500, help="ci: begin no test of the rest after so many (1500)"
+    )
+    parser.add_argument(
+        "--most-seconds", type=float, default=2160, help="ci: begin no test at all after so many (2160)"
+    )
+    parser.add_argument("--began", type=float, default=time.time(), help="ci: count from this time (Unix, seconds)")
+    parser.add_argument(
+        "--seed", type=int, default=random.randrange(1, 2**31), help="of hashes, and of the night's examples"
+    )
+    parser.add_argument(
+        "--write-times", action="store_true", help="record how long files took, in tests/runner/times.json"
+    )
+    given = parser.parse_args(words)
+    print(f"Seed {given.seed}. {AT_ONCE} files run side by side.", flush=True)
+    if given.what == "ci":
+        outcome = run_ci(given.began, given.seconds, given.most_seconds, given.seed)
+    else:
+        tier = Tier(given.what)
+        outcome = run(tier, longest_first([name_of(file) for file in files_of(tier)]), given.seed)
+    failed = again(outcome, given.seed)
+    print_table(outcome)
+    print_left_out(outcome)
+    if given.write_times:
+        Times.read().with_run(outcome.files).write()
+    passed = outcome.counts["passed"] + len(outcome.failures) - len(failed)
+    print(f"{passed} passed, {len(failed)} failed, {outcome.counts['skipped']} skipped", flush=True)
+    return 1 if failed or outcome.broken else 0
+
+
+def run_ci(began: float, seconds: float, most_seconds: float, seed: int) -> Outcome:
+    """Run the first tier, then as much of the rest as the time is for."""
+    print("First what `make test` runs.", flush=True)
+    outcome = run(Tier.MAIN, longest_first([name_of(file) for file in files_of(Tier.MAIN)]), seed, began + most_seconds)
+    rest = [name_of(file) for file in files_of(Tier.REST)]
+    changed = [file for file in touched.touched_by(history.changed_files(), touched.read()) if file in rest]
+    others = [file for file in rest if file not in changed]
+    order = [*changed, *history.in_turn(others, history.read(), history.commit_number(), Times.read())]
+    left = seconds_in_words(max(0.0, began + seconds - time.time()))
+    print(f"Then the rest, for {left}: {len(changed)} files that the change touches, and others in turn.", flush=True)
+    then = run(Tier.REST, order, seed, began + seconds)
+    outcome.add(then)
+    begun = {nodeid.partition("::")[0] for nodeid in then.left_out}
+    history.note(file for file in then.files if file not in begun)
+    return outcome
+
+
+def longest_first(files: list[str]) -> list[str]:
+    """Return files so that none that takes long runs alone at the end."""
+    times = Times.read()
+    return sorted(files, key=lambda file: (-times.seconds(file), file))
+
+
+def run(tier: Tier, files: Sequence[str], seed: int, until: float | None = None) -> Outcome:
+    """Run files, several side by side, in their order; begin no test after `until`."""
+    options = ["-n", str(AT_ONCE), "--dist", "loadfile", "--no-loadscope-reorder", "--tier", tier]
+    if until is not None:
+        options += ["--until", str(until)]
+    return _pytest([*options, *files], tier, seed)
+
+
+def again(outcome: Outcome, seed: int) -> list[str]:
+    """Run failed tests once more, alone; print those that pass as unlucky, and return those that fail again."""
+    failed = list(outcome.failures)
+    if not failed or len(failed) > MOST_AGAIN:
+        return failed
+    print(f"\nOnce more, alone: {len(failed)} that failed.", flush=True)
+    second = _pytest(failed, Tier.ALL, seed)
+    outcome.broken = outcome.broken or second.broken
+    unlucky = [nodeid for nodeid in failed if nodeid not in second.failures and not second.broken]
+    if unlucky:
+        path = RECORDS / "unlucky.txt"
+        path.write_text("\n\n".join(f"{nodeid}\nseed {seed}\n{outcome.failures[nodeid]}" for nodeid in unlucky))
+        print("\nUnlucky: failed beside the others, passed alone. Each is a bug, of the product or of the test.")
+        for nodeid in unlucky:
+            print(f"  {nodeid}\n    seed {seed}; {_last_line(outcome.failures[nodeid])}")
+        print(f"  The first failures are in {path.relative_to(TESTS.parent)}.", flush=True)
+    return [nodeid for nodeid in failed if nodeid not in unlucky]
+
+
+def _last_line(text: str) -> str:
+    """Return the line of a failure that says most: the error's, or the last one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if line.startswith("E ")), lines[-1] if lines else "")[:200]
+
+
+def _pytest(words: Sequence[str], tier: Tier, seed: int) -> Outcome:
+    """Run pytest and return what its record says."""
+    record = RECORDS / "record.json"
+    record.unlink(missing_ok=True)
+    # The night's examples are new ones; all others are the same each time, so that no run fails by what it drew.
+    drawn = seed if tier is Tier.NIGHT else 0
+    command = [sys.executable, "-m", "pytest", "-q", "--record", str(record), f"--hypothesis-seed={drawn}", *words]
+    environ = os.environ | {"PYTHONHASHSEED": str(seed % 2**32), "TEST_EXAMPLES": str(EXAMPLES[tier])}
+    status = subprocess.run(command, cwd=TESTS.parent, env=environ, check=False).returncode
+    if not record.exists():
+        return Outcome(broken=status or 1)
+    said: dict[str, Any] = orjson.loads(record.read_bytes())
+    ended_by_itself = status in (0, 1, 5)  # passed, failed, no tests: those of a tier may all be left out
+    return Outcome(
+        Counter(said["counts"]),
+        said["failures"],
+        said["left_out"],
+        {file: tuple(spent) for file, spent in said["files"].items()},
+        0 if ended_by_itself else status,
+    )
+
+
+def print_table(outcome: Outcome) -> None:
+    """Print tests, CPU seconds and seconds of each folder, and the files that took longest."""
+    folders: dict[str, list[float]] = {}
+    for file, spent in outcome.files.items():
+        row = folders.setdefault(folder_of(TESTS.parent / file), [0, 0.0, 0.0])
+        row[:] = [a + b for a, b in zip(row, spent, strict=True)]
+    print(f"\n{'folder':10} {'tests':>7} {'CPU s':>7} {'s':>7}")
+    for folder, (tests, cpu, wall) in sorted(folders.items(), key=lambda row: -row[1][2]):
+        print(f"{folder:10} {tests:7.0f} {cpu:7.0f} {wall:7.0f}")
+    for file, (tests, cpu, wall) in sorted(outcome.files.items(), key=lambda row: -row[1][2])[:10]:
+        print(f"  {file}: {tests} tests, {cpu:.0f} CPU s, {wall:.0f} s")
+
+
+def print_left_out(outcome: Outcome) -> None:
+    """Print which tests were not run for want of time."""
+    if outcome.left_out:
+        files = Counter(nodeid.partition("::")[0] for nodeid in outcome.left_out)
+        print(
+            f"\nLeft out for want of time, and first in the next run: {len(outcome.left_out)} tests of {len(files)} files:"
+        )
+        print("  " + ", ".join(Path(file).relative_to("tests").as_posix() for file in files))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import select
 import socket
 import ssl
@@ -325,20 +324,6 @@ def test_a_server_that_stops_before_there_is_an_engine_ends_its_calls_when_there
     with pytest.raises(ShuttingDown):
         asking.get(timeout=DEADLINE)
     assert engine.cancelled == ["e1"]
-
-
-def test_every_call_that_a_route_opens_is_closed_by_a_with_block() -> None:
-    opened, in_with = 0, 0
-    for path in (Path(calls_module.__file__).parents[1] / "dialects").rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text())))
-        managed = [item.context_expr for node in nodes if isinstance(node, ast.With) for item in node.items]
-        opened += sum(map(opens_a_call, nodes))
-        in_with += sum(map(opens_a_call, managed))
-    assert opened == in_with >= 6
-
-
-def opens_a_call(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith("calls.open")
 
 
 def test_a_socket_that_was_watched_is_watched_no_more(watch: ClientWatch[str], pair: tuple[Any, Any]) -> None:

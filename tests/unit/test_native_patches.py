@@ -1,32 +1,10 @@
-"""native/patches: each says where it belongs and when it goes, and what a build lacks without it is told."""
+"""The patches of llama.cpp: what a build lacks without them is told."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
-import pytest
-
 from srb.files.native_facts import PATCHES, has_faulty_amx, patches_of, without_patches
 
-NATIVE = Path(__file__).parents[2] / "native"
-FILES = sorted((NATIVE / "patches").glob("*.patch"))
 ALL = f"CPU : AVX2 = 1 | AMX_INT8 = 1 | SRB_PATCHES = {','.join(PATCHES)} | "
-
-
-def test_the_patches_that_srb_knows_are_those_of_the_folder_in_their_order() -> None:
-    assert tuple(path.stem.partition("-")[2] for path in FILES) == PATCHES
-    assert len({path.stem.partition("-")[0] for path in FILES}) == len(FILES)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_patch_says_what_it_does_where_it_belongs_and_when_it_goes(path: Path) -> None:
-    header, separator, diff = path.read_text().partition("\n---\n")
-    assert separator
-    assert re.match(r"Subject: \[PATCH\] [A-Z].{10,100}\n\n\S", header)
-    assert re.search(r"^Upstream: (?:https://github\.com/ggml-org/\S+|not (?:reported|proposed))", header, re.MULTILINE)
-    assert re.search(r"^Drop when: \S+ ", header, re.MULTILINE)
-    assert diff.startswith("diff --git a/")
 
 
 def test_what_a_build_lacks_is_one_sentence() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,18 +85,3 @@ def test_an_option_sets_its_parameter(parameter: Parameter) -> None:
     for flag in parameter.flags.split():
         settings = Settings.load(read_options([flag, str(value)]).values, {})
         assert getattr(default_sampling(settings), parameter.name) == value
-
-
-def test_nobody_else_lists_the_parameters() -> None:
-    package = Path(__file__).parents[2] / "srb"
-    files = [path for folder in ("web", "launch") for path in (package / folder).rglob("*.py")]
-    numbers = {each.name for each in NUMBERS if each.is_setting}
-    for path in [*(package / "config").glob("*settings.py"), *(package / "wire").glob("*.py"), *files]:
-        code = re.sub(r"`[^`]*`", "", path.read_text())  # without what the words about fields name
-        named = numbers & set(re.findall(r"\w+", code))
-        known = {"temperature", "repeat_penalty"}  # whose defaults differ in the dialects of 2023
-        if path == package / "web" / "dialects" / "kobold" / "body.py":
-            known |= {"min_p", "top_k", "top_n_sigma", "top_p"}  # stages there, which KoboldAI numbers
-        if path.parent == package / "web" / "dialects" / "responses":
-            known |= {"top_p"}  # which a response tells again
-        assert named <= known, f"{path} should take them from PARAMETERS"

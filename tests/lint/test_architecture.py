@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
+from functools import cache
 from pathlib import Path
 
-import pytest
+from srb.config.sampling_params import PARAMETERS
+from tests.processes import ROOT
 
-PACKAGE = Path(__file__).parents[2] / "srb"
+PACKAGE = ROOT / "srb"
+TESTS = ROOT / "tests"
 
 COMMON = {"srb", "srb.config", "srb.wire"}  # what both sides know
 PROCESS = {*COMMON, "srb.files", "srb.host"}
@@ -72,6 +76,16 @@ FRAMEWORKS = {"flask", "werkzeug", "gevent", "gunicorn", "requests"}
 OUTSIDE = {"asyncio", "datetime", "multiprocessing", "os", "queue", "random", "secrets", "select", "signal", "socket"}
 OUTSIDE |= {"subprocess", "tempfile", "threading", "time", "uuid"}
 
+CORE = {"srb.engine", "srb.engine.tree"}
+KNOWN_TO_THE_CORE = {
+    "srb.errors",
+    "srb.files.media_files",
+    "srb.config.sampling_params",
+    "srb.wire.commands",
+    "srb.wire.events",
+    "srb.wire.step_seconds",
+}
+
 
 def module_name(path: Path) -> str:
     parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
@@ -97,7 +111,10 @@ def _module(package: str, name: str) -> str:
     return f"{package}.{name}" if path.with_suffix(".py").exists() or path.is_dir() else package
 
 
-IMPORTS = {module_name(path): imports_of(path) for path in sorted(PACKAGE.rglob("*.py"))}
+@cache
+def all_imports() -> dict[str, set[str]]:
+    """Return what each module of the package imports; read once, and not where tests are only listed."""
+    return {module_name(path): imports_of(path) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def package_of(module: str) -> str:
@@ -116,38 +133,50 @@ def test_every_package_is_in_the_table() -> None:
     assert {module_name(path.parent / "__init__.py") for path in PACKAGE.rglob("*.py")} == set(MAY_IMPORT)
 
 
-@pytest.mark.parametrize("package", sorted(MAY_IMPORT))
-def test_a_package_imports_only_what_it_may(package: str) -> None:
-    for name, modules in IMPORTS.items():
-        if package_of(name) == package:
-            imported = {package_of(module) for module in ours(modules)}
-            assert imported <= MAY_IMPORT[package] | {package}, f"{name} imports from where it may not"
+def not_allowed(imports: dict[str, set[str]]) -> list[tuple[str, str]]:
+    """Return each module that imports from a package which the table does not name for its own, with that package."""
+    used = {name: {package_of(module) for module in ours(modules)} for name, modules in imports.items()}
+    return [
+        (name, package)
+        for name, packages in used.items()
+        for package in sorted(packages - MAY_IMPORT[package_of(name)] - {package_of(name)})
+    ]
+
+
+def test_a_package_imports_only_what_it_may() -> None:
+    assert not_allowed(all_imports()) == []
+
+
+def test_an_import_of_another_package_is_found() -> None:
+    imports = {"srb.wire.codec": {"srb.errors", "srb.web.app", "orjson"}, "srb.web.app": {"srb.wire.codec"}}
+    assert not_allowed(imports) == [("srb.wire.codec", "srb.web")]
+
+
+def test_imports_are_found_in_each_form_and_inside_of_functions(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(
+        "import os.path, time as clock\nfrom srb import logs\nfrom srb.errors import SRBError\n"
+        "def f():\n    from threading import Lock\n"
+    )
+    assert imports_of(file) == {"os.path", "time", "srb.logs", "srb.errors", "threading"}
 
 
 def test_only_its_package_imports_llama_cpp() -> None:
-    users = {name for name, modules in IMPORTS.items() if "llama_cpp" in tops(modules)}
+    users = {name for name, modules in all_imports().items() if "llama_cpp" in tops(modules)}
     assert "srb.engine.llama.model" in users
     assert {package_of(name) for name in users} == {"srb.engine.llama"}
 
 
-@pytest.mark.parametrize(
-    "name", sorted(name for name in IMPORTS if package_of(name) in ("srb.engine", "srb.engine.tree"))
-)
-def test_the_core_imports_no_clock_no_randomness_and_no_io(name: str) -> None:
-    seeded = {"random"} if name == "srb.engine.fake" else set()  # it draws from random.Random(seed) only
-    locked = {"threading"} if name == "srb.engine.media" else set()  # one file is encoded at a time
-    assert not tops(IMPORTS[name]) & (FRAMEWORKS | OUTSIDE - seeded - locked)
-    shared = {module for module in ours(IMPORTS[name]) if package_of(module) in PROCESS}
-    assert shared <= {
-        "srb.errors",
-        "srb.files.media_files",
-        "srb.config.sampling_params",
-        "srb.wire.commands",
-        "srb.wire.events",
-        "srb.wire.step_seconds",
-    }
-    if name != "srb.engine.fake":
-        assert "srb.engine.fake" not in IMPORTS[name]
+def test_the_core_imports_no_clock_no_randomness_and_no_io() -> None:
+    core = {name: modules for name, modules in all_imports().items() if package_of(name) in CORE}
+    assert len(core) > 40
+    for name, modules in core.items():
+        seeded = {"random"} if name == "srb.engine.fake" else set()  # it draws from random.Random(seed) only
+        locked = {"threading"} if name == "srb.engine.media" else set()  # one file is encoded at a time
+        assert not tops(modules) & (FRAMEWORKS | OUTSIDE - seeded - locked), name
+        shared = {module for module in ours(modules) if package_of(module) in PROCESS}
+        assert shared <= KNOWN_TO_THE_CORE, name
+        assert name == "srb.engine.fake" or "srb.engine.fake" not in modules, name
 
 
 def test_each_layer_of_the_core_knows_only_those_below_it() -> None:
@@ -166,21 +195,20 @@ def test_each_layer_of_the_core_knows_only_those_below_it() -> None:
     ]
     for place, name in enumerate(layers):
         above = {f"srb.engine.{other}" for other in layers[place:]}
-        assert not IMPORTS[f"srb.engine.{name}"] & above, f"{name} imports what is above it"
+        assert not all_imports()[f"srb.engine.{name}"] & above, f"{name} imports what is above it"
 
 
-@pytest.mark.parametrize(
-    "name", sorted(name for name in IMPORTS if package_of(name) in PROCESS or name.startswith("srb.engine"))
-)
-def test_the_engine_knows_no_web_framework(name: str) -> None:
-    assert not tops(IMPORTS[name]) & FRAMEWORKS
-    if package_of(name) in PROCESS:
-        assert not tops(IMPORTS[name]) & {"llama_cpp", "numpy"}
+def test_the_engine_knows_no_web_framework() -> None:
+    for name, modules in all_imports().items():
+        if package_of(name) in PROCESS or name.startswith("srb.engine"):
+            assert not tops(modules) & FRAMEWORKS, name
+        if package_of(name) in PROCESS:
+            assert not tops(modules) & {"llama_cpp", "numpy"}, name
 
 
 def test_the_stories_know_of_the_package_only_its_errors_and_the_checks_of_media() -> None:
     """And no framework: the command line and the web workers use them alike."""
-    for name, modules in IMPORTS.items():
+    for name, modules in all_imports().items():
         if package_of(name) == "srb.stories":
             assert {module for module in ours(modules) if package_of(module) != "srb.stories"} <= {
                 "srb.errors",
@@ -190,7 +218,7 @@ def test_the_stories_know_of_the_package_only_its_errors_and_the_checks_of_media
 
 
 def test_the_tree_knows_no_requests() -> None:
-    for name, modules in IMPORTS.items():
+    for name, modules in all_imports().items():
         if package_of(name) == "srb.engine.tree":
             assert {module for module in ours(modules) if package_of(module) != "srb.engine.tree"} <= {
                 "srb.engine.model",
@@ -199,18 +227,53 @@ def test_the_tree_knows_no_requests() -> None:
 
 
 def test_launchers_know_no_more_of_the_web_than_its_counters() -> None:
-    for name, modules in IMPORTS.items():
+    for name, modules in all_imports().items():
         if package_of(name) == "srb.launch":
             assert {module for module in modules if module.startswith("srb.web")} <= {"srb.web.limits"}
 
 
 def test_pickle_is_not_imported() -> None:
-    assert not {"pickle", "marshal", "shelve", "dill"} & tops(set().union(*IMPORTS.values()))
+    assert not {"pickle", "marshal", "shelve", "dill"} & tops(set().union(*all_imports().values()))
+
+
+def starts_a_process(path: Path) -> bool:
+    """Whether a file of tests imports what starts processes, or uses `Process` of tests/processes.py."""
+    names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+    return bool(imports_of(path) & {"subprocess", "multiprocessing"}) or "Process" in names
 
 
 def test_unit_tests_start_no_process() -> None:
     """Such tests belong in tests/process and tests/e2e, since tests/unit has to finish in seconds."""
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        assert not imports_of(path) & {"subprocess", "multiprocessing"}, path.name
-        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
-        assert "Process" not in names, path.name
+    paths = sorted((TESTS / "unit").glob("*.py"))
+    assert paths
+    assert [path.name for path in paths if starts_a_process(path)] == []
+    assert starts_a_process(TESTS / "process" / "test_supervisor.py")
+
+
+def test_nobody_else_lists_the_parameters() -> None:
+    files = [path for folder in ("web", "launch") for path in (PACKAGE / folder).rglob("*.py")]
+    assert files
+    numbers = {each.name for each in PARAMETERS.values() if each.type in (int, float) and each.is_setting}
+    for path in [*(PACKAGE / "config").glob("*settings.py"), *(PACKAGE / "wire").glob("*.py"), *files]:
+        code = re.sub(r"`[^`]*`", "", path.read_text())  # without what the words about fields name
+        named = numbers & set(re.findall(r"\w+", code))
+        known = {"temperature", "repeat_penalty"}  # whose defaults differ in the dialects of 2023
+        if path == PACKAGE / "web" / "dialects" / "kobold" / "body.py":
+            known |= {"min_p", "top_k", "top_n_sigma", "top_p"}  # stages there, which KoboldAI numbers
+        if path.parent == PACKAGE / "web" / "dialects" / "responses":
+            known |= {"top_p"}  # which a response tells again
+        assert named <= known, f"{path} should take them from PARAMETERS"
+
+
+def test_every_call_that_a_route_opens_is_closed_by_a_with_block() -> None:
+    opened, in_with = 0, 0
+    for path in (PACKAGE / "web" / "dialects").rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        managed = [item.context_expr for node in nodes if isinstance(node, ast.With) for item in node.items]
+        opened += sum(map(opens_a_call, nodes))
+        in_with += sum(map(opens_a_call, managed))
+    assert opened == in_with >= 6
+
+
+def opens_a_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith("calls.open")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import io
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,10 +17,6 @@ from tools.default_config import render
 
 ROOT = Path(__file__).parents[2]
 DEFAULTS = ROOT / "config" / "default.toml"
-
-PROSE = ("bench", "srb", "tools")
-UNREAD = ("tools/storyteller/",)  # not plain yet
-_RIDDLE = re.compile(r"(?:^|[.!?:][)\"'`]*\s+|\n\s*\n\s*)(What|Who|That)\b")
 
 
 def test_default_toml_holds_every_setting_with_its_default() -> None:
@@ -84,8 +78,7 @@ def test_the_front_ends_of_the_page_are_those_whose_requests_are_tested() -> Non
 
 
 def test_every_setting_says_what_it_means() -> None:
-    for name, field in Settings.model_fields.items():
-        assert field.description, name
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 
 
 def test_help_names_every_setting_and_its_default() -> None:
@@ -102,39 +95,3 @@ def test_nginx_forwards_to_the_default_port_and_buffers_nothing() -> None:
     text = (ROOT / "config" / "nginx" / "srb.conf").read_text()
     assert f"127.0.0.1:{Settings().port};" in text
     assert "proxy_buffering off;" in text
-
-
-def plain_files() -> list[str]:
-    """Return the paths of all files of PROSE, without those of UNREAD, relative to the root."""
-    files = [str(path.relative_to(ROOT)) for folder in PROSE for path in (ROOT / folder).rglob("*.py")]
-    return sorted(name for name in files if not name.startswith(UNREAD))
-
-
-def docstrings(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the text of each docstring of a module, its classes and its functions."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node)
-            if text is not None:
-                yield node.body[0].lineno, text
-
-
-@pytest.mark.parametrize("name", plain_files())
-def test_no_sentence_of_a_docstring_begins_with_what_who_or_that(name: str) -> None:
-    found = [(line, text) for line, text in docstrings((ROOT / name).read_text()) if _RIDDLE.search(text)]
-    assert not found, "begin the sentence with the noun that it is about"
-
-
-@pytest.mark.parametrize(
-    "text", ["What is written.", "A file. Who reads it?", "A file.\n\nThat is all.", 'A "file." What?']
-)
-def test_a_sentence_that_begins_with_what_who_or_that_is_found(text: str) -> None:
-    assert _RIDDLE.search(text)
-    assert not _RIDDLE.search(text.replace("What", "Text").replace("Who", "Text").replace("That", "Text"))
-
-
-@pytest.mark.parametrize("name", Settings.model_fields)
-def test_no_setting_is_described_by_what_who_or_that(name: str) -> None:
-    description = Settings.model_fields[name].description
-    assert description
-    assert not re.search(r"(?:^|[.;:]\s+)(what|who|that)\b", description, re.IGNORECASE)

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from srb.config.settings import Settings
 from srb.wire.codec import VERSION
 from srb.wire.commands import BranchSpec, Cancel, Detokenize, Generate, GetSlots, GetStats, Tokenize
 from srb.wire.events import Accepted, BranchEnded, Delta, Done, Failed, Hello, Ready, Rejected, Reply
 from tests.process.conftest import ENGINE, Connect, Start
-from tests.processes import PYTHON, brief, endless, engine_with, status, wait_for
+from tests.processes import PYTHON, Process, brief, endless, engine_with, status, wait_for
 
 
-def test_a_request_crosses_the_socket_and_comes_back_as_events(start: Start, connect: Connect) -> None:
-    engine = start(*ENGINE)
-    worker = connect()
+def test_a_request_crosses_the_socket_and_comes_back_as_events(engine: Process, shared: Connect) -> None:
+    worker = shared()
     hello = worker.next(Hello, Ready)
     assert hello == Hello(VERSION, engine.pid)
     worker.ready().send(brief("a", n=3))
@@ -29,9 +29,8 @@ def test_a_request_crosses_the_socket_and_comes_back_as_events(start: Start, con
     assert (done.request_id, done.completion_tokens) == ("a", 15)
 
 
-def test_text_becomes_tokens_and_tokens_text(start: Start, connect: Connect) -> None:
-    start(*ENGINE)
-    worker = connect().ready()
+def test_text_becomes_tokens_and_tokens_text(shared: Connect) -> None:
+    worker = shared().ready()
     worker.send(endless("a"))
     worker.next(Delta)
     worker.send(Tokenize("b", (" fox", 3, "☃"), add_special=True, parse_special=True))
@@ -89,22 +88,18 @@ def test_workers_can_connect_before_the_model_is_loaded(
         struct.pack("!i", 10) + b"[[11,1,2]]",  # an event: Hello
     ],
 )
-def test_an_invalid_frame_closes_its_connection_and_no_other(start: Start, connect: Connect, bytes_: bytes) -> None:
-    start(*ENGINE)
-    good, bad = connect().ready(), connect().ready()
+def test_an_invalid_frame_closes_its_connection_and_no_other(shared: Connect, bytes_: bytes) -> None:
+    good, bad = shared().ready(), shared().ready()
     good.send(endless("a"))
     good.next(Delta)
     bad.sock.sendall(bytes_)
     assert bad.is_closed()
     good.next(Delta)
-    connect().ready()
+    shared().ready()
 
 
-def test_an_invalid_request_is_rejected_naming_its_field_and_the_connection_stays(
-    start: Start, connect: Connect
-) -> None:
-    start(*ENGINE)
-    worker = connect().ready()
+def test_an_invalid_request_is_rejected_naming_its_field_and_the_connection_stays(shared: Connect) -> None:
+    worker = shared().ready()
     typo = BranchSpec(1, max_tokens="5")  # type: ignore[arg-type]
     worker.send(brief("none", n=0), replace(brief("typo"), branches=(typo,)), brief("good"))
     refused = [worker.next(Rejected, Accepted) for _ in range(2)]
@@ -115,9 +110,8 @@ def test_an_invalid_request_is_rejected_naming_its_field_and_the_connection_stay
     assert worker.next(Done).request_id == "good"
 
 
-def test_an_id_that_is_in_use_is_rejected_also_on_another_connection(start: Start, connect: Connect) -> None:
-    start(*ENGINE)
-    first, second = connect().ready(), connect().ready()
+def test_an_id_that_is_in_use_is_rejected_also_on_another_connection(shared: Connect) -> None:
+    first, second = shared().ready(), shared().ready()
     first.send(endless("a"))
     first.next(Delta)
     second.send(brief("a"))
@@ -125,9 +119,8 @@ def test_an_id_that_is_in_use_is_rejected_also_on_another_connection(start: Star
     first.next(Delta)
 
 
-def test_only_the_connection_that_sent_a_request_can_cancel_it(start: Start, connect: Connect) -> None:
-    start(*ENGINE)
-    first, second = connect().ready(), connect().ready()
+def test_only_the_connection_that_sent_a_request_can_cancel_it(shared: Connect) -> None:
+    first, second = shared().ready(), shared().ready()
     first.send(endless("a"))
     first.next(Delta)
     second.send(Cancel("a"))
@@ -138,9 +131,8 @@ def test_only_the_connection_that_sent_a_request_can_cancel_it(start: Start, con
     assert first.next(Done).request_id == "a"
 
 
-def test_a_connection_that_closes_takes_its_requests_along(start: Start, connect: Connect) -> None:
-    start(*ENGINE)
-    leaving, staying = connect().ready(), connect().ready()
+def test_a_connection_that_closes_takes_its_requests_along(shared: Connect) -> None:
+    leaving, staying = shared().ready(), shared().ready()
     leaving.send(endless("a", n=4), endless("b"))
     leaving.next(Delta)
     staying.send(endless("c"))
@@ -149,12 +141,12 @@ def test_a_connection_that_closes_takes_its_requests_along(start: Start, connect
     staying.next(Delta)
 
 
-def test_when_a_worker_falls_behind_steps_coalesce_into_one_frame(start: Start, connect: Connect) -> None:
-    start(*ENGINE)
-    slow, other = connect().ready(), connect().ready()
+def test_when_a_worker_falls_behind_steps_coalesce_into_one_frame(shared: Connect) -> None:
+    slow, other = shared().ready(), shared().ready()
     slow.send(endless("a", n=4))
     slow.next(Accepted)
-    wait_for(lambda: other.stats()["tokens_predicted_total"] > 5_000, "the slow worker's buffers are full")
+    enough = other.stats()["tokens_predicted_total"] + 5_000
+    wait_for(lambda: other.stats()["tokens_predicted_total"] > enough, "the slow worker's buffers are full")
     # First come the frames that lie in the socket's buffers, a step each, and then all that has piled up behind them.
     assert any(slow.frames.receive().count(b'"a"') > 4 * 4 for _ in range(2_000))
 
@@ -254,8 +246,12 @@ def test_a_wrong_setting_is_one_line_and_exit_status_2(start: Start) -> None:
     assert engine.logs.count("\n") == 1
 
 
-@pytest.mark.parametrize("added", [0, 3])
-def test_the_engine_comes_after_other_programs_by_its_nice_value(start: Start, connect: Connect, added: int) -> None:
-    engine = start(*ENGINE, nice=added)
+def test_the_engine_comes_after_other_programs_by_its_nice_value(
+    engine: Process, shared: Connect, start: Start, connect: Connect
+) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    shared().ready()
+    assert os.getpriority(os.PRIO_PROCESS, engine.pid) == own + Settings().nice
+    nicer = start(*ENGINE, nice=3)
     connect().ready()
-    assert os.getpriority(os.PRIO_PROCESS, engine.pid) == os.getpriority(os.PRIO_PROCESS, 0) + added
+    assert os.getpriority(os.PRIO_PROCESS, nicer.pid) == own + 3

@@ -8,7 +8,7 @@ import socket
 import stat
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +85,9 @@ def connected(path: Path) -> Peer | None:
     return peer
 
 
-@pytest.fixture
-def connect(runtime: Path) -> Iterator[Connect]:
+@contextmanager
+def connecting(runtime: Path) -> Iterator[Connect]:
+    """Connect to the supervisor of a runtime folder; close after the block."""
     with ExitStack() as stack:
 
         def connect_one() -> Peer:
@@ -97,15 +98,47 @@ def connect(runtime: Path) -> Iterator[Connect]:
         yield connect_one
 
 
+@pytest.fixture
+def connect(runtime: Path) -> Iterator[Connect]:
+    with connecting(runtime) as connect_one:
+        yield connect_one
+
+
+@pytest.fixture(scope="module")
+def supervisor(start_shared: Start) -> Process:
+    """A supervisor of two models that the module's tests share, whose user masks nothing; do not end it."""
+    before = os.umask(0)
+    try:
+        return start_shared(*SUPERVISOR, **MODELS, max_queue=1, stall_timeout=0)
+    finally:
+        os.umask(before)
+
+
+@pytest.fixture
+def shared(supervisor: Process, shared_folder: Path) -> Iterator[Connect]:
+    """Connect to the shared supervisor, whose first model is loaded and which nobody wishes for anything."""
+    with connecting(shared_folder / "run") as connect_one:
+        first = connect_one()
+        wait_for(lambda: has_wished(first, "a"), "the wishes of the test before are forgotten, and a is loaded")
+        yield connect_one
+
+
+def has_wished(peer: Peer, name: str) -> bool:
+    """Wish for a model and leave it at once; return False where there is no room for the wish."""
+    peer.send(Want("first", name))
+    answer = peer.next()
+    peer.send(Leave("first"))
+    return bool(answer == Granted("first"))
+
+
 def supervise(start: Start, **settings: object) -> Process:
     return start(*SUPERVISOR, **{**MODELS, **settings})
 
 
 def test_a_wish_is_granted_when_its_model_is_loaded_and_another_waits_until_it_is_left(
-    start: Start, connect: Connect
+    supervisor: Process, shared: Connect
 ) -> None:
-    supervisor = supervise(start)
-    one, two = connect(), connect()
+    one, two = shared(), shared()
     one.send(Want("1", "a"))
     assert one.next() == Granted("1")
     two.send(Want("2", "b"))
@@ -115,9 +148,8 @@ def test_a_wish_is_granted_when_its_model_is_loaded_and_another_waits_until_it_i
     assert len(children(supervisor.pid)) == 1
 
 
-def test_a_worker_knows_that_a_model_is_loaded_before_it_is_granted(start: Start, connect: Connect) -> None:
-    supervise(start)
-    one = connect()
+def test_a_worker_knows_that_a_model_is_loaded_before_it_is_granted(shared: Connect) -> None:
+    one = shared()
     for wish, name in enumerate("ab"):
         one.send(Want(str(wish), name))
         assert one.next() == Granted(str(wish))
@@ -125,9 +157,8 @@ def test_a_worker_knows_that_a_model_is_loaded_before_it_is_granted(start: Start
         one.send(Leave(str(wish)))
 
 
-def test_a_worker_that_goes_leaves_what_it_held_and_wished_for(start: Start, connect: Connect) -> None:
-    supervise(start)
-    one, two = connect(), connect()
+def test_a_worker_that_goes_leaves_what_it_held_and_wished_for(shared: Connect) -> None:
+    one, two = shared(), shared()
     one.send(Want("1", "a"))
     assert one.next() == Granted("1")
     one.send(Want("2", "b"))
@@ -139,9 +170,8 @@ def test_a_worker_that_goes_leaves_what_it_held_and_wished_for(start: Start, con
     assert two.next() == Granted("3")
 
 
-def test_commands_that_make_no_sense_are_refused(start: Start, connect: Connect) -> None:
-    supervise(start, max_queue=1)
-    peer = connect()
+def test_commands_that_make_no_sense_are_refused(shared: Connect) -> None:
+    peer = shared()
     peer.send(Want("1", "c"))
     refused = peer.next()
     assert isinstance(refused, Refused)
@@ -177,9 +207,8 @@ def test_commands_that_make_no_sense_are_refused(start: Start, connect: Connect)
         struct.pack("!i", 10) + b'["Other"]x',
     ],
 )
-def test_a_malformed_message_ends_only_its_connection(start: Start, connect: Connect, data: bytes) -> None:
-    supervise(start)
-    bad, good = connect(), connect()
+def test_a_malformed_message_ends_only_its_connection(shared: Connect, data: bytes) -> None:
+    bad, good = shared(), shared()
     bad.sock.sendall(data)
     assert bad.is_closed()
     good.send(Want("1", "a"))
@@ -212,14 +241,9 @@ def test_a_folder_that_vanishes_for_a_while_changes_nothing(start: Start, connec
     assert look("3").default == "two"
 
 
-def test_only_this_user_may_connect(start: Start, connect: Connect, runtime: Path) -> None:
-    before = os.umask(0)
-    try:
-        supervise(start)
-    finally:
-        os.umask(before)
-    connect()
-    assert stat.S_IMODE((runtime / CONTROL_SOCKET).stat().st_mode) == 0o600
+def test_only_this_user_may_connect(shared: Connect, shared_folder: Path) -> None:
+    shared()
+    assert stat.S_IMODE((shared_folder / "run" / CONTROL_SOCKET).stat().st_mode) == 0o600
 
 
 def test_stopping_it_leaves_no_process_and_no_file(start: Start, connect: Connect, runtime: Path) -> None:
@@ -361,10 +385,9 @@ def test_a_model_whose_memory_is_being_asked_for_may_be_unloaded(
 
 
 def test_workers_are_answered_while_an_engine_that_shall_end_does_not_say_whether_it_writes(
-    start: Start, connect: Connect
+    supervisor: Process, shared: Connect
 ) -> None:
-    supervisor = supervise(start, stall_timeout=0)
-    peer = connect()
+    peer = shared()
     peer.until("a", "loaded")
     [engine] = children(supervisor.pid)
     os.kill(engine, signal.SIGSTOP)

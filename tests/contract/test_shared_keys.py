@@ -11,6 +11,8 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.walks import examples
+
 F32, F16, Q8_0, BF16 = 0, 1, 8, 30  # enum ggml_type
 LONG = 512  # cells from which on a single token is computed by blocks of cells
 MOST = 2e-5  # difference to sums of 64 bits; keys and values are rounded before
@@ -63,7 +65,7 @@ cases = st.builds(
 )
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(cases)
 @example(Case(8, 4, 3, 64, 64, 1056, "all"))
 @example(Case(32, 2, 3, 64, 64, 512, "beside", threads=2))
@@ -97,7 +99,7 @@ def test_it_is_attention(case: Case) -> None:
     np.testing.assert_allclose(found, expected, atol=most * max(1.0, float(np.abs(expected).max())), rtol=0)
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.integers(2, 40),
     st.integers(1, 3),

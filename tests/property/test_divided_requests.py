@@ -17,6 +17,7 @@ from srb.errors import EngineRestarted
 from srb.wire.commands import BranchSpec, Explore, Generate, GetRequest
 from srb.wire.events import Accepted, Delta, Done, Failed, PromptDone
 from tests.engine_helpers import Driver, Outcome
+from tests.walks import examples
 
 PROMPT = "The lighthouse keeper had not spoken to anyone for nine days."
 
@@ -88,7 +89,7 @@ def named(sequences: list[int]) -> dict[str, int]:
     return {f"r{number}": count for number, count in enumerate(sequences)}
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(SEQUENCES, st.integers(2, 30), st.integers(0, 10**6))
 def test_branches_have_the_texts_of_one_engine(sequences: list[int], n: int, seed: int) -> None:
     command = request(n, seed=seed)
@@ -109,7 +110,7 @@ def test_branches_have_the_texts_of_one_engine(sequences: list[int], n: int, see
     assert (done.prompt_tokens, done.completion_tokens) == (expected.prompt_tokens, expected.completion_tokens)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(SEQUENCES, st.integers(4, 20), st.integers(0, 60), st.integers(0, 10**6))
 def test_a_lost_replica_ends_its_own_branches_alone(sequences: list[int], n: int, turns: int, seed: int) -> None:
     command = request(n, seed=seed)
@@ -135,7 +136,7 @@ def test_a_lost_replica_ends_its_own_branches_alone(sequences: list[int], n: int
         assert outcome.texts[place] == alone.texts[place]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(SEQUENCES, st.integers(4, 20), st.integers(0, 60), st.integers(0, 10**6))
 def test_the_description_has_the_text_that_was_sent(sequences: list[int], n: int, turns: int, seed: int) -> None:
     cluster = Cluster(request(n, seed=seed), named(sequences), random.Random(seed))

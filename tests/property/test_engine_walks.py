@@ -30,6 +30,7 @@ from srb.wire.events import Failed, FinishReason, PromptDone, PromptLogprobs
 from tests.engine_helpers import Contrary, Driver, Outcome, Slowly, Wavering, always_draft, parked_bytes, plain, solo
 from tests.media import b64, png, wav
 from tests.tree_oracle import WORTH_FINDING, check_found
+from tests.walks import examples
 
 FILES = tuple(map(b64, (png(seed=1), png(seed=2), wav(0.01))))  # of 6 to 27 tokens, with two more beside each
 MOST_OF_A_FILE = 29
@@ -854,7 +855,7 @@ class EngineWalk(RuleBasedStateMachine):
             assert tokens == expected.tokens[0]
 
 
-EngineWalk.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+EngineWalk.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 TestEngineWalk = pytest.mark.timeout(600)(EngineWalk.TestCase)  # half a minute alone
 
 

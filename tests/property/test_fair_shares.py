@@ -17,6 +17,7 @@ from srb.cluster.turns import Turns
 from srb.engine.fake import FakeModel
 from srb.engine.request import Branch, BranchState, Request
 from tests.engine_helpers import Driver
+from tests.walks import examples
 
 OWNERS = ["key @alice", "key @bob", "key #1", "10.0.0.1", "10.0.0.2", ""]
 
@@ -83,7 +84,7 @@ def _running(requests: list[Request]) -> list[Branch]:
     return [branch for request in requests for branch in request.in_state(BranchState.RUNNING)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(ASKED, min_size=1, max_size=14), st.integers(2, 12))
 def test_the_key_with_the_fewest_running_branches_is_next_in_the_engine(asked: list[Asked], n_seq_max: int) -> None:
     driver = Driver(FakeModel(n_seq_max=n_seq_max, n_ctx=4096))
@@ -102,7 +103,7 @@ def test_the_key_with_the_fewest_running_branches_is_next_in_the_engine(asked: l
     driver.check_drained()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers(2, 8), st.integers(1, 12), st.integers(1, 40), st.integers(2, 4), st.booleans())
 def test_nobody_starves_beside_others_who_never_stop(
     n_seq_max: int, n: int, length: int, others: int, is_small: bool
@@ -124,7 +125,7 @@ def test_nobody_starves_beside_others_who_never_stop(
     driver.run()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 5))
 def test_the_key_with_the_fewest_branches_is_next_at_a_bridge(seed: int, capacity: int, keys: int) -> None:
     chance, turns = random.Random(seed), Turns()

@@ -17,6 +17,7 @@ from srb.web.chat.pieces import CallArguments, CallBegan, CallEnded, Content, Re
 from srb.web.chat.reply_parser import ReplyParser, parse_reply
 from srb.web.chat.sandbox import Sandbox
 from tests.unit.replies import PARALLEL, REPLIES
+from tests.walks import examples
 
 BY_NAME = {family.name: family for family in (*FAMILIES, HERMES, LLAMA_3)}
 MARKERS = sorted({marker for family in BY_NAME.values() for marker in family.markers})
@@ -71,7 +72,7 @@ def in_parts(family: Family, text: str, places: list[int], **options: Any) -> tu
     return content, reasoning, calls, "".join(part for _, part in found)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     name=st.sampled_from(sorted(BY_NAME)),
     given_=st.lists(arguments, min_size=1, max_size=2),

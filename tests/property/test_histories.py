@@ -21,6 +21,7 @@ from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.responses.body import ResponsesBody
 from tests.scripted import MODEL
 from tests.unit import chat_templates as wild
+from tests.walks import examples
 from tools.chat_templates import FOLDER
 
 Message = dict[str, Any]
@@ -134,7 +135,7 @@ DIALECTS: list[Callable[[list[Message], list[Message]], ChatBody]] = [chat, anth
 
 @pytest.mark.parametrize("name", SOURCES)
 @settings(
-    max_examples=12, deadline=None, derandomize=True, database=None,
+    max_examples=examples(12), deadline=None, derandomize=True, database=None,
     phases=[Phase.generate], suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 @given(history=histories, offered=tools, dialect=st.sampled_from(DIALECTS))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from srb.engine.fake import FakeModel
 from tests.engine_helpers import Driver, solo
+from tests.walks import examples
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def steps_until_read(driver: Driver, read: list[Asked]) -> tuple[int, list[str]]
     return steps, ids
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     left=st.lists(LEFT, max_size=6),
     read=st.lists(READ, min_size=1, max_size=3),

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from srb.config.sampling_params import SamplingParams
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.preparing import Preparer
+from tests.walks import examples
 
 FORMS: list[dict[str, str]] = [
     {"grammar": 'root ::= " the" ( " old" | " grey" )? " " [a-z]+ ( "," root | "." )'},
@@ -128,4 +129,4 @@ class MatcherWalk(RuleBasedStateMachine):
 
 
 TestMatcherWalk = MatcherWalk.TestCase
-TestMatcherWalk.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
+TestMatcherWalk.settings = settings(max_examples=examples(20), stateful_step_count=25, deadline=None)

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from srb.models.scheduler import Grant, ModelScheduler, Refuse, Start, State, Stop
+from tests.walks import examples
 
 NAMES = ["a", "b", "c", "d"]
 SECONDS = 5.0
@@ -132,7 +133,7 @@ class World:
         raise AssertionError(f"calls wait for ever: {self.turns!r}")
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(examples(60)))
 def test_every_wish_is_served_or_refused_and_no_turn_ends_early(seed: int) -> None:
     world = World(seed)
     for _ in range(400):

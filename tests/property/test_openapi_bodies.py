@@ -10,6 +10,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from srb.config.settings import Settings
 from srb.web.app import create_app
 from tests.scripted import ScriptedClient
+from tests.walks import examples
 
 app = create_app(Settings(props=True), ScriptedClient(Settings()))
 schema = schemathesis.openapi.from_wsgi("/openapi.json", app).include(method="POST")
@@ -17,7 +18,7 @@ schema = schemathesis.openapi.from_wsgi("/openapi.json", app).include(method="PO
 
 @schema.parametrize()
 @settings(
-    max_examples=10, deadline=None, derandomize=True, database=None,
+    max_examples=examples(10), deadline=None, derandomize=True, database=None,
     phases=[Phase.generate], suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 def test_no_body_that_the_document_allows_or_forbids_is_a_server_error(case: Case) -> None:

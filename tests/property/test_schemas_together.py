@@ -16,6 +16,7 @@ from srb.engine.grammar.grammars import Grammars
 from srb.engine.grammar.schemas import prepared
 from srb.errors import InvalidRequest
 from tests.made_schemas import takes
+from tests.walks import examples
 
 NAMES = ("a", "b")  # of properties that are whole numbers; "p" is one that is an object
 names = st.lists(st.sampled_from(NAMES), max_size=2, unique=True)
@@ -55,7 +56,7 @@ def grammars() -> Grammars:
 
 
 @given(objects(2, "DE"), objects(1, "E"), objects(), st.lists(values, min_size=4, max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_model_may_write_what_all_schemas_of_a_value_allow_with_the_names_of_any(
     grammars: Grammars, schema: dict[str, Any], one: dict[str, Any], other: dict[str, Any], instances: list[Any]
 ) -> None:

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from srb.engine.fake import FakeModel
 from srb.wire.events import Done
 from tests.engine_helpers import Driver, parked_bytes, solo
+from tests.walks import examples
 
 N_CTX_SEQ = 400
 
@@ -83,5 +84,5 @@ class StoryWalk(RuleBasedStateMachine):
             assert self.driver.result(request_id).texts[n - 1] == expected.texts[0]
 
 
-StoryWalk.TestCase.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+StoryWalk.TestCase.settings = settings(max_examples=examples(25), stateful_step_count=40, deadline=None)
 TestStoryWalk = StoryWalk.TestCase

@@ -12,6 +12,7 @@ from srb.wire.commands import Generate
 from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event
 from tests.official import anthropic_over, application, openai_over
 from tests.scripted import Script
+from tests.walks import examples
 
 PARTS = (
     "<think>", "</think>", "hm ", "\n", " ", "Hello", "…", "{", "<tool_call>", "</tool_call>", "<",
@@ -55,7 +56,7 @@ def without(value: Any, *names: str) -> Any:
     return value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(reply=texts, places=cuts, reason=reasons, tools=st.booleans())
 def test_a_streamed_message_is_the_message(reply: str, places: list[int], reason: str, tools: bool) -> None:
     client = anthropic_over(application(says([(reply, places)], reason), seed=7)[0])
@@ -69,7 +70,7 @@ def test_a_streamed_message_is_the_message(reply: str, places: list[int], reason
     assert without(streamed.to_dict(), *kept) == without(whole.to_dict(), *kept)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(replies=st.lists(st.tuples(texts, cuts), min_size=1, max_size=3), reason=reasons, tools=st.booleans())
 def test_a_streamed_response_is_the_response(replies: list[tuple[str, list[int]]], reason: str, tools: bool) -> None:
     client = openai_over(application(says(replies, reason), seed=7)[0])

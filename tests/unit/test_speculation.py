@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -42,40 +43,46 @@ def written(driver: Driver, **options: Any) -> tuple[dict[int, list[int]], dict[
     }
 
 
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {"n": 1, "max_tokens": 60},
+    {"n": 8, "max_tokens": 40, "temperature": 1.5},
+    {"n": 3, "max_tokens": 33, "stop": (" king", "fox the")},
+    {"n": 3, "max_tokens": 90, "stop_at": "sentence"},
+    {"n": 2, "max_tokens": 30, "n_probs": 2},
+    {"n": 2, "max_tokens": 30, "cache_prompt": False},
+    {"n": 2, "max_tokens": 400},
+    {"n": 2, "max_tokens": 30, "repeat_penalty": 1.3},
+)
+
+
+@cache
+def without_drafts(place: int) -> tuple[Any, Any, dict[str, float]]:
+    """Return the texts of the options at a place with two seeds, and the engine's numbers between them."""
+    plain = Driver(FakeModel(n_ctx=1000, n_ctx_seq=300))
+    first, stats = written(plain, **OPTIONS[place]), plain.engine.stats()
+    return first, written(plain, **OPTIONS[place], seed=9), stats
+
+
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"n": 1, "max_tokens": 60},
-        {"n": 8, "max_tokens": 40, "temperature": 1.5},
-        {"n": 3, "max_tokens": 33, "stop": (" king", "fox the")},
-        {"n": 3, "max_tokens": 90, "stop_at": "sentence"},
-        {"n": 2, "max_tokens": 30, "n_probs": 2},
-        {"n": 2, "max_tokens": 30, "cache_prompt": False},
-        {"n": 2, "max_tokens": 400},
-        {"n": 2, "max_tokens": 30, "repeat_penalty": 1.3},
-    ],
-)
+@pytest.mark.parametrize("place", range(len(OPTIONS)), ids=lambda place: str(OPTIONS[place]))
 def test_drafts_right_or_wrong_change_no_text(
-    share: float, options: dict[str, Any], ahead: bool, monkeypatch: pytest.MonkeyPatch
+    share: float, place: int, ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = Driver(FakeModel(n_ctx=1000, n_ctx_seq=300))
-    expected = written(plain, **options)
+    expected, expected_again, plain = without_drafts(place)
     oracle = Oracle(list(expected[0].values()), share)
     monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: oracle.draft(tokens, most))
     driver = Driver(FakeModel(n_ctx=1000, n_ctx_seq=300, decodes_ahead=ahead), max_draft=6)
-    assert written(driver, **options) == expected
+    assert written(driver, **OPTIONS[place]) == expected
     stats = driver.engine.stats()
     assert stats["spec_decode_num_draft_tokens_total"] > 0
-    assert stats["tokens_predicted_total"] == plain.engine.stats()["tokens_predicted_total"]
+    assert stats["tokens_predicted_total"] == plain["tokens_predicted_total"]
     if share == 1.0:
         assert stats["spec_decode_num_accepted_tokens_total"] > 0.8 * stats["spec_decode_num_draft_tokens_total"]
-        assert stats["n_decode_total"] < 0.6 * plain.engine.stats()["n_decode_total"]
-    computed = driver.engine.stats()["prompt_tokens_total"]
-    again = {**options, "seed": 9}
-    assert written(driver, **again) == written(plain, **again)  # the tree holds what it held without drafts
-    assert driver.engine.stats()["prompt_tokens_total"] == computed or not options.get("cache_prompt", True)
+        assert stats["n_decode_total"] < 0.6 * plain["n_decode_total"]
+    computed = stats["prompt_tokens_total"]
+    assert written(driver, **OPTIONS[place], seed=9) == expected_again  # the tree holds what it held without drafts
+    assert driver.engine.stats()["prompt_tokens_total"] == computed or not OPTIONS[place].get("cache_prompt", True)
 
 
 def test_a_text_that_repeats_itself_takes_fewer_decodes() -> None:
@@ -239,11 +246,21 @@ def seconds_to_write(model: Costly, max_draft: int, n: int, tokens: int = 600) -
     return model.seconds, dict(outcome.tokens)
 
 
+def in_steps(size: int) -> float:
+    return 1 + 0.05 * (size - 1)
+
+
+@cache
+def undrafted(cost: Callable[[int], float], n: int) -> tuple[float, dict[int, list[int]]]:
+    """Return the seconds and the texts of `n` branches without drafts."""
+    return seconds_to_write(Costly(cost), 0, n)
+
+
 @pytest.mark.parametrize("n", [1, 2, 8])
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.7])
 def test_drafts_that_do_not_pay_cost_hardly_anything(n: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each token takes as long as a step, so no draft can pay."""
-    without, texts = seconds_to_write(Costly(float), 0, n)
+    without, texts = undrafted(float, n)
     oracle = Oracle(list(texts.values()), share)
     monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: oracle.draft(tokens, most))
     model = Costly(float)
@@ -254,7 +271,8 @@ def test_drafts_that_do_not_pay_cost_hardly_anything(n: int, share: float, monke
 
 @pytest.mark.parametrize("n", [1, 2, 8])
 def test_drafts_that_pay_are_nearly_as_good_as_the_best_number(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    without, texts = seconds_to_write(Costly(cost := lambda size: 1 + 0.05 * (size - 1)), 0, n)
+    cost = in_steps
+    without, texts = undrafted(cost, n)
     oracle = Oracle(list(texts.values()), 0.9)
     monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: oracle.draft(tokens, most))
     seconds, same = seconds_to_write(Costly(cost), 8, n)
@@ -268,7 +286,8 @@ def test_drafts_that_pay_are_nearly_as_good_as_the_best_number(n: int, monkeypat
 
 @pytest.mark.parametrize("n", [1, 2, 8])
 def test_a_slow_first_step_with_drafts_does_not_end_them(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    without, texts = seconds_to_write(Costly(cost := lambda size: 1 + 0.05 * (size - 1)), 0, n)
+    cost = in_steps
+    without, texts = undrafted(cost, n)
     oracle = Oracle(list(texts.values()), 0.9)
     monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: oracle.draft(tokens, most))
     sizes: list[int] = []

@@ -69,14 +69,14 @@ def calls_of(app: Application) -> Calls:
     return calls
 
 
-def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = DEADLINE) -> None:
     with gevent.Timeout(seconds):
         while not condition():
             gevent.sleep(0.005)
 
 
 def never_answers(command: Any, values: dict[str, float]) -> Any:
-    gevent.sleep(60)
+    gevent.sleep(10 * DEADLINE)
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_row_42_a_client_has_left_whatever_lies_unread(
     )
     leave(theirs)
     with pytest.raises(Cancelled):
-        raise call.mailbox.take(5)[0].error
+        raise call.mailbox.take(DEADLINE)[0].error
     assert engine.cancelled == ["r1"]
     call.close()
 
@@ -308,7 +308,7 @@ def test_a_client_that_leaves_before_there_is_an_engine_is_cancelled_when_there_
     gevent.sleep(0.05)  # seen to have left, several times
     engine.found.set()
     call = opening.get(timeout=DEADLINE)
-    assert [event.code for event in call.mailbox.take(5)] == ["cancelled"]
+    assert [event.code for event in call.mailbox.take(DEADLINE)] == ["cancelled"]
     assert engine.cancelled == ["r1"]
     call.close()
 

@@ -96,7 +96,7 @@ def generate(request_id: str = "r1") -> Generate:
     return Generate(request_id, ("Once",), (BranchSpec(1), BranchSpec(2)))
 
 
-def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = DEADLINE) -> None:
     with gevent.Timeout(seconds):
         while not condition():
             gevent.sleep(0.005)
@@ -246,7 +246,7 @@ def test_garbage_from_the_engine_closes_the_connection_and_a_new_one_is_made(
     engine = engine_at()
     mailbox = client.submit(generate())
     engine.send_frame(b"not a frame")
-    assert [event.code for event in mailbox.take(5)] == ["engine_restarted"]
+    assert [event.code for event in mailbox.take(DEADLINE)] == ["engine_restarted"]
     eventually(lambda: engine.connections == 2)
     eventually(lambda: is_connected(client))
     client.submit(generate("r2"))
@@ -267,7 +267,7 @@ def test_any_error_of_the_reader_is_logged_and_a_new_connection_is_made(
     with monkeypatch.context() as once:
         once.setattr(engine_client, "decode", no_memory)
         engine.send(Delta("r1", 0, " a", [1]))
-        assert [event.code for event in mailbox.take(5)] == ["engine_restarted"]
+        assert [event.code for event in mailbox.take(DEADLINE)] == ["engine_restarted"]
     assert "MemoryError" in caplog.text
     eventually(lambda: client._connection)
     client.submit(generate("r2"))
@@ -351,7 +351,7 @@ def test_events_of_unknown_requests_are_dropped(client: EngineClient, engine_at:
     engine = engine_at()
     mailbox = client.submit(generate())
     engine.send(Delta("gone", 0, " a", [1]), Done("gone", 3, 0, 2, 1.0, 1.0), Delta("r1", 0, " b", [1]))
-    assert mailbox.take(5) == [Delta("r1", 0, " b", [1])]
+    assert mailbox.take(DEADLINE) == [Delta("r1", 0, " b", [1])]
 
 
 def test_an_abandoned_request_ends_at_once_and_the_engine_is_told_once(
@@ -361,7 +361,7 @@ def test_an_abandoned_request_ends_at_once_and_the_engine_is_told_once(
     mailbox = client.submit(generate())
     client.cancel("r1")
     client.cancel("r1")
-    assert [event.code for event in mailbox.take(5)] == ["cancelled"]
+    assert [event.code for event in mailbox.take(DEADLINE)] == ["cancelled"]
     client.cancel("r9", index=0)  # unknown: not sent
     client.submit(generate("r2"))
     client.cancel("r2", index=1)
@@ -381,7 +381,7 @@ def test_every_open_request_ends_exactly_once_when_the_engine_dies(
     with pytest.raises(EngineRestarted):
         waiting.get(timeout=DEADLINE)
     for mailbox in mailboxes:
-        assert [type(event) for event in mailbox.take(5)] == [Failed]
+        assert [type(event) for event in mailbox.take(DEADLINE)] == [Failed]
         assert mailbox.done
     with pytest.raises(EngineLoading):
         client.submit(generate("after"))

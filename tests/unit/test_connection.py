@@ -16,8 +16,9 @@ from srb.wire.codec import decode, encode
 from srb.wire.commands import Cancel
 from srb.wire.events import Accepted, Delta, Done, Event, Reply
 from srb.wire.framing import FrameSocket
+from tests.processes import DEADLINE
 
-SECONDS = 30  # at most, of anything here
+SECONDS = DEADLINE  # at most, of anything here
 
 
 class Worker:

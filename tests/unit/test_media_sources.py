@@ -21,8 +21,7 @@ from srb.web import media_sources
 from srb.web.bodies.media import MAX_FILES
 from srb.web.chat.media import MEDIA_PART, MarkedMessages
 from srb.web.media_sources import AT_ONCE, MAX_BYTES, is_public, load_media
-
-DEADLINE = 30.0
+from tests.processes import DEADLINE
 
 
 def load(*sources: str | dict[str, str], most: int = 10**9, **settings: Any) -> list[str]:

@@ -65,7 +65,7 @@ def accept_only(command: Generate) -> Iterable[list[Event]]:
     yield [Accepted(command.request_id, 5)]
 
 
-def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = DEADLINE) -> None:
     with gevent.Timeout(seconds):
         while not condition():
             gevent.sleep(0.005)

@@ -7,11 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srb.stories import audit
 from tests.stories import ID, Stories, at, texts
+from tests.walks import examples
 
 FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a memory disk: each post waits for its disk
 LETTERS = "ab é日😀🏳"
@@ -98,6 +99,7 @@ def state(stories: Stories) -> dict[str, Any]:
     return file
 
 
+@settings(max_examples=examples(100))
 @given(st.integers(0, 2**32))
 def test_any_order_of_arrival_leads_to_the_same_story(seed: int) -> None:
     tale = Tale(seed)
@@ -116,6 +118,7 @@ def test_any_order_of_arrival_leads_to_the_same_story(seed: int) -> None:
         other.store.close()
 
 
+@settings(max_examples=examples(100))
 @given(st.integers(0, 2**32))
 def test_three_copies_that_exchange_files_in_any_order_end_alike(seed: int) -> None:
     """Union is associative and commutative: ((a + b) + c) is (c + (b + a)), whatever each of them knew."""

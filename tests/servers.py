@@ -221,6 +221,33 @@ def make_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeServer
         yield make
 
 
+MOST_KEPT = 3  # servers that run side by side, each with four processes or more
+
+
+@pytest.fixture(scope="session")
+def server_with(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeServer]:
+    """Return a running server with given settings, the same one for all tests that ask for it.
+
+    Tests that only talk to it may use it, and those that compare its numbers with those of before; do not kill, reload or
+    stop any part of it. A test may have as many of them as are kept: of more, the one that was asked for longest ago ends.
+    """
+    kept: dict[str, Server] = {}
+
+    def share(**settings: Any) -> Server:
+        key = repr(sorted(settings.items()))
+        found = kept.pop(key, None)
+        if found is None:
+            while len(kept) >= MOST_KEPT:
+                kept.pop(next(iter(kept))).__exit__(None, None, None)
+            found = Server(tmp_path_factory.mktemp("kept"), **settings).start()
+        kept[key] = found
+        return found
+
+    yield share
+    for each in kept.values():
+        each.__exit__(None, None, None)
+
+
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server over FakeModel that many tests share; do not kill any part of it."""

@@ -173,8 +173,11 @@ def test_two_host_headers_are_refused(server: Server) -> None:
 # Slow and odd requests ------------------------------------------------------------------------------------------------
 
 
-def test_a_body_that_does_not_arrive_is_408(make_server: MakeServer) -> None:
-    server = make_server(read_timeout=1, keepalive=1).start()
+IMPATIENT = {"read_timeout": 1, "keepalive": 1}
+
+
+def test_a_body_that_does_not_arrive_is_408(server_with: MakeServer) -> None:
+    server = server_with(**IMPATIENT)
     with socket.create_connection(("127.0.0.1", server.port), DEADLINE) as connection:
         connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         answer = http.client.HTTPResponse(connection)
@@ -185,8 +188,8 @@ def test_a_body_that_does_not_arrive_is_408(make_server: MakeServer) -> None:
         assert connection.recv(1) == b""
 
 
-def test_headers_that_do_not_arrive_end_the_connection(make_server: MakeServer) -> None:
-    server = make_server(keepalive=1).start()
+def test_headers_that_do_not_arrive_end_the_connection(server_with: MakeServer) -> None:
+    server = server_with(**IMPATIENT)
     for sent in (b"", b"GET /health HTTP/1.1\r\nHost: local"):
         with socket.create_connection(("127.0.0.1", server.port), DEADLINE) as connection:
             connection.sendall(sent)

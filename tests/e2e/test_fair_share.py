@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import requests
 
 from tests.e2e.streams import ENDLESS, Stream
 from tests.processes import DEADLINE, wait_for
-from tests.servers import MakeServer, Server
+from tests.servers import Server
 
 ROOT = "/v1/srb/completions"
 KEYS = "alice:alices-key\nbob:bobs-key max_n=10\n"
@@ -20,11 +20,12 @@ def key(name: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {name}s-key"}
 
 
-@pytest.fixture
-def server(make_server: MakeServer, tmp_path: Path) -> Server:
-    keys = tmp_path / "keys"
-    keys.write_text(KEYS)
-    return make_server(model="fake:20", api_key_file=keys, workers=2).start()
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("keys")
+    (folder / "keys").write_text(KEYS)
+    with Server(folder, model="fake:20", api_key_file=folder / "keys", workers=2) as server:
+        yield server.start()
 
 
 def states(server: Server, name: str) -> list[str]:

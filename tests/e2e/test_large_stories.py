@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from tests.e2e.test_stories import QUICK, STORIES, started
-from tests.servers import MakeServer, Server
+from tests.servers import Server
 from tests.stories import person
 
 pytestmark = pytest.mark.e2e
@@ -95,11 +95,18 @@ class Victim:
                 self.answers[what] += attack is not None and attack == self._attack
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server without an engine that the tests of this module share."""
+    with Server(tmp_path_factory.mktemp("stories"), **{**QUICK, "workers": 1}) as server:
+        yield started(server)
+
+
 @pytest.mark.parametrize(("make", "field", "limit"), ATTACKS.values(), ids=ATTACKS)
 def test_a_story_beyond_a_limit_is_refused_by_its_name_and_nobody_waits(
-    make_server: MakeServer, make: Callable[[], bytes], field: str, limit: str
+    server: Server, make: Callable[[], bytes], field: str, limit: str
 ) -> None:
-    server, body = started(make_server(**{**QUICK, "workers": 1})), make()
+    body = make()
     with Victim(server) as victim:
         for _ in range(MOST_ATTACKS):
             with victim.attacked():
@@ -113,17 +120,8 @@ def test_a_story_beyond_a_limit_is_refused_by_its_name_and_nobody_waits(
     assert server.get(f"{STORIES}/large").status_code == 404
 
 
-def test_a_story_of_nearly_all_that_one_may_have_is_imported_while_others_are_saved(make_server: MakeServer) -> None:
-    server, body = started(make_server(**{**QUICK, "workers": 1})), of_sixty_megabytes(50_000)
-    for _ in ("new", "merged with itself"):
-        with Victim(server) as victim, victim.attacked():
-            done = requests.post(server.url + STORIES, data=body, headers=JSON, timeout=300)
-        assert done.json() == {"id": "large", "seq": 1, "nodes": 50_000, "copied": False}
-        assert victim.is_served, victim.answers
-
-
-def test_an_import_ends_when_its_client_leaves(make_server: MakeServer) -> None:
-    server, body = started(make_server(**{**QUICK, "workers": 1})), of_sixty_megabytes(50_000)
+def test_an_import_ends_when_its_client_leaves(server: Server) -> None:
+    body = of_sixty_megabytes(50_000)
     lines = (
         f"POST {STORIES} HTTP/1.1",
         "Host: localhost",
@@ -136,3 +134,12 @@ def test_an_import_ends_when_its_client_leaves(make_server: MakeServer) -> None:
     # Imports take turns, so the answer to this one comes after the end of the other.
     assert requests.post(server.url + STORIES, data=small, headers=JSON, timeout=300).status_code == 200
     assert server.get(f"{STORIES}/large").status_code == 404
+
+
+def test_a_story_of_nearly_all_that_one_may_have_is_imported_while_others_are_saved(server: Server) -> None:
+    body = of_sixty_megabytes(50_000)
+    for _ in ("new", "merged with itself"):
+        with Victim(server) as victim, victim.attacked():
+            done = requests.post(server.url + STORIES, data=body, headers=JSON, timeout=300)
+        assert done.json() == {"id": "large", "seq": 1, "nodes": 50_000, "copied": False}
+        assert victim.is_served, victim.answers

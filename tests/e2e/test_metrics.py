@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.streams import ENDLESS, Stream
 from tests.needs import need
 from tests.processes import ROOT, wait_for
-from tests.servers import MakeServer, Server
+from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 
@@ -33,45 +33,57 @@ def samples(server: Server) -> dict[str, list[Any]]:
     return found
 
 
-def test_each_request_is_in_every_histogram_whichever_worker_answered_it(make_server: MakeServer) -> None:
-    server = make_server(workers=2).start()
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with two workers that the tests of this module share; do not kill any part of it."""
+    with Server(tmp_path_factory.mktemp("metrics"), workers=2) as server:
+        yield server.start()
+
+
+def test_each_request_is_in_every_histogram_whichever_worker_answered_it(pair: Server) -> None:
+    before = samples(pair)
     for _ in range(4):
-        assert server.post("/completion", BODY).status_code == 200
-    found = samples(server)
+        assert pair.post("/completion", BODY).status_code == 200
+    found = samples(pair)
+
+    def grown(name: str) -> float:
+        return float(found[name][0].value - before[name][0].value)
+
     for name in HISTOGRAMS:
-        assert found[f"srb_{name}_count"][0].value == 4, name
+        assert grown(f"srb_{name}_count") == 4, name
         assert found[f"srb_{name}_bucket"][-1].labels["le"] == "+Inf"
-    assert found["srb_step_seconds_count"][0].value == found["srb_step_seconds_bucket"][-1].value >= 4
-    assert found["srb_tokens_per_request_sum"][0].value == 4 * 3 * 5
-    assert found["srb_queue_seconds_sum"][0].value <= found["srb_time_to_first_token_seconds_sum"][0].value
+    assert grown("srb_step_seconds_count") >= 4
+    assert found["srb_step_seconds_count"][0].value == found["srb_step_seconds_bucket"][-1].value
+    assert grown("srb_tokens_per_request_sum") == 4 * 3 * 5
+    assert grown("srb_queue_seconds_sum") <= grown("srb_time_to_first_token_seconds_sum")
 
 
-def test_refused_calls_and_embeddings_are_in_no_histogram(make_server: MakeServer) -> None:
-    server = make_server().start()
-    assert server.post("/completion", BODY | {"n": 100_000}).status_code == 400
-    assert server.get("/health").status_code == 200
-    assert samples(server)["srb_request_seconds_count"][0].value == 0
+def test_refused_calls_and_embeddings_are_in_no_histogram(pair: Server) -> None:
+    before = samples(pair)["srb_request_seconds_count"][0].value
+    assert pair.post("/completion", BODY | {"n": 100_000}).status_code == 400
+    assert pair.get("/health").status_code == 200
+    assert samples(pair)["srb_request_seconds_count"][0].value == before
 
 
-def test_a_call_whose_client_leaves_counts_what_it_had(make_server: MakeServer) -> None:
-    server = make_server().start()
-    stream = Stream(server, ENDLESS)
+def test_a_call_whose_client_leaves_counts_what_it_had(pair: Server) -> None:
+    ended, tokens = (pair.metric(f"srb_{name}") for name in ("request_seconds_count", "tokens_per_request_sum"))
+    stream = Stream(pair, ENDLESS)
     stream.until("stream")
     stream.close()
-    wait_for(lambda: server.metric("srb_request_seconds_count") == 1, "the call has ended")
-    assert samples(server)["srb_tokens_per_request_sum"][0].value >= 1
+    wait_for(lambda: pair.metric("srb_request_seconds_count") == ended + 1, "the call has ended")
+    assert pair.metric("srb_tokens_per_request_sum") >= tokens + 1
 
 
-def test_all_names_are_there_without_a_colon(make_server: MakeServer) -> None:
-    found = samples(make_server().start())
+def test_all_names_are_there_without_a_colon(pair: Server) -> None:
+    found = samples(pair)
     with_colon = {name for name in found if ":" in name}
     assert {"llamacpp:requests_processing", "srb:http_requests_total"} <= with_colon
     for name in with_colon:
         assert len(found[f"srb_{name.partition(':')[2]}"]) == len(found[name]), name
 
 
-def test_the_memory_of_each_process_is_told(make_server: MakeServer) -> None:
-    memory = samples(make_server(workers=2).start())["srb_process_resident_bytes"]
+def test_the_memory_of_each_process_is_told(pair: Server) -> None:
+    memory = samples(pair)["srb_process_resident_bytes"]
     assert sorted(each.labels["process"] for each in memory) == ["arbiter", "engine", "supervisor", "worker", "worker"]
     for each in memory:
         [line] = [
@@ -91,11 +103,10 @@ def targets() -> list[str]:
 
 @pytest.mark.parametrize("expressions", [rules, targets])
 def test_the_rules_and_the_dashboard_name_metrics_that_there_are(
-    make_server: MakeServer, expressions: Callable[[], list[str]]
+    pair: Server, expressions: Callable[[], list[str]]
 ) -> None:
-    server = make_server().start()
-    assert server.post("/completion", BODY).status_code == 200
-    found = samples(server)
+    assert pair.post("/completion", BODY).status_code == 200
+    found = samples(pair)
     for expression in expressions():
         assert expression.count("(") == expression.count(")")
         named = re.findall(r"\bsrb_\w+", expression)
@@ -113,8 +124,8 @@ def test_promtool_takes_the_rules() -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-def test_promtool_finds_no_fault_in_metrics_but_the_colons_of_llama_server(server: Server) -> None:
-    assert server.post("/completion", BODY).status_code == 200
+def test_promtool_finds_no_fault_in_metrics_but_the_colons_of_llama_server(pair: Server) -> None:
+    assert pair.post("/completion", BODY).status_code == 200
     with_colon = re.compile(r"^(# (HELP|TYPE) )?(llamacpp|srb):.*\n", re.MULTILINE)
-    checked = promtool("check", "metrics", text=with_colon.sub("", server.get("/metrics").text))
+    checked = promtool("check", "metrics", text=with_colon.sub("", pair.get("/metrics").text))
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

@@ -9,7 +9,6 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ import requests
 
 from tests.e2e.streams import ENDLESS
 from tests.processes import DEADLINE, ROOT, Process, clean_environ, self_signed, wait_for
-from tests.servers import MakeServer, Server, free_port
+from tests.servers import Server, free_port
 
 pytestmark = [
     pytest.mark.e2e,
@@ -44,28 +43,31 @@ http {{
 """
 
 
-@pytest.fixture
-def server(make_server: MakeServer) -> Server:
-    return make_server(allowed_hosts="srb.example.org", trusted_proxies="127.0.0.1", log_level="debug").start()
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server behind a proxy, which the tests of this module share; do not kill any part of it."""
+    settings = {"allowed_hosts": "srb.example.org", "trusted_proxies": "127.0.0.1", "log_level": "debug"}
+    with Server(tmp_path_factory.mktemp("behind"), **settings) as server:
+        yield server.start()
 
 
-@pytest.fixture
-def url(server: Server, tmp_path: Path) -> Iterator[str]:
-    """The address of an nginx with the example's configuration before a server."""
-    port = free_port()
-    self_signed(tmp_path, "srb.example.org")
+@pytest.fixture(scope="module")
+def url(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an nginx with the example's configuration before the server."""
+    port, folder = free_port(), tmp_path_factory.mktemp("nginx")
+    self_signed(folder, "srb.example.org")
     text = (ROOT / "config" / "nginx" / "srb.conf").read_text()
-    text = text.replace("/etc/ssl/srb", str(tmp_path))
+    text = text.replace("/etc/ssl/srb", str(folder))
     for name, own in (("443", port), ("80", PLAIN)):
         text = text.replace(f"listen {name}", f"listen 127.0.0.1:{own}").replace(
             f"listen [::]:{name}", f"listen [::1]:{own}"
         )
-    (tmp_path / "srb.conf").write_text(text.replace("127.0.0.1:9090", f"127.0.0.1:{server.port}"))
-    (tmp_path / "nginx.conf").write_text(AROUND.format(folder=tmp_path))
-    command = ["nginx", "-e", "stderr", "-c", str(tmp_path / "nginx.conf")]
+    (folder / "srb.conf").write_text(text.replace("127.0.0.1:9090", f"127.0.0.1:{server.port}"))
+    (folder / "nginx.conf").write_text(AROUND.format(folder=folder))
+    command = ["nginx", "-e", "stderr", "-c", str(folder / "nginx.conf")]
     subprocess.run([*command, "-t"], check=True, timeout=DEADLINE)
     with ExitStack() as stack:
-        stack.enter_context(Process(command, clean_environ(), tmp_path / "nginx.log"))
+        stack.enter_context(Process(command, clean_environ(), folder / "nginx.log"))
         url = f"https://127.0.0.1:{port}"
         wait_for(lambda: answers(url), "nginx listens")
         yield url

@@ -38,7 +38,14 @@ def is_here(item: pytest.Item) -> bool:
 def _engines(item: Any) -> int:
     if not is_here(item):
         return -1
-    names = ("make_server", "tiny", "storyteller", "adapted", "ranker")  # fixtures; others are used in one module
+    names = (
+        "make_server",
+        "server_with",
+        "tiny",
+        "storyteller",
+        "adapted",
+        "ranker",
+    )  # fixtures; others are used in one module
     return next((place for place, name in enumerate(names) if name in item.fixturenames), len(names))
 
 
@@ -96,6 +103,12 @@ def make_server(machines: Machines) -> Iterator[MakeServer]:
     """Make servers with settings of the test's own; they are ended after the test."""
     with ExitStack() as stack:
         yield lambda **settings: stack.enter_context(machines.make(**settings))
+
+
+@pytest.fixture
+def server_with(machines: Machines) -> MakeServer:
+    """Return a running server with given settings, the same one for all tests that ask for it in a row."""
+    return lambda **settings: machines.share(repr(sorted(settings.items())), **settings)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from tests.servers import Server
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.smoke]
 
 FOLDER = Path(__file__).parent / "front_ends"
 

@@ -27,6 +27,7 @@ STORY = str(ROOT / "srb/models/storyteller.gguf")
 # Starting -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_a_server_starts_says_what_to_try_and_leaves_nothing_behind(make_server: MakeServer) -> None:
     server = make_server().start()
     assert len(texts(server)) == 2
@@ -268,37 +269,10 @@ def test_servers_that_share_a_port_each_answer_from_their_own_engine(make_server
     assert answers == {"one", "other"}
 
 
-def test_a_corrupt_model_is_said_once_and_answered_503(make_server: MakeServer, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.gguf"
-    broken.write_bytes(b"GGUF" + bytes(range(200)))
-    server = make_server(model=broken).start(wait=False)
-    wait_for(lambda: server.status["state"] == "failed", "the status says so")
-    wait_for(lambda: server.health() == 503 and "broken" in server.get("/health").text, "the web server says so")
-    answer = server.post("/v1/completions", BRIEF)
-    assert answer.status_code == 503
-    assert str(broken) in answer.json()["error"]["message"]
-    assert server.logs.count("srb: ") == 1
-    assert server.stop() == 0
-    assert not server.runtime.exists()
-
-
 # Surviving ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_engine_ends_its_streams_with_an_error_and_comes_back(make_server: MakeServer) -> None:
-    server = make_server(workers=2).start()
-    before = texts(server)
-    workers = sorted(server.workers)
-    stream = Stream(server, ENDLESS)
-    stream.until("stream")
-    os.kill(server.engine, signal.SIGKILL)
-    assert "engine_restarted" in orjson.dumps(stream.rest()).decode()
-    server.wait_ready()
-    wait_for(lambda: all(server.health() == 200 for _ in range(8)), "both workers have found the new engine")
-    assert texts(server) == before
-    assert sorted(server.workers) == workers
-
-
+@pytest.mark.smoke
 def test_a_killed_worker_is_replaced_and_takes_only_its_own_requests_along(make_server: MakeServer) -> None:
     server = make_server().start()
     stream = Stream(server, ENDLESS)
@@ -312,6 +286,7 @@ def test_a_killed_worker_is_replaced_and_takes_only_its_own_requests_along(make_
     assert server.engine == engine
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("body", [ENDLESS, ENDLESS | {"stream": False, "n": 2}], ids=["streamed", "whole"])
 def test_a_client_that_leaves_frees_its_branches(server: Server, body: dict[str, Any]) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
@@ -326,6 +301,7 @@ def test_a_client_that_leaves_frees_its_branches(server: Server, body: dict[str,
 # Ending -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_sigterm_ends_running_streams_cleanly(make_server: MakeServer) -> None:
     server = make_server(graceful_timeout=1).start()
     stream = Stream(server, ENDLESS)
@@ -396,30 +372,3 @@ def test_a_killed_servers_folder_is_removed_by_the_next_server_and_a_living_serv
     assert (notes / "my-novel.txt").read_text() == "Once upon a time"
     assert living.metric("requests_processing") == 0
     assert "Traceback" not in living.logs
-
-
-def test_sighup_replaces_the_workers_and_keeps_the_engine(make_server: MakeServer) -> None:
-    server = make_server().start()
-    engine, old = server.engine, set(server.workers)
-    server.process.send(signal.SIGHUP)
-    wait_for(lambda: server.workers and not old & set(server.workers), "there are other workers")
-    wait_for(lambda: server.health() == 200, "they serve")
-    assert server.engine == engine
-    assert texts(server)
-
-
-def test_an_upgrade_hands_over_without_ever_running_two_engines(make_server: MakeServer) -> None:
-    server = make_server(workers=1).start()
-    before, engine = set(server.all_pids()), server.engine
-    server.process.send(signal.SIGUSR2)
-    wait_for(lambda: "another engine" in server.logs, "the new server's engine waits")
-    [new_arbiter] = set(server.workers) - before
-    try:
-        assert server.engine == engine
-        assert server.stop() == 0
-        wait_for(lambda: server.health() == 200 and texts(server), "the new server has an engine of its own")
-        assert not is_alive(engine)
-    finally:
-        os.kill(new_arbiter, signal.SIGTERM)
-        wait_for(lambda: not is_alive(new_arbiter), "the new server has ended")
-    assert not server.runtime.exists()

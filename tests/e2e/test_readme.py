@@ -89,6 +89,7 @@ def test_the_readme_has_one_curl_example_and_shows_its_answer() -> None:
     assert [bool(block.shown) for block in curls(PAGES[0])] == [True]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("block", CURLS, ids=str)
 def test_a_curl_example_answers_in_the_shape_that_is_shown(storyteller: Server, block: Block) -> None:
     found = shapes(run("bash", "-c", block.code.replace(HERE, storyteller.url)))
@@ -100,6 +101,7 @@ def test_a_curl_example_answers_in_the_shape_that_is_shown(storyteller: Server, 
         assert (shown[0], shown[-1]) == (found[0], found[-1])
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("block", PROGRAMS, ids=str)
 def test_a_python_example_runs_and_prints_a_line_for_each_branch(storyteller: Server, block: Block) -> None:
     printed = run(PYTHON, "-W", "ignore::ResourceWarning", "-c", block.code.replace(HERE, storyteller.url))

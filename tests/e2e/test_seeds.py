@@ -18,7 +18,7 @@ import requests
 from tests.processes import DEADLINE, PYTHON, wait_for
 from tests.servers import MakeServer, Server
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.smoke]
 
 FOLDER = Path(__file__).parent / "seeds"
 

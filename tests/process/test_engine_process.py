@@ -19,6 +19,7 @@ from tests.process.conftest import ENGINE, Connect, Start
 from tests.processes import PYTHON, Process, brief, endless, engine_with, status, wait_for
 
 
+@pytest.mark.smoke
 def test_a_request_crosses_the_socket_and_comes_back_as_events(engine: Process, shared: Connect) -> None:
     worker = shared()
     hello = worker.next(Hello, Ready)
@@ -29,6 +30,7 @@ def test_a_request_crosses_the_socket_and_comes_back_as_events(engine: Process, 
     assert (done.request_id, done.completion_tokens) == ("a", 15)
 
 
+@pytest.mark.smoke
 def test_text_becomes_tokens_and_tokens_text(shared: Connect) -> None:
     worker = shared().ready()
     worker.send(endless("a"))
@@ -60,6 +62,7 @@ def test_a_long_tokenization_holds_up_no_cancel_and_no_query(start: Start, conne
     assert worker.stats()["requests_total"] == 1
 
 
+@pytest.mark.smoke
 def test_workers_can_connect_before_the_model_is_loaded(
     start: Start, connect: Connect, tmp_path: Path, runtime: Path
 ) -> None:
@@ -79,7 +82,7 @@ def test_workers_can_connect_before_the_model_is_loaded(
 @pytest.mark.parametrize(
     "bytes_",
     [
-        b"GET / HTTP/1.1\r\n\r\n",
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", marks=pytest.mark.smoke),
         struct.pack("!i", 5) + b"hello",
         struct.pack("!i", 8) + b"[[99,1]]",
         struct.pack("!i", 9) + b"[[1,2,3]]",  # a Cancel whose id is no string
@@ -151,6 +154,7 @@ def test_when_a_worker_falls_behind_steps_coalesce_into_one_frame(shared: Connec
     assert any(slow.frames.receive().count(b'"a"') > 4 * 4 for _ in range(2_000))
 
 
+@pytest.mark.smoke
 def test_sigterm_ends_what_runs_and_leaves_nothing_behind(start: Start, connect: Connect, runtime: Path) -> None:
     engine = start(*ENGINE)
     worker = connect().ready()
@@ -221,6 +225,7 @@ def test_a_second_engine_waits_until_the_first_has_left(start: Start, connect: C
     assert second.stop() == 0
 
 
+@pytest.mark.smoke
 def test_a_model_that_cannot_be_loaded_is_one_line_and_exit_status_3(start: Start, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(range(200)))

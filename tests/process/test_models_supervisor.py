@@ -135,6 +135,7 @@ def supervise(start: Start, **settings: object) -> Process:
     return start(*SUPERVISOR, **{**MODELS, **settings})
 
 
+@pytest.mark.smoke
 def test_a_wish_is_granted_when_its_model_is_loaded_and_another_waits_until_it_is_left(
     supervisor: Process, shared: Connect
 ) -> None:
@@ -198,7 +199,7 @@ def test_commands_that_make_no_sense_are_refused(shared: Connect) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"\xff\xff\xff\xff",
+        pytest.param(b"\xff\xff\xff\xff", marks=pytest.mark.smoke),
         struct.pack("!i", 2**30),
         struct.pack("!i", 4) + b"nope",
         struct.pack("!i", 2) + b"[]",

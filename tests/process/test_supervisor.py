@@ -48,6 +48,7 @@ def supervisor_of(load: str) -> str:
     """)
 
 
+@pytest.mark.smoke
 def test_a_killed_engine_is_started_again(start: Start, connect: Connect, runtime: Path) -> None:
     supervisor = start(*SUPERVISOR)
     first = connect().ready()
@@ -85,6 +86,7 @@ def test_row_23_a_decode_that_hangs_in_native_code_is_aborted_and_the_engine_sta
     wait_for(lambda: status(runtime)["state"] == "running", "the next engine runs")
 
 
+@pytest.mark.smoke
 def test_stopping_the_supervisor_leaves_no_process_and_no_file(start: Start, connect: Connect, runtime: Path) -> None:
     supervisor = start(*SUPERVISOR)
     connect().ready()
@@ -129,6 +131,7 @@ def test_supervisor_and_engine_end_with_a_killed_parent(start: Start, connect: C
     assert not runtime.exists()
 
 
+@pytest.mark.smoke
 def test_a_model_that_cannot_be_loaded_is_not_tried_again(start: Start, runtime: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(range(200)))

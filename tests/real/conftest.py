@@ -42,6 +42,12 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+# For tests of both models of which one is a main way.
+smoke_with_smollm2 = pytest.mark.parametrize(
+    "name", [pytest.param("smollm2", marks=pytest.mark.smoke), "gemma3"], indirect=True
+)
+
+
 @pytest.fixture
 def model(name: str, request: pytest.FixtureRequest) -> Server:
     """A server of each of the models in turn."""

@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from tests.processes import wait_for
-from tests.real.conftest import NARROW
+from tests.real.conftest import NARROW, smoke_with_smollm2
 from tests.servers import Server
 
 pytestmark = pytest.mark.timeout(600)  # seconds of a test, for a machine that does much else
@@ -52,6 +52,7 @@ def before_narrow(branch: dict[str, Any]) -> list[int]:
     return tokens[: min(narrow, default=len(tops))]
 
 
+@smoke_with_smollm2
 def test_after_a_space_the_same_words_come_as_without_it(model: Server) -> None:
     compared = 0
     for prompt in SURE:

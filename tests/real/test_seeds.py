@@ -16,7 +16,7 @@ from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
 from tests.contract.rounding import needs_own_products
 from tests.needs import long
-from tests.real.conftest import SETTINGS, need_model
+from tests.real.conftest import SETTINGS, need_model, smoke_with_smollm2
 from tests.real.prompts import PROMPTS, STORY
 from tests.servers import Server
 
@@ -93,6 +93,7 @@ def texts(server: Server, prompt: str, n: int, seed: int, **fields: object) -> l
     return [each["text"] for each in answer.json()["completions"]]
 
 
+@smoke_with_smollm2
 @pytest.mark.parametrize("prompt", [PROMPTS["Latin"][0], *long(STORY)], ids=["short", "long"])
 def test_a_branch_of_eight_is_written_again_alone(model: Server, prompt: str) -> None:
     """The eight are written beside another person's, and what is known is parked and restored in between."""

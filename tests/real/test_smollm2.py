@@ -42,6 +42,7 @@ def test_a_chat_is_written_in_the_models_own_template(smollm2: Server) -> None:
     )
 
 
+@pytest.mark.smoke
 def test_a_chat_answers_and_ends_by_itself(smollm2: Server) -> None:
     [choice] = chat(smollm2, messages=[CAPITAL], temperature=0, max_tokens=60)
     assert "Paris" in choice["message"]["content"]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.needs import long
 from tests.processes import PYTHON, ROOT
-from tests.real.conftest import NARROW, need_model
+from tests.real.conftest import NARROW, need_model, smoke_with_smollm2
 from tests.real.prompts import STORY
 from tests.real.record import Record, read
 from tests.servers import Server
@@ -73,6 +73,7 @@ def test_the_records_have_long_enough_stretches(name: str) -> None:
     assert sum(len(stretch) for each in records for _, stretch in each.stretches(NARROW)) > 400
 
 
+@smoke_with_smollm2
 def test_greedy_texts_in_eight_scripts_are_those_of_llama_decode_alone(
     name: str, model: Server, is_same_arithmetic: bool
 ) -> None:

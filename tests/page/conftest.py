@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import (
     Browser,
-    BrowserContext,
     ConsoleMessage,
     Dialog,
     Error,
@@ -22,6 +20,8 @@ from playwright.sync_api import (
 )
 
 from tests.needs import chromium, need
+from tests.page.parts_alone import HOST, serve_parts
+from tests.page.profiles import Profile, Profiles
 from tests.page.writer import Writer, wait_for_event
 from tests.processes import DEADLINE, wait_for
 from tests.servers import Server
@@ -33,11 +33,12 @@ expect.set_options(timeout=1000 * DEADLINE)
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """A browser that all tests of the page share; each page has its own profile in it."""
+    """A browser that all tests of the page share. Pages of a site share a process, which the next one finds there."""
     path = chromium()
     need(path, "Debian's package chromium-headless-shell, or chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path)
+    with serve_parts() as port, sync_playwright() as playwright:
+        parts = f"--host-resolver-rules=MAP {HOST} 127.0.0.1:{port}"
+        browser = playwright.chromium.launch(executable_path=path, args=["--process-per-site", parts])
         yield browser
         browser.close()
 
@@ -55,12 +56,21 @@ class Troubles:
         self._allowed: list[str] = []
         self.opened: set[str] = set()  # origins of the documents
         self._is_over = False
+        self._handlers: dict[str, Callable[[Any], None]] = {
+            "dialog": self._note_dialog,
+            "pageerror": self._note_error,
+            "console": self._note_message,
+            "framenavigated": self._note_document,
+        }
 
     def watch(self, page: Page) -> None:
-        page.on("dialog", self._note_dialog)
-        page.on("pageerror", lambda error: self._found.append(f"error: {error}"))
-        page.on("console", self._note_message)
-        page.on("framenavigated", self._note_document)
+        for event, note in self._handlers.items():
+            page.on(event, note)  # type: ignore[call-overload]
+
+    def leave(self, page: Page) -> None:
+        """Watch a page no longer."""
+        for event, note in self._handlers.items():
+            page.remove_listener(event, note)
 
     def expect(self, pattern: str) -> None:
         """Allow troubles in whose text `pattern` is found; one at least must come."""
@@ -91,6 +101,9 @@ class Troubles:
         if message.type in ("error", "warning"):
             self._found.append(f"console: {message.text} ({message.location['url']})")
 
+    def _note_error(self, error: Error) -> None:
+        self._found.append(f"error: {error}")
+
     def _note_dialog(self, dialog: Dialog) -> None:
         self._found.append(f"dialog: {dialog.message}")
         dialog.dismiss()
@@ -117,32 +130,35 @@ DESKTOP: Any = {"viewport": {"width": 1440, "height": 900}}
 
 
 @pytest.fixture(scope="package")
-def profile(browser: Browser) -> Iterator[BrowserContext]:
-    """A profile for one test after the other, whose cache keeps the page's files as a writer's browser does."""
-    with browser.new_context(**DESKTOP) as context:
-        context.set_default_timeout(1000 * DEADLINE)
-        yield context
+def profile(browser: Browser) -> Profiles:
+    """Profiles for one test after the other, whose caches keep the page's files as a writer's browser does."""
+    return Profiles(browser)
 
 
 @pytest.fixture
-def make_page(browser: Browser, troubles: Troubles, request: pytest.FixtureRequest) -> Iterator[MakePage]:
-    """Open pages in fresh profiles: `make_page(viewport={"width": 412, "height": 839}, has_touch=True)`."""
+def make_page(profile: Profiles, troubles: Troubles, request: pytest.FixtureRequest) -> Iterator[MakePage]:
+    """Open pages in empty profiles: `make_page(viewport={"width": 412, "height": 839}, has_touch=True)`.
+
+    No later test has the profile of a page that is `alone`: of one whose clock is changed, say.
+    """
     request.getfixturevalue("make_server")  # ended after this one: no page is left without its server
-    with ExitStack() as stack:
+    opened: list[tuple[Profile, Page, bool]] = []
 
-        def make(**options: Any) -> Page:
-            context = browser.new_context(**{**DESKTOP, **options})
-            stack.callback(context.close)
-            context.set_default_timeout(1000 * DEADLINE)
-            context.on("page", troubles.watch)
-            page = context.new_page()
-            stack.callback(_describe, page, request.node)
-            return page
+    def make(*, alone: bool = False, **options: Any) -> Page:
+        taken = profile.take({**DESKTOP, **options})
+        page = taken.open(troubles)
+        opened.append((taken, page, alone))
+        return page
 
-        yield make
-        if troubles.missing and not request.node.stash.get(FAILED, True):
-            for page in [page for context in browser.contexts for page in context.pages][:1]:
-                _wait_for_the_last(troubles, page)
+    yield make
+    has_failed = request.node.stash.get(FAILED, True)
+    for left in [left for taken, *_ in opened for left in taken.context.pages][:1]:
+        if troubles.missing and not has_failed:
+            _wait_for_the_last(troubles, left)
+    for _, page, _ in opened:
+        _describe(page, request.node)
+    for taken, _, alone in opened:
+        profile.give_back(taken, troubles, is_spoilt=alone or has_failed)
 
 
 def _wait_for_the_last(troubles: Troubles, page: Page) -> None:
@@ -151,31 +167,9 @@ def _wait_for_the_last(troubles: Troubles, page: Page) -> None:
 
 
 @pytest.fixture
-def page(profile: BrowserContext, troubles: Troubles, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A page as on a desktop, in an empty profile. Who changes the profile itself, its clock say, takes `make_page()`."""
-    request.getfixturevalue("make_server")  # ended after this one: no page is left without its server
-    profile.on("page", troubles.watch)
-    page = profile.new_page()
-    yield page
-    if troubles.missing and not request.node.stash.get(FAILED, True):
-        for left in profile.pages[:1]:
-            _wait_for_the_last(troubles, left)
-    _describe(page, request.node)
-    profile.remove_listener("page", troubles.watch)
-    _empty(profile, troubles.opened)
-
-
-def _empty(profile: BrowserContext, origins: set[str]) -> None:
-    """Close a profile's pages and forget what they have kept, but for the cache."""
-    blank = profile.new_page()
-    for page in profile.pages:
-        if page is not blank:
-            page.close()
-    devtools = profile.new_cdp_session(blank)
-    for origin in origins:
-        devtools.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
-    profile.clear_cookies()
-    blank.close()
+def page(make_page: MakePage) -> Page:
+    """A page as on a desktop, in an empty profile."""
+    return make_page()
 
 
 @pytest.fixture(scope="package")

@@ -226,7 +226,7 @@ def test_a_notice_ends_with_the_story_in_which_it_came(writer: Writer, kind: str
 
 @pytest.mark.parametrize(("kind", "stays"), [("info", False), ("error", True)])
 def test_a_notice_goes_by_itself_and_an_error_stays(make_page: MakePage, slow: Server, kind: str, stays: bool) -> None:
-    page = Writer(make_page(), slow.url).page
+    page = Writer(make_page(alone=True), slow.url).page
     page.clock.install()
     page.evaluate("(kind) => desk.notice('This model takes text only.', kind)", kind)
     notice = page.get_by_text("This model takes text only.")

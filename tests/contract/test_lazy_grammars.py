@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,7 @@ def favouring(llama: LlamaModel, byte: int, seed: int = 0) -> Any:
     return row
 
 
+@cache
 def _token(llama: LlamaModel, byte: int) -> int:
     return next(token for token in range(llama.n_vocab) if llama.piece(token) == bytes([byte]))
 

@@ -295,7 +295,7 @@ def test_windows_beside_states_are_as_many_as_there_is_room_for(
 def test_texts_are_reused_as_a_whole_where_branches_have_no_room_for_windows(
     load: Callable[..., LlamaModel], caplog: pytest.LogCaptureFixture
 ) -> None:
-    model = load(BESIDE_STATES, n_ctx=9 * 32 + 63)
+    model = load(BESIDE_STATES, n_ctx=9 * 32 + 63, anew=True)
     assert (model.has_states, model.supports_partial_reuse, model.n_seq_max) == (False, False, 32)
     [line] = [
         record.message for record in caplog.records if "has no room for 10 windows of 32 tokens" in record.message

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import gevent
@@ -98,14 +99,25 @@ class Answer:
         self.status, self.text = response.status_code, response.get_data(as_text=True)
 
 
+@cache
+def entries(one: bytes) -> bytes:
+    """Return as many entries of a list as fit into a body of SIZE bytes."""
+    return b",".join([one] * (SIZE // (len(one) + 1)))
+
+
+@cache
+def members() -> bytes:
+    """Return as many members of an object."""
+    return b",".join(b'"%d":0' % number for number in range(SIZE // 11))
+
+
 def filled(begin: str, entry: Any, end: str) -> bytes:
     """Return a body of SIZE bytes with as many entries as fit between its begin and its end."""
-    one = orjson.dumps(entry)
-    return begin.encode() + b",".join([one] * (SIZE // (len(one) + 1))) + end.encode()
+    return begin.encode() + entries(orjson.dumps(entry)) + end.encode()
 
 
 def keys(begin: str, end: str) -> bytes:
-    return begin.encode() + b",".join(b'"%d":0' % number for number in range(SIZE // 11)) + end.encode()
+    return begin.encode() + members() + end.encode()
 
 
 # The fields of all bodies, from the description of the interface --------------------------------------------------------

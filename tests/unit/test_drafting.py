@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -43,32 +44,38 @@ def copied(made: Driver) -> int:
     return int(made.engine.stats()["spec_decode_draft_model_tokens_total"])
 
 
-@pytest.mark.parametrize("draft", [TWIN, Contrary, Wavering])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"n": 1, "max_tokens": 60, "temperature": 0.0},
-        {"n": 8, "max_tokens": 25, "temperature": 0.3},
-        {"n": 3, "max_tokens": 33, "stop": (" king", "fox the")},
-        {"n": 3, "max_tokens": 90, "stop_at": "sentence"},
-        {"n": 2, "max_tokens": 30, "n_probs": 2},
-        {"n": 2, "max_tokens": 30, "cache_prompt": False},
-        {"n": 1, "max_tokens": 400, "temperature": 0.2},
-        {"n": 3, "max_tokens": 20, "banned_strings": ("KING", " the")},
-        {"n": 2, "max_tokens": 2},
-        {"n": 2, "max_tokens": 30, "lora": ((0, 0.5),)},
-        {"n": 3, "max_tokens": 20, "append": (5, 6, 7)},
-    ],
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {"n": 1, "max_tokens": 60, "temperature": 0.0},
+    {"n": 8, "max_tokens": 25, "temperature": 0.3},
+    {"n": 3, "max_tokens": 33, "stop": (" king", "fox the")},
+    {"n": 3, "max_tokens": 90, "stop_at": "sentence"},
+    {"n": 2, "max_tokens": 30, "n_probs": 2},
+    {"n": 2, "max_tokens": 30, "cache_prompt": False},
+    {"n": 1, "max_tokens": 400, "temperature": 0.2},
+    {"n": 3, "max_tokens": 20, "banned_strings": ("KING", " the")},
+    {"n": 2, "max_tokens": 2},
+    {"n": 2, "max_tokens": 30, "lora": ((0, 0.5),)},
+    {"n": 3, "max_tokens": 20, "append": (5, 6, 7)},
 )
+
+
+@cache
+def without_drafts(place: int) -> tuple[Any, float, Any]:
+    """Return the texts of the options at a place, the number of their tokens, and the texts of a request after them."""
+    plain = Driver(FakeModel(n_ctx=1000, n_ctx_seq=300, n_adapters=1 if "lora" in OPTIONS[place] else 0))
+    texts, predicted = written(plain, **OPTIONS[place]), plain.engine.stats()["tokens_predicted_total"]
+    return texts, predicted, written(plain, seed=9, n=2)
+
+
+@pytest.mark.parametrize("draft", [TWIN, Contrary, Wavering])
+@pytest.mark.parametrize("place", range(len(OPTIONS)), ids=lambda place: str(OPTIONS[place]))
 @pytest.mark.parametrize("room", [{}, {"n_ctx": 40}, {"n_seq_max": 3}, {"n_ctx_seq": 30}])
-def test_no_draft_changes_a_text(draft: type[FakeModel], options: dict[str, Any], room: dict[str, int]) -> None:
-    adapters = 1 if "lora" in options else 0
-    plain = Driver(FakeModel(n_ctx=1000, n_ctx_seq=300, n_adapters=adapters))
-    made = driver(draft, room=room, n_adapters=adapters)
-    assert written(made, **options) == written(plain, **options)
-    predicted = [each.engine.stats()["tokens_predicted_total"] for each in (made, plain)]
-    assert predicted[0] == predicted[1]
-    assert written(made, seed=9, n=2) == written(plain, seed=9, n=2)  # the trees hold what they held without drafts
+def test_no_draft_changes_a_text(draft: type[FakeModel], place: int, room: dict[str, int]) -> None:
+    texts, predicted, later = without_drafts(place)
+    made = driver(draft, room=room, n_adapters=1 if "lora" in OPTIONS[place] else 0)
+    assert written(made, **OPTIONS[place]) == texts
+    assert made.engine.stats()["tokens_predicted_total"] == predicted
+    assert written(made, seed=9, n=2) == later  # the trees hold what they held without drafts
 
 
 def test_a_twin_of_the_model_is_always_right() -> None:

@@ -23,6 +23,7 @@ from srb.wire.events import Done, PromptDone
 from tests.engine_helpers import Driver, Outcome
 from tests.media import b64, png, wav
 from tests.processes import DEADLINE
+from tests.walks import examples
 
 FILES = tuple(map(b64, (png(seed=1), png(seed=2), wav(0.01))))
 FOX = "the old king said "
@@ -126,7 +127,7 @@ MEMORIES = [{}, {"has_states": True}, {"supports_partial_reuse": False}, SECTION
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(12)))
 def test_under_pressure_and_after_failures_every_text_is_the_one_it_has_alone(
     seed: int, memory: dict[str, bool]
 ) -> None:

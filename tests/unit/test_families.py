@@ -60,7 +60,7 @@ def test_every_family_has_a_reply_here() -> None:
     assert set(REPLIES) == set(BY_NAME)
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 10_000])
+@pytest.mark.parametrize("size", [1, 10_000])
 @pytest.mark.parametrize("name", REPLIES)
 def test_a_reply_has_its_reasoning_its_text_and_its_call(name: str, size: int) -> None:
     text = REPLIES[name]

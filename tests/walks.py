@@ -23,8 +23,3 @@ def factor() -> float:
 def examples(number: int) -> int:
     """Return how many examples to draw of a test that has `number` of them by itself; one at least."""
     return max(1, round(number * factor()))
-
-
-def draws_anew() -> bool:
-    """Whether examples differ from run to run: where they are many, and not where a change is to be judged."""
-    return factor() > 1

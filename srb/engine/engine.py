@@ -171,7 +171,7 @@ class Engine:
         # From the decode thread:
         self.submit, self.collect, self.control = self._life.submit, self._life.collect, self._life.control
         self.attach, self.leave, self.cancel = self._life.attach, self._life.leave, self._life.cancel
-        self.fail_all = self._life.fail_all
+        self.fail_by_id, self.fail_all = self._life.fail_by_id, self._life.fail_all
 
         self._has_skipped_decode = False  # in the previous step
         self._num_steps = 0

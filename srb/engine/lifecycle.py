@@ -11,7 +11,7 @@ from srb.engine.branches import Branches
 from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
 from srb.engine.open_requests import OpenRequests, Overdue
 from srb.engine.prompts import Prompts
-from srb.engine.request import Branch, BranchState, Request
+from srb.engine.request import Branch, BranchState, Request, RequestState
 from srb.engine.scheduler import Scheduler
 from srb.engine.slots import Slots
 from srb.engine.state_actions import StateActions, StateJob
@@ -50,23 +50,26 @@ class Lifecycle:
             return self.state_actions.act(request)
         if isinstance(request, Growth):
             return self._grow(request)
-        error: SRBError | None = None
         events: list[Event] = []  # of a request that has to leave the queue
-        if request.request_id in self.requests or request.request_id in self.embeddings:
-            error = InvalidRequest("request_id is in use")
-        elif (full := self._queue_up(events)) is not None:
-            error = full
-        elif isinstance(request, Request) and 0 < request.max_unread <= self.requests.count_unread(request.owner):
-            error = RateLimited(f"{request.max_unread} requests linger without a reader; stop one, or read it")
-        if error:
+        try:
+            self._check_new(request)
+            self._queue_up(events)
+        except SRBError as error:
             request.close()
-            return [*events, Rejected.of(request.request_id, error)]
+            return [Rejected.of(request.request_id, error)]
         self.num_requests += 1
         if isinstance(request, EmbeddingJob):
             self.embeddings.add(request)
             return events
         self.requests.add(request, self.clock())
         return [*events, Accepted(request.request_id, request.num_sent)]
+
+    def _check_new(self, request: Request | EmbeddingJob) -> None:
+        """Raise InvalidRequest or RateLimited if a new request may not come."""
+        if request.request_id in self.requests or request.request_id in self.embeddings:
+            raise InvalidRequest("request_id is in use")
+        if isinstance(request, Request) and 0 < request.max_unread <= self.requests.count_unread(request.owner):
+            raise RateLimited(f"{request.max_unread} requests linger without a reader; stop one, or read it")
 
     def collect(self) -> list[Event]:
         """Return the replies to saves of states that other threads have ended, and the ends of rests that are over."""
@@ -85,9 +88,11 @@ class Lifecycle:
             return self.embeddings.end(request_id, Cancelled("the request was cancelled"))
         events: list[Event] = []
         if index is None:
+            if request.request_id in self.requests.idle:
+                self.requests.remove(request)
+                return [_closed(request)]
             _stop_exploring(request)
-            request.linger = 0.0  # or it would become idle, and stay
-            self._end_idle(self.clock(), events)
+            request.linger = 0.0  # or it would rest, and stay
         for branch in request.branches:
             if branch.state is not BranchState.ENDED and index in (None, branch.index):
                 self.branches.end(branch, FinishReason.CANCELLED, events)
@@ -112,7 +117,7 @@ class Lifecycle:
     def attach(self, request_id: str, owner: str) -> dict[str, Any]:
         """Note that a request has a reader; return its description with all texts. Raise NotFound."""
         request = self.requests.find(request_id, owner)
-        self.requests.note_reader(request)
+        self.requests.note_reader(request, self.clock())
         return self.steering.describe(request)
 
     def control(self, command: StopBranches | EndReasoning | ChangeBranch) -> list[Event]:
@@ -130,11 +135,12 @@ class Lifecycle:
         events: list[Event] = []
         if isinstance(command, ChangeBranch):
             if branch.can_resume:
-                self._check_resume(request, events)
+                self._check_resume(request)
             self.steering.change(branch, command)
+            self.requests.note_wanted(request, self.clock())
             if branch.state is BranchState.ENDED:
+                self._leave_rest(request, events)
                 self.branches.resume(branch)
-                self.requests.resume(request, self.clock())
                 events.append(BranchAdded(request.request_id, branch.index, branch.spec.seed, resumed=True))
                 self.branches.jump_ahead(branch, events)
         elif branch.state is BranchState.ENDED:
@@ -149,14 +155,15 @@ class Lifecycle:
         command, events = growth.command, list[Event]()
         try:
             request = self.requests.find(command.target, command.owner)
-            self._check_resume(request, events)
+            self._check_resume(request)
             added = self.steering.grow(request, growth)
         except SRBError as error:
             growth.close()
-            return [*events, Rejected.of(command.request_id, error)]
+            return [Rejected.of(command.request_id, error)]
+        self.requests.note_wanted(request, self.clock())
+        self._leave_rest(request, events)
         if growth.point:
             self.branches.share(growth.point.origin)
-        self.requests.resume(request, self.clock())
         self.slots.assign_added(added, self.requests.active.values())
         now = self.clock() if request.ceased_at is None else request.ceased_at  # neither a rest nor the queue counts
         events += [_added(branch, request.predicted_ms(now)) for branch in added]
@@ -171,29 +178,35 @@ class Lifecycle:
         waiting = self.requests.num_waiting - self.scheduler.num_to_begin(self.runnable())
         return waiting + self.embeddings.num_waiting >= self.max_queue
 
-    def _queue_up(self, events: list[Event]) -> QueueFull | None:
-        """Make room in the queue for one request, if there is none; return the error if that cannot be.
+    def _queue_up(self, events: list[Event]) -> None:
+        """Make room in the queue for one request: one that waits and has no reader leaves it, and rests. Raise QueueFull."""
+        if (leaving := self._to_leave_queue()) is not None:
+            self._end_by_limit(leaving, events)
 
-        A request without a reader that waits leaves the queue: it rests.
-        """
+    def _to_leave_queue(self) -> Request | None:
+        """Return the request that has to leave the queue for one more; None: there is room. Raise QueueFull."""
         if not self._is_queue_full:
             return None
         for request in self.requests.lingering():
             if request.is_waiting:
-                self._end_by_limit(request, events)
-                return None
-        return QueueFull(f"{self.max_queue} requests are waiting already; try again in a moment")
+                return request
+        raise QueueFull(f"{self.max_queue} requests are waiting already; try again in a moment")
 
-    def _check_resume(self, request: Request, events: list[Event]) -> None:
-        """Raise QueueFull or RateLimited if a request that rests may not go on now: it has to wait, as new ones do."""
-        if request.idle_since is None:
+    def _check_resume(self, request: Request) -> None:
+        """Raise QueueFull or RateLimited if a request that rests may not go on now; change nothing."""
+        if request.state is not RequestState.RESTING:
             return
         unread = len(self.requests.lingering(request.owner))
         limit = min((limit for limit in (request.max_unread, request.max_lingering) if limit), default=0)
         if request.is_unread and 0 < limit <= unread:
             raise RateLimited(f"{unread} requests run without a reader; stop one, or read it")
-        if (full := self._queue_up(events)) is not None:
-            raise full
+        self._to_leave_queue()
+
+    def _leave_rest(self, request: Request, events: list[Event]) -> None:
+        """Let a request that rests go on: it has to wait, as new ones do. `_check_resume` has found that it may."""
+        if request.state is RequestState.RESTING:
+            self._queue_up(events)
+            self.requests.resume(request, self.clock())
 
     # ---- deadlines and ends
 
@@ -207,6 +220,8 @@ class Lifecycle:
                     self._end_wait(request, events)
                 case Overdue.RUNNING:
                     self._end_by_limit(request, events)
+                case Overdue.RESTED:
+                    raise AssertionError(f"{request!r} is active and rests")
         self._end_idle(now, events)
 
     def _end_wait(self, request: Request, events: list[Event]) -> None:
@@ -248,14 +263,11 @@ class Lifecycle:
             if request.linger:
                 events.append(Resting.of(_done(request), request.linger))
             else:
-                events.append(_done(request))
-                request.close()
+                events.append(_closed(request))
 
     def _end_idle(self, now: float, events: list[Event]) -> None:
         """Finish the requests whose rest is over."""
-        for request in self.requests.idle_too_long(now):
-            events.append(_done(request))
-            request.close()
+        events += [_closed(request) for request in self.requests.idle_too_long(now)]
 
     def fail(self, request: Request, error: SRBError) -> list[Event]:
         for branch in request.branches:
@@ -264,6 +276,11 @@ class Lifecycle:
         request.close()
         self.requests.remove(request)
         return [Failed(request.request_id, error.code, error.message)]
+
+    def fail_by_id(self, request_id: str, error: SRBError) -> list[Event]:
+        """Fail a request or job with `error`; nothing happens if it has ended."""
+        request = self.requests.get(request_id)
+        return self.embeddings.end(request_id, error) if request is None else self.fail(request, error)
 
     def fail_all(self, error: SRBError) -> list[Event]:
         """Fail every request and job with `error`."""
@@ -286,6 +303,13 @@ def _added(branch: Branch, predicted_ms: float) -> BranchAdded:
     said = (False, origin, token, text)
     spec, request_id = branch.spec, branch.request.request_id
     return BranchAdded(request_id, branch.index, spec.seed, *said, predicted_ms=predicted_ms)
+
+
+def _closed(request: Request) -> Done:
+    """Return the end of a request that is over, and free what it holds."""
+    done = _done(request)
+    request.close()
+    return done
 
 
 def _done(request: Request) -> Done:

@@ -9,18 +9,30 @@ import math
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 
-from srb.engine.request import Request
+from srb.engine.request import Request, RequestState
 from srb.errors import NotFound
 
 MAX_IDLE = 256  # requests that linger after their end; each keeps its texts and samplers, so the oldest go
 
 
 class Overdue(Enum):
-    """The deadline of a running or waiting request that is over."""
+    """The deadline of a request that is over."""
 
-    UNREAD = auto()  # nobody has read it for `linger` seconds
+    UNREAD = auto()  # for `linger` seconds nobody has read it or given it more to write
     WAITING = auto()  # it has waited too long
-    RUNNING = auto()  # it runs too long
+    RUNNING = auto()  # it has waited and run too long
+    RESTED = auto()  # it has rested for `linger` seconds, and nobody has come or left since
+
+
+# What may be over in each state of a request; UNREAD counts only while nobody reads it.
+#   UNREAD            `linger` seconds after its last reader left, or a control gave it more to write, whichever was later
+#   WAITING, RUNNING  `queue_timeout` and `request_timeout` seconds after it came or went on
+#   RESTED            `linger` seconds after its last branch ended, or its last reader came or left, whichever was later
+_MAY_BE_OVER = {
+    RequestState.WAITING: (Overdue.RUNNING, Overdue.WAITING, Overdue.UNREAD),
+    RequestState.RUNNING: (Overdue.RUNNING, Overdue.UNREAD),
+    RequestState.RESTING: (Overdue.RESTED,),
+}
 
 
 class OpenRequests:
@@ -77,8 +89,7 @@ class OpenRequests:
 
     def finish(self, request: Request, now: float) -> None:
         """Make an active request idle if it lingers, else remove it; its branches have all ended."""
-        self.remove(request)
-        request.idle_since = now
+        self._forget(request)
         request.cease(now)
         if request.linger:
             self.idle[request.request_id] = request
@@ -86,10 +97,15 @@ class OpenRequests:
     def resume(self, request: Request, now: float) -> None:
         """Let a request go on if it is idle; nothing otherwise."""
         if self.idle.pop(request.request_id, None):
-            request.idle_since = None
+            request.move(RequestState.WAITING)
             self._activate(request, now)
 
     def remove(self, request: Request) -> None:
+        """Remove a request for good: the caller emits its terminal event."""
+        self._forget(request)
+        request.move(RequestState.ENDED)
+
+    def _forget(self, request: Request) -> None:
         for known in (self.active, self.idle, self.exploring):
             known.pop(request.request_id, None)
 
@@ -98,7 +114,7 @@ class OpenRequests:
             known.clear()
 
     def _activate(self, request: Request, now: float) -> None:
-        request.resumed_at = now
+        request.since = now
         self.active[request.request_id] = request
         if request.exploration is not None:
             self.exploring[request.request_id] = request
@@ -111,8 +127,16 @@ class OpenRequests:
         request.alone_since = now
         self._note_deadline(request)
 
-    def note_reader(self, request: Request) -> None:
+    def note_reader(self, request: Request, now: float) -> None:
+        """Note that somebody reads a request: one that rests lingers anew, or its rest might be over at once."""
         request.alone_since = None
+        if request.state is RequestState.RESTING:
+            request.since = now
+
+    def note_wanted(self, request: Request, now: float) -> None:
+        """Note that somebody has given a request more to write: without a reader it lingers anew."""
+        if request.alone_since is not None:
+            request.alone_since = now
 
     # ---- deadlines
 
@@ -134,8 +158,8 @@ class OpenRequests:
         """Remove and return the requests that have been idle for long enough, and the first ones if too many are."""
         found: list[Request] = []
         for request in tuple(self.idle.values()) if self.idle else ():
-            if now >= _end_of_idle(request) or len(self.idle) > MAX_IDLE:
-                del self.idle[request.request_id]
+            if now >= self._time_of(Overdue.RESTED, request) or len(self.idle) > MAX_IDLE:
+                self.remove(request)
                 found.append(request)
         return found
 
@@ -143,16 +167,26 @@ class OpenRequests:
         """Return the seconds until the first idle request ends; None if none is idle."""
         if not self.idle:
             return None
-        return max(0.0, min(map(_end_of_idle, self.idle.values())) - now)
+        return max(0.0, min(self._time_of(Overdue.RESTED, request) for request in self.idle.values()) - now)
 
     def _deadline(self, request: Request) -> tuple[float, Overdue]:
         """Return the time of an active request's first deadline. It becomes earlier only where `_note_deadline` says so."""
-        deadlines = [(request.resumed_at + self._request_timeout, Overdue.RUNNING)]
-        if request.is_waiting:
-            deadlines.append((request.resumed_at + self.queue_timeout, Overdue.WAITING))
-        if request.alone_since is not None:
-            deadlines.append((request.alone_since + request.linger, Overdue.UNREAD))
-        return min(deadlines, key=lambda deadline: deadline[0])
+        kinds = _MAY_BE_OVER[request.state]
+        times = ((self._time_of(kind, request), kind) for kind in kinds)
+        return min(times, key=lambda deadline: deadline[0])
+
+    def _time_of(self, kind: Overdue, request: Request) -> float:
+        """Return the time at which a deadline of a request is over."""
+        alone_since = request.alone_since
+        match kind:
+            case Overdue.RUNNING:
+                return request.since + self._request_timeout
+            case Overdue.WAITING:
+                return request.since + self.queue_timeout
+            case Overdue.UNREAD:
+                return math.inf if alone_since is None else alone_since + request.linger
+            case Overdue.RESTED:
+                return max(request.since, alone_since or 0.0) + request.linger
 
     def _note_deadline(self, request: Request) -> None:
         self._next_deadline = min(self._next_deadline, self._deadline(request)[0])
@@ -163,20 +197,14 @@ class OpenRequests:
         """Assert that each request is in its place, and that no deadline is overlooked."""
         for request in self.active.values():
             assert not request.is_over, f"{request!r} is over and was not finished"
-            assert request.idle_since is None, f"{request!r} is not idle"
+            assert request.state in (RequestState.WAITING, RequestState.RUNNING), repr(request)
             assert (request.exploration is not None) == (request.request_id in self.exploring), repr(request)
             assert self._next_deadline <= self._deadline(request)[0], f"{request!r} would miss its deadline"
         assert self.exploring.keys() <= self.active.keys(), "a request that is not active explores"
         for request in self.idle.values():
             assert request.is_over, f"{request!r} is idle and not over"
-            assert request.idle_since is not None, repr(request)
+            assert request.state is RequestState.RESTING, repr(request)
             assert request.linger, repr(request)
             assert request.request_id not in self.active, repr(request)
             assert request.prefix.node is None, f"{request!r} is idle and holds a prompt"
             assert not any(branch.lease for branch in request.branches), f"{request!r} is idle and holds a sequence"
-
-
-def _end_of_idle(request: Request) -> float:
-    """Return the time at which an idle request ends: `linger` seconds after its last branch and its last reader."""
-    assert request.idle_since is not None
-    return max(request.idle_since, request.alone_since or 0.0) + request.linger

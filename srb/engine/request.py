@@ -34,11 +34,25 @@ class BranchState(Enum):
     ENDED = auto()
 
 
+class RequestState(Enum):
+    WAITING = auto()  # new, or goes on after a rest; has not begun since
+    RUNNING = auto()  # has begun; its prompt is computed, or its branches run, or wait under pressure
+    RESTING = auto()  # all branches have ended and it lingers; holds texts and samplers alone
+    ENDED = auto()  # it has had its terminal event
+
+
 _LEGAL = {
     BranchState.WAITING: {BranchState.RUNNING, BranchState.ENDED},
     BranchState.RUNNING: {BranchState.WAITING, BranchState.HELD, BranchState.ENDED},
     BranchState.HELD: {BranchState.WAITING, BranchState.ENDED},
     BranchState.ENDED: {BranchState.WAITING},  # a branch that ended by its limit and got a later one
+}
+
+_LEGAL_FOR_REQUESTS = {
+    RequestState.WAITING: {RequestState.RUNNING, RequestState.RESTING, RequestState.ENDED},
+    RequestState.RUNNING: {RequestState.RESTING, RequestState.ENDED},
+    RequestState.RESTING: {RequestState.WAITING, RequestState.ENDED},
+    RequestState.ENDED: set[RequestState](),
 }
 
 
@@ -311,14 +325,13 @@ class Branch:
 
 
 class Request:
-    """One prompt and its branches. The request's state is derived from theirs; nothing is stored twice."""
+    """One prompt and its branches, and whether it waits, runs or rests."""
 
     __slots__ = (
         "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "ceased_at",
-        "diversity", "ending", "exploration", "has_begun", "id_slot", "idle_since", "key", "linger", "lora",
-        "max_lingering", "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "preserved",
-        "prompt_logprobs", "removed", "report_progress", "request_id", "resumed_at", "saved", "shift", "started_at",
-        "state_name", "words",
+        "diversity", "ending", "exploration", "id_slot", "key", "linger", "lora", "max_lingering", "max_unread",
+        "num_prompt", "owner", "prefix", "prefix_done_at", "preserved", "prompt_logprobs", "removed",
+        "report_progress", "request_id", "saved", "shift", "since", "started_at", "state", "state_name", "words",
     )  # fmt: skip
 
     def __init__(
@@ -372,19 +385,25 @@ class Request:
         self.max_lingering = command.max_lingering
         self.can_grow = command.can_grow
         self.linger = command.linger
+        self.state = RequestState.WAITING
+        self.since = 0.0  # time at which it came, went on after a rest, began to rest, or got a reader in its rest
         self.alone_since: float | None = None  # time at which the last reader left; None while there are readers
-        self.idle_since: float | None = None  # time at which the last branch ended; None while one runs or waits
-        self.resumed_at = 0.0  # time of the arrival, or of the end of the latest rest
         self.arrived_at = 0.0  # seconds on the engine's clock
-        self.has_begun = False  # whether the request has begun, and has not rested since
         # Times of the work, as if no rest had been: `begin` moves the first two on by the time from `ceased_at` to now.
         self.started_at: float | None = None  # time at which it first began
         self.prefix_done_at: float | None = None
         self.ceased_at: float | None = None  # time at which the work ended or the rest began; None while it goes on
 
+    def move(self, state: RequestState) -> None:
+        """Change the state. Raise AssertionError for an illegal move, which changes nothing."""
+        if state not in _LEGAL_FOR_REQUESTS[self.state]:
+            raise AssertionError(f"{self!r} is {self.state.name} and cannot become {state.name}")
+        self.state = state
+
     def begin(self, now: float) -> None:
         """Note that the work begins, goes on after a rest, or goes on after the prompt was dropped under pressure."""
-        self.has_begun = True
+        if self.state is RequestState.WAITING:
+            self.move(RequestState.RUNNING)
         if self.started_at is None:
             self.started_at = now
         elif self.ceased_at is not None:  # neither the rest nor the queue after it counts as work
@@ -394,10 +413,11 @@ class Request:
         self.ceased_at = None
 
     def cease(self, now: float) -> None:
-        """Note that all branches have ended."""
+        """Note that all branches have ended: the request rests if it lingers."""
+        self.move(RequestState.RESTING if self.linger else RequestState.ENDED)
+        self.since = now
         if self.ceased_at is None:  # else it had to wait after a rest, and has ended before its turn came
             self.ceased_at = now
-        self.has_begun = False
 
     def predicted_ms(self, now: float) -> float:
         """Return the milliseconds of work since the prompt was done, to the microsecond; 0 before that."""
@@ -495,7 +515,7 @@ class Request:
     @property
     def is_waiting(self) -> bool:
         """Whether the request has not begun, or goes on after a rest and has not begun again."""
-        return not self.has_begun
+        return self.state is RequestState.WAITING
 
     def close(self) -> None:
         """Free the samplers, and part from prefix and branches: with no cycle left, Python frees all of them at once.

@@ -17,7 +17,7 @@ from srb.engine.branch_specs import MAX_SEED, check_banned, check_branches
 from srb.engine.healing import Ending
 from srb.engine.model import Model, Sampler
 from srb.engine.preparing import Preparer, heals
-from srb.engine.request import Branch, BranchState, Request, finder_of
+from srb.engine.request import Branch, BranchState, Request, RequestState, finder_of
 from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import Conflict, InvalidRequest, NotFound, bad_field
 from srb.wire.commands import MAX_BRANCHES, AddBranches, Boundary, BranchSpec, ChangeBranch, NewBranch
@@ -341,9 +341,7 @@ def _grammar(spec: BranchSpec) -> tuple[object, ...]:
 
 
 def _state_of_request(request: Request) -> str:
-    if request.idle_since is not None:
-        return "resting"
-    return "queued" if request.is_waiting else "running"
+    return {RequestState.WAITING: "queued", RequestState.RUNNING: "running"}.get(request.state, "resting")
 
 
 def _pieces(model: Model, branch: Branch, tokens: Sequence[int]) -> list[bytes]:

@@ -698,7 +698,7 @@ class EngineWalk(RuleBasedStateMachine):
         self.driver.advance(0.0)  # a request that ended by its first step may rest only now
         now = self.driver.now
         for request in self.driver.idle:
-            assert now - max(request.idle_since or 0.0, request.alone_since or 0.0) < request.linger + 1.0
+            assert now - max(request.since, request.alone_since or 0.0) < request.linger + 1.0
 
     @rule(steps=st.integers(1, 10))
     def step(self, steps: int) -> None:

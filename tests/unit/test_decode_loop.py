@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -305,3 +306,71 @@ def test_the_engine_tidies_up_once_after_each_time_of_work(desk: Desk) -> None:
         assert not desk.tidied.get(timeout=DEADLINE)
     desk.stats()
     assert desk.tidied.empty(), "a query is no work"
+
+
+class Slipping(Engine):
+    """An engine in which what it does with one request goes wrong."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for name in ("submit", "cancel", "leave", "control", "attach"):
+            setattr(self, name, partial(self._slip, getattr(self, name)))
+
+    def _slip(self, act: Any, about: Any, *others: Any) -> Any:
+        if "bad" in (about, getattr(about, "request_id", ""), getattr(about, "target", "")):
+            raise KeyError("a slip")
+        return act(about, *others)
+
+
+@pytest.mark.parametrize("command", ["submit", "cancel", "leave", "stop", "attach", "lose"])
+def test_an_error_of_our_own_fails_one_request_and_no_other(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setattr("tests.unit.test_decode_loop.Engine", Slipping)
+    desk, line, other = Desk(FakeModel(n_ctx=100_000)), Line(), Line()
+    desk.submit(other, "good", max_tokens=5000)
+    other.next(Delta)
+    name = "bad" if command == "submit" else "fine"
+    desk.submit(line, name, max_tokens=50_000)
+    if command != "submit":
+        line.next(Delta)
+        desk.engine._requests.active["bad"] = bad = desk.engine._requests.active.pop("fine")  # its name is what slips
+        desk.loop._readers["bad"] = desk.loop._readers.pop("fine")
+        bad.request_id = "bad"
+    if command == "lose":
+        desk.lose(line)
+    elif command in ("cancel", "leave"):
+        desk.cancel(line, Cancel("bad", leaves=command == "leave"))
+    elif command == "stop":
+        desk.ask(line, StopBranches("ask", "bad"))
+    elif command == "attach":
+        desk.ask(line, Attach("ask", "bad"))
+    if command not in ("leave", "lose"):
+        assert "KeyError" in line.next(Failed, Rejected).message
+    if command in ("stop", "attach"):
+        assert line.next(Failed, Rejected).request_id == "ask"
+    other.next(Done)
+    assert desk.stats()["requests_processing"] == 0
+    desk.stop()
+    assert desk.engine.model.open_samplers == 0  # type: ignore[attr-defined]
+
+
+def test_a_worker_that_dies_ends_no_loop_when_a_rest_is_over_in_the_same_step() -> None:
+    """The end of one of its requests came with the end of another's rest, which the loop then looked for in vain."""
+    now = 0.0
+    engine = Engine(FakeModel(n_ctx=100_000), EngineOptions(max_queue=10), clock=lambda: now)
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    loop, line, other = DecodeLoop(engine, inbox), Line(), Line()
+
+    def submit(reader: Line, request_id: str, max_tokens: int, linger: float = 0.0) -> None:
+        specs = (BranchSpec(1, max_tokens, sampling=SamplingParams(ignore_eos=True)),)
+        inbox.put(SubmitItem(reader, request_id, engine.prepare(Generate(request_id, ("a",), specs, linger=linger))))  # type: ignore[arg-type]
+
+    submit(line, "runs", 1000)
+    submit(line, "rests", 2, linger=10.0)
+    submit(other, "another", 1000)
+    while not any(isinstance(event, Resting) for event in line.catch_up()):
+        loop.turn(wait=False)
+    now = 10.5
+    inbox.put(DisconnectItem(line))  # type: ignore[arg-type]
+    loop.turn(wait=False)
+    assert set(loop._readers) == {"another", "rests"}, "it lingers anew, since its reader was there until now"
+    assert not [event for event in other.catch_up() if isinstance(event, TERMINAL)]

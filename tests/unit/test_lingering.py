@@ -8,9 +8,9 @@ import pytest
 
 from srb.engine.fake import FakeModel
 from srb.engine.scheduler import UNREAD_EVERY
-from srb.errors import RateLimited
-from srb.wire.events import FinishReason
-from tests.engine_helpers import Driver, solo
+from srb.errors import RateLimited, SRBError
+from srb.wire.events import FinishReason, Rejected
+from tests.engine_helpers import Driver, plain, solo
 
 ENDLESS: dict[str, Any] = {"max_tokens": 200, "ignore_eos": True, "linger": 10.0**6, "can_grow": True}
 
@@ -153,3 +153,66 @@ def test_rests_do_not_count_as_requests_that_run_without_a_reader() -> None:
     driver.leave(left)
     driver.step()
     assert not driver.result(left).rests
+
+
+def test_a_request_that_rested_for_long_and_goes_on_unread_lingers_anew() -> None:
+    """As docs/api.md shows it: an answer that was not streamed, and a control after a while."""
+    driver = Driver()
+    request_id = driver.submit("the old king", max_tokens=5, ignore_eos=True, linger=8.0)
+    driver.leave(request_id)
+    driver.run()
+    driver.advance(6.0)
+    driver.change(request_id, 0, more=200)
+    driver.advance(6.0)  # longer than what was left of the rest
+    driver.run()
+    assert driver.result(request_id).ends[0].length == 205
+
+
+@pytest.mark.parametrize("control", ["more", "fork"])
+def test_a_request_that_is_given_more_to_write_while_nobody_reads_it_lingers_anew(control: str) -> None:
+    driver = Driver()
+    request_id = driver.submit("the old king", max_tokens=300, ignore_eos=True, linger=8.0, can_grow=True)
+    driver.step()
+    driver.leave(request_id)
+    driver.advance(6.0)
+    driver.change(request_id, 0, more=20) if control == "more" else driver.add(request_id, origin=0)
+    driver.advance(6.0)
+    assert driver.request(request_id).is_unread
+    driver.advance(3.0)
+    assert driver.result(request_id).terminal
+
+
+def test_a_reader_that_comes_to_a_rest_does_not_end_it() -> None:
+    driver = Driver()
+    request_id = driver.submit("the old king", max_tokens=5, linger=8.0)
+    driver.run()
+    driver.advance(6.0)
+    driver.leave(request_id)
+    driver.advance(6.0)  # by now the rest would be over, had its reader stayed
+    assert driver.attach(request_id)["state"] == "resting"
+    driver.advance(6.0)
+    driver.change(request_id, 0, more=5)
+    driver.run()
+    assert driver.result(request_id).ends[0].length == 10
+
+
+@pytest.mark.parametrize("refused", ["change", "add", "new"])
+def test_what_is_refused_takes_nobodys_place_in_the_queue(refused: str) -> None:
+    driver = Driver(FakeModel(n_seq_max=2, n_ctx=4096), max_queue=1)
+    rests = driver.submit("a", max_tokens=3, linger=500, can_grow=True, ignore_eos=True)
+    driver.run()
+    driver.submit("b", max_tokens=300, ignore_eos=True)
+    driver.step()
+    left = driver.submit([1, 2, 3], **ENDLESS)
+    driver.leave(left)
+    if refused == "change":
+        with pytest.raises(SRBError):
+            driver.change(rests, 0, more=-1)
+    elif refused == "add":
+        with pytest.raises(SRBError):
+            driver.add(rests, *[plain()] * 2, max_running=1)
+    else:
+        driver.submit("c", linger=10, max_unread=1)
+        assert isinstance(driver.result("r3").terminal[0], Rejected)
+    assert driver.request(left).is_waiting
+    assert not driver.result(left).ends

@@ -19,7 +19,7 @@ def test_a_request_waits_for_so_many_seconds_and_runs_for_so_many() -> None:
     waiting, running = request("waiting"), request("running")
     for each in (waiting, running):
         registry.add(each, now=10.0)
-    running.has_begun = True
+    running.begin(10.0)
     registry.check_invariants()
     assert registry.overdue(15.0) == []
     assert registry.overdue(15.1) == [(waiting, Overdue.WAITING)]

@@ -20,6 +20,7 @@ from srb.engine.process.intake import (
     SubmitItem,
     WakeItem,
 )
+from srb.engine.steering import Growth
 from srb.errors import InvalidRequest, SRBError
 from srb.wire.commands import Ask, Attach, Cancel, ChangeBranch, EndReasoning, StopBranches
 from srb.wire.events import TERMINAL, Attached, Event, Failed, Hello, Ready, Rejected, Reply
@@ -53,6 +54,7 @@ class EngineCore(Preparing, Protocol):
     def control(self, command: StopBranches | EndReasoning | ChangeBranch) -> list[Event]: ...
     @property
     def seconds_to_rest(self) -> float | None: ...
+    def fail_by_id(self, request_id: str, error: SRBError) -> list[Event]: ...
     def fail_all(self, error: SRBError) -> list[Event]: ...
 
 
@@ -83,14 +85,21 @@ class DecodeLoop:
 
     def run(self) -> None:
         """Receive, step, send, until a StopItem arrives. An exception of `step` is fatal for this process."""
-        while self._receive():
-            if self._engine.has_work:
-                self._send(self._engine.step())
-                self._tidy_at = time.monotonic() + IDLE_SECONDS
-            else:
-                self._send(self._engine.collect())  # a rest may be over
-                self._tidy_if_idle()
-            self._engine.flush()  # after `_send`: no client waits for the forks of its next tokens
+        while self.turn():
+            pass
+
+    def turn(self, wait: bool = True) -> bool:
+        """Receive, step and send once; return False after a StopItem. Without `wait`, do not wait for an item."""
+        if not self._receive(wait and not self._engine.has_work):
+            return False
+        if self._engine.has_work:
+            self._send(self._engine.step())
+            self._tidy_at = time.monotonic() + IDLE_SECONDS
+        else:
+            self._send(self._engine.collect())  # a rest may be over
+            self._tidy_if_idle()
+        self._engine.flush()  # after `_send`: no client waits for the forks of its next tokens
+        return True
 
     def fail_all(self, error: SRBError) -> None:
         """Fail every running request with `error`, and refuse the items in the inbox; called after the loop's end."""
@@ -107,12 +116,11 @@ class DecodeLoop:
                 reader.send([Failed(request_id, error.code, error.message)])
         self._readers.clear()
 
-    def _receive(self) -> bool:
+    def _receive(self, wait: bool) -> bool:
         """Handle all items in the inbox. Return False after a StopItem.
 
-        If there is no work, wait for an item, until the first rest of a request is over, or until it is time to tidy up.
+        With `wait`, wait for an item, until the first rest of a request is over, or until it is time to tidy up.
         """
-        wait = not self._engine.has_work
         self.turn_began = None if wait else time.monotonic()
         while True:
             try:
@@ -122,7 +130,7 @@ class DecodeLoop:
             self.turn_began = self.turn_began or time.monotonic()
             if isinstance(item, StopItem):
                 return False
-            self._handle(item)
+            self._handle_alone(item)
             wait = False
 
     @property
@@ -137,6 +145,33 @@ class DecodeLoop:
         if self._tidy_at is not None and time.monotonic() >= self._tidy_at:
             self._tidy()
             self._tidy_at = None
+
+    def _handle_alone(self, item: SubmitItem | CancelItem | QueryItem | DisconnectItem | WakeItem) -> None:
+        """Handle an item; an error of our own fails the request that it is about, and no other."""
+        try:
+            self._handle(item)
+        except Exception as error:
+            log.exception("%s could not be handled", type(item).__name__)
+            self._fail(item, SRBError(f"the server failed at this command: {type(error).__name__}"))
+
+    def _fail(self, item: Item, error: SRBError) -> None:
+        """Refuse an item, and fail the request that it is about: nobody knows in which state that is now."""
+        match item:
+            case SubmitItem(connection, request_id, Growth() as growth):
+                target = growth.command.target
+            case SubmitItem(connection, request_id):
+                target = request_id
+            case QueryItem(connection, command):
+                request_id, target = command.request_id, getattr(command, "target", "")
+            case CancelItem(_, Cancel(target)):
+                request_id = ""
+            case _:
+                return
+        self._send(self._engine.fail_by_id(target, error))
+        if isinstance(item, SubmitItem):
+            item.request.close()
+        if self._readers.pop(request_id, None) or isinstance(item, QueryItem):
+            connection.send([Rejected.of(request_id, error)])
 
     def _handle(self, item: SubmitItem | CancelItem | QueryItem | DisconnectItem | WakeItem) -> None:
         match item:
@@ -163,7 +198,7 @@ class DecodeLoop:
                 self._send(self._engine.collect())
             case DisconnectItem(connection):
                 for request_id in [id_ for id_, readers in self._readers.items() if connection in readers]:
-                    self._leave(connection, request_id)
+                    self._handle_alone(CancelItem(connection, Cancel(request_id, leaves=True)))
 
     def _cancel(self, connection: Connection, command: Cancel) -> None:
         if command.leaves:

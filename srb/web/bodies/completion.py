@@ -234,7 +234,8 @@ class CompletionBody(SamplingBody):
     )
     linger: Annotated[Real, between(0, INT32_MAX)] | None = described(
         None,
-        "the request stays so long after its last branch has ended, or its last reader has left, see Controls",
+        "the request stays so long after its last branch has ended, its last reader has come or left, or it was given "
+        "more to write, see Controls",
         form="0 to the setting `max_linger` (600) seconds",
         by_default="0",
     )

@@ -43,7 +43,7 @@ def test_a_reader_that_comes_back_lifts_the_deadline() -> None:
     lingering = request(linger=3.0)
     registry.add(lingering, now=0.0)
     registry.note_unread(lingering, now=1.0)
-    registry.note_reader(lingering)
+    registry.note_reader(lingering, now=2.0)
     assert registry.overdue(1000.0) == []
     assert registry.count_unread("") == 0
 

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2
-import openai
 
 from srb.config.settings import Settings
 from srb.web.app import Application, create_app
 from tests.scripted import Script, ScriptedClient, count_to_three
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+else:
+
+    class Package:
+        """A package that is imported when it is first used: tests that are only listed need no second of it."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(import_module(self._name), name)
+
+    anthropic, openai = Package("anthropic"), Package("openai")
 
 
 def application(script: Script = count_to_three, **settings: Any) -> tuple[Application, ScriptedClient]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-import anthropic
-import openai
 import orjson
 import pytest
 from flask.testing import FlaskClient
@@ -24,7 +22,7 @@ from srb.wire.events import Accepted, BranchEnded, Delta, Done, PromptDone
 from tests import scripted
 from tests.media import b64, png, wav
 from tests.needs import need
-from tests.official import anthropic_over, openai_over
+from tests.official import anthropic, anthropic_over, openai, openai_over
 from tests.scripted import ScriptedClient
 from tests.shapes import read
 

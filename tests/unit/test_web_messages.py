@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import anthropic
 import orjson
 import pytest
 from flask.testing import FlaskClient
@@ -16,7 +15,7 @@ from srb.web.dialects.anthropic.body import MessagesBody
 from srb.web.dialects.anthropic.errors import AnthropicError
 from srb.wire.commands import Generate
 from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Failed, PromptDone, Rejected
-from tests.official import anthropic_over, application
+from tests.official import anthropic, anthropic_over, application
 from tests.shapes import read
 from tests.unit.test_web_chat import CALL, writes
 
@@ -407,19 +406,19 @@ def refuses(code: str, **extra: Any) -> Any:
 @pytest.mark.parametrize(
     ("code", "extra", "error", "kind", "words"),
     [
-        ("queue_full", {}, anthropic.RateLimitError, "rate_limit_error", "no"),
-        ("loading", {}, anthropic.APIStatusError, "overloaded_error", "no"),
-        ("decode_failed", {}, anthropic.InternalServerError, "api_error", "no"),
-        ("not_supported", {}, anthropic.APIStatusError, "invalid_request_error", "no"),
-        ("context_exceeded", {"n_prompt_tokens": 9, "n_ctx": 8}, anthropic.BadRequestError, "invalid_request_error",
+        ("queue_full", {}, "RateLimitError", "rate_limit_error", "no"),
+        ("loading", {}, "APIStatusError", "overloaded_error", "no"),
+        ("decode_failed", {}, "InternalServerError", "api_error", "no"),
+        ("not_supported", {}, "APIStatusError", "invalid_request_error", "no"),
+        ("context_exceeded", {"n_prompt_tokens": 9, "n_ctx": 8}, "BadRequestError", "invalid_request_error",
          "prompt is too long: 9 tokens > 8 maximum"),
     ],
 )  # fmt: skip
 def test_refusals_of_the_engine_have_the_types_of_the_api(
-    code: str, extra: dict[str, Any], error: type[anthropic.APIStatusError], kind: str, words: str
+    code: str, extra: dict[str, Any], error: str, kind: str, words: str
 ) -> None:
     app, _ = application(refuses(code, **extra))
-    with pytest.raises(error) as refused:
+    with pytest.raises(getattr(anthropic, error)) as refused:
         ask(anthropic_over(app))
     assert refused.value.type == kind
     body: Any = refused.value.body

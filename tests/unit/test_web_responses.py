@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import openai
 import orjson
 import pytest
 from flask.testing import FlaskClient
@@ -15,7 +14,7 @@ from srb.web.dialects.responses.answers import Response, StreamEvent
 from srb.web.dialects.responses.body import ResponsesBody
 from srb.wire.commands import Generate
 from srb.wire.events import Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Failed, Progress
-from tests.official import application, openai_over
+from tests.official import application, openai, openai_over
 from tests.shapes import read
 from tests.unit.test_web_chat import CALL, writes
 

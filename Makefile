@@ -5,10 +5,13 @@
 #                                 … for other machines, in dist/: with AVX2, for x86-64
 # make wheels PROCESSORS=all      … for all processors, old and new: four times the compiling
 # make try-llama VERSION=0.3.37   try the patches in native/ on another version of llama-cpp-python
-# make test | lint | bench        check and measure
+# make test                       prove the product: all quick tests, and the main ways of servers and pages
+# make test-all                   … and everything else that is not for the night
+# make test-more                  … of that what a change touches, and others in turn (UNTIL: a time, in seconds)
+# make test-night                 everything, with long cases and twenty times the random examples
+# make lint | bench               check and measure
 # make test-cluster               install Ray, and run the tests that need it, except for the long ones
 # make test-cluster-long          … the long ones alone
-# make test-long                  run the long tests that need no Ray, an hour of them
 # make test-page-long             write a story of 40 rounds at the page, with screenshots in build/evening
 # make bench MODEL=smollm2        … with a model by its name (smollm2, gemma3, storyteller), also of the others
 # make bench-tables               print the tables of docs/usage.md's speeds, of SmolLM2 and Gemma 3
@@ -28,7 +31,6 @@ MODEL ?=
 PORT ?=
 
 BIN := .venv/bin
-FILES_AT_ONCE = $(shell echo $$(($$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) * 3 / 2)))
 # Only what is loaded: native/llama.cmake leaves out the rest. Options from the environment come last, so that they win:
 # -DLLAVA_BUILD=OFF leaves out the library of pictures and sounds, a quarter of the compiling. RPC is two files.
 LLAMA := -DLLAVA_BUILD=ON -DGGML_RPC=ON -DCMAKE_PROJECT_llama_cpp_INCLUDE='$(CURDIR)/native/llama.cmake'
@@ -75,7 +77,7 @@ GIVEN_ARGS := $(strip $(CMAKE_ARGS))
 override CMAKE_ARGS := $(LLAMA) $(GIVEN_ARGS)
 export CMAKE_ARGS GIVEN_ARGS
 
-.PHONY: help install wheels dev constraints node agents page page-vendor real-models serve test test-long test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
+.PHONY: help install wheels dev constraints node agents page page-vendor real-models serve test test-all test-more test-night test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -122,13 +124,19 @@ build/real-models/.fetched: tools/real_models.py srb/config/named_models.py | .v
 serve: install
 	@exec $(BIN)/srb serve $(if $(MODEL),--model '$(MODEL)') $(if $(PORT),--port '$(PORT)')
 
-# Files of tests side by side, three for two cores: half of the time they wait for servers and browsers. tests/conftest.py
-# has their order.
+# tests/README.md says which of these shows what, and how long each takes.
+RUNNER = $(BIN)/python -m tests.runner
 test: dev node page real-models
-	$(BIN)/pytest -m 'not cluster and not long' -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder
+	$(RUNNER) main $(if $(UNTIL),--until $(UNTIL))
 
-test-long: dev node agents real-models
-	$(BIN)/pytest -m 'long and not cluster' -n $(FILES_AT_ONCE) --dist loadfile
+test-all: dev node page agents real-models
+	$(RUNNER) all
+
+test-more: ray node page agents real-models
+	$(RUNNER) more $(if $(UNTIL),--until $(UNTIL))
+
+test-night: dev node page agents real-models
+	$(RUNNER) night
 
 test-cluster: ray
 	$(BIN)/pytest tests/cluster -m 'not long'
@@ -172,6 +180,7 @@ lint: dev lint-page
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/pytest tests/lint -q -p no:xdist
 
 JAVASCRIPT := bench/page srb/web/page srb/web/static tests/page/unit tools/page
 BIOME := build/page/node_modules/.bin/biome check --config-path=tools/page/lint.json

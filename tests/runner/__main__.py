@@ -1,8 +1,8 @@
-"""Run many tests: `python -m tests.runner main | all | night | ci`.
+"""Run many tests: `python -m tests.runner main | all | night | more`.
 
 A test that fails is run once more, alone, after the others. Green the second time, the run passes, and lists it under
-*Unlucky*. `ci` runs `main`, then the rest until its time is over: files that the change touches, then those that have not
-run for longest. The last line counts: `14310 passed, 0 failed, 35 skipped`.
+*Unlucky*. `more` is what continuous integration runs after `main`, for as long as there is time: files that the change
+touches, then those that have not run for longest. The last line counts: `14310 passed, 0 failed, 35 skipped`.
 """
 
 from __future__ import annotations
@@ -52,14 +52,10 @@ class Outcome:
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.runner", description=__doc__)
-    parser.add_argument("what", choices=[*(str(tier) for tier in Tier), "ci"])
+    parser.add_argument("what", choices=[*(str(tier) for tier in Tier), "more"])
     parser.add_argument(
-        "--seconds", type=float, default=1500, help="ci: begin no test of the rest after so many (1500)"
+        "--until", type=float, help="begin no test after this time (Unix, seconds); what is left out is told"
     )
-    parser.add_argument(
-        "--most-seconds", type=float, default=2160, help="ci: begin no test at all after so many (2160)"
-    )
-    parser.add_argument("--began", type=float, default=time.time(), help="ci: count from this time (Unix, seconds)")
     parser.add_argument(
         "--seed", type=int, default=random.randrange(1, 2**31), help="of hashes, and of the night's examples"
     )
@@ -68,11 +64,11 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     given = parser.parse_args(words)
     print(f"Seed {given.seed}. {AT_ONCE} files run side by side.", flush=True)
-    if given.what == "ci":
-        outcome = run_ci(given.began, given.seconds, given.most_seconds, given.seed)
+    if given.what == "more":
+        outcome = run_more(given.until, given.seed)
     else:
         tier = Tier(given.what)
-        outcome = run(tier, longest_first([name_of(file) for file in files_of(tier)]), given.seed)
+        outcome = run(tier, longest_first([name_of(file) for file in files_of(tier)]), given.seed, given.until)
     failed = again(outcome, given.seed)
     print_table(outcome)
     print_left_out(outcome)
@@ -83,20 +79,20 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if failed or outcome.broken else 0
 
 
-def run_ci(began: float, seconds: float, most_seconds: float, seed: int) -> Outcome:
-    """Run the first tier, then as much of the rest as the time is for."""
-    print("First what `make test` runs.", flush=True)
-    outcome = run(Tier.MAIN, longest_first([name_of(file) for file in files_of(Tier.MAIN)]), seed, began + most_seconds)
+def run_more(until: float | None, seed: int) -> Outcome:
+    """Run the rest, in the order in which it says most, and note which files were run whole."""
     rest = [name_of(file) for file in files_of(Tier.REST)]
-    changed = [file for file in touched.touched_by(history.changed_files(), touched.read()) if file in rest]
+    changed = touched.touched_by(history.changed_files(), touched.read())
     others = [file for file in rest if file not in changed]
     order = [*changed, *history.in_turn(others, history.read(), history.commit_number(), Times.read())]
-    left = seconds_in_words(max(0.0, began + seconds - time.time()))
-    print(f"Then the rest, for {left}: {len(changed)} files that the change touches, and others in turn.", flush=True)
-    then = run(Tier.REST, order, seed, began + seconds)
-    outcome.add(then)
-    begun = {nodeid.partition("::")[0] for nodeid in then.left_out}
-    history.note(file for file in then.files if file not in begun)
+    left = "" if until is None else f", for {seconds_in_words(max(0.0, until - time.time()))}"
+    print(
+        f"What `make test` leaves out{left}: {len(changed)} files that the change touches, then others in turn.",
+        flush=True,
+    )
+    outcome = run(Tier.REST, order, seed, until)
+    cut = {nodeid.partition("::")[0] for nodeid in outcome.left_out}
+    history.note(file for file in outcome.files if file not in cut)
     return outcome
 
 

@@ -48,6 +48,7 @@ def name_of(file: Path) -> str:
 def files_of(tier: Tier) -> list[Path]:
     """Return the test files that may hold tests of a tier, by name. Others are not even imported."""
     files = sorted(file for file in TESTS.rglob("test_*.py") if folder_of(file) not in ELSEWHERE)
+    files = [file for file in files if file.parent != TESTS / CLUSTER / "e2e"]  # all of them are for the night
     if tier is Tier.REST:
         return [file for file in files if folder_of(file) in (*BY_MARK, CLUSTER)]
     files = [file for file in files if folder_of(file) != CLUSTER]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,10 +22,10 @@ from playwright.sync_api import (
 
 from tests.needs import chromium, need
 from tests.page.parts_alone import HOST, serve_parts
-from tests.page.profiles import Profile, Profiles
+from tests.page.profiles import DESKTOP, Profile, Profiles
 from tests.page.writer import Writer, wait_for_event
 from tests.processes import DEADLINE, wait_for
-from tests.servers import Server
+from tests.servers import MakeServer, Server
 
 FAILED = pytest.StashKey[bool]()
 
@@ -126,7 +127,6 @@ def troubles() -> Iterator[Troubles]:
 
 
 MakePage = Callable[..., Page]
-DESKTOP: Any = {"viewport": {"width": 1440, "height": 900}}
 
 
 @pytest.fixture(scope="package")
@@ -145,8 +145,9 @@ def make_page(profile: Profiles, troubles: Troubles, request: pytest.FixtureRequ
     opened: list[tuple[Profile, Page, bool]] = []
 
     def make(*, alone: bool = False, **options: Any) -> Page:
-        taken = profile.take({**DESKTOP, **options})
-        page = taken.open(troubles)
+        size = options.pop("viewport", DESKTOP)  # for which a window needs no profile of its own
+        taken = profile.take(options)
+        page = taken.open(troubles, size)
         opened.append((taken, page, alone))
         return page
 
@@ -180,6 +181,21 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         folder, model="fake:25", ignore_eos="true", stories=folder / "stories.sqlite3", max_client_requests=64
     ) as server:
         yield server.start()
+
+
+@pytest.fixture(scope="module")
+def server_with(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeServer]:
+    """Servers with settings of their own, one for all tests of a file that ask for the same. Kill no part of one."""
+    servers: dict[tuple[tuple[str, Any], ...], Server] = {}
+    with ExitStack() as stack:
+
+        def with_(**settings: Any) -> Server:
+            key = tuple(sorted(settings.items()))
+            if key not in servers:
+                servers[key] = stack.enter_context(Server(tmp_path_factory.mktemp("srb"), **settings).start())
+            return servers[key]
+
+        yield with_
 
 
 @pytest.fixture

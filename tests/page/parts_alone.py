@@ -17,6 +17,7 @@ from srb.web.ops.page import FOLDER, HEADERS, KEEP, MEDIA_TYPES
 HARNESS = Path(__file__).parent / "harness"
 HOST = "desk.test"  # plain http and a name: no secure context, as on a LAN
 ORIGIN = f"http://{HOST}"
+FACES = "() => Promise.all([...document.fonts].map((face) => face.load())).then(() => null)"
 DOCUMENT = """<!doctype html>
 <html lang="en">
   <head>
@@ -37,9 +38,10 @@ DOCUMENT = """<!doctype html>
 
 
 def open_harness(page: Page, name: str) -> None:
-    """Open the document around harness/<name>.js, and wait until that module has set `window.ready`."""
+    """Open the document around harness/<name>.js, and wait until that module has set `window.ready`, with all faces."""
     page.goto(f"{ORIGIN}/harness/{name}.html")
     page.wait_for_function("() => window.ready === true")
+    page.evaluate(FACES)  # a line that is measured has its height from the start
 
 
 @contextmanager

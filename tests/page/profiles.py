@@ -11,11 +11,13 @@ import json
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from playwright.sync_api import Browser, BrowserContext, Error, Page
+from playwright.sync_api import Browser, BrowserContext, Error, Page, ViewportSize
 
 from tests.processes import DEADLINE
 
 Options = dict[str, Any]
+
+DESKTOP: ViewportSize = {"width": 1440, "height": 900}
 
 AT_REST = 4  # profiles that are kept for later tests: each has a process of its own, of 100 MB
 
@@ -49,19 +51,20 @@ class Profile:
 
     def __init__(self, browser: Browser, options: Options) -> None:
         self.name = _name(options)
-        self.context = browser.new_context(**options)
+        self.context = browser.new_context(viewport=DESKTOP, **options)
         self.context.set_default_timeout(1000 * DEADLINE)
         self._devtools = self.context.new_cdp_session
-        self._size = options["viewport"]
         self._page: Page | None = None
         self._changed: set[Page | BrowserContext] = set()
         self._note_changes(self.context)
 
-    def open(self, watch: Watch) -> Page:
-        """Return a page with a blank document, in a profile that is empty."""
+    def open(self, watch: Watch, size: ViewportSize) -> Page:
+        """Return a page of this size with a blank document, in a profile that is empty."""
         if self._page is None:
             self._page = self.context.new_page()
             self._note_changes(self._page)
+        if self._page.viewport_size != size:
+            self._page.set_viewport_size(size)
         watch.watch(self._page)
         self.context.on("page", watch.watch)
         self._changed.clear()
@@ -78,8 +81,6 @@ class Profile:
             watch.leave(blank)
             blank.evaluate(FORGET)
             blank.goto("about:blank")
-            if blank.viewport_size != self._size:
-                blank.set_viewport_size(self._size)
             blank.mouse.move(0, 0)  # where it is in a new window
         for page in self.context.pages:
             if page is not blank:
@@ -117,7 +118,7 @@ class Profiles:
         self._resting: list[Profile] = []
 
     def take(self, options: Options) -> Profile:
-        """Return an empty profile for these options of Playwright's `new_context`, which no other test has."""
+        """Return an empty profile for these options of Playwright's `new_context`, which nobody else has."""
         for profile in self._resting:
             if profile.name == _name(options):
                 self._resting.remove(profile)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.needs import need
+from tests.needs import long, need
 from tests.page.conftest import Troubles
-from tests.page.writer import START, Writer
+from tests.page.writer import START, Writer, expect_loaded
 from tests.servers import MakeServer
 
 pytestmark = pytest.mark.e2e
@@ -39,22 +38,30 @@ def take_twice(writer: Writer) -> None:
     assert (writer.text, sorted(writer.model_texts())) == (text, texts)
 
 
-@pytest.mark.parametrize("prefix", ["/tools/llm", "/srb"])
-def test_the_desk_works_below_a_prefix(make_server: MakeServer, page: Page, tmp_path: Path, prefix: str) -> None:
-    server = make_server(api_prefix=prefix, stories=tmp_path / "stories.sqlite3").start()
+@pytest.mark.parametrize("prefix", ["/tools/llm", *long("/srb")])
+def test_the_desk_works_below_a_prefix(server_with: MakeServer, page: Page, prefix: str) -> None:
+    server = server_with(api_prefix=prefix)
     writer = Writer(page, server.url + prefix)
     take_twice(writer)
     stories = server.get(f"{prefix}/v1/srb/stories").json()["stories"]
     assert [story["id"] for story in stories] == [writer.story()["id"]]
 
 
+def test_the_page_loads_under_a_prefix_with_and_without_a_slash(page: Page, server_with: MakeServer) -> None:
+    server = server_with(api_prefix="/tools/llm")
+    for address in ("/tools/llm", "/tools/llm/"):
+        page.goto(server.url + address)
+        assert page.url == f"{server.url}/tools/llm/"
+        expect_loaded(page)
+
+
 def test_the_desk_works_over_plain_http_on_a_lan_address(
-    make_server: MakeServer, page: Page, tmp_path: Path, troubles: Troubles
+    make_server: MakeServer, page: Page, troubles: Troubles
 ) -> None:
     troubles.allow("Cross-Origin-Opener-Policy header has been ignored")
     address = lan_address()
     need(address, "an address in a network")
-    server = make_server(host="0.0.0.0", stories=tmp_path / "stories.sqlite3").start()
+    server = make_server(host="0.0.0.0").start()
     writer = Writer(page, f"http://{address}:{server.port}/")
     assert not page.evaluate("isSecureContext")
     assert page.evaluate("[typeof crypto.randomUUID, typeof navigator.locks].join()") == "undefined,undefined"

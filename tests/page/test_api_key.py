@@ -17,11 +17,12 @@ KEY = "sesame-4711"
 
 
 @pytest.fixture
-def server(make_server: MakeServer, tmp_path: Path, troubles: Troubles) -> Server:
+def server(server_with: MakeServer, troubles: Troubles) -> Server:
     troubles.allow("status of 401")
-    return make_server(model="fake:25", api_key=KEY, stories=tmp_path / "stories.sqlite3").start()
+    return server_with(model="fake:25", api_key=KEY)
 
 
+@pytest.mark.smoke
 def test_the_first_refusal_asks_for_the_key_and_the_same_request_goes_on(server: Server, page: Page) -> None:
     asked: list[Request] = []
     page.on("request", lambda request: asked.append(request))

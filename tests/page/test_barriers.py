@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.page.accessibility import violations
+from tests.page.accessibility import EACH_LOOK, violations
 from tests.page.conftest import MakePage, Troubles
 from tests.page.writer import START, Writer
 from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 
-LOOKS: dict[str, dict[str, Any]] = {
-    "light": {},
-    "dark": {"color_scheme": "dark"},
-    "phone": {"viewport": {"width": 412, "height": 839}, "has_touch": True, "is_mobile": True},
-}
 DIALOGS = ["stories", "chapters", "settings", "formats", "help", "map", "versions", "reading", "task", "palette"]
 
 
-@pytest.fixture(params=LOOKS.values(), ids=LOOKS.keys())
+@pytest.fixture(params=EACH_LOOK)
 def page(make_page: MakePage, request: pytest.FixtureRequest) -> Page:
     return make_page(bypass_csp=True, **request.param)
 
@@ -32,6 +25,7 @@ def test_an_empty_desk_has_no_barriers(page: Page, slow: Server) -> None:
     assert violations(page) == []
 
 
+@pytest.mark.smoke
 def test_a_round_has_no_barriers_while_it_runs_and_when_it_has_ended(writer: Writer) -> None:
     writer.write(START).go()
     assert violations(writer.page) == []

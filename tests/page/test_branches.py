@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.page.accessibility import violations
+from tests.page.accessibility import PHONE, in_each_look, violations
 from tests.page.cards import TEXTS, Pane
 from tests.page.conftest import MakePage
 from tests.processes import wait_for
 
 pytestmark = pytest.mark.e2e
 
-PHONE = {"viewport": {"width": 412, "height": 839}, "has_touch": True, "is_mobile": True}
 RIVALS = [{"text": f" rival{i}", "logprob": -i, "probability": 0.5 / (i + 1)} for i in range(12)]
 
 
@@ -158,8 +157,14 @@ def test_alternatives_that_are_asked_for_again_at_once_are_shown(pane: Pane) -> 
     pane.press("t")
     buttons = pane.page.locator("srb-alternatives dialog").get_by_role("button")
     expect(buttons).to_have_count(13)
-    pane.tell("const part = document.querySelector('srb-alternatives'); part.close(); part.open(part.asked);")
-    pane.page.wait_for_function("() => new Promise((done) => setTimeout(() => done(true), 50))")
+    pane.page.evaluate("""async () => {
+      const part = document.querySelector("srb-alternatives");
+      const told = new Promise((done) => part.querySelector("dialog").addEventListener("close", done, { once: true }));
+      part.close();
+      part.open(part.asked);
+      await told;
+      await part.updateComplete;
+    }""")
     expect(buttons).to_have_count(13)
 
 
@@ -433,10 +438,10 @@ SCENES = {
 }
 
 
-@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+@in_each_look
 @pytest.mark.parametrize("scene", SCENES)
-def test_axe_finds_no_violation(make_page: MakePage, scene: str, look: str) -> None:
-    pane = Pane(make_page(**PHONE if look == "phone" else {"color_scheme": look}))
+def test_axe_finds_no_violation(make_page: MakePage, scene: str, look: dict[str, Any]) -> None:
+    pane = Pane(make_page(**look))
     pane.tell(SCENES[scene], TEXTS)
     if scene not in ("empty", "tree"):
         expect(pane.text(1)).not_to_be_empty()

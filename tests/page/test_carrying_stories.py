@@ -100,12 +100,14 @@ def content(story: dict[str, Any]) -> dict[str, Any]:
     return {**{key: story.get(key) for key in ("title", "memory", "nodes", "runs", "head")}, "marks": marks}
 
 
+@pytest.mark.smoke
 def test_the_exported_text_is_the_manuscript(written: Writer) -> None:
     file = export(written, "Plain text")
     assert file.read_bytes().decode() == written.page.evaluate("desk.text")
     assert written.text == written.page.evaluate("desk.text")
 
 
+@pytest.mark.smoke
 def test_an_exported_story_is_the_same_in_another_browser_and_server(
     written: Writer, make_page: MakePage, server: Server
 ) -> None:
@@ -155,7 +157,11 @@ def texts_of(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["obsidian_loom_note.json", "socketteer_loom.json", "socketteer_simple.json", "mikupad_session.json"]
+    "name",
+    [
+        *("obsidian_loom_note.json", "socketteer_loom.json", "socketteer_simple.json"),
+        pytest.param("mikupad_session.json", marks=pytest.mark.smoke),
+    ],
 )
 def test_a_story_of_another_program_comes_in_whole_and_is_saved(page: Page, server: Server, name: str) -> None:
     writer = import_file(page, server, STORIES / name)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.accessibility import violations
+from tests.page.accessibility import in_each_look, violations
 from tests.page.conftest import MakePage
 from tests.page.writer import Writer
 from tests.servers import Server
@@ -142,11 +142,7 @@ def test_a_text_without_chapters_is_told_how_one_begins(writer: Writer) -> None:
     expect(dialog.get_by_role("button", name="Move up")).to_be_disabled()
 
 
-@pytest.mark.parametrize(
-    "look",
-    [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}],
-    ids=["light", "dark", "phone"],
-)
+@in_each_look
 def test_the_list_has_no_barriers(make_page: MakePage, slow: Server, look: dict[str, Any]) -> None:
     page = make_page(bypass_csp=True, **look)
     writer = Writer(page, slow.url)

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.page.conftest import MakePage, Troubles
 from tests.page.wire import wire_to
-from tests.page.writer import START, Writer
+from tests.page.writer import ENDLESS, START, Writer
 from tests.processes import wait_for
 from tests.servers import Server
 
@@ -33,7 +33,7 @@ def expect_saved(server: Server, writer: Writer, texts: list[str]) -> None:
 def test_a_running_round_is_shown_again_and_goes_on(
     writer: Writer, slow: Server, make_page: MakePage, where: str
 ) -> None:
-    first = writer.write(START).go()
+    first = writer.set(max_tokens=ENDLESS).write(START).go()
     texts = [slot["text"] for slot in writer.slots()]
     expect_saved(slow, writer, texts)
     story, round_id = writer.story()["id"], writer.page.evaluate("desk.round.id")
@@ -57,7 +57,8 @@ def test_a_running_round_is_shown_again_and_goes_on(
 
 
 def test_a_branch_that_was_pruned_stays_pruned_after_a_reload(writer: Writer, slow: Server) -> None:
-    writer.write(START).go().to_cards().press("x").wait("desk.round.slots[0].state === 'pruned'")
+    writer.set(max_tokens=ENDLESS).write(START).go().to_cards()
+    writer.press("x").wait("desk.round.slots[0].state === 'pruned'")
     expect_saved(slow, writer, [slot["text"] for slot in writer.slots()])
     writer.page.evaluate("desk.flush()")
     writer.reload()
@@ -113,7 +114,7 @@ def test_a_phone_whose_screen_goes_off_misses_no_word_of_its_round(
     troubles.allow("net::ERR")
     with wire_to(slow.port) as wire:
         page = make_page(viewport={"width": 412, "height": 839}, has_touch=True, is_mobile=True)
-        writer = Writer(page, wire.url).set(max_tokens=400, stop_at="").write(START).go()
+        writer = Writer(page, wire.url).set(max_tokens=ENDLESS, stop_at="").write(START).go()
         before, asked = [slot["text"] for slot in writer.slots()], list[str]()
         page.on("request", lambda request: asked.append(f"{request.method} {request.url.removeprefix(wire.url)}"))
         cdp = page.context.new_cdp_session(page)

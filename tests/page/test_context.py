@@ -12,9 +12,9 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def narrow(make_server: MakeServer) -> Server:
+def narrow(server_with: MakeServer) -> Server:
     """A server whose model has a context of 600 tokens."""
-    return make_server(model="fake:", n_ctx=600).start()
+    return server_with(model="fake:", n_ctx=600)
 
 
 def rows(page: Page) -> dict[str, tuple[int, str]]:

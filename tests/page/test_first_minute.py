@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
+from tests.page.accessibility import STANDS_STILL
 from tests.page.conftest import MakePage, Troubles
 from tests.page.writer import Writer
 from tests.processes import wait_for
@@ -200,7 +201,9 @@ def test_who_gives_no_key_is_not_asked_again_and_again(page: Page, slow: Server,
 
 
 def test_a_message_moves_no_card(writer: Writer) -> None:
-    writer.write("Once").go().wait_for_end()
+    writer.write("Once").go().press("Escape").wait_for_end()
+    expect(writer.page.locator(".counts")).to_be_empty()  # what is drawn last
+    writer.page.wait_for_function(STANDS_STILL)
     before = box(writer.card(8))
     writer.page.evaluate("desk.notice('The disk is full.', 'error', {label: 'Try again', run: () => {}})")
     expect(writer.page.get_by_role("alert")).to_contain_text("The disk is full.")

@@ -29,6 +29,7 @@ def answered(page: Page, server: Server, words: str) -> Writer:
     return writer.press("Control+Enter").wait_for_end().to_cards()
 
 
+@pytest.mark.smoke
 def test_markup_of_a_model_is_shown_as_written_wherever_it_goes(page: Page, slow: Server) -> None:
     writer = answered(page, slow, MARKUP)
     assert writer.shown() == [MARKUP]

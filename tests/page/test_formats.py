@@ -11,6 +11,7 @@ from zipfile import ZipFile
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.needs import long
 from tests.page.accessibility import violations
 from tests.page.parts_alone import open_harness
 
@@ -237,7 +238,7 @@ def test_the_dialog_works_without_a_mouse(page: Page) -> None:
     expect(page.locator("#open")).to_be_focused()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", *long("dark")])
 def test_the_dialog_passes_axe_in_light_and_dark_and_on_a_phone(page: Page, dialog: Locator, scheme: Any) -> None:
     page.emulate_media(color_scheme=scheme)
     assert violations(page) == []

@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.page.accessibility import violations
+from tests.page.accessibility import in_each_look, violations
 from tests.page.conftest import MakePage
 from tests.page.writer import Writer
 from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
-
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
 def line(writer: Writer) -> Locator:
@@ -46,7 +44,7 @@ def test_the_header_says_the_words_of_the_day_and_of_the_chapter(writer: Writer)
     expect(page.get_by_role("dialog", name="Goals")).to_be_visible()
 
 
-@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"])
+@in_each_look
 def test_goals_have_no_barriers(make_page: MakePage, server: Server, look: dict[str, object]) -> None:
     page = make_page(bypass_csp=True, **look)
     writer = Writer(page, server.url).write("One two three.")

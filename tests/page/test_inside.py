@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.page.accessibility import violations
+from tests.page.accessibility import in_each_look, violations
 from tests.page.conftest import MakePage
 from tests.page.writer import Writer
 from tests.servers import Server
@@ -15,7 +15,6 @@ from tests.servers import Server
 pytestmark = pytest.mark.e2e
 
 FIRST, SECOND = "The lake was still.", " Nobody came."
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
 @pytest.fixture
@@ -77,7 +76,7 @@ def test_after_a_reload_the_cards_go_where_they_went(fixed: Writer) -> None:
     fixed.to_cards().press("Shift+2").expect_text(FIRST + card + SECOND)
 
 
-@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"])
+@in_each_look
 def test_a_round_at_the_caret_has_no_barriers(make_page: MakePage, slow: Server, look: dict[str, object]) -> None:
     page = make_page(bypass_csp=True, **look)
     writer = Writer(page, slow.url).set(max_tokens=8, stop_at="", n=4).write(FIRST + SECOND)

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.disks import remount
+from tests.needs import long
 from tests.page.conftest import MakePage, Troubles
 from tests.page.writer import START, Writer
 from tests.processes import wait_for
@@ -51,6 +52,7 @@ def written(server: Server, page: Page) -> str:
     return "".join(node["text"] for node in stored(server, page)["nodes"].values())
 
 
+@pytest.mark.smoke
 def test_words_are_on_the_server_when_the_page_says_saved(page: Page, shared: Server) -> None:
     writer = Writer(page, shared.url).write(START).wait(SAVED)
     story = stored(shared, page)
@@ -62,6 +64,7 @@ def test_words_are_on_the_server_when_the_page_says_saved(page: Page, shared: Se
     assert written(shared, page) == START + " there lived"
 
 
+@pytest.mark.smoke
 def test_a_reload_and_another_machine_show_text_place_and_branches(make_page: MakePage, shared: Server) -> None:
     writer = Writer(make_page(), shared.url).set(max_tokens=400, stop_at="").write(START).go()
     seen = writer.page.evaluate("desk.round.slots.map(({ text }) => text)")
@@ -78,6 +81,7 @@ def test_a_reload_and_another_machine_show_text_place_and_branches(make_page: Ma
         expect(each.cards).to_have_count(8)
 
 
+@pytest.mark.smoke
 def test_a_killed_server_loses_nothing_that_was_written_meanwhile(
     page: Page, fragile: Server, troubles: Troubles
 ) -> None:
@@ -112,13 +116,14 @@ def test_a_page_that_was_closed_while_the_server_was_dead_sends_its_words_later(
     wait_for(lambda: again.page.evaluate("desk.keeper.outbox.list()") == [], "the outbox is empty")
 
 
+@pytest.mark.parametrize("times", [2, *long(6)])
 def test_killed_at_any_moment_the_server_has_all_that_was_shown_as_saved(
-    page: Page, fragile: Server, troubles: Troubles
+    page: Page, fragile: Server, troubles: Troubles, times: int
 ) -> None:
     troubles.expect(UNREACHABLE)
     writer = Writer(page, fragile.url)
     text = ""
-    for time in range(5):
+    for time in range(times):
         writer.write(f"word{time} ").wait(SAVED)
         shown_as_saved = text = text + f"word{time} "
         assert page.evaluate("desk.text") == shown_as_saved
@@ -244,6 +249,7 @@ def test_a_folder_that_cannot_be_written_is_told_of_and_words_are_kept(
     assert any(text.endswith(" there lived") for text in texts)  # in the node that was begun, or in one of its own
 
 
+@pytest.mark.smoke
 def test_a_story_is_renamed_binned_and_restored_on_the_server(page: Page, shared: Server) -> None:
     Writer(page, shared.url).write("A story to throw away").wait(SAVED)
     id_ = page.evaluate("desk.story.id")

@@ -24,17 +24,10 @@ def expect_desk(page: Page) -> None:
     expect_loaded(page)
 
 
+@pytest.mark.smoke
 def test_the_page_loads_and_its_console_is_silent(page: Page, server: Server) -> None:
     page.goto(server.url)
     expect_desk(page)
-
-
-def test_the_page_loads_under_a_prefix_with_and_without_a_slash(page: Page, make_server: MakeServer) -> None:
-    server = make_server(api_prefix="/tools/llm").start()
-    for address in ("/tools/llm", "/tools/llm/"):
-        page.goto(server.url + address)
-        assert page.url == f"{server.url}/tools/llm/"
-        expect_desk(page)
 
 
 def test_the_page_loads_without_a_key(page: Page, make_server: MakeServer, troubles: Troubles) -> None:

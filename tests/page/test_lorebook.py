@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.accessibility import violations
+from tests.page.accessibility import in_each_look, violations
 from tests.page.conftest import MakePage
 from tests.page.writer import START, Writer
 from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 WORLD_INFO = {
     "entries": {
         "0": {
@@ -245,7 +244,7 @@ def test_a_lorebook_in_the_dialog_of_stories_is_told_where_it_belongs(writer: Wr
     expect(dialog.get_by_role("alert")).to_contain_text("is a lorebook: open a story, and import it in the side panel")
 
 
-@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}, PHONE])
+@in_each_look
 def test_the_lorebook_has_no_barriers(make_page: MakePage, slow: Server, look: dict[str, Any]) -> None:
     page = make_page(bypass_csp=True, **look)
     writer = Writer(page, slow.url).write(f"{START} Tom")

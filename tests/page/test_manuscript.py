@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from tests.needs import long
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage
 from tests.page.parts_alone import open_harness
@@ -287,8 +288,8 @@ def test_a_click_beside_the_text_puts_the_caret_into_its_line(page: Page) -> Non
     assert text(page) == "First line\nThe Second line"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (412, 839)])
+@pytest.mark.parametrize("scheme", ["light", *long("dark")])
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), *long((412, 839))])
 def test_axe_finds_nothing_wrong(make_page: MakePage, scheme: str, width: int, height: int) -> None:
     page = make_page(bypass_csp=True, color_scheme=scheme, viewport={"width": width, "height": height})
     open_harness(page, "manuscript")

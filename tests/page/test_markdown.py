@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.needs import long
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage
 from tests.page.parts_alone import open_harness
@@ -158,8 +159,8 @@ def test_of_a_book_only_the_lines_in_view_are_read(page: Page) -> None:
     expect(page.locator(".em", has_text="Here")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+@pytest.mark.parametrize("scheme", ["light", *long("dark")])
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), *long((390, 844))])
 def test_axe_finds_nothing_wrong_with_it(make_page: MakePage, scheme: str, width: int, height: int) -> None:
     page = opened(make_page, bypass_csp=True, color_scheme=scheme, viewport={"width": width, "height": height})
     write(page, "# The *Salt* Road\n\nShe said *never*, **always** and ***both***.\n\n***\n\nThe end.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage, Troubles
-from tests.page.writer import START, Writer
+from tests.page.writer import ENDLESS, START, Writer
 from tests.processes import wait_for
 from tests.servers import MakeServer, Server
 
@@ -19,8 +18,16 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def two(make_server: MakeServer, tmp_path: Path) -> Server:
-    return make_server(models="red=fake:25,blue=fake:25", model="", ignore_eos="true", model_seconds=0).start()
+def two(server_with: MakeServer) -> Server:
+    return server_with(models="red=fake:25,blue=fake:25", model="", ignore_eos="true", model_seconds=0)
+
+
+@pytest.fixture(scope="module")
+def broken(server_with: MakeServer, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """A model, and one that cannot be loaded."""
+    file = tmp_path_factory.mktemp("broken") / "broken.gguf"
+    file.write_bytes(b"no model")
+    return server_with(models=f"red=fake:25,{file}", model="", ignore_eos="true")
 
 
 @pytest.fixture
@@ -118,13 +125,11 @@ def test_a_model_that_is_gone_is_told_of_and_another_can_be_chosen(
 
 
 def test_a_model_that_cannot_be_loaded_gives_its_reason_and_the_way_out(
-    make_server: MakeServer, make_page: MakePage, troubles: Troubles, tmp_path: Path
+    broken: Server, make_page: MakePage, troubles: Troubles
 ) -> None:
     troubles.expect("status of 503")
-    (tmp_path / "broken.gguf").write_bytes(b"no model")
-    server = make_server(models=f"red=fake:25,{tmp_path}/broken.gguf", model="", ignore_eos="true").start()
     page = make_page(bypass_csp=True)  # axe puts styles into the document
-    writer = Writer(page, server.url).set(max_tokens=8, stop_at="", n=2, model="broken").write(START)
+    writer = Writer(page, broken.url).set(max_tokens=8, stop_at="", n=2, model="broken").write(START)
     expect(page.locator("srb-header .model")).to_have_text("broken")
     writer.press("Control+Enter")
     expect(page.get_by_role("alert").filter(has_text="broken cannot be loaded: ")).to_be_visible()
@@ -139,9 +144,8 @@ def test_a_model_that_cannot_be_loaded_gives_its_reason_and_the_way_out(
     assert runs(writer) == ["red"]
 
 
-def test_with_one_model_nothing_is_chosen(page: Page, make_server: MakeServer) -> None:
-    server = make_server(model="fake:25", ignore_eos="true").start()
-    writer = Writer(page, server.url).set(max_tokens=8, stop_at="", n=2).write(START).go().wait_for_end()
+def test_with_one_model_nothing_is_chosen(page: Page, slow: Server) -> None:
+    writer = Writer(page, slow.url).set(max_tokens=8, stop_at="", n=2).write(START).go().wait_for_end()
     expect(page.locator("srb-header span.model")).to_have_text("fake:25")
     page.evaluate("desk.openDialog('settings', { section: 'model' })")
     dialog = page.get_by_role("dialog", name="Settings of this story")
@@ -151,9 +155,9 @@ def test_with_one_model_nothing_is_chosen(page: Page, make_server: MakeServer) -
 
 
 @pytest.fixture
-def both(make_server: MakeServer) -> Server:
+def both(server_with: MakeServer) -> Server:
     """Two models that are loaded at once."""
-    return make_server(models="red=fake:25,blue=fake:25", model="", ignore_eos="true", max_engines=2).start()
+    return server_with(models="red=fake:25,blue=fake:25", model="", ignore_eos="true", max_engines=2)
 
 
 def labels(page: Page) -> list[str]:
@@ -204,12 +208,13 @@ def test_the_outline_says_which_model_wrote_a_branch_also_after_a_reload(both: S
 
 
 def test_a_reload_in_the_middle_of_a_shared_round_goes_on_in_the_same_cards(both: Server, page: Page) -> None:
-    writer = Writer(page, both.url).set(max_tokens=150, stop_at="", n=2, voices=["blue"]).write(START)
+    writer = Writer(page, both.url).set(max_tokens=ENDLESS, stop_at="", n=2, voices=["blue"]).write(START)
     writer.go().wait_until_saved()
-    assert page.evaluate("desk.isRunning")
+    before = [len(slot["text"]) for slot in writer.slots()]
     writer.reload()
     # All that is kept of the cards is shown as ended until their requests are found again.
-    writer.wait("desk.round?.slots.map(({ length }) => length).join() === '150,150'").wait_for_end()
+    longer = "desk.round.slots.every(({ text }, number) => text.length > argument[number] + 20)"
+    writer.wait(f"desk.round?.slots.length === 2 && {longer}", before).press("Escape").wait_for_end()
     expect(page.locator(".card .voice")).to_have_text(["red", "blue"])
 
 
@@ -221,12 +226,10 @@ def test_models_for_which_there_is_room_one_after_the_other_share_a_round(writer
 
 
 def test_a_model_that_cannot_be_loaded_leaves_the_cards_of_the_others(
-    make_server: MakeServer, page: Page, troubles: Troubles, tmp_path: Path
+    broken: Server, page: Page, troubles: Troubles
 ) -> None:
     troubles.expect("status of 503")
-    (tmp_path / "broken.gguf").write_bytes(b"no model")
-    server = make_server(models=f"red=fake:25,{tmp_path}/broken.gguf", model="", ignore_eos="true").start()
-    writer = Writer(page, server.url).set(max_tokens=8, stop_at="", n=4, voices=["broken"]).write(START)
+    writer = Writer(page, broken.url).set(max_tokens=8, stop_at="", n=4, voices=["broken"]).write(START)
     writer.go().wait_for_end()
     assert page.evaluate("desk.round.slots.map(({state}) => state)") == ["ended", "failed", "ended", "failed"]
     assert runs(writer) == ["red"]

@@ -35,6 +35,7 @@ def expect_room_for_thumbs(page: Page) -> None:
     assert page.evaluate(SMALL) == []
 
 
+@pytest.mark.smoke
 def test_write_continue_and_take_by_tap_alone(writer: Writer) -> None:
     page = writer.page
     page.locator("srb-manuscript .cm-line").tap()

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.page.conftest import DESKTOP, Troubles
+from tests.page.conftest import Troubles
 from tests.page.parts_alone import ORIGIN
-from tests.page.profiles import Profiles
+from tests.page.profiles import DESKTOP, Profiles
 
 pytestmark = pytest.mark.e2e
 
@@ -27,8 +27,8 @@ KEPT = """async () => [localStorage.length, sessionStorage.length, document.cook
 
 
 def open_parts(profiles: Profiles, troubles: Troubles) -> tuple[Any, Page]:
-    profile = profiles.take(DESKTOP)
-    page = profile.open(troubles)
+    profile = profiles.take({})
+    page = profile.open(troubles, DESKTOP)
     page.goto(f"{ORIGIN}/harness/branches.html")
     return profile, page
 
@@ -44,7 +44,7 @@ def test_nothing_that_a_page_has_kept_is_there_for_the_next_test(profile: Profil
     assert (again, same) == (first, page)
     assert page.evaluate(KEPT) == [0, 0, "", 0]
     assert page.context.pages == [page]
-    assert page.evaluate("innerWidth") == DESKTOP["viewport"]["width"]
+    assert page.evaluate("innerWidth") == DESKTOP["width"]
     profile.give_back(again, troubles, is_spoilt=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.accessibility import violations
+from tests.page.accessibility import in_each_look, violations
 from tests.page.conftest import MakePage
 from tests.page.writer import Writer
 from tests.servers import Server
@@ -14,7 +14,6 @@ pytestmark = pytest.mark.e2e
 
 TEXT = "The lake was still. Nobody came. It froze."
 WORDS = "Nobody came"
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
 def select(page: Page, words: str = WORDS) -> None:
@@ -100,7 +99,7 @@ def test_another_window_shows_a_comment(writer: Writer) -> None:
     expect(marked(other)).to_have_text(WORDS)
 
 
-@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"])
+@in_each_look
 def test_comments_have_no_barriers(make_page: MakePage, server: Server, look: dict[str, object]) -> None:
     page = make_page(bypass_csp=True, **look)
     writer = Writer(page, server.url).write(TEXT)

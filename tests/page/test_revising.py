@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.accessibility import violations
+from tests.page.accessibility import in_each_look, violations
 from tests.page.conftest import MakePage
 from tests.page.writer import Writer
 from tests.servers import Server
@@ -14,7 +14,6 @@ pytestmark = pytest.mark.e2e
 
 FIRST, PASSAGE, LAST = "The lake was still.", "Nobody came.", "It froze."
 TEXT = f"{FIRST} {PASSAGE} {LAST}"
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
 def select(page: Page) -> None:
@@ -90,7 +89,7 @@ def test_a_round_is_told_what_happens_next(fixed: Writer) -> None:
     assert request.value.post_data_json["prompt"] == TEXT
 
 
-@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"])
+@in_each_look
 def test_revising_has_no_barriers(make_page: MakePage, slow: Server, look: dict[str, object]) -> None:
     page = make_page(bypass_csp=True, **look)
     writer = Writer(page, slow.url).set(max_tokens=8, stop_at="", n=4).write(TEXT)

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.conftest import Troubles
-from tests.page.writer import START, Writer
+from tests.page.writer import ENDLESS, START, Writer
 from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
@@ -35,7 +35,7 @@ def server(make_server: MakeServer, file: Path) -> Server:
 def writer(server: Server, page: Page, troubles: Troubles) -> Writer:
     """A writer with a round that runs."""
     troubles.allow("net::ERR|status of 50[234]")
-    writer = Writer(page, server.url).set(max_tokens=400, stop_at="").write(START).go()
+    writer = Writer(page, server.url).set(max_tokens=ENDLESS, stop_at="").write(START).go()
     return writer.wait_until_saved()
 
 
@@ -49,6 +49,7 @@ def own_texts(writer: Writer) -> list[str]:
     return sorted(node["text"] for node in writer.story()["nodes"].values())
 
 
+@pytest.mark.smoke
 def test_a_server_killed_in_a_round_is_told_of_and_no_text_is_lost(
     writer: Writer, server: Server, make_server: MakeServer, file: Path
 ) -> None:

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
+import requests
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.accessibility import violations
+from tests.page.accessibility import in_each_look, violations
 from tests.page.conftest import MakePage, Troubles
 from tests.page.writer import START, Writer
+from tests.processes import DEADLINE
 from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
 
-PHONE = {"viewport": {"width": 412, "height": 839}, "has_touch": True, "is_mobile": True}
 MESSAGE = "alice lets you read this story, and does not get what you change: it stays in this browser."
 
 
-@pytest.fixture
-def shared(make_server: MakeServer, tmp_path: Path, troubles: Troubles) -> Server:
+KEYS = {"alice": "alices-key", "bob": "bobs-key", "": "first-key"}
+
+
+@pytest.fixture(scope="module")
+def people(server_with: MakeServer, tmp_path_factory: pytest.TempPathFactory) -> Server:
     """A server with two people, and a key without a name."""
-    (tmp_path / "keys").write_text("alice:alices-key\nbob:bobs-key\nfirst-key\n")
+    file = tmp_path_factory.mktemp("keys") / "keys"
+    file.write_text("".join(f"{name}:{key}\n".lstrip(":") for name, key in KEYS.items()))
+    return server_with(model="fake:25", ignore_eos="true", api_key_file=file)
+
+
+@pytest.fixture
+def shared(people: Server, troubles: Troubles) -> Iterator[Server]:
+    """That server, on which nobody has a story yet."""
     troubles.allow("status of 401")
-    return make_server(
-        model="fake:25", ignore_eos="true", api_key_file=tmp_path / "keys", stories=tmp_path / "stories.sqlite3"
-    ).start()
+    yield people
+    for key in KEYS.values():
+        own = {"Authorization": f"Bearer {key}"}
+        for story in people.get("/v1/srb/stories", headers=own).json()["stories"]:
+            requests.delete(f"{people.url}/v1/srb/stories/{story['id']}", headers=own, timeout=DEADLINE)
 
 
 @pytest.fixture
@@ -210,7 +223,7 @@ def test_where_the_page_has_no_name_nothing_of_sharing_is_shown(
         expect(page.get_by_role("button", name="Share", exact=True)).to_have_count(0)
 
 
-@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"])
+@in_each_look
 def test_sharing_has_no_barriers(
     shared: Server, make_page: MakePage, troubles: Troubles, look: dict[str, object]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.needs import long
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage
 from tests.page.parts_alone import open_harness
@@ -148,7 +149,7 @@ def test_stories_that_cannot_be_read_are_told_of_and_what_the_browser_keeps_is_l
     expect(page.get_by_role("button", name="New story")).to_be_enabled()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", *long("dark")])
 def test_the_dialog_has_no_barriers(make_page: MakePage, scheme: str) -> None:
     page = make_page(color_scheme=scheme)
     open_stories(page)

@@ -18,10 +18,10 @@ PARAGRAPH = "Dora keeps the light and walks along the shore. " * 6 + "\n\n"
 
 
 @pytest.fixture
-def small(make_server: MakeServer, troubles: Troubles) -> Server:
+def small(server_with: MakeServer, troubles: Troubles) -> Server:
     """A model that reads little. It has more tokens than a page expects: the first part is too long for it."""
     troubles.allow("status of 400")
-    return make_server(model="fake:2000", n_ctx=1024, ignore_eos="true").start()
+    return server_with(model="fake:2000", n_ctx=1024, ignore_eos="true")
 
 
 def long_story(page: Page, server: Server) -> Writer:

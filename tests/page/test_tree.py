@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.needs import long
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage
 from tests.page.parts_alone import open_harness
@@ -290,7 +291,7 @@ def test_two_versions_stand_side_by_side_with_the_words_marked_that_differ(page:
     assert page.evaluate("desk.text").endswith(" The lamp was blue.")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", *long("dark")])
 @pytest.mark.parametrize("state", ["outline", "map", "versions"])
 def test_axe_finds_nothing_wrong(make_page: MakePage, scheme: str, state: str) -> None:
     page = make_page(color_scheme=scheme, bypass_csp=True)

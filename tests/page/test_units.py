@@ -11,7 +11,7 @@ import pytest
 from tests.needs import need
 from tests.processes import DEADLINE, ROOT
 
-pytestmark = pytest.mark.timeout(3 * DEADLINE)
+pytestmark = [pytest.mark.smoke, pytest.mark.timeout(6 * DEADLINE)]
 
 TESTS = sorted((ROOT / "tests" / "page" / "unit").glob("*.test.js"))
 OLDEST = (20, 19)  # reads .js files as modules
@@ -28,5 +28,5 @@ def node_version() -> tuple[int, ...]:
 def test_the_pages_pure_modules_pass_their_tests() -> None:
     need(node_version() >= OLDEST, "Node 20.19 or newer")
     assert TESTS
-    run = subprocess.run(["node", "--test", *TESTS], cwd=ROOT, capture_output=True, text=True, timeout=2 * DEADLINE)
+    run = subprocess.run(["node", "--test", *TESTS], cwd=ROOT, capture_output=True, text=True, timeout=5 * DEADLINE)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -7,14 +7,11 @@ import re
 import pytest
 from playwright.sync_api import Page, Request, expect
 
-from tests.page.writer import PICTURED, START, Writer
+from tests.page.writer import ENDLESS, PICTURED, START, Writer
 from tests.processes import wait_for
 from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
-
-ENDLESS = 4000  # tokens: the branches would go on for 160 seconds, longer than any test waits
-
 
 POINT = """(at) => {
   const text = document.querySelectorAll("srb-branches article.card .text")[1];
@@ -46,8 +43,9 @@ def completions(page: Page) -> list[Request]:
     return requests
 
 
+@pytest.mark.smoke
 def test_a_fresh_page_has_the_focus_in_the_manuscript_and_shows_eight_growing_cards(writer: Writer) -> None:
-    writer.write(START).press("Control+Enter")
+    writer.set(max_tokens=ENDLESS).write(START).press("Control+Enter")
     expect(writer.cards).to_have_count(8)
     writer.wait("desk.round.slots.filter(({ state, text }) => state === 'running' && text).length >= 2")
     wait_for(lambda: sum(bool(text.strip()) for text in writer.shown()) >= 2, "two cards show text")
@@ -66,6 +64,7 @@ def test_sorting_is_by_the_likelihood_that_the_server_tells_from_then_on(writer:
     expect(writer.card(1)).to_have_accessible_description(re.compile("Beside the others: expected"))
 
 
+@pytest.mark.smoke
 def test_a_digit_takes_the_card_of_that_moment_and_goes_on(writer: Writer) -> None:
     asked, closed = completions(writer.page), list[Request]()
     writer.page.on("requestfailed", lambda each: closed.append(each))
@@ -88,6 +87,7 @@ def test_a_digit_takes_the_card_of_that_moment_and_goes_on(writer: Writer) -> No
     assert asked[1] not in closed
 
 
+@pytest.mark.smoke
 def test_taking_ends_the_round_on_the_server(writer: Writer, slow: Server) -> None:
     writer.set(max_tokens=ENDLESS).write(START).go().to_cards()
     wait_for(lambda: slow.metric("branches_running") == 8, "the round's branches run")
@@ -96,13 +96,15 @@ def test_taking_ends_the_round_on_the_server(writer: Writer, slow: Server) -> No
 
 
 def test_a_round_that_is_asked_for_twice_at_once_runs_once_on_the_server(writer: Writer, slow: Server) -> None:
-    writer.write(START).press("Control+Enter", "Control+Enter")
+    writer.set(max_tokens=ENDLESS).write(START).press("Control+Enter", "Control+Enter")
     writer.wait("desk.round?.slots.every((slot) => slot.text)")
     wait_for(lambda: slow.metric("branches_running") == 8, "the branches of one round run")
 
 
+@pytest.mark.smoke
 def test_a_reload_in_the_middle_of_a_round_goes_on_in_the_same_cards(writer: Writer) -> None:
-    writer.write(START).go().wait("desk.round.slots.every((slot) => slot.node)").wait_until_saved()
+    writer.set(max_tokens=ENDLESS).write(START).go()
+    writer.wait("desk.round.slots.every((slot) => slot.node)").wait_until_saved()
     before = writer.page.evaluate("desk.round.slots.map(({ text }) => text)")
     writer.reload()
     grown = "desk.isRunning && desk.round.slots.every((slot, number) => slot.text.length > argument[number].length)"
@@ -114,6 +116,7 @@ def test_a_reload_in_the_middle_of_a_round_goes_on_in_the_same_cards(writer: Wri
     assert writer.page.evaluate("desk.story.length(desk.head.node) >= desk.head.at")
 
 
+@pytest.mark.smoke
 def test_digits_typed_in_the_manuscript_are_text(writer: Writer) -> None:
     asked = completions(writer.page)
     writer.write(START).go().write(" 3 1 4")
@@ -121,6 +124,7 @@ def test_digits_typed_in_the_manuscript_are_text(writer: Writer) -> None:
     assert len(asked) == 1
 
 
+@pytest.mark.smoke
 def test_undo_goes_back_through_typing_and_taking_in_their_order(writer: Writer) -> None:
     writer.write("One").go()
     first_round = writer.page.evaluate("desk.round.id")
@@ -148,6 +152,7 @@ def test_undo_goes_back_through_typing_and_taking_in_their_order(writer: Writer)
         writer.expect_text(expected)
 
 
+@pytest.mark.smoke
 def test_escape_stops_all_and_keeps_every_text(writer: Writer, slow: Server) -> None:
     writer.set(seed=11, max_tokens=ENDLESS).write(START).go()
     wait_for(lambda: slow.metric("branches_running") == 8, "the round's branches run")
@@ -160,6 +165,7 @@ def test_escape_stops_all_and_keeps_every_text(writer: Writer, slow: Server) -> 
     writer.expect_text(START + texts[4].rstrip())
 
 
+@pytest.mark.smoke
 def test_a_double_click_on_a_word_of_a_growing_card_takes_the_text_up_to_it(writer: Writer) -> None:
     writer.set(seed=11).write(START).go().wait("desk.round.slots[1].text.split(' ').length > 12")
     words = re.match(r"(\W*\w+){4}", writer.slots()[1]["text"])
@@ -174,6 +180,7 @@ def test_a_double_click_on_a_word_of_a_growing_card_takes_the_text_up_to_it(writ
     assert max(map(len, written)) > len(words[0]), "all that the branch had written stays in the story"
 
 
+@pytest.mark.smoke
 def test_pruning_ends_one_branch_and_the_others_go_on_to_their_ends(writer: Writer, slow: Server) -> None:
     writer.set(max_tokens=ENDLESS).write(START).go().to_cards()
     writer.press("x").wait("desk.round.slots[0].state === 'pruned'")
@@ -233,6 +240,7 @@ def test_equal_texts_are_counted_and_folded_on_request(page: Page, slow: Server)
     assert [writer.card(number).get_attribute("aria-describedby") for number in range(1, 9)] == order
 
 
+@pytest.mark.smoke
 def test_three_takes_need_no_mouse(writer: Writer) -> None:
     writer.write(START).go().to_cards()
     for key in "142":

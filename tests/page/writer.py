@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.processes import DEADLINE, wait_for
 
 START = "Once upon a time,"
+ENDLESS = 4000  # tokens: the branches of `slow` would go on for 160 seconds, longer than any test waits
 
 
 def expect_loaded(page: Page) -> None:
@@ -51,6 +52,7 @@ class Writer:
         expect(self.page.locator("srb-manuscript")).to_be_focused()
         if self.is_whole:
             expect_loaded(self.page)
+            self.page.evaluate("document.fonts.ready.then(() => null)")  # before anything is measured
 
     def reload(self) -> None:
         self.page.reload()

@@ -94,7 +94,7 @@ def test_a_model_that_is_deterministic_computes_a_token_alike_in_every_batch(
 
 
 @needs_own_products
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 @pytest.mark.parametrize(
     ("arch", "more"),
     [*((arch, {}) for arch in ARCHS), ("llama", {"cache_type_k": "q8_0", "cache_type_v": "q8_0"})],

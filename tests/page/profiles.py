@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
-from playwright.sync_api import Browser, BrowserContext, Error, Page, ViewportSize
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Error, Page, ViewportSize
 
 from tests.processes import DEADLINE
 
@@ -27,7 +28,7 @@ LASTING = {
         *("on", "once", "route", "add_init_script", "expose_binding", "expose_function"),
         *("emulate_media", "set_extra_http_headers"),
     ),
-    BrowserContext: ("route", "add_init_script", "grant_permissions", "set_offline", "new_cdp_session"),
+    BrowserContext: ("route", "add_init_script", "grant_permissions", "set_offline"),
 }
 
 # The desk writes into the window's own storage when it is left; these listeners come after its own.
@@ -53,7 +54,9 @@ class Profile:
         self.name = _name(options)
         self.context = browser.new_context(viewport=DESKTOP, **options)
         self.context.set_default_timeout(1000 * DEADLINE)
-        self._devtools = self.context.new_cdp_session
+        self._new_devtools = self.context.new_cdp_session
+        self._devtools: list[CDPSession] = []  # what a test did by them goes with them
+        self.context.new_cdp_session = self._note_devtools  # type: ignore[method-assign]
         self._page: Page | None = None
         self._changed: set[Page | BrowserContext] = set()
         self._note_changes(self.context)
@@ -74,6 +77,10 @@ class Profile:
         """Forget what was opened and kept, but for the page's files. The server of the page may have ended."""
         assert self._page is not None
         self.context.remove_listener("page", watch.watch)
+        for devtools in self._devtools:
+            with suppress(Error):  # its page was closed
+                devtools.detach()
+        self._devtools.clear()
         if self._page.is_closed():
             blank = self.context.new_page()
         else:
@@ -85,7 +92,7 @@ class Profile:
         for page in self.context.pages:
             if page is not blank:
                 page.close()
-        devtools = self._devtools(blank)
+        devtools = self._new_devtools(blank)
         for origin in watch.opened:
             devtools.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
         devtools.detach()
@@ -97,6 +104,10 @@ class Profile:
     @property
     def can_be_used_again(self) -> bool:
         return self.context not in self._changed
+
+    def _note_devtools(self, page: Page) -> CDPSession:
+        self._devtools.append(self._new_devtools(page))
+        return self._devtools[-1]
 
     def _note_changes(self, target: Page | BrowserContext) -> None:
         def noting(method: Callable[..., Any]) -> Callable[..., Any]:

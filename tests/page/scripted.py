@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Page
+
+from tests.page.paused import Paused, pause
 
 Event = dict[str, Any]
 
@@ -22,14 +25,14 @@ def stop(index: int, reason: str, **more: Any) -> Event:
     return {"event": "stop", "index": index, "length": 12, "stop": 0, "reason": reason, "stopping_word": "", **more}
 
 
-def answer_rounds(page: Page, *events: Event) -> None:
-    """Answer each request for a round by these events, after which the connection ends."""
+def answer_rounds(page: Page, *events: Event) -> Callable[[], None]:
+    """Answer each request for a round by these events, after which the connection ends. Return what ends it."""
     body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
 
-    def answer(route: Route) -> None:
-        if route.request.method == "POST":
-            route.fulfill(status=200, content_type="text/event-stream", body=body)
+    def answer(request: Paused) -> None:
+        if request.method == "POST":
+            request.fulfill(200, content_type="text/event-stream", body=body)
         else:
-            route.continue_()
+            request.continue_()
 
-    page.route("**/v1/srb/completions", answer)
+    return pause(page, "*/v1/srb/completions", answer)

@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.page.accessibility import EACH_LOOK, violations
 from tests.page.conftest import MakePage, Troubles
+from tests.page.paused import pause
 from tests.page.writer import START, Writer
 from tests.servers import Server
 
@@ -73,7 +74,7 @@ def test_no_dialog_has_barriers(writer: Writer) -> None:
 
 def test_what_is_told_of_a_server_that_is_away_has_no_barriers(page: Page, slow: Server, troubles: Troubles) -> None:
     troubles.allow("status of 503")
-    page.route("**/v1/srb/server", lambda route: route.fulfill(status=503, json={"error": {"message": "Loading."}}))
+    pause(page, "*/v1/srb/server", lambda request: request.fulfill(503, json={"error": {"message": "Loading."}}))
     writer = Writer(page, slow.url)
     expect(page.locator("srb-banner .server")).to_be_visible()
     page.evaluate("desk.notice('It went wrong.', 'error', { label: 'Try again', run() {} })")

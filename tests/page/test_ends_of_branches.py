@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.conftest import Troubles
+from tests.page.paused import pause
 from tests.page.scripted import Event, answer_rounds, start, stop, text
 from tests.page.writer import START, Writer
 from tests.servers import Server
@@ -46,10 +47,10 @@ def test_a_card_that_the_model_ends_at_once_says_so_before_and_after_a_reload_an
     page: Page, slow: Server
 ) -> None:
     ended = [stop(0, "eos", stop=1), text(1, " there lived a keeper"), stop(1, "eos", stop=1), DONE]
-    answer_rounds(page, start(2), *ended)
+    go_on = answer_rounds(page, start(2), *ended)
     writer = Writer(page, slow.url).set(n=2, stop_at="sentence").write(START)
     writer.press("Control+Enter").wait_for_end().wait_until_saved()
-    page.unroute("**/v1/srb/completions")
+    go_on()
     for _ in range(2):
         for number in (1, 2):
             card = writer.card(number)
@@ -85,11 +86,11 @@ def test_a_refused_round_says_why_on_its_cards_and_offers_another_try(
 ) -> None:
     troubles.expect("status of 503")
     refusal: dict[str, Any] = {"error": {"message": "The queue is full.", "type": "overloaded", "code": 503}}
-    page.route("**/v1/srb/completions", lambda route: route.fulfill(status=503, json=refusal))
+    go_on = pause(page, "*/v1/srb/completions", lambda request: request.fulfill(503, json=refusal))
     writer = Writer(page, slow.url).set(n=2).write(START)
     writer.press("Control+Enter").wait_for_end()
     expect(writer.card(2)).to_have_accessible_description("Failed: The queue is full. Key 2 takes it.")
-    page.unroute("**/v1/srb/completions")
+    go_on()
     page.get_by_role("alert").get_by_role("button", name="Try again").click()
     writer.wait("desk.round.slots.every((slot) => slot.text)")
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.page.accessibility import STANDS_STILL
 from tests.page.conftest import MakePage, Troubles
+from tests.page.paused import pause
 from tests.page.writer import Writer
 from tests.processes import wait_for
 from tests.servers import Server
@@ -19,14 +21,10 @@ SERVER = re.compile("/v1/srb/server$")
 PHONE: dict[str, Any] = {"viewport": {"width": 412, "height": 839}, "has_touch": True, "is_mobile": True}
 
 
-def refuse(page: Page, status: int, **error: Any) -> None:
-    """Let the server's description be refused, until `page.unroute(SERVER)`."""
+def refuse(page: Page, status: int, **error: Any) -> Callable[[], None]:
+    """Let the server's description be refused, until what is returned is called."""
     body = json.dumps({"error": {"code": status, "message": "no", "type": "unavailable_error", **error}})
-    page.route(SERVER, lambda route: answer(route, status, body))
-
-
-def answer(route: Route, status: int, body: str) -> None:
-    route.fulfill(status=status, content_type="application/json", body=body)
+    return pause(page, "*/v1/srb/server", lambda request: request.fulfill(status, body=body))
 
 
 @pytest.fixture
@@ -153,12 +151,12 @@ def test_a_model_that_is_being_loaded_shows_how_much_of_it_is_there(
     page: Page, slow: Server, troubles: Troubles
 ) -> None:
     troubles.allow("status of 503")
-    refuse(page, 503, message="Loading model, 42 %", engine="loading", model="a <b>tale</b>", percent=42)
+    accept = refuse(page, 503, message="Loading model, 42 %", engine="loading", model="a <b>tale</b>", percent=42)
     Writer(page, slow.url)
     alert = page.get_by_role("alert")
     expect(alert).to_contain_text("The model a <b>tale</b> is being loaded.")
     expect(alert.get_by_role("progressbar")).to_have_js_property("value", 42)
-    page.unroute(SERVER)
+    accept()
     expect(alert).to_have_count(0)
 
 
@@ -173,12 +171,12 @@ def test_an_engine_that_starts_again_is_not_told_as_a_model_that_is_loaded(
 
 def test_a_model_that_cannot_be_loaded_is_told_with_its_reason(page: Page, slow: Server, troubles: Troubles) -> None:
     troubles.allow("status of 503")
-    refuse(page, 503, message="model: tale.gguf is not a GGUF file", engine="failed")
+    accept = refuse(page, 503, message="model: tale.gguf is not a GGUF file", engine="failed")
     Writer(page, slow.url)
     expect(page.get_by_role("alert")).to_contain_text("tale.gguf is not a GGUF file")
     with page.expect_request(SERVER):
         page.get_by_role("alert").get_by_role("button", name="Try again").click()
-    page.unroute(SERVER)
+    accept()
     expect(page.get_by_role("alert")).to_have_count(0)
 
 

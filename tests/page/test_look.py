@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import expect
 
 from tests.page.conftest import MakePage
+from tests.page.paused import Paused, pause
 from tests.page.writer import START, Writer
 from tests.servers import Server
 
@@ -147,12 +148,10 @@ def test_saving_moves_nothing_in_the_header(writer: Writer) -> None:
     writer.write(START).wait_until_saved()
     writer.wait("document.querySelector('srb-header .saved').textContent === 'saved'")
     saved = page.evaluate(place)
-    held: list[Route] = []
-    page.route("**/v1/srb/stories/*", lambda route: held.append(route))
+    held: list[Paused] = []
+    pause(page, "*/v1/srb/stories/*", held.append)
     writer.write(" a").wait("document.querySelector('srb-header .saved').textContent === 'saving …'")
     assert page.evaluate(place) == saved
-    for route in held:
-        route.continue_()
 
 
 PARAGRAPHS = "\n\n".join(["The keeper climbed the stairs again, as on every evening of that long year. " * 8] * 12)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Page
 
 from tests.page.conftest import MakePage
+from tests.page.paused import Paused, pause
 from tests.page.writer import START, Writer
 from tests.servers import Server
 
@@ -30,11 +31,11 @@ WATCH = """() => {
 }"""
 
 
-def take_and_type(page: Page, server: Server, held: list[Route]) -> tuple[Writer, str]:
+def take_and_type(page: Page, server: Server, held: list[Paused]) -> tuple[Writer, str]:
     """Take a card and go on, type at once, and return the text that was taken into. The next round's request is held."""
     writer = Writer(page, server.url).set(n=3, max_tokens=8, stop_at="").write(START).go().wait_for_end()
     page.evaluate(WATCH)
-    page.route("**/v1/srb/completions", lambda route: held.append(route))
+    pause(page, "*/v1/srb/completions", held.append)
     taken = writer.page.evaluate("desk.round.slots[1].text")
     writer.page.evaluate("void desk.take(1)")
     writer.page.locator("srb-manuscript").focus()
@@ -43,7 +44,7 @@ def take_and_type(page: Page, server: Server, held: list[Route]) -> tuple[Writer
 
 
 def test_a_taken_text_arrives_while_the_cards_fade_and_every_typed_key_is_kept(page: Page, slow: Server) -> None:
-    held: list[Route] = []  # the next round's request: its first words would end the fading
+    held: list[Paused] = []  # the next round's request: its first words would end the fading
     writer, text = take_and_type(page, slow, held)
     for name in ("arriving", "cards"):
         writer.wait("moved.some(({of}) => of.includes(argument))", name)
@@ -57,7 +58,7 @@ def test_a_taken_text_arrives_while_the_cards_fade_and_every_typed_key_is_kept(p
 
 def test_nothing_moves_for_those_who_have_asked_for_less(make_page: MakePage, slow: Server) -> None:
     page = make_page(reduced_motion="reduce")
-    held: list[Route] = []
+    held: list[Paused] = []
     writer, text = take_and_type(page, slow, held)
     writer.wait("document.querySelector('srb-branches').board.round === desk.round")  # its empty cards are shown
     held.pop().continue_()

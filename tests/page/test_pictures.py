@@ -13,13 +13,14 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from playwright.sync_api import Locator, Page, Request, Route, expect
+from playwright.sync_api import Locator, Page, Request, expect
 
 from tests.media import bmp, png, wav
 from tests.models.random_gguf import write_llama
 from tests.models.random_projectors import write_projector
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage, Troubles
+from tests.page.paused import Paused, pause
 from tests.page.writer import Writer, wait_for_event
 from tests.processes import wait_for
 from tests.servers import Server
@@ -140,8 +141,7 @@ def test_a_picture_that_is_dropped_while_the_server_keeps_nothing_is_there_after
 ) -> None:
     troubles.allow("stories_off|status of 50[0-9]|Failed to load resource")
     off = {"error": {"code": 404, "type": "stories_off", "message": "This server keeps no stories"}}
-    page.route("**/v1/srb/stories**", lambda route: route.fulfill(status=404, json=off))
-    page.route("**/v1/srb/stories/**", lambda route: route.fulfill(status=404, json=off))
+    pause(page, "*/v1/srb/stories*", lambda request: request.fulfill(404, json=off))
     writer = Writer(page, seer.url).wait("desk.server.modalities?.vision")
     give_shown(page)
     writer.write(" words").wait_until_saved()
@@ -325,8 +325,8 @@ def test_no_picture_is_drawn_or_asked_for_anew_when_the_text_is_saved(sighted: W
 def test_the_caret_stays_where_a_person_has_gone_on_while_a_picture_is_stored(sighted: Writer) -> None:
     page = sighted.page
     sighted.write("ab")
-    held: list[Route] = []
-    page.route("**/v1/srb/stories/*/media", lambda route: held.append(route))
+    held: list[Paused] = []
+    pause(page, "*/v1/srb/stories/*/media", held.append)
     give(page, CAT)
     wait_for_event(page, lambda: len(held) == 1, "the picture is on its way")
     sighted.press("Home").write("x")
@@ -338,8 +338,8 @@ def test_the_caret_stays_where_a_person_has_gone_on_while_a_picture_is_stored(si
 
 def test_another_story_is_not_given_a_picture_and_a_sentence_says_so(sighted: Writer) -> None:
     page = sighted.page
-    held: list[Route] = []
-    page.route("**/v1/srb/stories/*/media", lambda route: held.append(route))
+    held: list[Paused] = []
+    pause(page, "*/v1/srb/stories/*/media", held.append)
     give(page, CAT)
     wait_for_event(page, lambda: len(held) == 1, "the picture is on its way")
     page.evaluate("desk.newStory()")

@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.page.accessibility import in_each_look, violations
 from tests.page.conftest import MakePage, Troubles
+from tests.page.paused import pause
 from tests.page.writer import START, Writer
 from tests.processes import DEADLINE
 from tests.servers import MakeServer, Server
@@ -195,11 +196,11 @@ def test_words_that_were_typed_before_the_page_knew_of_the_right_stay(
     troubles.allow("status of 403")
     give(alice, "bob", "write")
     bob = reader_of(alice, shared, make_page())
-    bob.page.route("**/v1/srb/stories/*since=*", lambda route: route.fulfill(status=204))
+    go_on = pause(bob.page, "*/v1/srb/stories/*since=*", lambda request: request.fulfill(204))
     give(alice, "bob", "read")
     bob.press("Control+End").write(" said Bob")
     expect(banner(bob)).to_contain_text("This story is alice's, and you may only read it.")
-    bob.page.unroute("**/v1/srb/stories/*since=*")
+    go_on()
     expect(banner(bob)).to_contain_text(MESSAGE)
     bob.reload()
     bob.expect_text(START + " said Bob")

@@ -9,6 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage, Troubles
+from tests.page.paused import pause
 from tests.page.writer import Writer
 from tests.servers import MakeServer, Server
 
@@ -106,7 +107,7 @@ def test_another_window_shows_it_while_it_is_open(small: Server, page: Page) -> 
 
 def test_a_summary_that_is_being_written_can_be_stopped(small: Server, page: Page) -> None:
     long_story(page, small)
-    page.route("**/v1/srb/completions", lambda _route: None)  # nothing is answered
+    pause(page, "*/v1/srb/completions", lambda _request: None)  # nothing is answered
     dialog = opened(page)
     dialog.get_by_role("button", name="Let the model write it").click()
     dialog.get_by_role("button", name="Stop").click()

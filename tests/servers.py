@@ -37,6 +37,9 @@ from tests.processes import (
 GUNICORN = (PYTHON, "-m", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app")
 SETTINGS = {"model": "fake:", "n_ctx": 100_000, "graceful_timeout": 2}  # what a test's server has if it says nothing
 
+PACED = (
+    "fake:50"  # FakeModel with 50 steps a second: endless requests last, also unread, and leave processors to others
+)
 
 # Below the ports that the kernel gives to whoever asks for any: one of those may be taken again before its server has it.
 _PORTS = range(20_000, 32_000)
@@ -246,6 +249,12 @@ def server_with(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeServer
     yield share
     for each in kept.values():
         each.__exit__(None, None, None)
+
+
+@pytest.fixture
+def paced(server_with: MakeServer) -> Server:
+    """A server whose endless requests last, which many tests share; do not kill any part of it."""
+    return server_with(model=PACED)
 
 
 @pytest.fixture(scope="package")

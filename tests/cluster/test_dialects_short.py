@@ -63,6 +63,11 @@ def pair(web: Server) -> Server:
 
 
 @pytest.fixture
+def paced(web: Server) -> Server:
+    return web
+
+
+@pytest.fixture
 def make_server(cluster: Cluster, tmp_path: Path) -> Iterator[MakeServer]:
     """Make a server with settings of a test's own over the shared replicas; it is ended after the test."""
     with ExitStack() as stack:

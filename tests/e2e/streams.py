@@ -11,7 +11,7 @@ from tests.servers import Server
 
 BRIEF = {"prompt": "Once upon a time,", "n": 2, "max_tokens": 4}
 ENDLESS = {"prompt": "Once upon a time,", "n": 3, "max_tokens": -1, "ignore_eos": True, "format": "srb"}
-SOON = 30.0  # seconds in which a request ends that is cancelled, on a machine that does much else
+SOON = 60.0  # seconds in which a request ends that is cancelled, on a busy machine; by itself none ends so soon
 
 
 class Stream:

@@ -21,7 +21,7 @@ import requests
 from tests.e2e.streams import ENDLESS, SOON
 from tests.models.random_gguf import write_bert
 from tests.processes import DEADLINE, self_signed, wait_for
-from tests.servers import MakeServer, Server
+from tests.servers import PACED, MakeServer, Server
 
 pytestmark = pytest.mark.e2e
 
@@ -110,7 +110,7 @@ LEAVE = pytest.mark.parametrize("leave", [half_close, send_a_byte_and_close])
 def test_row_42_a_client_that_leaves_politely_is_cancelled_wherever_its_request_is(
     make_server: MakeServer, leave: Callable[[socket.socket], None]
 ) -> None:
-    server = make_server(model="fake:50", n_batch=16, n_ctx=200_000).start()
+    server = make_server(model="fake:10", n_batch=16, n_ctx=200_000).start()
     with connect(server, "/v1/completions", ENDLESS | {"stream": False}) as client:
         wait_for(lambda: server.metric("tokens_predicted_total") > 0, "it is being written")
         leave(client)
@@ -158,7 +158,7 @@ def test_row_42_over_tls_a_client_that_says_close_notify_is_cancelled(
 def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
     folder = tmp_path_factory.mktemp("tls")
     key, certificate = self_signed(folder)
-    with Server(folder, ssl_key_file=key, ssl_cert_file=certificate) as server:
+    with Server(folder, model=PACED, ssl_key_file=key, ssl_cert_file=certificate) as server:
         server.start(wait=False)
 
         def ready() -> bool:

@@ -14,7 +14,7 @@ import requests
 
 from tests.e2e.streams import ENDLESS, Stream
 from tests.processes import DEADLINE, self_signed, wait_for
-from tests.servers import GUNICORN, MakeServer, Server
+from tests.servers import GUNICORN, PACED, MakeServer, Server
 
 pytestmark = pytest.mark.e2e
 
@@ -61,9 +61,9 @@ def expect_answers(server: Server, number: int) -> None:
 
 @pytest.mark.parametrize("begins", CROWDS.values(), ids=CROWDS)
 def test_row_53_a_crowd_that_asks_for_nothing_gives_way_to_those_who_ask(
-    make_server: MakeServer, begins: bytes
+    server_with: MakeServer, begins: bytes
 ) -> None:
-    server = make_server(**PATIENT).start()
+    server = server_with(**PATIENT)
     with crowd(server, begins):
         expect_answers(server, 5)
         body = {"prompt": "Once", "n": 1, "max_tokens": 2, "stream": False}
@@ -91,7 +91,7 @@ def test_row_53_a_crowd_that_never_begins_tls_gives_way(make_server: MakeServer,
 
 
 def test_row_53_what_is_being_answered_never_gives_way(make_server: MakeServer) -> None:
-    server = make_server(worker_connections=4, keepalive=600).start()
+    server = make_server(model=PACED, worker_connections=4, keepalive=600).start()
     streams = [Stream(server, ENDLESS) for _ in range(3)]
     for stream in streams:
         stream.until("stream")

@@ -18,8 +18,8 @@ from srb.engine.fake import BOS, FATAL, INVALID, NO_ROOM
 from srb.exit_codes import EXIT_MODEL
 from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
 from tests.needs import long
-from tests.processes import PYTHON, Process, children, is_alive, wait_for
-from tests.servers import GUNICORN, MakeServer, Server
+from tests.processes import DEADLINE, PYTHON, Process, children, is_alive, wait_for
+from tests.servers import GUNICORN, PACED, MakeServer, Server
 
 pytestmark = pytest.mark.e2e
 
@@ -57,15 +57,21 @@ def check_restarted(server: Server, stream: Stream, answer: requests.Response) -
 
 
 def test_row_23_a_hung_engine_is_unhealthy_and_then_replaced(make_server: MakeServer) -> None:
-    server = make_server(stall_timeout=12, workers=2).start()
+    server = make_server(model=PACED, stall_timeout=12, workers=2).start()
     all_are_ready(server)
     before, workers, hung = texts(server), sorted(server.workers), server.engine
     stream = Stream(server, ENDLESS)
     stream.until("stream")
+    supervisor = server.supervisor
     os.kill(hung, signal.SIGSTOP)
-    wait_for(lambda: "The engine is hung" in server.get("/health").text, "the stop is noticed")
-    assert server.health() == 503
-    assert (state_told(server), server.get("/livez").status_code, is_alive(hung)) == ("hung", 200, True)
+    wait_for(lambda: server.status["state"] == "hung", "the supervisor notices the stop")
+    os.kill(supervisor, signal.SIGSTOP)  # it would replace the engine, while this test may be slow to look
+    try:
+        wait_for(lambda: "The engine is hung" in server.get("/health").text, "the stop is noticed")
+        assert server.health() == 503
+        assert (state_told(server), server.get("/livez").status_code, is_alive(hung)) == ("hung", 200, True)
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
     assert "engine_restarted" in orjson.dumps(stream.rest()).decode()
     server.wait_ready()
     all_are_ready(server)
@@ -76,7 +82,7 @@ def test_row_23_a_hung_engine_is_unhealthy_and_then_replaced(make_server: MakeSe
 
 
 def test_row_23_an_engine_that_was_stopped_only_briefly_goes_on(make_server: MakeServer) -> None:
-    server = make_server(stall_timeout=60).start()
+    server = make_server(model=PACED, stall_timeout=10 * DEADLINE).start()
     engine = server.engine
     stream = Stream(server, ENDLESS)
     stream.until("stream")
@@ -119,7 +125,7 @@ def test_row_21_until_the_model_is_loaded_workers_answer_503(make_server: MakeSe
 def test_row_22_a_dead_engine_ends_streams_with_an_event_and_answers_with_503(
     make_server: MakeServer, signum: signal.Signals
 ) -> None:
-    server = make_server(workers=2).start()
+    server = make_server(model=PACED, workers=2).start()
     all_are_ready(server)
     before, workers, engine = texts(server), sorted(server.workers), server.engine
     stream = Stream(server, ENDLESS)
@@ -227,7 +233,8 @@ def check_unchanged(server: Server, tokens: list[list[int]]) -> None:
     assert [each["tokens"][: len(own)] for each, own in zip(completions, tokens, strict=True)] == tokens
 
 
-def test_row_30_where_a_batch_finds_no_room_branches_pause_and_nobody_fails(server: Server) -> None:
+def test_row_30_where_a_batch_finds_no_room_branches_pause_and_nobody_fails(paced: Server) -> None:
+    server = paced
     paused, failed = server.metric("branches_paused_total"), server.metric("decode_failures_total")
     written = server.metric("tokens_predicted_total")
     engine, stream = server.engine, Stream(server, WATCHED)
@@ -243,7 +250,8 @@ def test_row_30_where_a_batch_finds_no_room_branches_pause_and_nobody_fails(serv
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_row_31_an_invalid_batch_fails_only_the_request_at_fault(server: Server, streamed: bool) -> None:
+def test_row_31_an_invalid_batch_fails_only_the_request_at_fault(paced: Server, streamed: bool) -> None:
+    server = paced
     failed, written = server.metric("decode_failures_total"), server.metric("tokens_predicted_total")
     engine, stream = server.engine, Stream(server, WATCHED)
     stream.until("start")
@@ -261,7 +269,7 @@ def test_row_31_an_invalid_batch_fails_only_the_request_at_fault(server: Server,
 
 
 def test_row_32_a_failed_computation_ends_running_requests_and_a_second_one_the_engine(make_server: MakeServer) -> None:
-    server = make_server(workers=2).start()
+    server = make_server(model=PACED, workers=2).start()
     all_are_ready(server)
     before, workers, engine = texts(server), sorted(server.workers), server.engine
 

@@ -20,7 +20,7 @@ import pytest
 from tests.e2e.streams import BRIEF, ENDLESS, SOON, Stream
 from tests.namespaces import run_in_own_network
 from tests.processes import DEADLINE, process_state, wait_for
-from tests.servers import MakeServer, Server
+from tests.servers import PACED, MakeServer, Server
 
 pytestmark = pytest.mark.e2e
 
@@ -105,7 +105,7 @@ def test_a_clients_requests_a_minute_are_counted_over_all_workers(make_server: M
 def test_a_clients_open_requests_are_counted_over_all_workers_and_a_killed_ones_are_not(
     make_server: MakeServer,
 ) -> None:
-    server = make_server(workers=2, max_client_requests=2).start()
+    server = make_server(model=PACED, workers=2, max_client_requests=2).start()
     streams = []
     for worker in server.workers:
         with answered_by(server, worker):
@@ -147,7 +147,8 @@ def nothing_runs(server: Server) -> bool:
     return server.metric("requests_processing") + server.metric("requests_deferred") == 0
 
 
-def test_row_16_a_client_that_closes_or_resets_in_mid_stream_frees_everything(server: Server) -> None:
+def test_row_16_a_client_that_closes_or_resets_in_mid_stream_frees_everything(paced: Server) -> None:
+    server = paced
     for linger in (None, struct.pack("ii", 1, 0)):  # a FIN, then an RST
         with connect(server, ENDLESS) as client:
             while b'"event":"stream"' not in client.recv(65536):
@@ -160,8 +161,8 @@ def test_row_16_a_client_that_closes_or_resets_in_mid_stream_frees_everything(se
 def test_row_17_a_client_that_leaves_while_it_waits_or_its_prompt_is_computed_is_cancelled(
     make_server: MakeServer,
 ) -> None:
-    server = make_server(model="fake:50", n_batch=16, n_ctx=200_000).start()
-    for stream, king in ((True, "the old king "), (False, "the young king ")):  # a minute's work
+    server = make_server(model="fake:10", n_batch=16, n_ctx=200_000).start()
+    for stream, king in ((True, "the old king "), (False, "the young king ")):  # five minutes' work
         with connect(server, {"prompt": king * 16_000, "n": 2, "stream": stream}):
             wait_for(lambda: server.metric("requests_processing") == 1, "its prompt is being computed")
             assert server.metric("tokens_predicted_total") == 0

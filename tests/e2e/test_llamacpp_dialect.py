@@ -19,7 +19,7 @@ from srb.version import version
 from srb.web.dialects.llamacpp.answers import Final, FullSlot, Health, LlamaEvent, Props, Slot, TokenList
 from tests.e2e.streams import ENDLESS, Stream
 from tests.processes import DEADLINE, wait_for
-from tests.servers import MakeServer, Server
+from tests.servers import PACED, MakeServer, Server
 from tests.shapes import read
 
 pytestmark = pytest.mark.e2e
@@ -363,7 +363,7 @@ def test_answers_have_the_first_of_several_names(make_server: MakeServer) -> Non
 
 
 def test_a_limit_of_requests_is_told_and_kept(make_server: MakeServer) -> None:
-    server = make_server(parallel=2).start()
+    server = make_server(model=PACED, parallel=2).start()
     assert server.get("/props").json()["total_slots"] == len(server.get("/slots").json()) == 2
     streams = [Stream(server, ENDLESS | {"n": 3}) for _ in range(2)]
     for stream in streams:
@@ -397,7 +397,7 @@ def test_a_system_prompt_alone_is_computed_and_holds_for_all(make_server: MakeSe
 
 
 def test_a_server_says_that_it_is_full_while_a_request_would_wait(make_server: MakeServer) -> None:
-    server = make_server().start()
+    server = make_server(model=PACED).start()
     slots = server.get("/props").json()["total_slots"]
     free = {
         "status": "ok",

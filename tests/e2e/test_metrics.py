@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.streams import ENDLESS, Stream
 from tests.needs import need
 from tests.processes import ROOT, wait_for
-from tests.servers import Server
+from tests.servers import PACED, Server
 
 pytestmark = pytest.mark.e2e
 
@@ -36,7 +36,7 @@ def samples(server: Server) -> dict[str, list[Any]]:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with two workers that the tests of this module share; do not kill any part of it."""
-    with Server(tmp_path_factory.mktemp("metrics"), workers=2) as server:
+    with Server(tmp_path_factory.mktemp("metrics"), model=PACED, workers=2) as server:
         yield server.start()
 
 

@@ -16,7 +16,7 @@ import requests
 
 from tests.e2e.streams import ENDLESS
 from tests.processes import DEADLINE, ROOT, Process, clean_environ, self_signed, wait_for
-from tests.servers import Server, free_port
+from tests.servers import PACED, Server, free_port
 
 pytestmark = [
     pytest.mark.e2e,
@@ -25,7 +25,6 @@ pytestmark = [
     ),
 ]
 
-PLAIN = free_port()  # for HTTP
 AROUND = """
 daemon off;
 pid {folder}/pid;
@@ -46,19 +45,30 @@ http {{
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server behind a proxy, which the tests of this module share; do not kill any part of it."""
-    settings = {"allowed_hosts": "srb.example.org", "trusted_proxies": "127.0.0.1", "log_level": "debug"}
+    settings = {
+        "model": PACED,
+        "allowed_hosts": "srb.example.org",
+        "trusted_proxies": "127.0.0.1",
+        "log_level": "debug",
+    }
     with Server(tmp_path_factory.mktemp("behind"), **settings) as server:
         yield server.start()
 
 
 @pytest.fixture(scope="module")
-def url(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def plain() -> int:
+    """The port for HTTP."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def url(server: Server, plain: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an nginx with the example's configuration before the server."""
     port, folder = free_port(), tmp_path_factory.mktemp("nginx")
     self_signed(folder, "srb.example.org")
     text = (ROOT / "config" / "nginx" / "srb.conf").read_text()
     text = text.replace("/etc/ssl/srb", str(folder))
-    for name, own in (("443", port), ("80", PLAIN)):
+    for name, own in (("443", port), ("80", plain)):
         text = text.replace(f"listen {name}", f"listen 127.0.0.1:{own}").replace(
             f"listen [::]:{name}", f"listen [::1]:{own}"
         )
@@ -117,10 +127,10 @@ class From(requests.adapters.HTTPAdapter):
 
 
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
-def test_http_leads_to_https_by_both_families(url: str) -> None:
+def test_http_leads_to_https_by_both_families(url: str, plain: int) -> None:
     for host in ("127.0.0.1", "[::1]"):
-        plain = f"http://{host}:{PLAIN}/v1/models?x=1"
-        answer = requests.post(plain, headers={"Host": "srb.example.org"}, allow_redirects=False, timeout=DEADLINE)
+        http = f"http://{host}:{plain}/v1/models?x=1"
+        answer = requests.post(http, headers={"Host": "srb.example.org"}, allow_redirects=False, timeout=DEADLINE)
         assert (answer.status_code, answer.headers["Location"]) == (308, "https://srb.example.org/v1/models?x=1")
         assert get(url.replace("127.0.0.1", host) + "/livez").status_code == 200
 

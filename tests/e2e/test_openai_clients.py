@@ -334,7 +334,8 @@ def test_a_server_without_its_engine_is_an_internal_server_error(make_server: Ma
     assert caught.value.response.headers["Retry-After"] == "1"
 
 
-def test_leaving_a_stream_ends_its_branches(server: Server) -> None:
+def test_leaving_a_stream_ends_its_branches(paced: Server) -> None:
+    server = paced
     body = ASK | {"max_tokens": -1, "n": 2}
     wait_for(lambda: server.metric("requests_processing") == 0, "those of other tests have ended")
     with openai.OpenAI(**openai_options(server)) as client:

@@ -18,7 +18,7 @@ import requests
 from tests.disks import fill
 from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
 from tests.processes import DEADLINE, PYTHON, ROOT, is_alive, wait_for
-from tests.servers import GUNICORN, MakeServer, Server, everything_ends, free_port
+from tests.servers import GUNICORN, PACED, MakeServer, Server, everything_ends, free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -177,7 +177,7 @@ def test_a_runtime_folder_on_a_full_disk_is_one_line_and_a_status_that_systemd_r
 def test_a_disk_of_runtime_folder_and_log_that_gets_full_ends_nothing(
     make_server: MakeServer, small_disk: Path
 ) -> None:
-    server = make_server(runtime_dir=small_disk / "run", log_file=small_disk / "log").start()
+    server = make_server(model=PACED, runtime_dir=small_disk / "run", log_file=small_disk / "log").start()
     full = fill(small_disk)
     assert len(texts(server)) == 2
     stream = Stream(server, ENDLESS)
@@ -274,7 +274,7 @@ def test_servers_that_share_a_port_each_answer_from_their_own_engine(make_server
 
 @pytest.mark.smoke
 def test_a_killed_worker_is_replaced_and_takes_only_its_own_requests_along(make_server: MakeServer) -> None:
-    server = make_server().start()
+    server = make_server(model=PACED).start()
     stream = Stream(server, ENDLESS)
     stream.until("stream")
     [worker], engine = server.workers, server.engine
@@ -288,7 +288,9 @@ def test_a_killed_worker_is_replaced_and_takes_only_its_own_requests_along(make_
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("body", [ENDLESS, ENDLESS | {"stream": False, "n": 2}], ids=["streamed", "whole"])
-def test_a_client_that_leaves_frees_its_branches(server: Server, body: dict[str, Any]) -> None:
+def test_a_client_that_leaves_frees_its_branches(paced: Server, body: dict[str, Any]) -> None:
+    server = paced
+    wait_for(lambda: server.metric("requests_processing") == 0, "those of other tests have ended")
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         payload = orjson.dumps(body)
         head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(payload)}\r\n\r\n"
@@ -303,7 +305,7 @@ def test_a_client_that_leaves_frees_its_branches(server: Server, body: dict[str,
 
 @pytest.mark.smoke
 def test_sigterm_ends_running_streams_cleanly(make_server: MakeServer) -> None:
-    server = make_server(graceful_timeout=1).start()
+    server = make_server(model=PACED, graceful_timeout=1).start()
     stream = Stream(server, ENDLESS)
     stream.until("stream")
     with everything_ends(server):
@@ -314,7 +316,7 @@ def test_sigterm_ends_running_streams_cleanly(make_server: MakeServer) -> None:
 
 
 def test_ctrl_c_ends_everything_soon(make_server: MakeServer) -> None:
-    server = make_server(graceful_timeout=60).start()
+    server = make_server(model=PACED, graceful_timeout=60).start()
     stream = Stream(server, ENDLESS)
     stream.until("stream")
     with everything_ends(server):

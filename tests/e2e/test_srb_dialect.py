@@ -97,7 +97,8 @@ def test_branches_advance_side_by_side(storyteller: Server) -> None:
     assert streamed[-5:] != [streamed[-1]] * 5
 
 
-def test_text_flows_while_it_is_made(server: Server) -> None:
+def test_text_flows_while_it_is_made(paced: Server) -> None:
+    server = paced
     body = {"prompt": "Once upon a time,", "n": 4, "max_tokens": -1, "ignore_eos": True}  # far longer than the test
     with server.post("/v1/srb/completions", body, stream=True) as response:
         lines = response.iter_lines(chunk_size=1)

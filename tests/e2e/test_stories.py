@@ -99,6 +99,7 @@ def test_what_was_answered_as_saved_is_there_after_kills(make_server: MakeServer
     kill_while_writing(make_server, 5)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(5 * DEADLINE)
 def test_row_51_fifty_kills_in_the_middle_of_writes_lose_nothing_that_was_answered_as_saved(
     make_server: MakeServer,

@@ -19,7 +19,7 @@ import pytest
 
 from tests.e2e.streams import BRIEF, ENDLESS, Stream
 from tests.processes import DEADLINE, PYTHON, ROOT, clean_environ, self_signed
-from tests.servers import MakeServer, Server, free_port
+from tests.servers import PACED, MakeServer, Server, free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -38,7 +38,7 @@ def words(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("server")).start() as running:
+    with Server(tmp_path_factory.mktemp("server"), model=PACED).start() as running:
         yield running
 
 

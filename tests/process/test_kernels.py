@@ -12,7 +12,7 @@ from pathlib import Path
 import llama_cpp
 import pytest
 
-from tests.needs import need
+from tests.needs import long, need
 from tools.llama_sources import pinned, sources
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +91,7 @@ def run_for_arm(ggml: Path, folder: Path, source: str, *arguments: object) -> st
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("processor", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("processor", ["native", *long("x86-64-v3")])
 def test_shared_keys_are_attention_and_stay_in_their_memory(ggml: Path, programs: Path, processor: str) -> None:
     said = run(ggml, programs, "shared_keys", processor, 0, CASES)
     assert f"{CASES} cases, {CASES} computed, 0 failed" in said

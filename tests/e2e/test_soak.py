@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import long
 from tests.processes import DEADLINE
 from tests.servers import MakeServer
 from tests.soak.runs import SETTINGS, fuzz, soak
@@ -14,17 +15,23 @@ from tests.soak.runs import SETTINGS, fuzz, soak
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(10 * DEADLINE)]
 
 SECONDS = float(os.environ.get("SRB_TEST_SOAK_SECONDS", "40"))
-REQUESTS = int(os.environ.get("SRB_TEST_FUZZ", "1200"))
+REQUESTS = int(os.environ.get("SRB_TEST_FUZZ", "600"))
 
 
-def test_row_37_no_request_is_an_internal_error_or_ends_the_engine(make_server: MakeServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("requests", [REQUESTS, *long(5 * REQUESTS)])
+def test_row_37_no_request_is_an_internal_error_or_ends_the_engine(
+    make_server: MakeServer, tmp_path: Path, requests: int
+) -> None:
     server = make_server(**SETTINGS, model="storyteller", workers=2, state_dir=tmp_path).start()
-    report = fuzz(server, REQUESTS, clients=8, seed=1)
+    report = fuzz(server, requests, clients=8, seed=1)
     assert not report.problems, report.text()
 
 
-def test_row_38_under_load_with_kills_nothing_leaks_and_every_request_ends_once(make_server: MakeServer) -> None:
+@pytest.mark.parametrize("seconds", [SECONDS, *long(5 * SECONDS)])
+def test_row_38_under_load_with_kills_nothing_leaks_and_every_request_ends_once(
+    make_server: MakeServer, seconds: float
+) -> None:
     server = make_server(**SETTINGS, model="storyteller", workers=2).start()
-    report = soak(server, SECONDS, kill_every=SECONDS / 4, clients=12, seed=1)
+    report = soak(server, seconds, kill_every=seconds / 4, clients=12, seed=1)
     print(report.text())
     assert not report.problems, report.text()

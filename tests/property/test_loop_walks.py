@@ -86,8 +86,12 @@ class Known:
             return False
         if self.readers and not self.rests:
             return True
-        last = max(self.came_at, self.left_at, self.wanted_at, self.rested_at)
-        return self.linger > 0 and now < last + self.linger - EPSILON
+        return self.linger > 0 and now < self.ends_at - EPSILON
+
+    @property
+    def ends_at(self) -> float:
+        """The time at which the request has lingered for long enough, if nothing happens before."""
+        return max(self.came_at, self.left_at, self.wanted_at, self.rested_at) + self.linger
 
 
 Act = Callable[[dict[str, Any]], None]
@@ -101,7 +105,7 @@ class LoopWalk(RuleBasedStateMachine):
         max_running=st.sampled_from([0, 0, 1, 2]),
         decodes_ahead=st.booleans(),
         request_timeout=st.sampled_from([0, 0, 40]),
-        first=st.lists(st.tuples(AT, st.sampled_from([1, 200]), LINGER), min_size=2, max_size=4),
+        first=st.lists(st.tuples(AT, st.sampled_from([1, 200]), LINGER), max_size=3),
     )
     def begin(
         self,
@@ -133,7 +137,11 @@ class LoopWalk(RuleBasedStateMachine):
         self.errors = Errors()
         self.log = logging.getLogger("srb.engine")
         self.log.addHandler(self.errors)
-        for at, max_tokens, linger in first:
+        for at, max_tokens, linger in [
+            (0, 200, 0.0),
+            (0, 1, 4.0),
+            *first,
+        ]:  # one that runs and one that rests, as with a writer
             self.submit(at, (1, 2), 1, max_tokens, linger, 0, 0)
         self.turns(3)
 
@@ -239,11 +247,11 @@ class LoopWalk(RuleBasedStateMachine):
 
         self.acts.append(learn)
 
-    @rule(at=AT, seconds=st.sampled_from([0.0, 70.0, 70.0]))
-    def lose(self, at: int, seconds: float) -> None:
-        """A worker dies during a step that takes so many seconds; another one takes its place."""
+    @rule(data=st.data(), at=AT)
+    def lose(self, data: st.DataObject, at: int) -> None:
+        """A worker dies during a step that may take long; another one takes its place."""
         worker = self.workers[at]
-        self.now += seconds
+        self._pass_time(data)
         self.inbox.put(DisconnectItem(worker))  # type: ignore[arg-type]
         self.workers[at] = Line(len(self.lines))
         self.lines.append(self.workers[at])
@@ -262,10 +270,16 @@ class LoopWalk(RuleBasedStateMachine):
         for _ in range(times):
             self._turn()
 
-    @rule(seconds=st.sampled_from([0.5, 3.0, 5.0, 50.0, 70.0]))
-    def wait(self, seconds: float) -> None:
+    @rule(data=st.data())
+    def wait(self, data: st.DataObject) -> None:
         self._turn()
-        self.now += seconds
+        self._pass_time(data)
+
+    def _pass_time(self, data: st.DataObject) -> None:
+        """Go on to a moment in which something may be decided: shortly before or after a request may end, or now."""
+        ends = [known.ends_at for request_id, known in self.known.items() if request_id in self.engine._requests]
+        moments = sorted({end + more for end in ends for more in (-0.5, 0.5) if end + more > self.now})
+        self.now = data.draw(st.sampled_from([self.now, self.now + 0.5, *moments, *moments]))
 
     def _turn(self) -> None:
         before = {request_id for request_id in self.known if request_id in self.engine._requests}
@@ -393,5 +407,5 @@ def _without_age(answer: Any) -> Any:
     return {**answer.value, "age": 0} if isinstance(answer, Reply) else answer.code
 
 
-LoopWalk.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
+LoopWalk.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)
 TestLoopWalk = pytest.mark.timeout(600)(LoopWalk.TestCase)

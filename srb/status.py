@@ -48,7 +48,7 @@ def write_status(
 
 
 def rewrite_status(runtime_path: Path) -> None:
-    """Try again to write a status for which there was no room; whoever writes it calls this with each heartbeat."""
+    """Try again to write a status for which there was no room; whoever writes it calls this every second or so."""
     if status := _unwritten.get(runtime_path):
         _write(runtime_path, status)
 

@@ -78,7 +78,7 @@ class _Engine:
         make_runtime_dir(self.folder)
         self.child = EngineChild(environ=listed.environ(settings), name=listed.name)
         self.monitor = HeartbeatMonitor(self.settings.stall_timeout)
-        self.state = ""  # as it reported last
+        self.state = "starting"  # as it reported last
         self.message = ""
         self.was_heard = False  # since the last tick
         self.stops = False  # it is to end as soon as no request runs
@@ -270,7 +270,7 @@ class ModelsSupervisor:
             engine.kill_at = engine.kill_at or time.monotonic() + KILL_SECONDS  # or it may keep its memory for ever
             return
         if engine.monitor.is_stale:
-            self._write_status(engine.listed, engine.state)
+            self._write_status(engine.listed, engine.state, engine.message)
         engine.was_heard = True
         engine.monitor.note_reports(reports)
         for report in reports:
@@ -342,6 +342,7 @@ class ModelsSupervisor:
         for estimate in self._estimates.values():
             estimate.close()
         for engine in self._engines.values():
+            engine.forget_question()
             remove_status(engine.folder)
             engine.child.send(signal.SIGTERM)
         for engine in self._engines.values():

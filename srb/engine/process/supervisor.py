@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from srb import logs
 from srb.backoff import Backoff
@@ -82,21 +82,20 @@ class Supervisor:
         """Watch one engine until it ends; return its exit status, and the seconds for which it was ready."""
         monitor = HeartbeatMonitor(self._settings.stall_timeout)
         ready_at: float | None = None
-        state = ""
+        last: dict[str, Any] = {"state": "starting"}  # report
         while not self._stopping and not monitor.abort_reason:
             readable, _, _ = select.select([child.reports, self._wake], [], [], TICK_SECONDS)
+            rewrite_status(self._settings.runtime_path)
             if child.reports in readable:
                 reports = child.read_reports()
                 if reports is None:
                     break
-                rewrite_status(self._settings.runtime_path)
                 if monitor.is_stale:
-                    self._write_status(state)
+                    self._write_status(**last)
                 monitor.note_reports(reports)
-                for report in reports:
-                    state = report["state"]
-                    self._write_status(**report)
-                    if state == "running" and ready_at is None:
+                for last in reports:
+                    self._write_status(**last)
+                    if last["state"] == "running" and ready_at is None:
                         ready_at = time.monotonic()
                         self._welcome()
             elif monitor.tick():
@@ -140,8 +139,10 @@ class Supervisor:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return
-            if select.select([self._wake], [], [], left)[0]:
+            tick = TICK_SECONDS if left is None else min(left, TICK_SECONDS)
+            if select.select([self._wake], [], [], tick)[0]:
                 os.read(self._wake, 64)
+            rewrite_status(self._settings.runtime_path)
         remove_status(self._settings.runtime_path)
 
     def _on_signal(self, *_: object) -> None:

@@ -243,7 +243,7 @@ class ShortMachine:
         handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
         wakeup = signal.set_wakeup_fd(-1)
         with pytest.MonkeyPatch.context() as patch:
-            self._patch(patch)
+            self.patch(patch)
             supervisor = make()
             try:
                 yield supervisor
@@ -255,7 +255,7 @@ class ShortMachine:
                 for process in self.processes:
                     process.exit(-signal.SIGKILL)
 
-    def _patch(self, patch: pytest.MonkeyPatch) -> None:
+    def patch(self, patch: pytest.MonkeyPatch) -> None:
         machine = self
 
         class Thread:

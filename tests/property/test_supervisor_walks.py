@@ -183,12 +183,14 @@ def walk(
         machine = make(folder)
         chosen = Settings(runtime_dir=str(folder), stall_timeout=STALL_SECONDS, **given)
         before = open_descriptors()
-        with machine.around(lambda: supervise(chosen)) as supervisor:
-            assert supervisor.run() == 0
-            assert machine.is_told
-            assert all(each.returncode is not None for each in machine.processes), "an engine is left"
-        machine.close()
-        assert open_descriptors() == before, open_descriptors() ^ before
+        try:
+            with machine.around(lambda: supervise(chosen)) as supervisor:
+                assert supervisor.run() == 0
+                assert machine.is_told
+                assert all(each.returncode is not None for each in machine.processes), "an engine is left"
+        finally:
+            machine.close()
+        assert open_descriptors() == before
         if not machine.is_full and not machine.is_read_only:
             assert not folder.exists()
         return machine

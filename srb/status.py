@@ -48,7 +48,7 @@ def write_status(
 
 
 def rewrite_status(runtime_path: Path) -> None:
-    """Try again to write a status for which there was no room; whoever writes it calls this with each heartbeat."""
+    """Try again to write a status for which there was no room; whoever writes it calls this every second or so."""
     if status := _unwritten.get(runtime_path):
         _write(runtime_path, status)
 
@@ -72,7 +72,7 @@ def _write(runtime_path: Path, status: dict[str, Any]) -> None:
 def touch_status(runtime_path: Path) -> None:
     """Confirm that status.json is still true, by its modification time."""
     rewrite_status(runtime_path)
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):  # it is missing, or the disk takes no change
         os.utime(runtime_path / _NAME)
 
 
@@ -101,6 +101,11 @@ def read_status(runtime_path: Path, *, is_connected: bool) -> dict[str, Any]:
 
 
 def remove_status(runtime_path: Path) -> None:
-    """Remove status.json; may be called again."""
+    """Remove status.json; may be called again. On a disk that takes no change it stays, which the log says."""
     _unwritten.pop(runtime_path, None)
-    (runtime_path / _NAME).unlink(missing_ok=True)
+    path = runtime_path / _NAME
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        if path.exists():  # a disk that can only be read refuses before it looks
+            log.warning("cannot remove the state of the engine: %s: %s", path, error.strerror)

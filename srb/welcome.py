@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 from srb.config.named_models import BUNDLED_MODEL, DEFAULT_MODEL
@@ -18,6 +19,12 @@ _STOP = "    stop    Ctrl-C\n"
 _HINT = """
   It knows only the stories that it was trained on: `--model {name}`, or make serve MODEL={name}, serves a small model that
   people use ({size:.0f} MB, {licence}); `srb models` lists what there is."""
+
+
+def print_first_screen(url: str, settings: Settings) -> None:
+    """Print the screen, unless whoever reads it has gone or its disk is full: a server runs without it."""
+    with contextlib.suppress(OSError):
+        print(first_screen(url, settings), flush=True)
 
 
 def first_screen(url: str, settings: Settings) -> str:

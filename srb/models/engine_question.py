@@ -19,7 +19,7 @@ class EngineQuestion:
     def __init__(self, path: Path) -> None:
         """Ask the engine that listens at `path`; one that listens no more writes nothing."""
         self.is_writing: bool | None = None
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)  # raises OSError where no descriptor is left
         self.sock.setblocking(False)
         self._unframer = Unframer(MAX_FRAME)
         try:

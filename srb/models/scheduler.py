@@ -8,12 +8,12 @@ requests, or has had `model_seconds` since another was wished for. It then admit
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from srb.backoff import Backoff
+
 _GRACE_SECONDS = 0.25  # of a turn without requests: a client's next request follows its last answer
-_FIRST_DELAY, _MAX_DELAY = 0.1, 10.0  # seconds before an engine that ended by itself is started again; see `Backoff`
-_HEALTHY_SECONDS = 30.0  # an engine that was loaded so long resets the delay: one that dies at each request must not
 _MAX_CRASHES = 3  # of an engine while it loads; once may be memory, then the model has failed, as under one supervisor
 
 
@@ -40,7 +40,8 @@ class Turn:
     last_used: float = 0.0
     held: int = 0  # calls that hold it
     loads: int = 0
-    crashes: int = 0  # in a row
+    crashes: int = 0  # while it loads, in a row
+    backoff: Backoff = field(default_factory=Backoff)  # before an engine that ended by itself is started again
     not_before: float = 0.0  # the earliest time of its next start
     revives: bool = False  # its engine ended by itself: start it again if there is room
     gives_way: bool = False  # it drains for another model's sake, not since it was told to
@@ -174,6 +175,7 @@ class ModelScheduler:
         turn = self._models[name]
         if turn.state is State.FAILED:
             turn.state, turn.reason, turn.crashes, turn.not_before = State.UNLOADED, "", 0, 0.0
+            turn.backoff = Backoff()
 
     def ready(self, name: str, now: float) -> None:
         """Note that a model is loaded: all that wait for it now are granted, however short its turn."""
@@ -182,6 +184,7 @@ class ModelScheduler:
             return  # it was unloaded meanwhile
         turn.state, turn.loaded_at, turn.last_used = State.LOADED, now, now
         turn.loads += 1
+        turn.crashes = 0
         self._grant_all(turn)
 
     def no_room(self, name: str) -> None:
@@ -196,19 +199,20 @@ class ModelScheduler:
             found = self._crowded | {name: engines}  # this one was among the engines of others
             self._crowded = {each: min(count, engines) for each, count in found.items()} if engines else {}
 
-    def ended(self, name: str, now: float, reason: str, *, is_final: bool = False) -> None:
-        """Note the end of a model's engine; `is_final`: for a reason that another start would not mend."""
+    def ended(self, name: str, now: float, reason: str, *, is_final: bool = False, is_shortage: bool = False) -> None:
+        """Note the end of a model's engine; `is_final`: for a reason that another start would not mend.
+
+        `is_shortage`: since the machine was short of something, which says nothing of the model, however often it comes.
+        """
         turn = self._models[name]
         self._crowded.clear()
         before, turn.state = turn.state, State.UNLOADED
         if before is State.ENDING:
             return  # it was told to, which is no crash
-        if before is not State.LOADING and now - turn.loaded_at >= _HEALTHY_SECONDS:
-            turn.crashes = 0
-        turn.crashes += 1
-        turn.not_before = now + min(_FIRST_DELAY * 2 ** (turn.crashes - 1), _MAX_DELAY)
+        turn.crashes += before is State.LOADING and not is_shortage
+        turn.not_before = now + turn.backoff.after(0.0 if before is State.LOADING else now - turn.loaded_at)
         turn.revives = before is not State.DRAINING
-        if is_final or (before is State.LOADING and turn.crashes >= _MAX_CRASHES):
+        if is_final or turn.crashes >= _MAX_CRASHES:
             turn.state, turn.reason, turn.revives = State.FAILED, reason, False
             self._refuse_all(name, reason)
 

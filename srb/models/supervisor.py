@@ -22,8 +22,17 @@ from typing import Any
 from srb.config.settings import SERVER_ID_VARIABLE, SOCKET_NAME, Settings
 from srb.engine.process.engine_child import KILL_SECONDS, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
 from srb.engine.process.runtime_folder import EngineLock, clean_up, make_runtime_dir
-from srb.errors import ConfigError, InvalidRequest, ModelLoadFailed, ModelNotFound, ProtocolError, QueueFull, SRBError
-from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
+from srb.errors import (
+    ConfigError,
+    InvalidRequest,
+    MachineError,
+    ModelLoadFailed,
+    ModelNotFound,
+    ProtocolError,
+    QueueFull,
+    SRBError,
+)
+from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL
 from srb.files.gguf import model_files
 from srb.models.control import (
     CONTROL_SOCKET,
@@ -46,7 +55,7 @@ from srb.models.listed import ListedModel, default_model, list_models
 from srb.models.memory_check import EstimateChild, MemoryCheck, is_checked
 from srb.models.scheduler import Action, Grant, ModelScheduler, Refuse, Start, State, Stop
 from srb.status import remove_status, rewrite_status, write_status
-from srb.welcome import first_screen
+from srb.welcome import print_first_screen
 
 log = logging.getLogger("srb.supervisor")
 
@@ -54,6 +63,7 @@ _LOCK_NAME = "models.lock"
 _LOCK_SECONDS = 0.2  # between two attempts at another supervisor's lock; to wait in flock() would not hear SIGTERM
 _ASK_SECONDS = 0.5  # for an engine's answer whether requests run, given between two steps; later ones count as "yes"
 _REAP_SECONDS = 0.05  # between two looks at a process that is ending, whose memory the next model waits for
+_ACCEPT_SECONDS = 1.0  # after a connection that could not be taken: it waits, and so it would be tried without end
 _AGAIN_SECONDS = 0.2  # until it is asked again: the next model waits no longer than that for nothing
 
 
@@ -61,13 +71,14 @@ class _Engine:
     """One model's engine while its process lives."""
 
     def __init__(self, listed: ListedModel, settings: Settings) -> None:
+        self.listed = listed
         self.name = listed.name
         self.folder = listed.folder(settings)
         self.settings = listed.settings(settings)
         make_runtime_dir(self.folder)
         self.child = EngineChild(environ=listed.environ(settings), name=listed.name)
         self.monitor = HeartbeatMonitor(self.settings.stall_timeout)
-        self.state = ""  # as it reported last
+        self.state = "starting"  # as it reported last
         self.message = ""
         self.was_heard = False  # since the last tick
         self.stops = False  # it is to end as soon as no request runs
@@ -85,7 +96,11 @@ class _Engine:
         if self.question is None:
             if now < self.ask_again_at:
                 return False
-            self.question = EngineQuestion(self.folder / SOCKET_NAME)
+            try:
+                self.question = EngineQuestion(self.folder / SOCKET_NAME)
+            except OSError:  # no descriptor is left: nobody knows
+                self.ask_again_at = now + _AGAIN_SECONDS
+                return False
             self.answer_by = now + _ASK_SECONDS
         is_writing = self.question.is_writing
         if is_writing is None and now < self.answer_by:
@@ -125,6 +140,7 @@ class ModelsSupervisor:
         self._failed_files: dict[str, Any] = {}  # the state of a failed model's files
         self._published: list[Any] = []  # facts that the workers know
         self._listener: socket.socket | None = None  # until it listens
+        self._accept_at = 0.0  # not before: no descriptor was left
         self._next_tick = 0.0
         self._wake, wake_end = os.pipe()
         os.set_blocking(wake_end, False)
@@ -150,18 +166,22 @@ class ModelsSupervisor:
             self._listener = listen(runtime / CONTROL_SOCKET)
             self._turns.load(self._default, time.monotonic())
             while not self._stopping:
-                for action in self._turns.plan(time.monotonic()):
-                    self._act(action)
-                self._stop_idle()
-                self._reap()
-                self._start_estimated()
-                self._publish()
-                self._wait()
+                self.turn()
         finally:
             self._end_all()
             lock.release()
             clean_up(runtime)
         return 0
+
+    def turn(self) -> None:
+        """Carry out what is to be done now, then wait for what comes, and handle it."""
+        for action in self._turns.plan(time.monotonic()):
+            self._act(action)
+        self._stop_idle()
+        self._reap()
+        self._start_estimated()
+        self._publish()
+        self._wait()
 
     # Engines --------------------------------------------------------------------------------------------------------
 
@@ -219,10 +239,13 @@ class ModelsSupervisor:
 
     def _begin(self, name: str) -> None:
         log.info("loading model %s", name)
+        listed = self._listed[name]
         try:
-            self._engines[name] = _Engine(self._listed[name], self._settings)
+            self._engines[name] = _Engine(listed, self._settings)
         except (OSError, ConfigError) as error:
-            self._turns.ended(name, time.monotonic(), f"its engine cannot be started: {error}")
+            why = error.message if isinstance(error, ConfigError) else error.strerror or str(error)
+            is_shortage = isinstance(error, OSError | MachineError)
+            self._note_failure(listed, f"its engine cannot be started: {why}", is_shortage=is_shortage)
 
     def _stop_idle(self) -> None:
         """Tell the engines to end that are to, and have no request; kill those that have not in time."""
@@ -247,12 +270,12 @@ class ModelsSupervisor:
             engine.kill_at = engine.kill_at or time.monotonic() + KILL_SECONDS  # or it may keep its memory for ever
             return
         if engine.monitor.is_stale:
-            self._write_status(engine, engine.state)
+            self._write_status(engine.listed, engine.state, engine.message)
         engine.was_heard = True
         engine.monitor.note_reports(reports)
         for report in reports:
             engine.state, engine.message = report["state"], report["message"]
-            self._write_status(engine, **report)
+            self._write_status(engine.listed, **report)
             if engine.state == "running":
                 self._note_ready(engine)
 
@@ -261,7 +284,7 @@ class ModelsSupervisor:
             log.info("model %s is loaded", engine.name)
         self._turns.ready(engine.name, time.monotonic())
         if self._url:
-            print(first_screen(self._url, self._listed[engine.name].settings(self._settings)), flush=True)
+            print_first_screen(self._url, self._listed[engine.name].settings(self._settings))
             self._url = ""
 
     def _reap(self) -> None:
@@ -275,28 +298,32 @@ class ModelsSupervisor:
         del self._engines[engine.name]
         for estimate in self._estimates.values():
             estimate.is_outdated = True
-        name = engine.name
+        if engine.was_told or engine.stops:
+            self._turns.ended(engine.name, time.monotonic(), "")
+            remove_status(engine.folder)
+            clean_up(engine.folder)
+            return
         is_final = status in (EXIT_MODEL, EXIT_CONFIG)
         reason = engine.message if is_final else f"the engine exited ({describe(status)})"
-        self._turns.ended(name, time.monotonic(), reason, is_final=is_final)
-        if self._turns.state(name) is State.FAILED:
+        self._note_failure(engine.listed, reason, is_final=is_final, is_shortage=status == EXIT_MACHINE)
+
+    def _note_failure(
+        self, listed: ListedModel, reason: str, *, is_final: bool = False, is_shortage: bool = False
+    ) -> None:
+        """Note that a model's engine has ended by itself, or could not be started."""
+        name = listed.name
+        self._turns.ended(name, time.monotonic(), reason, is_final=is_final, is_shortage=is_shortage)
+        failed = self._turns.state(name) is State.FAILED
+        if failed:
             self._failed_files[name] = self._files_now(name)
-        if engine.was_told:
-            remove_status(engine.folder)
-            self._clear(engine)
-            return
         log.error("model %s: %s", name, reason)
         self._restarts[name] = self._restarts.get(name, 0) + 1
-        failed = self._turns.state(name) is State.FAILED
-        self._write_status(engine, "failed" if failed else "restarting", reason)
+        self._write_status(listed, "failed" if failed else "restarting", reason)
 
-    def _clear(self, engine: _Engine) -> None:
-        with contextlib.suppress(ConfigError):
-            clean_up(engine.folder)
-
-    def _write_status(self, engine: _Engine, state: str, message: str = "", percent: int | None = None) -> None:
+    def _write_status(self, listed: ListedModel, state: str, message: str = "", percent: int | None = None) -> None:
         if state != "stopping":
-            write_status(engine.folder, state, message, self._restarts.get(engine.name, 0), percent=percent)
+            folder = listed.folder(self._settings)
+            write_status(folder, state, message, self._restarts.get(listed.name, 0), percent=percent)
 
     def _tick(self) -> None:
         """Count a second without a heartbeat for every engine that sent none; abort those that hang."""
@@ -304,7 +331,7 @@ class ModelsSupervisor:
         for engine in list(self._engines.values()):
             rewrite_status(engine.folder)
             if not engine.was_heard and engine.monitor.tick():
-                self._write_status(engine, "hung", "the engine sends no heartbeat")
+                self._write_status(engine.listed, "hung", "the engine sends no heartbeat")
             engine.was_heard = False
             if engine.monitor.abort_reason and engine.kill_at is None:
                 log.error("the engine of %s hangs and is aborted: %s", engine.name, engine.monitor.abort_reason)
@@ -315,6 +342,7 @@ class ModelsSupervisor:
         for estimate in self._estimates.values():
             estimate.close()
         for engine in self._engines.values():
+            engine.forget_question()
             remove_status(engine.folder)
             engine.child.send(signal.SIGTERM)
         for engine in self._engines.values():
@@ -335,6 +363,7 @@ class ModelsSupervisor:
         """Wait for reports, messages, a signal, or the time of the next decision, and handle what has come."""
         now = time.monotonic()
         times = [self._next_tick, self._turns.wake_at(now)]
+        times += [self._accept_at] if self._accept_at > now else []
         times += [max(engine.acts_at, now) for engine in self._engines.values() if engine.stops]
         times += [now + _REAP_SECONDS for engine in self._engines.values() if engine.has_left]
         seconds = min(TICK_SECONDS, max(0.0, min(at for at in times if at is not None) - now))
@@ -346,7 +375,8 @@ class ModelsSupervisor:
         }
         estimates = {each.fileno(): each for each in self._estimates.values() if not each.is_done}
         assert self._listener is not None
-        reading = [self._wake, self._listener.fileno(), *engines, *questions, *estimates, *self._peers]
+        accepting = [self._listener.fileno()] if now >= self._accept_at else []
+        reading = [self._wake, *accepting, *engines, *questions, *estimates, *self._peers]
         writing = [fd for fd, peer in self._peers.items() if peer.has_unsent]
         readable, writable, _ = select.select(reading, writing, [], seconds)
         for fd in readable:
@@ -356,7 +386,7 @@ class ModelsSupervisor:
                 questions[fd].read()
             elif fd in estimates:
                 estimates[fd].read()
-            elif fd == self._listener.fileno():
+            elif fd in accepting:
                 self._accept()
             elif fd in self._peers:  # one before it may have had it dropped
                 self._receive(self._peers[fd])
@@ -371,10 +401,16 @@ class ModelsSupervisor:
 
     def _accept(self) -> None:
         assert self._listener is not None
-        with contextlib.suppress(BlockingIOError, ConnectionError):
+        try:
             sock, _ = self._listener.accept()
-            peer = self._peers[sock.fileno()] = ControlPeer(sock)
-            self._send(peer, self._state())
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError as error:
+            log.warning("a web worker has to wait for its connection: %s", error.strerror)
+            self._accept_at = time.monotonic() + _ACCEPT_SECONDS
+            return
+        peer = self._peers[sock.fileno()] = ControlPeer(sock)
+        self._send(peer, self._state())
 
     def _receive(self, peer: ControlPeer) -> None:
         try:
@@ -387,10 +423,15 @@ class ModelsSupervisor:
             self._drop(peer)
             return
         for command in commands:
+            if peer not in self._peers.values():
+                return  # it was dropped, and would be granted what nobody leaves
             try:
                 self._handle(peer, command)
             except SRBError as error:
                 self._send(peer, Refused(command.id, error.code, error.message))
+            except Exception:  # one command must not end the engines of all
+                log.exception("a command of a web worker failed: %r", command)
+                self._send(peer, Refused(command.id, SRBError.code, "the command failed"))
 
     def _handle(self, peer: ControlPeer, command: Command) -> None:
         """Carry out a worker's command; raise the error with which it is refused."""

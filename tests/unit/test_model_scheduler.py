@@ -173,6 +173,39 @@ def test_an_engine_that_dies_while_it_loads_is_started_again_and_fails_after_thr
     assert made.plan(5.0) == [Refuse("1", "SIGKILL")]
 
 
+@pytest.mark.parametrize("count", [3, 20, 2000])
+def test_a_machine_that_is_short_of_something_makes_no_model_fail_however_often(count: int) -> None:
+    made = ModelScheduler(["a"], 1, 10.0)
+    made.load("a", 0.0)
+    now, delays = 0.0, []
+    for _ in range(count):
+        assert made.plan(now) == [Start("a")]
+        made.ended("a", now, "no process is left", is_shortage=True)
+        wake_at = made.wake_at(now)
+        assert wake_at is not None
+        delays.append(wake_at - now)
+        now = wake_at
+    assert delays[:3] == pytest.approx([0.1, 0.2, 0.4])
+    assert max(delays) <= 10.0 + 1e-6
+    made.plan(now)
+    made.ended("a", now, "SIGSEGV")
+    assert made.state("a") is State.UNLOADED, "its own first crash is one"
+
+
+def test_only_crashes_while_it_loads_make_a_model_fail() -> None:
+    made, now = turns(), 0.0
+    for _ in range(2000):
+        made.ended("a", now, "SIGSEGV")
+        now += 11.0
+        assert made.plan(now) == [Start("a")]
+        made.ready("a", now)
+    for _ in range(2):
+        made.ended("a", now, "SIGSEGV")
+        now += 11.0
+        assert made.plan(now) == [Start("a")]
+        assert made.state("a") is State.LOADING
+
+
 def test_a_loaded_engine_that_dies_is_started_again_unless_another_has_its_place() -> None:
     made = turns()
     made.ended("a", 1.0, "SIGSEGV")

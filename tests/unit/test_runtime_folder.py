@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from srb.engine.process.runtime_folder import EngineLock, clean_up, make_runtime_dir
-from srb.errors import ConfigError
+from srb.errors import ConfigError, MachineError
 
 
 @pytest.fixture
@@ -41,3 +43,21 @@ def test_one_engine_holds_the_lock_and_cleaning_up_leaves_it_alone(runtime: Path
     holder.release()
     clean_up(runtime)
     assert not runtime.exists()
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_takes_nothing_is_told_at_the_start_and_harms_no_end(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, "no change")
+
+    make_runtime_dir(runtime)
+    holder = EngineLock(runtime)
+    assert holder.acquire(wait=False)
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    monkeypatch.setattr(Path, "unlink", fail)
+    holder.release()
+    with pytest.raises(MachineError, match="no change"):
+        make_runtime_dir(runtime)
+    clean_up(runtime)

@@ -70,3 +70,19 @@ def test_a_status_that_was_removed_is_not_written_again(tmp_path: Path, disk: se
     disk.clear()
     rewrite_status(tmp_path)
     assert state(tmp_path) == ("", 0)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_status_that_cannot_be_removed_stays_and_the_log_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_there: bool
+) -> None:
+    """A disk that can only be read refuses the removal of a file that is not there, too."""
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    if is_there:
+        write_status(tmp_path, "running")
+    monkeypatch.setattr(Path, "unlink", refuse)
+    remove_status(tmp_path)
+    assert ["cannot remove" in record.getMessage() for record in caplog.records] == [True] * is_there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -19,6 +20,7 @@ log = logging.getLogger("srb.supervisor")
 
 KILL_SECONDS = 5.0  # from SIGTERM to SIGKILL; the engine's own deadline is earlier
 _LOG_SECONDS = 0.5  # for the last lines of an engine that has ended: a child of it may keep the pipe open
+_MAX_SHOWN = 100  # bytes of a line that is no report
 TICK_SECONDS = 1.0  # two heartbeats: one may be late
 _STALE_TICKS = int(STALE_SECONDS / TICK_SECONDS)
 ENGINE, BRIDGE = "srb.engine.process", "srb.cluster.bridge"  # the modules that are run; no supervisor imports either
@@ -63,26 +65,35 @@ class EngineChild:
     """One engine process, and the pipe on which it reports. With a cluster it is the bridge to the cluster's engines."""
 
     def __init__(self, module: str = ENGINE, environ: Mapping[str, str] | None = None, name: str = "") -> None:
-        """Start the module, with `environ` added to this process's variables; `name` is that of one of several models."""
-        self.reports, engine_end = os.pipe()
-        self._output = NativeOutput()
-        command = [
-            sys.executable,
-            "-m",
-            module,
-            "--parent",
-            str(os.getpid()),
-            "--report",
-            str(engine_end),
-            "--native-stderr",
-            str(self._output.engine_end),
-        ]
-        variables = {**os.environ, **(environ or {})}
-        passed = [engine_end, self._output.engine_end]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=passed, env=variables)
-        self._output.start(f"engine {self._process.pid}" + (f" of {name}" if name else ""))
-        os.close(engine_end)
+        """Start the module, with `environ` added to this process's variables; `name` is that of one of several models.
+
+        Raise OSError, and leave nothing behind, where the machine has no process, thread, memory or descriptor left.
+        """
         self._unread = b""
+        with contextlib.ExitStack() as undo:
+            self.reports, engine_end = os.pipe()
+            undo.callback(os.close, self.reports)
+            undo.callback(os.close, engine_end)
+            self._output = NativeOutput()
+            undo.callback(self._output.close)
+            command = [
+                sys.executable,
+                "-m",
+                module,
+                "--parent",
+                str(os.getpid()),
+                "--report",
+                str(engine_end),
+                "--native-stderr",
+                str(self._output.engine_end),
+            ]
+            variables = {**os.environ, **(environ or {})}
+            passed = [engine_end, self._output.engine_end]
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=passed, env=variables)
+            undo.callback(self._kill)
+            self._output.start(f"engine {self._process.pid}" + (f" of {name}" if name else ""))
+            undo.pop_all()  # all of it is this object's from now on
+        os.close(engine_end)
 
     def read_reports(self) -> list[dict[str, Any]] | None:
         """Return the reports that have arrived, which may be none (heartbeats); None if the engine has ended."""
@@ -90,7 +101,7 @@ class EngineChild:
         if not chunk:
             return None
         *lines, self._unread = (self._unread + chunk).split(b"\n")
-        return [orjson.loads(line) for line in lines if line]
+        return [report for line in lines if line and (report := _report(line)) is not None]
 
     def send(self, *signals: int) -> None:
         """Send signals and do not wait; the end of the process is the end of its reports."""
@@ -108,11 +119,27 @@ class EngineChild:
             self._process.wait(KILL_SECONDS + more_seconds)
         except subprocess.TimeoutExpired:
             log.warning("the engine did not exit in time and is killed")
-            self._process.kill()
-            self._process.wait()
+            self._kill()
         self._output.join(_LOG_SECONDS)  # before the log says how it ended
         os.close(self.reports)
         return self._process.returncode
+
+    def _kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def _report(line: bytes) -> dict[str, Any] | None:
+    """Return one report of `ToSupervisor`; None, and a line in the log, for anything else."""
+    try:
+        given = orjson.loads(line)
+        report = {"state": given["state"], "message": given["message"], "percent": given.get("percent")}
+        if all(isinstance(report[key], str) for key in ("state", "message")):
+            return report
+    except (ValueError, TypeError, KeyError, AttributeError):
+        pass
+    log.warning("the engine has sent what is no report: %r", line[:_MAX_SHOWN])
+    return None
 
 
 def describe(status: int) -> str:

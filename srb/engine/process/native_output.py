@@ -7,6 +7,7 @@ supervisor reads; the log and Python itself go on writing to the standard error 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import select
@@ -50,10 +51,18 @@ class NativeOutput:
         self._thread = threading.Thread(target=self._read, name="native output", daemon=True)
 
     def start(self, label: str) -> None:
-        """Read from now on, since the engine has its end; begin each record with `label`."""
+        """Read from now on, since the engine has its end; begin each record with `label`. Raise OSError for no thread."""
         self._label = label
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # as Python says that the system has no thread left
+            raise OSError(errno.EAGAIN, str(error)) from None
         os.close(self.engine_end)
-        self._thread.start()
+
+    def close(self) -> None:
+        """Close the pipe of an engine that could not be started, which nobody reads."""
+        os.close(self._fd)
+        os.close(self.engine_end)
 
     def join(self, seconds: float) -> None:
         """Wait until all that an ended engine has written is in the log."""

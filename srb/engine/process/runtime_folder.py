@@ -46,7 +46,8 @@ def _check_room(path: Path) -> None:
     except OSError as error:
         raise _unusable(f"write in {path}", error) from None
     finally:
-        probe.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a disk that can only be read refuses before it looks
+            probe.unlink()
 
 
 def _unusable(what: str, error: OSError) -> ConfigError:
@@ -94,7 +95,8 @@ class EngineLock:
         if self._fd is None:
             return
         for name in self._names:
-            (self._runtime_path / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it is missing, or the disk takes no change
+                (self._runtime_path / name).unlink()
         os.close(self._fd)
         self._fd = None
 
@@ -106,10 +108,14 @@ class EngineLock:
 
 
 def clean_up(runtime_path: Path) -> None:
-    """Remove a killed engine's files, and the folder if it is empty; a running engine's files stay."""
+    """Remove a killed engine's files, and the folder if it is empty; a running engine's files stay.
+
+    Files that cannot be removed stay too: the next start replaces them.
+    """
     if runtime_path.is_dir():
         lock = EngineLock(runtime_path)
-        if lock.acquire(wait=False):
-            lock.release()
+        with contextlib.suppress(OSError, ConfigError):  # the disk is full, or no descriptor is left
+            if lock.acquire(wait=False):
+                lock.release()
         with contextlib.suppress(OSError):  # not empty, or systemd's to remove
             runtime_path.rmdir()

@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from srb import logs
 from srb.backoff import Backoff
@@ -27,7 +27,7 @@ from srb.errors import ConfigError, MachineError
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL
 from srb.status import remove_status, rewrite_status, write_status
 from srb.version import version
-from srb.welcome import first_screen
+from srb.welcome import print_first_screen
 
 if TYPE_CHECKING:
     from srb.models.supervisor import ModelsSupervisor
@@ -58,7 +58,12 @@ class Supervisor:
         backoff, crashes = Backoff(), 0
         try:
             while not self._stopping:
-                status, healthy_seconds = self._run_engine()
+                try:
+                    child = EngineChild(BRIDGE if self._settings.has_replicas else ENGINE)
+                except OSError as error:  # no process, memory or descriptor is left, which passes
+                    self._restart_after(backoff.after(0.0), f"the engine cannot be started: {error.strerror or error}")
+                    continue
+                status, healthy_seconds = self._watch(child)
                 crashes = crashes + 1 if status in _CRASHES and not healthy_seconds else 0
                 if crashes == _MAX_CRASHES:
                     self._give_up(
@@ -68,36 +73,29 @@ class Supervisor:
                     log.error("the engine is not started again; the server says why in /health until you stop it")
                     self._wait(None)
                 elif not self._stopping:
-                    delay = backoff.after(healthy_seconds)
-                    reason = f"the engine exited ({describe(status)})"
-                    log.error("%s; restarting in %.1f s", reason, delay)
-                    self._restarts += 1
-                    self._write_status("restarting", reason)
-                    self._wait(delay)
+                    self._restart_after(backoff.after(healthy_seconds), f"the engine exited ({describe(status)})")
         finally:
             clean_up(self._settings.runtime_path)
         return 0
 
-    def _run_engine(self) -> tuple[int, float]:
-        """Run one engine until it ends; return its exit status, and the seconds for which it was ready."""
-        child = EngineChild(BRIDGE if self._settings.has_replicas else ENGINE)
+    def _watch(self, child: EngineChild) -> tuple[int, float]:
+        """Watch one engine until it ends; return its exit status, and the seconds for which it was ready."""
         monitor = HeartbeatMonitor(self._settings.stall_timeout)
         ready_at: float | None = None
-        state = ""
+        last: dict[str, Any] = {"state": "starting"}  # report
         while not self._stopping and not monitor.abort_reason:
             readable, _, _ = select.select([child.reports, self._wake], [], [], TICK_SECONDS)
+            rewrite_status(self._settings.runtime_path)
             if child.reports in readable:
                 reports = child.read_reports()
                 if reports is None:
                     break
-                rewrite_status(self._settings.runtime_path)
                 if monitor.is_stale:
-                    self._write_status(state)
+                    self._write_status(**last)
                 monitor.note_reports(reports)
-                for report in reports:
-                    state = report["state"]
-                    self._write_status(**report)
-                    if state == "running" and ready_at is None:
+                for last in reports:
+                    self._write_status(**last)
+                    if last["state"] == "running" and ready_at is None:
                         ready_at = time.monotonic()
                         self._welcome()
             elif monitor.tick():
@@ -105,16 +103,28 @@ class Supervisor:
         return self._end(child, monitor.abort_reason), time.monotonic() - ready_at if ready_at is not None else 0.0
 
     def _end(self, child: EngineChild, abort_reason: str) -> int:
-        if self._stopping:
+        was_stopping = self._stopping
+        if was_stopping:
             remove_status(self._settings.runtime_path)  # before the next engine writes its own
             return child.end(signal.SIGTERM, more_seconds=self._settings.state_seconds)
         if abort_reason:
             log.error("the engine hangs and is aborted: %s", abort_reason)
-            return child.end(signal.SIGABRT, signal.SIGCONT)  # a stopped process needs SIGCONT to act on SIGABRT
-        return child.end()
+            status = child.end(signal.SIGABRT, signal.SIGCONT)  # a stopped process takes the first with the second
+        else:
+            status = child.end()
+        if self._stopping:  # it was stopped meanwhile
+            remove_status(self._settings.runtime_path)
+        return status
 
     def _write_status(self, state: str, message: str = "", percent: int | None = None) -> None:
         write_status(self._settings.runtime_path, state, message, self._restarts, percent=percent)
+
+    def _restart_after(self, delay: float, reason: str) -> None:
+        """Say why there is no engine, and wait until the next one may start."""
+        log.error("%s; restarting in %.1f s", reason, delay)
+        self._restarts += 1
+        self._write_status("restarting", reason)
+        self._wait(delay)
 
     def _give_up(self, reason: str) -> None:
         """Wait until stopped: another start would end as the last ones did."""
@@ -129,8 +139,10 @@ class Supervisor:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return
-            if select.select([self._wake], [], [], left)[0]:
+            tick = TICK_SECONDS if left is None else min(left, TICK_SECONDS)
+            if select.select([self._wake], [], [], tick)[0]:
                 os.read(self._wake, 64)
+            rewrite_status(self._settings.runtime_path)
         remove_status(self._settings.runtime_path)
 
     def _on_signal(self, *_: object) -> None:
@@ -138,8 +150,19 @@ class Supervisor:
 
     def _welcome(self) -> None:
         if self._url:
-            print(first_screen(self._url, self._settings), flush=True)
+            print_first_screen(self._url, self._settings)
             self._url = ""
+
+
+def _supervisor(settings: Settings, url: str) -> Supervisor | ModelsSupervisor:
+    try:
+        if settings.models:
+            from srb.models.supervisor import ModelsSupervisor
+
+            return ModelsSupervisor(settings, url)
+        return Supervisor(settings, url)
+    except OSError as error:
+        raise MachineError(f"the supervisor cannot be started: {error.strerror}") from None
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -157,13 +180,7 @@ def main(argv: list[str] | None = None) -> int:
         settings = Settings.load()
         logs.configure(settings)
         log.info("SRB %s", version())
-        supervisor: Supervisor | ModelsSupervisor
-        if settings.models:
-            from srb.models.supervisor import ModelsSupervisor
-
-            supervisor = ModelsSupervisor(settings, options.url)
-        else:
-            supervisor = Supervisor(settings, options.url)
+        supervisor = _supervisor(settings, options.url)
         if options.parent is not None:
             exit_with_parent(options.parent)
         status = supervisor.run()

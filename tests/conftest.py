@@ -6,10 +6,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.walks import examples
+
 pytest_plugins = ["tests.runner.plugin", "tests.servers", "tests.disks"]
 
 # A test's time depends on what else the machine does, so it decides nothing.
-settings.register_profile("srb", deadline=None)
+settings.register_profile("srb", deadline=None, max_examples=examples(100))
 settings.load_profile("srb")
 
 

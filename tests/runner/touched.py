@@ -25,13 +25,14 @@ def touched_by(changed: Iterable[str], rows: Mapping[str, Sequence[str]]) -> lis
     rest = {name_of(file) for file in files_of(Tier.REST)}
     found: set[str] = set()
     for path in changed:
+        row = max((row for row in rows if path == row or path.startswith(f"{row}/")), key=len, default="")
         if path in rest:
             found.add(path)
+        elif row:
+            found |= {file for pattern in rows[row] for file in matches(pattern)} & rest
         elif path.startswith("tests/") and path.count("/") > 1:
             folder = path.rpartition("/")[0] + "/"
             found |= {file for file in rest if file.startswith(folder)}
-        elif row := max((row for row in rows if path == row or path.startswith(f"{row}/")), key=len, default=""):
-            found |= {file for pattern in rows[row] for file in matches(pattern)} & rest
     return sorted(found)
 
 

@@ -15,6 +15,8 @@ from tests.runner import history, touched
 from tests.runner.tiers import TESTS, Tier, files_of, name_of
 from tests.runner.times import Times, seconds_in_words
 
+pytestmark = pytest.mark.smoke
+
 FILES = [f"tests/e2e/test_{letter}.py" for letter in "abcdefghij"]
 
 
@@ -39,7 +41,7 @@ def test_no_test_that_a_tier_holds_is_in_a_file_that_it_does_not_read() -> None:
     assert main | rest == {name_of(file) for file in files_of(Tier.ALL)} | {
         name for name in rest if "/cluster/" in name
     }
-    assert "tests/unit/test_runner.py" in main - rest
+    assert "tests/unit/test_text.py" in main - rest
     smoke = [name for name in main & rest if "mark.smoke" in (TESTS.parent / name).read_text()]
     assert sorted(smoke) == sorted(main & rest)
     assert smoke

@@ -181,12 +181,20 @@ def test_the_model_is_not_freed_while_threads_use_it(start: Start, connect: Conn
     from srb.engine.process import __main__ as process
     FakeModel.close = lambda self: os.abort()
     tokenize = FakeModel.tokenize
-    FakeModel.tokenize = lambda self, text, *a: time.sleep(10_000 if text == "slow" else 0) or tokenize(self, text, *a)
+
+    def wait(self, text, *a):
+        if text == "slow":
+            print("it is being tokenized", flush=True)
+            time.sleep(10_000)
+        return tokenize(self, text, *a)
+
+    FakeModel.tokenize = wait
     process.exit_now(process.main())
     """
     engine = start(PYTHON, "-c", textwrap.dedent(script), state_dir=tmp_path / "states")
     worker = connect().ready()
     worker.send(Generate("a", ("slow",), (BranchSpec(1, 5),)), brief("b"))
+    wait_for(lambda: "it is being tokenized" in engine.logs, "both are here, and a text is being tokenized")
     engine.send(signal.SIGTERM)
     assert {worker.next(Rejected).request_id for _ in "ab"} == {"a", "b"}
     assert engine.wait() == 0

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import socket
+import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -48,11 +49,11 @@ def outlast_head() -> None:
 
 def connect(address: str) -> None:
     """Connect this process to a cluster, unless it is connected. Raise ConnectionError with a reason."""
+    if "ray" in sys.modules and sys.modules["ray"].is_initialized():
+        return
+    _reach(address)  # first: to import Ray takes seconds
     import ray
 
-    if ray.is_initialized():
-        return
-    _reach(address)
     logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of handlers that are ours to set
     _tell_in_lines()
     try:

@@ -42,7 +42,7 @@ def test_no_test_that_a_tier_holds_is_in_a_file_that_it_does_not_read() -> None:
         name for name in rest if "/cluster/" in name
     }
     assert "tests/unit/test_text.py" in main - rest
-    smoke = [name for name in main & rest if "mark.smoke" in (TESTS.parent / name).read_text()]
+    smoke = [name for name in main & rest if "smoke" in (TESTS.parent / name).read_text()]
     assert sorted(smoke) == sorted(main & rest)
     assert smoke
 

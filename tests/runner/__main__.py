@@ -143,6 +143,7 @@ def _pytest(words: Sequence[str], tier: Tier, seed: int) -> Outcome:
     drawn = seed if tier is Tier.NIGHT else 0
     command = [sys.executable, "-m", "pytest", "-q", "--record", str(record), f"--hypothesis-seed={drawn}", *words]
     environ = os.environ | {"PYTHONHASHSEED": str(seed % 2**32), "TEST_EXAMPLES": str(EXAMPLES[tier])}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of some hundred processes compiles its modules again
     status = subprocess.run(command, cwd=TESTS.parent, env=environ, check=False).returncode
     if not record.exists():
         return Outcome(broken=status or 1)

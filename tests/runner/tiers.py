@@ -53,5 +53,5 @@ def files_of(tier: Tier) -> list[Path]:
         return [file for file in files if folder_of(file) in (*BY_MARK, CLUSTER)]
     files = [file for file in files if folder_of(file) != CLUSTER]
     if tier is Tier.MAIN:
-        return [file for file in files if folder_of(file) not in BY_MARK or "mark.smoke" in file.read_text()]
+        return [file for file in files if folder_of(file) not in BY_MARK or "smoke" in file.read_text()]
     return files

@@ -17,6 +17,7 @@
 # make bench-tables               print the tables of docs/usage.md's speeds, of SmolLM2 and Gemma 3
 # make bench-tree                 measure the prefix tree alone
 # make bench-long                 measure long branches, long prompts and many prompts at once
+# make bench-stutter              measure the gaps of a stream beside a long prompt, with step_ms and without
 # make bench-busy                 measure beside a busy program, with adapted and fixed threads
 # make bench-cluster              measure what a cluster costs, on this machine (Ray is installed)
 # make bench-page                 measure the page in a browser
@@ -77,7 +78,7 @@ GIVEN_ARGS := $(strip $(CMAKE_ARGS))
 override CMAKE_ARGS := $(LLAMA) $(GIVEN_ARGS)
 export CMAKE_ARGS GIVEN_ARGS
 
-.PHONY: help install wheels dev constraints node agents page page-vendor real-models serve test test-all test-more test-night test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
+.PHONY: help install wheels dev constraints node agents page page-vendor real-models serve test test-all test-more test-night test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-stutter bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -203,6 +204,9 @@ bench-steering: dev  # costs of the fields that steer branches; PEER=http://… 
 
 bench-busy: dev  # adapted and fixed threads, beside a program that keeps a core busy; PEER=http://… a llama-server too
 	$(BIN)/python -m bench.busy $(if $(PEER),--peer $(PEER)) $(if $(MODEL),--model $(MODEL))
+
+bench-stutter: dev  # gaps of a writer's stream beside a long prompt; PEER=http://… for a llama-server
+	$(BIN)/python -m bench.stutter $(if $(MODEL),--model $(MODEL)) $(if $(PEER),--peer $(PEER))
 
 bench-cluster: ray  # first token, step and rate of replicas beside an engine of its own, tokens through a bridge
 	$(BIN)/python -m bench.cluster $(if $(MODEL),--model $(MODEL)) $(if $(ONLY),--only $(ONLY))

@@ -71,6 +71,14 @@ class EngineSettings(SamplingSettings):
         description="tokens that llama.cpp computes at once, and limit of the prompt tokens in one step; a cancel waits "
         "for at most one such step",
     )
+    step_ms: int = Field(
+        -1,
+        ge=-1,
+        le=60_000,
+        description="milliseconds that a step may take with prompts beside branches that write: the prompts get "
+        "as many tokens of it as measured steps have room for, and at least 5/8 of its time. -1: 150 on a CPU, 50 on a GPU; "
+        "0: n_ubatch tokens, however long they take, for which all streams wait",
+    )
     n_seq_max: int = Field(
         0,
         ge=0,

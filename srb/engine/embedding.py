@@ -72,11 +72,14 @@ class EmbeddingQueue:
     def end_all(self, error: SRBError) -> list[Event]:
         return [event for request_id in list(self._jobs) for event in self.end(request_id, error)]
 
-    def step(self) -> list[Event]:
-        """Compute one batch; return the replies that are complete, or Failed for its jobs."""
+    def step(self, most: int | None = None) -> list[Event]:
+        """Compute one batch; return the replies that are complete, or Failed for its jobs.
+
+        It has one input at least, and others as long as they have at most `most` tokens together; None: as many as fit.
+        """
         if not self._jobs:
             return []
-        taken = self._take()
+        taken = self._take(most)
         inputs = [tokens for _, tokens in taken]
         job = taken[0][0]
         results = self._model.embed(inputs, job.lora) if job.kind == "embed" else self._model.rank(inputs, job.lora)
@@ -92,17 +95,19 @@ class EmbeddingQueue:
             del self._jobs[job.request_id]
         return [job.reply for job in done]
 
-    def _take(self) -> list[tuple[EmbeddingJob, list[int]]]:
+    def _take(self, most: int | None = None) -> list[tuple[EmbeddingJob, list[int]]]:
         """Return the next inputs of the oldest job, and of others of its kind, as many as fit into a batch."""
         first = next(iter(self._jobs.values()))
         taken: list[tuple[EmbeddingJob, list[int]]] = []
         room = self._model.n_embed_tokens
+        wanted = room if most is None else most
         for job in self._jobs.values():
             for tokens in job.inputs[len(job.results) :] if (job.kind, job.lora) == (first.kind, first.lora) else ():
                 if len(tokens) > room or len(taken) == self._model.n_embed_inputs:
                     return taken
                 taken.append((job, tokens))
-                room -= len(tokens)
+                wanted -= len(tokens)
+                room = min(room - len(tokens), wanted)
         return taken
 
 

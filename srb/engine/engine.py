@@ -20,6 +20,7 @@ from srb.engine.model import Model, StateStore
 from srb.engine.named_states import NamedStates
 from srb.engine.open_requests import OpenRequests
 from srb.engine.preparing import Preparer
+from srb.engine.prompt_pace import PromptPace
 from srb.engine.prompts import Prompts
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import UNREAD_EVERY, Chunk, Scheduler, StepPlan
@@ -63,6 +64,7 @@ class EngineOptions:
     request_timeout: float = 0.0  # seconds after which a request ends with the text it has; 0: no limit
     cache_cells: int = 0  # idle cells that the prefix tree keeps in the KV store
     cache_bytes: int = 0  # host memory for parked texts; a quarter of it is for the draft model's, if there is one
+    step_seconds: float = 0.0  # of a step with prompts beside branches that are read; 0: as long as it takes
     checkpoint_every: int = AUTO  # tokens between the checkpoints of memory that keeps states; see `Spacing`
     max_draft: int = 0  # tokens that are drafted for a branch in one step; 0: no speculation
     looks_up: bool = True  # drafts come from the text itself, where it has some
@@ -117,6 +119,7 @@ class Engine:
         # A step: which prompts and branches are computed, how, and what comes of their rows.
         self._scheduler = Scheduler(model, self._tree, self._residency, options.max_running)
         forget_prompt, forget = (drafts.forget_prompt, drafts.forget) if drafts else (_ignore, _ignore)
+        self._pace, self._embedding_pace = PromptPace(options.step_seconds), PromptPace(options.step_seconds)
         self._prompts = Prompts(model, self._tree, self._residency, named, clock, note_release=forget_prompt)
         self._branches = Branches(
             model,
@@ -240,7 +243,11 @@ class Engine:
             return events
         self._has_skipped_decode = False
         self._num_steps += 1
-        plan = self._scheduler.schedule(self._life.runnable(), with_unread=self._num_steps % UNREAD_EVERY == 0)
+        plan = self._scheduler.schedule(
+            self._life.runnable(),
+            with_unread=self._num_steps % UNREAD_EVERY == 0,
+            most_beside=self._pace.most_beside,
+        )
         more = self._embeddings.next_tokens + self._speculation.most_tokens
         self.step_tokens = plan.num_tokens + more  # told to the heartbeat before anything takes its time
         self._speculation.add_drafts(plan)
@@ -250,7 +257,7 @@ class Engine:
         self._start_branches(events)
         self._life.finish_ended(events)
         self._account(plan, self._clock() - began)
-        return events + self._embeddings.step()
+        return events + self._embed(is_beside=any(chunk.is_newest for chunk in plan.chunks))
 
     def flush(self) -> None:
         """Carry out the edits of KV stores that waited until the events were sent: forks of new branches above all."""
@@ -412,9 +419,20 @@ class Engine:
             return self._start_branches(events) or began
         return began
 
+    def _embed(self, *, is_beside: bool) -> list[Event]:
+        """Compute inputs of embeddings, beside branches that write no more than a step has time for."""
+        if not self._embeddings:
+            return []
+        began, before = self._clock(), self._embeddings.tokens_total
+        events = self._embeddings.step(self._embedding_pace.most_beside(0) if is_beside else None)
+        self._embedding_pace.note(0, self._embeddings.tokens_total - before, self._clock() - began)
+        return events
+
     def _account(self, plan: StepPlan, seconds: float) -> None:
         """Count a step's time, and divide it between prefill and decode in proportion to their tokens."""
         self._speculation.note(plan, seconds)
+        newest = sum(chunk.num_tokens for chunk in plan.chunks if chunk.is_newest)
+        self._pace.note(newest, plan.num_tokens - newest, seconds)
         total, prompt = plan.num_tokens, plan.num_prompt_tokens
         if total:
             self._step_seconds.observe(seconds)

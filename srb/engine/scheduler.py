@@ -16,7 +16,7 @@ UNREAD_EVERY steps, and give back cells and sequences that a request with a read
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from srb.engine.media import MediaRun
@@ -179,10 +179,17 @@ class Scheduler:
             if not request.is_unread
         )
 
-    def schedule(self, requests: Sequence[Request], *, with_unread: bool = True) -> StepPlan:
+    def schedule(
+        self,
+        requests: Sequence[Request],
+        *,
+        with_unread: bool = True,
+        most_beside: Callable[[int], int | None] = lambda _: None,
+    ) -> StepPlan:
         """Plan a step for `requests`, as `runnable` returns them.
 
-        Without `with_unread` those with a reader compute alone, if they have anything to compute.
+        Without `with_unread` those with a reader compute alone, if they have anything to compute. `most_beside` returns how
+        many prompt tokens a step may have beside so many tokens of branches that somebody reads; None: any number.
         """
         plan = StepPlan()
         running = list(_running(requests))
@@ -196,6 +203,9 @@ class Scheduler:
         budget, free = self._model.n_batch - plan.num_tokens, free - plan.num_tokens
         # Everything waits for this step to end, so prefill gets at most one ubatch of it.
         budget = min(budget, self._model.n_ubatch - len(plan.chunks) % self._model.n_ubatch)
+        if any(not branch.request.is_unread for branch in newest):
+            most = most_beside(len(plan.chunks))
+            budget = budget if most is None else min(budget, most)
         # A batch has a row of logits per sequence; scored prompts share the rows that are left.
         prompts = sum(request.prefix.node is not None and not request.prefix.is_complete for request in requests)
         spare_rows = max(0, self._model.n_seq_max - len(running) - prompts)

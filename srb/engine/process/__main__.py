@@ -49,6 +49,7 @@ log = logging.getLogger("srb.engine")
 # Python's default of 5 ms is as long as a whole decode step of a small model.
 _SWITCH_SECONDS = 0.0005
 _IDLE_CELLS = 4096  # if cache_cells is −1 and parking is slow (a GPU) or off: the latest texts stay in cells
+_CPU_STEP_MS, _GPU_STEP_MS = 150, 50  # of a step with prompts: six words a second are still read as one stream
 _FLUSH_SECONDS = 1.0  # for the last events, at SIGTERM; a client that does not read them must not hold up the restart
 _CANNOT_IMPORT = (ImportError, OSError, RuntimeError, AttributeError)  # of llama_cpp: no libgomp.so.1, no such symbol
 _STOP_SECONDS = 3.0  # from SIGTERM to a forced exit if a decode hangs; the supervisor's deadline is later
@@ -117,6 +118,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
             request_timeout=settings.request_timeout,
             cache_cells=_cache_cells(settings, model.is_on_gpu),
             cache_bytes=settings.cache_ram_mib * 1024 * 1024,
+            step_seconds=_step_seconds(settings, model.is_on_gpu),
             checkpoint_every=settings.checkpoint_every,
             max_draft=settings.spec_draft_n_max if can_draft else 0,
             looks_up=settings.looks_up_drafts,
@@ -177,6 +179,11 @@ def _cache_cells(settings: Settings, is_on_gpu: bool) -> int:
     if settings.cache_cells >= 0:
         return settings.cache_cells
     return _IDLE_CELLS if is_on_gpu or not settings.cache_ram_mib else 0
+
+
+def _step_seconds(settings: Settings, is_on_gpu: bool) -> float:
+    """Return the seconds that a step with prompts may take beside branches that write; 0: no limit."""
+    return (settings.step_ms if settings.step_ms >= 0 else _GPU_STEP_MS if is_on_gpu else _CPU_STEP_MS) / 1000
 
 
 def _default(setting: str) -> object:

@@ -1,0 +1,190 @@
+"""Prompts beside branches that write get as many tokens of a step as its time has room for, and never none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from srb.engine.fake import FakeModel
+from srb.engine.media import Vectors
+from srb.engine.model import Batch, DecodeStatus, LoraScales
+from srb.engine.prompt_pace import FIRST, LEAST, PromptPace
+from srb.wire.commands import Embed
+from tests.engine_helpers import Driver, solo
+
+N_UBATCH = 512
+
+
+@dataclass
+class Machine:
+    """Seconds that a step takes on some machine: so many by itself, and for each token."""
+
+    plain: float
+    each: float
+    steps: list[float] = field(default_factory=list)
+
+    def seconds(self, num_tokens: int) -> float:
+        return self.plain + self.each * num_tokens
+
+
+FAST = Machine(0.03, 0.0015)  # SmolLM2 on two cores
+SLOW = Machine(0.3, 0.04)  # seven billion parameters on a CPU
+CARD = Machine(0.01, 0.00005)
+
+
+class Timed(FakeModel):
+    """A fake model whose decodes take the time of a machine on the driver's clock."""
+
+    def __init__(self, seconds: Callable[[int], float]) -> None:
+        super().__init__(n_ctx=20_000, n_seq_max=80, n_batch=2048, n_ubatch=N_UBATCH)
+        self.seconds = seconds
+        self.driver: Driver | None = None
+        self.took: list[tuple[int, float]] = []  # tokens and seconds of each decode
+
+    def decode(self, batch: Batch) -> DecodeStatus:
+        assert self.driver is not None
+        took = self.seconds(len(batch))
+        self.driver.now += took
+        self.took.append((len(batch), took))
+        return super().decode(batch)
+
+
+def timed(seconds: Callable[[int], float], step_seconds: float) -> tuple[Driver, Timed]:
+    model = Timed(seconds)
+    driver = Driver(model, step_seconds=step_seconds)
+    model.driver = driver
+    return driver, model
+
+
+def compute_prompt(driver: Driver, tokens: int) -> tuple[float, int]:
+    """Compute a prompt of so many tokens and its first token; return seconds and steps."""
+    asked, began, steps = driver.submit([place % 40 for place in range(tokens)], max_tokens=1), driver.now, 0
+    while not driver.result(asked).terminal:
+        driver.step()
+        steps += 1
+    return driver.now - began, steps
+
+
+@pytest.mark.parametrize("machine", [FAST, SLOW, CARD], ids=["fast", "slow", "card"])
+@pytest.mark.parametrize("n", [1, 8])
+def test_a_long_prompt_makes_no_step_of_a_writer_long_and_takes_less_than_twice_its_time(
+    machine: Machine, n: int
+) -> None:
+    step_seconds = 0.05 if machine is CARD else 0.15
+    driver, model = timed(machine.seconds, step_seconds)
+    alone, _ = compute_prompt(timed(machine.seconds, step_seconds)[0], 6000)
+    driver.submit("the old king", n=n, max_tokens=5000, ignore_eos=True)
+    for _ in range(10):
+        driver.step()
+    del model.took[:]
+    beside, _ = compute_prompt(driver, 6000)
+    gaps = sorted(seconds for _, seconds in model.took)
+    assert gaps[len(gaps) * 99 // 100] <= max(0.25, 2 * machine.seconds(16 + n))
+    # Here a step has a time of its own however few tokens it has, which a small step of a slow machine does not pay back.
+    assert beside <= (3.0 if machine is SLOW else 1.6) * alone
+
+
+def test_a_prompt_alone_takes_whole_steps() -> None:
+    driver, model = timed(FAST.seconds, 0.15)
+    compute_prompt(driver, 2000)
+    assert max(tokens for tokens, _ in model.took) == N_UBATCH
+
+
+def test_branches_that_nobody_reads_hold_no_prompt_back() -> None:
+    driver, model = timed(FAST.seconds, 0.15)
+    left = driver.submit("the old king", n=4, max_tokens=5000, ignore_eos=True, linger=10.0**6)
+    for _ in range(5):
+        driver.step()
+    driver.leave(left)
+    del model.took[:]
+    compute_prompt(driver, 2000)
+    assert max(tokens for tokens, _ in model.took) >= N_UBATCH - 8
+
+
+def test_without_a_limit_a_step_takes_as_long_as_it_takes() -> None:
+    driver, model = timed(FAST.seconds, 0.0)
+    driver.submit("the old king", max_tokens=5000, ignore_eos=True)
+    driver.step()
+    compute_prompt(driver, 2000)
+    assert max(tokens for tokens, _ in model.took) == N_UBATCH
+    assert PromptPace(0.0).most_beside(3) is None
+
+
+def test_texts_are_the_same_at_any_pace() -> None:
+    driver, _ = timed(FAST.seconds, 0.15)
+    ids = [driver.submit([place % (7 + other) for place in range(400)], 2, other, 20) for other in range(4)]
+    driver.run()
+    for other, request_id in enumerate(ids):
+        for index in range(2):
+            expected = solo([place % (7 + other) for place in range(400)], other + index, 20).texts[0]
+            assert driver.result(request_id).texts[index] == expected
+
+
+def test_the_pace_follows_a_machine_that_becomes_slower_and_faster_again() -> None:
+    pace = PromptPace(0.15)
+    assert pace.most_beside(1) == FIRST
+    pace.note(1, 0, 0.03)
+    for _ in range(20):
+        pace.note(1, (most := pace.most_beside(1) or 0), 0.03 + most * 0.001)
+    assert pace.most_beside(1) == pytest.approx(120, rel=0.05)
+    for _ in range(4):
+        pace.note(1, (most := pace.most_beside(1) or 0), 0.03 + most * 0.004)
+    assert (pace.most_beside(1) or 0) < 40
+    for _ in range(30):
+        pace.note(1, (most := pace.most_beside(1) or 0), 0.03 + most * 0.001)
+    assert (pace.most_beside(1) or 0) > 100
+
+
+def test_one_step_that_was_held_up_does_not_stop_prompts() -> None:
+    pace = PromptPace(0.15)
+    pace.note(1, 0, 0.03)
+    for _ in range(20):
+        pace.note(1, 100, 0.13)
+    pace.note(1, 100, 60.0)  # the machine slept
+    assert (pace.most_beside(1) or 0) >= 50
+
+
+@pytest.mark.parametrize("plain", [0.2, 1.0, 30.0])
+def test_a_prompt_has_its_share_where_branches_alone_take_longer_than_a_step_should(plain: float) -> None:
+    pace = PromptPace(0.15)
+    pace.note(8, 0, plain)
+    pace.note(8, 16, plain * 1.5)
+    most = pace.most_beside(8)
+    assert most is not None
+    assert most >= LEAST
+    assert most * plain / 32 == pytest.approx(plain * 5 / 3, rel=0.1)
+
+
+def test_a_size_that_was_not_measured_counts_as_the_latest_one() -> None:
+    pace = PromptPace(0.15)
+    pace.note(4, 0, 0.05)
+    pace.note(4, 50, 0.1)
+    assert pace.most_beside(5) == pace.most_beside(4) == 100
+
+
+@pytest.mark.parametrize("is_beside", [True, False], ids=["beside a branch", "alone"])
+def test_embeddings_beside_branches_take_as_many_tokens_as_a_step_has_time_for(is_beside: bool) -> None:
+    driver, model = timed(FAST.seconds, 0.15)
+    model.n_embed_tokens, model.n_embed_inputs = 512, 64
+    sizes: list[int] = []
+
+    def embed(inputs: Sequence[Sequence[int]], lora: LoraScales) -> list[Vectors] | None:
+        sizes.append(sum(map(len, inputs)))
+        driver.now += FAST.each * sizes[-1]
+        return FakeModel.embed(model, inputs, lora)
+
+    model.embed = embed  # type: ignore[method-assign]
+    if is_beside:
+        driver.submit("the old king", max_tokens=5000, ignore_eos=True)
+        driver.step()
+    driver.take(driver.engine.submit(driver.engine.prepare(Embed("e", ((1, 2, 3, 4, 5, 6, 7, 8),) * 200))))
+    while len(driver.engine._embeddings):
+        driver.take(driver.engine.step())
+    assert sum(sizes) >= 1600
+    if is_beside:
+        assert sizes[0] <= FIRST  # nobody knows yet how long they take
+        assert 0.9 * 0.15 <= FAST.each * max(sizes) <= 0.15
+    else:
+        assert max(sizes) == 512

@@ -54,7 +54,7 @@ async def _asked(settings: Settings, name: str, port: int) -> dict[str, DoorAddr
     asking = in_thread(socket.getaddrinfo, name, port, socket.AF_UNSPEC, socket.SOCK_STREAM)
     try:
         found = await asyncio.wait_for(asking, _DNS_SECONDS)
-    except (OSError, TimeoutError) as error:
+    except (OSError, TimeoutError, UnicodeError) as error:  # the last of a name that no DNS can have
         raise ConfigError(f"replicas: {name} cannot be resolved: {_reason(error, _DNS_SECONDS)}") from None
     hosts = sorted({str(address[0]) for *_, address in found})
     return {host: DoorAddress(host, port, token) for host in hosts}

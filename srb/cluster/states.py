@@ -43,12 +43,17 @@ class StateKeeper:
         self._drop()
 
     def keep(self, name: str, saved: int, data: bytes) -> str:
-        """Keep a file, unless there is a later one; drop the least recently used ones. Return why it is not kept."""
-        if len(data) > self._max_bytes:
-            return f"its {len(data)} bytes are more than cluster_states_mib allows"
+        """Keep a file, unless there is a later one; drop the least recently used ones. Return why it is not kept.
+
+        Then an older file of the name goes, too: a restored text would be an old one, and nobody would be told.
+        """
         known, older = self._files.get(name, (-1, b""))
         if known > saved:
             return ""
+        if len(data) > self._max_bytes:
+            if self._files.pop(name, None):
+                self._size -= len(older)
+            return f"its {len(data)} bytes are more than cluster_states_mib allows"
         self._size += len(data) - len(older)
         self._files[name] = saved, data
         self._files.move_to_end(name)

@@ -147,9 +147,14 @@ Proxies = Annotated[str, AfterValidator(_proxies)]
 def _replicas(text: str) -> str:
     if not text.startswith("dns:"):
         return expanded(text)
-    found = re.fullmatch(r"dns:[A-Za-z0-9][A-Za-z0-9._-]*:(\d{1,5})", text)
-    if found is None or not 0 < int(found[1]) < 65536:
+    found = re.fullmatch(r"dns:([A-Za-z0-9][A-Za-z0-9._-]*):(\d{1,5})", text)
+    if found is None or not 0 < int(found[2]) < 65536:
         raise ValueError("should be the path of a TOML file, or dns:NAME:PORT")
+    labels = found[1].removesuffix(".").split(".")
+    if len(found[1]) > 253 or not all(0 < len(label) <= 63 for label in labels):  # DNS has no other; asking would raise
+        raise ValueError(
+            "has a NAME that DNS cannot have: between two dots there are 1 to 63 characters, in all at most 253"
+        )
     return text
 
 

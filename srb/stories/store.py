@@ -57,6 +57,13 @@ class Imported:
     copied: bool
 
 
+@dataclass(slots=True)
+class _Bin:
+    """When the bin was emptied last, for a store and for all that it is as persons may use it."""
+
+    emptied: int = 0  # Unix milliseconds
+
+
 class Store:
     """All stories of one file. One thread at a time may use it."""
 
@@ -64,7 +71,7 @@ class Store:
         """Open nothing yet; `clock` returns Unix seconds. Without `checks` a damaged file is read as far as possible."""
         self._database = Database(path, checks=checks)
         self._clock = clock
-        self._purged = 0
+        self._bin = _Bin()
         self._person: Person = None
 
     def of(self, person: Person) -> Store:
@@ -254,7 +261,7 @@ class Store:
     def _empty_bin(self) -> None:
         """Once a day, remove the stories that have been in the bin for BIN_DAYS, if the file can be written."""
         now = self._now()
-        if now - self._purged < DAY:
+        if now - self._bin.emptied < DAY:
             return
         with self._database.reading() as connection:
             due = connection.execute("SELECT 1 FROM story WHERE deleted < ?", (now - BIN_DAYS * DAY,)).fetchone()
@@ -264,7 +271,7 @@ class Store:
                     connection.execute("DELETE FROM story WHERE deleted < ?", (now - BIN_DAYS * DAY,))
             except (StoriesFull, StoriesReadOnly, StoriesLocked):
                 return  # the next call tries again, and reading goes on
-        self._purged = now
+        self._bin.emptied = now
 
     def _now(self) -> int:
         return int(1000 * self._clock())

@@ -14,7 +14,7 @@ import pytest
 from srb.cluster import door as door_module
 from srb.cluster import follow_doors as source
 from srb.cluster.door import TOKEN_LENGTH, Door
-from srb.cluster.doors import DoorAddress, check_doors, read_doors, read_token
+from srb.cluster.doors import DoorAddress, check_doors, dns_name, read_doors, read_token
 from srb.cluster.follow_doors import follow_doors
 from srb.cluster.members import Members
 from srb.cluster.registry import Entry, Facts
@@ -91,6 +91,19 @@ def test_a_short_secret_is_refused_and_not_quoted(tmp_path: Path) -> None:
 def test_a_wrong_dns_name_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="dns:NAME:PORT"):
         settings(text)
+
+
+@pytest.mark.parametrize("name", ["srb..default", "a..", f"{'a' * 64}.default", ".".join(["a" * 60] * 5)])
+def test_a_name_that_dns_cannot_have_is_refused_at_the_start(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"replicas.*NAME that DNS cannot have"):
+        settings(f"dns:{name}:8090")
+
+
+@pytest.mark.parametrize(
+    "name", ["srb-replicas", "srb.default.svc.cluster.local", "srb.default.", f"{'a' * 63}.default"]
+)
+def test_a_name_that_dns_may_have_is_taken(name: str) -> None:
+    assert dns_name(settings(f"dns:{name}:8090")) == (name, 8090)
 
 
 class Scene:

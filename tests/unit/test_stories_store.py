@@ -11,6 +11,7 @@ import pytest
 
 from srb.errors import InvalidRequest, NotFound, StoryTooLarge
 from srb.stories import audit, rows
+from srb.stories.database import Database
 from srb.stories.limits import BIN_DAYS, DAY, MAX_STORY
 from srb.stories.posts import read_post
 from tests.stories import ID, Stories, at, model, person, texts
@@ -218,6 +219,28 @@ def test_after_thirty_days_in_the_bin_a_story_is_removed_with_all_its_rows(stori
     with stories.store.connection() as connection:
         for table, rows in (("node", 2), ("meta", 0), ("mark", 0), ("run", 0)):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (rows,)
+
+
+def test_the_bin_is_looked_through_once_a_day_whoever_asks(
+    stories: Stories, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stories.post(nodes=TALE)
+    clock.now += 2 * DAY
+    stories.store.of("ann").overview()
+    asked: list[str] = []
+    reading = Database.reading
+
+    def noted(self: Database) -> Any:
+        asked.append("a transaction")
+        return reading(self)
+
+    monkeypatch.setattr(Database, "reading", noted)
+    for person in ("ann", "bob", None):
+        stories.store.of(person).overview()
+    assert len(asked) == 3, "one for each list, and none for the bin"
+    clock.now += DAY
+    stories.store.of("bob").overview()
+    assert len(asked) == 5
 
 
 # Files ----------------------------------------------------------------------------------------------------------------

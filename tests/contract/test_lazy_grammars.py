@@ -538,6 +538,27 @@ def is_tree(value: Any) -> bool:
     return set(value) <= {"left", "value"} and value.get("value", 5) == 5 and is_tree(value.get("left"))
 
 
+# As MCP servers, LangChain, FastMCP and people describe a tool that takes no arguments.
+WITHOUT_ARGUMENTS = {
+    "none named": {"name": "now", "parameters": {"type": "object", "properties": {}}},
+    "titled": {"name": "now", "parameters": {"properties": {}, "title": "now_Arguments", "type": "object"}},
+    "omitted": {"name": "now"},
+    "null": {"name": "now", "parameters": None},
+    "empty": {"name": "now", "parameters": {}},
+}
+
+
+@pytest.mark.parametrize("tool", WITHOUT_ARGUMENTS.values(), ids=WITHOUT_ARGUMENTS)
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_tool_that_takes_no_arguments_is_called_with_none(llama: LlamaModel, name: str, tool: dict[str, Any]) -> None:
+    family = BY_NAME[name]
+    for seed in range(3):
+        sampler = llama.new_sampler(params_of(llama, family, tool, lazy=False), seed, [])
+        text = go_on(llama, sampler, 2000)
+        _, _, [call] = parse_reply(ReplyParser({"now": tool.get("parameters") or {}}, family=family), text)
+        assert (call.name, orjson.loads(call.arguments)) == ("now", {})
+
+
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("name", ["gemma-4", "minimax-m3"])
 def test_values_within_values_follow_the_schema(llama: LlamaModel, name: str, seed: int) -> None:

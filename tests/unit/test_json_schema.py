@@ -173,6 +173,35 @@ def test_whole_numbers_have_no_bounds_of_ours_where_another_schema_has_some(big:
     assert within["properties"]["n"] == number
 
 
+NONE = {"type": "object", "properties": {}}  # as tools have it that take no arguments
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "closed"),
+    [
+        (NONE, (), True),
+        ({"properties": {}}, (), True),
+        ({**NONE, "title": "now_Arguments", "$schema": "http://json-schema.org/draft-07/schema#"}, (), True),
+        ({"properties": {"p": NONE}}, ("properties", "p"), True),
+        ({"type": "object"}, (), False),
+        ({**NONE, "additionalProperties": True}, (), False),
+        ({**NONE, "additionalProperties": {"type": "string"}}, (), False),
+        ({**NONE, "patternProperties": {"^x": {}}}, (), False),
+        ({**NONE, "minProperties": 1}, (), False),
+        ({"allOf": [A, NONE]}, ("allOf", 1), False),
+        ({"properties": {"p": A}, "allOf": [{"properties": {"p": NONE}}]}, ("allOf", 0, "properties", "p"), False),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_object_that_names_no_properties_and_asks_for_none_has_none(
+    schema: dict[str, Any], path: tuple[str | int, ...], closed: bool
+) -> None:
+    found: Any = made(schema)
+    for key in path:
+        found = found[key]
+    assert is_closed(found) is closed
+
+
 def test_a_required_property_is_one_that_a_closed_schema_names() -> None:
     assert made({**OPEN, "required": ["b", "a"]})["properties"] == {"a": {"type": "string"}, "b": {}}
 

@@ -235,8 +235,8 @@ def test_the_bin_is_looked_through_once_a_day_whoever_asks(
         return reading(self)
 
     monkeypatch.setattr(Database, "reading", noted)
-    for person in ("ann", "bob", None):
-        stories.store.of(person).overview()
+    for name in ("ann", "bob", None):
+        stories.store.of(name).overview()
     assert len(asked) == 3, "one for each list, and none for the bin"
     clock.now += DAY
     stories.store.of("bob").overview()

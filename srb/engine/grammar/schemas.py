@@ -366,7 +366,7 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
         elif "items" in schema:
             schema["type"] = "array"
     named, required = schema.get("properties"), schema.get("required")
-    if named and isinstance(named, dict) and schema.keys().isdisjoint((*_OF_FURTHER, *IN_PLACE, "$ref")):
+    if isinstance(named, dict) and schema.keys().isdisjoint((*_OF_FURTHER, *IN_PLACE, "$ref")):
         others = [each for each in required if isinstance(each, str)] if isinstance(required, list) else []
         return {
             **schema,

@@ -25,8 +25,8 @@ Tool = Mapping[str, Any]  # a function: name, description, parameters
 
 
 def parameters_of(tool: Tool) -> Mapping[str, Any]:
-    """Return the JSON schema of a function's parameters."""
-    return tool.get("parameters") or {"type": "object"}
+    """Return the JSON schema of a function's parameters: of none, if it has no schema, or one that says nothing."""
+    return tool.get("parameters") or {"type": "object", "properties": {}}
 
 
 def properties_of(schema: Any) -> Mapping[str, Any]:

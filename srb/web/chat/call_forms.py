@@ -511,7 +511,7 @@ class TaggedCalls(Form):
             begin, end = quoted(self.key + key + self.key_end), f"{wrap} {quoted(self.value_end)} [\\n]?"
             argument = f"{begin} ( {self._value_rules(schema, rules, wrap)} ) {end}"
             parts.append(argument if key in required else f"( {argument} )?")
-        if has_any_properties(tool.get("parameters")):
+        if has_any_properties(parameters_of(tool)):
             begin, end = (
                 f"{quoted(self.key)} {ANY_KEY} {quoted(self.key_end)}",
                 f"{wrap} {quoted(self.value_end)} [\\n]?",

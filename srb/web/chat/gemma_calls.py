@@ -58,7 +58,7 @@ class GemmaCalls(Form):
         rules.set("gemma-object", '"{" ( gemma-pair ( "," gemma-pair )* )? "}"')
         rules.set("gemma-pair", '[A-Za-z_] [A-Za-z0-9_-]* ":" gemma-any')
         rules.set("gemma-any", 'gemma-scalar | gemma-object | "[" ( gemma-any ( "," gemma-any )* )? "]"')
-        given = '"{" "}"' if tool.get("parameters") is None else _object_rules(parameters_of(tool), rules, {})
+        given = _object_rules(parameters_of(tool), rules, {})
         return f"{quoted('call:' + tool['name'])} {given}"
 
 

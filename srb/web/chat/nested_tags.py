@@ -92,7 +92,7 @@ class NestedTags(Form):
         text = any_text_until(rules, self.mark)
         rules.set("tag-name", "[A-Za-z_] [A-Za-z0-9_.-]*")
         rules.set("tagged", f'{mark} "<" tag-name ">" ( {text} | tagged+ ) {mark} "</" tag-name ">"')
-        given = '""' if tool.get("parameters") is None else self._inner_rules(parameters_of(tool), rules, {}, 0)
+        given = self._inner_rules(parameters_of(tool), rules, {}, 0)
         begin, end = quoted(f'{self.mark}<invoke name="{tool["name"]}">'), quoted(f"{self.mark}</invoke>")
         return f"[\\n]? {begin} {given} {end} [\\n]?"
 

@@ -104,7 +104,7 @@ class PythonCalls(Form):
                 value = f"( {value} | {texts} )"
             (first if key in required else others).append(f"{quoted(key + '=')} {value}")
         arguments = members(rules, first, others, '"," " "?')
-        if has_any_properties(tool.get("parameters")):
+        if has_any_properties(parameters_of(tool)):
             one = f'[A-Za-z_] [A-Za-z0-9_]* "=" ( {rules.schema(ANY_VALUE)} | {_TEXT} )'
             arguments = f'( {one} ( "," " "? {one} )* )?'
         return f'{quoted(tool["name"] + "(")} {arguments} ")"'

@@ -157,7 +157,7 @@ class _Watch:
             self._on_change()
 
 
-def _reason(error: OSError | TimeoutError, seconds: float) -> str:
+def _reason(error: OSError | TimeoutError | UnicodeError, seconds: float) -> str:
     if isinstance(error, TimeoutError) and not error.errno:
         return f"no answer within {seconds:.0f} seconds"
     if isinstance(error, socket.gaierror):

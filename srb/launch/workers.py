@@ -17,13 +17,18 @@ from srb.backoff import Backoff
 from srb.config.held import Held, hold
 from srb.errors import ConfigError
 from srb.exit_codes import EXIT_WORKER
+from srb.host.wakefulness import Wakefulness
 
 _MOST_CHECKS = 3  # of one reload that is asked for again meanwhile: each takes seconds, and no worker is replaced
+_WAKING_SECONDS = 10.0  # after a nap of the arbiter, for workers that slept, too, to give a sign: they do each second
 _NO_STATUS = -1  # no process exits with it
 
 
 class Workers:
-    """Takes the place of the arbiter's methods `handle_hup` and `manage_workers`; its loop calls the latter every second."""
+    """Takes the place of the arbiter's methods `handle_hup`, `manage_workers` and `murder_workers`.
+
+    Its loop calls the latter two every second.
+    """
 
     def __init__(self, server: Any, load: Callable[[], Held], check: Callable[[], Held]) -> None:
         """Hold what `load` returns: the settings of now. `check` also tries them out. Both raise ConfigError."""
@@ -41,6 +46,8 @@ class Workers:
         self._has_lost = False  # a new worker has ended before it served
         server.handle_hup = self.ask_reload
         server.manage_workers = self.manage
+        self._end_hung, server.murder_workers = server.murder_workers, self.end_hung
+        self._wakefulness = Wakefulness()
         server.WORKER_BOOT_ERROR = server.APP_LOAD_ERROR = EXIT_WORKER  # whose workers' end is the server's
 
     def ask_reload(self) -> None:
@@ -63,6 +70,13 @@ class Workers:
             self._begin_reload()
         else:
             self._keep_number(present)
+
+    def end_hung(self) -> None:
+        """End workers that give no sign, unless the arbiter itself has just slept: a pause of the machine is no hang."""
+        now = time.monotonic()
+        self._wakefulness.look(now)
+        if not self._wakefulness.woke_within(_WAKING_SECONDS, now):
+            self._end_hung()
 
     def ended(self, worker: Any) -> None:
         """Note that a worker has ended; one that never served is a reason to wait before the next start."""

@@ -61,8 +61,27 @@ def test_row_23_an_engine_whose_step_ends_after_all_says_that_it_runs_again() ->
     heartbeat.beat(133.0)
     heartbeat.beat(133.5)
     assert reports.said == ["beat", hung, "running", "beat", "beat"]
-    heartbeat.beat(163.0)
-    assert reports.said[5:] == [hung]
+    for second in range(134, 164):
+        heartbeat.beat(float(second))
+    assert reports.said[5:] == ["beat"] * 29 + [hung]
+
+
+@pytest.mark.parametrize("began", [50.0, 99.9, 130.0], ids=["before", "just before", "while it slept"])
+def test_row_23_a_process_that_was_stopped_or_whose_machine_slept_does_not_hang(began: float) -> None:
+    loop, reports, work = Loop(turn_began=None), Reports(), Preparing(progressed_at=began)
+    heartbeat = Heartbeat(reports, 60, loop, lambda: [work])
+    for half in range(98, 201):
+        heartbeat.beat(half / 2)
+    loop.turn_began = began
+    for now in (165.0, 165.5, 166.0):  # stopped for 65 seconds, as by a closed lid
+        heartbeat.beat(now)
+    assert set(reports.said) == {"beat"}
+    assert work.refused == []
+    heartbeat.beat(1000.0)
+    assert reports.said[-1] == "beat"
+    for second in range(1001, 1063):
+        heartbeat.beat(float(second))
+    assert "hung: a step of 0 tokens takes longer than 60 s" in reports.said, "awake it is judged as before"
 
 
 @dataclass

@@ -32,7 +32,7 @@ def _nothing_held() -> Iterator[None]:
 )
 def test_a_reload_whose_check_fails_for_any_reason_says_so_and_changes_nothing(fault: Exception, said: str) -> None:
     server: Any = SimpleNamespace(
-        WORKERS={}, SIG_QUEUE=queue.SimpleQueue(), log=Mock(), spawn_worker=Mock(), app=Mock()
+        murder_workers=Mock(), WORKERS={}, SIG_QUEUE=queue.SimpleQueue(), log=Mock(), spawn_worker=Mock(), app=Mock()
     )
     workers = Workers(server, lambda: Held(Settings()), Mock(side_effect=fault))
     workers.ask_reload()
@@ -42,3 +42,22 @@ def test_a_reload_whose_check_fails_for_any_reason_says_so_and_changes_nothing(f
     assert call.args[0].startswith("not reloaded")
     assert not server.spawn_worker.called
     assert not server.app.reload.called
+
+
+def test_workers_are_not_ended_as_hung_after_a_pause_of_the_whole_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("srb.launch.workers.time", SimpleNamespace(monotonic=lambda: now))
+    ends = Mock()
+    server: Any = SimpleNamespace(WORKERS={}, log=Mock(), murder_workers=ends)
+    Workers(server, lambda: Held(Settings()), Mock())
+    for _ in range(3):
+        now += 1.0
+        server.murder_workers()
+    assert ends.call_count == 3
+    now += 65.0  # all processes were stopped
+    for _ in range(10):
+        server.murder_workers()
+        now += 1.0
+    assert ends.call_count == 3
+    server.murder_workers()
+    assert ends.call_count == 4, "a worker that still gives no sign hangs"

@@ -49,7 +49,10 @@ log = logging.getLogger("srb.engine")
 # Python's default of 5 ms is as long as a whole decode step of a small model.
 _SWITCH_SECONDS = 0.0005
 _IDLE_CELLS = 4096  # if cache_cells is −1 and parking is slow (a GPU) or off: the latest texts stay in cells
-_CPU_STEP_MS, _GPU_STEP_MS = 200, 50  # of a step with prompts: at 150 small chunks cost a CPU prompts more than they give
+_CPU_STEP_MS, _GPU_STEP_MS = (
+    200,
+    50,
+)  # of a step with prompts: at 150 small chunks cost a CPU prompts more than they give
 _FLUSH_SECONDS = 1.0  # for the last events, at SIGTERM; a client that does not read them must not hold up the restart
 _CANNOT_IMPORT = (ImportError, OSError, RuntimeError, AttributeError)  # of llama_cpp: no libgomp.so.1, no such symbol
 _STOP_SECONDS = 3.0  # from SIGTERM to a forced exit if a decode hangs; the supervisor's deadline is later

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from srb.engine.process.status_reporter import Reporter
 from srb.errors import PreparationTooLong, SRBError
+from srb.host.wakefulness import Wakefulness
 from srb.status import BEAT_SECONDS
 
 _TOKENS = 64  # a step of so many may take twice as long as one without tokens
@@ -62,6 +63,7 @@ class Heartbeat:
         self._stall_timeout = stall_timeout or math.inf
         self._watched = watched
         self._preparations = preparations
+        self._wakefulness = Wakefulness()
         self._is_hung = False  # whether the latest reported state is "hung"
         self._lock = threading.Lock()  # held while a state is reported, so none follows `leave_state_alone`
         self._may_report = True
@@ -84,25 +86,29 @@ class Heartbeat:
         return self._stall_timeout * (1 + work.characters / _CHARACTERS) * (_ENCODING if work.encodes else 1)
 
     def hang_reason(self, now: float) -> str:
-        """Return why the engine counts as hung at `now` (time.monotonic()); "" if it does not."""
+        """Return why the engine counts as hung at `now` (time.monotonic()); "" if it does not.
+
+        Seconds in which this thread could not look count for nothing: then the engine was stopped, too, or had no core.
+        """
         began, tokens = self._watched.turn_began, self._watched.turn_tokens
-        if began is not None and now - began > self.budget(tokens):
+        if began is not None and self._wakefulness.seconds(began, now) > self.budget(tokens):
             return f"a step of {tokens} tokens takes longer than {self.budget(tokens):.0f} s"
         for work in self._preparations():
             budget = self.preparation_budget(work)
             # A beat later than the request is refused, so that its client hears of it before the engine is aborted.
-            if now - work.progressed_at > budget + BEAT_SECONDS:
+            if self._wakefulness.seconds(work.progressed_at, now) > budget + BEAT_SECONDS:
                 return f"the preparation of a request of {work.characters} characters takes longer than {budget:.0f} s"
         return ""
 
     def _refuse_overdue(self, now: float) -> None:
         """Refuse requests whose preparation takes too long, as wrong ones: sent again, they would stop the next engine."""
         for work in self._preparations():
-            if now - work.progressed_at > (budget := self.preparation_budget(work)):
+            if self._wakefulness.seconds(work.progressed_at, now) > (budget := self.preparation_budget(work)):
                 work.refuse(PreparationTooLong(f"the preparation of the request took longer than {budget:.0f} s"))
 
     def beat(self, now: float) -> None:
         """Send one heartbeat, unless something takes too long; report a change between the two."""
+        self._wakefulness.look(now)
         self._refuse_overdue(now)
         reason = self.hang_reason(now)
         if bool(reason) != self._is_hung:

@@ -158,6 +158,8 @@ class _Watch:
 
 
 def _reason(error: OSError | TimeoutError | UnicodeError, seconds: float) -> str:
+    if isinstance(error, UnicodeError):
+        return str(error)
     if isinstance(error, TimeoutError) and not error.errno:
         return f"no answer within {seconds:.0f} seconds"
     if isinstance(error, socket.gaierror):

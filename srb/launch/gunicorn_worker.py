@@ -216,6 +216,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
         self._kept_alive.add(sock)
         if not self.alive:
             self._close_idle()
+        gevent.sleep(0)  # requests that are in the buffer already (pipelining) would be answered before all others
 
     def _has_read_all(self, req: Any) -> bool:
         """Read and discard the rest of a body that was answered early, so that a client that still sends gets the answer.

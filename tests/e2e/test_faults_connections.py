@@ -154,3 +154,28 @@ def test_row_54_with_few_descriptors_there_are_fewer_connections_and_no_tracebac
     assert server.logs.count("worker_connections is 64 in place of 2000") == 1
     assert "Too many open files" not in server.logs
     assert "Traceback" not in server.logs
+
+
+def test_row_64_requests_in_one_write_do_not_come_before_those_of_others(server: Server) -> None:
+    """Pipelining: the worker has the next request in its buffer already, and never waits for the client."""
+    number, answered, first = 3000, 0, threading.Event()
+    head = f"GET /livez HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE) as sock:
+
+        def read() -> None:
+            nonlocal answered
+            while answered < number and (chunk := sock.recv(65536)):
+                answered += chunk.count(b"HTTP/1.1 200")
+                first.set()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        writer = threading.Thread(target=sock.sendall, args=(head * number,))
+        writer.start()
+        assert first.wait(DEADLINE)
+        assert server.live() == 200
+        seen = answered
+        reader.join(DEADLINE)
+        writer.join(DEADLINE)
+    assert answered == number
+    assert seen < number, "another client was answered only after all of them"

@@ -10,6 +10,7 @@ import gc
 import math
 import secrets
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import uuid4
 
@@ -126,7 +127,7 @@ def _loaded(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        repaired, count = without_lone_surrogates(data)
+        repaired, count = without_lone_surrogates(data, pause=partial(gevent.sleep, 0))
         if not count:
             raise
     value = orjson.loads(repaired)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import brotli
@@ -28,6 +28,10 @@ _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _ZSTD_WINDOW = {int(zstd.DecompressionParameter.window_log_max): 23}
 _ERRORS = (zlib.error, brotli.error, zstd.ZstdError)
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
+MAX_REPAIRS = 1000  # halves of characters that are repaired in one body: clients leave one where they cut a text
+_SEARCHED = 4096  # bytes that are looked through for them at once
+_LONGEST = 12  # bytes of an escape: that of a pair
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 # A pair of surrogates, a lone one, or any other escape.
 _ESCAPE = re.compile(rb"(?i:(\\ud[89ab]..\\ud[c-f]..)|(\\ud[89a-f][0-9a-f]{2})|\\.)", re.DOTALL)
 
@@ -179,18 +183,34 @@ def without_mark(data: bytes) -> bytes:
     return data.removeprefix(_MARK)
 
 
-def without_lone_surrogates(data: bytes) -> tuple[bytes, int]:
-    """Return a JSON body with U+FFFD for each escape of half a character, and the number of them."""
-    count = 0
+def without_lone_surrogates(data: bytes, pause: Callable[[], None] = lambda: None) -> tuple[bytes, int]:
+    """Return a JSON body with U+FFFD for each escape of half a character, and the number of them, MAX_REPAIRS at most.
 
-    def replaced(found: re.Match[bytes]) -> bytes:
-        nonlocal count
-        if found[2] is None:
-            return found[0]
-        count += 1
-        return rb"\ufffd"
-
-    return _ESCAPE.sub(replaced, data), count
+    Pieces without escapes of halves are passed over at once. `pause` is called between pieces, of which each takes a
+    millisecond at most.
+    """
+    if _HALF.search(data) is None:
+        return data, 0
+    made, at, count = bytearray(), 0, 0
+    while at < len(data) and count < MAX_REPAIRS:
+        window = data[at : at + _SEARCHED + _LONGEST]  # an escape that begins in the first _SEARCHED bytes ends in it
+        is_last = at + _SEARCHED >= len(data)
+        cut, begin = len(window) if is_last else _SEARCHED, 0
+        if _HALF.search(window) is None:
+            marks = cut - len(window[:cut].rstrip(b"\\"))
+            cut -= 0 if is_last else marks % 2  # the last of an odd number begins an escape
+        else:
+            for found in _ESCAPE.finditer(window):
+                if found.start() >= cut:
+                    break
+                if found[2] is not None:
+                    made += window[begin : found.start()] + rb"\ufffd"
+                    begin, count = found.end(), count + 1
+                cut = max(cut, found.end())
+        made += window[begin:cut]
+        at += cut
+        pause()
+    return bytes(made + data[at:]), count
 
 
 def wrong_byte(data: bytes) -> str | None:

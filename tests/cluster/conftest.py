@@ -153,7 +153,7 @@ def free_port_for_ray() -> int:
     return port
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three replicas, shared. Tests may kill some, which Serve replaces; those that need all three wait for them."""
     with Cluster(tmp_path_factory.mktemp("cluster")) as shared:
@@ -161,7 +161,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield shared
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def web(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Server:
     """A web server that uses the shared cluster."""
     server = cluster.server(tmp_path_factory.mktemp("web"))

@@ -71,7 +71,7 @@ def lasting(value: Any) -> Any:
     return [lasting(each) for each in value] if isinstance(value, list) else value
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A server with an engine of its own."""
     with Server(tmp_path_factory.mktemp("alone"), model=MODEL) as server:

@@ -89,7 +89,7 @@ class Machines:
         self._engines = engines
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     with Cluster(tmp_path_factory.mktemp("three")) as cluster:
         cluster.start("--num-cpus=6")  # two replicas are here, one on each of the others
@@ -116,7 +116,7 @@ def server(machines: Machines) -> Server:
     return machines.share("server")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_llama(tmp_path_factory.mktemp("model") / "tiny.gguf")
 

@@ -15,7 +15,7 @@ from tests.servers import Server
 globals().update(suite(test_embeddings))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the models, and the adapters of the one that writes."""
     folder = tmp_path_factory.mktemp("models")

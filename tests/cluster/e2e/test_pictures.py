@@ -21,7 +21,7 @@ LEFT_OUT = {
 globals().update(suite(test_pictures, LEFT_OUT))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with model, projector and album."""
     folder = tmp_path_factory.mktemp("seer")

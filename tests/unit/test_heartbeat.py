@@ -67,7 +67,7 @@ def test_row_23_an_engine_whose_step_ends_after_all_says_that_it_runs_again() ->
 
 
 @pytest.mark.parametrize("began", [50.0, 99.9, 130.0], ids=["before", "just before", "while it slept"])
-def test_row_23_a_process_that_was_stopped_or_whose_machine_slept_does_not_hang(began: float) -> None:
+def test_row_63_a_process_that_was_stopped_or_whose_machine_slept_does_not_hang(began: float) -> None:
     loop, reports, work = Loop(turn_began=None), Reports(), Preparing(progressed_at=began)
     heartbeat = Heartbeat(reports, 60, loop, lambda: [work])
     for half in range(98, 201):

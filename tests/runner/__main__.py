@@ -42,13 +42,6 @@ class Outcome:
     files: dict[str, tuple[int, float, float]] = field(default_factory=dict)  # tests, CPU seconds, seconds
     broken: int = 0  # pytest's exit status where it did not come to an end of its own
 
-    def add(self, other: Outcome) -> None:
-        self.counts += other.counts
-        self.failures |= other.failures
-        self.left_out += other.left_out
-        self.files |= other.files
-        self.broken = self.broken or other.broken
-
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.runner", description=__doc__)

@@ -107,7 +107,7 @@ def test_a_test_that_fails_once_is_unlucky_and_one_that_fails_twice_fails(
     records: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(runner, "_pytest", lambda words, tier, seed: failing("b"))
-    assert runner.again(failing("a", "b"), 7) == ["b"]
+    assert runner.again(failing("a", "b"), Tier.MAIN, 7) == ["b"]
     said = capsys.readouterr().out
     assert "Unlucky" in said.partition("Once more")[2]
     assert "a\n    seed 7; E  AssertionError: a" not in said  # the line that says most, without pytest's phase
@@ -118,13 +118,13 @@ def test_a_test_that_fails_once_is_unlucky_and_one_that_fails_twice_fails(
 @pytest.mark.parametrize("number", [0, runner.MOST_AGAIN + 1])
 def test_nothing_is_run_again_where_nothing_or_too_much_failed(records: Path, number: int) -> None:
     outcome = failing(*map(str, range(number)))
-    assert runner.again(outcome, 7) == list(outcome.failures)
+    assert runner.again(outcome, Tier.MAIN, 7) == list(outcome.failures)
 
 
 def test_a_second_run_that_breaks_off_makes_no_failure_unlucky(records: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "_pytest", lambda words, tier, seed: runner.Outcome(broken=3))
     outcome = failing("a")
-    assert runner.again(outcome, 7) == ["a"]
+    assert runner.again(outcome, Tier.MAIN, 7) == ["a"]
     assert outcome.broken
 
 

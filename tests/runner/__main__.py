@@ -57,12 +57,12 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     given = parser.parse_args(words)
     print(f"Seed {given.seed}. {AT_ONCE} files run side by side.", flush=True)
+    tier = Tier.REST if given.what == "more" else Tier(given.what)
     if given.what == "more":
         outcome = run_more(given.until, given.seed)
     else:
-        tier = Tier(given.what)
         outcome = run(tier, longest_first([name_of(file) for file in files_of(tier)]), given.seed, given.until)
-    failed = again(outcome, given.seed)
+    failed = again(outcome, tier, given.seed)
     print_table(outcome)
     print_left_out(outcome)
     if given.write_times:
@@ -103,13 +103,13 @@ def run(tier: Tier, files: Sequence[str], seed: int, until: float | None = None)
     return _pytest([*options, *files], tier, seed)
 
 
-def again(outcome: Outcome, seed: int) -> list[str]:
-    """Run failed tests once more, alone; print those that pass as unlucky, and return those that fail again."""
+def again(outcome: Outcome, tier: Tier, seed: int) -> list[str]:
+    """Run failed tests once more, alone, with the tier's examples; print those that pass as unlucky, return the others."""
     failed = list(outcome.failures)
     if not failed or len(failed) > MOST_AGAIN:
         return failed
     print(f"\nOnce more, alone: {len(failed)} that failed.", flush=True)
-    second = _pytest(failed, Tier.ALL, seed)
+    second = _pytest(failed, tier, seed)
     outcome.broken = outcome.broken or second.broken
     unlucky = [nodeid for nodeid in failed if nodeid not in second.failures and not second.broken]
     if unlucky:

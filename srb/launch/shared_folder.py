@@ -1,4 +1,4 @@
-"""The shared folder of a server's workers: counts for metrics and limits, the shared system prompt, and kept streams.
+"""The shared folder of a server's workers: counts for metrics and limits, and the shared system prompt.
 
 It is in the system's temporary folder, beside other users' and programs' folders. A killed server leaves its folder behind,
 and the next server removes it: only folders that a server made, and in them only files that a server writes.
@@ -11,8 +11,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 _PREFIX = "srb-web-"
 _NAME = re.compile(rf"{_PREFIX}[a-z0-9_]{{8}}")  # tempfile.mkdtemp's names
@@ -23,8 +22,6 @@ _OUR_FILE = re.compile(
     r"|last_scrape\.(json|\d+\.partial)"  # srb/web/metrics.py
     r"|(counter|histogram|gauge_[a-z]+)_\d+\.db"  # prometheus-client, one of each kind per process
 )
-_STREAMS = "streams"  # srb/web/calls/kept_streams.py: a folder with a file for each stream
-_OUR_STREAM = re.compile(r"\.?[0-9a-f]{32}\.[0-9a-f]+")
 
 
 def make_shared_folder() -> str:
@@ -73,31 +70,9 @@ def _remove(folder: str, fd: int) -> None:
     for name in os.listdir(fd):
         if _OUR_FILE.fullmatch(name) and _is_own_file(fd, name):
             os.unlink(name, dir_fd=fd)
-    _remove_streams(fd)
     if _is_own_file(fd, _MARKER):
         os.unlink(_MARKER, dir_fd=fd)
     os.rmdir(folder)
-
-
-def _remove_streams(fd: int) -> None:
-    """Remove the kept streams from the shared folder that is open as `fd`; what has other files remains."""
-    with suppress(OSError), _opened(_STREAMS, fd) as streams:
-        for name in filter(_OUR_STREAM.fullmatch, os.listdir(streams)):
-            if _is_own_file(streams, name):
-                os.unlink(name, dir_fd=streams)
-        os.rmdir(_STREAMS, dir_fd=fd)
-
-
-@contextmanager
-def _opened(name: str, parent: int) -> Iterator[int]:
-    """Open a folder of this user in the folder `parent`; raise OSError for anything else, also for a link."""
-    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    try:
-        if os.fstat(fd).st_uid != os.getuid():
-            raise PermissionError(f"{name} is another user's")
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _is_own_file(fd: int, name: str) -> bool:

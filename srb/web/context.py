@@ -14,7 +14,6 @@ from srb.config.settings import Settings
 from srb.models.web.choice import ModelChoice
 from srb.web.calls.calls import Calls
 from srb.web.calls.engine_client import EngineClient
-from srb.web.calls.kept_streams import KeptStreams
 from srb.web.limits import MAX_N
 from srb.web.metrics import SHARED_FOLDER, Metrics
 from srb.web.stories.stories_file import StoriesFile
@@ -32,7 +31,6 @@ class Web:
     folder: Path | None = field(init=False)
     calls: Calls = field(init=False)
     system_prompt: SystemPromptStore = field(init=False)
-    streams: KeptStreams = field(init=False)
     stories: StoriesFile = field(init=False)
     metrics: Metrics = field(init=False)
     _scaled: dict[int, Settings] = field(default_factory=dict)  # by the number of replicas
@@ -43,7 +41,6 @@ class Web:
         self.metrics = Metrics(self.folder)
         self.calls = Calls(lambda: self.client, self.server, self.metrics.open_calls, self.folder, self.metrics.observe)
         self.system_prompt = SystemPromptStore(self.server, self.folder)
-        self.streams = KeptStreams(self.folder)
         self.stories = StoriesFile(self.server.stories_path)
 
     @property

@@ -7,7 +7,7 @@ from srb.web.dialects.kobold import routes as kobold
 from srb.web.dialects.kobold import server as kobold_server
 from srb.web.dialects.legacy import routes as legacy
 from srb.web.dialects.llamacpp import completions as llamacpp
-from srb.web.dialects.llamacpp import embeddings, server, streams, tokens
+from srb.web.dialects.llamacpp import embeddings, server, tokens
 from srb.web.dialects.ollama import routes as ollama
 from srb.web.dialects.ollama import server as ollama_server
 from srb.web.dialects.openai import chat, chat_control
@@ -24,6 +24,6 @@ from srb.web.stories import routes as stories
 BLUEPRINTS: tuple[Blueprint, ...] = (
     srb.routes, srb_controls.routes, srb_server.routes, openai.routes, chat.routes, chat_control.routes,
     responses.routes, anthropic.routes, llamacpp.routes, legacy.routes, tokens.routes, embeddings.routes,
-    server.routes, streams.routes, ollama.routes, ollama_server.routes, kobold.routes, kobold_server.routes,
+    server.routes, ollama.routes, ollama_server.routes, kobold.routes, kobold_server.routes,
     stories.routes, ops.routes, models.routes, openapi.routes, page.routes,
 )  # fmt: skip

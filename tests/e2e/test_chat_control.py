@@ -1,4 +1,4 @@
-"""Chats whose thoughts are ended and whose streams are read again, on a whole server with two workers."""
+"""Chats whose thoughts are ended, on a whole server with two workers."""
 
 from __future__ import annotations
 
@@ -58,40 +58,3 @@ def test_the_thoughts_of_one_branch_end_and_then_those_of_all(pair: Server) -> N
         assert control(pair, completion) == {"success": True, "branches": []}
     wait_for(lambda: not pair.metric("requests_processing"), "the request ends with its client")
     assert control(pair, completion) == {"success": False, "message": "no active completion for this id"}
-
-
-def again(server: Server, conversation: str, start: int = 0) -> requests.Response:
-    query: dict[str, Any] = {"conv_id": conversation, "from": start}
-    return requests.get(f"{server.url}/v1/stream", params=query, timeout=60)
-
-
-def look_up(server: Server, conversation: str) -> list[dict[str, Any]]:
-    body = {"conversation_ids": [conversation]}
-    found: list[dict[str, Any]] = requests.post(f"{server.url}/v1/streams/lookup", json=body, timeout=60).json()
-    return found
-
-
-def test_a_stream_goes_on_without_its_client_and_every_worker_has_it(pair: Server) -> None:
-    headers = {"X-Conversation-Id": "talk"}
-    body = {**ENDLESS, "max_tokens": 300}
-    with requests.post(pair.url + CHAT, json=body, headers=headers, stream=True, timeout=60) as response:
-        seen = next(response.iter_content(chunk_size=None))
-    wait_for(lambda: look_up(pair, "talk")[0]["is_done"], "the stream goes on to its end")
-    total = look_up(pair, "talk")[0]["total_bytes"]
-    for _ in range(8):
-        whole = again(pair, "talk").content
-        assert (len(whole), whole.startswith(seen)) == (total, True)
-        assert whole.endswith(b"data: [DONE]\n\n")
-        assert again(pair, "talk", len(seen)).content == whole[len(seen) :]
-    wait_for(lambda: not pair.metric("requests_processing"), "nothing is left of it")
-
-
-def test_a_stream_is_stopped_by_any_worker(pair: Server) -> None:
-    headers, body = {"X-Conversation-Id": "endless"}, {**ENDLESS, "max_tokens": 100_000}
-    with requests.post(pair.url + CHAT, json=body, headers=headers, stream=True, timeout=60) as response:
-        next(response.iter_content(chunk_size=None))
-    assert not look_up(pair, "endless")[0]["is_done"]
-    stopped = requests.delete(f"{pair.url}/v1/stream", params={"conv_id": "endless"}, timeout=60)
-    assert stopped.status_code == 204
-    wait_for(lambda: not pair.metric("requests_processing"), "the request has ended")
-    assert (look_up(pair, "endless"), again(pair, "endless").status_code) == ([], 404)

@@ -86,13 +86,10 @@ client.post("/completion", json={{"prompt": "a"}})
 store = app.extensions["srb"].system_prompt
 store.set(store.get())
 client.get("/metrics")
-recording = app.extensions["srb"].streams.begin("", "talk", "0" * 32)
-recording.append(b"text")
-recording.finish()
 print(*os.listdir(folder))
 """
     written = set(run(script, temporary).split())
-    assert {"calls.sqlite", "rates.sqlite", "system_prompt.json", "streams"} <= written
+    assert {"calls.sqlite", "rates.sqlite", "system_prompt.json"} <= written
     assert [name for name in written if name.endswith(".db")]
     sweep_shared_folders()
     assert not left.exists()
@@ -104,15 +101,11 @@ def test_foreign_files_in_a_servers_folder_stay(left: Path) -> None:
     (left / "chapters").mkdir()
     (left / "chapters" / "counter_1.db").write_text("one")
     (left / "rates.sqlite").mkdir()
-    streams = left / "streams"
-    streams.mkdir()
-    (streams / ("0" * 32 + ".0")).write_bytes(b"x")
-    (streams / "my-poem.txt").write_text("Roses")
     sweep_shared_folders()
-    assert files(left) == {"my-novel.txt", "chapters/counter_1.db", "streams/my-poem.txt"}
+    assert files(left) == {"my-novel.txt", "chapters/counter_1.db"}
     assert (left / "rates.sqlite").is_dir()
     sweep_shared_folders()
-    assert files(left) == {"my-novel.txt", "chapters/counter_1.db", "streams/my-poem.txt"}
+    assert files(left) == {"my-novel.txt", "chapters/counter_1.db"}
 
 
 def test_links_are_not_followed_and_not_removed(left: Path, temporary: Path, tmp_path: Path) -> None:

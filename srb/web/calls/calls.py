@@ -70,7 +70,6 @@ class Call:
             self._line = CallLine(environ, self.commands, prompts=registry.log_prompts)
         self._taken_over = False
         self._client_left = False
-        self._outlives_client = False
         self._abandoned_for: SRBError | None = None
         self._closed = False
         environ[CALL] = self
@@ -122,22 +121,11 @@ class Call:
         self._client.leave(done.request_id, self.mailbox)
         self.mailbox.put(done)
 
-    def outlive_client(self) -> None:
-        """Let the call go on when its client leaves; its connection is shut down then, so that no write waits for it."""
-        self._outlives_client = True
-
-    def let_client_go(self) -> None:
-        """Watch the client no more: its connection ends before the call, and the descriptor may become another's."""
-        self._registry.unwatch(self)
-        self._socket = None
-
     def lose_client(self) -> None:
         """Cancel the call of a disconnected client; if called again, shut its connection down, since a write may block."""
-        if self._client_left or self._outlives_client:
+        if self._client_left:
             _shut(self._socket, socket.SHUT_RDWR)
         self._client_left = True
-        if self._outlives_client:
-            return
         self.abandon(Cancelled("The client has disconnected"))
 
     def write_timed_out(self, since: float) -> bool:
@@ -316,22 +304,14 @@ class Calls:
         """
         if self.closing:
             raise ShuttingDown("The server is shutting down")
+        self.count(environ)
+        counted = environ.pop(_COUNTED, None)
         self._listeners.add(listener)
         try:
-            with self.reading(listener, environ):
+            with self.watching(listener, environ):
                 yield
         finally:
             self._listeners.discard(listener)
-
-    @contextlib.contextmanager
-    def reading(self, reader: Waiting, environ: MutableMapping[str, Any]) -> Iterator[None]:
-        """Within the block, count a stream that needs no engine; tell `reader` as `watching` does. Raise RateLimited."""
-        self.count(environ)
-        counted = environ.pop(_COUNTED, None)
-        try:
-            with self.watching(reader, environ):
-                yield
-        finally:
             if self._limit is not None and counted is not None:
                 self._limit.give_back(counted)
 
@@ -351,9 +331,6 @@ class Calls:
     @property
     def write_timeout(self) -> int:
         return self._settings.write_timeout
-
-    def unwatch(self, call: Call) -> None:
-        self._clients.remove(call)
 
     def forget(self, call: Call) -> None:
         self._open.discard(call)

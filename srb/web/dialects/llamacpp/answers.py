@@ -423,14 +423,3 @@ class Adapter(TypedDict):
 @shape
 class Success(TypedDict):
     success: Literal[True]
-
-
-@shape
-class FoundStream(TypedDict):
-    """A conversation's stream; times are seconds since 1970, `completed_at` 0 until its end."""
-
-    conversation_id: str
-    is_done: bool
-    total_bytes: int
-    started_at: int
-    completed_at: int

@@ -7,8 +7,8 @@ from flask import Blueprint, Response, request
 from srb.web.bodies.completion import read_body
 from srb.web.calls.outcome import gather, ranking
 from srb.web.calls.stages import staged
+from srb.web.calls.streaming import stream_response
 from srb.web.context import web
-from srb.web.dialects.llamacpp.streams import stream_of_conversation
 from srb.web.dialects.openai.chat_answers import AppliedTemplate, ChatCompletion, ChatCompletionChunk, InputTokens
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_render import ChatRenderer, chat_completion
@@ -40,7 +40,7 @@ def chat_completions() -> Response:
             lambda: ChatRenderer(asked, call, model, include_usage, return_tokens, verbose.answers(call, model)),
             body.rank,
         )
-        return stream_of_conversation(call, renderer, body.ping_interval(settings))
+        return stream_response(call, renderer, body.ping_interval(settings))
 
 
 @routes.post("/apply-template")

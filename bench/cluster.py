@@ -38,7 +38,6 @@ from tools.real_models import model_option
 N = 8
 STEADY, STEPS = "fake:100", 50  # FakeModel with 100 steps a second, and the steps of a request
 WRITERS, PAGES, PAGE_TOKENS = 8, 6, 64  # of a turn with the real model: requests of each writer, one after another
-DIVIDED = 64  # branches of a request that two replicas share
 REQUESTS, LENGTH = 8, 1000  # of a turn through a bridge: requests at once, and tokens of a branch
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -127,27 +126,6 @@ def throughput(cluster: Cluster, turns: int, model: Path | None) -> Iterator[Row
     yield Row("rate of 2 replicas over 1 engine, 2 threads", alone, ratio, "×", 0.9, is_most=False)
 
 
-def division(cluster: Cluster, turns: int, model: Path | None) -> Iterator[Row]:
-    """Yield how much sooner a request is ready that two idle replicas share than on one of them, in the same cluster."""
-
-    def seconds(turn: int, server: Server) -> float:
-        prompt = f"On day {turn} of the storm all lamps went out, and {server.port} boats were still at sea."
-        return ask(Target.srb(server.url), prompt, DIVIDED, PAGE_TOKENS).total  # type: ignore[arg-type]
-
-    cluster.deploy(2, model=model or "storyteller", n_ctx=Settings().n_ctx, threads=1)
-    servers = []
-    for divide_from in (0, Settings().divide_from):
-        server = cluster.server(Path(tempfile.mkdtemp(dir=cluster.folder)), divide_from=divide_from).start(wait=False)
-        wait_for(lambda server=server: replicas(server) == 2, "the replicas are ready", START_SECONDS)  # type: ignore[misc]
-        servers.append(server)
-    whole, shared = in_turns(seconds, servers, turns)
-    ratio = statistics.median(a / b for a, b in zip(whole, shared, strict=True))
-    alone = f"{statistics.median(whole):,.2f} s"
-    for server in servers:
-        server.stop()
-    yield Row(f"{DIVIDED} branches on 1 replica over those on 2 idle", alone, ratio, "×", 1.2, is_most=False)
-
-
 def passed_on(cluster: Cluster, turns: int) -> Iterator[Row]:
     """Yield the tokens a second through one bridge, and the tokens for each second of its CPU time."""
     numbers = itertools.count()
@@ -211,7 +189,6 @@ _PARTS: dict[str, Callable[[Cluster, argparse.Namespace], Iterator[Row]]] = {
     "latency": lambda cluster, asked: latency(cluster, asked.turns),
     "bridge": lambda cluster, asked: passed_on(cluster, asked.rates),
     "throughput": lambda cluster, asked: throughput(cluster, asked.rates, asked.model),
-    "division": lambda cluster, asked: division(cluster, asked.rates, asked.model),
 }
 
 

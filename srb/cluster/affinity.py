@@ -265,10 +265,6 @@ class Affinity:
         """
         return sorted((name for name in self._ranked(mark) if name not in exclude), key=self._open.__getitem__)
 
-    def has_request(self, replica: str) -> bool:
-        """Whether this bridge has an open request at a replica."""
-        return self._num_requests.get(replica, 0) > 0
-
     def _longest(
         self,
         marks: Sequence[Mark],

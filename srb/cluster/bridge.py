@@ -37,10 +37,9 @@ log = logging.getLogger("srb.cluster")
 class Bridge:
     """The workers' relays, and the replicas that they share."""
 
-    def __init__(self, reporter: Reporter, server_id: str, file: MembersFile, divide_from: int = 0) -> None:
+    def __init__(self, reporter: Reporter, server_id: str, file: MembersFile) -> None:
         self._reporter = reporter
         self._file = file
-        self._divide_from = divide_from  # as in Settings
         self._hello = Hello(VERSION, os.getpid(), server_id)
         self._relays: set[Relay] = set()
         self._told = ("", "")  # the state that was reported last, and why
@@ -63,7 +62,7 @@ class Bridge:
             log.warning("refused a connection of another user")
             writer.close()
             return
-        relay = Relay(reader, writer, self.members, self._divide_from)
+        relay = Relay(reader, writer, self.members)
         self._relays.add(relay)
         try:
             await relay.run(self._hello)
@@ -115,7 +114,7 @@ class Bridge:
 async def serve(settings: Settings, reporter: Reporter) -> None:
     """Serve web workers until SIGTERM."""
     file = MembersFile(settings.runtime_path, settings.cluster)
-    bridge = Bridge(reporter, os.environ.get(SERVER_ID_VARIABLE, ""), file, settings.divide_from)
+    bridge = Bridge(reporter, os.environ.get(SERVER_ID_VARIABLE, ""), file)
     ended = asyncio.Event()
 
     def handle_signals() -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from srb.cluster.affinity import Affinity, Mark, News
+from srb.cluster.affinity import Affinity, News
 from srb.cluster.homes import Homes, without_homes
 from srb.cluster.link import Link
 from srb.cluster.registry import SILENT, Entry
@@ -35,7 +35,6 @@ log = logging.getLogger("srb.cluster")
 _PAUSE = 0.2  # seconds between attempts to connect to a replica that is listed
 _LOOK_SECONDS = 0.5  # between looks whether a leaving replica still has requests
 _QUIET_LOOKS = 2  # without any; then no bridge sends it new ones
-_IDLE_SECONDS = 0.1  # to say that it has nothing to do: an idle one does in milliseconds, a busy one after a step
 _NUMBERS_SECONDS = 0.4  # for the numbers of every replica; a worker waits half a second for /health
 
 _IDENTITY = ("alias", "path", "architecture", "ftype", "n_vocab", "n_params", "size")  # fields of a model's facts
@@ -171,11 +170,6 @@ class Members:
         """Return the number of sequences of a replica's engine; 0 while it is away."""
         member = self._members.get(name)
         return int(member.link.model["n_seq_max"]) if member is not None and member.link is not None else 0
-
-    def unused(self, mark: Mark, most: int) -> list[Member]:
-        """Return up to so many replicas that do not hang and have no request of this bridge, best first for a text."""
-        names = self.affinity.beside(mark, self.avoided(set()))
-        return [self._members[name] for name in names if not self.affinity.has_request(name)][:most]
 
     def _room(self) -> int:
         """Return how many sequences of all replicas no branch needs that this bridge has open."""
@@ -373,12 +367,6 @@ async def ask_all(members: list[Member], command: Ask, seconds: float) -> dict[s
 
     values = await asyncio.gather(*map(one, members))
     return {member.name: value for member, value in zip(members, values, strict=True)}
-
-
-async def idle_among(members: list[Member]) -> set[str]:
-    """Return the names of those that say at once that they have nothing to do: another bridge may have used them."""
-    idle = await asyncio.gather(*(member.is_idle(_IDLE_SECONDS) for member in members))
-    return {member.name for member, is_idle in zip(members, idle, strict=True) if is_idle}
 
 
 def silence_of(answers: Mapping[str, Any]) -> SRBError | None:

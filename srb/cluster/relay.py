@@ -9,35 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from srb.cluster.link import Link
-from srb.cluster.members import (
-    BROKEN,
-    Member,
-    Members,
-    ask_all,
-    idle_among,
-    no_answer,
-    no_replica,
-    silence_of,
-    why_not_found,
-)
+from srb.cluster.members import BROKEN, Member, Members, ask_all, no_answer, no_replica, silence_of, why_not_found
 from srb.cluster.routing import Way, choose, marks_of, may_move, merge, sum_stats, way_of
 from srb.cluster.slots import act_on_state
-from srb.cluster.split import (
-    Whole,
-    can_divide,
-    divide,
-    for_parts,
-    of_parts,
-    part_prefix,
-    parts_for_speed,
-    parts_in,
-    whole_id,
-)
+from srb.cluster.split import Whole, can_divide, divide, for_parts, of_parts, part_prefix, parts_in, whole_id
 from srb.errors import (
     Cancelled,
     EngineLoading,
@@ -139,11 +119,7 @@ class Channel:
 class Relay:
     """One web worker: its connection, its open requests, and a channel to each replica that has one of them."""
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, members: Members, divide_from: int = 0
-    ) -> None:
-        """Serve a worker; requests of `divide_from` branches or more are divided among idle replicas (0: none is)."""
-        self._divide_from = divide_from
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, members: Members) -> None:
         self._reader = reader
         self._writer = writer
         self._members = members
@@ -222,29 +198,11 @@ class Relay:
     def _wait_for_turn(self, command: Generate, request: _Open) -> None:
         """Place a request when its key has its turn: at once, unless the replicas are full."""
         try:
-            self._members.turns.wait(command.request_id, command.key, lambda: self._begin(command, request))
+            self._members.turns.wait(command.request_id, command.key, lambda: self._place(command, request))
         except QueueFull as error:
             self._refuse(command.request_id, error)
         else:
             self._members.begin_next()
-
-    def _begin(self, command: Generate, request: _Open) -> None:
-        """Place a request, at once unless idle replicas should have parts of it: those are asked first whether they are."""
-        most = parts_for_speed(command, self._divide_from)
-        unused = self._members.unused(marks_of(command)[0], most) if most > 1 else []
-        if unused:
-            self._spawn(command.request_id, self._place_beside(command, request, unused))
-        else:
-            self._place(command, request)
-
-    async def _place_beside(self, command: Generate, request: _Open, unused: list[Member]) -> None:
-        idle = await idle_among(unused)
-        if self._open.get(command.request_id) is not request:
-            return  # its reader has left
-        if request.payload is None:
-            self._refuse(command.request_id, Cancelled("the request was cancelled"))
-        else:
-            self._place(command, request, idle)
 
     def _cancel(self, command: Cancel, payload: bytes) -> None:
         if (whole := self._wholes.get(command.request_id)) is not None:
@@ -265,8 +223,8 @@ class Relay:
         if command.leaves:
             self._forget(command.request_id)
 
-    def _place(self, command: Any, request: _Open, idle: Collection[str] = ()) -> None:
-        """Give a request to a replica that has not had it yet, and parts of it to idle ones; refuse it if there is none."""
+    def _place(self, command: Any, request: _Open) -> None:
+        """Give a request to a replica that has not had it yet; refuse it if there is none."""
         affinity, avoided = self._members.affinity, self._members.avoided(request.tried)
         if way_of(command) is Way.TEXT:
             name = choose(affinity, command, avoided)
@@ -275,15 +233,15 @@ class Relay:
         member = self._members.get(name) if name is not None else None
         if member is None:
             self._refuse(command.request_id, no_replica(self._members.why_none))
-        elif not self._divide(command, request, member, idle):
+        elif not self._divide(command, request, member):
             self._forward(command, request, member)
 
-    def _divide(self, command: Command, request: _Open, lead: Member, idle: Collection[str]) -> bool:
+    def _divide(self, command: Command, request: _Open, lead: Member) -> bool:
         """Give the parts of a request to its replica and others, if there are others that help."""
         if not isinstance(command, Generate) or not can_divide(command):
             return False
         members = self._members
-        capacities = self._capacities(command, request, lead.name, idle)
+        capacities = self._capacities(command, request, lead.name)
         if len(capacities) < 2:
             return False
         del self._open[command.request_id]
@@ -297,22 +255,19 @@ class Relay:
             self._forward(part, opened, member)
         return True
 
-    def _capacities(self, command: Generate, request: _Open, lead: str, idle: Collection[str]) -> dict[str, int]:
-        """Return the sequences of the replicas that get parts: the lead, idle ones for speed, and others for room.
+    def _capacities(self, command: Generate, request: _Open, lead: str) -> dict[str, int]:
+        """Return the sequences of the replicas that get parts: the lead, and as many others as there is need for.
 
         All of them have the same model, also while an update replaces it.
         """
         members, n = self._members, len(command.branches)
         found = {lead: members.capacity(lead)}
         # A replica that has just gone has no sequences; its channel's end gives the request to another.
-        if not found[lead] or (found[lead] >= n and not idle):
+        if not 0 < found[lead] < n:
             return found
         tried = request.tried | members.with_other_models(lead) | {lead}
-        others = members.affinity.beside(marks_of(command)[0], members.avoided(tried))
-        helpers = [name for name in others if name in idle][: parts_for_speed(command, self._divide_from) - 1]
-        rest = (name for name in others if name not in helpers)
-        found |= {name: members.capacity(name) for name in helpers}
-        while sum(found.values()) < n and (name := next(rest, "")):
+        others = iter(members.affinity.beside(marks_of(command)[0], members.avoided(tried)))
+        while sum(found.values()) < n and (name := next(others, "")):
             found[name] = members.capacity(name)
         return {name: number for name, number in found.items() if number}
 

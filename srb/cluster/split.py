@@ -1,13 +1,12 @@
 """Requests that are divided among replicas: their parts, and one stream of events made of the parts' streams.
 
-A request with more branches than one engine has sequences is divided, and one with many where replicas are idle. Each
-replica gets branches that follow each other, as a request of its own: `ID+24` is the part of request ID whose first branch
-is ID's branch 24. Engines know nothing of it, and any bridge finds the parts by their ids. Pure: no I/O and no clock.
+A request with more branches than one engine has sequences is divided. Each replica gets branches that follow each other, as
+a request of its own: `ID+24` is the part of request ID whose first branch is ID's branch 24. Engines know nothing of it, and
+any bridge finds the parts by their ids. Pure: no I/O and no clock.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +29,6 @@ from srb.wire.events import (
 
 Description = dict[str, Any]  # of a request, as GetRequest's value
 
-_BYTES = 3  # of a token's text, at least in most texts: a prompt counts as too long rather than as too short
 _SIGN = "+"  # between a request's id, which has none, and the index of a part's first branch
 
 
@@ -62,22 +60,6 @@ def can_divide(command: Generate) -> bool:
     depends = command.branches_interact or command.explore is not None or command.shift is not None
     is_part = whole_id(command.request_id) != command.request_id
     return not (depends or command.linger or command.prompt_logprobs or is_part)
-
-
-def parts_for_speed(command: Generate, divide_from: int) -> int:
-    """Return among how many replicas a request should be divided if so many are idle; 1: it is as fast, or faster, whole.
-
-    A part has at least half as many branches as the smallest request that is divided (`divide_from`; 0: none is): with few a
-    step takes hardly less time with fewer. And each replica computes the prompt, which the first one may know: that has to
-    cost less than it saves, so half of the branches have to write more tokens than the prompt has. Pictures cost more.
-    """
-    if not 0 < divide_from <= len(command.branches) or command.media or not can_divide(command):
-        return 1
-    wanted = [math.inf if spec.max_tokens < 0 else spec.max_tokens for spec in command.branches]
-    prompt = sum(
-        len(part.encode(errors="surrogatepass")) / _BYTES if isinstance(part, str) else 1 for part in command.prompt
-    )
-    return len(wanted) // max(1, divide_from // 2) if prompt < sum(wanted) / 2 else 1
 
 
 def divide(command: Generate, capacities: Mapping[str, int]) -> dict[str, Generate]:

@@ -334,14 +334,6 @@ class EngineSettings(SamplingSettings):
         "", description="secret of the replicas' doors, at least 16 characters; the same for replicas and web machines"
     )
     door_token_file: FilePath = Field("", description="file with the secret of the replicas' doors")
-    # 32: on one H200 a step of 8, 32 and 64 branches takes 3.4, 6.2 and 12.3 ms (bench/gpu.md), so parts of less than 16
-    # would save little, and each costs the prompt once more.
-    divide_from: int = Field(
-        32,
-        ge=0,
-        description="branches from which on a cluster divides a request among idle replicas, so that it is ready sooner; "
-        "parts have at least half as many; 0: only what one replica has too few sequences for. docs/cluster.md",
-    )
     # One text of 8192 tokens, of a model of 8 billion parameters, which Ray holds beside the engines.
     cluster_states_mib: int = Field(
         1024,

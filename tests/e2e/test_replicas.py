@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from tests.cluster.conftest import replicas
-from tests.cluster.test_faults import Stream, close_all, go_on, running, serves, streams_on_each
+from tests.cluster.test_faults import close_all, go_on, running, serves, streams_on_each
 from tests.cluster.test_serving import usage
 from tests.processes import PYTHON, NoticeListener, Process, clean_environ, wait_for
 from tests.servers import MakeServer, Server, free_port
@@ -212,35 +212,6 @@ def test_stories_find_their_replica_turn_by_turn(web: Server) -> None:
             assert cached >= known, f"turn {turn} of story {story}"
             known = len(preface.split())
             text += added + f" And then, in turn {turn}, "
-
-
-def test_a_request_with_many_branches_is_shared_by_idle_replicas_and_has_the_texts_of_one(
-    web: Server, trio: Doors, make_server: MakeServer
-) -> None:
-    shared = ready(make_server(replicas=trio.file, divide_from=8), 3)
-    body = {"prompt": "A harbour at night. ", "n": 12, "max_tokens": 24, "seed": 5, "stream": False}
-    answers = [server.post("/v1/srb/completions", body).json() for server in (web, shared)]
-    assert answers[0]["completions"] == answers[1]["completions"]
-    assert answers[0]["seeds"] == answers[1]["seeds"] == list(range(5, 17))
-    for index in (0, 3, 4, 11):  # of each part the first, or the last
-        alone = shared.post("/v1/srb/completions", {**body, "n": 1, "seed": 5 + index}).json()
-        assert alone["completions"][0]["text"] == answers[1]["completions"][index]["text"]
-    stream = Stream(shared, "A quay in the rain. ", n=12)
-    try:
-        stream.wait_for_text()
-        wait_for(lambda: running(shared) == dict.fromkeys("abc", 1), "each replica has a part")
-        path = f"/v1/srb/completions/{stream.events[0]['id']}"
-        for refused in (shared.post(f"{path}/branches", {"count": 1}), shared.get(f"{path}/events")):
-            assert refused.status_code == 409, refused.text
-            assert refused.json()["error"]["divided"] is True
-        writer = shared.post("/v1/srb/completions", {**body, "prompt": "Another writer's text. ", "n": 2})
-        assert len(writer.json()["completions"]) == 2, "at a replica that has a part"
-        busy = Stream(shared, "A pier in the snow. ", n=12)
-        busy.wait_for_text()
-        wait_for(lambda: sum(running(shared).values()) == 4, "nobody is idle, so it is whole: it counts once")
-        busy.close()
-    finally:
-        stream.close()
 
 
 def test_each_door_that_cannot_be_used_is_told_in_a_line_and_the_others_serve(

@@ -175,7 +175,7 @@ class Bench:
 
 
 @contextlib.asynccontextmanager
-async def bench(number: int = 2, newer: int = 0, divide_from: int = 0) -> AsyncIterator[Bench]:
+async def bench(number: int = 2, newer: int = 0) -> AsyncIterator[Bench]:
     """Give replicas, and as many more with another model."""
     number += newer
     replicas = {f"r{each}": Replica(f"r{each}") for each in range(number)}
@@ -187,7 +187,7 @@ async def bench(number: int = 2, newer: int = 0, divide_from: int = 0) -> AsyncI
     members.update(entries)
     await ready.wait()
     ends = socket.socketpair()
-    relay = Relay(*await asyncio.open_unix_connection(sock=ends[0]), members, divide_from)
+    relay = Relay(*await asyncio.open_unix_connection(sock=ends[0]), members)
     running = asyncio.create_task(relay.run(Hello(VERSION, 1, "")))
     worker = Worker(*await asyncio.open_unix_connection(sock=ends[1]))
     await worker.next(Ready)
@@ -696,155 +696,6 @@ def test_a_list_waits_for_no_replica_that_hangs_and_the_log_names_one_that_is_si
             refused = await here.worker.next(Reply, Rejected)
             assert refused.code == EngineHung.code
             assert "lacks" not in caplog.text
-
-    play(scene)
-
-
-def working(requests: int) -> Callable[[Any], Any]:
-    """Describe a replica by the number of its requests; it has none that can be asked for."""
-
-    def describe(command: Any) -> Any:
-        if isinstance(command, GetStats):
-            return Reply(command.request_id, {"requests_processing": requests, "requests_deferred": 0})
-        return Rejected.of(command.request_id, NotFound("no such request"))
-
-    return describe
-
-
-async def parts_of(here: Bench, command: Generate) -> dict[str, list[int]]:
-    """Send a request that is divided in two; return the seeds of each part by its id."""
-    here.worker.send(command)
-    found: dict[str, Replica] = {}
-    while len(found) < 2:
-        await asyncio.sleep(0)
-        found = {part: each for each in here.replicas.values() for part in each.known if is_part_of(part, command)}
-    parts = {}
-    for part, replica in found.items():
-        generate = await replica.next(Generate)
-        assert generate.request_id == part
-        parts[part] = [spec.seed for spec in generate.branches]
-    return parts
-
-
-def is_part_of(part: str, command: Generate) -> bool:
-    return part.startswith(f"{command.request_id}+")
-
-
-def end(here: Bench, parts: dict[str, list[int]]) -> None:
-    for part, seeds in parts.items():
-        [replica] = [each for each in here.replicas.values() if part in each.known]
-        replica.say(Accepted(part, 3), *ends(part, len(seeds)), Done(part, 3, 0, len(seeds), 0.0, 0.0))
-
-
-def many(request_id: str, n: int = 4, max_tokens: int = 50, **options: Any) -> Generate:
-    specs = tuple(BranchSpec(seed, max_tokens) for seed in range(n))
-    return replace(request(request_id), branches=specs, **options)
-
-
-def test_a_request_with_many_branches_is_divided_among_idle_replicas_and_its_text_stays_where_it_was() -> None:
-    async def scene() -> None:
-        async with bench(4, divide_from=4) as here:
-            for each in here.replicas.values():
-                each.describe = working(0)
-            home = await here.begun(many("a", n=3))
-            end(here, {"a": [0, 1, 2]})
-            await here.worker.next(Done)
-            helpers = set()
-            for _ in range(3):
-                parts = await parts_of(here, many("a"))
-                assert parts == {"a+0": [0, 1], "a+2": [2, 3]}, "of two branches at least"
-                assert "a+0" in home.known
-                helpers |= {each.name for each in here.replicas.values() if "a+2" in each.known}
-                end(here, parts)
-                told = [await here.worker.next(Accepted, BranchEnded, Done) for _ in range(6)]
-                assert [type(event) for event in told] == [Accepted, *[BranchEnded] * 4, Done]
-            assert len(helpers) == 1, "it has the text's beginning"
-            assert await here.begun(replace(many("a", n=1), request_id="b")) is home
-
-    play(scene)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        many("a", n=3),
-        many("a", linger=5.0),
-        many("a", distinct_first=True),
-        many("a", max_tokens=5, prompt=("word " * 20,)),
-        many("a", max_tokens=5, prompt=tuple(range(11))),
-        many("a", prompt=("a picture: ", -1), media=("aaaa",)),
-    ],
-    ids=["few branches", "may be joined", "branches interact", "long prompt", "many tokens", "picture"],
-)
-def test_a_request_that_would_not_be_ready_sooner_stays_whole(command: Generate) -> None:
-    async def scene() -> None:
-        async with bench(3, divide_from=4) as here:
-            for each in here.replicas.values():
-                each.describe = working(0)
-            await here.begun(command)
-
-    play(scene)
-
-
-@pytest.mark.parametrize(
-    "why", ["works for another bridge", "says nothing", "has a request", "hangs", "has another model"]
-)
-def test_a_replica_that_is_not_idle_gets_no_part_for_speed(why: str) -> None:
-    async def scene() -> None:
-        async with bench(2 - (newer := why == "has another model"), newer=newer, divide_from=4) as here:
-            home = await here.begun(many("a", n=1))
-            other = here.beside(home)
-            home.describe = other.describe = working(0)
-            if why == "works for another bridge":
-                other.describe = working(1)
-            elif why == "says nothing":
-                other.describe = None
-            elif why == "has a request":
-                assert await here.begun(many("b", n=1)) is other
-            elif why == "hangs":
-                here.note(other.name, "hung")
-            end(here, {"a": [0]})
-            await here.worker.next(Done)
-            assert await here.begun(many("a")) is home
-            assert not {"a", "a+0", "a+2"} & other.known
-
-    play(scene)
-
-
-@pytest.mark.parametrize("leaves", [False, True])
-def test_a_request_that_is_cancelled_while_replicas_are_asked_begins_nowhere(leaves: bool) -> None:
-    async def scene() -> None:
-        async with bench(2, divide_from=4) as here:
-            here.worker.send(many("a"))
-            asked = [await each.next(GetStats) for each in here.replicas.values()]
-            here.worker.send(Cancel("a", leaves=leaves))
-            here.worker.send(Tokenize("q", ("a",), False, False))  # it is read after the Cancel
-            while not any("q" in each.known for each in here.replicas.values()):
-                await asyncio.sleep(0)
-            for each, question in zip(here.replicas.values(), asked, strict=True):
-                each.say(working(0)(question))
-            if not leaves:
-                refused = await here.worker.next(Rejected)
-                assert (refused.request_id, refused.code) == ("a", "cancelled")
-            await here.begun(many("b", n=1))
-            assert not {"a", "a+0", "a+2"} & {part for each in here.replicas.values() for part in each.known}
-
-    play(scene)
-
-
-def test_a_replica_that_has_a_part_serves_the_next_writer_at_once() -> None:
-    async def scene() -> None:
-        async with bench(2, divide_from=4) as here:
-            homes = {}
-            for name in "bcdefg":
-                homes[name] = await here.begun(many(name, n=1))
-                end(here, {name: [0]})
-                await here.worker.next(Done)
-            for each in here.replicas.values():
-                each.describe = working(0)
-            assert len(await parts_of(here, many("a"))) == 2
-            for name in "bc":
-                assert await here.begun(many(name, n=1)) is homes[name]
 
     play(scene)
 

@@ -1,10 +1,9 @@
 """Cost of a cluster: a server over replicas on Ray beside one with an engine of its own, in turns, all on this machine.
 
-`python -m bench.cluster` prints six rows, each with its limit, and ends with status 1 if one is beyond it:
+`python -m bench.cluster` prints five rows, each with its limit, and ends with status 1 if one is beyond it:
 
 - the time to the first token and the time of a step, n = 8, over one replica with FakeModel at 100 steps a second;
 - the rate of new tokens of two replicas with one thread each, over that of one engine with two threads;
-- the time of a request of 64 branches on one of two idle replicas with one thread each, over that when both share it;
 - the tokens a second that one bridge passes on from two replicas with FakeModel, read as a web worker reads them, and the
   tokens for a second of its CPU time.
 """

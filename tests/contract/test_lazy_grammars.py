@@ -90,8 +90,8 @@ def go_on(llama: LlamaModel, sampler: LlamaSampler, limit: int = 600) -> str:
 
 
 # Families whose calls begin with a header: the part with which the grammar begins, and the text before.
-HEADS = {"gpt-oss": "to=functions.", "muse-glimmer": "to=weather<|message|>"}
-BEFORE = {"gpt-oss": "<|channel|>commentary ", "muse-glimmer": " "}
+HEADS = {"gpt-oss": "to=functions."}
+BEFORE = {"gpt-oss": "<|channel|>commentary "}
 
 
 def section(name: str) -> str:
@@ -464,7 +464,7 @@ def test_a_reply_is_a_call_or_an_answer_that_follows_a_schema(llama: LlamaModel,
     sampler = llama.new_sampler(params, 1, [])
     begun = family.grammar([FEW], parallel=False, lazy=False)
     call = go_on(llama, llama.new_sampler(under(begun), 1, []))
-    before = {"gpt-oss": "<|start|>assistant", "muse-glimmer": "<|start|>assistant"}.get(name, "") if awaited else ""
+    before = {"gpt-oss": "<|start|>assistant"}.get(name, "") if awaited else ""
     before = before or ("<|begin|>assistant" if name == "solar" and awaited else "")
     written = write(llama, sampler, thoughts + before + call)
     assert written == thoughts + before + call

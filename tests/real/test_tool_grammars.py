@@ -23,7 +23,7 @@ from tests.real.conftest import need_model
 from tests.unit.test_grammar_limits import BOMBS
 
 BY_NAME = {family.name: family for family in (*FAMILIES, HERMES, LLAMA_3)}
-STARTS = {"gpt-oss", "muse-glimmer"}  # families whose calls begin with control tokens that these vocabularies have not
+STARTS = {"gpt-oss"}  # families whose calls begin with control tokens that these vocabularies have not
 PARTS: list[dict[str, Any]] = [
     {"type": "string", "description": "The absolute path to the file to modify (must be absolute, not relative)"},
     {"type": "string", "pattern": "^[a-z0-9_-]{1,64}$"},

@@ -11,9 +11,6 @@ REPLIES: dict[str, str] = {
     "llama-3": f'{{"name": "weather", "parameters": {GIVEN}}}',
     "gpt-oss": "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary<|message|>Wait.<|end|>"
     f"<|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{GIVEN}<|call|>",
-    "muse-glimmer": " to=self<|message|>Hm.<|eom|><|start|>assistant to=user<|message|>Wait.<|eom|><|start|>assistant"
-    ' to=weather<|message|><atem:function_calls>\n<atem:invoke name="weather">\n<atem:parameter name="city">Oslo'
-    '</atem:parameter>\n<atem:parameter name="days">2</atem:parameter>\n</atem:invoke>\n</atem:function_calls>',
     "gemma-4": '<|channel>thought\nHm.\n<channel|>Wait.<|tool_call>call:weather{city:<|"|>Oslo<|"|>,days:2}<tool_call|>',
     "kimi-k2": "<think>Hm.</think>Wait.<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0"
     f"<|tool_call_argument_begin|>{GIVEN}<|tool_call_end|><|tool_calls_section_end|>",
@@ -44,7 +41,6 @@ REPLIES: dict[str, str] = {
     "command-r-plus": f'Action: ```json\n[\n    {{"tool_name": "weather", "parameters": {GIVEN}}}\n]```',
     "granite-3": f'<think>Hm.</think><response>Wait.</response><|tool_call|>[{{"name": "weather", "arguments": {GIVEN}}}]',
     "phi-4": f'<|tool_call|>[{{"name": "weather", "arguments": {GIVEN}}}]<|/tool_call|>',
-    "firefunction": f'Wait. functools[{{"name": "weather", "arguments": {GIVEN}}}]',
     "nemotron-v2": f'<think>\nHm.\n</think>\n\n<TOOLCALL>[{{"name": "weather", "arguments": {GIVEN}}}]</TOOLCALL>',
     "apertus": f'<|inner_prefix|>Hm.<|inner_suffix|>Wait.<|tools_prefix|>[{{"weather": {GIVEN}}}]<|tools_suffix|>',
     "apriel": "Here are my reasoning steps:\nHm.\n[BEGIN FINAL RESPONSE]\nWait."
@@ -93,9 +89,6 @@ PARALLEL: dict[str, str] = {
     "apertus": '<|tools_prefix|>[{"weather": {}}, {"time": {}}]<|tools_suffix|>',
     "minimax-m1": '<tool_calls>\n{"name": "weather", "arguments": {}}\n{"name": "time", "arguments": {}}\n</tool_calls>',
     "lfm2": "<|tool_call_start|>[weather(), time()]<|tool_call_end|>",
-    "muse-glimmer": ' to=weather<|message|><atem:function_calls>\n<atem:invoke name="weather">\n</atem:invoke>\n'
-    '</atem:function_calls><|eom|><|start|>assistant to=time<|message|><atem:function_calls>\n<atem:invoke name="time">\n'
-    "</atem:invoke>\n</atem:function_calls><|eot|>",
     "gemma-4": "<|tool_call>call:weather{}<tool_call|><|tool_call>call:time{}<tool_call|>",
     "gpt-oss": "<|channel|>commentary to=functions.weather<|message|>{}<|call|><|start|>assistant to=functions.time"
     "<|channel|>commentary json<|message|>{}<|call|>",

@@ -12,11 +12,9 @@ from typing import Any
 
 from srb.web.chat.call_forms import Form, JsonCalls, NamedCalls, TaggedCalls
 from srb.web.chat.gemma_calls import GemmaCalls
-from srb.web.chat.glimmer import CALLS as GLIMMER_CALLS
-from srb.web.chat.glimmer import GLIMMER
 from srb.web.chat.grammar import Rules
 from srb.web.chat.harmony import HARMONY, HarmonyCalls
-from srb.web.chat.messages import ASSISTANT, Messages
+from srb.web.chat.messages import Messages
 from srb.web.chat.nested_tags import NestedTags
 from srb.web.chat.python_calls import PythonCalls
 from srb.web.chat.tool_schemas import Tool
@@ -157,11 +155,6 @@ FAMILIES = (
         before_call='"<|start|>assistant"?', hides_tags=True,
     ),
     Family(
-        "muse-glimmer", ("<atem:function_calls>", "<|eom|>"), (GLIMMER_CALLS,), (" to=self<|message|>", "<|eom|>"),
-        messages=GLIMMER, content_begin=" to=user<|message|>",
-        before_answer=f'"{ASSISTANT}"? " to=user"? "<|message|>"', before_call=f'"{ASSISTANT}"?',
-    ),
-    Family(
         "gemma-4", ("<|tool_call>call:",), (GemmaCalls(call="<|tool_call>", call_end="<tool_call|>"),),
         ("<|channel>thought\n", "<channel|>"),
     ),
@@ -240,7 +233,6 @@ FAMILIES = (
         wrappers=("<response>", "</response>"), before_answer=f'{BLANK} "<response>"?',
     ),
     Family("phi-4", ("<|tool_call|>",), (_list_of_calls("<|tool_call|>", "<|/tool_call|>"),)),
-    Family("firefunction", ("functools",), (_list_of_calls("functools"),)),
     Family("nemotron-v2", ("<TOOLCALL>",), (_list_of_calls("<TOOLCALL>", "</TOOLCALL>"),)),
     Family(
         "apertus", ("<|tools_prefix|>",), (_list_of_calls("<|tools_prefix|>", "<|tools_suffix|>", keyed=True),),
@@ -254,9 +246,7 @@ FAMILIES = (
         "minimax-m1", ("<tool_calls>", "<beginning_of_sentence>"),
         (JsonCalls("<tool_calls>", "</tool_calls>", newlines=True),),
     ),
-    Family("lfm2", ("<|tool_list_start|>",), (PythonCalls("<|tool_call_start|>", "<|tool_call_end|>"), _HERMES)),
-    Family("lfm2", ("<|tool_call_start|>",), (PythonCalls("<|tool_call_start|>", "<|tool_call_end|>"), _HERMES)),
-    Family("lfm2", ("List of tools: [",), (PythonCalls("<|tool_call_start|>", "<|tool_call_end|>"), _HERMES)),
+    Family("lfm2", ("List of tools: ",), (PythonCalls("<|tool_call_start|>", "<|tool_call_end|>"), _HERMES)),
     Family(
         "functionary-3.1", ("<function=", "</function>", "<|python_tag|>"),
         (NamedCalls(call="<function=", name_end=">", call_end="</function>"), _PYTHON_TAG),

@@ -8,12 +8,12 @@ HEADING = "## Options of the command line"
 INTRODUCTION = """\
 `srb serve` takes all of these options. An option without effect is accepted, and one line says so; an option that is refused
 would have served another model, or none. Any other option is an error, unless it is a setting's.
-`python -m tools.generated` generates this table from `srb/launch/flags.py`.
+`python -m tools.generated` generates this table from `srb/launch/flags.toml`.
 """
 
 
 def render() -> str:
-    """Return the section with one row for each option, in the order of srb/launch/flags.py."""
+    """Return the section with one row for each option, in the order of srb/launch/flags.toml."""
     rows: dict[str, list[Flag]] = {}
     for flag in FLAGS:
         rows.setdefault(flag.names, []).append(flag)

@@ -1,4 +1,4 @@
-"""docs/internals/files.md: every module of the package and of the page, with the first sentence of its docstring."""
+"""Every module of the package and of the page, with the first sentence of its docstring: `python -m tools.file_list`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs/internals/files.md"
-_HEAD = "# The files of the package\n\nMade by `python -m tools.generated` from the first sentence of each module.\n"
+_HEAD = "# The files of the package\n"
 
 
 def render() -> str:
@@ -53,3 +52,7 @@ def _first_comment(text: str) -> str:
         return re.sub(r"^\s*\* ?", "", match[1], flags=re.MULTILINE).partition("@")[0].strip()
     lines = re.match(r"(//.*\n)*", text)
     return "\n".join(line.removeprefix("//").strip() for line in lines[0].splitlines()) if lines else ""
+
+
+if __name__ == "__main__":
+    print(render(), end="")

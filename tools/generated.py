@@ -1,4 +1,4 @@
-"""Generated files: config/default.toml, completions, a page of the manual, docs/internals/files.md, and tables in docs/.
+"""Generated files: config/default.toml, completions, a page of the manual, and tables in docs/.
 
 `python -m tools.generated` writes them; tests compare them with the code.
 """
@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from srb.config.sampling_params import PARAMETERS
-from tools import coming_from, command_line, compatibility, default_config, field_tables, file_list, schema_table
+from tools import coming_from, command_line, compatibility, default_config, field_tables, schema_table
 
 ROOT = Path(__file__).parents[1]
 CONFIG, API, COMPATIBILITY = (ROOT / "config/default.toml", ROOT / "docs/api.md", ROOT / "docs/compatibility.md")
@@ -63,7 +63,6 @@ def main() -> None:
     command_line.BASH.write_text(command_line.completion("bash"))
     command_line.ZSH.write_text(command_line.completion("zsh"))
     command_line.MAN.write_text(command_line.man())
-    file_list.PAGE.write_text(file_list.render())
     API.write_text(api_page(API.read_text()))
     COMPATIBILITY.write_text(compatibility_page(COMPATIBILITY.read_text()))
     COMING_FROM.write_text(coming_from.page(COMING_FROM.read_text()))

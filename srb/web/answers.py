@@ -5,14 +5,20 @@ The same types describe the answers in /openapi.json. A `NotRequired` key may be
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NotRequired
 
 from pydantic import ConfigDict, with_config
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, is_typeddict
 
 JSONObject = dict[str, Any]
 
-shape = with_config(ConfigDict(strict=True, extra="forbid"))
+
+def shapes(module: str) -> None:
+    """Let the TypedDicts of a module be strict: an answer has no other keys, and no values of other types."""
+    for each in vars(sys.modules[module]).values():
+        if is_typeddict(each) and each.__module__ == module and not hasattr(each, "__pydantic_config__"):
+            with_config(ConfigDict(strict=True, extra="forbid"))(each)
 
 
 @with_config(ConfigDict(strict=True, extra="ignore"))
@@ -25,12 +31,9 @@ class ErrorObject(TypedDict):
     param: NotRequired[str]
 
 
-@shape
-class ErrorAnswer(TypedDict):
-    error: ErrorObject
+ErrorAnswer = TypedDict("ErrorAnswer", {"error": ErrorObject})
 
 
-@shape
 class PromptTokensDetails(TypedDict):
     """The kinds of a prompt's tokens; those of text, pictures and sounds are told if it has pictures or sounds."""
 
@@ -40,7 +43,6 @@ class PromptTokensDetails(TypedDict):
     audio_tokens: NotRequired[int]
 
 
-@shape
 class Usage(TypedDict):
     """Numbers of tokens, summed over the branches; a shared prompt counts once."""
 
@@ -50,7 +52,6 @@ class Usage(TypedDict):
     prompt_tokens_details: PromptTokensDetails
 
 
-@shape
 class Timings(TypedDict):
     """llama-server's timings, over all branches together; times in milliseconds.
 
@@ -72,7 +73,6 @@ class Timings(TypedDict):
     draft_n_accepted: NotRequired[int]
 
 
-@shape
 class Diversity(TypedDict):
     """Distinct words, and pairs of words, of all texts among all of them; the mean distance of two texts. All 0 to 1."""
 
@@ -81,7 +81,6 @@ class Diversity(TypedDict):
     distance: float
 
 
-@shape
 class Ranking(TypedDict):
     """Keys of an answer with `rank`: the indices of the branches, best first, and groups of indices of like texts."""
 
@@ -91,7 +90,6 @@ class Ranking(TypedDict):
     diversity: NotRequired[Diversity]
 
 
-@shape
 class PromptProgress(TypedDict):
     """Progress of a prompt in tokens: `total`, `cache` (reused) and `processed` (with the reused); `time_ms` so far."""
 
@@ -99,3 +97,6 @@ class PromptProgress(TypedDict):
     cache: int
     processed: int
     time_ms: int
+
+
+shapes(__name__)

@@ -6,10 +6,9 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.web.answers import JSONObject, shape
+from srb.web.answers import JSONObject, shapes
 
 
-@shape
 class ListedStory(TypedDict):
     """A story in the list; times are Unix milliseconds, `words` is what the page has counted, `owner` another person."""
 
@@ -24,7 +23,6 @@ class ListedStory(TypedDict):
     access: NotRequired[Literal["read", "write"]]
 
 
-@shape
 class StoryList(TypedDict):
     """The stories of the caller, `person`, or shared with it; `server`: the id of their file, `state`: may it be written."""
 
@@ -34,7 +32,6 @@ class StoryList(TypedDict):
     person: NotRequired[str]
 
 
-@shape
 class StoryShares(TypedDict):
     """A story's owner, and the names that it is shared with."""
 
@@ -43,7 +40,6 @@ class StoryShares(TypedDict):
     shares: dict[str, Literal["read", "write"]]
 
 
-@shape
 class StoryPlace(TypedDict):
     """A place that a search found: `begin` and `end` are UTF-16 units in the whole text of the node."""
 
@@ -57,7 +53,6 @@ class StoryPlace(TypedDict):
     after: str
 
 
-@shape
 class StoryPlaces(TypedDict):
     """The places that a search found; `more` if there may be others."""
 
@@ -65,7 +60,6 @@ class StoryPlaces(TypedDict):
     more: bool
 
 
-@shape
 class StoryEntry(TypedDict):
     """A value, and the time at which a client set it."""
 
@@ -73,7 +67,6 @@ class StoryEntry(TypedDict):
     changed: int
 
 
-@shape
 class StoryRoom(TypedDict):
     """The room that a story has: the nodes and bytes that may still come, and the percentage that is taken."""
 
@@ -82,7 +75,6 @@ class StoryRoom(TypedDict):
     bytes: int
 
 
-@shape
 class StoryState(TypedDict):
     """A story's sequence number after a change, and since when it is in the bin; `room` if it is nearly full.
 
@@ -98,7 +90,6 @@ class StoryState(TypedDict):
     room: NotRequired[StoryRoom]
 
 
-@shape
 class StoryParts(StoryState):
     """All of a story that has a sequence number above the one that was asked for."""
 
@@ -109,7 +100,6 @@ class StoryParts(StoryState):
     marks: dict[str, dict[str, StoryEntry]]
 
 
-@shape
 class RefusedNode(TypedDict):
     """A node that was not stored: a word for programs, and a sentence."""
 
@@ -118,7 +108,6 @@ class RefusedNode(TypedDict):
     message: str
 
 
-@shape
 class StoryPosted(StoryState):
     """A post's outcome; with `since` in the post also all that the sender lacks."""
 
@@ -129,7 +118,6 @@ class StoryPosted(StoryState):
     marks: NotRequired[dict[str, dict[str, StoryEntry]]]
 
 
-@shape
 class StoryImported(TypedDict):
     """The story that a file was merged into; `copied` if it became one of its own, since its id has other texts."""
 
@@ -139,10 +127,12 @@ class StoryImported(TypedDict):
     copied: bool
 
 
-@shape
 class StoredMedium(TypedDict):
     """A picture or sound of a story: its id, its type by its bytes, and its size."""
 
     id: str
     type: Literal["image/png", "image/jpeg", "image/gif", "image/bmp", "audio/wav", "audio/mpeg", "audio/flac"]
     bytes: int
+
+
+shapes(__name__)

@@ -6,19 +6,15 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.web.answers import JSONObject, Timings, shape
+from srb.web.answers import JSONObject, Timings, shapes
 from srb.web.dialects.anthropic.errors import AnthropicError
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "model_context_window_exceeded"]
 
 
-@shape
-class TextBlock(TypedDict):
-    type: Literal["text"]
-    text: str
+TextBlock = TypedDict("TextBlock", {"type": Literal["text"], "text": str})
 
 
-@shape
 class ThinkingBlock(TypedDict):
     """Reasoning; the signature is empty, since the server checks none."""
 
@@ -27,23 +23,14 @@ class ThinkingBlock(TypedDict):
     signature: str
 
 
-@shape
-class ToolUseBlock(TypedDict):
-    type: Literal["tool_use"]
-    id: str
-    name: str
-    input: JSONObject
-
-
+ToolUseBlock = TypedDict("ToolUseBlock", {"type": Literal["tool_use"], "id": str, "name": str, "input": JSONObject})
 ContentBlock = TextBlock | ThinkingBlock | ToolUseBlock
 
 
-@shape
 class OutputDetails(TypedDict):
     thinking_tokens: int  # an estimate, by the part of the characters
 
 
-@shape
 class MessageUsage(TypedDict):
     """Numbers of tokens; those of the prompt are `input_tokens` and `cache_read_input_tokens` together."""
 
@@ -54,52 +41,20 @@ class MessageUsage(TypedDict):
     output_tokens_details: OutputDetails
 
 
-@shape
-class MessageAnswer(TypedDict):
-    id: str
-    type: Literal["message"]
-    role: Literal["assistant"]
-    model: str
-    content: list[ContentBlock]
-    stop_reason: StopReason | None
-    stop_sequence: str | None
-    usage: MessageUsage
-    seed: int
-    timings: NotRequired[Timings]
+MessageAnswer = TypedDict("MessageAnswer", {
+    "id": str, "type": Literal["message"], "role": Literal["assistant"], "model": str, "content": list[ContentBlock],
+    "stop_reason": StopReason | None, "stop_sequence": str | None, "usage": MessageUsage, "seed": int,
+    "timings": NotRequired[Timings],
+})  # fmt: skip
+MessageStart = TypedDict("MessageStart", {"type": Literal["message_start"], "message": MessageAnswer})
+BlockStart = TypedDict("BlockStart", {
+    "type": Literal["content_block_start"], "index": int, "content_block": ContentBlock,
+})  # fmt: skip
+TextDelta = TypedDict("TextDelta", {"type": Literal["text_delta"], "text": str})
+ThinkingDelta = TypedDict("ThinkingDelta", {"type": Literal["thinking_delta"], "thinking": str})
+SignatureDelta = TypedDict("SignatureDelta", {"type": Literal["signature_delta"], "signature": str})
 
 
-@shape
-class MessageStart(TypedDict):
-    type: Literal["message_start"]
-    message: MessageAnswer
-
-
-@shape
-class BlockStart(TypedDict):
-    type: Literal["content_block_start"]
-    index: int
-    content_block: ContentBlock
-
-
-@shape
-class TextDelta(TypedDict):
-    type: Literal["text_delta"]
-    text: str
-
-
-@shape
-class ThinkingDelta(TypedDict):
-    type: Literal["thinking_delta"]
-    thinking: str
-
-
-@shape
-class SignatureDelta(TypedDict):
-    type: Literal["signature_delta"]
-    signature: str
-
-
-@shape
 class InputDelta(TypedDict):
     """A part of a call's input, as JSON text."""
 
@@ -107,41 +62,19 @@ class InputDelta(TypedDict):
     partial_json: str
 
 
-@shape
-class BlockDelta(TypedDict):
-    type: Literal["content_block_delta"]
-    index: int
-    delta: TextDelta | ThinkingDelta | SignatureDelta | InputDelta
-
-
-@shape
-class BlockStop(TypedDict):
-    type: Literal["content_block_stop"]
-    index: int
-
-
-@shape
-class Stopped(TypedDict):
-    stop_reason: StopReason
-    stop_sequence: str | None
-
-
-@shape
-class MessageDelta(TypedDict):
-    type: Literal["message_delta"]
-    delta: Stopped
-    usage: MessageUsage
-    timings: Timings
-
-
-@shape
-class MessageStop(TypedDict):
-    type: Literal["message_stop"]
-
-
+BlockDelta = TypedDict("BlockDelta", {
+    "type": Literal["content_block_delta"], "index": int,
+    "delta": TextDelta | ThinkingDelta | SignatureDelta | InputDelta,
+})  # fmt: skip
+BlockStop = TypedDict("BlockStop", {"type": Literal["content_block_stop"], "index": int})
+Stopped = TypedDict("Stopped", {"stop_reason": StopReason, "stop_sequence": str | None})
+MessageDelta = TypedDict("MessageDelta", {
+    "type": Literal["message_delta"], "delta": Stopped, "usage": MessageUsage, "timings": Timings,
+})  # fmt: skip
+MessageStop = TypedDict("MessageStop", {"type": Literal["message_stop"]})
 StreamEvent = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop | AnthropicError
 
 
-@shape
-class TokenCount(TypedDict):
-    input_tokens: int
+TokenCount = TypedDict("TokenCount", {"input_tokens": int})
+
+shapes(__name__)

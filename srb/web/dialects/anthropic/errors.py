@@ -7,7 +7,7 @@ from typing import Literal, cast
 from typing_extensions import TypedDict
 
 from srb.errors import ContextExceeded, SRBError
-from srb.web.answers import ErrorObject, shape
+from srb.web.answers import ErrorObject, shapes
 
 _TYPES = {
     401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
@@ -15,7 +15,6 @@ _TYPES = {
 }  # fmt: skip
 
 
-@shape
 class AnthropicError(TypedDict):
     type: Literal["error"]
     error: ErrorObject
@@ -33,3 +32,6 @@ def anthropic_error(error: SRBError) -> AnthropicError:
         message = f"prompt is too long: {error.extra['n_prompt_tokens']} tokens > {error.extra['n_ctx']} maximum"
     written = {**error.body()["error"], "type": kind, "message": message}
     return {"type": "error", "error": cast(ErrorObject, written)}
+
+
+shapes(__name__)

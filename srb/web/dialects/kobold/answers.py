@@ -6,29 +6,17 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.web.answers import shape
+from srb.web.answers import shapes
 from srb.wire.events import TokenProbs
 
 FinishReason = Literal["stop", "length", "error"]
 
 
-@shape
-class Detail(TypedDict):
-    msg: str
-    type: str
+Detail = TypedDict("Detail", {"msg": str, "type": str})
+KoboldError = TypedDict("KoboldError", {"detail": Detail})
+Logprobs = TypedDict("Logprobs", {"content": list[TokenProbs]})
 
 
-@shape
-class KoboldError(TypedDict):
-    detail: Detail
-
-
-@shape
-class Logprobs(TypedDict):
-    content: list[TokenProbs]
-
-
-@shape
 class GeneratedText(TypedDict):
     """The text of one branch; `prompt_tokens` are those of the prompt, which all branches share."""
 
@@ -40,12 +28,9 @@ class GeneratedText(TypedDict):
     seed: int
 
 
-@shape
-class Results(TypedDict):
-    results: list[GeneratedText]
+Results = TypedDict("Results", {"results": list[GeneratedText]})
 
 
-@shape
 class Token(TypedDict):
     """An event of a stream: new text, of several branches with the `index` of one. A branch's last says why it ended."""
 
@@ -54,7 +39,6 @@ class Token(TypedDict):
     index: NotRequired[int]
 
 
-@shape
 class FailedStream(TypedDict):
     """The last event of a stream that fails."""
 
@@ -63,19 +47,15 @@ class FailedStream(TypedDict):
     detail: Detail
 
 
-@shape
-class PendingText(TypedDict):
-    text: str
+PendingText = TypedDict("PendingText", {"text": str})
 
 
-@shape
 class Pending(TypedDict):
     """The text so far of a running request, a result for each branch; one that is empty if nothing runs."""
 
     results: list[PendingText]
 
 
-@shape
 class Aborted(TypedDict):
     """Whether a request was aborted, in words."""
 
@@ -83,29 +63,12 @@ class Aborted(TypedDict):
     done: Literal["true", "false"]
 
 
-@shape
-class TokenCount(TypedDict):
-    value: int
-    ids: list[int]
+TokenCount = TypedDict("TokenCount", {"value": int, "ids": list[int]})
+Detokenized = TypedDict("Detokenized", {"result": str, "success": bool})
+Value = TypedDict("Value", {"value": int})
+Result = TypedDict("Result", {"result": str})
 
 
-@shape
-class Detokenized(TypedDict):
-    result: str
-    success: bool
-
-
-@shape
-class Value(TypedDict):
-    value: int
-
-
-@shape
-class Result(TypedDict):
-    result: str
-
-
-@shape
 class Features(TypedDict):
     """The version of KoboldCpp whose interface this is, and the features that the server has."""
 
@@ -126,7 +89,6 @@ class Features(TypedDict):
     guidance: bool
 
 
-@shape
 class Performance(TypedDict):
     """Numbers of requests; KoboldCpp's figures of the last one are 0, since many run at once."""
 
@@ -145,6 +107,8 @@ class Performance(TypedDict):
     quiet: bool
 
 
-@shape
 class PreloadedStory(TypedDict):
     """No story: the server has none for KoboldAI Lite."""
+
+
+shapes(__name__)

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from srb.config.sampling_params import PARAMETERS
-from srb.web.answers import ErrorAnswer, ErrorObject, JSONObject, PromptProgress, Ranking, Timings, shape
+from srb.web.answers import ErrorAnswer, ErrorObject, JSONObject, PromptProgress, Ranking, Timings, shapes
 from srb.wire.events import TokenProbs
 
-
-@shape
-class OldProb(TypedDict):
-    tok_str: str
-    prob: float
+OldProb = TypedDict("OldProb", {"tok_str": str, "prob": float})
 
 
-@shape
 class Probabilities(TokenProbs):
     """llama-server's entry of a token, with the keys of 2024: `content` is the token, `probs` are the most likely ones."""
 
@@ -25,7 +20,6 @@ class Probabilities(TokenProbs):
     probs: list[OldProb]
 
 
-@shape
 class Partial(TypedDict):
     """An event of a stream: the new text of one branch in one step."""
 
@@ -41,16 +35,8 @@ class Partial(TypedDict):
     prompt_progress: NotRequired[PromptProgress]  # with return_progress, while the prompt is computed
 
 
-@shape
-class Bias(TypedDict):
-    bias: float | None
-    token: int | str
-
-
-@shape
-class Scale(TypedDict):
-    id: int
-    scale: float
+Bias = TypedDict("Bias", {"bias": float | None, "token": int | str})
+Scale = TypedDict("Scale", {"id": int, "scale": float})
 
 
 # The sampling parameters that are numbers or switches, under llama-server's names; no code reads one of them by its name.
@@ -62,16 +48,10 @@ else:
     Plain = TypedDict("Plain", {name: each.type for name, each in PARAMETERS.items() if each.is_plain})
 
 
-class Constant(TypedDict):
-    chat_format: str
-    reasoning_format: str
-    reasoning_in_content: bool
-    generation_prompt: str
-    backend_sampling: bool
-    tfs_z: float
-    penalize_nl: bool
-
-
+Constant = TypedDict("Constant", {
+    "chat_format": str, "reasoning_format": str, "reasoning_in_content": bool, "generation_prompt": str,
+    "backend_sampling": bool, "tfs_z": float, "penalize_nl": bool,
+})  # fmt: skip
 Drafts = TypedDict("Drafts", {"speculative.types": str})
 
 
@@ -81,7 +61,6 @@ class Sampling(Plain, Constant, Drafts):
     use_penalty_prompt_tokens: bool
 
 
-@shape
 class SamplerSettings(Sampling):
     """The sampling parameters under llama-server's names, with those of 2024."""
 
@@ -90,7 +69,6 @@ class SamplerSettings(Sampling):
     n_predict: int
 
 
-@shape
 class RequestSettings(SamplerSettings):
     stop: tuple[str, ...]
     n_keep: int
@@ -100,7 +78,6 @@ class RequestSettings(SamplerSettings):
     lora: list[Scale]
 
 
-@shape
 class Forms(TypedDict):
     """The parameters that are no numbers or switches."""
 
@@ -113,7 +90,6 @@ class Forms(TypedDict):
     preserved_tokens: list[int]
 
 
-@shape
 class GenerationSettings(RequestSettings, Forms):
     n_indent: int
     stop_at: str
@@ -124,7 +100,6 @@ class GenerationSettings(RequestSettings, Forms):
     model: str
 
 
-@shape
 class Final(Ranking):
     """The object that ends a branch; in a stream its content is empty. The last one has the ranking."""
 
@@ -157,42 +132,16 @@ LlamaAnswer = Final | Selection | list[Final | Selection]
 LlamaEvent = Partial | Final | ErrorAnswer
 
 
-@shape
-class Piece(TypedDict):
-    id: int
-    piece: str | list[int]
+Piece = TypedDict("Piece", {"id": int, "piece": str | list[int]})
+TokenList = TypedDict("TokenList", {
+    "tokens": list[int] | list[Piece], "count": int, "length": int, "max_model_len": int,
+})  # fmt: skip
+Content = TypedDict("Content", {"content": str})
+Encoded = TypedDict("Encoded", {"tokens": list[int], "length": int})
+Length = TypedDict("Length", {"length": int})
+Text = TypedDict("Text", {"text": str})
 
 
-@shape
-class TokenList(TypedDict):
-    tokens: list[int] | list[Piece]
-    count: int
-    length: int
-    max_model_len: int
-
-
-@shape
-class Content(TypedDict):
-    content: str
-
-
-@shape
-class Encoded(TypedDict):
-    tokens: list[int]
-    length: int
-
-
-@shape
-class Length(TypedDict):
-    length: int
-
-
-@shape
-class Text(TypedDict):
-    text: str
-
-
-@shape
 class CurrentModel(TypedDict):
     """The model as text-generation-webui tells of it; `lora_names` are those of the adapters with a scale."""
 
@@ -214,7 +163,6 @@ class TabbyParameters(TypedDict):
     draft: None
 
 
-@shape
 class TabbyModel(TypedDict):
     """The model as TabbyAPI tells of it; the template has no name, and there is no draft model."""
 
@@ -226,62 +174,30 @@ class TabbyModel(TypedDict):
     parameters: TabbyParameters
 
 
-@shape
-class OwnEmbedding(TypedDict):
-    index: int
-    embedding: list[list[float]]
+OwnEmbedding = TypedDict("OwnEmbedding", {"index": int, "embedding": list[list[float]]})
+OpenAIEmbedding = TypedDict("OpenAIEmbedding", {
+    "object": Literal["embedding"], "index": int, "embedding": list[float] | str,
+    "encoding_format": NotRequired[Literal["base64"]],
+})  # fmt: skip
+InputUsage = TypedDict("InputUsage", {"prompt_tokens": int, "total_tokens": int})
+EmbeddingList = TypedDict("EmbeddingList", {
+    "object": Literal["list"], "model": str, "data": list[OpenAIEmbedding], "usage": InputUsage,
+})  # fmt: skip
+RankedText = TypedDict("RankedText", {"text": str})
 
 
-@shape
-class OpenAIEmbedding(TypedDict):
-    object: Literal["embedding"]
-    index: int
-    embedding: list[float] | str
-    encoding_format: NotRequired[Literal["base64"]]
-
-
-@shape
-class InputUsage(TypedDict):
-    prompt_tokens: int
-    total_tokens: int
-
-
-@shape
-class EmbeddingList(TypedDict):
-    object: Literal["list"]
-    model: str
-    data: list[OpenAIEmbedding]
-    usage: InputUsage
-
-
-@shape
-class RankedText(TypedDict):
-    text: str
-
-
-@shape
 class Ranked(TypedDict):
     index: int
     relevance_score: float
     document: NotRequired[RankedText]  # with return_documents
 
 
-@shape
-class RankedList(TypedDict):
-    model: str
-    object: Literal["list"]
-    usage: InputUsage
-    results: list[Ranked]
+RankedList = TypedDict("RankedList", {
+    "model": str, "object": Literal["list"], "usage": InputUsage, "results": list[Ranked],
+})  # fmt: skip
+TEIRanked = TypedDict("TEIRanked", {"index": int, "score": float, "text": NotRequired[str]})
 
 
-@shape
-class TEIRanked(TypedDict):
-    index: int
-    score: float
-    text: NotRequired[str]
-
-
-@shape
 class NextToken(TypedDict):
     """The state of one branch; a slot with all its keys has those of 2024, by which no branch in it has ended."""
 
@@ -312,7 +228,6 @@ class SlotState(TypedDict):
     replica: NotRequired[str]  # of a cluster, where each replica numbers its own slots
 
 
-@shape
 class IdleSlot(SlotState):
     """A slot far down in the list where nothing runs; its parameters would be those of the first slots."""
 
@@ -320,14 +235,12 @@ class IdleSlot(SlotState):
     model: str
 
 
-@shape
 class BusySlot(IdleSlot):
     """A slot far down in the list, with the parameters of what runs in it."""
 
     params: GenerationSettings
 
 
-@shape
 class FullSlot(SlotState, GenerationSettings):
     """A slot with its parameters, under `params` and at the top level as in 2024, when `id_task` was `task_id`."""
 
@@ -338,7 +251,6 @@ class FullSlot(SlotState, GenerationSettings):
 Slot = FullSlot | BusySlot | IdleSlot
 
 
-@shape
 class Health(TypedDict):
     """The server's health; the counts are left out while the engine computes a long step, the version in /livez."""
 
@@ -351,75 +263,28 @@ class Health(TypedDict):
     degraded: NotRequired[str]  # why a cluster's list of replicas may be old, or which one on it cannot be used
 
 
-@shape
-class Modalities(TypedDict):
-    vision: bool
-    video: bool
-    audio: bool
+Modalities = TypedDict("Modalities", {"vision": bool, "video": bool, "audio": bool})
 
 
-@shape
 class DefaultSettings(GenerationSettings):
     params: GenerationSettings
 
 
-@shape
-class Props(TypedDict):
-    default_generation_settings: DefaultSettings
-    total_slots: int
-    model_alias: str
-    model_ftype: str
-    model_path: str
-    modalities: Modalities
-    media_marker: str
-    endpoint_slots: bool
-    endpoint_props: bool
-    endpoint_metrics: bool
-    ui: bool
-    ui_settings: dict[str, Any]
-    chat_template: str
-    chat_template_caps: dict[str, bool]
-    chat_template_tool_use: NotRequired[str]
-    bos_token: str
-    eos_token: str
-    build_info: str
-    srb_version: str
-    is_sleeping: bool
-    cors_proxy_enabled: bool
-    deterministic: bool
-    nondeterminism: str
-    system_prompt: str
-    user_name: str
-    assistant_name: str
+Props = TypedDict("Props", {
+    "default_generation_settings": DefaultSettings, "total_slots": int, "model_alias": str, "model_ftype": str,
+    "model_path": str, "modalities": Modalities, "media_marker": str, "endpoint_slots": bool, "endpoint_props": bool,
+    "endpoint_metrics": bool, "ui": bool, "ui_settings": dict[str, Any], "chat_template": str,
+    "chat_template_caps": dict[str, bool], "chat_template_tool_use": NotRequired[str], "bos_token": str,
+    "eos_token": str, "build_info": str, "srb_version": str, "is_sleeping": bool, "cors_proxy_enabled": bool,
+    "deterministic": bool, "nondeterminism": str, "system_prompt": str, "user_name": str, "assistant_name": str,
+})  # fmt: skip
+SlotTimings = TypedDict("SlotTimings", {"save_ms": NotRequired[float], "restore_ms": NotRequired[float]})
+SlotAction = TypedDict("SlotAction", {
+    "id_slot": int, "n_erased": NotRequired[int], "filename": NotRequired[str], "n_saved": NotRequired[int],
+    "n_written": NotRequired[int], "n_restored": NotRequired[int], "n_read": NotRequired[int],
+    "timings": NotRequired[SlotTimings],
+})  # fmt: skip
+Adapter = TypedDict("Adapter", {"id": int, "path": str, "scale": float, "task_name": str, "prompt_prefix": str})
+Success = TypedDict("Success", {"success": Literal[True]})
 
-
-@shape
-class SlotTimings(TypedDict):
-    save_ms: NotRequired[float]
-    restore_ms: NotRequired[float]
-
-
-@shape
-class SlotAction(TypedDict):
-    id_slot: int
-    n_erased: NotRequired[int]
-    filename: NotRequired[str]
-    n_saved: NotRequired[int]
-    n_written: NotRequired[int]
-    n_restored: NotRequired[int]
-    n_read: NotRequired[int]
-    timings: NotRequired[SlotTimings]
-
-
-@shape
-class Adapter(TypedDict):
-    id: int
-    path: str
-    scale: float
-    task_name: str
-    prompt_prefix: str
-
-
-@shape
-class Success(TypedDict):
-    success: Literal[True]
+shapes(__name__)

@@ -10,40 +10,22 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.web.answers import JSONObject, shape
+from srb.web.answers import JSONObject, shapes
 from srb.wire.events import TokenProbs
 
 Capability = Literal["completion", "tools", "insert", "thinking", "vision", "embedding"]
 DoneReason = Literal["stop", "length", "error", "load", "unload"]
 
 
-@shape
-class OllamaError(TypedDict):
-    error: str
+OllamaError = TypedDict("OllamaError", {"error": str})
+CalledFunction = TypedDict("CalledFunction", {"index": int, "name": str, "arguments": JSONObject})
+ToolCall = TypedDict("ToolCall", {"id": str, "function": CalledFunction})
+Message = TypedDict("Message", {
+    "role": Literal["assistant"], "content": str, "thinking": NotRequired[str],
+    "tool_calls": NotRequired[list[ToolCall]],
+})  # fmt: skip
 
 
-@shape
-class CalledFunction(TypedDict):
-    index: int
-    name: str
-    arguments: JSONObject
-
-
-@shape
-class ToolCall(TypedDict):
-    id: str
-    function: CalledFunction
-
-
-@shape
-class Message(TypedDict):
-    role: Literal["assistant"]
-    content: str
-    thinking: NotRequired[str]
-    tool_calls: NotRequired[list[ToolCall]]
-
-
-@shape
 class Said(TypedDict, total=False):
     """New or whole text: `response` and `thinking` of a completion, `message` of a chat."""
 
@@ -52,7 +34,6 @@ class Said(TypedDict, total=False):
     message: Message
 
 
-@shape
 class Metrics(TypedDict, total=False):
     """Counts of tokens, over all branches together, and durations; `load_duration` is what the call waited for its model."""
 
@@ -64,7 +45,6 @@ class Metrics(TypedDict, total=False):
     eval_duration: int
 
 
-@shape
 class BranchEnd(TypedDict, total=False):
     """The end of a branch. `context` has the tokens of prompt and text, of /api/generate without `raw`."""
 
@@ -75,7 +55,6 @@ class BranchEnd(TypedDict, total=False):
     failure: str  # with done_reason "error", if other branches have not failed
 
 
-@shape
 class WholeBranch(Said, BranchEnd):
     """One of several branches in an answer that is not streamed."""
 
@@ -83,7 +62,6 @@ class WholeBranch(Said, BranchEnd):
     eval_count: NotRequired[int]
 
 
-@shape
 class OllamaLine(Said, BranchEnd, Metrics):
     """A line of a stream, or an answer that is not streamed: then `done` is true."""
 
@@ -94,17 +72,12 @@ class OllamaLine(Said, BranchEnd, Metrics):
     branches: NotRequired[list[WholeBranch]]
 
 
-@shape
-class Details(TypedDict):
-    parent_model: str
-    format: str
-    family: str
-    families: list[str]
-    parameter_size: str
-    quantization_level: str
+Details = TypedDict("Details", {
+    "parent_model": str, "format": str, "family": str, "families": list[str], "parameter_size": str,
+    "quantization_level": str,
+})  # fmt: skip
 
 
-@shape
 class TaggedModel(TypedDict):
     """A model of a list; `digest` differs from model to model, and is no checksum of the file."""
 
@@ -116,12 +89,9 @@ class TaggedModel(TypedDict):
     details: Details
 
 
-@shape
-class Tags(TypedDict):
-    models: list[TaggedModel]
+Tags = TypedDict("Tags", {"models": list[TaggedModel]})
 
 
-@shape
 class LoadedModel(TypedDict):
     """The model in memory; it never expires, and `size_vram` is not known here: 0."""
 
@@ -135,12 +105,9 @@ class LoadedModel(TypedDict):
     context_length: int
 
 
-@shape
-class Loaded(TypedDict):
-    models: list[LoadedModel]
+Loaded = TypedDict("Loaded", {"models": list[LoadedModel]})
 
 
-@shape
 class Shown(TypedDict):
     """The model's facts; `template` is the chat template as Jinja text, `parameters` has the server's defaults."""
 
@@ -154,12 +121,9 @@ class Shown(TypedDict):
     modified_at: str
 
 
-@shape
-class Version(TypedDict):
-    version: str
+Version = TypedDict("Version", {"version": str})
 
 
-@shape
 class Embedded(TypedDict):
     """Vectors of length 1, one of each input."""
 
@@ -170,15 +134,16 @@ class Embedded(TypedDict):
     prompt_eval_count: int
 
 
-@shape
 class EmbeddedPrompt(TypedDict):
     """The vector of one text, as the model gives it."""
 
     embedding: list[float]
 
 
-@shape
 class Pulled(TypedDict):
     """The end of a pull: the model is there."""
 
     status: Literal["success"]
+
+
+shapes(__name__)

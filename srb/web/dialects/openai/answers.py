@@ -6,7 +6,7 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.web.answers import ErrorObject, PromptProgress, Ranking, Timings, Usage, shape
+from srb.web.answers import ErrorObject, PromptProgress, Ranking, Timings, Usage, shapes
 from srb.web.dialects.llamacpp.answers import Final, Partial, Selection
 from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
 from srb.wire.events import TokenProbs
@@ -15,7 +15,6 @@ from srb.wire.events import TokenProbs
 _Verbose = TypedDict("_Verbose", {"__verbose": NotRequired[Partial | Final | Selection]})
 
 
-@shape
 class Origin(_Verbose):
     """The id, time, model and build that every answer carries."""
 
@@ -25,7 +24,6 @@ class Origin(_Verbose):
     system_fingerprint: str
 
 
-@shape
 class Whole(Origin, Ranking):
     """An answer that was not streamed, without its choices."""
 
@@ -33,7 +31,6 @@ class Whole(Origin, Ranking):
     timings: Timings
 
 
-@shape
 class Chunk(Origin, Ranking):
     """One event of a stream, without its choices."""
 
@@ -42,7 +39,6 @@ class Chunk(Origin, Ranking):
     prompt_progress: NotRequired[PromptProgress]  # with return_progress
 
 
-@shape
 class LegacyLogprobs(TypedDict):
     """OpenAI's arrays, with one entry per token, and in `content` the newer list of objects."""
 
@@ -53,7 +49,6 @@ class LegacyLogprobs(TypedDict):
     content: list[TokenProbs]
 
 
-@shape
 class Ending(TypedDict):
     """The end of a choice, and its optional keys."""
 
@@ -63,7 +58,6 @@ class Ending(TypedDict):
     tokens: NotRequired[list[int]]  # with return_tokens
 
 
-@shape
 class TextChoice(Ending):
     """One choice. `stop_reason` comes with finish_reason "stop": the stop string, "" if the model ended its
     text, or "boundary" at the end that `stop_at` asked for.
@@ -75,13 +69,11 @@ class TextChoice(Ending):
     seed: int
 
 
-@shape
 class TextCompletion(Whole):
     object: Literal["text_completion"]
     choices: list[TextChoice]
 
 
-@shape
 class TextChunkChoice(TypedDict):
     """New text of a choice; its last chunk also has its end and its seed."""
 
@@ -95,7 +87,6 @@ class TextChunkChoice(TypedDict):
     tokens: NotRequired[list[int]]
 
 
-@shape
 class TextCompletionChunk(Chunk):
     """One event of a stream: one choice, or no choice and the usage and ranking that were asked for."""
 
@@ -105,3 +96,5 @@ class TextCompletionChunk(Chunk):
 
 CompletionAnswer = TextCompletion | SRBCompletion
 CompletionEvent = TextCompletionChunk | SRBEvent
+
+shapes(__name__)

@@ -6,27 +6,21 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.web.answers import ErrorObject, shape
+from srb.web.answers import ErrorObject, shapes
 from srb.web.dialects.openai.answers import Chunk, Whole
 from srb.wire.events import TokenProbs
 
 FinishReason = Literal["stop", "length", "tool_calls", "error"]
 
 
-@shape
 class CalledFunction(TypedDict):
     name: str
     arguments: str  # JSON
 
 
-@shape
-class CalledTool(TypedDict):
-    id: str
-    type: Literal["function"]
-    function: CalledFunction
+CalledTool = TypedDict("CalledTool", {"id": str, "type": Literal["function"], "function": CalledFunction})
 
 
-@shape
 class FunctionPart(TypedDict):
     """A function as it begins, with empty arguments, or the next part of its arguments."""
 
@@ -34,7 +28,6 @@ class FunctionPart(TypedDict):
     arguments: str
 
 
-@shape
 class IndexedCall(TypedDict):
     """A call in a stream: id, type and name come once, with its beginning."""
 
@@ -44,20 +37,13 @@ class IndexedCall(TypedDict):
     function: FunctionPart
 
 
-@shape
-class ChatLogprobs(TypedDict):
-    content: list[TokenProbs]
+ChatLogprobs = TypedDict("ChatLogprobs", {"content": list[TokenProbs]})
+Message = TypedDict("Message", {
+    "role": Literal["assistant"], "content": str | None, "reasoning_content": NotRequired[str],
+    "tool_calls": NotRequired[list[CalledTool]],
+})  # fmt: skip
 
 
-@shape
-class Message(TypedDict):
-    role: Literal["assistant"]
-    content: str | None
-    reasoning_content: NotRequired[str]
-    tool_calls: NotRequired[list[CalledTool]]
-
-
-@shape
 class ChatEnding(TypedDict):
     """The end of a choice, and its optional keys; as in text completions, with a finish_reason for tool calls."""
 
@@ -67,7 +53,6 @@ class ChatEnding(TypedDict):
     tokens: NotRequired[list[int]]  # with return_tokens
 
 
-@shape
 class ChatChoice(ChatEnding):
     index: int
     message: Message
@@ -75,21 +60,17 @@ class ChatChoice(ChatEnding):
     seed: int
 
 
-@shape
 class ChatCompletion(Whole):
     object: Literal["chat.completion"]
     choices: list[ChatChoice]
 
 
-@shape
-class MessageDelta(TypedDict):
-    role: NotRequired[Literal["assistant"]]
-    content: NotRequired[str]
-    reasoning_content: NotRequired[str]
-    tool_calls: NotRequired[list[IndexedCall]]
+MessageDelta = TypedDict("MessageDelta", {
+    "role": NotRequired[Literal["assistant"]], "content": NotRequired[str], "reasoning_content": NotRequired[str],
+    "tool_calls": NotRequired[list[IndexedCall]],
+})  # fmt: skip
 
 
-@shape
 class ChatChunkChoice(TypedDict):
     """New text of a choice; its last chunk also has its end and its seed."""
 
@@ -103,7 +84,6 @@ class ChatChunkChoice(TypedDict):
     tokens: NotRequired[list[int]]
 
 
-@shape
 class ChatCompletionChunk(Chunk):
     """One event of a stream: one choice, or no choice and the usage and ranking that were asked for."""
 
@@ -111,21 +91,16 @@ class ChatCompletionChunk(Chunk):
     choices: list[ChatChunkChoice]
 
 
-@shape
-class AppliedTemplate(TypedDict):
-    prompt: str
+AppliedTemplate = TypedDict("AppliedTemplate", {"prompt": str})
+InputTokens = TypedDict("InputTokens", {"input_tokens": int, "object": Literal["response.input_tokens"]})
 
 
-@shape
-class InputTokens(TypedDict):
-    input_tokens: int
-    object: Literal["response.input_tokens"]
-
-
-@shape
 class Controlled(TypedDict):
     """Whether a control was possible: the branches whose reasoning was not over, else the reason."""
 
     success: bool
     branches: NotRequired[list[int]]
     message: NotRequired[str]
+
+
+shapes(__name__)

@@ -6,35 +6,25 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.web.answers import ErrorObject, JSONObject, PromptProgress, Ranking, Timings, shape
+from srb.web.answers import ErrorObject, JSONObject, PromptProgress, Ranking, Timings, shapes
 from srb.wire.events import TokenProbs
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
 
-@shape
-class OutputText(TypedDict):
-    type: Literal["output_text"]
-    text: str
-    annotations: list[JSONObject]
-    logprobs: list[TokenProbs]
+OutputText = TypedDict("OutputText", {
+    "type": Literal["output_text"], "text": str, "annotations": list[JSONObject], "logprobs": list[TokenProbs],
+})  # fmt: skip
+ReasoningText = TypedDict("ReasoningText", {"type": Literal["reasoning_text"], "text": str})
 
 
-@shape
-class ReasoningText(TypedDict):
-    type: Literal["reasoning_text"]
-    text: str
-
-
-@shape
 class OfBranch(TypedDict):
     """The key of items that belong to another branch than the first."""
 
     branch: NotRequired[int]
 
 
-@shape
 class MessageItem(OfBranch):
     id: str
     type: Literal["message"]
@@ -43,7 +33,6 @@ class MessageItem(OfBranch):
     content: list[OutputText]
 
 
-@shape
 class ReasoningItem(OfBranch):
     id: str
     type: Literal["reasoning"]
@@ -53,12 +42,10 @@ class ReasoningItem(OfBranch):
     encrypted_content: None
 
 
-@shape
 class OfNamespace(TypedDict):
     namespace: NotRequired[str]  # of a tool that a namespace has; its name is then the one within it
 
 
-@shape
 class CallItem(OfBranch, OfNamespace):
     """A call of a tool; `arguments` is JSON."""
 
@@ -73,7 +60,6 @@ class CallItem(OfBranch, OfNamespace):
 Item = MessageItem | ReasoningItem | CallItem
 
 
-@shape
 class InputDetails(TypedDict):
     cached_tokens: int
     cache_write_tokens: int
@@ -82,12 +68,10 @@ class InputDetails(TypedDict):
     audio_tokens: NotRequired[int]
 
 
-@shape
 class OutputDetails(TypedDict):
     reasoning_tokens: int  # an estimate, by the part of the characters
 
 
-@shape
 class ResponseUsage(TypedDict):
     """Numbers of tokens, summed over the branches; a shared prompt counts once."""
 
@@ -98,7 +82,6 @@ class ResponseUsage(TypedDict):
     total_tokens: int
 
 
-@shape
 class BranchEnd(TypedDict):
     """A branch of the response: its seed and, once it has ended, the reason, as in a choice of a chat."""
 
@@ -109,19 +92,12 @@ class BranchEnd(TypedDict):
     error: NotRequired[ErrorObject]
 
 
-@shape
-class ResponseError(TypedDict):
-    code: Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
-    message: str
-    type: str
+ResponseError = TypedDict("ResponseError", {
+    "code": Literal["server_error", "rate_limit_exceeded", "invalid_prompt"], "message": str, "type": str,
+})  # fmt: skip
+Incomplete = TypedDict("Incomplete", {"reason": Literal["max_output_tokens"]})
 
 
-@shape
-class Incomplete(TypedDict):
-    reason: Literal["max_output_tokens"]
-
-
-@shape
 class Response(Ranking):
     """A response. Its items are those of all branches; `branches` has their seeds and ends."""
 
@@ -155,12 +131,9 @@ class Response(Ranking):
     background: Literal[False]
 
 
-@shape
-class Event(TypedDict):
-    sequence_number: int
+Event = TypedDict("Event", {"sequence_number": int})
 
 
-@shape
 class ResponseEvent(Event):
     """The beginning, the progress of the prompt, and the end, with the response as it is then."""
 
@@ -171,27 +144,23 @@ class ResponseEvent(Event):
     prompt_progress: NotRequired[PromptProgress]  # with return_progress
 
 
-@shape
 class ItemEvent(Event):
     type: Literal["response.output_item.added", "response.output_item.done"]
     output_index: int
     item: Item
 
 
-@shape
 class OfItem(Event):
     item_id: str
     output_index: int
 
 
-@shape
 class PartEvent(OfItem):
     type: Literal["response.content_part.added", "response.content_part.done"]
     content_index: int
     part: OutputText | ReasoningText
 
 
-@shape
 class TextDelta(OfItem):
     type: Literal["response.output_text.delta"]
     content_index: int
@@ -199,7 +168,6 @@ class TextDelta(OfItem):
     logprobs: list[TokenProbs]
 
 
-@shape
 class TextDone(OfItem):
     type: Literal["response.output_text.done"]
     content_index: int
@@ -207,27 +175,23 @@ class TextDone(OfItem):
     logprobs: list[TokenProbs]
 
 
-@shape
 class ReasoningDelta(OfItem):
     type: Literal["response.reasoning_text.delta"]
     content_index: int
     delta: str
 
 
-@shape
 class ReasoningDone(OfItem):
     type: Literal["response.reasoning_text.done"]
     content_index: int
     text: str
 
 
-@shape
 class ArgumentsDelta(OfItem):
     type: Literal["response.function_call_arguments.delta"]
     delta: str
 
 
-@shape
 class ArgumentsDone(OfItem):
     type: Literal["response.function_call_arguments.done"]
     name: str
@@ -245,3 +209,5 @@ StreamEvent = (
     | ArgumentsDelta
     | ArgumentsDone
 )
+
+shapes(__name__)

@@ -6,18 +6,16 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from srb.web.answers import JSONObject, PromptProgress, Ranking, Timings, Usage, shape
+from srb.web.answers import JSONObject, PromptProgress, Ranking, Timings, Usage, shapes
 from srb.wire.events import FinishReason, TokenProbs
 
 
-@shape
 class SeedsNote(TypedDict):
     """The key of answers whose branches depend on each other: the seeds reproduce the request, and no branch alone."""
 
     seeds_reproduce: NotRequired[Literal["request"]]
 
 
-@shape
 class StartEvent(SeedsNote):
     """The begin of a stream; `of` and no seeds if the branches are still to be chosen (best_of)."""
 
@@ -29,7 +27,6 @@ class StartEvent(SeedsNote):
     prompt_tokens: int
 
 
-@shape
 class ProgressEvent(TypedDict):
     """The number of branches that have ended, of those among which the answer's are chosen."""
 
@@ -38,23 +35,18 @@ class ProgressEvent(TypedDict):
     of: int
 
 
-@shape
 class PromptProgressEvent(PromptProgress):
     """The progress of the prompt, with `return_progress`: one event before its first batch and one after each."""
 
     event: Literal["prompt"]
 
 
-@shape
-class StreamEvent(TypedDict):
-    event: Literal["stream"]
-    index: int
-    text: str
-    tokens: NotRequired[list[int]]
-    logprobs: NotRequired[list[TokenProbs]]
+StreamEvent = TypedDict("StreamEvent", {
+    "event": Literal["stream"], "index": int, "text": str, "tokens": NotRequired[list[int]],
+    "logprobs": NotRequired[list[TokenProbs]],
+})  # fmt: skip
 
 
-@shape
 class BranchEnding(TypedDict):
     """The end of a branch; `stop` is 1 if the model ended its text or a stop string was found."""
 
@@ -68,19 +60,14 @@ class BranchEnding(TypedDict):
     path_logprob: NotRequired[float]
 
 
-@shape
 class StopEvent(BranchEnding):
     event: Literal["stop"]
     index: int
 
 
-@shape
-class SRBErrorObject(TypedDict):
-    code: str
-    message: str
+SRBErrorObject = TypedDict("SRBErrorObject", {"code": str, "message": str})
 
 
-@shape
 class BranchOrigin(TypedDict):
     """The place where a fork begins: after so many tokens of a branch."""
 
@@ -92,7 +79,6 @@ class BranchOrigin(TypedDict):
 _Fork = TypedDict("_Fork", {"from": NotRequired[BranchOrigin]})
 
 
-@shape
 class BranchEvent(_Fork):
     """A branch was added, or (`resumed`) goes on after its end; a fork has `from`, and begins with `text`.
 
@@ -110,7 +96,6 @@ class BranchEvent(_Fork):
     tokens: NotRequired[list[int]]
 
 
-@shape
 class RestEvent(TypedDict):
     """Every branch has ended, and the request lingers for `seconds`: branches may be added or go on."""
 
@@ -122,7 +107,6 @@ class RestEvent(TypedDict):
 BranchStateName = Literal["waiting", "running", "ended"]
 
 
-@shape
 class BranchDescription(_Fork):
     """A branch so far; a fork has `from`, an ended branch the keys of a `stop` event. `max_tokens` -1: no limit."""
 
@@ -145,7 +129,6 @@ class BranchDescription(_Fork):
 RequestStateName = Literal["queued", "running", "resting", "ended"]
 
 
-@shape
 class RequestDescription(TypedDict):
     """A request that runs or rests; `age` in seconds."""
 
@@ -157,29 +140,17 @@ class RequestDescription(TypedDict):
     branches: list[BranchDescription]
 
 
-@shape
-class RequestList(TypedDict):
-    completions: list[RequestDescription]
+RequestList = TypedDict("RequestList", {"completions": list[RequestDescription]})
 
 
-@shape
 class SnapshotEvent(RequestDescription):
     event: Literal["snapshot"]
 
 
-@shape
-class Stopped(TypedDict):
-    id: str
-    state: Literal["ended"]
+Stopped = TypedDict("Stopped", {"id": str, "state": Literal["ended"]})
+Added = TypedDict("Added", {"indices": list[int], "seeds": list[int]})
 
 
-@shape
-class Added(TypedDict):
-    indices: list[int]
-    seeds: list[int]
-
-
-@shape
 class Senses(TypedDict):
     """Whether the model takes pictures and sounds."""
 
@@ -187,7 +158,6 @@ class Senses(TypedDict):
     audio: bool
 
 
-@shape
 class SeveralModels(TypedDict):
     """The keys that a server with several models adds: their names, and the state of the described one."""
 
@@ -195,7 +165,6 @@ class SeveralModels(TypedDict):
     status: NotRequired[str]  # as GET /v1/models tells it: unloaded, loading or loaded
 
 
-@shape
 class Fill(TypedDict):
     """The texts of a model's fill-in-the-middle tokens, and whether the text behind the gap comes first (`spm_infill`)."""
 
@@ -205,7 +174,6 @@ class Fill(TypedDict):
     suffix_first: bool
 
 
-@shape
 class ServerDescription(SeveralModels):
     """The model, its longest context in tokens, limits of requests, and the defaults of their fields."""
 
@@ -224,7 +192,6 @@ class ServerDescription(SeveralModels):
     sampling: JSONObject
 
 
-@shape
 class DoneEvent(Ranking):
     event: Literal["done"]
     count: int
@@ -233,7 +200,6 @@ class DoneEvent(Ranking):
     timings: Timings
 
 
-@shape
 class ErrorEvent(TypedDict):
     """An error. With `index` one branch failed and the others continue; without, it is the last event of the stream."""
 
@@ -248,7 +214,6 @@ SRBEvent = StartEvent | ProgressEvent | _LaterEvent
 AttachedEvent = SnapshotEvent | _LaterEvent
 
 
-@shape
 class SRBCompletionChoice(BranchEnding, _Fork):
     index: int
     text: str
@@ -257,10 +222,12 @@ class SRBCompletionChoice(BranchEnding, _Fork):
     error: NotRequired[SRBErrorObject]
 
 
-@shape
 class SRBCompletion(Ranking, SeedsNote):
     id: str
     completions: list[SRBCompletionChoice]
     seeds: list[int]
     usage: Usage
     timings: Timings
+
+
+shapes(__name__)

@@ -15,7 +15,7 @@ from srb.errors import ConfigError
 
 _DNS = "dns:"
 _LEAST_SECRET = 16  # characters
-_NO_SECRET = "door_token_file (or door_token) is missing: the secret that replicas and web machines share"
+_NO_SECRET = "door_token_file is missing: the secret that replicas and web machines share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,13 @@ def dns_name(settings: Settings) -> tuple[str, int] | None:
 
 
 def read_token(settings: Settings, file: str = "") -> str:
-    """Return the token of the doors, from the secret in `file` or in the settings. Raise ConfigError."""
+    """Return the token of the doors, from the secret in `file`, or in that of the settings. Raise ConfigError."""
     path = file or settings.door_token_file
-    if not path and not settings.door_token:
+    if not path:
         raise ConfigError(_NO_SECRET)
-    secret = _read(path, "door_token_file").decode("utf-8", "replace").strip() if path else settings.door_token
+    secret = _read(path, "door_token_file").decode("utf-8", "replace").strip()
     if len(secret) < _LEAST_SECRET:
-        where = path or "door_token"
-        raise ConfigError(f"{where}: a secret of the doors has at least {_LEAST_SECRET} characters, not {len(secret)}")
+        raise ConfigError(f"{path}: a secret of the doors has at least {_LEAST_SECRET} characters, not {len(secret)}")
     return hashlib.sha256(secret.encode()).hexdigest()  # a door's token has one length, a secret any
 
 

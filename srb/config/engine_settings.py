@@ -142,23 +142,11 @@ class EngineSettings(SamplingSettings):
         "one machine: HOST:PORT, several separated by commas; empty: none. docs/cluster.md",
     )
 
-    backend_sampling: SwitchOrAuto = Field(
-        "auto",
-        description="choose tokens on the GPU where a branch's samplers allow it; auto: if a few steps at the start are "
-        "faster with it, and never on a CPU or with RPC nodes",
-    )
     token_healing: SwitchOrAuto = Field(
         "auto",
         description="let the last characters of a prompt become part of the next token; auto: in the srb dialect",
     )
-    text_overlap: SwitchOrAuto = Field(
-        "auto",
-        description="turn tokens into text while the GPU computes the next ones; auto: if a few steps at the start show "
-        "that it computes on by itself, and never on a CPU",
-    )
     kv_offload: bool = Field(True, description="keep the KV of layers on the GPU in GPU memory")
-    op_offload: bool = Field(True, description="compute long prompts on the GPU even for layers in host memory")
-    check_tensors: bool = Field(False, description="check the model file for invalid numbers while it is loaded")
     rope_scaling: Literal["auto", "none", "linear", "yarn"] = Field(
         "auto", description="RoPE scaling of positions beyond the trained context; auto: the model's"
     )
@@ -272,11 +260,6 @@ class EngineSettings(SamplingSettings):
         description="a draft ends before a token to which the draft model gives a smaller probability; 0: at none",
     )
     spec_draft_ngl: int = Field(-1, ge=-1, description="layers of the draft model on the GPU; -1: all")
-    spec_draft_type_k: CacheType = Field("f16", description="data type of the keys in the draft model's KV store")
-    spec_draft_type_v: CacheType = Field(
-        "f16",
-        description="data type of the values in the draft model's KV store; quantized types need flash attention",
-    )
 
     # Engine
     max_queue: int = Field(
@@ -330,10 +313,11 @@ class EngineSettings(SamplingSettings):
         "of their doors, read again when it changes, or dns:NAME:PORT, a name whose addresses are asked for every two "
         "seconds; empty: none. docs/cluster.md",
     )
-    door_token: str = Field(
-        "", description="secret of the replicas' doors, at least 16 characters; the same for replicas and web machines"
+    door_token_file: FilePath = Field(
+        "",
+        description="file with the secret of the replicas' doors, at least 16 characters; the same for replicas and web "
+        "machines",
     )
-    door_token_file: FilePath = Field("", description="file with the secret of the replicas' doors")
     # One text of 8192 tokens, of a model of 8 billion parameters, which Ray holds beside the engines.
     cluster_states_mib: int = Field(
         1024,

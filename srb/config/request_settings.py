@@ -130,12 +130,6 @@ class RequestSettings(BaseModel):
         description="origins of web pages that may use the server, separated by commas; *: any; localhost: pages of this "
         "machine",
     )
-    cors_methods: str = Field(
-        "GET, POST, PATCH, DELETE, OPTIONS", description="HTTP methods that pages of other origins may use"
-    )
-    cors_headers: str = Field(
-        "*", description="request headers that pages of other origins may send; *: all that a page asks for"
-    )
     cors_credentials: bool = Field(True, description="allow pages of other origins to send credentials")
     ssl_key_file: FilePath = Field("", description="private key in a PEM file, for HTTPS")
     ssl_cert_file: FilePath = Field("", description="certificate in a PEM file, for HTTPS")
@@ -205,13 +199,6 @@ class RequestSettings(BaseModel):
         "prompt, anti_prompt and assistant_name",
     )
     spm_infill: bool = Field(False, description="put the suffix before the prefix in prompts of POST /infill")
-    # llama-server's.
-    embd_normalize: int = Field(
-        2,
-        ge=-1,
-        description="normalization of embeddings; -1: none, 0: largest value 32760, 1: taxicab norm, 2: Euclidean norm, "
-        "3 and more: p-norm",
-    )
     user_name: str = Field("User:", description="the user's name in GET /props, for programs that write dialogues")
     assistant_name: str = Field("Assistant:", description="the model's name in GET /props")
 

@@ -25,12 +25,27 @@ from srb.errors import ConfigError
 
 ENV_PREFIX = "SRB_"
 TEXT_FILES = ("api_key_file", "chat_template_file", "system_prompt_file")  # settings that name files which workers read
-_SECRET = {"api_key", "door_token"}  # values that no error message quotes
+_SECRET = {"api_key"}  # values that no error message quotes
 SOCKET_NAME = "engine.sock"  # the engine's socket, in the runtime folder
 STATES_SOCKET = "states.sock"  # a replica's socket, by which its engine shares named states with others
 CONFIG_VARIABLE = "SRB_CONFIG"  # names the config file; not a setting itself
 REPLICA_VARIABLE = "SRB_REPLICA"  # set by a replica of a cluster for its engine: the name in its logs; not a setting
 SERVER_ID_VARIABLE = "SRB_SERVER_ID"  # set by the server for its workers and its engine; not a setting either
+
+# Settings of earlier versions, and what holds in their place.
+_FORMER = {
+    "backend_sampling": "tokens are chosen on the CPU",
+    "check_tensors": "llama.cpp's own checks are made",
+    "cors_headers": "pages may send all headers that they ask for",
+    "cors_methods": "pages may use the methods that there are",
+    "divide_from": "a request is divided among replicas if it has more branches than one has sequences",
+    "door_token": "put the secret into a file, and name it in door_token_file",
+    "embd_normalize": "a request says it in the field of this name",
+    "op_offload": "n_gpu_layers = 0 leaves the GPU alone",
+    "spec_draft_type_k": "the draft model has cache_type_k",
+    "spec_draft_type_v": "the draft model has cache_type_v",
+    "text_overlap": "tokens become text while a GPU computes",
+}
 
 # The headings of --help and config/default.toml, by the first setting under each.
 HEADINGS = {
@@ -79,8 +94,6 @@ class Settings(EngineSettings):
             raise ValueError(
                 "cluster and replicas exclude each other: one names a Ray cluster, the other is without Ray"
             )
-        if self.door_token and self.door_token_file:
-            raise ValueError("door_token and door_token_file exclude each other")
         if self.models:
             self._check_models()
         return self
@@ -228,18 +241,14 @@ class Settings(EngineSettings):
 
     @property
     def of_draft_model(self) -> Settings:
-        """The settings of the draft model's context: the model's own, but for those that have others beside them.
+        """The settings of the draft model's context: the model's own, but for the file and its layers on the GPU.
 
         Its threads are the model's, and its memory can be cut.
         """
         changes: dict[str, Any] = {
             "model": self.spec_draft_model,
             "n_gpu_layers": self.spec_draft_ngl,
-            "cache_type_k": self.spec_draft_type_k,
-            "cache_type_v": self.spec_draft_type_v,
             "swa_full": "on",
-            "backend_sampling": "off",
-            "text_overlap": "off",
             **dict.fromkeys(("lora", "mmproj", "rpc", "tensor_split"), ""),
             **dict.fromkeys(("embedding", "reranking"), False),
         }
@@ -305,7 +314,9 @@ def explain(error: ValidationError, sources: Mapping[str, str]) -> str:
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
         where = f" (from {sources[key]})" if key in sources else ""
-        if problem["type"] == "extra_forbidden":
+        if problem["type"] == "extra_forbidden" and key in _FORMER:
+            lines.append(f"{key}{where} is no setting any more, leave it out: {_FORMER[key]}")
+        elif problem["type"] == "extra_forbidden":
             lines.append(f"unknown setting {key!r}{where}")
         else:
             message = problem["msg"].removeprefix("Value error, ")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from srb.engine.branches import Branches
-from srb.engine.model import Batch, DecodeStatus, LoraScales, Model, Sampler
+from srb.engine.model import Batch, DecodeStatus, LoraScales, Model
 from srb.engine.open_requests import OpenRequests
 from srb.engine.request import Branch, Prefix, Request
 from srb.engine.scheduler import Chunk, StepPlan
@@ -72,8 +72,6 @@ class Decoding:
             return
         batch = Batch(chunks[0].span.request.lora)
         rows = [chunk.add_to(batch) for chunk in chunks]
-        if self.model.samples_on_device:
-            batch.samplers = _lone_samplers(chunks, rows)
         self.counters.n_decode_total += 1
         self.counters.busy_slots_total += len(chunks)
         match self.model.decode(batch):
@@ -153,19 +151,6 @@ class Decoding:
         if self.model.decode(test) is not DecodeStatus.OK:
             raise EngineFault("the computation failed, and so did a self-test after it")
         self.model.clear()
-
-
-def _lone_samplers(chunks: list[Chunk], rows: list[int]) -> dict[int, Sampler]:
-    """Return by row the samplers of branches whose next token alone is needed, and not the logits."""
-    return {
-        row: branch.sampler
-        for chunk, row in zip(chunks, rows, strict=True)
-        if isinstance(branch := chunk.span, Branch)
-        and chunk.completes
-        and not chunk.draft
-        and branch.is_free
-        and not branch.spec.is_scored
-    }
 
 
 def _groups(chunks: list[Chunk]) -> list[list[Chunk]]:

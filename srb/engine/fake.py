@@ -273,10 +273,6 @@ class FakeModel:
             return None, first, pictures
         return first + run.chunk.num_positions, 0, pictures + 1
 
-    @property
-    def samples_on_device(self) -> bool:
-        return False
-
     def samples_in_threads(self, count: int) -> bool:
         return False
 

@@ -42,9 +42,7 @@ class Batch:
     A batch of media has vectors, which are computed in the place of its tokens, and nothing else.
     """
 
-    __slots__ = (
-        "is_whole", "lora", "positions", "run", "samplers", "seq_ids", "tokens", "vectors", "wanted",
-    )  # fmt: skip
+    __slots__ = ("is_whole", "lora", "positions", "run", "seq_ids", "tokens", "vectors", "wanted")
 
     def __init__(self, lora: LoraScales = ()) -> None:
         self.lora = lora  # scales for all tokens
@@ -52,8 +50,6 @@ class Batch:
         self.positions: list[int] = []
         self.seq_ids: list[int] = []
         self.wanted: list[int] = []  # 1 if the row's logits are wanted, else 0
-        # Of wanted rows from which nothing but one token is sampled, by their sampler: such rows may have no logits.
-        self.samplers: dict[int, Any] = {}
         self.vectors: Vectors | None = None  # of media, one for each token
         self.is_whole = False  # whether the positions of these media see each other
         self.run: MediaRun | None = None  # that these media are a part of
@@ -239,8 +235,6 @@ class Model(Protocol):
     # ---- the decode thread's alone. Edits of sequences (`fork` to `remove`) may wait for the next call that needs them.
 
     def decode(self, batch: Batch) -> DecodeStatus: ...
-    @property
-    def samples_on_device(self) -> bool: ...  # whether `samplers` of a batch are used
     def samples_in_threads(self, count: int) -> bool: ...  # whether `sample_ahead` pays for so many rows
     def sample_ahead(self, choices: Sequence[tuple[Any, int]]) -> None: ...  # (own sampler, row): a hint
     def logits(self, row: int) -> Logits: ...  # of a wanted row, shape (n_vocab,): a view until the next decode

@@ -25,7 +25,7 @@ _WATCH_SECONDS = 2.0  # as `srb top`: replicas take seconds to begin and to end
 _NEEDS_RAY = "srb cluster needs Ray, which is not installed: pip install 'llama-srb[cluster]'"
 
 # Settings of an engine that belong to one machine's server, and not to replicas.
-DOORS = {"door_token", "door_token_file"}
+DOORS = {"door_token_file"}
 _LOCAL = {"engine_managed", "runtime_dir", "cluster", "replicas"} | DOORS
 _SHARED = {"log_level", "log_format", "graceful_timeout"}  # settings of the web tier that the engine reads too
 _READ = set(EngineSettings.__annotations__) - _LOCAL | _SHARED

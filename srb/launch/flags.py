@@ -164,9 +164,11 @@ def _without_effect(lines_by_reason: dict[str, str], refused: bool) -> Iterator[
     for why, lines in lines_by_reason.items():
         for parts in map(str.split, lines.strip().split("\n")):
             names = " ".join(part for part in parts if part[0] == "-")
-            words = next((int(part[1:]) for part in parts if part[0] == "="), 1)
+            values = next((part[1:] for part in parts if part[0] == "="), "1")
+            optional = ON_OFF_AUTO if values == "?" else ()
+            words = 1 if optional else int(values)
             variable = next((part for part in parts if part[0].isupper()), "")
-            yield Flag(names, "", variable, switch=not words, words=words, why=why, refused=refused)
+            yield Flag(names, "", variable, "", not words, optional=optional, words=words, why=why, refused=refused)
 
 
 _LISTED = tomllib.loads(Path(__file__).with_name("flags.toml").read_text("utf-8"))

@@ -49,8 +49,6 @@ class Access:
         self._prefix = settings.api_prefix
         self._files = StaticFiles(settings.static_path) if settings.static_path else None
         self._origins = split_commas(settings.cors_origins)
-        self._methods = settings.cors_methods
-        self._headers = settings.cors_headers
         self._credentials = settings.cors_credentials
         self._rate_limit = RateLimit(settings.rate_limit, folder) if settings.rate_limit else None
         self._hosts = set(split_commas(settings.allowed_hosts.lower()))
@@ -145,8 +143,8 @@ class Access:
             headers.append(("Access-Control-Allow-Credentials", "true"))
         if environ["REQUEST_METHOD"] == "OPTIONS":
             asked = environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", "*")
-            headers.append(("Access-Control-Allow-Methods", self._methods))
-            headers.append(("Access-Control-Allow-Headers", asked if self._headers == "*" else self._headers))
+            headers.append(("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE, OPTIONS"))
+            headers.append(("Access-Control-Allow-Headers", asked))
             if "HTTP_ACCESS_CONTROL_REQUEST_PRIVATE_NETWORK" in environ:
                 headers.append(("Access-Control-Allow-Private-Network", "true"))
         return headers

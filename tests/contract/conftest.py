@@ -66,7 +66,7 @@ class Lent:
             return model
         model = LlamaModel.load(settings)
         self.loads += 1
-        self._as_loaded[id(model)] = {**vars(model), "samples_on_device": model.samples_on_device}
+        self._as_loaded[id(model)] = dict(vars(model))
         return model
 
     def give_back(self, model: LlamaModel) -> None:

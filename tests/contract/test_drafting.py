@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settings(folder: Path, draft: str, **given: object) -> Settings:
     path = str(folder / "model.gguf")
-    exact = {"cache_type_k": "f32", "cache_type_v": "f32", "spec_draft_type_k": "f32", "spec_draft_type_v": "f32"}
+    exact = {"cache_type_k": "f32", "cache_type_v": "f32"}
     base = {"n_ctx": 512, "n_batch": 64, "n_ubatch": 32, "n_seq_max": 16, "threads": 1, "flash_attn": "off"}
     return Settings(model=path, spec_draft_model=str(folder / draft), **(base | exact | given))  # type: ignore[arg-type]
 

@@ -38,7 +38,7 @@ def load() -> Iterator[Load]:
     loaded = []
 
     def one(path: Path, **more: Any) -> LlamaModel:
-        on_cpu = {"n_gpu_layers": 0, "op_offload": False}
+        on_cpu = {"n_gpu_layers": 0}
         settings = {"n_ctx": 512, "n_batch": 64, "n_seq_max": 31, "threads": 1, "swa_full": "on", **on_cpu}
         loaded.append(LlamaModel.load(Settings(model=str(path), **(settings | more))))
         return loaded[-1]
@@ -209,7 +209,7 @@ def test_attention_that_sums_in_another_order_is_told(
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("has_gpu", lambda: True, "a GPU computes"),
+        ("uses_gpu", lambda settings: True, "a GPU computes"),
         ("device_types", lambda: [DeviceType.CPU, DeviceType.ACCEL], "an accelerator beside the CPU"),
         ("system_info", lambda: system_info().replace("mul-mat,", ""), "llama.cpp was built without mul-mat of SRB's"),
         (
@@ -230,8 +230,7 @@ def test_a_build_or_a_machine_with_other_kernels_is_told(
     load: Load, tmp_path: Path, name: str, value: Callable[[], Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = quantized(write_llama(tmp_path / "plain.gguf", SHAPE), native.LLAMA_FTYPE_MOSTLY_Q8_0)
-    model = load(path, op_offload=True)
-    monkeypatch.setattr(rounding, "has_gpu", lambda: False)
+    model = load(path)
     assert why(model) == ""
     monkeypatch.setattr(rounding, name, value)
     assert why(model).startswith(words)

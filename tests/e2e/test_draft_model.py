@@ -26,10 +26,7 @@ def texts(server: Server, n: int) -> list[str]:
 def test_texts_are_the_same_and_drafts_are_counted(make_server: MakeServer, tmp_path: Path) -> None:
     model = write_llama(tmp_path / "model.gguf", TINY)
     plain = make_server(model=model, **EXACT).start()
-    drafting = make_server(
-        model=model, spec_draft_model=model, spec_draft_type_k="f32", spec_draft_type_v="f32", **EXACT
-    )
-    drafting.start()
+    drafting = make_server(model=model, spec_draft_model=model, **EXACT).start()
     assert texts(drafting, 3) == texts(plain, 3)
     body = {"prompt": PROMPT, "n_predict": 60, "seed": 3, "temperature": 0.0, "ignore_eos": True}
     alone = plain.post("/completion", body).json()["content"]

@@ -49,7 +49,9 @@ class Doors:
             "-c",
             "100000",
         )
-        process = Process(command, clean_environ(door_token=secret) | environ, self.folder / f"{name}.log")
+        file = self.folder / f"{name}.secret"
+        file.write_text(secret)
+        process = Process(command, clean_environ(door_token_file=file) | environ, self.folder / f"{name}.log")
         self.processes[name] = self._exits.enter_context(process)
         return process
 
@@ -268,8 +270,11 @@ def test_replicas_are_found_by_a_dns_name_and_systemd_hears_of_one(doors: Doors,
             {"replicas": "dns:name:70000"},
             "replicas (from SRB_REPLICAS): should be the path of a TOML file, or dns:NAME:PORT",
         ),
-        ({"replicas": "dns:name:80"}, "door_token_file (or door_token) is missing"),
-        ({"replicas": "dns:name:80", "door_token": "short"}, "a secret of the doors has at least 16 characters, not 5"),
+        ({"replicas": "dns:name:80"}, "door_token_file is missing"),
+        (
+            {"replicas": "dns:name:80", "door_token": "short"},
+            "door_token (from SRB_DOOR_TOKEN) is no setting any more, leave it out: put the secret into a file, and name it",
+        ),
         ({"replicas": "dns:name:80", "cluster": "auto"}, "cluster and replicas exclude each other"),
         ({"replicas": "dns:name:80", "models": "a=fake:"}, "models and replicas exclude each other"),
     ],
@@ -299,7 +304,8 @@ def test_a_list_that_cannot_be_used_ends_the_start_in_a_line(
 )
 def test_a_replica_that_cannot_begin_says_so_in_a_line(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
     command = (PYTHON, "-m", "srb.launch.cli", "replica", "-m", "fake:", *options)
-    with Process(command, clean_environ(door_token=SECRET), tmp_path / "log") as process:
+    (tmp_path / "secret").write_text(SECRET)
+    with Process(command, clean_environ(door_token_file=tmp_path / "secret"), tmp_path / "log") as process:
         assert process.wait() == 2
         assert said in process.logs
         assert process.logs.count("\n") == 1

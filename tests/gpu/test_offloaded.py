@@ -1,4 +1,4 @@
-"""A model whose layers are all on a GPU: the defaults of such a machine, sampling on both sides, and a whole server.
+"""A model whose layers are all on a GPU: the defaults of such a machine, and a whole server.
 
 They are skipped where llama.cpp finds no GPU. tests/contract runs on the GPU too, with the same build; see docs/gpu.md.
 """
@@ -15,10 +15,8 @@ import requests
 from srb.config.settings import Settings
 from srb.engine.llama.model import MAX_SAMPLING_THREADS, LlamaModel
 from srb.engine.llama.params import CPU_SEQUENCES, MAX_SEQUENCES, has_gpu, uses_gpu
-from srb.engine.llama.sampling_probe import measure
 from srb.engine.process.__main__ import _IDLE_CELLS, _cache_cells
 from srb.host.cores import usable_cores
-from tests.contract.test_device_sampling import ON_DEVICE, always, never, run
 from tests.contract.test_model import close, compute, tokens_of
 from tests.models.random_gguf import TINY, write_llama
 from tests.processes import wait_for
@@ -45,7 +43,7 @@ def load(path: Path) -> Iterator[Callable[..., LlamaModel]]:
 
     def loaded(**given: Any) -> LlamaModel:
         if str(given) not in models:
-            settings = Settings(model=str(path), n_ctx=512, **{"backend_sampling": "off", **given})
+            settings = Settings(model=str(path), n_ctx=512, **given)
             models[str(given)] = LlamaModel.load(settings)
         return models[str(given)]
 
@@ -58,6 +56,7 @@ def test_all_layers_on_the_gpu_mean_the_defaults_of_one(load: Callable[..., Llam
     model = load()
     assert uses_gpu(Settings())
     assert model.is_on_gpu
+    assert model.decodes_ahead
     assert model.n_seq_max == MAX_SEQUENCES - 1 > CPU_SEQUENCES
     assert model._sampling_threads == min(MAX_SAMPLING_THREADS, usable_cores()), "no core computes the model"
     assert _cache_cells(Settings(), model.is_on_gpu) == _IDLE_CELLS
@@ -67,6 +66,7 @@ def test_no_layers_on_the_gpu_mean_the_defaults_of_a_cpu(load: Callable[..., Lla
     assert not uses_gpu(Settings(n_gpu_layers=0))
     model = load(n_gpu_layers=0)
     assert not model.is_on_gpu
+    assert not model.decodes_ahead
     assert model.n_seq_max == CPU_SEQUENCES
     assert _cache_cells(Settings(), model.is_on_gpu) == 0
 
@@ -77,23 +77,8 @@ def test_the_gpu_computes_the_logits_of_the_cpu(load: Callable[..., LlamaModel])
     assert close(compute(on_gpu, 0, tokens), compute(on_cpu, 0, tokens))
 
 
-def test_a_seed_gives_the_same_tokens_wherever_they_are_sampled(load: Callable[..., LlamaModel]) -> None:
-    model = load()
-    for options in ON_DEVICE:
-        on_device, on_cpu = run(model, [options] * 3, always), run(model, [options] * 3, never)
-        assert on_device == on_cpu, options
-    model.samples_on_device = False
-
-
-def test_both_sides_can_be_measured(load: Callable[..., LlamaModel]) -> None:
-    model = load()
-    on_cpu, on_device = measure(model, 4)
-    model.samples_on_device = False
-    assert min(on_cpu, on_device) > 0
-
-
 def test_a_server_with_all_layers_on_the_gpu_repeats_its_branches(path: Path, make_server: MakeServer) -> None:
-    given = {"model": path, "n_ctx": 2048, "n_gpu_layers": 999, "backend_sampling": "off", "stall_timeout": 0}
+    given = {"model": path, "n_ctx": 2048, "n_gpu_layers": 999, "stall_timeout": 0}
     with make_server(**given) as server:
         server.start(wait=False)
         wait_for(lambda: server.has_ended or server.health() == 200, "GET /health answers 200", PATIENCE)

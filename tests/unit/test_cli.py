@@ -148,8 +148,8 @@ def test_the_flags_of_the_rust_server_mean_the_same() -> None:
             {"spec_draft_model": "d", "spec_draft_n_max": 9, "spec_draft_n_min": 2, "spec_draft_p_min": 0.5},
         ),
         (
-            ["-md", "d", "-ngld", "3", "-ctkd", "q8_0"],
-            {"spec_draft_model": "d", "spec_draft_ngl": 3, "spec_draft_type_k": "q8_0"},
+            ["-md", "d", "-ngld", "3", "-ctkd", "q8_0", "-bs", "-bs", "on", "--backend-sampling=off"],
+            {"spec_draft_model": "d", "spec_draft_ngl": 3},
         ),
         (["-md", "d", "--spec-type", "draft-simple"], {"spec_draft_model": "d", "spec_type": "draft"}),
         (["-md", "d", "--spec-type", "ngram-simple,draft-simple"], {"spec_draft_model": "d", "spec_type": "both"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -44,7 +45,7 @@ def test_a_list_names_hosts_ports_and_the_file_of_the_secret_beside_it(tmp_path:
         '[[doors]]\nname = "b-2.x"\nhost = "fd00::2"\nport = 1\n',
     )  # fmt: skip
     doors = read_doors(settings(path))
-    token = read_token(settings(path, door_token=SECRET))
+    token = read_token(settings(path), str(tmp_path / "secret"))
     assert doors == {"a": DoorAddress("10.0.0.2", 9191, token), "b-2.x": DoorAddress("fd00::2", 1, token)}
     assert len(token) == TOKEN_LENGTH, "whatever the secret's length"
     assert [str(address) for address in doors.values()] == ["10.0.0.2:9191", "[fd00::2]:1"]
@@ -66,7 +67,7 @@ DOOR = '[[doors]]\nname = "a"\nhost = "h"\nport = 1\n'
         (DOOR.replace("= 1", '= "1"'), "doors.0.port"),
         ('[[doors]]\nname = "a"\nhost = "h"', "doors.0.port: Field required"),
         (DOOR + DOOR, "two doors have the name a"),
-        (DOOR, "door_token_file (or door_token) is missing"),
+        (DOOR, "door_token_file is missing"),
         (f'token_file = "none"\n{DOOR}', "none: No such file or directory"),
         (f'token_file = "doors.toml"\n{DOOR}'[:15], "is not valid TOML"),
     ],
@@ -137,7 +138,7 @@ def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def door(facts: Callable[[], Facts] | None = lambda: FACTS) -> Door:
-    return Door(Path("/nonexistent"), read_token(settings("", door_token=SECRET)), facts)
+    return Door(Path("/nonexistent"), hashlib.sha256(SECRET.encode()).hexdigest(), facts)
 
 
 def listed(folder: Path, **ports: int) -> Settings:
@@ -215,7 +216,7 @@ def test_the_door_of_a_registry_tells_nobody_anything(tmp_path: Path) -> None:
 
 
 def test_all_addresses_of_a_dns_name_are_watched_and_those_that_it_forgets_stay_while_they_answer(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     addresses: list[str] = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
 
@@ -230,7 +231,9 @@ def test_all_addresses_of_a_dns_name_are_watched_and_those_that_it_forgets_stay_
         await second.open("127.0.0.2", port)
         monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
         here = Scene()
-        async with here.following(settings(f"dns:srb-replicas:{port}", door_token=SECRET)):
+        async with here.following(
+            settings(f"dns:srb-replicas:{port}", door_token_file=str(write(tmp_path, "").with_name("secret")))
+        ):
             await until(lambda: here.states() == {"127.0.0.1": "running", "127.0.0.2": "running"})
             await until(lambda: here.troubles.get("replica 127.0.0.3"))
             del addresses[1:]

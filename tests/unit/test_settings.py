@@ -110,7 +110,7 @@ def test_a_draft_model_drafts_unless_another_type_is_set(
 
 
 def test_the_draft_model_has_the_settings_of_the_model_but_for_its_own() -> None:
-    own = {"spec_draft_model": "d.gguf", "spec_draft_ngl": 0, "spec_draft_type_k": "q8_0"}
+    own = {"spec_draft_model": "d.gguf", "spec_draft_ngl": 0, "cache_type_k": "q8_0"}
     of_draft = Settings(model="m.gguf", n_ctx=100, lora="l.gguf", mmproj="p.gguf", embedding=True, **own).of_draft_model
     assert (of_draft.model, of_draft.n_ctx, of_draft.n_gpu_layers, of_draft.cache_type_k) == ("d.gguf", 100, 0, "q8_0")
     assert (of_draft.lora, of_draft.mmproj, of_draft.embedding, of_draft.swa_full) == ("", "", False, "on")
@@ -178,7 +178,7 @@ PATHS = {
     "lora": "~/x=0.5, ~/x",
     "models": "~/x, b=~/x",
 }
-NO_PATHS = {"alias", "api_prefix", "check_tensors", "image_min_tokens", "image_max_tokens", "mmap", "state_dir_mib"}
+NO_PATHS = {"alias", "api_prefix", "image_min_tokens", "image_max_tokens", "mmap", "state_dir_mib"}
 
 
 def test_each_setting_that_speaks_of_a_file_or_a_folder_is_known_as_a_path_or_as_none() -> None:

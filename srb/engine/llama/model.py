@@ -26,14 +26,12 @@ from srb.engine.grammar.matcher import Vocabulary
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch, compute
 from srb.engine.llama.blank_page import reply_before_empty
-from srb.engine.llama.device_sampling import DeviceSampling
 from srb.engine.llama.devices import begin, free_gpu_memory, tell_missing_patches
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder
 from srb.engine.llama.log import native_log
 from srb.engine.llama.media import LlamaEncoder
 from srb.engine.llama.mrope import NUM_SECTIONS, has_mrope, sequences_of
-from srb.engine.llama.overlap_probe import choose_overlap
 from srb.engine.llama.params import (
     NUMA_STRATEGIES,
     changed_settings,
@@ -49,8 +47,7 @@ from srb.engine.llama.projector_memory import projector_bytes
 from srb.engine.llama.rounding import why_rounding_varies
 from srb.engine.llama.rows import Rows
 from srb.engine.llama.rpc import add_nodes
-from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, build_stage, sample_ahead
-from srb.engine.llama.sampling_probe import choose_sampling
+from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, sample_ahead
 from srb.engine.llama.sequences import Sequences
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.swa import SwaCache, description, room_remarks, swa_cache_of
@@ -58,7 +55,6 @@ from srb.engine.llama.threads import Threads
 from srb.engine.llama.vocab_cuts import cuts_of
 from srb.engine.media import Encoder, Vectors
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
-from srb.engine.sampling import Stage
 from srb.engine.tokens import is_media
 from srb.errors import ModelLoadFailed
 from srb.files.gguf import check_model_file, pooling_of
@@ -133,8 +129,9 @@ class LlamaModel:
         contexts = [context, *(each.context for each in (embedder, ranker) if each)]
         computes = uses_cpu(settings, lib.llama_model_n_layer(model))
         self._threads = Threads(contexts, adapts=settings.adapts_threads and computes)
-        self._device_sampling = DeviceSampling(self, context)
-        self.decodes_ahead = False
+        self.decodes_ahead = (
+            self.is_on_gpu and not settings.rpc
+        )  # GPUs compute on by themselves, RPC nodes are waited for
         # Between two decodes llama.cpp's threads spin, so their cores are not free.
         busy = 0 if self.is_on_gpu else lib.llama_n_threads_batch(context) - 1
         self._sampling_threads = min(MAX_SAMPLING_THREADS, max(1, usable_cores() - busy))
@@ -183,10 +180,6 @@ class LlamaModel:
         tell_missing_patches()
         for remark in (*changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq), *room_remarks(settings, model)):
             log.warning(remark.text)
-        # An RPC node takes part in no measurement: it says of every operation that it has it, and aborts if it has not.
-        is_remote = bool(settings.rpc) and settings.backend_sampling == "auto"
-        choose_sampling(loaded, "off" if is_remote else settings.backend_sampling)
-        choose_overlap(loaded, settings.text_overlap)
         return loaded
 
     @classmethod
@@ -378,8 +371,6 @@ class LlamaModel:
             self._lora = batch.lora
         native_log.forget_error()
         self._rows.follow(batch.wanted)
-        if self._device_sampling.is_on:
-            self._device_sampling.prepare(batch)
         native = self._batch.fill(batch, self._sequences.positions(batch))
         if batch.is_whole:
             lib.llama_set_causal_attn(self._context, False)
@@ -388,18 +379,14 @@ class LlamaModel:
         if batch.is_whole:
             lib.llama_set_causal_attn(self._context, True)
         if status is DecodeStatus.OK:
-            self._device_sampling.finish()
             self._sequences.computed(batch)
         else:
             self._rows.follow([])
-            self._device_sampling.drop()
         return status
 
     def logits(self, row: int) -> Logits:
         """Return a wanted row of the last decode, shape (n_vocab,): a view that the next decode overwrites."""
         self._check_row(row)
-        if self._device_sampling.has_sampled(row):
-            raise AssertionError(f"row {row} was sampled on the device, which keeps its logits")
         return self._rows.logits(row)
 
     def fork(self, source: int, target: int, end: int | None = None) -> None:
@@ -493,7 +480,6 @@ class LlamaModel:
         if self._media:
             self._media.close()
         if self._context:
-            self._device_sampling.stop()
             lib.llama_free(self._context)
             lib.llama_model_free(self._model)
             self._context = self._model = None
@@ -510,26 +496,8 @@ class LlamaModel:
         """The scratch array of the decode thread."""
         return self._candidates
 
-    @property
-    def samples_on_device(self) -> bool:
-        """Whether a decode uses the `samplers` of its batch."""
-        return self._device_sampling.is_on
-
-    @samples_on_device.setter
-    def samples_on_device(self, is_on: bool) -> None:
-        self._device_sampling.stop()
-        self._device_sampling.is_on = is_on
-
-    def new_chain(self, stages: Sequence[Stage]) -> Any:
-        """Return a new native chain of the stages."""
-        chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_params(no_perf=True))
-        for stage in stages:
-            lib.llama_sampler_chain_add(chain, build_stage(self, stage))
-        return chain
-
     def samples_in_threads(self, count: int) -> bool:
         """Whether sampling from so many rows takes long enough for several threads."""
-        count -= self._device_sampling.num_rows
         return self._sampling_threads > 1 and count * self.n_vocab >= 2 * LOGITS_A_THREAD
 
     def sample_ahead(self, choices: Sequence[tuple[LlamaSampler, int]]) -> None:

@@ -57,7 +57,6 @@ def model_params(settings: Settings) -> tuple[Any, Any]:
     params.split_mode = _SPLIT_MODES[settings.split_mode]
     params.main_gpu = settings.main_gpu
     params.load_mode = _LOAD_MODES[settings.mmap, settings.mlock]
-    params.check_tensors = settings.check_tensors
     params.use_extra_bufts = not has_faulty_amx()
     shares = None
     if settings.tensor_split:
@@ -104,7 +103,7 @@ def context_params(settings: Settings, model: Any, windows: SwaCache = SwaCache.
     params.kv_unified = True  # else the cells are divided among the sequences, and a partial fork aborts
     params.no_perf = True
     params.offload_kqv = settings.kv_offload
-    params.op_offload = settings.op_offload
+    params.op_offload = settings.n_gpu_layers != 0  # else long prompts alone would be computed on the GPU
     params.rope_scaling_type = _ROPE_SCALINGS[settings.rope_scaling]
     for name in ("rope_freq_base", "rope_freq_scale", "yarn_orig_ctx", *_YARN_FACTORS):
         setattr(params, name, getattr(settings, name))

@@ -16,7 +16,7 @@ import llama_cpp as lib
 
 from srb.config.settings import Settings
 from srb.engine.llama.devices import DeviceType, device_types, system_info
-from srb.engine.llama.params import has_gpu, memory_kind
+from srb.engine.llama.params import memory_kind, uses_gpu
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.swa import SwaCache, has_latent_attention, head_length
 from srb.files.gguf import model_files
@@ -69,7 +69,7 @@ def why_rounding_varies(settings: Settings, model: Any, windows: SwaCache) -> st
 def _by_build(settings: Settings) -> Iterator[str]:
     if settings.rpc:
         yield "RPC nodes compute a part of the model, with kernels of their own"
-    if has_gpu() and (settings.n_gpu_layers != 0 or settings.op_offload):
+    if uses_gpu(settings):
         yield "a GPU computes, whose kernels round with the size of a batch"
     if DeviceType.ACCEL in device_types():
         yield "an accelerator beside the CPU (BLAS) multiplies large batches"

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from srb.config.sampling_params import SamplingParams
 from srb.engine.diversity import BEYOND_SEEDS, other_candidate
 from srb.engine.grammar.matcher import Matcher
-from srb.engine.llama.device_sampling import BIASES, device_stages
 from srb.engine.llama.sampler_states import CLONED, REMEMBERING, SamplerStates, complete_adaptive
 from srb.engine.model import Candidates, Logits
 from srb.engine.sampling import SEEDED, Stage, chain, is_greedy, remembered_tokens
@@ -113,7 +112,6 @@ class LlamaSampler:
         if params.grammar_triggers:
             model.tokens_of_bytes(b"")  # its table takes a while, and later the decode thread waits for it
         self._assemble(model, params, grammar, watch_of(params, model), min_tokens)
-        self._device_stages = device_stages([part for part in self._parts if part], biases, model.n_vocab)
         for part in self._parts:
             lib.llama_sampler_chain_add(self._chain, build_stage(model, part) if part else _bias_sampler(model, biases))
         remembered = remembered_tokens(params)
@@ -156,7 +154,6 @@ class LlamaSampler:
         clone._forbidden = self._forbidden
         drawing = {stage.name: stage for stage in chain(self._params, seed) if stage.name in SEEDED}
         clone._parts = tuple(drawing.get(part.name, part) if part else None for part in self._parts)
-        clone._device_stages = self._device_stages
         watch = self._watch.copy() if self._watch is not None else None
         grammar = self._grammar.copy() if self._grammar is not None else None
         clone._assemble(self._model, self._params, grammar, watch, min_tokens)
@@ -177,16 +174,6 @@ class LlamaSampler:
     def is_plain(self) -> bool:
         """Whether the native chain alone samples the token."""
         return self._is_plain
-
-    @property
-    def native(self) -> Any:
-        """The native chain."""
-        return self._chain
-
-    @property
-    def device_stages(self) -> tuple[Stage, ...] | None:
-        """The stages of a chain that samples the same tokens on the device; None: the next token has to be sampled here."""
-        return self._device_stages if self._is_plain and self._tokens_to_come <= 0 else None
 
     def look_ahead(self, row: int) -> None:
         """Sample the token that `sample` will return next; only if `is_plain`."""
@@ -485,8 +472,6 @@ def build_stage(model: LlamaModel, stage: Stage) -> Any:
             return lib.llama_sampler_init_mirostat(model.n_vocab, *args)
         case "infill":
             return lib.llama_sampler_init_infill(vocab)
-        case name if name == BIASES:
-            return _bias_sampler(model, dict(args))
         case "dry":
             return model.dry.new(*args)
         case name:

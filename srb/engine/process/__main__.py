@@ -79,7 +79,6 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
             n_batch=settings.n_batch,
             n_adapters=len(settings.adapters),
             reads_media=bool(settings.mmproj),
-            decodes_ahead=settings.text_overlap == "on",
         )
         if pace := int(settings.model.removeprefix(FAKE_MODEL) or 0):
             model.before_decode = partial(time.sleep, 1 / pace)

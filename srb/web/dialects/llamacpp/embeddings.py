@@ -30,6 +30,7 @@ from srb.wire.events import ModelInfo
 
 routes = Blueprint("embeddings", __name__)
 
+EUCLIDEAN = 2  # norm of a request that says none, as llama-server's
 LARGEST = 32760.0  # largest value of a vector that is scaled for 16-bit integers
 
 
@@ -163,7 +164,7 @@ def normalized(asked: EmbeddingBody, model: ModelInfo, embedded: dict[str, Any])
     embeddings: list[list[list[float]]] = embedded["embeddings"]
     if model.pooling == "none":
         return embeddings
-    norm = web().settings.embd_normalize if asked.embd_normalize is None else asked.embd_normalize
+    norm = EUCLIDEAN if asked.embd_normalize is None else asked.embd_normalize
     return [[normalize(vector, norm) for vector in of_text] for of_text in embeddings]
 
 

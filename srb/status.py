@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 
+from srb.atomic import write_atomically
+
 BEAT_SECONDS = 0.5  # between two heartbeats
 STALE_SECONDS = 3.0  # seconds without a heartbeat before /health reports the engine as hung
 LOADING = "the model is being loaded"  # the message while nothing but that is waited for
@@ -55,15 +57,12 @@ def rewrite_status(runtime_path: Path) -> None:
 
 def _write(runtime_path: Path, status: dict[str, Any]) -> None:
     path = runtime_path / _NAME
-    scratch = path.with_suffix(f".{os.getpid()}")
     try:
-        scratch.write_bytes(orjson.dumps(status))
-        scratch.replace(path)
+        write_atomically(path, orjson.dumps(status))
         _unwritten.pop(runtime_path, None)
     except OSError as error:
-        for file in (scratch, path):
-            with contextlib.suppress(OSError):
-                file.unlink()
+        with contextlib.suppress(OSError):
+            path.unlink()
         if runtime_path not in _unwritten:
             log.warning("cannot write the state of the engine, %s: %s: %s", status["state"], path, error.strerror)
         _unwritten[runtime_path] = status

@@ -299,11 +299,20 @@ class ShortMachine:
         self._patch_disk(patch)
 
     def _patch_disk(self, patch: pytest.MonkeyPatch) -> None:
-        write, unlink = Path.write_bytes, Path.unlink
+        open_, write, unlink = os.open, Path.write_bytes, Path.unlink
+
+        def refuse(path: Any) -> None:
+            if (self.is_full or self.is_read_only) and Path(path).is_relative_to(self.folder):
+                number = errno.EROFS if self.is_read_only else errno.ENOSPC
+                raise OSError(number, os.strerror(number))
+
+        def open_one(path: Any, *given: Any, **more: Any) -> int:
+            if str(path).endswith(".partial"):
+                refuse(path)
+            return open_(path, *given, **more)
 
         def write_bytes(path: Path, data: bytes) -> int:
-            if (self.is_full or self.is_read_only) and path.is_relative_to(self.folder):
-                raise OSError(errno.EROFS if self.is_read_only else errno.ENOSPC, "no room")
+            refuse(path)
             return write(path, data)
 
         def unlink_one(path: Path, missing_ok: bool = False) -> None:
@@ -311,5 +320,6 @@ class ShortMachine:
                 raise OSError(errno.EROFS, "Read-only file system")
             unlink(path, missing_ok=missing_ok)
 
+        patch.setattr(os, "open", open_one)
         patch.setattr(Path, "write_bytes", write_bytes)
         patch.setattr(Path, "unlink", unlink_one)

@@ -6,13 +6,12 @@ The file has the tokens of their doors, so nobody but this user may read it. It 
 from __future__ import annotations
 
 import logging
-import os
-from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
+from srb.atomic import write_atomically
 from srb.cluster.registry import Entry
 
 log = logging.getLogger("srb.cluster")
@@ -54,11 +53,8 @@ class MembersFile:
         """Keep these entries, unless the file has them already; atomic. A disk that is full is logged."""
         if entries == self._kept:
             return
-        scratch = self._path.with_suffix(".partial")
         try:
-            with open(scratch, "wb", opener=partial(os.open, mode=0o600)) as file:
-                file.write(_CONTENT.dump_json(_Content(cluster=self._cluster, replicas=entries)))
-            scratch.replace(self._path)
+            write_atomically(self._path, _CONTENT.dump_json(_Content(cluster=self._cluster, replicas=entries)))
         except OSError as error:
             log.warning("%s cannot be written: %s", self._path, error.strerror)
             return

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import errno
 import fcntl
 import hashlib
 import os
@@ -25,12 +24,13 @@ from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit, urlunsplit
 from uuid import uuid4
 
+from srb.atomic import NO_LOCKS
+
 FAILURES = (OSError, ValueError, HTTPException)  # of a URL, of its server, and of the disk
 _TIMEOUT_SECONDS = 60.0  # of the connection and of each read; any of 20 to 120 would do: the start waits for it
 _CHECK_SECONDS = 10.0  # to say whether the file here is the newest; without a network it is used after no more
 _CHUNK = 1 << 20  # bytes between two looks at the progress: a hundredth of a small model
 _DIGITS = 12  # of a hash, in hexadecimal: 48 bits, so that no two URLs or versions of one folder meet by chance
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
 class RemoteFile:
@@ -171,7 +171,7 @@ def _alone(target: Path) -> Iterator[bool]:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             is_alone = True
         except OSError as error:
-            if error.errno not in _NO_LOCKS:
+            if error.errno not in NO_LOCKS:
                 raise
             is_alone = False
         yield is_alone  # closing the file frees the lock

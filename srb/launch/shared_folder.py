@@ -18,8 +18,7 @@ _NAME = re.compile(rf"{_PREFIX}[a-z0-9_]{{8}}")  # tempfile.mkdtemp's names
 _MARKER = ".made-by-srb"
 _OUR_FILE = re.compile(
     r"(calls|rates)\.sqlite(-journal)?"  # srb/web/limits.py
-    r"|system_prompt\.(json|\d+\.partial)"  # srb/web/system_prompt.py
-    r"|last_scrape\.(json|\d+\.partial)"  # srb/web/metrics.py
+    r"|(system_prompt|last_scrape)\.json(\.\d+-\d+\.partial)?"  # srb/web/system_prompt.py, metrics.py, by srb/atomic.py
     r"|(counter|histogram|gauge_[a-z]+)_\d+\.db"  # prometheus-client, one of each kind per process
 )
 

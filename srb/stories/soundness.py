@@ -8,10 +8,10 @@ stamp has been restored, copied, or written by something else, and is checked.
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
-from threading import get_ident
+
+from srb.atomic import write_atomically
 
 SUFFIX = "-checked"  # of the note's name, after the file's
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -56,11 +56,8 @@ class Soundness:
     def _write(self, note: str) -> None:
         if note == self._noted:
             return
-        made = self._note.with_name(f"{self._note.name}.{os.getpid()}-{get_ident()}")
         try:
-            made.touch(mode=0o600)
-            made.write_text(note)
-            made.replace(self._note)  # a process that starts meanwhile never reads half a note
+            write_atomically(self._note, note.encode())
         except OSError:
             return
         self._noted = note

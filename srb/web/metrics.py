@@ -21,6 +21,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from srb.atomic import write_atomically
 from srb.host.processes import Process, family
 from srb.models.control import ModelState
 from srb.version import version
@@ -167,9 +168,7 @@ class _LastScrape:
         try:
             if self._path.exists():
                 last = cast(dict[str, float], orjson.loads(self._path.read_bytes()))
-            part = self._path.with_suffix(f".{os.getpid()}.partial")
-            part.write_bytes(orjson.dumps(counters))
-            part.replace(self._path)  # at once, so that no worker reads half a file
+            write_atomically(self._path, orjson.dumps(counters))
         except OSError as error:  # a full disk: rates of this worker's scrapes are better than no metrics
             log.warning("the rates in /metrics are of this worker's scrapes: %s", error)
         return last

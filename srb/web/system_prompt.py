@@ -5,11 +5,11 @@ A request sets it, and it applies until another request sets one. It is kept in 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import orjson
 
+from srb.atomic import write_atomically
 from srb.config.held import read_text
 from srb.config.settings import Settings
 from srb.web.dialects.llamacpp.body import SystemPrompt
@@ -36,9 +36,7 @@ class SystemPromptStore:
         if self._path is None:
             self._prompt = prompt
             return
-        partial = self._path.with_suffix(f".{os.getpid()}.partial")
-        partial.write_text(prompt.model_dump_json(), "utf-8")
-        os.replace(partial, self._path)
+        write_atomically(self._path, prompt.model_dump_json().encode())
 
 
 def _from_file(name: str) -> SystemPrompt:

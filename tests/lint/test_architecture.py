@@ -211,6 +211,7 @@ def test_the_stories_know_of_the_package_only_its_errors_and_the_checks_of_media
     for name, modules in all_imports().items():
         if package_of(name) == "srb.stories":
             assert {module for module in ours(modules) if package_of(module) != "srb.stories"} <= {
+                "srb.atomic",
                 "srb.errors",
                 "srb.files.media_files",
             }

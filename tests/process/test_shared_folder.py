@@ -60,7 +60,7 @@ def test_what_a_killed_server_left_is_removed(left: Path) -> None:
         "calls.sqlite",
         "rates.sqlite-journal",
         "system_prompt.json",
-        "last_scrape.12.partial",
+        "last_scrape.json.12-34.partial",
         "counter_123.db",
         "histogram_123.db",
         "gauge_livesum_123.db",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,15 +17,16 @@ from srb.status import read_status, remove_status, rewrite_status, touch_status,
 def disk(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Return a set that says `full` while nothing can be written."""
     says: set[str] = set()
-    write = Path.write_bytes
+    opened = os.open
 
-    def write_bytes(path: Path, data: bytes) -> int:
-        if "full" in says:
-            path.touch()  # as on a full disk: the file is there, its bytes are not
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(path, data)
+    def open_(path: Any, *given: Any, **more: Any) -> int:
+        descriptor = opened(path, *given, **more)
+        if "full" not in says or not str(path).endswith(".partial"):
+            return descriptor
+        os.close(descriptor)  # as on a full disk: the file is there, its bytes are not
+        return opened("/dev/full", os.O_WRONLY)
 
-    monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    monkeypatch.setattr(os, "open", open_)
     return says
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
+from srb.atomic import NO_LOCKS
 from srb.engine.model import SavedState
 from srb.engine.process.state_file import StateError, read_header, saved_number, write_state
 
@@ -31,7 +32,6 @@ _PARTIAL_NAME = re.compile(r".+\.[0-9a-f]{12}\.partial")  # of `_create_partial`
 _LOCK = ".lock"
 _DIGITS = 20  # of the number of changes: as many as 64 bits have
 _OLD_SECONDS = 3600.0  # a partial file unwritten for so long is nobody's, where there are no locks
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # fsync of a folder, on some network file systems
 
 
@@ -196,7 +196,7 @@ def _try_lock(file: BinaryIO) -> bool | None:
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in NO_LOCKS:
             raise
         return None
     return True
@@ -209,7 +209,7 @@ def _locked(folder: Path) -> Iterator[BinaryIO]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
-            if error.errno not in _NO_LOCKS:
+            if error.errno not in NO_LOCKS:
                 raise
         yield file  # closing the file frees the lock
 

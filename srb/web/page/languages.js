@@ -4,23 +4,23 @@
 
 /** Languages that the page speaks, as they name themselves. @type {Record<string, string>} */
 export const LANGUAGES = { en: "English", de: "Deutsch" };
-/** Where the words are of each language but English. @type {Record<string, () => Promise<{default: Record<string, string>}>>} */
-const CATALOGS = { de: () => import("./languages/de.js") };
 const KEPT = "srb.language"; // where the browser keeps the one that was chosen
 
 /** The page's language, of LANGUAGES. */
 export const LANGUAGE = chosen() ?? wished();
 
 // Waited for here, so that modules find their words when they begin. Without it the page is there, in English.
-const catalog =
-  LANGUAGE === "en"
-    ? {}
-    : await CATALOGS[LANGUAGE]().then(
-        (module) => module.default,
-        () => ({}),
-      );
+const catalog = LANGUAGE === "en" ? {} : await catalogOf(LANGUAGE).catch(() => ({}));
 /** @type {WeakMap<TemplateStringsArray, Wording>} */
 const wordings = new WeakMap();
+
+/** A language's words by the English ones, in which {0} is the first value. Its file has them by the module that says them.
+ * @param {string} language @returns {Promise<Record<string, string>>} */
+async function catalogOf(language) {
+  const answer = await fetch(new URL(`./languages/${language}.json`, import.meta.url));
+  if (!answer.ok) throw new Error(`${answer.status}`);
+  return Object.assign({}, ...Object.values(await answer.json()));
+}
 
 /** The language that was chosen here, or null. */
 export function chosen() {

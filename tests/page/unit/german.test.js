@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import "./file_fetch.js";
 
 globalThis.localStorage = { getItem: (key) => (key === "srb.language" ? "de" : null), setItem() {}, removeItem() {} };
 

@@ -69,7 +69,7 @@ class Always(DraftDecision):
     def count(self, chances: Sequence[float]) -> int:
         return len(chances)
 
-    def num_passes(self, branches: int, fewest: int) -> int:
+    def num_passes(self, branches: int) -> int:
         return 1000
 
     def least_chance(self, branches: int) -> float:

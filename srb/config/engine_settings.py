@@ -250,15 +250,6 @@ class EngineSettings(SamplingSettings):
     )
     # llama-server's.
     spec_draft_n_max: int = Field(16, ge=1, le=32, description="most tokens that are drafted for a branch in one step")
-    spec_draft_n_min: int = Field(
-        0, ge=0, le=32, description="drafts of the draft model with fewer tokens are not used"
-    )
-    spec_draft_p_min: float = Field(
-        0,
-        ge=0,
-        le=1,
-        description="a draft ends before a token to which the draft model gives a smaller probability; 0: at none",
-    )
     spec_draft_ngl: int = Field(-1, ge=-1, description="layers of the draft model on the GPU; -1: all")
 
     # Engine

@@ -42,6 +42,8 @@ _FORMER = {
     "door_token": "put the secret into a file, and name it in door_token_file",
     "embd_normalize": "a request says it in the field of this name",
     "op_offload": "n_gpu_layers = 0 leaves the GPU alone",
+    "spec_draft_n_min": "drafts are as long as they pay",
+    "spec_draft_p_min": "drafts end where the next token would probably not pay",
     "spec_draft_type_k": "the draft model has cache_type_k",
     "spec_draft_type_v": "the draft model has cache_type_v",
     "text_overlap": "tokens become text while a GPU computes",
@@ -82,10 +84,6 @@ class Settings(EngineSettings):
             raise ValueError("grammar and json_schema exclude each other")
         if self.spec_type in ("draft", "both") and not self.spec_draft_model:
             raise ValueError(f"spec_type {self.spec_type} needs spec_draft_model, the path of a GGUF file")
-        if self.spec_draft_n_min > self.spec_draft_n_max:
-            raise ValueError(
-                f"spec_draft_n_min ({self.spec_draft_n_min}) is more than spec_draft_n_max ({self.spec_draft_n_max})"
-            )
         if 0 < self.image_max_tokens < self.image_min_tokens:
             raise ValueError(
                 f"image_min_tokens ({self.image_min_tokens}) is more than image_max_tokens ({self.image_max_tokens})"

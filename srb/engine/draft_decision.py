@@ -109,27 +109,26 @@ class DraftDecision:
 
     # ---- a draft model
 
-    def num_passes(self, branches: int, fewest: int) -> int:
+    def num_passes(self, branches: int) -> int:
         """Return how often at most a draft model may compute for so many branches; 0: it is not asked.
 
-        One that was not measured, or has not paid, is tried with `fewest` passes, and more than one: a step's second
-        token often takes the longest, so that drafts may pay if they are long alone.
+        One that was not measured, or has not paid, is tried with _DEEP passes: a step's second token often takes the
+        longest, so that drafts may pay if they are long alone.
         """
         plain = self._times.seconds(self._size)
         if plain is None or not branches:
             return 0
-        fewest = max(fewest, _DEEP)
         a_pass, is_settled = self._passes.seconds(branches) or plain, self._passes.is_settled(branches)
         if not is_settled:  # a pass that was slow by chance is tried again soon, and at once no more than it has to be
             a_pass = min(a_pass, plain)
-        growth = self._times.most_growth(self._size, branches * fewest)
+        growth = self._times.most_growth(self._size, branches * _DEEP)
         most = int((self._budget.seconds - growth) / a_pass)
-        if self._worth(self._size).is_on and most >= fewest:
-            return most if is_settled else fewest
-        if self._elapsed < self._next_try or fewest * a_pass + growth > self._tries - self._lost:
+        if self._worth(self._size).is_on and most >= _DEEP:
+            return most if is_settled else _DEEP
+        if self._elapsed < self._next_try or _DEEP * a_pass + growth > self._tries - self._lost:
             return 0
         self._is_try = True
-        return fewest
+        return _DEEP
 
     def least_chance(self, branches: int) -> float:
         """Return the chance that a token has to have, with all drafted ones before it, to be worth a pass for it.

@@ -72,13 +72,9 @@ class _Copy:
 class DraftModel:
     """A draft model with the texts that it has read. `forget` and `forget_prompt` release what it holds of them."""
 
-    def __init__(self, model: Model, cache_cells: int, cache_bytes: int, p_min: float = 0.0) -> None:
-        """Draft tokens to which the model gives a probability of at least `p_min`.
-
-        `cache_cells` and `cache_bytes` are what its prefix tree keeps of ended texts, as the engine's does.
-        """
+    def __init__(self, model: Model, cache_cells: int, cache_bytes: int) -> None:
+        """Keep `cache_cells` and `cache_bytes` of ended texts in a prefix tree, as the engine's does."""
         self.model = model
-        self._p_min = p_min
         self._residency = Residency(model, cache_cells, cache_bytes)
         self._tree = PrefixTree(model, self._residency)
         self._prompts: dict[Prefix, Node | None] = {}  # None: it has tokens that the model does not know
@@ -217,13 +213,13 @@ class DraftModel:
     # ---- drafting
 
     def draft(
-        self, wanted: Sequence[tuple[Branch, int]], n_vocab: int, least: float = 0.0, fewest: int = 0
+        self, wanted: Sequence[tuple[Branch, int]], n_vocab: int, least: float = 0.0
     ) -> list[tuple[list[int], list[float]]]:
         """Return for each branch tokens that may follow, likeliest ones of the first `n_vocab`, and their chances.
 
-        A chance is that of all tokens up to one. Each branch has at most as many tokens as `wanted` says; after `fewest`
-        of them it has another one only while the chance of that is probably `least` or more. `lag` has told of each that
-        few tokens are to be computed before. All branches are computed together, as many times as the longest draft has
+        A chance is that of all tokens up to one. Each branch has at most as many tokens as `wanted` says; after the
+        first it has another one only while the chance of that is probably `least` or more. `lag` has told of each that few
+        tokens are to be computed before. All branches are computed together, as many times as the longest draft has
         tokens.
         """
         drafts: list[tuple[list[int], list[float]]] = [([], []) for _ in wanted]
@@ -256,7 +252,7 @@ class DraftModel:
                 copy, (drafted, chances) = self._copies[branch], drafts[number]
                 if not self._extend(copy, drafted, chances, self.model.logits(row)[:n_vocab]) or len(drafted) >= most:
                     continue
-                if len(drafted) < fewest or chances[-1] * copy.chances.mean >= least:
+                if chances[-1] * copy.chances.mean >= least:
                     going.append(number)
             live = going
             if not live:
@@ -279,7 +275,7 @@ class DraftModel:
             return False  # a branch that draws it ends, and needs no draft for that
         weights = np.exp(logits - logits[token])
         total = float(weights.sum())
-        if isnan(total) or 1 / total < self._p_min:  # a model whose numbers overflow drafts nothing
+        if isnan(total):  # a model whose numbers overflow drafts nothing
             return False
         if copy.is_greedy:  # the second likeliest alone matters
             weights[token] = 0.0

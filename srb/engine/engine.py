@@ -68,8 +68,6 @@ class EngineOptions:
     checkpoint_every: int = AUTO  # tokens between the checkpoints of memory that keeps states; see `Spacing`
     max_draft: int = 0  # tokens that are drafted for a branch in one step; 0: no speculation
     looks_up: bool = True  # drafts come from the text itself, where it has some
-    min_draft: int = 0  # shorter drafts of the draft model are not used
-    min_draft_p: float = 0.0  # the draft model goes on drafting while its probabilities are at least this
 
 
 class Engine:
@@ -104,7 +102,7 @@ class Engine:
         if draft_model is not None:
             for_drafts = cache_bytes // _SHARE_OF_DRAFTS
             cache_bytes -= for_drafts
-            drafts = DraftModel(draft_model, options.cache_cells, for_drafts, options.min_draft_p)
+            drafts = DraftModel(draft_model, options.cache_cells, for_drafts)
         self._residency = Residency(model, options.cache_cells, cache_bytes, options.checkpoint_every)
         self._tree = PrefixTree(model, self._residency)
         named = NamedStates(self._tree, self._residency, states)
@@ -138,7 +136,6 @@ class Engine:
             clock,
             drafts,
             max_draft=options.max_draft,
-            min_draft=options.min_draft,
             looks_up=options.looks_up,
         )
         self._life = Lifecycle(

@@ -47,20 +47,17 @@ class Speculation:
         drafts: DraftModel | None,
         *,
         max_draft: int,
-        min_draft: int,
         looks_up: bool,
     ) -> None:
         """Draft at most `max_draft` tokens for a branch; 0, or memory that cannot be cut: none.
 
-        Drafts come from the text itself where it `looks_up` and finds some, else from the draft model; of `min_draft`
-        tokens at least.
+        Drafts come from the text itself where it `looks_up` and finds some, else from the draft model.
         """
         self._model = model
         self._residency = residency
         self._branches = branches
         self._clock = clock
         self._max_draft = max_draft if model.supports_partial_reuse and not model.has_states else 0
-        self._min_draft = min_draft
         self._looks_up = looks_up
         self._draft_model = drafts
         self._decision = DraftDecision()
@@ -132,27 +129,24 @@ class Speculation:
         """Return drafts of the draft model where they pay; let it read on in texts that it does not know yet."""
         ready: list[tuple[Chunk, Branch, int]] = []
         behind: list[tuple[Chunk, Branch, int]] = []
-        fewest = max(1, self._min_draft)
         for chunk, most in wanted:
             branch = chunk.span
             assert isinstance(branch, Branch)
             most = min(most, drafts.model.n_ctx_seq - branch.end)
-            if most >= fewest:
+            if most > 0:
                 (ready if self._is_ready(drafts, branch) else behind).append((chunk, branch, most))
         if behind and self._read_on(drafts, [branch for _, branch, _ in behind]):
             ready += [each for each in behind if self._is_ready(drafts, each[1])]
         ready, decision = ready[:room], self._decision
-        deepest = min(decision.num_passes(len(ready), fewest), room // max(1, len(ready)))
-        if deepest < fewest:
+        deepest = min(decision.num_passes(len(ready)), room // max(1, len(ready)))
+        if not deepest:
             return []
         asked = [(branch, min(most, deepest)) for _, branch, most in ready]
         least, before, began = decision.least_chance(len(ready)), drafts.passes_total, self._clock()
-        found = drafts.draft(asked, self._model.n_vocab, least, fewest)
+        found = drafts.draft(asked, self._model.n_vocab, least)
         decision.note_asked(len(ready), drafts.passes_total - before, self._clock() - began)
         return [
-            (chunk, tokens, chances)
-            for (chunk, _, _), (tokens, chances) in zip(ready, found, strict=True)
-            if len(tokens) >= fewest
+            (chunk, tokens, chances) for (chunk, _, _), (tokens, chances) in zip(ready, found, strict=True) if tokens
         ]
 
     def _is_ready(self, drafts: DraftModel, branch: Branch) -> bool:

@@ -51,7 +51,7 @@ class Run:
         may_draft, spent, added = self.decision.begin(self.n), 0.0, 0
         depth = DEPTH if may_draft else 0
         if depth and self.pass_cost:
-            depth = min(depth, self.decision.num_passes(self.n, 1))
+            depth = min(depth, self.decision.num_passes(self.n))
             if depth:
                 least = self.decision.least_chance(self.n)
                 depth = next((deep for deep in range(1, depth) if told ** (deep + 1) < least), depth)

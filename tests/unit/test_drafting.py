@@ -377,16 +377,6 @@ def test_a_text_that_does_not_pay_is_weighed_once_a_step_for_all_its_branches(n:
     assert 10 < weighed <= steps
 
 
-def test_drafts_end_where_the_draft_model_is_unsure_or_too_short() -> None:
-    made = driver(min_draft_p=0.9)
-    written(made, n=2, max_tokens=40, **GREEDY)
-    assert drafted(made) == (0, 0)
-    made = driver(min_draft=4)
-    written(made, n=2, max_tokens=40, **GREEDY)
-    stats = made.engine.stats()
-    assert drafted(made)[0] == 4 * stats["spec_decode_num_drafts_total"] > 0
-
-
 @pytest.mark.parametrize("options", [GREEDY, {"stop": (" king", "fox the"), "temperature": 0.3}])
 def test_ends_tell_how_many_tokens_were_drafted(options: dict[str, Any]) -> None:
     made = driver(Wavering)

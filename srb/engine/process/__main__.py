@@ -124,8 +124,6 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
             checkpoint_every=settings.checkpoint_every,
             max_draft=settings.spec_draft_n_max if can_draft else 0,
             looks_up=settings.looks_up_drafts,
-            min_draft=settings.spec_draft_n_min,
-            min_draft_p=settings.spec_draft_p_min,
         ),
         clock=time.monotonic,
         wall_clock=time.time,

@@ -134,7 +134,7 @@ TOLD: tuple[Told, ...] = (
         ("*: logit_bias *",),
     ),
     Told(
-        "the setting of this name decides for all branches",
+        "tokens are chosen on the CPU",
         ("*generation_settings.backend_sampling",),
         ("*: backend_sampling",),
     ),

@@ -127,7 +127,7 @@ class Branch:
 
     __slots__ = (
         "began_at", "cover", "draft", "ended", "ending", "first_word", "forced", "grammar_from", "has_new_line", "index",
-        "is_plain", "lease", "logits", "logprob_sum", "num_accepted", "num_ahead", "num_appended", "num_cached",
+        "is_plain", "last_step", "lease", "logits", "logprob_sum", "num_accepted", "num_ahead", "num_appended", "num_cached",
         "num_computed", "num_decoded", "num_drafted", "num_given", "num_hidden", "num_of_prompt", "num_rewinds",
         "num_shifted", "num_shown", "origin", "path", "prompt_bytes", "request", "rewinding", "sampler", "shown", "slot",
         "spec", "start", "state", "text", "tokens", "whole_cover",
@@ -173,6 +173,7 @@ class Branch:
         if banned or self.first_word is not None:
             self.rewinding = Rewinding(sampler)
         self.num_rewinds = 0
+        self.last_step = 0  # the latest step that computed it where others' branches were left for later ones
         # Whether its sampler alone chooses its tokens, and all of them are final.
         self.is_plain = self.rewinding is None and request.diversity is None
         self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
@@ -329,7 +330,7 @@ class Request:
 
     __slots__ = (
         "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "ceased_at",
-        "diversity", "ending", "exploration", "id_slot", "key", "linger", "lora", "max_lingering", "max_unread",
+        "diversity", "ending", "exploration", "id_slot", "linger", "lora", "max_lingering", "max_unread",
         "num_prompt", "owner", "prefix", "prefix_done_at", "preserved", "prompt_logprobs", "removed",
         "report_progress", "request_id", "saved", "shift", "since", "started_at", "state", "state_name", "words",
     )  # fmt: skip
@@ -380,7 +381,6 @@ class Request:
         self.ending: Ending | None = next(of_prompt, None)  # for branches that are added; None: it is not healed
         self.base = command.base or command.branches[0]  # of branches that are added
         self.owner = command.owner
-        self.key = command.key
         self.max_unread = command.max_unread
         self.max_lingering = command.max_lingering
         self.can_grow = command.can_grow

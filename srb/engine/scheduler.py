@@ -408,7 +408,7 @@ class Scheduler:
             branch = waiting[request.request_id].pop(0)
             if branch.ending is not None and branch.ending.is_awaited:
                 continue  # it draws when the pilot has computed the rows
-            if branch.is_early and (not branch.tokens or branch.num_cached is not None):
+            if branch.chooser.is_early(branch) and (not branch.tokens or branch.num_cached is not None):
                 # It has nothing to compute before its turn, nor have those after it.
                 waiting[request.request_id].clear()
                 continue

@@ -265,8 +265,10 @@ class Scheduler:
         newest = [branch for branch in running if branch.pending == 1]
         resumed = [branch for branch in running if branch.pending > 1] if len(newest) < len(running) else []
         prompts = [request for request in requests if request.prefix.node and not request.prefix.is_complete]
-        if newest:
+        if newest and len({request.owner for request in requests}) > 1:
             newest = _in_turns(plan, newest, (request for request in prompts if request not in plan.drops), pace)
+        elif newest:
+            plan.took = {newest[0].request.owner: len(newest)}
         plan.add_newest(newest[: min(self._model.n_batch, free)])
         budget, free = self._model.n_batch - plan.num_tokens, free - plan.num_tokens
         # Everything waits for this step to end, so prefill gets at most one ubatch of it.

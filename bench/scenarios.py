@@ -50,7 +50,7 @@ class Answer:
     tokens: dict[int, list[int]]
 
 
-def ask(target: Target, prompt: list[int], n: int, tokens: int, **options: Any) -> Answer:
+def ask(target: Target, prompt: list[int], n: int, tokens: int, *, key: str = "", **options: Any) -> Answer:
     """Stream one completion."""
     body = {"prompt": prompt, "n_predict": tokens, "seed": 1, "ignore_eos": True, "stream": True, "cache_prompt": True}
     if n > 1 or target.name == "srb":
@@ -58,7 +58,7 @@ def ask(target: Target, prompt: list[int], n: int, tokens: int, **options: Any) 
     data = orjson.dumps(body | options)
     began = time.perf_counter()
     received, first = bytearray(), 0.0
-    with post(target.url, target.path, data) as sock:
+    with post(target.url, target.path, data, key=key) as sock:
         while chunk := sock.recv(65536):
             received += chunk
             if not first and (b'"stream","index"' in received or b'"content":' in received):

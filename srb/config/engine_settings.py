@@ -76,8 +76,9 @@ class EngineSettings(SamplingSettings):
         ge=-1,
         le=60_000,
         description="milliseconds that a step may take with prompts beside branches that write: the prompts get "
-        "as many tokens of it as measured steps have room for, and at least 5/8 of its time. -1: 200 on a CPU, 50 on a GPU; "
-        "0: n_ubatch tokens, however long they take, for which all streams wait",
+        "as many tokens of it as measured steps have room for, and at least 5/8 of its time; by measured steps each person "
+        "has an equal share, too. -1: 200 on a CPU, 50 on a GPU; 0: n_ubatch tokens and all branches, however long they "
+        "take, for which all streams wait",
     )
     n_seq_max: int = Field(
         0,

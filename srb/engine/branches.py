@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 
+from srb.engine.choosing import Rows
 from srb.engine.distinct_first import DistinctFirst
 from srb.engine.exploring import Fork
 from srb.engine.first_words import Ending
@@ -61,6 +61,7 @@ class Branches:
         whether its text is kept.
         """
         self._model = model
+        self._rows = Rows(model)
         self._tree = tree
         self._prompts = prompts
         self._clock = clock
@@ -157,7 +158,7 @@ class Branches:
             if row is not None and not branch.length:
                 self._known_endings.note_behind(branch.whole_cover, self._model.logits(row))
             branch.whole_cover = b""
-        if branch.is_early:
+        if branch.chooser.is_early(branch):
             self._set_aside(branch, BranchState.WAITING)
             return
         self.counters.decode_steps_total += row is not None
@@ -195,10 +196,7 @@ class Branches:
             self._jump(branch, events)
             return
         try:
-            if branch.is_plain and row is not None:
-                token = branch.sampler.sample(row)
-            else:
-                token = self._choose(branch, row)
+            token = branch.chooser.choose(branch, row, self._rows)
         except (GrammarDeadEnd, BannedDeadEnd) as error:
             if not self._leave_dead_end(branch, row, events):
                 self.end(branch, FinishReason.ERROR, events, error=error)
@@ -450,42 +448,11 @@ class Branches:
                 prob = behind(prob, branch.cover.hidden)
             branch.logprob_sum += math.log(max(prob["prob"], MIN_PROB))
             return prob
-        prob = token_probs(self._model, self._logits(branch, row), token, n_top)
+        prob = token_probs(self._model, self._rows.of(branch, row), token, n_top)
         if branch.cover is not None and branch.begins_with_cover:
             prob = behind(prob, branch.cover.hidden, branch.cover.logprob)
         branch.logprob_sum += prob["logprob"] or 0.0  # None is only for a prompt's first token
         return prob
-
-    def _choose(self, branch: Branch, row: int | None) -> int:
-        """Sample a branch's next token as `sample`, by all that may have a say in it."""
-        if branch.rewinding is not None:
-            branch.rewinding.note_sum(branch.logprob_sum)
-            if branch.rewinding.forbidden:
-                draw = partial(self._draw, branch, row)
-                return branch.rewinding.sample(draw, self._logits(branch, row), is_shared=row is None)
-        if branch.request.exploration is not None:
-            return branch.request.exploration.sample(branch, self._logits(branch, row))
-        return self._draw(branch, row, None)
-
-    def _draw(self, branch: Branch, row: int | None, logits: Logits | None) -> int:
-        """Sample and accept a token from `logits`; None: those of a row, or of the branch's prefix if `row` is None."""
-        diversity = branch.request.diversity
-        if diversity is not None and diversity.steers(branch):
-            return diversity.sample(branch, row, self._logits(branch, row) if logits is None else logits)
-        if row is not None:
-            return branch.sampler.sample(row)
-        return branch.sampler.sample_from(self._logits(branch, row) if logits is None else logits)
-
-    def _logits(self, branch: Branch, row: int | None) -> Logits:
-        """Return a row of the last decode, shape (n_vocab,); if `row` is None, the branch's logits, or its prefix's."""
-        if row is not None:
-            return self._model.logits(row)
-        if branch.logits is not None:
-            return branch.logits
-        if branch.begins_with_cover and branch.cover is not None and branch.cover.logits is not None:
-            return branch.cover.logits
-        assert branch.request.prefix.logits is not None
-        return branch.request.prefix.logits
 
     def _append(
         self, branch: Branch, token: int, prob: Prob | None, events: list[Event], may_wait: bool = False
@@ -497,7 +464,7 @@ class Branches:
         branch.tokens.append(token)
         if branch.path is not None and prob is not None:
             branch.path.probs.append(prob)
-        if may_wait and self._model.decodes_ahead and branch.is_plain and not self._is_at_limit(branch):
+        if may_wait and self._model.decodes_ahead and branch.chooser.is_plain and not self._is_at_limit(branch):
             self._unread[branch] = prob
         else:
             self._read(branch, token, prob, events)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from srb.config.sampling_params import MAX_SIBLING_PENALTY
+from srb.engine.choosing import PLAIN, Rows
 from srb.engine.model import Candidates, Logits
 from srb.errors import bad_field
 from srb.wire.commands import Generate
@@ -109,6 +110,7 @@ class Diversity:
     all run at once or some start late.
     """
 
+    is_plain: ClassVar[bool] = False
     __slots__ = ("_first", "_is_distinct", "_penalizes", "_penalty", "_places", "_turn")
 
     def __init__(self, *, distinct_first: bool, sibling_penalty: float) -> None:
@@ -120,9 +122,15 @@ class Diversity:
         self._places: dict[int, _Place] = {}  # by distance from the shared prompt
         self._turn = 0  # every branch before this one has its first token for good
 
-    def steers(self, branch: Branch) -> bool:
-        """Whether the branch's next token depends on its siblings."""
-        return self._penalizes or self._begins(branch)
+    def choose(self, branch: Branch, row: int | None, rows: Rows, logits: Logits | None = None) -> int:
+        """Return the next token, as `Chooser` says. A row's logits are changed for the sampler; others are copied."""
+        if self.is_free(branch):
+            return PLAIN.choose(branch, row, rows, logits)
+        return self._sample(branch, row, rows.of(branch, row) if logits is None else logits)
+
+    def is_free(self, branch: Branch) -> bool:
+        """Whether the branch's next token depends on no sibling."""
+        return not (self._penalizes or self._begins(branch))
 
     def is_early(self, branch: Branch) -> bool:
         """Whether the branch's next token is its first, and one of a branch before it may still change."""
@@ -133,13 +141,7 @@ class Diversity:
             self._turn += 1
         return self._turn < branch.index
 
-    def sample(self, branch: Branch, row: int | None, logits: Logits) -> int:
-        """Sample a branch's next token from a row of the last decode, or from stored logits if `row` is None.
-
-        `logits`, shape (n_vocab,), are the row's own, which the sampler reads: they are changed while it does. Stored ones
-        are copied.
-        Raise GrammarDeadEnd as the sampler does.
-        """
+    def _sample(self, branch: Branch, row: int | None, logits: Logits) -> int:
         if not self._penalizes:
             return self._draw(branch, row, logits)
         at = _place(branch)

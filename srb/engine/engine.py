@@ -19,8 +19,8 @@ from srb.engine.media import IsWanted, always
 from srb.engine.model import Model, StateStore
 from srb.engine.named_states import NamedStates
 from srb.engine.open_requests import OpenRequests
+from srb.engine.pace import Pace
 from srb.engine.preparing import Preparer
-from srb.engine.prompt_pace import PromptPace
 from srb.engine.prompts import Prompts
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import UNREAD_EVERY, Chunk, Scheduler, StepPlan
@@ -117,7 +117,7 @@ class Engine:
         # A step: which prompts and branches are computed, how, and what comes of their rows.
         self._scheduler = Scheduler(model, self._tree, self._residency, options.max_running)
         forget_prompt, forget = (drafts.forget_prompt, drafts.forget) if drafts else (_ignore, _ignore)
-        self._pace, self._embedding_pace = PromptPace(options.step_seconds), PromptPace(options.step_seconds)
+        self._pace, self._embedding_pace = Pace(options.step_seconds), Pace(options.step_seconds)
         self._prompts = Prompts(model, self._tree, self._residency, named, clock, note_release=forget_prompt)
         self._branches = Branches(
             model,
@@ -243,13 +243,17 @@ class Engine:
         plan = self._scheduler.schedule(
             self._life.runnable(),
             with_unread=self._num_steps % UNREAD_EVERY == 0,
-            most_beside=self._pace.most_beside,
+            pace=self._pace,
         )
         more = self._embeddings.next_tokens + self._speculation.most_tokens
         self.step_tokens = plan.num_tokens + more  # told to the heartbeat before anything takes its time
         self._speculation.add_drafts(plan)
         self.step_tokens = plan.num_tokens + more
         self._make_room(plan, events)  # after the drafts: they count
+        if len(plan.took) + plan.num_others > 1:
+            for chunk in plan.chunks:
+                if isinstance(chunk.span, Branch):
+                    chunk.span.last_step = self._num_steps
         self._decoding.decode(plan, events)
         self._start_branches(events)
         self._life.finish_ended(events)
@@ -344,11 +348,16 @@ class Engine:
     # ---- step
 
     def _preempt(self) -> None:
-        """Take back cells and sequences from requests without a reader that others need; their tokens stay in the tree."""
+        """Take back cells and sequences that others need, from requests without a reader and people with many branches.
+
+        Their tokens stay in the tree.
+        """
         for request in self._scheduler.to_preempt(list(self._requests.active.values())):
             for branch in request.in_state(BranchState.RUNNING):
                 self._branches.pause(branch)
             self._prompts.release(request.prefix)
+        for branch in self._scheduler.to_yield(self._life.runnable()):
+            self._branches.pause(branch)
 
     def _admit(self, events: list[Event]) -> bool:
         """Begin every waiting request that has room; return whether there was one."""
@@ -421,7 +430,7 @@ class Engine:
         if not self._embeddings:
             return []
         began, before = self._clock(), self._embeddings.tokens_total
-        events = self._embeddings.step(self._embedding_pace.most_beside(0) if is_beside else None)
+        events = self._embeddings.step(self._embedding_pace.most_prompt(0) if is_beside else None)
         self._embedding_pace.note(0, self._embeddings.tokens_total - before, self._clock() - began)
         return events
 
@@ -430,6 +439,7 @@ class Engine:
         self._speculation.note(plan, seconds)
         newest = sum(chunk.num_tokens for chunk in plan.chunks if chunk.is_newest)
         self._pace.note(newest, plan.num_tokens - newest, seconds)
+        self._pace.note_turns(plan.took, plan.num_tokens - newest, plan.num_others, seconds)
         total, prompt = plan.num_tokens, plan.num_prompt_tokens
         if total:
             self._step_seconds.observe(seconds)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from srb.engine.choosing import Rows
 from srb.engine.model import Logits, Model
 from srb.engine.probs import all_token_probs
 from srb.engine.text import Prob
@@ -70,7 +71,9 @@ class Fork:
 
 
 class Exploration:
-    """The walk of one request: its candidates, and the choice of those that become branches."""
+    """The walk of one request, the chooser of all its branches: its candidates, and which of them become branches."""
+
+    is_plain: ClassVar[bool] = False
 
     def __init__(self, asked: Explore, model: Model, biases: Biases, early: Biases) -> None:
         """Add `biases` to the logits, or `early` at places before `min_tokens`."""
@@ -82,11 +85,9 @@ class Exploration:
         self._heap: list[tuple[float, int, int, int, Fork]] = []  # the likeliest first; then by origin, place and token
         self._least = -math.inf  # log-probability of paths below which no candidate can become a branch any more
 
-    def sample(self, branch: Branch, logits: Logits) -> int:
-        """Return the likeliest token of `logits`, shape (n_vocab,), and keep the other likely ones as candidates.
-
-        Raise GrammarDeadEnd if no token is allowed.
-        """
+    def choose(self, branch: Branch, row: int | None, rows: Rows, logits: Logits | None = None) -> int:
+        """Return the likeliest token; keep the other likely ones as candidates. Raise GrammarDeadEnd if none is allowed."""
+        logits = rows.of(branch, row) if logits is None else logits
         assert branch.path is not None
         biases = self._early if branch.length < branch.spec.min_tokens else self._biases
         scores = biases.add_to(logits)
@@ -101,6 +102,12 @@ class Exploration:
         if not self._model.is_eog(token):
             path.of_text = path.logprob
         return token
+
+    def is_free(self, branch: Branch) -> bool:
+        return False
+
+    def is_early(self, branch: Branch) -> bool:
+        return False
 
     def take(self, request: Request) -> list[tuple[Branch, Fork]]:
         """Add a branch for each candidate that is certain to be among the likeliest; return them with their candidates."""

@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from srb.engine.banned import BannedStrings
 from srb.engine.boundaries import Finder, finder
+from srb.engine.choosing import PLAIN, Chooser, TakingBack
 from srb.engine.diversity import Diversity
 from srb.engine.exploring import Exploration, Fork, Path
 from srb.engine.first_words import FirstWord, FirstWords
@@ -126,8 +127,8 @@ class Branch:
     """
 
     __slots__ = (
-        "began_at", "cover", "draft", "ended", "ending", "first_word", "forced", "grammar_from", "has_new_line", "index",
-        "is_plain", "lease", "logits", "logprob_sum", "num_accepted", "num_ahead", "num_appended", "num_cached",
+        "began_at", "chooser", "cover", "draft", "ended", "ending", "first_word", "forced", "grammar_from", "has_new_line",
+        "index", "last_step", "lease", "logits", "logprob_sum", "num_accepted", "num_ahead", "num_appended", "num_cached",
         "num_computed", "num_decoded", "num_drafted", "num_given", "num_hidden", "num_of_prompt", "num_rewinds",
         "num_shifted", "num_shown", "origin", "path", "prompt_bytes", "request", "rewinding", "sampler", "shown", "slot",
         "spec", "start", "state", "text", "tokens", "whole_cover",
@@ -173,8 +174,9 @@ class Branch:
         if banned or self.first_word is not None:
             self.rewinding = Rewinding(sampler)
         self.num_rewinds = 0
-        # Whether its sampler alone chooses its tokens, and all of them are final.
-        self.is_plain = self.rewinding is None and request.diversity is None
+        self.last_step = 0  # the latest step that computed it where others' branches were left for later ones
+        chooser: Chooser = request.diversity or PLAIN
+        self.chooser = chooser if self.rewinding is None else TakingBack(chooser)
         self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
         self.state = BranchState.WAITING
         self.logits: Logits | None = None  # of its newest token, if it has waited for its grammar
@@ -199,7 +201,7 @@ class Branch:
         """Add a branch to the request that explores another token than this one's; return it. It has no tokens yet."""
         branch = Branch(self.request, len(self.request.branches), self.spec, self.sampler)  # which draws nothing
         branch.origin, branch.num_cached, branch.began_at = (self.index, fork.at), 0, self.began_at
-        branch.path, branch.is_plain = Path(fork.logprob, num_shared=fork.at), False
+        branch.path, branch.chooser = Path(fork.logprob, num_shared=fork.at), self.chooser
         self.request.branches.append(branch)
         return branch
 
@@ -271,16 +273,6 @@ class Branch:
         return self.num_given - self.num_hidden + self.num_shown
 
     @property
-    def is_steered(self) -> bool:
-        """Whether the next token depends on the branch's siblings, or is chosen without its sampler."""
-        return self.path is not None or ((diversity := self.request.diversity) is not None and diversity.steers(self))
-
-    @property
-    def is_early(self) -> bool:
-        """Whether the next token has to wait for the first ones of the branches before this one."""
-        return (diversity := self.request.diversity) is not None and diversity.is_early(self)
-
-    @property
     def num_given_cached(self) -> int:
         """Number of the branch's own given tokens that the tree held when it first started."""
         return max(0, (self.num_cached or 0) - self.num_of_prompt)
@@ -300,12 +292,12 @@ class Branch:
         """Whether the next token depends on the branch alone, and none is forbidden."""
         if self.ending is not None or self.begins_with_cover or self.whole_cover:
             return False
-        return self.is_plain or not (self.is_steered or (self.rewinding is not None and self.rewinding.forbidden))
+        return self.chooser.is_free(self)
 
     @property
     def may_jump(self) -> bool:
         """Whether tokens that a grammar forces are appended without a step of their own, and so without probabilities."""
-        return self.spec.has_grammar and self.is_plain and self.cover is None and not self.spec.is_scored
+        return self.spec.has_grammar and self.chooser.is_plain and self.cover is None and not self.spec.is_scored
 
     @property
     def pending(self) -> int:
@@ -329,7 +321,7 @@ class Request:
 
     __slots__ = (
         "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "ceased_at",
-        "diversity", "ending", "exploration", "id_slot", "key", "linger", "lora", "max_lingering", "max_unread",
+        "diversity", "ending", "exploration", "id_slot", "linger", "lora", "max_lingering", "max_unread",
         "num_prompt", "owner", "prefix", "prefix_done_at", "preserved", "prompt_logprobs", "removed",
         "report_progress", "request_id", "saved", "shift", "since", "started_at", "state", "state_name", "words",
     )  # fmt: skip
@@ -380,7 +372,6 @@ class Request:
         self.ending: Ending | None = next(of_prompt, None)  # for branches that are added; None: it is not healed
         self.base = command.base or command.branches[0]  # of branches that are added
         self.owner = command.owner
-        self.key = command.key
         self.max_unread = command.max_unread
         self.max_lingering = command.max_lingering
         self.can_grow = command.can_grow
@@ -427,7 +418,7 @@ class Request:
         """Let the request explore; it has not begun."""
         self.exploration = exploration
         for branch in self.branches:
-            branch.path, branch.is_plain = Path(), False
+            branch.path, branch.chooser = Path(), exploration
             branch.spec = replace(branch.spec, max_tokens=asked.limit(branch.spec.max_tokens))
 
     @property

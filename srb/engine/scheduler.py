@@ -1,13 +1,16 @@
-"""The scheduler plans the next step. It only reads; the engine acts on its plan.
+"""The scheduler plans the next step. It changes nothing; the engine acts on its plan.
 
 A request is *waiting* until it begins and *running* until its branches have all ended; one that lingers is then *idle*, and
 no business of the scheduler.
 
 First come the decode tokens of all running branches, then prompts in chunks, as far as batch and cells reach. Cells of
 idle nodes count as free, since the tree parks those nodes when cells are needed. Requests that wait are served by the fair
-shares of their keys (`shares.py`), and in the order of arrival among those of one key. Under pressure the youngest of the
-key with the most branches give way: branches are paused, then prompts are dropped; both continue from the tokens that the
-tree still has when there is room. The oldest request keeps what it has begun, so no request waits for ever.
+shares of their owners (`shares.py`), and in the order of arrival among those of one owner. Under pressure the youngest of
+the owner with the most branches give way: branches are paused, then prompts are dropped; both continue from the tokens
+that the tree still has when there is room. The oldest request keeps what it has begun, so no request waits for ever. Where
+the branches of one person hold all sequences or cells, some are paused for another person, too, as far as her share goes.
+
+Each step is shared by time (`pace.py`): beside other people's, the branches of a person with many take part in some steps.
 
 Requests that linger without a reader come after all that are read, in everything: they start last, take part in one of
 UNREAD_EVERY steps, and give back cells and sequences that a request with a reader waits for. Alone they run as others do.
@@ -16,18 +19,20 @@ UNREAD_EVERY steps, and give back cells and sequences that a request with a read
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from srb.engine.media import MediaRun
 from srb.engine.model import Batch, Model
+from srb.engine.pace import Pace
 from srb.engine.request import Branch, BranchState, Prefix, Request
-from srb.engine.shares import count_running, in_order_of_claims, in_order_of_shares, next_to_begin
+from srb.engine.shares import count_running, divide, in_order_of_claims, in_order_of_shares, next_to_begin
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
 
+_ANY_PACE = Pace(0.0)
 MAX_PROMPT_LOGPROBS = 32  # prompt tokens per step; each takes a row of logits and 1 ms, for which all branches wait
 UNREAD_EVERY = 8  # steps, while requests with a reader compute: the others then cost an eighth, and still go on
 HEADROOM = 16  # free cells per running branch that a new branch must leave, so that branches do not pause each other
@@ -110,6 +115,8 @@ class StepPlan:
     chunks: list[Chunk] = field(default_factory=list)
     num_tokens: int = 0  # of all chunks
     num_prompt_tokens: int = 0
+    took: dict[str, int] = field(default_factory=dict)  # tokens of branches of each person who has any; 0: sits out
+    num_others: int = 0  # people who have prompts alone
 
     def add_newest(self, branches: list[Branch]) -> None:
         """Add the newest token of each branch."""
@@ -123,6 +130,20 @@ class StepPlan:
         self.num_prompt_tokens += count if isinstance(span, Prefix) else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """The sequences and cells that a request lacks to begin, or to start a branch; none if negative."""
+
+    request: Request
+    ids: int
+    cells: int
+
+    @property
+    def is_of_prompt(self) -> bool:
+        """Whether a sequence is for the prompt."""
+        return self.request.prefix.node is None
+
+
 class Scheduler:
     """Decides what a step computes, and which requests and branches begin, wait and give way; the engine does it."""
 
@@ -132,6 +153,10 @@ class Scheduler:
         self._model = model
         self._tree = tree
         self._residency = residency
+        self._begin_short: Shortage | None = (
+            None  # of the first request that could not begin when this was last looked at
+        )
+        self._start_short: Shortage | None = None  # of the first branch that could not start then
 
     def runnable(self, requests: Sequence[Request]) -> list[Request]:
         """Return the requests that may run now, those with a reader first, each kind in the order of arrival.
@@ -163,6 +188,46 @@ class Scheduler:
         excluded = [request for request in holders if request not in runnable]
         return excluded or (holders[-1:] if self._is_short(runnable) else [])
 
+    def to_yield(self, requests: Sequence[Request]) -> list[Branch]:
+        """Return running branches of one person that are to be paused, since another one has less than her share of room.
+
+        Such a request could not begin, or start a branch, in the last step. Nobody gives way to less than her
+        own share of sequences and of cells, and not for what would still be too little.
+        """
+        for short in (self._begin_short, self._start_short):
+            if short is not None and (branches := self._for_room(short, requests)):
+                return branches
+        return []
+
+    def _for_room(self, short: Shortage, requests: Sequence[Request]) -> list[Branch]:
+        """Return the youngest branches of the person who has most above her share, if they are enough."""
+        read = [request for request in requests if not request.is_unread]
+        owners = {request.owner for request in read}
+        if short.request not in read or len(owners) < 2:
+            return []
+        running = list(_running(read))
+        has = Counter(branch.request.owner for branch in running)
+        wants = has.copy()
+        for request in read:
+            wants[request.owner] += len(request.in_state(BranchState.WAITING))
+        shares = divide(wants, len(running) + self._residency.available_ids - short.is_of_prompt)
+        poor, rich = short.request.owner, max(has, key=lambda owner: has[owner] - shares[owner], default="")
+        if rich in ("", poor) or has[poor] >= shares[poor]:
+            return []
+        held = sum(branch.own_cells for branch in running if branch.request.owner == rich)
+        most_cells, ids, cells, found = self._model.n_ctx // len(owners), short.ids, short.cells, list[Branch]()
+        for _, branch in reversed(in_order_of_claims(read, running)):
+            if branch is None or branch.request.owner != rich:
+                continue
+            held -= branch.own_cells
+            if (ids <= 0 and cells <= 0) or has[rich] <= max(1, shares[rich] if ids > 0 else 0):
+                break
+            if cells > 0 and held < most_cells:
+                break
+            found.append(branch)
+            ids, cells, has[rich] = ids - 1, cells - branch.own_cells - HEADROOM, has[rich] - 1
+        return found if ids <= 0 and cells <= 0 else []
+
     def _is_short(self, requests: Sequence[Request]) -> bool:
         """Whether a request with a reader, or a branch of one, waits for room."""
         begins = next(self.to_begin(requests), None)
@@ -184,31 +249,35 @@ class Scheduler:
         requests: Sequence[Request],
         *,
         with_unread: bool = True,
-        most_beside: Callable[[int], int | None] = lambda _: None,
+        pace: Pace = _ANY_PACE,
     ) -> StepPlan:
         """Plan a step for `requests`, as `runnable` returns them.
 
-        Without `with_unread` those with a reader compute alone, if they have anything to compute. `most_beside` returns how
-        many prompt tokens a step may have beside so many tokens of branches that somebody reads; None: any number.
+        Without `with_unread` those with a reader compute alone, if they have anything to compute. `pace` bounds the prompt
+        tokens beside branches that somebody reads, and one person's branches beside another person.
         """
         plan = StepPlan()
         running = list(_running(requests))
         free = self._plan_pauses(plan, requests, running)
         if not with_unread and (read := _read_now(requests, running, plan.drops)):
-            now = set(read)
-            requests, running = read, [branch for branch in running if branch.request in now]
+            with_reader = set(read)
+            requests, running = read, [branch for branch in running if branch.request in with_reader]
         newest = [branch for branch in running if branch.pending == 1]
         resumed = [branch for branch in running if branch.pending > 1] if len(newest) < len(running) else []
+        prompts = [request for request in requests if request.prefix.node and not request.prefix.is_complete]
+        if newest and len({request.owner for request in requests}) > 1:
+            newest = _in_turns(plan, newest, (request for request in prompts if request not in plan.drops), pace)
+        elif newest:
+            plan.took = {newest[0].request.owner: len(newest)}
         plan.add_newest(newest[: min(self._model.n_batch, free)])
         budget, free = self._model.n_batch - plan.num_tokens, free - plan.num_tokens
         # Everything waits for this step to end, so prefill gets at most one ubatch of it.
         budget = min(budget, self._model.n_ubatch - len(plan.chunks) % self._model.n_ubatch)
         if any(not branch.request.is_unread for branch in newest):
-            most = most_beside(len(plan.chunks))
+            most = pace.most_prompt(len(plan.chunks))
             budget = budget if most is None else min(budget, most)
         # A batch has a row of logits per sequence; scored prompts share the rows that are left.
-        prompts = sum(request.prefix.node is not None and not request.prefix.is_complete for request in requests)
-        spare_rows = max(0, self._model.n_seq_max - len(running) - prompts)
+        spare_rows = max(0, self._model.n_seq_max - len(running) - len(prompts))
         has_whole = False  # a step computes at most one chunk of media that takes more than its share
         for span in _to_prefill([request for request in requests if request not in plan.drops], running, resumed):
             count = min(self._to_checkpoint(span), budget, free)
@@ -247,6 +316,7 @@ class Scheduler:
         for that prompt. No other request overtakes the one whose turn it is, so that a long prompt begins when enough
         branches have ended.
         """
+        self._begin_short = None
         if all(request.prefix.node is not None for request in requests):
             return
         # A prompt without a running branch needs cells for its pending tokens and one more sequence id.
@@ -270,9 +340,12 @@ class Scheduler:
                 continue
             cells = self._residency.cost(request.prefix.tokens, match) if match else len(request.prefix.tokens)
             must = request is requests[0] and not headroom and not promised_ids  # nothing runs that could end
-            enough = cells + promised_cells + headroom + HEADROOM * num_before <= self._residency.available_cells
+            needed = cells + promised_cells + headroom + HEADROOM * num_before
+            enough = needed <= self._residency.available_cells
             # 2: for the prompt and its first branch. A prompt without one would hold its cells and never end.
-            if not must and (not enough or self._residency.available_ids - promised_ids - num_before < 2):
+            ids = 2 + promised_ids + num_before
+            if not must and (not enough or self._residency.available_ids < ids):
+                self._begin_short = self._shortage(request, ids, needed)
                 return
             yield request, match
             promised_cells += request.prefix.pending
@@ -311,10 +384,11 @@ class Scheduler:
     def to_start(self, requests: Sequence[Request]) -> Iterator[Branch]:
         """Yield branches that may start now; the caller starts each before taking the next.
 
-        Requests with a reader come first, of those the ones whose key has the fewest running branches, and then the ones
+        Requests with a reader come first, of those the ones whose owner has the fewest running branches, and then the ones
         with the fewest of their own, so that a large request leaves room for others. The last sequence ids are kept for
         requests that have not begun, but none for those without a reader while others could use them.
         """
+        self._start_short = None
         opened = [request for request in requests if request.prefix.node is not None]
         if not any(branch.state is BranchState.WAITING for request in opened for branch in request.branches):
             return
@@ -322,7 +396,7 @@ class Scheduler:
         waiting = {request.request_id: request.in_state(BranchState.WAITING) for request in opened}
         shares: Counter[str] = Counter()
         for request in opened:
-            shares[request.key] += running[request.request_id]
+            shares[request.owner] += running[request.request_id]
         readers_come = any(
             request.prefix.node is None or not request.prefix.is_complete
             for request in requests
@@ -330,13 +404,13 @@ class Scheduler:
         )
         ready = [request for request in opened if request.prefix.is_complete]
         while candidates := [request for request in ready if waiting[request.request_id]]:
-            request = min(candidates, key=lambda each: (each.is_unread, shares[each.key], running[each.request_id]))
+            request = min(candidates, key=lambda each: (each.is_unread, shares[each.owner], running[each.request_id]))
             if request.is_unread and readers_come:
                 return  # what it took now would be taken back in the next step
             branch = waiting[request.request_id].pop(0)
             if branch.ending is not None and branch.ending.is_awaited:
                 continue  # it draws when the pilot has computed the rows
-            if branch.is_early and (not branch.tokens or branch.num_cached is not None):
+            if branch.chooser.is_early(branch) and (not branch.tokens or branch.num_cached is not None):
                 # It has nothing to compute before its turn, nor have those after it.
                 waiting[request.request_id].clear()
                 continue
@@ -345,14 +419,19 @@ class Scheduler:
             kept_back = 0
             if running[request.request_id]:  # a prompt and a branch of one that waits, a first branch of each without
                 equals = [other for other in requests if request.is_unread or not other.is_unread]
-                mine = shares[request.key]
-                kept_back += 2 if any(other.is_waiting and shares[other.key] <= mine for other in equals) else 0
+                mine = shares[request.owner]
+                kept_back += 2 if any(other.is_waiting and shares[other.owner] <= mine for other in equals) else 0
                 kept_back += sum(running.get(other.request_id) == 0 for other in equals)
             if self._residency.available_ids <= kept_back or self._residency.available_cells < needed:
+                self._start_short = self._shortage(request, 1 + kept_back, needed)
                 return
             running[request.request_id] += 1
-            shares[request.key] += 1
+            shares[request.owner] += 1
             yield branch
+
+    def _shortage(self, request: Request, ids: int, cells: int) -> Shortage:
+        """Return what is missing to begin a request or to start a branch of it, of the room that it needs."""
+        return Shortage(request, ids - self._residency.available_ids, cells - self._residency.available_cells)
 
     def _plan_pauses(self, plan: StepPlan, requests: Sequence[Request], running: list[Branch]) -> int:
         """Pause branches until every running branch can take a step; return the free cells.
@@ -375,6 +454,30 @@ class Scheduler:
                 plan.drops.append(request)
                 free += node.cells if node.pins == 1 and not node.live_children else 0  # else others stand on them
         return free
+
+
+def _in_turns(plan: StepPlan, newest: list[Branch], prompts: Iterable[Request], pace: Pace) -> list[Branch]:
+    """Return the branches of which this step computes the newest token: those of the people whose turn it is.
+
+    Where these have more than a step has time for, those that have waited longest come first.
+    """
+    wanted = Counter(branch.request.owner for branch in newest)
+    others = {request.owner for request in prompts} - wanted.keys()
+    if len(wanted) + len(others) > 1:
+        turns = pace.turns(wanted, others)
+        most = pace.most_newest(len(wanted) + len(others), min(wanted.values()))
+        left = {owner: number for owner, number in wanted.items() if owner in turns}
+        if most is not None and sum(left.values()) > most:
+            left = divide(left, most)
+        chosen = set[Branch]()
+        for branch in sorted(newest, key=lambda branch: branch.last_step):
+            if left.get(branch.request.owner):
+                left[branch.request.owner] -= 1
+                chosen.add(branch)
+        newest = [branch for branch in newest if branch in chosen]
+    plan.took = dict.fromkeys(wanted, 0) | Counter(branch.request.owner for branch in newest)
+    plan.num_others = len(others)
+    return newest
 
 
 def _may_want_room(request: Request) -> bool:
@@ -416,10 +519,10 @@ def _up_to_media(prefix: Prefix, count: int, free: int, may_be_whole: bool) -> i
 def _to_prefill(
     requests: Iterable[Request], running: Iterable[Branch], resumed: list[Branch]
 ) -> Iterator[Prefix | Branch]:
-    """Yield resumed branches with several pending tokens, then prompts by the shares of their keys."""
+    """Yield resumed branches with several pending tokens, then prompts by the shares of their owners."""
     yield from resumed
     prompts = [request for request in requests if request.prefix.node and not request.prefix.is_complete]
-    counts = Counter(branch.request.key for branch in running) if len(prompts) > 1 else Counter[str]()
+    counts = Counter(branch.request.owner for branch in running) if len(prompts) > 1 else Counter[str]()
     yield from (request.prefix for request in in_order_of_shares(prompts, counts))
 
 

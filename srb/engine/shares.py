@@ -1,28 +1,28 @@
-"""The fair share of each key: of requests that wait, those of the key with the fewest running branches come first.
+"""The fair share of each owner, a person or an address: the requests of the one with the fewest running branches come first.
 
-Keys with equally many are served in the order of arrival. All requests without a key count as one key's. Nobody waits for
-ever: the branches that run for a key end in time, and then its oldest request is the oldest of those with the fewest.
+Owners with equally many are served in the order of arrival. Nobody waits for ever: the branches that run for an owner end in
+time, and then the oldest request is the oldest of those with the fewest.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from srb.engine.request import Branch, BranchState, Request
 
 
 def count_running(requests: Iterable[Request]) -> Counter[str]:
-    """Return the number of running branches of each key; a request that has begun counts as one at least."""
+    """Return the number of running branches of each owner; a request that has begun counts as one at least."""
     counts: Counter[str] = Counter()
     for request in requests:
         if request.prefix.node is not None:
-            counts[request.key] += len(request.in_state(BranchState.RUNNING)) or 1
+            counts[request.owner] += len(request.in_state(BranchState.RUNNING)) or 1
     return counts
 
 
 def in_order_of_shares(waiting: Iterable[Request], counts: Counter[str]) -> list[Request]:
-    """Return requests in the order in which they have their turns, if each is one branch more of its key's `counts`.
+    """Return requests in the order in which they have their turns, if each is one branch more of its owner's `counts`.
 
     Requests without a reader come after all others.
     """
@@ -32,7 +32,7 @@ def in_order_of_shares(waiting: Iterable[Request], counts: Counter[str]) -> list
 def next_to_begin(requests: Sequence[Request]) -> list[tuple[Request, int]]:
     """Return the requests that wait for their prompts to be computed, in their order, each with the branches before it.
 
-    Those are the ones that wait in requests that have begun, of other keys, with fewer branches: it has to leave them room.
+    Those wait in requests that have begun, of other owners, with fewer branches: it has to leave them room.
     """
     waiting = [request for request in requests if request.prefix.node is None]
     if not waiting or len(requests) == 1:
@@ -41,28 +41,40 @@ def next_to_begin(requests: Sequence[Request]) -> list[tuple[Request, int]]:
     eager: Counter[str] = Counter()
     for request in requests:
         if request.prefix.node is not None and not request.is_unread:
-            eager[request.key] += len(request.in_state(BranchState.WAITING))
+            eager[request.owner] += len(request.in_state(BranchState.WAITING))
     return [
-        (request, sum(number for key, number in eager.items() if key != request.key and counts[key] < place))
+        (request, sum(number for owner, number in eager.items() if owner != request.owner and counts[owner] < place))
         for request, place in _placed(waiting, counts)
     ]
 
 
+def divide(wanted: Mapping[str, int], most: int) -> dict[str, int]:
+    """Return how many of `most` each owner gets who wants so many; what one leaves of an equal share is the others'.
+
+    Each gets one at least.
+    """
+    left, shares = most, dict[str, int]()
+    for place, owner in enumerate(sorted(wanted, key=lambda each: wanted[each])):
+        shares[owner] = min(wanted[owner], max(1, left // (len(wanted) - place)))
+        left -= shares[owner]
+    return shares
+
+
 def _placed(waiting: Iterable[Request], counts: Counter[str]) -> list[tuple[Request, int]]:
-    """Return requests in their order, each with the number of branches that its key has before it."""
+    """Return requests in their order, each with the number of branches that its owner has before it."""
     counts = counts.copy()
     placed = []
     for request in sorted(waiting, key=lambda request: request.is_unread):
-        placed.append((request, counts[request.key]))
-        counts[request.key] += 1
+        placed.append((request, counts[request.owner]))
+        counts[request.owner] += 1
     return sorted(placed, key=lambda each: (each[0].is_unread, each[1]))
 
 
 def in_order_of_claims(requests: Sequence[Request], running: Iterable[Branch]) -> list[tuple[Request, Branch | None]]:
     """Return the prompts (None) and running branches of requests; those that should give way first come last.
 
-    Each key's first branch comes before any key's second one, and so on; equal ones are in the order of `requests`. A prompt
-    comes before the branches that need it.
+    Each owner's first branch comes before any owner's second one, and so on; equal ones are in the order of `requests`. A
+    prompt comes before the branches that need it.
     """
     own: dict[str, list[Branch]] = {}
     for branch in running:
@@ -70,9 +82,9 @@ def in_order_of_claims(requests: Sequence[Request], running: Iterable[Branch]) -
     counts: Counter[str] = Counter()
     claims: list[tuple[bool, int, Request, Branch | None]] = []
     for request in requests:
-        claims.append((request.is_unread, counts[request.key], request, None))
+        claims.append((request.is_unread, counts[request.owner], request, None))
         for branch in own.get(request.request_id, ()):
-            claims.append((request.is_unread, counts[request.key], request, branch))
-            counts[request.key] += 1
+            claims.append((request.is_unread, counts[request.owner], request, branch))
+            counts[request.owner] += 1
     claims.sort(key=lambda claim: claim[:2])
     return [claim[2:] for claim in claims]

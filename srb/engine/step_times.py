@@ -10,6 +10,7 @@ _WEIGHT = 0.1  # of the newest step in the mean: some 10 steps follow a change o
 _MOST_SLOWER = 3.0  # times the mean; slower steps count as so much, since something else may have held them up
 _FIRST = 3  # steps of a size before its time counts; the first is slow, since llama.cpp plans its graph
 _STALE = 4096  # steps, after which a measured time is forgotten: the load and the texts' lengths have changed by then
+_APART = 1.5  # times the smallest measured size that the largest has: of nearer ones noise makes the difference
 _HOPE = 0.6  # share of the growth between measured sizes that others are tried with: with all of it, few seem worth it
 
 
@@ -62,6 +63,20 @@ class StepTimes:
     def has_larger(self, size: int) -> bool:
         """Whether steps of some larger size were measured often enough."""
         return any(other > size and self.is_settled(other) for other in self._measured)
+
+    def line(self) -> tuple[float, float] | None:
+        """Return the seconds that a step takes besides its tokens, and those of each token; None: too little was measured.
+
+        A step reads all weights, and computes each token, so that the times of small and large ones are about on a line.
+        """
+        known = [(size, each.seconds) for size, each in self._measured.items() if self.is_known(size, 2)]
+        if not known or max(known)[0] < _APART * min(known)[0]:
+            return None
+        middle = sum(size for size, _ in known) / len(known)
+        mean = sum(seconds for _, seconds in known) / len(known)
+        spread = sum((size - middle) ** 2 for size, _ in known)
+        each = max(0.0, sum((size - middle) * (seconds - mean) for size, seconds in known) / spread)
+        return max(0.0, mean - each * middle), each
 
     def growth(self, size: int, fewer: int, more: int) -> float:
         """Return the probable seconds for each token between `fewer` and `more` tokens that a step of `size` is given."""

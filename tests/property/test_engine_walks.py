@@ -36,6 +36,7 @@ FILES = tuple(map(b64, (png(seed=1), png(seed=2), wav(0.01))))  # of 6 to 27 tok
 MOST_OF_A_FILE = 29
 WHOLE_ENDS = (FinishReason.EOS, FinishReason.WORD, FinishReason.LIMIT)
 ABOUT_MEDIA: list[tuple[str | int, ...]] = [("the old king said", -1, " then"), (-2, -1), ("the fox", -3, ".")]
+OWNERS = ("key @alice", "key @bob", "127.0.0.1")
 PROMPTS = ["the old king said", "the old king said then the fox", "a", "river boat " * 12, "☃ snow"]
 UNFINISHED = [
     "the old king and the ga",
@@ -195,6 +196,7 @@ class EngineWalk(RuleBasedStateMachine):
         draft=st.sampled_from([None, None, FakeModel, Contrary, Wavering]),
         draft_room=st.sampled_from([(400, 12), (60, 12), (400, 3)]),
         looks_up=st.booleans(),
+        step_seconds=st.sampled_from([0.0, 0.002, 0.2]),
         ahead=st.booleans(),
         sections=st.booleans(),
         slow_grammars=st.booleans(),
@@ -216,6 +218,7 @@ class EngineWalk(RuleBasedStateMachine):
         looks_up: bool,
         ahead: bool,
         sections: bool,
+        step_seconds: float = 0.0,
         slow_grammars: bool = False,
     ) -> None:
         self.n_ctx_seq = 60 if short else n_ctx
@@ -234,6 +237,7 @@ class EngineWalk(RuleBasedStateMachine):
         if slow_grammars:
             model.grammars.clock = Slowly(0.003)  # a step has time for two or three tokens
         limits = {"cache_cells": cache_cells, "cache_bytes": cache_bytes, "max_running": max_running}
+        limits |= {"step_seconds": step_seconds, "max_queue": 1000}
         draft_model = draft(draft_room[0], draft_room[1], 32, 8) if draft is not None and max_draft else None
         drafts = {"max_draft": max_draft, "draft_model": draft_model, "looks_up": looks_up}
         self.driver = Driver(model, **limits, checkpoint_every=every, **drafts)
@@ -317,7 +321,7 @@ class EngineWalk(RuleBasedStateMachine):
         prompt_logprobs = prompt_logprobs and isinstance(prompt, str)
         options: dict[str, Any] = {"prompt_logprobs": prompt_logprobs, "id_slot": id_slot, "cache_prompt": cache_prompt}
         options |= {"stop": stop, "lora": lora, "linger": linger, "append": append, "can_grow": True}
-        options["banned_strings"] = banned
+        options |= {"banned_strings": banned, "owner": OWNERS[seed % len(OWNERS)]}
         request_id = self.driver.submit(prompt, n, seed, max_tokens, media=media_of(prompt), **options)
         asked = Submitted(prompt, n, seed, max_tokens, stop, lora, append=append, banned=banned, linger=linger)
         asked.is_kept = cache_prompt

@@ -1,4 +1,4 @@
-"""The fair share of each key in the engine: nobody's branches keep another's request waiting while they go on to begin."""
+"""The fair share of each person in the engine: nobody's branches keep another's request waiting till they have ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def steps(driver: Driver, number: int) -> None:
     ("owner", "key"),
     [("key @alice", "key @alice"), ("key #0123", "key #0123"), ("127.0.0.1", ""), ("", ""), ("keyhole", "")],
 )
-def test_a_key_has_a_share_of_its_own_and_all_addresses_have_one(owner: str, key: str) -> None:
+def test_the_key_of_a_command_is_that_of_its_owner(owner: str, key: str) -> None:
     assert Generate("r", ("x",), (BranchSpec(1),), owner=owner).key == key
 
 
@@ -44,27 +44,51 @@ def test_the_request_of_another_key_overtakes_those_of_one_that_has_branches(flo
     waiting = [driver.submit([place, 9], n=6, **LONG, **ALICE) for place in range(flood)]
     bobs = driver.submit("b", n=2, **LONG, **BOB)
     steps(driver, 3)
-    assert not any(is_begun(driver, each) for each in (*waiting, bobs))
-    driver.cancel(first, 0)
-    driver.cancel(first, 1)
-    steps(driver, 2)
     assert is_begun(driver, bobs)
     assert not any(is_begun(driver, each) for each in waiting)
+    assert not driver.result(first).terminal
     driver.run()
     assert driver.result(bobs).texts[1] == solo("b", 2, 60, ignore_eos=True).texts[0]
 
 
-def test_without_keys_the_order_of_arrival_counts_whatever_the_addresses() -> None:
+def test_without_keys_each_address_has_a_share_of_its_own() -> None:
     driver = Driver(FakeModel(n_seq_max=6, n_ctx=4096))
     first = driver.submit("a", n=6, **LONG, owner="10.0.0.1")
     steps(driver, 3)
     second = driver.submit("b", n=6, **LONG, owner="10.0.0.1")
     third = driver.submit("c", **LONG, owner="10.0.0.2")
-    driver.cancel(first, 0)
-    driver.cancel(first, 1)
-    steps(driver, 2)
-    assert is_begun(driver, second)
-    assert not is_begun(driver, third)
+    steps(driver, 4)
+    assert is_begun(driver, third)
+    assert not is_begun(driver, second)
+    assert running(driver, first, third) == [3, 1], "room was made for a prompt and its branch"
+    driver.run()
+
+
+def test_branches_of_one_person_give_way_as_far_as_anothers_share_goes_and_lose_nothing() -> None:
+    driver = Driver(FakeModel(n_seq_max=17, n_ctx=4096))
+    alices = driver.submit("a", n=40, max_tokens=60, ignore_eos=True, **ALICE)
+    steps(driver, 10)
+    bobs = driver.submit("b", n=30, max_tokens=60, ignore_eos=True, **BOB)
+    steps(driver, 12)
+    [alice, bob] = running(driver, alices, bobs)
+    assert abs(alice - bob) <= 2, (alice, bob)
+    paused = driver.engine.stats()["branches_paused_total"]
+    steps(driver, 20)
+    assert driver.engine.stats()["branches_paused_total"] == paused, "equal shares are left alone"
+    driver.run()
+    for request_id, prompt in ((alices, "a"), (bobs, "b")):
+        for index in range(30):
+            assert driver.result(request_id).texts[index] == solo(prompt, 1 + index, 60, ignore_eos=True).texts[0]
+
+
+def test_a_person_who_holds_all_cells_gives_way_to_anothers_prompt() -> None:
+    driver = Driver(FakeModel(n_seq_max=30, n_ctx=600))
+    alices = driver.submit("a", n=8, max_tokens=60, ignore_eos=True, **ALICE)
+    steps(driver, 40)
+    bobs = driver.submit([40] * 150, max_tokens=5, ignore_eos=True, **BOB)
+    steps(driver, 8)
+    assert is_begun(driver, bobs)
+    assert not driver.result(alices).terminal
     driver.run()
 
 

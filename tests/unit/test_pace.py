@@ -1,16 +1,18 @@
-"""Prompts beside branches that write get as many tokens of a step as its time has room for, and never none."""
+"""Prompts beside branches, and one person's branches beside another's, get what a step has time for, and never nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from srb.engine.fake import FakeModel
 from srb.engine.media import Vectors
 from srb.engine.model import Batch, DecodeStatus, LoraScales
-from srb.engine.prompt_pace import FIRST, LEAST, PromptPace
+from srb.engine.pace import FIRST, LEAST, Pace
+from srb.engine.shares import divide
 from srb.wire.commands import Embed
 from tests.engine_helpers import Driver, solo
 
@@ -109,7 +111,7 @@ def test_without_a_limit_a_step_takes_as_long_as_it_takes() -> None:
     driver.step()
     compute_prompt(driver, 2000)
     assert max(tokens for tokens, _ in model.took) == N_UBATCH
-    assert PromptPace(0.0).most_beside(3) is None
+    assert Pace(0.0).most_prompt(3) is None
 
 
 def test_texts_are_the_same_at_any_pace() -> None:
@@ -123,45 +125,45 @@ def test_texts_are_the_same_at_any_pace() -> None:
 
 
 def test_the_pace_follows_a_machine_that_becomes_slower_and_faster_again() -> None:
-    pace = PromptPace(0.15)
-    assert pace.most_beside(1) == FIRST
+    pace = Pace(0.15)
+    assert pace.most_prompt(1) == FIRST
     pace.note(1, 0, 0.03)
     for _ in range(20):
-        pace.note(1, (most := pace.most_beside(1) or 0), 0.03 + most * 0.001)
-    assert pace.most_beside(1) == pytest.approx(120, rel=0.05)
+        pace.note(1, (most := pace.most_prompt(1) or 0), 0.03 + most * 0.001)
+    assert pace.most_prompt(1) == pytest.approx(120, rel=0.05)
     for _ in range(4):
-        pace.note(1, (most := pace.most_beside(1) or 0), 0.03 + most * 0.004)
-    assert (pace.most_beside(1) or 0) < 40
+        pace.note(1, (most := pace.most_prompt(1) or 0), 0.03 + most * 0.004)
+    assert (pace.most_prompt(1) or 0) < 40
     for _ in range(30):
-        pace.note(1, (most := pace.most_beside(1) or 0), 0.03 + most * 0.001)
-    assert (pace.most_beside(1) or 0) > 100
+        pace.note(1, (most := pace.most_prompt(1) or 0), 0.03 + most * 0.001)
+    assert (pace.most_prompt(1) or 0) > 100
 
 
 def test_one_step_that_was_held_up_does_not_stop_prompts() -> None:
-    pace = PromptPace(0.15)
+    pace = Pace(0.15)
     pace.note(1, 0, 0.03)
     for _ in range(20):
         pace.note(1, 100, 0.13)
     pace.note(1, 100, 60.0)  # the machine slept
-    assert (pace.most_beside(1) or 0) >= 50
+    assert (pace.most_prompt(1) or 0) >= 50
 
 
 @pytest.mark.parametrize("plain", [0.2, 1.0, 30.0])
 def test_a_prompt_has_its_share_where_branches_alone_take_longer_than_a_step_should(plain: float) -> None:
-    pace = PromptPace(0.15)
+    pace = Pace(0.15)
     pace.note(8, 0, plain)
     pace.note(8, 16, plain * 1.5)
-    most = pace.most_beside(8)
+    most = pace.most_prompt(8)
     assert most is not None
     assert most >= LEAST
     assert most * plain / 32 == pytest.approx(plain * 5 / 3, rel=0.1)
 
 
 def test_a_size_that_was_not_measured_counts_as_the_latest_one() -> None:
-    pace = PromptPace(0.15)
+    pace = Pace(0.15)
     pace.note(4, 0, 0.05)
     pace.note(4, 50, 0.1)
-    assert pace.most_beside(5) == pace.most_beside(4) == 100
+    assert pace.most_prompt(5) == pace.most_prompt(4) == 100
 
 
 @pytest.mark.parametrize("is_beside", [True, False], ids=["beside a branch", "alone"])
@@ -188,3 +190,92 @@ def test_embeddings_beside_branches_take_as_many_tokens_as_a_step_has_time_for(i
         assert 0.9 * 0.15 <= FAST.each * max(sizes) <= 0.15
     else:
         assert max(sizes) == 512
+
+
+ALICE, BOB = "key @alice", "key @bob"
+
+
+def seconds_of(driver: Driver, tokens: int, prompt: int = 20, **options: Any) -> float:
+    """Return the seconds of a request of BOB's whose prompt nobody has sent before."""
+    began = driver.now
+    asked = driver.submit(
+        [place % 37 for place in range(prompt)], max_tokens=tokens, ignore_eos=True, owner=BOB, **options
+    )
+    while not driver.result(asked).terminal:
+        driver.step()
+    return driver.now - began
+
+
+@pytest.mark.parametrize("machine", [FAST, SLOW, CARD], ids=["fast", "slow", "card"])
+@pytest.mark.parametrize("n", [64, 16, 2])
+@pytest.mark.parametrize("tokens", [16, 200])
+def test_many_branches_of_one_person_make_another_wait_for_less_than_twice_as_long(
+    machine: Machine, n: int, tokens: int
+) -> None:
+    alone = seconds_of(timed(machine.seconds, 0.2)[0], tokens)
+    driver, _ = timed(machine.seconds, 0.2)
+    driver.submit("the old king", n=n, max_tokens=5000, ignore_eos=True, owner=ALICE)
+    for _ in range(10):
+        driver.step()
+    under_way = machine.seconds(n)  # when he asks, a step of hers is
+    seconds_of(driver, 20)  # till sizes of steps are known
+    assert seconds_of(driver, tokens) <= 2 * alone + under_way
+
+
+def test_branches_of_one_person_take_turns_and_none_is_left_behind() -> None:
+    driver, _ = timed(FAST.seconds, 0.2)
+    hers = driver.submit("the old king", n=50, max_tokens=400, ignore_eos=True, owner=ALICE)
+    driver.submit("an older king", n=1, max_tokens=1000, ignore_eos=True, owner=BOB)
+    for _ in range(100):
+        driver.step()
+        lengths = [branch.length for branch in driver.engine.find(hers, ALICE).branches]
+        assert max(lengths) - min(lengths) <= 2
+    assert 20 < max(lengths) < 90, "they have a share, not all"
+
+
+def test_people_who_have_equally_much_to_compute_share_each_step() -> None:
+    driver, model = timed(FAST.seconds, 0.2)
+    for owner in (ALICE, BOB, "127.0.0.1"):
+        driver.submit("the old king", n=4, max_tokens=50, ignore_eos=True, owner=owner)
+    for _ in range(20):
+        driver.step()
+    assert {tokens for tokens, _ in model.took[-10:]} == {12}
+
+
+@pytest.mark.parametrize(
+    ("owners", "step_seconds"), [((ALICE, ALICE), 0.2), ((ALICE, BOB), 0.0)], ids=["one person", "no pace"]
+)
+def test_all_branches_are_in_each_step_of_one_person_and_where_no_time_is_given(
+    owners: tuple[str, str], step_seconds: float
+) -> None:
+    driver, model = timed(FAST.seconds, step_seconds)
+    driver.submit("the old king", n=60, max_tokens=100, ignore_eos=True, owner=owners[0])
+    driver.submit("an older king", n=1, max_tokens=100, ignore_eos=True, owner=owners[1])
+    for _ in range(20):
+        driver.step()
+    assert model.took[-1][0] == 61
+
+
+def test_texts_are_the_same_in_turns() -> None:
+    driver, _ = timed(FAST.seconds, 0.2)
+    hers = driver.submit("the old king", 40, 0, 30, owner=ALICE)
+    his = driver.submit("an older king", 1, 7, 30, owner=BOB)
+    driver.run()
+    for index in range(40):
+        assert driver.result(hers).texts[index] == solo("the old king", index, 30).texts[0]
+    assert driver.result(his).texts == solo("an older king", 7, 30).texts
+
+
+@pytest.mark.parametrize(
+    ("wanted", "most", "shares"),
+    [
+        ({"a": 64, "b": 1}, 8, {"b": 1, "a": 7}),
+        ({"a": 64, "b": 64, "c": 2}, 12, {"c": 2, "a": 5, "b": 5}),
+        ({"a": 3, "b": 4}, 100, {"a": 3, "b": 4}),
+        ({"a": 9, "b": 9, "c": 9}, 1, {"a": 1, "b": 1, "c": 1}),
+    ],
+)
+def test_a_step_is_divided_equally_and_what_one_leaves_is_the_others(
+    wanted: dict[str, int], most: int, shares: dict[str, int]
+) -> None:
+    assert divide(wanted, most) == shares

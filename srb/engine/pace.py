@@ -1,0 +1,109 @@
+"""The pace of steps by measured time: the tokens of prompts beside branches that write, and whose branches they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from srb.engine.step_times import StepTimes
+
+FIRST = 32  # prompt tokens of a step before any time is known
+LEAST = 16  # prompt tokens of a step: kernels compute so many columns at once, fewer make a step hardly shorter
+# Seconds of a step for prompts, by those that it takes without them, at least: a prompt then takes 1.6 times its time alone
+# at most, however long a step of branches is.
+_LEAST_SHARE = 5 / 3
+# Weights of the newest step: with too quick a pace streams stutter, with too slow a one they do not.
+_FASTER, _SLOWER = 0.2, 0.5
+_MOST_OWED = 1.0  # seconds: who was kept waiting for long, or has kept others, is not paid back for longer
+_MOST_SLOWER = 3.0  # times what a token took before: more counts as so much, since another program may have held it up
+
+
+class Pace:
+    """The tokens that a step has time for; measured steps tell how long one of them takes."""
+
+    def __init__(self, step_seconds: float) -> None:
+        """Let a step take `step_seconds`; 0: as long as it takes."""
+        self._step_seconds = step_seconds
+        self._plain = StepTimes()  # of steps without prompts, by their tokens
+        self._nearest = 0  # the size of the latest of these
+        # Seconds that each person is owed whose branches are written: her share of the time, less what she has had.
+        self._owed: dict[str, float] = {}
+        self._each: float | None = None  # seconds that one prompt token adds to a step; None: not measured yet
+
+    def most_prompt(self, num_newest: int) -> int | None:
+        """Return how many prompt tokens a step may have beside `num_newest` tokens of branches; None: any number."""
+        if not self._step_seconds:
+            return None
+        if self._each is None:
+            return FIRST
+        plain = self._plain_seconds(num_newest)
+        seconds = max(self._step_seconds - plain, _LEAST_SHARE * plain)
+        return max(LEAST, round(seconds / max(self._each, 1e-9)))
+
+    def note(self, num_newest: int, num_prompt: int, seconds: float) -> None:
+        """Note a step with so many tokens of branches, and of prompts."""
+        if not self._step_seconds or not num_newest + num_prompt:
+            return
+        if not num_prompt:
+            self._plain.note(num_newest, seconds)
+            self._nearest = num_newest
+            return
+        each = max(0.0, seconds - self._plain_seconds(num_newest)) / num_prompt
+        if self._each is None:
+            self._each = each
+            return
+        each = min(each, _MOST_SLOWER * self._each) if self._each else each
+        self._each += (_SLOWER if each > self._each else _FASTER) * (each - self._each)
+
+    def most_newest(self, num_people: int, fewest: int) -> int | None:
+        """Return how many tokens of several people's branches a step may have; None: any number.
+
+        It takes the time of a step then, or what the person who has the `fewest` tokens is to have of so many people's time.
+        """
+        line = self._plain.line()
+        if not self._step_seconds or line is None:
+            return None
+        fixed, each = line
+        seconds = max(self._step_seconds, num_people * (fixed + each * fewest))
+        return max(num_people, int((seconds - fixed) / each)) if each else None
+
+    def turns(self, wanted: Mapping[str, int], others: Set[str] = frozenset()) -> set[str]:
+        """Return those of several people, of whom each has so many tokens of branches, whose turn a step is.
+
+        `others` have prompts alone. A person sits out who has had more than an equal share of the time by more than what it
+        takes to compute her tokens for all.
+        """
+        if not self._step_seconds:
+            return set(wanted)
+        fixed, each = self._plain.line() or (0.0, 0.0)
+        others_share = 1 - 1 / len(wanted.keys() | others)
+        due = {
+            person
+            for person, number in wanted.items()
+            if self._owed.get(person, 0.0) >= -others_share * (fixed + each * number)
+        }
+        return due or {max(wanted, key=lambda person: self._owed.get(person, 0.0))}
+
+    def note_turns(self, took: Mapping[str, int], num_prompt: int, num_others: int, seconds: float) -> None:
+        """Note whose step it was: each person's tokens of branches (0: she sat out), and those of prompts.
+
+        `num_others` is the number of people who have prompts alone.
+        """
+        num_people = len(took) + num_others
+        if num_people == 1:
+            self._owed = dict.fromkeys(took, -seconds)  # who comes now has the next one
+            return
+        fixed, each = self._plain.line() or (0.0, 1.0)
+        costs = {person: fixed + each * number if number else 0.0 for person, number in took.items()}
+        total = sum(costs.values()) + each * num_prompt or 1.0
+        most = max(seconds, _MOST_OWED)
+        self._owed = {
+            person: max(-most, min(most, self._owed.get(person, 0.0) + seconds / num_people - seconds * cost / total))
+            for person, cost in costs.items()
+        }
+
+    def _plain_seconds(self, size: int) -> float:
+        """Return the seconds of a step of `size` tokens without prompts, or of the latest other size; 0: none is known."""
+        if not size:
+            return 0.0
+        known = self._plain.seconds(size)
+        return (self._plain.seconds(self._nearest) or 0.0) if known is None else known

@@ -36,7 +36,10 @@ from srb.wire.commands import (
     AddBranches,
     Ask,
     Attach,
+    ChangeBranch,
+    CountTokens,
     Embed,
+    EndReasoning,
     Generate,
     GetAdapters,
     GetRequest,
@@ -47,10 +50,13 @@ from srb.wire.commands import (
     Rerank,
     SetAdapters,
     StateAction,
+    StopBranches,
 )
 from srb.wire.events import Event, FinishReason
 from srb.wire.step_seconds import StepSeconds
 
+Prepared = Request | EmbeddingJob | StateJob | Growth  # what the loop submits
+MAX_TOLD = 8  # chunks of a plan in a line of the log
 _SHARE_OF_DRAFTS = 4  # a draft model gets 1/4 of the host memory: it takes less for a token, and needs the same texts
 
 
@@ -164,17 +170,9 @@ class Engine:
             clock=clock,
         )
 
-        # Methods of the parts that are the engine's own. From any thread:
-        self.tokenize, self.detokenize = self._preparer.tokenize, self._preparer.detokenize
-        self.count_tokens, self.knows_media = self._preparer.count_tokens, self._preparer.knows_media
-        self.find = self._requests.find
-        # From the decode thread:
-        self.submit, self.collect, self.control = self._life.submit, self._life.collect, self._life.control
-        self.attach, self.leave, self.cancel = self._life.attach, self._life.leave, self._life.cancel
-        self.fail_by_id, self.fail_all = self._life.fail_by_id, self._life.fail_all
-
         self._has_skipped_decode = False  # in the previous step
         self._num_steps = 0
+        self._plan = StepPlan()  # of the latest step
         self.step_tokens = 0  # of the latest step
 
     # ---- any thread
@@ -191,7 +189,7 @@ class Engine:
 
     def prepare(
         self, command: Generate | Embed | Rerank | StateAction | AddBranches, is_wanted: IsWanted = always
-    ) -> Request | EmbeddingJob | StateJob | Growth:
+    ) -> Prepared:
         """Tokenize and check a command, and build its samplers. The caller must submit or close the result.
 
         No further picture is encoded for a command that `is_wanted` no more.
@@ -206,11 +204,65 @@ class Engine:
             case AddBranches():
                 return self._steering.growth(command, self.find(command.target, command.owner))
 
+    def tokenize(
+        self, parts: Sequence[str | int], add_special: bool, parse_special: bool, field: str = "prompt"
+    ) -> list[int]:
+        """Return the tokens of strings and ids, as `Preparer.tokenize` does."""
+        return self._preparer.tokenize(parts, add_special, parse_special, field)
+
+    def detokenize(self, tokens: Sequence[int], special: bool = True) -> list[bytes]:
+        """Return each token's bytes, as `Preparer.detokenize` does."""
+        return self._preparer.detokenize(tokens, special)
+
+    def count_tokens(self, command: CountTokens) -> int:
+        """Return the number of a prompt's tokens, as `Preparer.count_tokens` does."""
+        return self._preparer.count_tokens(command)
+
+    def knows_media(self, command: Generate) -> bool:
+        """Whether no medium of a request has to be encoded. Raise InvalidRequest or NotSupported."""
+        return self._preparer.knows_media(command)
+
+    def find(self, request_id: str, owner: str) -> Request:
+        """Return a request; an empty `owner` may be anybody. Raise NotFound."""
+        return self._requests.find(request_id, owner)
+
     def _end_save(self, request_id: str, error: SRBError | None) -> None:
         self._life.saves.append((request_id, error))
         self.wake()
 
     # ---- the decode thread
+
+    def submit(self, request: Prepared) -> list[Event]:
+        """Queue a request; return Accepted or Rejected, as `Lifecycle.submit` does."""
+        return self._life.submit(request)
+
+    def collect(self) -> list[Event]:
+        """Return the replies to saves that other threads have ended, and the ends of rests that are over."""
+        return self._life.collect()
+
+    def control(self, command: StopBranches | EndReasoning | ChangeBranch) -> list[Event]:
+        """Stop or change branches, or end their reasoning, as `Lifecycle.control` does."""
+        return self._life.control(command)
+
+    def attach(self, request_id: str, owner: str) -> dict[str, Any]:
+        """Note that a request has a reader; return its description with all texts. Raise NotFound."""
+        return self._life.attach(request_id, owner)
+
+    def leave(self, request_id: str) -> list[Event]:
+        """Note that nobody reads a request any more: it lingers, or is cancelled."""
+        return self._life.leave(request_id)
+
+    def cancel(self, request_id: str, index: int | None = None) -> list[Event]:
+        """Cancel a request, or the branch `index` of it; unknown ids are ignored."""
+        return self._life.cancel(request_id, index)
+
+    def fail_by_id(self, request_id: str, error: SRBError) -> list[Event]:
+        """Fail a request or job with `error`; nothing happens if it has ended."""
+        return self._life.fail_by_id(request_id, error)
+
+    def fail_all(self, error: SRBError) -> list[Event]:
+        """Fail every request and job with `error`."""
+        return self._life.fail_all(error)
 
     @property
     def seconds_to_rest(self) -> float | None:
@@ -223,7 +275,32 @@ class Engine:
         return bool(self._requests.active or self._embeddings) or needs_trim
 
     def step(self) -> list[Event]:
-        """Compute one batch and return its events. Raise EngineFault if the context is beyond repair."""
+        """Compute one batch and return its events. Raise EngineFault if the context is beyond repair.
+
+        Whatever it raises has a note, for the log, of what the step was about to compute.
+        """
+        try:
+            return self._step()
+        except Exception as error:
+            error.add_note(self._situation())
+            raise
+
+    def _situation(self) -> str:
+        """Return the plan of the latest step and the engine's counts, in one line, without a text."""
+        requests, room = self._requests, self._residency
+        of = ", ".join(f"{chunk.count} of {chunk.span!r}" for chunk in self._plan.chunks[:MAX_TOLD])
+        more = f" and {rest} more" if (rest := len(self._plan.chunks) - MAX_TOLD) > 0 else ""
+        return (
+            f"step {self._num_steps} of {self._plan.num_tokens} tokens: {of or 'nothing'}{more}; "
+            f"{len(requests.active)} requests, {len(requests.idle)} at rest; {room.used_cells} of {self.model.n_ctx} cells "
+            f"used, {room.available_cells} to be had, {room.available_ids} of {self.model.n_seq_max} sequences"
+        )
+
+    def find_leaks(self) -> list[str]:
+        """Return what is still held although no request is open, a line each: sums alone, no node is visited."""
+        return [] if self._requests.active or self._embeddings else self._residency.find_leaks()
+
+    def _step(self) -> list[Event]:
         began = self._branches.now = self._clock()
         events: list[Event] = []
         self._life.expire(began, events)  # before `_admit`: those that wait get what is freed
@@ -240,7 +317,7 @@ class Engine:
             return events
         self._has_skipped_decode = False
         self._num_steps += 1
-        plan = self._scheduler.schedule(
+        plan = self._plan = self._scheduler.schedule(
             self._life.runnable(),
             with_unread=self._num_steps % UNREAD_EVERY == 0,
             pace=self._pace,

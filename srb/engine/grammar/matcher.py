@@ -34,8 +34,17 @@ _Made = TypeVar("_Made")
 class Grammar:
     """A compiled grammar, which all matchers in it share."""
 
-    def __init__(self, native: LLMatcher, vocabulary: Vocabulary, lark: Lark, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        native: LLMatcher,
+        vocabulary: Vocabulary,
+        lark: Lark,
+        clock: Callable[[], float],
+        compile_anew: Callable[[], tuple[Grammar, float]],
+    ) -> None:
+        """`compile_anew` returns another one like this, with nothing made, and the seconds of a processor that it took."""
         self.native = native  # at the beginning of a text
+        self.compile_anew = compile_anew
         self.vocabulary = vocabulary
         self.clock = clock
         self.has_levels = lark.has_levels
@@ -43,6 +52,7 @@ class Grammar:
         self.named = {alias: token for token, alias in self.aliases.items()}
         self.problem = ""  # why no text goes on in it: a call took so long that no other one is risked
         self.is_spent = False  # its lexer, which all texts share, has made as many states as it may
+        self.successor: Grammar | None = None  # compiled anew by the first text that needed more of the lexer
 
 
 class Matcher:
@@ -52,7 +62,8 @@ class Matcher:
         self._grammar = grammar
         self._native = native
         self._vocabulary = grammar.vocabulary
-        self.length = 0  # accepted tokens, ends not counted
+        self._accepted: list[int] = []  # tokens as llguidance has them, ends not counted
+        self._alone_at = -1  # the length at which this text had the grammar compiled anew for itself
         self.seconds = 0.0  # of a processor that all calls took
         self._num_accepted = 0  # tokens that were accepted, those that were taken back included
         self._allowed: npt.NDArray[np.intp] | None = None  # the mask of this place, if it is known
@@ -63,8 +74,14 @@ class Matcher:
     def copy(self) -> Matcher:
         """Return a matcher at the same place, which goes on by itself."""
         copy = Matcher(self._grammar, self._native.deep_copy())
-        copy.length, copy.seconds, copy._num_accepted = self.length, self.seconds, self._num_accepted
+        copy._accepted, copy._alone_at = self._accepted.copy(), self._alone_at
+        copy.seconds, copy._num_accepted = self.seconds, self._num_accepted
         return copy
+
+    @property
+    def length(self) -> int:
+        """The number of accepted tokens, ends not counted."""
+        return len(self._accepted)
 
     @property
     def is_quick(self) -> bool:
@@ -100,8 +117,10 @@ class Matcher:
         if number is None and token in self._vocabulary.ends:
             return
         if number is None or not self._timed(lambda: self._native.consume_token(number)):
-            raise self._limited(self._native)
-        self.length += 1
+            self._renew(self._native)
+            self.accept(token)
+            return
+        self._accepted.append(number)
         self._num_accepted += 1
         self._allowed = None
 
@@ -109,7 +128,8 @@ class Matcher:
         """Go back by `count` accepted tokens, ends not counted."""
         if count and not self._native.rollback(count):
             raise AssertionError(f"{self!r} cannot go back by {count} tokens")
-        self.length -= count
+        del self._accepted[self.length - count :]
+        self._alone_at = -1
         self._allowed = None
 
     def _number(self, token: int) -> int | None:
@@ -132,11 +152,15 @@ class Matcher:
         Raise GrammarTooComplex.
         """
         self._check()
-        if self._allowed is None:
-            self._allowed = self._timed(self._masked)
+        while self._allowed is None:
+            if isinstance(made := self._timed(self._masked), LLMatcher):
+                self._renew(made)
+            else:
+                self._allowed = made
         return self._allowed
 
-    def _masked(self) -> npt.NDArray[np.intp]:
+    def _masked(self) -> npt.NDArray[np.intp] | LLMatcher:
+        """Return the tokens that may come next, or what has failed to find them."""
         vocabulary = self._vocabulary
         mask = np.zeros(len(vocabulary.tokens) // 32 + 1, np.uint32)
         copy = self._native.deep_copy()  # which may fail where no token is left, and then never goes on
@@ -144,7 +168,7 @@ class Matcher:
         if not copy.is_error():
             self._native = copy  # with the states that it has made, and room for as much work again
         elif reason_of(copy) not in DEAD_ENDS:
-            raise self._limited(copy)
+            return copy
         mask &= vocabulary.written
         numbers = _numbers(mask)
         size = int(np.searchsorted(numbers, vocabulary.size))
@@ -166,12 +190,25 @@ class Matcher:
         tokens = (named.get(token, token) for token in self._timed(self._native.compute_ff_tokens))
         return list(takewhile(lambda token: token < size, tokens))
 
-    def _limited(self, native: LLMatcher) -> GrammarTooComplex:
-        """Return the error for a place at which one of llguidance's limits has ended a call."""
-        reason = reason_of(native)
-        if reason.startswith(LEXER_ERROR):
-            self._grammar.is_spent = True
-        return _too_complex(reason)
+    def _renew(self, failed: LLMatcher) -> None:
+        """Go on in a grammar compiled anew if the lexer, which all texts share, is what ended a call.
+
+        Raise GrammarTooComplex where it is another limit, or where this text alone needs too much at its place.
+        """
+        reason = reason_of(failed)
+        if not reason.startswith(LEXER_ERROR) or self._alone_at == self.length:
+            raise _too_complex(reason)
+        self._grammar.is_spent = True
+        if self._grammar.successor is None:
+            self._grammar.successor, seconds = self._grammar.compile_anew()
+            self.seconds += seconds
+            self._alone_at = self.length
+        self._grammar = self._grammar.successor
+        self._native = self._grammar.native.deep_copy()
+        for number in self._accepted:
+            if not self._timed(partial(self._native.consume_token, number)):
+                self._renew(self._native)
+                return
 
     def _check(self) -> None:
         if self._grammar.problem:
@@ -182,8 +219,7 @@ class Matcher:
 
         A call cannot be interrupted, and one that took long is not made again: other texts of the grammar end, too, and
         later ones do not begin. A text whose calls are many ends alone, and so does one at whose place llguidance's own
-        limits end a call: the others' calls are bounded as well. Where the limit is that of the lexer, which texts share,
-        they end as soon as they need more of it, and a later request has the grammar compiled anew.
+        limits end a call: the others' calls are bounded as well.
         """
         collects = gc.isenabled()
         gc.disable()  # garbage of the whole process may take 0.1 s, for which no grammar is to blame

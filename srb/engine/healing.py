@@ -59,7 +59,10 @@ def num_removed(tokens: Sequence[int], model: Model, least: int = 1) -> int:
 
 
 class Pieces:
-    """The vocabulary's tokens by their bytes. Safe from any thread: what two make at once is the same."""
+    """The vocabulary's tokens by their bytes, but those that are never drawn.
+
+    Safe from any thread: what two make at once is the same.
+    """
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -82,8 +85,9 @@ class Pieces:
         if byte not in self._sorted:
             if self._by_byte is None:
                 found: dict[int, list[tuple[bytes, int]]] = {}
+                biases = self._model.biases(SamplingParams())
                 for token in range(self._model.n_vocab):
-                    if piece := self._model.piece(token):
+                    if (piece := self._model.piece(token)) and biases.get(token) != -np.inf:
                         found.setdefault(piece[0], []).append((piece, token))
                 self._by_byte = found
             self._sorted[byte] = sorted(self._by_byte.get(byte, []))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import cached_property, partial
 from itertools import takewhile
 from typing import Protocol, TypeVar
@@ -82,6 +82,11 @@ class Matcher:
     def length(self) -> int:
         """The number of accepted tokens, ends not counted."""
         return len(self._accepted)
+
+    @property
+    def named(self) -> Set[int]:
+        """The tokens that the grammar names by their ids."""
+        return self._grammar.aliases.keys()
 
     @property
     def is_quick(self) -> bool:

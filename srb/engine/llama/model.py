@@ -31,7 +31,7 @@ from srb.engine.llama.devices import begin, free_gpu_memory, tell_missing_patche
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder
 from srb.engine.llama.log import native_log
-from srb.engine.llama.media import LlamaEncoder
+from srb.engine.llama.media import LlamaEncoder, marks_of
 from srb.engine.llama.mrope import NUM_SECTIONS, has_mrope, sequences_of
 from srb.engine.llama.overlap_probe import choose_overlap
 from srb.engine.llama.params import (
@@ -553,6 +553,11 @@ class LlamaModel:
         """Sample and accept a token from a row of the last decode, in native code alone."""
         self._check_row(row)
         return int(lib.llama_sampler_sample(sampler, self._context, row))
+
+    @cached_property
+    def unreadable(self) -> frozenset[int]:
+        """The tokens that mark pictures and sounds, if there is no projector to read any; control tokens have no text."""
+        return frozenset() if self._media else marks_of(self._model)
 
     @cached_property
     def eog_token_list(self) -> list[int]:

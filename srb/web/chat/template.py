@@ -104,7 +104,7 @@ class ChatTemplate:
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         names = meta.find_undeclared_variables(self._sandbox.parse(source))
         self._names = names
-        self.knows_tools = not names.isdisjoint(("tools", "functions"))
+        self.knows_tools = not names.isdisjoint(("tools", "functions", "xml_tools"))
         self.family = family_of(source, self.knows_tools)
         self.can_think = self.family.can_think(source)
         self._has_thinking_field = self.family.messages is HARMONY
@@ -239,6 +239,8 @@ class ChatTemplate:
         thinking, effort = conversation.thinking, conversation.variables.get("reasoning_effort")
         tools = list(conversation.tools) if self.knows_tools else []
         found: dict[str, Any] = {"functions": to_json(tools, indent=2)}  # Firefunction's, as text
+        if tools and "tools" not in self._names:
+            found["xml_tools"] = [tool["function"] for tool in tools]  # SmolLM3's
         if thinking is not None:
             found |= {
                 "thinking": thinking,

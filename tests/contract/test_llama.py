@@ -553,8 +553,13 @@ def test_a_text_may_be_longer_than_the_trained_context_only_where_rope_is_scaled
     plain = LlamaModel.load(settings)
     assert plain.n_ctx_seq == plain.n_ctx_train
     plain.close()
+    for n_ctx, is_as_trained in ((100_000, True), (plain.n_ctx_train, True), (256, False)):
+        model = LlamaModel.load(settings.model_copy(update={"n_ctx": n_ctx}))
+        assert model.is_as_trained is is_as_trained
+        model.close()
     scaled = LlamaModel.load(settings.model_copy(update={"rope_freq_scale": 0.01, "kv_offload": False}))
     assert scaled.n_ctx_seq == scaled.n_ctx
+    assert not scaled.is_as_trained
     scaled.close()
 
 

@@ -109,7 +109,9 @@ class LlamaModel:
         self.blank_page = self._blank_page()
         self.n_ctx: int = lib.llama_n_ctx(context)
         self.n_ctx_train: int = lib.llama_model_n_ctx_train(model)
-        self.n_ctx_seq: int = min(self.n_ctx, max_sequence_length(settings, self.n_ctx_train))
+        longest = max_sequence_length(settings, self.n_ctx_train)
+        self.n_ctx_seq: int = min(self.n_ctx, longest)
+        self.is_as_trained = self.n_ctx_seq == longest
         self.n_batch: int = lib.llama_n_batch(context)
         self.n_ubatch: int = lib.llama_n_ubatch(context)
         self.n_seq_max = sequences.count

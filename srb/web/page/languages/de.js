@@ -144,6 +144,9 @@ export default {
   "the surprise that Mirostat aims at": "die Überraschung, die Mirostat anstrebt",
   "Mirostat rate": "Mirostat-Tempo",
   "how fast Mirostat adapts": "wie schnell sich Mirostat anpasst",
+  "Least length": "Mindestlänge",
+  "tokens before which the model may not end the text. 0: none":
+    "Token, vor denen das Modell den Text nicht beenden darf. 0: keine",
 
   // tasks.js
   Rewrite: "Umschreiben",
@@ -952,6 +955,8 @@ export default {
   // parts/presets.js
   Usual: "Üblich",
   "as the server, without repeats": "wie der Server, ohne Wiederholungen",
+  "Going on": "Ausdauernd",
+  "for instruct models, which end early": "für Instruct-Modelle, die früh enden",
   Steady: "Ruhig",
   "keeps to likely words": "bleibt bei wahrscheinlichen Wörtern",
   Lively: "Lebhaft",

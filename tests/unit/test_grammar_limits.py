@@ -235,6 +235,35 @@ def test_texts_go_on_where_others_have_spent_the_lexer_that_they_share() -> None
     assert later.allowed.tolist() == first.allowed.tolist()
 
 
+def test_all_branches_go_on_where_they_spend_two_lexers_together() -> None:
+    """Behind the second each has one of its own: long texts in one lexer would spend it again by their beginnings."""
+    driver = Driver(FakeModel(n_ctx=16_000))
+    request_id = driver.submit("the", n=8, max_tokens=1920, ignore_eos=True, temperature=3.0, grammar=MANY_STATES)
+    most = 0
+    while len(driver.result(request_id).ends) < 8:
+        driver.step()
+        most = max(most, len(driver.model.grammars._anew))
+    assert {(end.reason, end.length) for end in driver.result(request_id).ends.values()} == {(FinishReason.LIMIT, 1920)}
+    assert most > 2
+    driver.run()
+    gc.collect()
+    assert not driver.model.grammars._anew, "no text goes on in them"
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [("MAX_ANEW", "0 texts have grammars of their own"), ("MAX_GIVEN_UP", "take too long to compile")],
+)
+def test_a_text_whose_grammar_may_not_be_compiled_anew_ends(
+    monkeypatch: pytest.MonkeyPatch, limit: str, message: str
+) -> None:
+    model = FakeModel()
+    matcher = model.grammars.matcher(MANY_STATES)
+    monkeypatch.setattr(grammars_module, limit, 0)
+    with pytest.raises(GrammarTooComplex, match=message):
+        write(model, matcher, "".join(random.Random(3).choices("abcdefghijklmnopqrstuvwxyz", k=20_000)))
+
+
 def test_a_text_that_spends_a_lexer_of_its_own_ends_alone() -> None:
     model = FakeModel()
     grammar = 'root ::= "y" [a-z]{1,400} | "x" a{0,20}\na ::= b{0,20}\nb ::= "x"{0,20}'
@@ -243,14 +272,6 @@ def test_a_text_that_spends_a_lexer_of_its_own_ends_alone() -> None:
         write(model, first, "x" * 400)
     write(model, sibling, "y" + "x" * 100)
     write(model, model.grammars.matcher(grammar), "y" + "x" * 100)
-
-
-def test_a_text_whose_grammar_cannot_be_compiled_anew_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = FakeModel()
-    matcher = model.grammars.matcher(MANY_STATES)
-    monkeypatch.setattr(grammars_module, "MAX_GIVEN_UP", 0)
-    with pytest.raises(GrammarTooComplex, match="take too long to compile"):
-        write(model, matcher, "".join(random.Random(3).choices("abcdefghijklmnopqrstuvwxyz", k=20_000)))
 
 
 def write(model: FakeModel, matcher: Matcher, text: str) -> None:

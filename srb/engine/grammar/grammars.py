@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from typing import TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from llguidance import LLMatcher
 
@@ -29,6 +29,7 @@ MAX_LARGE = 2  # large grammars compiled at once, beside one that is not: more w
 STACK_BYTES = 512 * 2**20  # of a thread that compiles: llguidance recurses, and untouched pages cost nothing
 COMPILE_SECONDS = 10  # far more than what the limits leave; a thread that takes longer is given up
 MAX_GIVEN_UP = 2  # threads that still compute, each a core for nothing; no more grammars are compiled meanwhile
+MAX_ANEW = 16  # grammars compiled anew for texts that have spent a lexer; each may have 100 MB
 ATTEMPTS = 2  # to make a text's beginning in time: the first may have been slow since the machine was busy
 TRIAL_STEPS = 3  # tokens of a text that a new grammar has to make, so that one that is too complex is refused at once
 
@@ -48,6 +49,7 @@ class Grammars:
         # Of grammars that threads wait for: one of them compiles it.
         self._making: WeakValueDictionary[bytes, threading.Lock] = WeakValueDictionary()
         self._given_up: list[threading.Thread] = []
+        self._anew = WeakSet[Grammar]()  # compiled anew for texts that go on in them
         self._lock = threading.Lock()  # guards all of these
         self._small, self._large = _Turns(1), _Turns(MAX_LARGE)
 
@@ -134,6 +136,8 @@ class Grammars:
 
         Raise GrammarTooComplex.
         """
+        if len(self._anew) >= MAX_ANEW:
+            raise GrammarTooComplex(f"the grammar is too complex: {MAX_ANEW} texts have grammars of their own already")
         try:
             made: tuple[Grammar, float] | None = self._in_thread(partial(self._compile_anew, lark))
         except QueueFull as error:
@@ -142,19 +146,20 @@ class Grammars:
             raise GrammarTooComplex(
                 f"the grammar is too complex: compiling it anew takes over {COMPILE_SECONDS} seconds"
             )
+        self._anew.add(made[0])
         return made
 
     def _compile_anew(self, lark: Lark, made: list[tuple[Grammar, float] | Exception]) -> None:
         try:
             began = self.clock()
-            grammar = self._grammar_of(lark)
+            grammar = self._grammar_of(lark, is_shared=False)
             made.append((grammar, self.clock() - began))
         except Exception as error:  # raised by the thread that waits
             made.append(error)
 
-    def _grammar_of(self, lark: Lark) -> Grammar:
+    def _grammar_of(self, lark: Lark, is_shared: bool = True) -> Grammar:
         native = LLMatcher(self._vocabulary.native, lark.text, log_level=0, limits=LIMITS)
-        return Grammar(native, self._vocabulary, lark, self.clock, partial(self._renewed, lark))
+        return Grammar(native, self._vocabulary, lark, self.clock, partial(self._renewed, lark), is_shared)
 
     def _compile(self, lark: Lark, made: list[_Entry | Exception]) -> None:
         try:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence, Set
 from functools import cached_property, partial
 from itertools import takewhile
 from typing import Protocol, TypeVar
+from weakref import ReferenceType, ref
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from srb.errors import GrammarDeadEnd, GrammarTooComplex
 
 MAX_REASON = 300  # characters; some errors have all of a regular expression, and a client and the log are told it
 LEXER_ERROR = "lexer error"  # the beginning of such a reason
+REFUSED = "doesn't satisfy the grammar"  # of a token that may come: the lexer was spent by it
 DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # errors of llguidance where no token is left
 
 _FIRST_BYTE = DEEPER.encode()[0]
@@ -41,10 +43,16 @@ class Grammar:
         lark: Lark,
         clock: Callable[[], float],
         compile_anew: Callable[[], tuple[Grammar, float]],
+        is_shared: bool = True,
     ) -> None:
-        """`compile_anew` returns another one like this, with nothing made, and the seconds of a processor that it took."""
+        """`compile_anew` returns another one like this, with nothing made, and the seconds of a processor that it took.
+
+        `is_shared`: requests begin texts in it, and these share the first that is compiled anew; where that is spent, too,
+        each text has one of its own, since a long text may need most of a lexer.
+        """
         self.native = native  # at the beginning of a text
-        self.compile_anew = compile_anew
+        self._compile_anew = compile_anew
+        self.is_shared = is_shared
         self.vocabulary = vocabulary
         self.clock = clock
         self.has_levels = lark.has_levels
@@ -52,7 +60,20 @@ class Grammar:
         self.named = {alias: token for token, alias in self.aliases.items()}
         self.problem = ""  # why no text goes on in it: a call took so long that no other one is risked
         self.is_spent = False  # its lexer, which all texts share, has made as many states as it may
-        self.successor: Grammar | None = None  # compiled anew by the first text that needed more of the lexer
+        self._successor: ReferenceType[Grammar] | None = None
+
+    def renewed(self) -> tuple[Grammar, float]:
+        """Return the grammar in which texts of this one, whose lexer is spent, go on, and the seconds to compile it.
+
+        Raise GrammarTooComplex.
+        """
+        successor = self._successor() if self._successor is not None else None
+        if successor is not None and not successor.is_spent:
+            return successor, 0.0
+        successor, seconds = self._compile_anew()
+        if self.is_shared:
+            self._successor = ref(successor)  # which its texts alone keep alive: a lexer may have 100 MB
+        return successor, seconds
 
 
 class Matcher:
@@ -63,7 +84,7 @@ class Matcher:
         self._native = native
         self._vocabulary = grammar.vocabulary
         self._accepted: list[int] = []  # tokens as llguidance has them, ends not counted
-        self._alone_at = -1  # the length at which this text had the grammar compiled anew for itself
+        self._alone_at = -1  # the length at which this text got a grammar of its own
         self.seconds = 0.0  # of a processor that all calls took
         self._num_accepted = 0  # tokens that were accepted, those that were taken back included
         self._allowed: npt.NDArray[np.intp] | None = None  # the mask of this place, if it is known
@@ -95,12 +116,14 @@ class Matcher:
 
     def allows(self, token: int) -> bool:
         """Whether a token may come next. Raise GrammarTooComplex."""
+        self._make_ready()
         if token in self._vocabulary.ends and token not in self._grammar.aliases:
             return self._native.is_accepting()
         return self._number(token) is not None or token in self.allowed
 
     def takes(self, tokens: Sequence[int]) -> bool:
         """Whether all of these tokens, none of which is an end, may come one after the other. Raise GrammarTooComplex."""
+        self._make_ready()
         if self._timed(lambda: self._native.validate_tokens(list(tokens))) == len(tokens):
             return True
         trial = self.copy()
@@ -115,7 +138,6 @@ class Matcher:
 
     def accept(self, token: int) -> None:
         """Go on by a token. Raise GrammarDeadEnd for one that may not come, and GrammarTooComplex."""
-        self._check()
         if not self.allows(token):
             raise GrammarDeadEnd("the text so far does not fit the grammar")
         number = self._number(token)
@@ -130,7 +152,8 @@ class Matcher:
         self._allowed = None
 
     def rewind(self, count: int) -> None:
-        """Go back by `count` accepted tokens, ends not counted."""
+        """Go back by `count` accepted tokens, ends not counted. Raise GrammarTooComplex."""
+        self._make_ready()
         if count and not self._native.rollback(count):
             raise AssertionError(f"{self!r} cannot go back by {count} tokens")
         del self._accepted[self.length - count :]
@@ -156,7 +179,7 @@ class Matcher:
 
         Raise GrammarTooComplex.
         """
-        self._check()
+        self._make_ready()
         while self._allowed is None:
             if isinstance(made := self._timed(self._masked), LLMatcher):
                 self._renew(made)
@@ -191,6 +214,7 @@ class Matcher:
     @property
     def forced(self) -> list[int]:
         """The tokens that have to come next, as far as the grammar leaves no choice; [] where it does."""
+        self._make_ready()
         named, size = self._grammar.named, self._vocabulary.size
         tokens = (named.get(token, token) for token in self._timed(self._native.compute_ff_tokens))
         return list(takewhile(lambda token: token < size, tokens))
@@ -198,22 +222,37 @@ class Matcher:
     def _renew(self, failed: LLMatcher) -> None:
         """Go on in a grammar compiled anew if the lexer, which all texts share, is what ended a call.
 
-        Raise GrammarTooComplex where it is another limit, or where this text alone needs too much at its place.
+        Raise GrammarTooComplex where it is another limit.
         """
         reason = reason_of(failed)
-        if not reason.startswith(LEXER_ERROR) or self._alone_at == self.length:
+        if not reason.startswith(LEXER_ERROR) and REFUSED not in reason:
+            raise _too_complex(reason)
+        self._leave(reason)
+        self._make_ready()
+
+    def _leave(self, reason: str) -> None:
+        """Note that the lexer is spent. Raise GrammarTooComplex where this text alone needs too much at its place."""
+        if self._alone_at == self.length:
             raise _too_complex(reason)
         self._grammar.is_spent = True
-        if self._grammar.successor is None:
-            self._grammar.successor, seconds = self._grammar.compile_anew()
+
+    def _make_ready(self) -> None:
+        """Leave a grammar whose lexer is spent, by this text or another one: it would refuse what it has no states for.
+
+        Raise GrammarTooComplex.
+        """
+        while self._grammar.is_spent:
+            is_own = not self._grammar.is_shared
+            self._grammar, seconds = self._grammar.renewed()
             self.seconds += seconds
-            self._alone_at = self.length
-        self._grammar = self._grammar.successor
-        self._native = self._grammar.native.deep_copy()
-        for number in self._accepted:
-            if not self._timed(partial(self._native.consume_token, number)):
-                self._renew(self._native)
-                return
+            if is_own:
+                self._alone_at = self.length
+            self._native, self._allowed = self._grammar.native.deep_copy(), None
+            for number in self._accepted:
+                if not self._timed(partial(self._native.consume_token, number)):
+                    self._leave(reason_of(self._native))
+                    break
+        self._check()
 
     def _check(self) -> None:
         if self._grammar.problem:

@@ -82,6 +82,7 @@ class FakeModel:
         self._next_places: dict[bytes, tuple[int | None, int, int]] = {}
         self.n_ctx = n_ctx
         self.n_ctx_seq = n_ctx_seq or n_ctx
+        self.is_as_trained = self.n_ctx_seq < n_ctx
         self.n_batch = max(n_batch, n_seq_max)
         self.n_ubatch = n_ubatch
         self.n_seq_max = n_seq_max

@@ -187,6 +187,7 @@ class Model(Protocol):
 
     n_ctx: int  # cells, shared by all sequences
     n_ctx_seq: int  # most tokens in one sequence
+    is_as_trained: bool  # whether that is the length that the model was trained for, and more cells do not change it
     n_batch: int  # most tokens in one decode
     n_ubatch: int
     n_seq_max: int  # sequence ids are 0 … n_seq_max − 1

@@ -277,9 +277,11 @@ class Preparer:
 
     def _check_fits(self, precision: str, count: int) -> None:
         if count >= self._model.n_ctx_seq:
+            trained = "for which the model was trained; rope_scaling changes that, a larger n_ctx does not"
+            advice = trained if self._model.is_as_trained else "try increasing it"
             raise ContextExceeded(
                 f"request ({precision}{count} tokens) exceeds the available context size "
-                f"({self._model.n_ctx_seq} tokens), try increasing it",
+                f"({self._model.n_ctx_seq} tokens), {advice}",
                 n_prompt_tokens=count,
                 n_ctx=self._model.n_ctx_seq,
             )

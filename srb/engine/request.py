@@ -152,7 +152,7 @@ class Branch:
         self.shown: list[str] = []  # the text that readers have seen, in pieces
         self.prompt_bytes = b""  # with which the readable tokens begin, and the text does not
         self.give(given)
-        healed = 0 if ending is None or ending.is_of_prompt else len(ending.removed)
+        healed = 0 if ending is None or ending.is_of_prompt else ending.num_sent
         self.num_appended = self.num_given - self.num_of_prompt + healed  # as sent, whatever cover is drawn
         self.num_cached: int | None = None  # given tokens that the tree held when the branch first started
         self.num_decoded = 0  # given tokens that were decoded before its own first one

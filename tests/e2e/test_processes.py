@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,26 @@ def test_a_start_that_cannot_succeed_is_one_line_and_an_exit_status(
     assert server.logs.startswith(message)
     assert server.logs.count("\n") == 1
     assert not server.runtime.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda whole: whole[:4] + b"\1" + whole[5:], "is of version 1 of GGUF"),
+        (lambda whole: whole[:4] + whole[4:8][::-1] + whole[8:], "is of big-endian byte order"),
+        (lambda whole: whole[:3000], "is incomplete"),
+    ],
+    ids=["old", "big-endian", "cut"],
+)
+def test_a_file_that_is_never_loaded_ends_the_start(
+    make_server: MakeServer, tmp_path: Path, change: Callable[[bytes], bytes], reason: str
+) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(change(Path(STORY).read_bytes()))
+    server = make_server(model=str(path)).start(wait=False)
+    assert server.wait() == 3
+    assert server.logs.startswith(f"srb: the model {path} {reason}")
+    assert server.logs.count("\n") == 1
 
 
 def test_a_current_folder_that_the_user_may_not_enter_is_none_that_the_server_needs(

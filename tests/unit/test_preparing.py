@@ -82,6 +82,15 @@ def test_a_prompt_of_token_ids_is_checked_by_its_exact_length(model: FakeModel) 
         Preparer(model, None).request(Generate("a", (5,) * 64, (BranchSpec(1),)))
 
 
+def test_a_prompt_beyond_the_trained_length_is_not_told_to_increase_the_context() -> None:
+    model = FakeModel(n_ctx=128, n_ctx_seq=64)
+    with pytest.raises(
+        ContextExceeded, match=r"size \(64 tokens\), for which the model was trained; rope_scaling"
+    ) as caught:
+        Preparer(model, None).request(Generate("a", (5,) * 64, (BranchSpec(1),)))
+    assert caught.value.extra["n_ctx"] == 64
+
+
 def test_a_text_without_a_beginning_begins_with_bos_though_the_vocabulary_puts_it_nowhere(
     model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

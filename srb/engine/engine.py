@@ -15,7 +15,6 @@ from srb.engine.decoding import Counters, Decoding
 from srb.engine.drafting import DraftModel
 from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
 from srb.engine.lifecycle import Lifecycle
-from srb.engine.media import IsWanted, always
 from srb.engine.model import Model, StateStore
 from srb.engine.named_states import NamedStates
 from srb.engine.open_requests import OpenRequests
@@ -32,6 +31,7 @@ from srb.engine.tree.checkpoints import AUTO
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
 from srb.errors import NotSupported, SRBError
+from srb.turns import IsWanted, always
 from srb.wire.commands import (
     AddBranches,
     Ask,

@@ -24,7 +24,7 @@ from srb.config.settings import Settings
 from srb.errors import Cancelled, ShuttingDown, SRBError
 from srb.web.calls.answer_size import check_completions, check_echo
 from srb.web.calls.client_watch import ClientWatch
-from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient
+from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient, Watch
 from srb.web.calls.mailbox import Mailbox
 from srb.web.limits import CLIENT, OpenLimit, cap_max_tokens
 from srb.web.request_log import BEGAN, CallLine, ReaderLine
@@ -176,6 +176,20 @@ class Waiting(Protocol):
     def __hash__(self) -> int: ...
 
 
+class _Question:
+    """A command that is asked for one client; it ends when the client leaves, or the worker stops."""
+
+    def __init__(self, client: EngineClient, request_id: str) -> None:
+        self._client = client
+        self._request_id = request_id
+
+    def lose_client(self) -> None:
+        self.abandon(Cancelled("The client has disconnected"))
+
+    def abandon(self, reason: SRBError) -> None:
+        self._client.abandon(self._request_id, reason)
+
+
 class Calls:
     """The registry of open calls: opens calls, watches their clients, and ends calls when the worker stops."""
 
@@ -307,6 +321,10 @@ class Calls:
         finally:
             self._waits.discard(waiting)
             self._clients.remove(waiting)
+
+    def watch(self, environ: MutableMapping[str, Any]) -> Watch:
+        """Return what ends a command of EngineClient as soon as the client of this HTTP call leaves."""
+        return lambda client, request_id: self.watching(_Question(client, request_id), environ)
 
     @contextlib.contextmanager
     def listening(self, listener: Waiting, environ: MutableMapping[str, Any]) -> Iterator[None]:

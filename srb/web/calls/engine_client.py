@@ -11,8 +11,9 @@ import math
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 import gevent
@@ -71,6 +72,10 @@ _CATCH_UP_SECONDS = 15.0  # for the next bridge, and for the replica that has a 
 _BEHIND = 65536  # bytes; a reader with more unread when the next frame arrives is behind
 
 
+# Ends the command of this id when the one for whom it is asked leaves within the block.
+Watch: TypeAlias = "Callable[[EngineClient, str], AbstractContextManager[None]]"
+
+
 class _Connection:
     """One connection to the engine, with a greenlet that writes, so that senders never wait for a full socket."""
 
@@ -105,6 +110,11 @@ class _Connection:
     def close(self) -> None:
         self._writer.kill(block=False)
         self._frames.close()
+
+
+def _unwatched(client: EngineClient, request_id: str) -> AbstractContextManager[None]:
+    """Watch nobody while a command is answered."""
+    return nullcontext()
 
 
 class EngineClient:
@@ -261,17 +271,29 @@ class EngineClient:
             self.cancel(command.request_id)  # ignored if the reply has arrived
 
     def tokenize(
-        self, parts: Iterable[str | int], *, add_special: bool = False, parse_special: bool = True
+        self,
+        parts: Iterable[str | int],
+        *,
+        add_special: bool = False,
+        parse_special: bool = True,
+        watch: Watch = _unwatched,
     ) -> list[int]:
-        """Return the tokens of strings and token ids, in order."""
+        """Return the tokens of strings and token ids, in order. Long texts take long: let `watch` end a client's."""
         command = Tokenize(_new_id(), tuple(parts), add_special, parse_special)
-        tokens: list[int] = self.ask(command, _text_deadline(command.parts))
+        with watch(self, command.request_id):
+            tokens: list[int] = self.ask(command, _text_deadline(command.parts))
         return tokens
 
-    def count_tokens(self, prompt: Iterable[str | int], media: Iterable[str], media_field: str) -> int:
-        """Return the number of tokens of a prompt with media, as base64 (see `Generate`), with the BOS if there is one."""
+    def count_tokens(
+        self, prompt: Iterable[str | int], media: Iterable[str], media_field: str, watch: Watch = _unwatched
+    ) -> int:
+        """Return the number of tokens of a prompt with media, as base64 (see `Generate`), with the BOS if there is one.
+
+        `watch` is as that of `tokenize`.
+        """
         command = CountTokens(_new_id(), tuple(prompt), tuple(media), media_field)
-        count: int = self.ask(command, _text_deadline((*command.prompt, *command.media)))
+        with watch(self, command.request_id):
+            count: int = self.ask(command, _text_deadline((*command.prompt, *command.media)))
         return count
 
     def detokenize(self, tokens: Iterable[int], *, special: bool = True) -> list[bytes]:

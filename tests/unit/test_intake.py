@@ -17,7 +17,7 @@ from srb.config.sampling_params import SamplingParams
 from srb.engine.process import intake as module
 from srb.engine.process.intake import CancelItem, DisconnectItem, Intake, QueryItem, SubmitItem, Work
 from srb.errors import Cancelled, InvalidRequest, NotFound
-from srb.turns import go_on
+from srb.turns import Turns, go_on
 from srb.wire.commands import (
     AddBranches,
     BranchSpec,
@@ -526,3 +526,64 @@ def test_work_that_never_ends_is_seen_whoever_has_left_and_its_request_refused_o
     assert desk.next_event().code == ("invalid_request" if leaves == "nobody" else "cancelled")
     assert desk.line.sent.empty()
     assert len(working(desk)) == 1
+
+
+class TakingTurns(SlowEngine):
+    """An engine whose requests are prepared in turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = Turns(1)
+
+    def prepare(self, command: Any, is_wanted: Any) -> Prepared:
+        with self.turns:
+            return super().prepare(command, is_wanted)
+
+
+def test_a_request_that_waits_for_its_turn_makes_progress_and_is_alone_to_blame_once_it_has_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Grammars of many requests wait longer than one may take; counted as hung, they would end the engine."""
+    monkeypatch.setattr("srb.turns.LOOK_SECONDS", 0.001)
+    desk.engine = TakingTurns()
+    desk.intake.open(desk.engine)
+    specs = (BranchSpec(0, sampling=SamplingParams(grammar="root ::= [a-z]")),)
+    desk.take(Generate("first", ("a",), specs))
+    desk.begun()
+    [first] = working(desk)
+    desk.take(Generate("second", ("a",), specs))
+    wait_for(lambda: len(working(desk)) == 2, "the second waits")
+
+    def waiting() -> float:
+        [second] = [work for work in working(desk) if work.job.command.request_id == "second"]
+        return second.progressed_at
+
+    before = waiting()
+    wait_for(lambda: waiting() > before, "to wait is progress")
+    assert first in working(desk)
+    desk.engine.gate.release()
+    assert desk.begun() == "second"
+    began = waiting()
+    assert began > before
+    desk.take(Tokenize("t", ("a",), True, True))
+    assert desk.next_event().request_id == "t"
+    assert waiting() == began
+    desk.engine.gate.release()
+
+
+def test_a_request_that_is_cancelled_while_it_waits_for_its_turn_is_not_prepared(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srb.turns.LOOK_SECONDS", 0.001)
+    desk.engine = TakingTurns()
+    desk.intake.open(desk.engine)
+    specs = (BranchSpec(0, sampling=SamplingParams(grammar="root ::= [a-z]")),)
+    desk.take(Generate("first", ("a",), specs))
+    desk.begun()
+    desk.take(Generate("second", ("a",), specs))
+    wait_for(lambda: len(working(desk)) == 2, "the second waits")
+    desk.take(Cancel("second"))
+    assert desk.next_event().code == "cancelled"
+    wait_for(lambda: len(working(desk)) == 1, "the second has left")
+    assert desk.engine.begun.empty()
+    desk.engine.gate.release()

@@ -104,7 +104,9 @@ class Work:
 
     lane: Lane
     job: _Job
-    progressed_at: float  # time.monotonic(): its beginning, or the beginning of its latest picture
+    progressed_at: (
+        float  # time.monotonic(): of its latest piece or picture, of its turn, or of a look while it waits for one
+    )
 
     @property
     def characters(self) -> int:

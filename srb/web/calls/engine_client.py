@@ -37,6 +37,7 @@ from srb.errors import (
 from srb.status import LOADING, read_status
 from srb.web.calls.answer_size import token_weight
 from srb.web.calls.catching_up import Seen, can_catch_up
+from srb.web.calls.latest import Answer, LatestAnswers
 from srb.web.calls.mailbox import Mailbox
 from srb.web.loop.yielding import batches
 from srb.wire.codec import VERSION, decode, encode
@@ -51,11 +52,12 @@ from srb.wire.commands import (
     GetAdapters,
     GetSlots,
     GetStats,
+    ListRequests,
     SetAdapters,
     StateAction,
     Tokenize,
 )
-from srb.wire.events import TERMINAL, Attached, ClusterStats, Failed, Hello, ModelInfo, Ready
+from srb.wire.events import TERMINAL, Attached, Failed, Hello, ModelInfo, Ready
 from srb.wire.framing import MAX_FRAME, FrameSocket
 
 log = logging.getLogger("srb.client")
@@ -139,6 +141,7 @@ class EngineClient:
         self._attaching: Counter[str] = Counter()
         self._has_bridge = settings.has_replicas  # whose death leaves requests that linger on their replicas
         self._lost: dict[str, list[Mailbox]] = {}  # readers that wait to be attached again, by their request
+        self._latest = LatestAnswers(lambda question: self.ask(question, WORK_DEADLINE))
         self._keeper: Any = None
         self._connected = gevent.event.Event()  # set while `_connection` is not None
         self._looked = gevent.event.Event()  # set after the first attempt to connect
@@ -310,19 +313,23 @@ class EngineClient:
 
     def stats(self, deadline: float = ASK_DEADLINE) -> dict[str, float]:
         """Return the engine's counters and gauges, or those of a cluster together."""
-        return self.cluster_stats(deadline)[0]
+        values: dict[str, float] = self.ask(GetStats(_new_id()), deadline)
+        return values
 
-    def cluster_stats(
-        self, deadline: float = ASK_DEADLINE, max_age: float = 0.0
-    ) -> tuple[dict[str, float], ClusterStats | None]:
-        """Return the same, a cluster's `max_age` seconds old at most, and what its bridge knows of replicas, else None."""
-        values: dict[str, Any] = self.ask(GetStats(_new_id(), max_age), deadline)
-        return values, values.pop("cluster", None)
+    def latest_stats(self, deadline: float | None = None, max_age: float = 0.0) -> Answer:
+        """Return the stats, with a cluster's as `cluster`, or after `deadline` seconds (ASK_DEADLINE) the latest ones.
 
-    def slots(self) -> list[dict[str, Any]]:
-        """Return the state of every sequence that a branch may use."""
-        slots: list[dict[str, Any]] = self.ask(GetSlots(_new_id()))
-        return slots
+        Those of a cluster's bridge are `max_age` seconds old at most.
+        """
+        return self._latest.get(GetStats(_new_id(), max_age), ASK_DEADLINE if deadline is None else deadline)
+
+    def latest_slots(self) -> Answer:
+        """Return the state of every sequence that a branch may use, now or as it is known."""
+        return self._latest.get(GetSlots(_new_id()), ASK_DEADLINE)
+
+    def latest_requests(self, owner: str) -> Answer:
+        """Return the list of an owner's requests, now or as it is known."""
+        return self._latest.get(ListRequests(_new_id(), owner), ASK_DEADLINE)
 
     def adapters(self) -> list[dict[str, Any]]:
         """Return id, path, scale, task_name and prompt_prefix of each LoRA adapter."""
@@ -502,6 +509,7 @@ class EngineClient:
         except TypeError as error:
             raise ProtocolError(f"Ready has malformed model facts: {error}") from error
         self._pieces = {True: {}, False: {}}
+        self._latest.forget()
         self._connection = connection
         self._connected.set()
         self._looked.set()

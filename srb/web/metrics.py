@@ -26,6 +26,7 @@ from srb.host.processes import Process, family
 from srb.models.control import ModelState
 from srb.version import version
 from srb.web.calls.mailbox import Mailbox
+from srb.web.metric_files import move_to_files, use_allocated_files
 from srb.wire.events import ClusterStats, Done
 from srb.wire.step_seconds import buckets_of, is_of_steps
 
@@ -72,6 +73,8 @@ class Metrics:
 
     def __init__(self, folder: Path | None = None) -> None:
         """Share the numbers of the last scrape with all workers that have the same `folder`."""
+        if folder is not None:
+            use_allocated_files()
         self._own = CollectorRegistry()
         self._answered = Counter(
             "srb:http_requests", "HTTP requests answered.", ["method", "route", "status"], registry=self._own
@@ -145,6 +148,7 @@ class Metrics:
     def _workers(self) -> CollectorRegistry:
         if SHARED_FOLDER not in os.environ:
             return self._own
+        move_to_files()
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return registry

@@ -101,8 +101,8 @@ def _allocate(path: str, size: int) -> bool:
     except OSError as error:
         if not _has_told:
             _has_told = True
-            folder, reason = os.path.dirname(path), error.strerror
-            log.warning("%s has no room (%s): until it has, /metrics does not show new numbers of this worker", folder, reason)
+            text = "%s has no room (%s): until it has, /metrics does not show new numbers of this worker"
+            log.warning(text, os.path.dirname(path), error.strerror)
         return False
     return True
 

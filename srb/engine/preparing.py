@@ -24,7 +24,7 @@ from srb.engine.grammar.schemas import prepared, tool_of
 from srb.engine.healing import Ending, Pieces, key_of, num_removed
 from srb.engine.known_texts import KnownTexts, RunTooLong, any_count, check_run
 from srb.engine.media import MediaFiles, MediaRun
-from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
+from srb.engine.model import LoraScales, Model, Sampler, SavedState, Scope, StateStore
 from srb.engine.request import Request
 from srb.engine.sampling import chain
 from srb.engine.state_actions import StateJob, check_action
@@ -167,7 +167,7 @@ class Preparer:
         check_diversity(command)
         self.check_together(command.branches)
         samplers = self._samplers(command.branches, prompt, given)
-        saved = saved if saved and saved.lora == lora else None
+        saved = saved if saved and saved.scope == Scope(lora, command.cache_salt) else None
         preserved = self._preserved(command.preserved_tokens)
         request = Request(command, prompt, samplers, saved, lora, given, preserved, media, endings, removed)
         if command.explore is not None:
@@ -193,7 +193,9 @@ class Preparer:
         """Return what each branch heals: alike for all without `append`, and for those with the same one."""
         found: dict[tuple[str | int, ...], Ending | None] = {(): None}
         if removed:
-            found[()] = Ending(removed, self._pieces, self._model, key=key_of(prompt, removed, lora))
+            found[()] = Ending(
+                removed, self._pieces, self._model, key=key_of(prompt, removed, Scope(lora, command.cache_salt))
+            )
         for spec, own in zip(command.branches, given, strict=True):
             if spec.append not in found and heals(spec):
                 found[spec.append] = self.ending(spec.append, own, removed)

@@ -261,7 +261,7 @@ class Scheduler:
                 return
             if request.awaits is not None and request.awaits.state is NodeState.COMPUTING:
                 continue
-            root = self._tree.root(request.lora)
+            root = self._tree.root(request.scope)
             match = self._tree.match(request.prefix.tokens, root) if request.reuses else None
             request.awaits = match.awaits if match is not None else None
             if request is requests[0] and not _is_of_unread(request.awaits, requests):

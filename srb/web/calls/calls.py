@@ -13,11 +13,13 @@ import socket
 import time
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import gevent
+import orjson
 from prometheus_client import Gauge
 
 from srb.config.settings import Settings
@@ -239,7 +241,8 @@ class Calls:
             "max_lingering": self._settings.max_client_lingering,
             "traceparent": environ.get(TRACEPARENT, ""),
         }
-        commands = [replace(command, **own) for command in commands]
+        salts = [self._salt(command.cache_salt, own["owner"]) for command in commands]
+        commands = [replace(command, **own, cache_salt=salt) for command, salt in zip(commands, salts, strict=True)]
         call = self._admit(commands, environ)
         try:
             if not streamed:
@@ -250,6 +253,11 @@ class Calls:
             call.close()
             raise
         return call
+
+    def _salt(self, given: str, owner: str) -> str:
+        """Return the salt of a request: a digest of its own and, with `cache_apart`, its key's name; "" without any."""
+        key = owner if self._settings.cache_apart and owner.startswith(KEY) else ""
+        return blake2b(orjson.dumps([key, given]), digest_size=16).hexdigest() if key or given else ""
 
     def attach(self, target: str, environ: MutableMapping[str, Any]) -> Call:
         """Return a call that reads a running request from now on, use it in a `with` block; its mailbox has a snapshot.

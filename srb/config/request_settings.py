@@ -190,6 +190,11 @@ class RequestSettings(BaseModel):
     default_max_tokens: int = Field(128, ge=-1, description="max_tokens in the srb dialect; -1: no limit")
     stop: Strings = Field("", description="stop string that ends a branch; several as a JSON list")
     cache_prompt: bool = Field(True, description="reuse computed text, and keep new text for reuse")
+    cache_apart: bool = Field(
+        False,
+        description="share computed text only among requests of one API key (of one name), so that nobody finds out by "
+        "`cache_n` what others have sent; a common beginning is then computed and kept for each of them",
+    )
     completions_format: Literal["auto", "srb", "openai", "openai-stream"] = Field(
         "auto", description="dialect of POST /v1/completions; auto: chosen by the body, see docs/api.md"
     )

@@ -15,7 +15,6 @@ from srb.engine.decoding import Counters, Decoding
 from srb.engine.drafting import DraftModel
 from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
 from srb.engine.lifecycle import Lifecycle
-from srb.engine.media import IsWanted, always
 from srb.engine.model import Model, StateStore
 from srb.engine.named_states import NamedStates
 from srb.engine.open_requests import OpenRequests
@@ -32,6 +31,7 @@ from srb.engine.tree.checkpoints import AUTO
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
 from srb.errors import NotSupported, SRBError
+from srb.turns import IsWanted, always
 from srb.wire.commands import (
     AddBranches,
     Ask,
@@ -123,6 +123,7 @@ class Engine:
         # A step: which prompts and branches are computed, how, and what comes of their rows.
         self._scheduler = Scheduler(model, self._tree, self._residency, options.max_running)
         forget_prompt, forget = (drafts.forget_prompt, drafts.forget) if drafts else (_ignore, _ignore)
+        self._most_seconds = options.step_seconds  # 0: any
         self._pace, self._embedding_pace = Pace(options.step_seconds), Pace(options.step_seconds)
         self._prompts = Prompts(model, self._tree, self._residency, named, clock, note_release=forget_prompt)
         self._branches = Branches(
@@ -143,6 +144,7 @@ class Engine:
             drafts,
             max_draft=options.max_draft,
             looks_up=options.looks_up,
+            step_seconds=options.step_seconds,
         )
         self._life = Lifecycle(
             requests=self._requests,
@@ -307,7 +309,7 @@ class Engine:
         self._preempt()
         if self._branches.go_on(events):  # before the plan, which has no chunk for a branch that waits for its grammar
             self._life.finish_ended(events)
-        if not self._admit(events):
+        if not self._admit(events, began):
             self._residency.trim()
             self._speculation.trim()
         elif self._start_branches(events) and not self._has_skipped_decode:
@@ -317,10 +319,12 @@ class Engine:
             return events
         self._has_skipped_decode = False
         self._num_steps += 1
+        planned = self._clock()
         plan = self._plan = self._scheduler.schedule(
             self._life.runnable(),
             with_unread=self._num_steps % UNREAD_EVERY == 0,
             pace=self._pace,
+            spent=planned - began,
         )
         more = self._embeddings.next_tokens + self._speculation.most_tokens
         self.step_tokens = plan.num_tokens + more  # told to the heartbeat before anything takes its time
@@ -334,7 +338,8 @@ class Engine:
         self._decoding.decode(plan, events)
         self._start_branches(events)
         self._life.finish_ended(events)
-        self._account(plan, self._clock() - began)
+        now = self._clock()
+        self._account(plan, now - began, now - planned)
         return events + self._embed(is_beside=any(chunk.is_newest for chunk in plan.chunks))
 
     def flush(self) -> None:
@@ -436,14 +441,27 @@ class Engine:
         for branch in self._scheduler.to_yield(self._life.runnable()):
             self._branches.pause(branch)
 
-    def _admit(self, events: list[Event]) -> bool:
-        """Begin every waiting request that has room; return whether there was one."""
+    def _is_late(self, began: float, request: Request) -> bool:
+        """Whether beginning requests has had a step's time since `began`, while others than `request` write and are read.
+
+        A parked or saved text is restored by one copy of each node, and a first token takes all logits: of many, the others
+        come in the next steps.
+        """
+        if not self._most_seconds or self._clock() - began <= self._most_seconds:
+            return False
+        others = (each for each in self._requests.active.values() if each is not request and not each.is_unread)
+        return any(branch.length for other in others for branch in other.in_state(BranchState.RUNNING))
+
+    def _admit(self, events: list[Event], began_at: float) -> bool:
+        """Begin the waiting requests that have room, one at least, as long as the step has time; return whether any was."""
         began = False
         for request, match in self._scheduler.to_begin(self._life.runnable()):
             began = True
             if request.is_waiting:
                 self._slots.assign(request, (other for other in self._requests.active.values() if not other.is_waiting))
             self._prompts.begin(request, match, events)
+            if self._is_late(began_at, request):
+                break
         return began
 
     def _make_room(self, plan: StepPlan, events: list[Event]) -> None:
@@ -492,12 +510,17 @@ class Engine:
                 self._prompts.complete(span, row, events)
 
     def _start_branches(self, events: list[Event]) -> bool:
-        """Start branches while there is room; each samples its own first token. Return whether one was started."""
-        began = False
+        """Start branches while there is room, one at least, as long as a step has time; return whether any was.
+
+        Each samples its own first token.
+        """
+        began, began_at = False, self._clock()
         self._life.explore(events)
         for branch in self._scheduler.to_start(self._life.runnable()):
             began = True
             self._branches.start(branch, events)
+            if self._is_late(began_at, branch.request):
+                return True
         if self._life.explore(events):  # from first tokens
             return self._start_branches(events) or began
         return began
@@ -511,12 +534,15 @@ class Engine:
         self._embedding_pace.note(0, self._embeddings.tokens_total - before, self._clock() - began)
         return events
 
-    def _account(self, plan: StepPlan, seconds: float) -> None:
-        """Count a step's time, and divide it between prefill and decode in proportion to their tokens."""
+    def _account(self, plan: StepPlan, seconds: float, since_plan: float) -> None:
+        """Count a step's time, and divide it between prefill and decode in proportion to their tokens.
+
+        What requests that began have taken, before the step was planned, says nothing of the pace of prompts.
+        """
         self._speculation.note(plan, seconds)
         newest = sum(chunk.num_tokens for chunk in plan.chunks if chunk.is_newest)
-        self._pace.note(newest, plan.num_tokens - newest, seconds)
-        self._pace.note_turns(plan.took, plan.num_tokens - newest, plan.num_others, seconds)
+        self._pace.note(newest, plan.num_tokens - newest, since_plan)
+        self._pace.note_turns(plan.took, plan.num_tokens - newest, plan.num_others, since_plan)
         total, prompt = plan.num_tokens, plan.num_prompt_tokens
         if total:
             self._step_seconds.observe(seconds)

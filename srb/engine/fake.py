@@ -26,13 +26,14 @@ from srb.engine.cuts import Cuts
 from srb.engine.diversity import BEYOND_SEEDS, other_candidate
 from srb.engine.grammar.grammars import Grammars
 from srb.engine.grammar.matcher import Matcher, Vocabulary
-from srb.engine.media import Encoder, IsWanted, MediaChunk, Sections, Vectors, always, check_wanted
+from srb.engine.media import Encoder, MediaChunk, Sections, Vectors
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.engine.positions import Positions
 from srb.engine.sampling import is_greedy
 from srb.engine.watching import watch_of
 from srb.errors import GrammarDeadEnd
 from srb.files.media_files import kind_of
+from srb.turns import IsWanted, always, check_wanted
 from srb.wire.events import ModelInfo
 
 _WORDS = [

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.config.sampling_params import SamplingParams
-from srb.engine.model import Logits, LoraScales, Model
+from srb.engine.model import Logits, Model, Scope
 from srb.engine.tokens import Tokens, is_media, tokens_of
 
 if TYPE_CHECKING:
@@ -350,9 +350,9 @@ class KnownEndings:
                 self._behind.popitem(last=False)
 
 
-def key_of(prompt: Tokens, removed: Sequence[int], lora: LoraScales) -> bytes:
-    """Return the key of a prompt's rows: a digest of all its tokens and the LoRA scales."""
-    digest = hashlib.blake2b(repr(lora).encode(), digest_size=16)
+def key_of(prompt: Tokens, removed: Sequence[int], scope: Scope) -> bytes:
+    """Return the key of a prompt's rows: a digest of all its tokens and its scope."""
+    digest = hashlib.blake2b(repr(scope).encode(), digest_size=16)
     digest.update(prompt.tobytes())
     digest.update(tokens_of(removed).tobytes())
     return digest.digest()

@@ -119,6 +119,7 @@ class Generate:
     preserved_tokens: tuple[str, ...] = ()  # control tokens that are part of the text, by their own text
     media: tuple[str, ...] = ()
     media_field: str = "prompt"
+    cache_salt: str = ""  # its computed texts are shared only with requests of the same one
     session: str = ""  # the owner's name for a story: in a cluster its requests meet on one replica; "": by the text
     traceparent: str = ""  # the span of the call, as the header of this name; "": none
 

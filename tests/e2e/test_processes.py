@@ -214,6 +214,30 @@ def test_a_disk_of_runtime_folder_and_log_that_gets_full_ends_nothing(
     assert "Traceback" not in server.logs
 
 
+def test_row_66_a_full_temporary_folder_ends_no_worker_and_the_next_one_begins(
+    make_server: MakeServer, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(small_disk))
+    server = make_server().start()
+    full = fill(small_disk)
+    workers = server.workers
+    for path in ("/props", "/slots", "/v1/models", "/api/version", "/api/tags", "/nothing", "/lora-adapters"):
+        for method in ("GET", "POST", "PUT"):  # each with counts of its own
+            assert requests.request(method, server.url + path, timeout=60).status_code
+    assert len(texts(server)) == 2
+    assert server.workers == workers
+    os.kill(workers[0], signal.SIGKILL)
+    wait_for(lambda: server.workers and server.workers != workers, "another worker begins")
+    assert len(texts(server)) == 2
+    assert server.metric("requests_processing") == 0
+    counted = 'route="/v1/srb/completions",status="200"} 2.0'
+    assert counted not in requests.get(f"{server.url}/metrics", timeout=60).text
+    full.unlink()
+    assert counted in requests.get(f"{server.url}/metrics", timeout=60).text
+    assert "SIGBUS" not in server.logs
+    assert server.logs.count("has no room") == 1
+
+
 def statuses_without_restart(unit: str) -> set[int]:
     """Return the exit statuses after which systemd leaves a unit of config/systemd down."""
     lines = (ROOT / "config" / "systemd" / unit).read_text().splitlines()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from srb.engine.grammar.lark import Lark, lark_of
 from srb.engine.grammar.limits import LIMITS
 from srb.engine.grammar.matcher import Grammar, Matcher, Vocabulary, reason_of
 from srb.errors import GrammarTooComplex, QueueFull, bad_field
+from srb.turns import Turns, taken
 
 # Of grammars that are kept, since every turn of a chat has the same tools: bytes of Lark, for each of which llguidance takes
 # about 100. 128 tools have up to 300 KiB.
@@ -51,7 +52,7 @@ class Grammars:
         self._given_up: list[threading.Thread] = []
         self._anew = WeakSet[Grammar]()  # compiled anew for texts that go on in them
         self._lock = threading.Lock()  # guards all of these
-        self._small, self._large = _Turns(1), _Turns(MAX_LARGE)
+        self._small, self._large = Turns(1), Turns(MAX_LARGE)
 
     def make_ready(self) -> None:
         """Make what the first grammar needs; it holds the interpreter's lock, so it is best done before requests come."""
@@ -67,7 +68,7 @@ class Grammars:
         if found is None:
             with self._lock:
                 making = self._making.setdefault(key, threading.Lock())
-            with making:
+            with taken(making):
                 found = self._known(key)  # another thread may have compiled it
                 if found is None:
                     found = self._compiled(lark_of(parse(grammar, len(schemas), field), schemas, field), field)
@@ -198,32 +199,3 @@ class _Entry:
     grammar: Grammar | None = None
     problem: str = ""
     weight: int = ENTRY_BYTES
-
-
-class _Turns:
-    """Turns of threads, of which a few work at once, in the order in which they came.
-
-    A lock may be taken again by the thread that releases it, so one with 128 tools would have all turns in a row.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-        self._waiting: deque[threading.Lock] = deque()
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        mine = threading.Lock()
-        with self._lock:
-            if self._free:
-                self._free -= 1
-                return
-            mine.acquire()
-            self._waiting.append(mine)
-        mine.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._free += 1

@@ -22,9 +22,10 @@ from srb.engine.llama.memory import floats_at
 from srb.engine.llama.mrope import NUM_SECTIONS
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.webp import has_pillow, readable
-from srb.engine.media import EncodedFile, Encoder, IsWanted, MediaChunk, Numbers, Sections, always, check_wanted
+from srb.engine.media import EncodedFile, Encoder, MediaChunk, Numbers, Sections
 from srb.errors import ModelLoadFailed, NotSupported
 from srb.host.cores import usable_cores
+from srb.turns import IsWanted, always, check_wanted
 
 log = logging.getLogger("srb.llama")
 

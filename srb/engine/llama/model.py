@@ -286,7 +286,8 @@ class LlamaModel:
             tokens = (lib.llama_token * room)()
             count = lib.llama_tokenize(self._vocab, data, len(data), tokens, room, add_special, parse_special)
             if count >= 0:
-                return list(tokens[:count])
+                found: list[int] = tokens[:count]
+                return found
             room = -count
 
     def find_cut(self, text: str, start: int) -> int:

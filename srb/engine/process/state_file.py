@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from srb.engine.model import SavedState
+from srb.engine.model import SavedState, Scope
 from srb.engine.tokens import tokens_of
 
 MAGIC = b"SRBSTATE"
@@ -54,7 +54,8 @@ def header_of(state: SavedState, fingerprint: str, is_automatic: bool = False, s
             "tokens": len(state.tokens),
             "logits": len(state.logits),
             "bytes": len(state.blob),
-            "lora": state.lora,
+            "lora": state.scope.lora,
+            "salt": state.scope.salt,
             "checksum": _checksum(_parts(state)),
             "automatic": is_automatic,
             "saved": saved,
@@ -85,7 +86,8 @@ def read_header(file: BinaryIO) -> dict[str, Any]:
         counts = [header[key] for key in ("tokens", "logits", "bytes")]
         if header["version"] != VERSION:
             raise StateError(f"its version is {header['version']}; this server reads version {VERSION}")
-        header["lora"] = tuple(float(scale) for scale in header.get("lora", ()))
+        lora = tuple(float(scale) for scale in header.get("lora", ()))
+        header["scope"] = Scope(lora, str(header.get("salt", "")))
         if not all(type(count) is int and count >= 0 for count in counts):
             raise ValueError
         return {"automatic": False, "checksum": header["checksum"], "model": header["model"], **header}
@@ -118,7 +120,7 @@ def read_state(file: BinaryIO, fingerprint: str) -> SavedState:
         raise damaged  # another process has truncated it since
     if _checksum(iter(parts)) != header["checksum"]:
         raise damaged
-    return SavedState(tokens_of(tokens.tolist()), blob, logits, header["lora"])
+    return SavedState(tokens_of(tokens.tolist()), blob, logits, header["scope"])
 
 
 def _parts(state: SavedState) -> Iterator[Bytes]:

@@ -266,6 +266,13 @@ class CompletionBody(SamplingBody):
         form="up to 200 characters",
         by_default="the text decides",
     )
+    cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = described(
+        None,
+        "as vLLM's: computed text is shared only with requests that have the same one, so that who does not know it cannot "
+        "find out by `cache_n` or the time what was sent; see also the setting `cache_apart`",
+        form="1 to 1024 characters",
+        by_default="shared by all",
+    )
     stream: bool | None = described(None, "events while the text grows, or one answer", by_default="by dialect")
     stream_options: StreamOptions = described(StreamOptions(), "openai dialect", form='`{"include_usage": bool}`')
     return_tokens: bool = described(
@@ -375,6 +382,7 @@ class CompletionBody(SamplingBody):
             cache_prompt=settings.cache_prompt if self.cache_prompt is None else self.cache_prompt,
             state=self.state,
             session=self.session or "",
+            cache_salt=self.cache_salt or "",
             lora=self.lora,
             report_progress=self.return_progress and bool(self.stream),
             id_slot=self.id_slot,

@@ -13,18 +13,20 @@ import socket
 import time
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import gevent
+import orjson
 from prometheus_client import Gauge
 
 from srb.config.settings import Settings
 from srb.errors import Cancelled, ShuttingDown, SRBError
 from srb.web.calls.answer_size import check_completions, check_echo
 from srb.web.calls.client_watch import ClientWatch
-from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient
+from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient, Watch
 from srb.web.calls.mailbox import Mailbox
 from srb.web.limits import CLIENT, OpenLimit, cap_max_tokens
 from srb.web.request_log import BEGAN, CallLine, ReaderLine
@@ -164,6 +166,20 @@ class Waiting(Protocol):
     def __hash__(self) -> int: ...
 
 
+class _Question:
+    """A command that is asked for one client; it ends when the client leaves, or the worker stops."""
+
+    def __init__(self, client: EngineClient, request_id: str) -> None:
+        self._client = client
+        self._request_id = request_id
+
+    def lose_client(self) -> None:
+        self.abandon(Cancelled("The client has disconnected"))
+
+    def abandon(self, reason: SRBError) -> None:
+        self._client.abandon(self._request_id, reason)
+
+
 class Calls:
     """The registry of open calls: opens calls, watches their clients, and ends calls when the worker stops."""
 
@@ -213,7 +229,8 @@ class Calls:
             "max_lingering": self._settings.max_client_lingering,
             "traceparent": environ.get(TRACEPARENT, ""),
         }
-        commands = [replace(command, **own) for command in commands]
+        salts = [self._salt(command.cache_salt, own["owner"]) for command in commands]
+        commands = [replace(command, **own, cache_salt=salt) for command, salt in zip(commands, salts, strict=True)]
         call = self._admit(commands, environ)
         try:
             if not streamed:
@@ -224,6 +241,11 @@ class Calls:
             call.close()
             raise
         return call
+
+    def _salt(self, given: str, owner: str) -> str:
+        """Return the salt of a request: a digest of its own and, with `cache_apart`, its key's name; "" without any."""
+        key = owner if self._settings.cache_apart and owner.startswith(KEY) else ""
+        return blake2b(orjson.dumps([key, given]), digest_size=16).hexdigest() if key or given else ""
 
     def attach(self, target: str, environ: MutableMapping[str, Any]) -> Call:
         """Return a call that reads a running request from now on, use it in a `with` block; its mailbox has a snapshot.
@@ -295,6 +317,10 @@ class Calls:
         finally:
             self._waits.discard(waiting)
             self._clients.remove(waiting)
+
+    def watch(self, environ: MutableMapping[str, Any]) -> Watch:
+        """Return what ends a command of EngineClient as soon as the client of this HTTP call leaves."""
+        return lambda client, request_id: self.watching(_Question(client, request_id), environ)
 
     @contextlib.contextmanager
     def listening(self, listener: Waiting, environ: MutableMapping[str, Any]) -> Iterator[None]:

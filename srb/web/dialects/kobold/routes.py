@@ -151,7 +151,8 @@ def count_tokens() -> Response:
     asked, client = TokenCountBody.parse(read_body(request)), web().client
     client.check_ready()
     parts = (asked.prompt,) if asked.prompt else EMPTY_PROMPT
-    ids = client.tokenize(parts, add_special=asked.special) if asked.prompt or asked.special else []
+    watch = web().calls.watch(request.environ)
+    ids = client.tokenize(parts, add_special=asked.special, watch=watch) if asked.prompt or asked.special else []
     answer: TokenCount = {"value": len(ids), "ids": ids}
     return json_reply(answer)
 

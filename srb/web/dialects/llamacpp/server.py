@@ -35,7 +35,7 @@ from srb.web.dialects.llamacpp.generation_settings import (
     slot_settings,
 )
 from srb.web.openapi import operation
-from srb.web.replies import json_reply
+from srb.web.replies import aged_reply, json_reply
 from srb.wire.commands import MEDIA_MARK
 from srb.wire.events import ModelInfo
 
@@ -104,18 +104,22 @@ def get_slots() -> Response:
     """List the slots, each with the branch that runs in it; with a limit of requests, each with a request."""
     if not web().settings.slots:
         raise NotSupported("This server does not support slots endpoint. Start it with `--slots`")
-    slots = shown_slots()
-    if "fail_on_no_slot" in request.args and web().client.stats()["branches_room"] <= 0:
+    slots, at = shown_slots()
+    if "fail_on_no_slot" in request.args and web().client.latest_stats().value["branches_room"] <= 0:
         raise Unavailable("no slot available")
-    return json_reply(slots)
+    return aged_reply(slots, at)
 
 
-def shown_slots() -> list[Slot]:
-    """Return the engine's entries of the slots under llama-server's names; of a long list, only some in full."""
-    slots, model = web().client.slots(), web().client.check_ready()
+def shown_slots() -> tuple[list[Slot], float]:
+    """Return the engine's entries of the slots under llama-server's names, and the UNIX time at which they were so.
+
+    Of a long list, only some are full.
+    """
+    latest, model = web().client.latest_slots(), web().client.check_ready()
+    slots: list[dict[str, Any]] = latest.value
     idle = slot_settings(web().settings, model)
     full = len(slots) if len(slots) <= _FEW_SLOTS else _FULL_SLOTS
-    return [_shown(slot, idle, is_full=place < full) for place, slot in enumerate(slots)]
+    return [_shown(slot, idle, is_full=place < full) for place, slot in enumerate(slots)], latest.at
 
 
 def _shown(slot: dict[str, Any], idle: GenerationSettings, is_full: bool) -> Slot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Annotated, Any, Self
 from uuid import uuid4
@@ -26,14 +27,13 @@ from srb.web.dialects.srb.answers import (
 from srb.web.dialects.srb.render import AttachedRenderer, describe, describe_branch
 from srb.web.limits import CLIENT
 from srb.web.openapi import operation
-from srb.web.replies import json_reply
+from srb.web.replies import aged_reply, json_reply
 from srb.wire.commands import (
     MAX_STOP_AFTER,
     AddBranches,
     Boundary,
     ChangeBranch,
     GetRequest,
-    ListRequests,
     NewBranch,
     StopBranches,
 )
@@ -114,9 +114,9 @@ def _entry(body: BranchBody) -> NewBranch:
 def list_completions() -> Response:
     """List the caller's running and resting requests, without their texts."""
     owner = request.environ.get(CLIENT, "")
-    found = [each for engine in web().engines for each in engine.ask(ListRequests(uuid4().hex, owner))]
-    answer: RequestList = {"completions": [describe(each) for each in found]}
-    return json_reply(answer)
+    answers = [engine.latest_requests(owner) for engine in web().engines]
+    answer: RequestList = {"completions": [describe(each) for found in answers for each in found.value]}
+    return aged_reply(answer, min((found.at for found in answers), default=math.inf))
 
 
 @routes.get(ONE)

@@ -127,8 +127,8 @@ class RequestSettings(BaseModel):
     )
     cors_origins: str = Field(
         "*",
-        description="origins of web pages that may use the server, separated by commas; *: any; localhost: pages of this "
-        "machine",
+        description="origins of web pages that may use the server, separated by commas; *: any, which without keys control "
+        "only requests that they have started; localhost: pages of this machine",
     )
     cors_methods: str = Field(
         "GET, POST, PATCH, DELETE, OPTIONS", description="HTTP methods that pages of other origins may use"

@@ -26,9 +26,10 @@ from srb.web.calls.answer_size import check_completions, check_echo
 from srb.web.calls.client_watch import ClientWatch
 from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient
 from srb.web.calls.mailbox import Mailbox
+from srb.web.foreign_pages import OWNER, refuse_page
 from srb.web.limits import CLIENT, OpenLimit, cap_max_tokens
 from srb.web.request_log import BEGAN, CallLine, ReaderLine
-from srb.wire.commands import KEY, Embed, Generate, Rerank
+from srb.wire.commands import KEY, PAGE, Embed, Generate, Rerank
 from srb.wire.events import Done
 
 log = logging.getLogger("srb.web")
@@ -218,9 +219,11 @@ class Calls:
         answer, or ShuttingDown after the grace of `shut_down`.
         """
         commands = cap_max_tokens(commands, self._settings.max_request_tokens)
+        if any(command.state for command in commands):  # named states are everybody's
+            refuse_page("state")
         client = self.client  # before the call is counted: it may wait for a model
         own = {
-            "owner": environ.get(CLIENT, ""),
+            "owner": environ.get(OWNER, ""),
             "max_unread": self._settings.max_client_requests,
             "max_lingering": self._settings.max_client_lingering,
             "traceparent": environ.get(TRACEPARENT, ""),
@@ -251,9 +254,9 @@ class Calls:
         return call
 
     def controller(self, environ: MutableMapping[str, Any]) -> str:
-        """Return the client as the one who may control its requests; "" without keys: whoever knows a request's id may."""
-        client: str = environ.get(CLIENT, "")
-        return client if client.startswith(KEY) else ""
+        """Return the owner whose requests the client may control; "" without keys: whoever knows a request's id may."""
+        owner: str = environ.get(OWNER, "")
+        return owner if owner.startswith((KEY, PAGE)) else ""
 
     def ask(self, command: Embed | Rerank, environ: MutableMapping[str, Any]) -> Any:
         """Return the value of the engine's reply to a command that computes; raise the errors of `open`."""

@@ -48,7 +48,7 @@ def stream_of_conversation(call: Call, renderer: Renderer, ping_interval: float 
 
 
 @routes.get("/v1/stream")
-@operation(media_type="text/event-stream", query=("conv_id", "from"))
+@operation(media_type="text/event-stream", query=("conv_id", "from"), foreign=True)
 def read_stream() -> Response:
     """Read a conversation's stream from its byte `from` on, and go on as it is written."""
     stream = web().streams.find(_owner(), _conversation())
@@ -64,7 +64,7 @@ def read_stream() -> Response:
 
 
 @routes.delete("/v1/stream")
-@operation(query=("conv_id",))
+@operation(query=("conv_id",), foreign=True)
 def stop_stream() -> Response:
     """Stop a conversation's stream, if there is one, and forget it."""
     _stop(_conversation())
@@ -72,7 +72,7 @@ def stop_stream() -> Response:
 
 
 @routes.post("/v1/streams/lookup")
-@operation(LookupBody, list[FoundStream])
+@operation(LookupBody, list[FoundStream], foreign=True)
 def look_up_streams() -> Response:
     """Return which of these conversations have streams, running or ended a short while ago."""
     body = LookupBody.parse(read_body(request))

@@ -17,12 +17,13 @@ import gevent
 import orjson
 from gevent.pool import Pool
 from gunicorn import util
-from gunicorn.http import parser, wsgi
-from gunicorn.http.errors import InvalidHeader, ParseException
+from gunicorn.http import message, parser, wsgi
+from gunicorn.http.errors import InvalidHeader, NoMoreData, ParseException
 from gunicorn.workers.ggevent import GeventWorker
 
 from srb.errors import ConfigError, Forbidden, InvalidRequest, NotSupported, SRBError
 from srb.exit_codes import EXIT_WORKER
+from srb.launch.chunked_bodies import ChunkedReader
 from srb.launch.connections import Connections, Server, Unreader
 
 
@@ -108,6 +109,7 @@ def write_error(sock: Any, status: int, reason: str, message: str) -> None:
 
 
 parser.SocketUnreader = Unreader  # gunicorn's reader of connections
+message.ChunkedReader = ChunkedReader  # gunicorn's reader of bodies in chunks
 util.write_error = write_error  # gunicorn's answers are HTML
 wsgi.SERVER = "llama.cpp"  # clients check for this Server header, and gunicorn drops the application's own
 
@@ -202,7 +204,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
         try:
             super().handle_request(listener_name, req, sock, addr)
         except StopIteration:  # the answer ends the connection, which unread bytes would reset, and the answer be lost
-            with suppress(OSError, ParseException):
+            with suppress(OSError):
                 self._has_read_all(req)
             raise
         except OSError as error:
@@ -221,9 +223,10 @@ class Worker(GeventWorker):  # type: ignore[misc]
     def _has_read_all(self, req: Any) -> bool:
         """Read and discard the rest of a body that was answered early, so that a client that still sends gets the answer.
 
-        Return whether all was read. gunicorn would read without a limit, and without yielding to other connections.
+        Return whether all was read. gunicorn would read without a limit, and without yielding to other connections. A
+        malformed rest has no answer of its own, which the client would take for the next request's.
         """
-        with gevent.Timeout(self.cfg.keepalive, False):
+        with gevent.Timeout(self.cfg.keepalive, False), suppress(ParseException, NoMoreData):
             for _ in range(_MAX_DISCARDED // _READ_SIZE):
                 if not req.body.read(_READ_SIZE):
                     return True

@@ -21,7 +21,8 @@ from gunicorn.http import message, parser, wsgi
 from gunicorn.http.errors import InvalidHeader, NoMoreData, ParseException
 from gunicorn.workers.ggevent import GeventWorker
 
-from srb.errors import ConfigError, Forbidden, InvalidRequest, NotSupported, SRBError
+from srb.config.trusted_proxies import proxies_of
+from srb.errors import ConfigError, Forbidden, InvalidRequest, NotSupported, RateLimited, SRBError
 from srb.exit_codes import EXIT_WORKER
 from srb.launch.chunked_bodies import ChunkedReader
 from srb.launch.connections import Connections, Server, Unreader
@@ -36,7 +37,7 @@ class Response(wsgi.Response):  # type: ignore[misc]
     """
 
     write_timeout: float | None = None
-    connections = Connections()  # of this process, a worker
+    connections = Connections(0)  # of this process, a worker
     headers_sent: bool
     _head = b""  # headers that go with the first piece
 
@@ -123,7 +124,7 @@ _SETTLE_SECONDS = 10.0  # for a new worker to connect to a running engine: one t
 _LAST_WRITES = 0.1  # seconds for what is written after a stream's last event, as in gunicorn's worker
 _FAREWELL_SECONDS = 2.0  # for the last events of streams at Ctrl-C; on a busy machine gunicorn's tenth is too short
 _PIECE = 16384  # bytes of an answer in one write, as in calls/streaming: one that reads so much in time is not cut off
-_TYPES: dict[int, type[SRBError]] = {403: Forbidden, 501: NotSupported}  # of statuses of gunicorn's refusals
+_TYPES: dict[int, type[SRBError]] = {403: Forbidden, 429: RateLimited, 501: NotSupported}  # by status
 _GONE = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
 
 
@@ -138,7 +139,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
         self.wsgi: Any = None
         self.serves = mmap.mmap(-1, 1)  # a byte that the arbiter sees: 1 once this worker serves
         self._kept_alive: set[socket.socket] = set()  # connections between two requests
-        self._connections = Response.connections = Unreader.connections = Connections()
+        self._connections = Response.connections = Unreader.connections = Connections(self.cfg.worker_connections)
         self._servers: list[Server] = []
         self.server_class = self._server  # gunicorn calls it for each listening socket
         self._main: Any = None  # the greenlet of `run`
@@ -147,7 +148,8 @@ class Worker(GeventWorker):  # type: ignore[misc]
         ssl_options = {name: value for name, value in options.items() if name == "ssl_context"}
         pool = self._servers[0].pool if self._servers else spawn
         handle = partial(self.handle, listener)
-        server = Server(listener, handle, pool, self._connections, self.cfg.keepalive, **ssl_options)
+        proxies = proxies_of(self.wsgi.extensions["srb"].server.trusted_proxies)
+        server = Server(listener, handle, pool, self._connections, self.cfg.keepalive, proxies, **ssl_options)
         if self.cfg.workers > 1:
             server.max_accept = 1
         self._servers.append(server)
@@ -163,6 +165,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
         except ConfigError as error:
             print(f"srb: {error.message}", file=sys.stderr, flush=True)
             sys.exit(EXIT_WORKER)
+        self.wsgi.take_turns()
         Response.write_timeout = self.wsgi.extensions["srb"].server.write_timeout
         gc.collect()
         gc.freeze()

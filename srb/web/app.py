@@ -33,6 +33,7 @@ from srb.web.chat.template import check_configured
 from srb.web.context import Web, web
 from srb.web.foreign_pages import refuse_page
 from srb.web.loop.memory import BodyBudget, Trimmer, keep_large_blocks_apart
+from srb.web.loop.turns import Turns
 from srb.web.metrics import ROUTE, Metrics
 from srb.web.openapi import body_models, operation_of
 from srb.web.replies import error_reply
@@ -57,6 +58,10 @@ class Application(Flask):
     access: Access
     metrics: Metrics
     spans: HttpSpans | None = None
+
+    def take_turns(self) -> None:
+        """Let calls that are there at the same time begin in a rotation of their clients, on this thread's loop."""
+        self.access.turns = Turns()
 
     def build_bodies(self) -> None:
         """Build the checks of all bodies, 10 to 20 ms of CPU time for each; let calls go first in between."""

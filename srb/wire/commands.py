@@ -18,6 +18,11 @@ KEY = "key "  # the beginning of an owner that is a person with a name, or an AP
 PAGE = "page "  # … an owner that is a page of another origin, which may control its own requests alone
 
 
+def client_of(owner: str) -> str:
+    """Return the client that an owner's requests count for: of foreign pages the address, or each origin had a share."""
+    return owner.rpartition(" ")[2] if owner.startswith(PAGE) else owner
+
+
 def _check_traceparent(text: str) -> None:
     """Raise ValueError for a traceparent that is none: it may be a header's, and goes into other programs."""
     if text and not _TRACEPARENT.fullmatch(text):

@@ -15,12 +15,14 @@ import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from typing import Any
 
 import orjson
 
 from srb.config.settings import REPLICA_VARIABLE, Settings
 from srb.errors import ConfigError
+from srb.private_files import private
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s[%(process)d]: %(message)s"
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
@@ -73,6 +75,10 @@ class LogFile(logging.handlers.WatchedFileHandler):
         super().__init__(path, encoding="utf-8")
         self._lost = 0  # lines since the last complaint
         self._next_complaint = 0.0
+
+    def _open(self) -> TextIOWrapper:
+        # Prompts may be in it.
+        return TextIOWrapper(open(self.baseFilename, self.mode + "b", opener=private), encoding=self.encoding)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 
+from srb.private_files import write_private
+
 BEAT_SECONDS = 0.5  # between two heartbeats
 STALE_SECONDS = 3.0  # seconds without a heartbeat before /health reports the engine as hung
 LOADING = "the model is being loaded"  # the message while nothing but that is waited for
@@ -57,7 +59,7 @@ def _write(runtime_path: Path, status: dict[str, Any]) -> None:
     path = runtime_path / _NAME
     scratch = path.with_suffix(f".{os.getpid()}")
     try:
-        scratch.write_bytes(orjson.dumps(status))
+        write_private(scratch, orjson.dumps(status))
         scratch.replace(path)
         _unwritten.pop(runtime_path, None)
     except OSError as error:

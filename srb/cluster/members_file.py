@@ -6,14 +6,13 @@ The file has the tokens of their doors, so nobody but this user may read it. It 
 from __future__ import annotations
 
 import logging
-import os
-from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from srb.cluster.registry import Entry
+from srb.private_files import write_private
 
 log = logging.getLogger("srb.cluster")
 
@@ -56,8 +55,7 @@ class MembersFile:
             return
         scratch = self._path.with_suffix(".partial")
         try:
-            with open(scratch, "wb", opener=partial(os.open, mode=0o600)) as file:
-                file.write(_CONTENT.dump_json(_Content(cluster=self._cluster, replicas=entries)))
+            write_private(scratch, _CONTENT.dump_json(_Content(cluster=self._cluster, replicas=entries)))
             scratch.replace(self._path)
         except OSError as error:
             log.warning("%s cannot be written: %s", self._path, error.strerror)

@@ -12,6 +12,7 @@ import orjson
 
 from srb.config.held import read_text
 from srb.config.settings import Settings
+from srb.private_files import write_private
 from srb.web.dialects.llamacpp.body import SystemPrompt
 
 
@@ -37,7 +38,7 @@ class SystemPromptStore:
             self._prompt = prompt
             return
         partial = self._path.with_suffix(f".{os.getpid()}.partial")
-        partial.write_text(prompt.model_dump_json(), "utf-8")
+        write_private(partial, prompt.model_dump_json().encode())
         os.replace(partial, self._path)
 
 

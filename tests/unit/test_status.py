@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from srb import status as status_module
 from srb.status import read_status, remove_status, rewrite_status, touch_status, write_status
 
 
@@ -15,15 +16,15 @@ from srb.status import read_status, remove_status, rewrite_status, touch_status,
 def disk(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Return a set that says `full` while nothing can be written."""
     says: set[str] = set()
-    write = Path.write_bytes
+    write = status_module.write_private
 
-    def write_bytes(path: Path, data: bytes) -> int:
+    def write_private(path: Path, data: bytes) -> None:
         if "full" in says:
             path.touch()  # as on a full disk: the file is there, its bytes are not
             raise OSError(errno.ENOSPC, "No space left on device")
-        return write(path, data)
+        write(path, data)
 
-    monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    monkeypatch.setattr(status_module, "write_private", write_private)
     return says
 
 

@@ -160,6 +160,7 @@ class Call:
             self._line.write(self.mailbox)
         if self.commands:
             self._registry.observe(self.mailbox, self._began)
+        self._registry.give_back(self)
 
     def at_close(self, release: Callable[[], None]) -> None:
         """Call `release` when this call is closed, or now if it is."""
@@ -267,11 +268,11 @@ class Calls:
     def _admit(self, commands: Sequence[Generate | Embed | Rerank], environ: MutableMapping[str, Any]) -> Call:
         """Register a call, count it and watch its client; nothing is sent yet."""
         client = self.client  # before the call counts, as in `open`
-        if self._closed:
+        self.count(environ)
+        if self._closed:  # perhaps while the count waited for a disk
+            self.uncount(environ)
             raise ShuttingDown("The server is shutting down")
-        if (counted := environ.pop(_COUNTED, None)) is None and self._limit is not None:
-            counted = self._limit.take(environ.get(CLIENT, ""))
-        call = Call(self, client, commands, environ, counted)
+        call = Call(self, client, commands, environ, environ.pop(_COUNTED, None))
         self._open.add(call)
         try:
             self._update_gauge()
@@ -361,9 +362,12 @@ class Calls:
     def forget(self, call: Call) -> None:
         self._open.discard(call)
         self._clients.remove(call)
+        self._update_gauge()
+
+    def give_back(self, call: Call) -> None:
+        """Stop counting a call that has been forgotten; may wait for a disk."""
         if self._limit is not None and call.counted is not None:
             self._limit.give_back(call.counted)
-        self._update_gauge()
 
     def _update_gauge(self) -> None:
         if self._gauge is not None:

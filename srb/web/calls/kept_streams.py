@@ -31,9 +31,9 @@ import orjson
 
 from srb.errors import SRBError
 from srb.web.calls.calls import Call, Calls
-from srb.web.calls.outcome import in_thread
 from srb.web.calls.renderer import Renderer
 from srb.web.calls.streaming import MAX_WRITE, EventStream, Write
+from srb.web.loop.threads import in_thread
 
 log = logging.getLogger("srb.web")
 

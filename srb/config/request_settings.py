@@ -49,7 +49,7 @@ class RequestSettings(BaseModel):
         2000,
         ge=1,
         description="connections that one worker serves at once, at most 200 fewer than its limit of descriptors; beyond "
-        "them the one that has been idle for longest gives way",
+        "them the one that has been idle for longest gives way; one address has at most as many as are free beside it",
     )
     # Ten minutes: who comes back by then finds the branches as they were; all that lingers takes memory.
     max_linger: int = Field(
@@ -127,8 +127,8 @@ class RequestSettings(BaseModel):
     )
     cors_origins: str = Field(
         "*",
-        description="origins of web pages that may use the server, separated by commas; *: any; localhost: pages of this "
-        "machine",
+        description="origins of web pages that may use the server, separated by commas; *: any, which without keys control "
+        "only requests that they have started; localhost: pages of this machine",
     )
     cors_credentials: bool = Field(True, description="allow pages of other origins to send credentials")
     ssl_key_file: FilePath = Field("", description="private key in a PEM file, for HTTPS")

@@ -15,6 +15,12 @@ MAX_BRANCHES = 4096  # of one request in its whole life; each keeps its text, an
 MEDIA_MARK = "<__media__>"  # the place of a picture or a sound in a text, as llama-server has it
 _TRACEPARENT = re.compile("00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 KEY = "key "  # the beginning of an owner that is a person with a name, or an API key without one; others are addresses
+PAGE = "page "  # … an owner that is a page of another origin, which may control its own requests alone
+
+
+def client_of(owner: str) -> str:
+    """Return the client that an owner's requests count for: of foreign pages the address, or each origin had a share."""
+    return owner.rpartition(" ")[2] if owner.startswith(PAGE) else owner
 
 
 def _check_traceparent(text: str) -> None:

@@ -39,7 +39,7 @@ from srb.web.calls.answer_size import token_weight
 from srb.web.calls.catching_up import Seen, can_catch_up
 from srb.web.calls.latest import Answer, LatestAnswers
 from srb.web.calls.mailbox import Mailbox
-from srb.web.loop.yielding import batches
+from srb.web.loop.yielding import batches, yielding
 from srb.wire.codec import VERSION, decode, encode
 from srb.wire.commands import (
     Ask,
@@ -190,7 +190,7 @@ class EngineClient:
 
     def post(self, *commands: Generate | Ask | Attach, max_unread: float = math.inf) -> Mailbox:
         """Send commands without waiting; return the mailbox of their events, which ends with them or with `abandon`."""
-        payloads = [encode([command]) for command in commands]
+        payloads = [encode([command]) for command in yielding(commands)]
         if (size := max(map(len, payloads))) > MAX_FRAME:
             raise BodyTooLarge(
                 f"The request has {size} bytes as a command to the engine; at most {MAX_FRAME} are allowed"

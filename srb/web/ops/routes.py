@@ -15,6 +15,7 @@ from srb.version import version
 from srb.web.context import web
 from srb.web.dialects.llamacpp.answers import CurrentModel, Health, TabbyModel
 from srb.web.dialects.llamacpp.server import shown_slots
+from srb.web.foreign_pages import is_page
 from srb.web.metrics import CONTENT_TYPE
 from srb.web.openapi import operation
 from srb.web.ops.models import STARTED
@@ -30,7 +31,7 @@ STATS_AGE = 1.0  # seconds; a cluster's replicas are asked so often at most, how
 
 @routes.get("/health")
 @routes.get("/v1/health")
-@operation(answer=Health, query=("include_slots", "fail_on_no_slot"))
+@operation(answer=Health, query=("include_slots", "fail_on_no_slot"), foreign=True)
 def health() -> Response:
     """Report whether the server is ready, how many branches run, and how many more a request could start now.
 
@@ -66,7 +67,7 @@ def health() -> Response:
             body["degraded"] = cluster["trouble"]
     settings = web().server
     has_keys = bool(settings.api_key or settings.api_key_file)  # /health needs no key, but slots show texts' settings
-    if "include_slots" in request.args and settings.slots and not has_keys:
+    if "include_slots" in request.args and settings.slots and not has_keys and not is_page():
         body["slots"], slots_at = shown_slots()
         at = min(at, slots_at)
     return _ready(body, 503 if idle <= 0 and "fail_on_no_slot" in request.args else 200, at)
@@ -86,14 +87,14 @@ def _not_ready(error: Unavailable) -> Response:
 
 
 @routes.get("/livez")
-@operation(answer=Health)
+@operation(answer=Health, foreign=True)
 def alive() -> Response:
     """Report that this worker answers, whatever the engine's state."""
     return json_reply(_OK)
 
 
 @routes.get("/v1/internal/model/info")
-@operation(answer=CurrentModel)
+@operation(answer=CurrentModel, foreign=True)
 def current_model() -> Response:
     """Name the model and the LoRA adapters in force, as text-generation-webui does."""
     adapters = [Path(each["path"]).stem for each in web().client.adapters() if each["scale"]]
@@ -103,7 +104,7 @@ def current_model() -> Response:
 
 
 @routes.get("/v1/model")
-@operation(answer=TabbyModel)
+@operation(answer=TabbyModel, foreign=True)
 def tabby_model() -> Response:
     """Describe the model with its limits, as TabbyAPI does."""
     model, settings = web().client.check_ready(), web().settings
@@ -128,7 +129,7 @@ def tabby_model() -> Response:
 
 
 @routes.get("/metrics")
-@operation(media_type="text/plain")
+@operation(media_type="text/plain", foreign=False)
 def prometheus() -> Response:
     """Show counters and gauges of the engine and the web workers, as Prometheus text.
 
@@ -155,7 +156,7 @@ def prometheus() -> Response:
 
 
 @routes.get("/completion.js")
-@operation(media_type="text/javascript")
+@operation(media_type="text/javascript", foreign=True)
 def script() -> Response:
     """Serve a JavaScript module for pages, with the functions of llama-server's module."""
     if not web().server.ui:

@@ -453,7 +453,7 @@ class Engine:
     def _account(self, plan: StepPlan, seconds: float, since_plan: float) -> None:
         """Count a step's time, and divide it between prefill and decode in proportion to their tokens.
 
-        What requests that began have taken, before the step was planned, says nothing of the pace of prompts.
+        Only the time since the step was planned tells the pace of prompts: before, requests began.
         """
         self._speculation.note(plan, seconds)
         newest = sum(chunk.num_tokens for chunk in plan.chunks if chunk.is_newest)

@@ -18,8 +18,10 @@ from srb.engine.model import Logits, Model, StateStore
 from srb.engine.request import BranchState, Request
 from srb.engine.steering import Growth
 from srb.engine.tree.host import NODE_BYTES, TOKEN_BYTES
+from srb.engine.tree.stored import TextStore
 from srb.wire.commands import AddBranches, BranchSpec, ChangeBranch, EndReasoning, Generate, NewBranch, StopBranches
 from srb.wire.events import TERMINAL, BranchAdded, BranchEnded, Delta, Event, Rejected, Reply, Resting
+from tests.text_stores import MemoryTexts
 
 
 class Contrary(FakeModel):
@@ -135,9 +137,11 @@ class Driver:
         cache_bytes: int = 10**6,
         states: StateStore | None = None,
         draft_model: Model | None = None,
+        texts: TextStore | None = None,
         **options: Any,
     ) -> None:
         self.model = model or FakeModel()
+        self.texts = texts
         self.now = 0.0
         self.engine = Engine(
             self.model,
@@ -145,6 +149,7 @@ class Driver:
             clock=self._tick,
             states=states,
             draft_model=draft_model,
+            texts=texts,
         )
         self.outcomes: dict[str, Outcome] = defaultdict(Outcome)
         self._controls = (f"c{number}" for number in itertools.count())
@@ -174,6 +179,12 @@ class Driver:
 
     def step(self) -> None:
         self.take(self.engine.step())
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Let the store of texts do a part of what it was asked for."""
+        if isinstance(self.texts, MemoryTexts):
+            self.texts.deliver(2)
 
     def cancel(self, request_id: str, index: int | None = None) -> None:
         self.take(self.engine.cancel(request_id, index))
@@ -262,6 +273,7 @@ class Driver:
         while self.engine.has_work:
             events = self.engine.step()
             self.take(events)
+            self.deliver()
             if any(isinstance(event, (Delta, *TERMINAL)) for event in events):
                 idle = 0
                 continue  # the numbers below take a fifth of a step

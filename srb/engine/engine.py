@@ -30,6 +30,7 @@ from srb.engine.steering import Growth, Steering
 from srb.engine.tree.checkpoints import AUTO
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
+from srb.engine.tree.stored import TextStore
 from srb.errors import NotSupported, SRBError
 from srb.turns import IsWanted, always
 from srb.wire.commands import (
@@ -56,6 +57,7 @@ from srb.wire.events import Event, FinishReason
 from srb.wire.step_seconds import StepSeconds
 
 Prepared = Request | EmbeddingJob | StateJob | Growth  # what the loop submits
+_FETCH_SECONDS = 0.005  # that a step without work waits for the disk: new commands are looked at between
 MAX_TOLD = 8  # chunks of a plan in a line of the log
 _SHARE_OF_DRAFTS = 4  # a draft model gets 1/4 of the host memory: it takes less for a token, and needs the same texts
 
@@ -88,12 +90,14 @@ class Engine:
         wall_clock: Callable[[], float] | None = None,
         states: StateStore | None = None,
         draft_model: Model | None = None,
+        texts: TextStore | None = None,
     ) -> None:
         """Serve `model` until `close`.
 
         `clock` returns seconds and never goes back.
         `wall_clock` returns the UNIX time, by which replicas of a cluster tell whose text of a slot is newer; None: `clock`.
         `states` stores named states beyond the server's life; None: nowhere.
+        `texts` keeps all texts of the tree beyond the server's life; None: in memory only.
         `draft_model` drafts tokens where the text itself has no draft.
         """
         self.model = model
@@ -109,7 +113,8 @@ class Engine:
             for_drafts = cache_bytes // _SHARE_OF_DRAFTS
             cache_bytes -= for_drafts
             drafts = DraftModel(draft_model, options.cache_cells, for_drafts)
-        self._residency = Residency(model, options.cache_cells, cache_bytes, options.checkpoint_every)
+        self._residency = Residency(model, options.cache_cells, cache_bytes, options.checkpoint_every, texts)
+        self._residency.stored.wake = lambda: self.wake()
         self._tree = PrefixTree(model, self._residency)
         named = NamedStates(self._tree, self._residency, states)
 
@@ -240,6 +245,7 @@ class Engine:
 
     def collect(self) -> list[Event]:
         """Return the replies to saves that other threads have ended, and the ends of rests that are over."""
+        self._residency.stored.collect()
         return self._life.collect()
 
     def control(self, command: StopBranches | EndReasoning | ChangeBranch) -> list[Event]:
@@ -320,6 +326,8 @@ class Engine:
         self._has_skipped_decode = False
         self._num_steps += 1
         planned = self._clock()
+        stored = self._residency.stored
+        stored.collect()
         plan = self._plan = self._scheduler.schedule(
             self._life.runnable(),
             with_unread=self._num_steps % UNREAD_EVERY == 0,
@@ -330,6 +338,8 @@ class Engine:
         self.step_tokens = plan.num_tokens + more  # told to the heartbeat before anything takes its time
         self._speculation.add_drafts(plan)
         self.step_tokens = plan.num_tokens + more
+        if not self.step_tokens and stored.is_fetching:
+            stored.wait(_FETCH_SECONDS)
         self._make_room(plan, events)  # after the drafts: they count
         if len(plan.took) + plan.num_others > 1:
             for chunk in plan.chunks:
@@ -418,6 +428,15 @@ class Engine:
             assert branch.state is not BranchState.RUNNING or has_work, f"{branch!r} has nothing to compute"
         for request in self._requests.active.values():
             assert request.words is None or not request.words.next_held(request), f"{request!r} holds a branch in vain"
+
+    def store_texts(self, seconds: float) -> None:
+        """Park all idle texts, and wait until the store has them, so many seconds at most. Nothing runs any more."""
+        deadline, stored = self._clock() + seconds, self._residency.stored
+        while stored.store is not None and self._residency.park_one() and self._clock() < deadline:
+            stored.collect()
+        while stored.is_busy and self._clock() < deadline:
+            stored.collect()
+            stored.wait(_FETCH_SECONDS)
 
     def close(self) -> None:
         """Free every sampler and the model."""

@@ -335,6 +335,8 @@ class Scheduler:
                 continue
             root = self._tree.root(request.scope)
             match = self._tree.match(request.prefix.tokens, root) if request.reuses else None
+            if match is not None and self._residency.stored.is_coming(match, request.request_id):
+                continue
             request.awaits = match.awaits if match is not None else None
             if request is requests[0] and not _is_of_unread(request.awaits, requests):
                 request.awaits = None  # the first one never waits for one that may have to give way to it

@@ -35,6 +35,8 @@ class HostMemory:
         self._on_mergeable = on_mergeable
         self._leaves: OrderedDict[Node, None] = OrderedDict()  # parked, childless, without a name; oldest use first
         self._named_leaves: OrderedDict[Node, None] = OrderedDict()
+        self._stored_leaves: OrderedDict[Node, None] = OrderedDict()  # those that a store has, too
+        self._spare: OrderedDict[Node, None] = OrderedDict()  # parked nodes whose KV a store has, too
         self._recent_ends: OrderedDict[PromptEnd, None] = OrderedDict()  # idle ends of prompts, oldest use first
         self._older_ends: OrderedDict[PromptEnd, None] = OrderedDict()  # all other idle ones
         self._names: dict[str, Node] = {}
@@ -59,40 +61,67 @@ class HostMemory:
         """Whether a node with its blob fits the budget once all else is evicted."""
         return len(blob) + NODE_BYTES + TOKEN_BYTES * len(node.tokens) <= self.budget
 
-    def add(self, node: Node, blob: Blob) -> None:
-        """Park a node: keep its KV, and evict least recently used leaves until the budget holds."""
+    def add(self, node: Node, blob: Blob | None) -> None:
+        """Park a node: keep its KV, and evict least recently used leaves until the budget holds. None: a store has it."""
         node.state, node.blob = NodeState.PARKED, blob
-        self._blob_bytes += len(blob)
+        self._blob_bytes += 0 if blob is None else len(blob)
+        self.note_stored(node)
         self.num_nodes += 1
         self.num_tokens += len(node.tokens)
         self._note_leaf(node)
         self.make_room()
 
-    def note_split(self, upper: Node, lower: Node, blobs: tuple[Blob, Blob]) -> None:
-        """Let both parts of a parked node have their own KV; `make_room` follows when it is known which of them stays."""
-        assert lower.blob is not None
-        self._blob_bytes += sum(map(len, blobs)) - len(lower.blob)
-        upper.blob, lower.blob = blobs
+    def note_stored(self, node: Node) -> None:
+        """Note that a store has a node, or has it no more."""
+        if node.state is not NodeState.PARKED:
+            return
+        if node.is_stored and node.blob is not None:
+            self._spare[node] = None
+        else:
+            self._spare.pop(node, None)
+        for leaves in (self._leaves, self._stored_leaves):
+            if node in leaves and leaves is not self._order(node):
+                del leaves[node]
+                self._order(node)[node] = None
+
+    def note_loaded(self, node: Node, blob: Blob) -> None:
+        """Let a parked node that a store has be in memory, too."""
+        node.blob = blob
+        self._blob_bytes += len(blob)
+        self.note_stored(node)
+        self.make_room()
+
+    def note_split(self, upper: Node, lower: Node, blobs: tuple[Blob, Blob] | None) -> None:
+        """Let both parts of a parked node have their own KV; `make_room` follows when it is known which of them stays.
+
+        None: a store has it.
+        """
+        if blobs is not None:
+            assert lower.blob is not None
+            self._blob_bytes += sum(map(len, blobs)) - len(lower.blob)
+            upper.blob, lower.blob = blobs
+        self.note_stored(upper)
+        self.note_stored(lower)
         self.num_nodes += 1
         self._note_leaf(lower)  # its inner children may have gone to the upper part
 
-    def note_shortened(self, node: Node, blob: Blob, count: int) -> None:
-        """Let a parked node that has lost its first `count` tokens have the KV of the others."""
-        assert node.blob is not None
-        self._blob_bytes += len(blob) - len(node.blob)
+    def note_shortened(self, node: Node, blob: Blob | None, count: int) -> None:
+        """Let a parked node that has lost its first `count` tokens have the KV of the others; None: a store has it."""
         self.num_tokens -= count
-        node.blob = blob
+        if blob is not None:
+            assert node.blob is not None
+            self._blob_bytes += len(blob) - len(node.blob)
+            node.blob = blob
         self._note_leaf(node)  # its inner children may have gone with the tokens
 
     def remove(self, node: Node) -> None:
         """Drop a parked node's blob, since the node is being restored or evicted."""
-        assert node.blob is not None
-        self._blob_bytes -= len(node.blob)
+        self._blob_bytes -= 0 if node.blob is None else len(node.blob)
         self.num_nodes -= 1
         self.num_tokens -= len(node.tokens)
         node.blob = None
-        self._leaves.pop(node, None)
-        self._named_leaves.pop(node, None)
+        for order in (self._leaves, self._named_leaves, self._stored_leaves, self._spare):
+            order.pop(node, None)
 
     def protect(self, node: Node | None) -> None:
         """Protect a node from eviction while its ancestors are restored; None ends the protection."""
@@ -102,7 +131,7 @@ class HostMemory:
 
     def touch(self, node: Node) -> None:
         """Mark a node as used now."""
-        for order in (self._leaves, self._named_leaves):
+        for order in (self._leaves, self._named_leaves, self._stored_leaves, self._spare):
             if node in order:
                 order.move_to_end(node)
         if (end := node.prompt_end) is not None:
@@ -118,17 +147,26 @@ class HostMemory:
                 self._order(node).move_to_end(node, last=False)
 
     def note_child_added(self, node: Node) -> None:
-        self._leaves.pop(node, None)
-        self._named_leaves.pop(node, None)
+        for order in (self._leaves, self._named_leaves, self._stored_leaves):
+            order.pop(node, None)
 
     def make_room(self) -> None:
-        """Drop checkpoints beyond their share, then least recently used leaves, then logits, until the budget holds."""
+        """Drop checkpoints beyond their share, then what a store has, then least recently used leaves, then logits.
+
+        All that is done until the budget holds.
+        """
         while self.used_bytes > self.budget:
-            leaves = self._leaves or self._named_leaves
+            leaves = self._leaves or self._stored_leaves or self._named_leaves
             has_too_many = self.checkpoints.nbytes > self.budget // CHECKPOINTS_SHARE
             if (has_too_many or not leaves) and self.checkpoints.drop_one():
                 continue
-            if leaves:
+            spare = next((node for node in self._spare if node is not self._protected), None)
+            if spare is not None:
+                assert spare.blob is not None
+                self._blob_bytes -= len(spare.blob)
+                spare.blob = None
+                del self._spare[spare]
+            elif leaves:
                 self._evict(next(iter(leaves)))
             elif not self._evict_oldest_end():
                 return
@@ -138,7 +176,7 @@ class HostMemory:
             self._order(node)[node] = None
 
     def _order(self, node: Node) -> OrderedDict[Node, None]:
-        return self._named_leaves if node.names else self._leaves
+        return self._named_leaves if node.names else self._stored_leaves if node.is_stored else self._leaves
 
     # ---- checkpoints
 
@@ -225,7 +263,7 @@ class HostMemory:
         self.remove_name(name)
         self._names[name] = node
         node.names += (name,)
-        if self._leaves.pop(node, node) is None:
+        if self._leaves.pop(node, node) is None or self._stored_leaves.pop(node, node) is None:
             self._named_leaves[node] = None
         while len(self._names) > MAX_NAMES:
             self.remove_name(next(iter(self._names)))
@@ -240,7 +278,7 @@ class HostMemory:
         if node is not None:
             node.names = tuple(other for other in node.names if other != name)
             if not node.names and self._named_leaves.pop(node, node) is None:
-                self._leaves[node] = None
+                self._order(node)[node] = None
 
     def remove_names(self, node: Node) -> None:
         for name in node.names:
@@ -252,9 +290,16 @@ class HostMemory:
         """Assert that every sum equals the sum over `nodes`, and that the budget holds."""
         parked = [node for node in nodes if node.state is NodeState.PARKED]
         leaves = {node for node in parked if node.is_childless}
-        assert leaves == set(self._leaves) | set(self._named_leaves), "parked leaves are not listed"
+        listed = [*self._leaves, *self._named_leaves, *self._stored_leaves]
+        assert leaves == set(listed), "parked leaves are not listed"
+        assert len(leaves) == len(listed), "a leaf is listed twice"
         assert all(node.names for node in self._named_leaves), "a leaf without a name is listed as named"
-        assert not any(node.names for node in self._leaves), "a named leaf is listed among those evicted first"
+        assert not any(node.names for node in [*self._leaves, *self._stored_leaves]), (
+            "a named leaf is listed among others"
+        )
+        assert all(node.is_stored for node in self._stored_leaves), "a leaf that no store has is listed as stored"
+        assert not any(node.is_stored for node in self._leaves), "a stored leaf is listed among the others"
+        assert set(self._spare) == {node for node in parked if node.is_stored and node.blob is not None}, "spare KV"
         assert (self.num_nodes, self.num_tokens) == (len(parked), sum(len(node.tokens) for node in parked))
         assert self._blob_bytes == sum(len(node.blob) for node in parked if node.blob is not None), "bytes of KV"
         ends = [(node, end) for node in nodes for end in node.prompt_ends.values()]

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from srb.engine.model import Blob, Logits
 from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.checkpoints import Checkpoint
 
+if TYPE_CHECKING:
+    from srb.engine.tree.stored import Record
+
 
 class NodeState(Enum):
     COMPUTING = auto()  # a request's prompt; its first `num_computed` tokens are in the KV store
     RESIDENT = auto()  # in the KV store
-    PARKED = auto()  # in host memory
+    PARKED = auto()  # in host memory, or in a store
     EVICTED = auto()  # removed from the tree
 
 
@@ -31,6 +35,15 @@ class Children(dict[int, list["Node"]]):
     def __init__(self, parent: Node | None) -> None:
         self.parent = parent
         self.num_live = 0  # number of children in the KV store
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The tokens `start` … `end` of a text, whose KV a record in a store has (see `stored`)."""
+
+    record: Record
+    start: int
+    end: int
 
 
 @dataclass(eq=False, slots=True)
@@ -55,7 +68,7 @@ class Node:
     __slots__ = (
         "blob", "checkpoints", "children", "inner", "is_private", "key", "live_children", "names", "needed_children",
         "needed_private", "num_computed", "num_live_inner", "pins", "place", "prompt_ends", "seq_id", "start", "state",
-        "tokens",
+        "stored", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -87,7 +100,8 @@ class Node:
         self.needed_private = 0  # number of those that are private
         self.live_children: dict[Node, None] = {}  # `children` in the KV store
         self.num_live_inner = 0  # number of `inner` children in the KV store
-        self.blob: Blob | None = None  # the saved KV, while parked
+        self.blob: Blob | None = None  # the saved KV, while parked; None: a store has it
+        self.stored: tuple[Slice, ...] = ()  # what a store has of the span, in order; StoredTexts writes it
         self.prompt_ends: dict[int, PromptEnd] = {}  # by position; HostMemory writes it
         self.checkpoints: dict[int, Checkpoint] = {}  # states after tokens of the span, by position; States writes it
         self.names: tuple[str, ...] = ()  # names of states that end here
@@ -161,6 +175,11 @@ class Node:
         """Whether the node can be parked: resident, not needed, and no child in the KV store uses its cells."""
         has_live_child = bool(self.live_children or self.num_live_inner)
         return self.state is NodeState.RESIDENT and not (self.is_needed or has_live_child or self.parent is None)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether a store has all of the node in one record."""
+        return len(self.stored) == 1 and (self.stored[0].start, self.stored[0].end) == (self.start, self.end)
 
     @property
     def is_childless(self) -> bool:

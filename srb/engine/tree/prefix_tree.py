@@ -59,6 +59,7 @@ class PrefixTree:
         self._residency = residency
         self._states = residency.states
         self._roots: dict[Scope, Node] = {}
+        residency.stored.load(self.root)
 
     # ---- looking up
 
@@ -67,8 +68,11 @@ class PrefixTree:
         if scope not in self._roots:
             if len(self._roots) >= MAX_ROOTS:
                 for key in [key for key, root in self._roots.items() if not (root.children or root.is_needed)]:
-                    self._roots.pop(key).forget_children()
-            self._roots[scope] = Node(None, tokens_of(()), NodeState.RESIDENT)
+                    root = self._roots.pop(key)
+                    root.forget_children()
+                    self._residency.stored.forget_root(root)
+            root = self._roots[scope] = Node(None, tokens_of(()), NodeState.RESIDENT)
+            self._residency.stored.note_root(root, scope)
         return self._roots[scope]
 
     def scope(self, root: Node) -> Scope:

@@ -22,6 +22,7 @@ from srb.engine.tree.kept import KeptText, SolidCells
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.states import States
+from srb.engine.tree.stored import StoredTexts, TextStore
 from srb.engine.tree.whole import Lengths, find_text, text_key
 
 MAX_INNER = 8192  # positions within a node's span at which children begin; a merge or a split handles all of them
@@ -41,10 +42,18 @@ class MoveCounters:
 class Residency:
     """Sequence ids, cells and pins. This class alone writes them, and decides the order in which nodes are parked."""
 
-    def __init__(self, model: Model, cache_cells: int, cache_bytes: int, checkpoint_every: int = AUTO) -> None:
-        """Keep at most `cache_cells` idle cells in the KV store and `cache_bytes` in host memory.
+    def __init__(
+        self,
+        model: Model,
+        cache_cells: int,
+        cache_bytes: int,
+        checkpoint_every: int = AUTO,
+        texts: TextStore | None = None,
+    ) -> None:
+        """Keep at most `cache_cells` idle cells in the KV store and `cache_bytes` in host memory, and all texts in `texts`.
 
-        Memory with states has a checkpoint after each `checkpoint_every` tokens; see `Spacing`.
+        Memory with states has a checkpoint after each `checkpoint_every` tokens; see `Spacing`. It is not stored, nor is
+        memory that cannot be cut.
         """
         self._model = model
         self._cache_cells = cache_cells
@@ -61,6 +70,8 @@ class Residency:
         self._private: dict[Node, None] = {}
         self.lengths = Lengths()  # of the texts; only used for memory that cannot be cut
         self.host = HostMemory(cache_bytes, self.evict, self._absorb_below)
+        may_store = self._partial_reuse and not model.has_states and cache_bytes > 0
+        self.stored = StoredTexts(texts if may_store else None, self.host, self.evict, model.split)
         self.states = States(model, self.host, checkpoint_every, self._take_free, self.free_seq)
         self.counters = MoveCounters()
 
@@ -130,6 +141,7 @@ class Residency:
             "checkpoints_loaded_total": self.states.loaded_total,
             "checkpoints": len(self.host.checkpoints),
             "checkpoint_bytes": self.host.checkpoints.nbytes,
+            **self.stored.stats(),
         }
 
     # ---- nodes come and go
@@ -162,6 +174,7 @@ class Residency:
         self.host.add(node, parts[1])
         if node.state is NodeState.PARKED:  # else it was evicted at once for lack of room
             self.host.set_logits(node, logits)
+            self.stored.offer(node)
 
     def record_computed(self, node: Node, count: int) -> None:
         """Record that `count` further tokens of a prompt's node have been computed."""
@@ -217,6 +230,7 @@ class Residency:
             self.host.drop_prompt_ends(each)
             self.states.drop(each.checkpoints)
             self._detach(each)
+            self.stored.release(each)
             if each.state is NodeState.PARKED:
                 self.host.remove(each)
             else:
@@ -269,11 +283,13 @@ class Residency:
         if pins and (done or not rest):  # its beginning moves: it comes into the sums anew, or its cells count twice
             self._take_out(node)
         if not rest:
+            self.stored.release(node)
             node.state = NodeState.EVICTED
             self._give_to_end(at, seq_id, has_tokens=done > 0)
             return at
         if done or not pins:
             node.begin_later(at, done)
+            self.stored.note_later(node)
             node.state = node.state if pins else NodeState.RESIDENT
             self._attach(node)
             self._add_live(node)
@@ -300,13 +316,17 @@ class Residency:
             return False
         if node.tokens[common] in child.children_at(child.start + common):
             return False  # more of the node is there
-        assert child.blob is not None
-        blobs = self._model.split(child.blob, child.start, child.start + common)
-        if blobs is None:
+        blobs = self._split_blob(child, common)
+        if blobs is None and child.blob is not None:
             return False
         child.begin_within(node, common)
-        self.host.note_shortened(child, blobs[1], common)
+        self.stored.note_later(child, node)
+        self.host.note_shortened(child, None if blobs is None else blobs[1], common)
         return True
+
+    def _split_blob(self, node: Node, count: int) -> tuple[Blob, Blob] | None:
+        """Return both parts of a parked node's KV; None if a store has it alone, or if it cannot be split."""
+        return None if node.blob is None else self._model.split(node.blob, node.start, node.start + count)
 
     def _known(self, at: Node, node: Node, done: int) -> Node | None:
         """Return the child of `at` that goes on as a node does after `done` tokens."""
@@ -493,11 +513,11 @@ class Residency:
     def _victim(self) -> Node | None:
         """Return the least recently used idle leaf, or of a long one a node of its last PARK_TOKENS tokens.
 
-        A node has more of them if it would begin within a run of media.
+        What is stored already is a node of its own. A node has more tokens if it would begin within a run of media.
         """
         victim = self._idle.oldest_leaf
-        if victim is not None and self._partial_reuse and len(victim.tokens) > PARK_TOKENS:
-            count = run_start(victim.tokens, len(victim.tokens) - PARK_TOKENS)
+        if victim is not None and self._partial_reuse:
+            count = run_start(victim.tokens, self.stored.cut(victim, PARK_TOKENS))
             if count:
                 self.split(victim, count)
         return victim
@@ -513,6 +533,7 @@ class Residency:
         self.counters.nodes_parked_total += 1
         self._remove_live(node)
         self.host.add(node, blob)
+        self.stored.offer(node)
 
     # ---- the newest text's cells, while nothing runs
 
@@ -612,7 +633,12 @@ class Residency:
         """Restore a parked node, whose parent is resident and pinned; return False if there is no room."""
         assert node.parent is not None
         # One sequence id is for the node, one for the prefix or branch that will use it.
-        if not self.make_room(len(node.tokens), 2) or node.blob is None:  # making room may have evicted the node itself
+        if (
+            not self.make_room(len(node.tokens), 2) or node.state is not NodeState.PARKED
+        ):  # it may have been evicted for it
+            return False
+        blob = self.stored.read(node) if node.blob is None else node.blob
+        if blob is None:
             return False
         is_leaf = self._partial_reuse and not node.parent.live_children
         seq_id = self._take_from(node.parent) if is_leaf else None
@@ -620,7 +646,7 @@ class Residency:
             seq_id = self._take_id()
             if self._partial_reuse and (holder := node.parent.holder()) is not None:
                 self._model.fork(holder, seq_id, None if holder == node.parent.seq_id else node.parent.end)
-        if not self._model.restore(seq_id, node.blob):
+        if not self._model.restore(seq_id, blob):
             if node.parent.holder() is None and node.parent.parent is not None:
                 self._give_back(node.parent, seq_id)
             else:
@@ -629,12 +655,14 @@ class Residency:
             return False
         self.counters.tokens_restored_total += len(node.tokens)
         self.record_restored(node, seq_id)
+        if not self._restored or self._restored[-1] is not blob:
+            self._restored.append(blob)  # read for this
         return True
 
     def record_restored(self, node: Node, seq_id: int | None) -> None:
         """Record that a parked node is resident again, in `seq_id`, or in the sequence of a node that will be below it."""
-        assert node.blob is not None
-        self._restored.append(node.blob)
+        if node.blob is not None:
+            self._restored.append(node.blob)
         self.host.remove(node)
         node.state, node.seq_id = NodeState.RESIDENT, seq_id
         self._add_live(node)
@@ -645,6 +673,7 @@ class Residency:
             return node
         self._num_live += 1
         upper = node.split(count)
+        self.stored.note_split(upper, node)
         self._idle.update_leaf(node)  # its live inner children may have gone to the upper part
         return upper
 
@@ -655,12 +684,12 @@ class Residency:
         """
         if node.state is not NodeState.PARKED or count == len(node.tokens):
             return self.split(node, count)
-        assert node.blob is not None
-        blobs = self._model.split(node.blob, node.start, node.start + count)
-        if blobs is None:
+        blobs = self._split_blob(node, count)
+        if blobs is None and node.blob is not None:
             self.evict(node)
             return None
         upper = node.split(count)
+        self.stored.note_split(upper, node)
         self.host.note_split(upper, node, blobs)
         return upper
 
@@ -690,7 +719,7 @@ class Residency:
             if len(upper.inner) + len(node.inner) >= MAX_INNER:
                 return
             assert upper.seq_id is None, f"{upper!r} has a child in the KV store"
-            node.absorb_parent()
+            self.stored.note_absorbed(node, node.absorb_parent())
             self._num_live -= 1
             if node.num_live_inner:
                 self._idle.update_leaf(node)
@@ -757,11 +786,13 @@ class Residency:
         for node in nodes:
             self._check_node(node)
         self.host.check_invariants(list(nodes))
+        self.stored.check_invariants(nodes)
         self.states.check_invariants(list(nodes), places, {*ids, *lent})
 
     def _check_node(self, node: Node) -> None:
         assert node.parent is not None
-        assert (node.state is NodeState.PARKED) == (node.blob is not None), f"{node!r}: state"
+        is_kept = node.blob is not None or (node.state is NodeState.PARKED and node.is_stored)
+        assert (node.state is NodeState.PARKED) == is_kept, f"{node!r}: state"
         assert node.state is not NodeState.EVICTED, f"{node!r} is evicted and still in the tree"
         if node.is_live:
             assert node.parent.is_live, f"{node!r} is below a parked node"

@@ -1,0 +1,420 @@
+"""The level below host memory: a store keeps texts beyond the server's life, on a disk, and writes them behind the work.
+
+A *record* is the KV of a span of a text, as it was parked; it never changes. It stands behind the record that is its
+parent, or begins a text. A node has slices of records: a parked node one for all of its tokens, or none; a node in the KV
+store, into which others have merged, any number of them. A record is removed when no node has a slice of it.
+
+Only a text whose beginning is stored is written itself, so the records that are there always make whole texts.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from threading import Event
+from typing import Protocol
+from uuid import uuid4
+
+from srb.engine.model import Blob, Scope
+from srb.engine.tokens import Tokens, is_media
+from srb.engine.tree.host import HostMemory
+from srb.engine.tree.match import Match
+from srb.engine.tree.node import Children, Node, NodeState, Slice
+
+MAX_ASKED = 256  # requests, of which some may have been cancelled
+MAX_WRITES = 4  # records that are with the store at a time: each holds memory, and what waits may be evicted meanwhile
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """The KV of a text's tokens `start` … `end` in a store; `parent` is the record before it, "" at a text's beginning."""
+
+    id: str
+    parent: str
+    start: int
+    end: int
+    nbytes: int
+    scope: Scope
+
+
+class TextStore(Protocol):
+    """A store of records. The decode thread calls it; `done` is called by any thread."""
+
+    budget: int  # bytes
+
+    # Those of an earlier life with their tokens, the least recently used first. Called once, before anything else.
+    def load(self) -> Iterable[tuple[Record, Tokens]]: ...
+    def write(self, record: Record, tokens: Tokens, blob: Blob, done: Callable[[bool], None]) -> None: ...
+    def read(self, record: Record) -> Blob | None: ...  # waits; None: it is lost
+    def fetch(self, record: Record, done: Callable[[Blob | None], None]) -> None: ...  # reads it in another thread
+    def remove(self, record: Record) -> None: ...
+    def use(self, record: Record) -> None: ...  # notes that it is used now, for the order of the next life
+    def close(self, seconds: float) -> None: ...
+
+
+@dataclass(slots=True)
+class StoredCounters:
+    """Counters since the start."""
+
+    stored_tokens_written_total: int = 0
+    stored_tokens_read_total: int = 0
+    stored_texts_lost_total: int = 0  # records that could not be read
+
+
+@dataclass(slots=True)
+class _Write:
+    node: Node
+    record: Record
+    blob: Blob
+    tokens: Tokens
+
+
+@dataclass(slots=True)
+class StoredTexts:
+    """What of the tree is in a store. This class alone writes the slices of nodes.
+
+    Nodes come and go as in memory alone; Residency tells of it here.
+    """
+
+    store: TextStore | None
+    host: HostMemory
+    evict: Callable[[Node], None]
+    split_blob: Callable[[Blob, int, int], tuple[Blob, Blob] | None]
+    wake: Callable[[], None] = lambda: None  # called by other threads when there is something to collect
+    counters: StoredCounters = field(default_factory=StoredCounters)
+    _scopes: dict[Node, Scope] = field(default_factory=dict)  # of roots
+    _nodes: OrderedDict[Record, dict[Node, None]] = field(default_factory=OrderedDict)  # the least recently used first
+    _by_id: dict[str, Record] = field(default_factory=dict)
+    _behind: dict[str, dict[Record, None]] = field(default_factory=dict)  # by id: the records whose parent it is
+    _waiting: OrderedDict[Node, None] = field(default_factory=OrderedDict)  # to be written
+    _writes: dict[Node, _Write] = field(default_factory=dict)
+    _fetches: dict[Node, Record] = field(default_factory=dict)
+    _asked: OrderedDict[str, set[Node]] = field(
+        default_factory=OrderedDict
+    )  # by request: a node is fetched once for it
+    _results: deque[tuple[Node, Record, Blob | bool | None]] = field(default_factory=deque)  # of other threads
+    _came: Event = field(default_factory=Event)
+    nbytes: int = 0
+
+    def stats(self) -> dict[str, float]:
+        """Return counters (`…_total`) and gauges by name."""
+        return asdict(self.counters) | {"stored_texts": len(self._nodes), "stored_bytes": self.nbytes}
+
+    # ---- the beginning
+
+    def load(self, root: Callable[[Scope], Node]) -> None:
+        """Put the records of an earlier life into the tree, as nodes that are parked in the store alone."""
+        if self.store is None:
+            return
+        found = list(self.store.load())
+        for record, tokens in sorted(found, key=lambda each: each[0].start):  # each after the text before it
+            if (node := self._place(record, tokens, root)) is None:
+                self.store.remove(record)
+                continue
+            self._add(record)
+            node.stored = (Slice(record, record.start, record.end),)
+            self._nodes[record][node] = None
+            self.host.add(node, None)
+        for record, _ in found:
+            if record in self._nodes:  # else host memory has no room for so many nodes
+                self._nodes.move_to_end(record)
+        self._keep_budget()
+
+    def _place(self, record: Record, tokens: Tokens, root: Callable[[Scope], Node]) -> Node | None:
+        """Return a new node in the record's place; None if it has none, or another node has it."""
+        parent, at = root(record.scope), record.start
+        if record.parent:
+            before = self._by_id.get(record.parent)
+            parents = () if before is None else self._nodes[before]
+            found = next((node for node in parents if node.start < at <= node.end), None)
+            if found is None or before is None or before.scope != record.scope:
+                return None
+            parent = found
+        elif at:
+            return None
+        if len(tokens) != record.end - record.start or not tokens:
+            return None
+        place = parent.place_at_end() if at == parent.end else parent.inner.setdefault(at, Children(parent))
+        if tokens[0] in place or (at < parent.end and parent.tokens[at - parent.start] == tokens[0]):
+            return None
+        node = Node(parent, tokens, NodeState.PARKED)
+        node.place, node.start = place, at
+        node.attach()
+        self.host.note_child_added(parent)
+        return node
+
+    def note_root(self, root: Node, scope: Scope) -> None:
+        """Note whose texts stand below a root."""
+        self._scopes[root] = scope
+
+    def forget_root(self, root: Node) -> None:
+        self._scopes.pop(root, None)
+
+    # ---- nodes change
+
+    def note_split(self, upper: Node, lower: Node) -> None:
+        """Divide the slices of a node, which were all the lower part's, at the place where it was split."""
+        if lower.stored:
+            slices = lower.stored
+            self._set(upper, _clip(slices, upper.start, upper.end))
+            self._set(lower, _clip(slices, lower.start, lower.end))
+
+    def note_absorbed(self, node: Node, upper: Node) -> None:
+        """Give a node the slices of its parent, which it has absorbed."""
+        if upper.stored:
+            self._set(node, upper.stored + node.stored)  # first: a record of no node is removed
+            self._set(upper, ())
+
+    def note_later(self, node: Node, other: Node | None = None) -> None:
+        """Drop the slices of tokens that a node has lost at its beginning; `other` has these now."""
+        if node.stored:
+            slices = node.stored
+            if other is not None:
+                self._set(other, other.stored + _clip(slices, other.start, node.start))
+            self._set(node, _clip(slices, node.start, node.end))
+
+    def release(self, node: Node) -> None:
+        """Drop all slices of a node that leaves the tree."""
+        self._waiting.pop(node, None)
+        if node.stored:
+            self._set(node, ())
+
+    def cut(self, node: Node, most: int) -> int:
+        """Return after how many tokens to split a leaf that is to be parked, so that what is stored is not written again.
+
+        Of what is not, at most `most` tokens are parked at once; 0: the node is parked as it is.
+        """
+        place = node.end - most if len(node.tokens) > most else node.start
+        if node.stored:
+            last = node.stored[-1]
+            place = last.start if last.end == node.end else max(place, last.end)
+        return max(0, place - node.start)
+
+    def _set(self, node: Node, slices: tuple[Slice, ...]) -> None:
+        before, node.stored = {each.record for each in node.stored}, slices
+        after = {each.record for each in slices}
+        for record in after - before:
+            self._nodes[record][node] = None
+        for record in before - after:
+            nodes = self._nodes[record]
+            nodes.pop(node, None)
+            if not nodes:
+                self._remove(record)
+        self.host.note_stored(node)
+
+    def _add(self, record: Record) -> None:
+        self._nodes[record] = {}
+        self._by_id[record.id] = record
+        self._behind.setdefault(record.parent, {})[record] = None
+        self.nbytes += record.nbytes
+
+    def _remove(self, record: Record) -> None:
+        """Remove a record that no node has a slice of."""
+        assert self.store is not None
+        del self._nodes[record], self._by_id[record.id]
+        del self._behind[record.parent][record]
+        if not self._behind[record.parent]:
+            del self._behind[record.parent]
+        self.nbytes -= record.nbytes
+        self.store.remove(record)
+
+    # ---- writing
+
+    def offer(self, node: Node) -> None:
+        """Write a parked node, if nothing is lacking: the text before it is stored, and none of it is media."""
+        if self.store is None or node.state is not NodeState.PARKED or node.blob is None:
+            return
+        if not (node.is_private or node.is_stored or node in self._writes) and self._before(node) is not None:
+            self._waiting[node] = None
+            self._write_more()
+
+    def _before(self, node: Node) -> str | None:
+        """Return the id of the record behind which a node's would stand, "" at a text's beginning; None: there is none."""
+        if any(map(is_media, node.tokens)) or (parent := node.parent) is None:
+            return None
+        if parent.parent is None:
+            return ""
+        return next((each.record.id for each in parent.stored if each.start < node.start <= each.end), None)
+
+    def _write_more(self) -> None:
+        while self._waiting and len(self._writes) < MAX_WRITES:
+            node, _ = self._waiting.popitem(last=False)
+            blob = node.blob
+            if node.state is not NodeState.PARKED or blob is None or node.is_stored or node in self._writes:
+                continue
+            before, scope = self._before(node), self._scopes.get(node.root)
+            if before is None or scope is None:
+                continue
+            assert self.store is not None
+            record = Record(uuid4().hex, before, node.start, node.end, len(blob), scope)
+            tokens = node.tokens[:]
+            self._writes[node] = _Write(node, record, blob, tokens)
+            self.store.write(record, tokens, blob, partial(self._note, node, record))
+
+    def _note(self, node: Node, record: Record, result: Blob | bool | None) -> None:
+        """Take a result, in any thread."""
+        self._results.append((node, record, result))
+        self._came.set()
+        self.wake()
+
+    def _note_written(self, node: Node, record: Record, is_done: bool) -> None:
+        write = self._writes.pop(node)
+        assert self.store is not None
+        if not is_done:
+            return
+        is_whole = node.state is not NodeState.EVICTED and node.start <= record.start and record.end <= node.end
+        first = record.start - node.start
+        has_parent = not record.parent or record.parent in self._by_id
+        if not (is_whole and has_parent and node.tokens[first : first + len(write.tokens)] == write.tokens):
+            self.store.remove(record)  # the tree has let go of the text meanwhile, or has divided it
+            self.offer(node)
+            return
+        self._add(record)
+        self.counters.stored_tokens_written_total += len(write.tokens)
+        own = Slice(record, record.start, record.end)
+        rest = [each for each in node.stored if each.end <= own.start or each.start >= own.end]
+        self._set(node, tuple(sorted([*rest, own], key=lambda each: each.start)))
+        for child in list(node.offspring()):
+            self.offer(child)
+        self._keep_budget()
+
+    def _keep_budget(self) -> None:
+        """Forget the least recently used records behind which nothing is stored, until the store's budget holds."""
+        assert self.store is not None
+        while self.nbytes > self.store.budget:
+            record = next((each for each in self._nodes if each.id not in self._behind), None)
+            if record is None:
+                return
+            self._forget(record)
+
+    def _forget(self, record: Record) -> None:
+        """Let nodes do without a record, and without those behind it: those that have their KV nowhere else are evicted."""
+        while (behind := self._behind.get(record.id)) is not None:
+            self._forget(next(iter(behind)))
+        if record not in self._nodes:
+            return
+        for node in list(self._nodes[record]):
+            if node.state is NodeState.PARKED and node.blob is None:
+                self.evict(node)
+            elif node.stored:
+                self._set(node, tuple(each for each in node.stored if each.record is not record))
+            if record not in self._nodes:
+                return
+
+    # ---- reading
+
+    def is_coming(self, match: Match, request_id: str) -> bool:
+        """Fetch what a match has in the store alone, once for each request; return whether some of it is on its way."""
+        if self.store is None or not self._nodes:
+            return False
+        asked, is_coming = self._asked.setdefault(request_id, set()), False
+        if len(self._asked) > MAX_ASKED:
+            self._asked.popitem(last=False)
+        node: Node | None = match.into or match.node
+        while node is not None and node.parent is not None:
+            if node.state is NodeState.PARKED and node.blob is None:
+                if node not in asked and node not in self._fetches:
+                    [part] = node.stored
+                    self._fetches[node] = part.record
+                    self.store.fetch(part.record, partial(self._note, node, part.record))
+                asked.add(node)
+                is_coming = is_coming or node in self._fetches
+            node = node.parent
+        if not is_coming:
+            self._asked.pop(request_id, None)
+        return is_coming
+
+    def _note_fetched(self, node: Node, record: Record, blob: Blob | None) -> None:
+        del self._fetches[node]
+        if node.state is not NodeState.PARKED or node.blob is not None or not node.is_stored:
+            return
+        [part] = node.stored
+        if part.record is record and (own := self._part(part, blob)) is not None:
+            self.host.note_loaded(node, own)
+            self._note_use(part)
+
+    def read(self, node: Node) -> Blob | None:
+        """Return the KV of a node that only the store has, waiting for the disk; None if it is lost."""
+        assert self.store is not None
+        [part] = node.stored
+        blob = self._part(part, self.store.read(part.record))
+        if blob is not None:
+            self._note_use(part)
+        return blob
+
+    def _note_use(self, part: Slice) -> None:
+        assert self.store is not None
+        self.counters.stored_tokens_read_total += part.end - part.start
+        if part.record in self._nodes:
+            self._nodes.move_to_end(part.record)
+            self.store.use(part.record)
+
+    def _part(self, part: Slice, blob: Blob | None) -> Blob | None:
+        """Return the KV of a slice from that of its record; without it all that hangs on the record is forgotten."""
+        record = part.record
+        if blob is not None and part.start > record.start:
+            parts = self.split_blob(blob, record.start, part.start)
+            blob = None if parts is None else parts[1]
+        if blob is not None and part.end < record.end:
+            parts = self.split_blob(blob, part.start, part.end)
+            blob = None if parts is None else parts[0]
+        if blob is None and record in self._nodes:
+            self.counters.stored_texts_lost_total += 1
+            self._forget(record)
+        return blob
+
+    # ---- results of other threads
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the store writes, or is to write, something."""
+        return bool(self._waiting or self._writes or self._results)
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether something is being read for a request."""
+        return bool(self._fetches)
+
+    def collect(self) -> None:
+        """Take what other threads have written and read."""
+        self._came.clear()
+        while self._results:
+            node, record, result = self._results.popleft()
+            if isinstance(result, bool):
+                self._note_written(node, record, result)
+            else:
+                self._note_fetched(node, record, result)
+        if self.store is not None:
+            self._write_more()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until there is something to collect."""
+        self._came.wait(seconds)
+
+    # ---- self-check
+
+    def check_invariants(self, nodes: Iterable[Node]) -> None:
+        """Assert that slices and records know each other, and that every record's text is whole."""
+        found: dict[Record, set[Node]] = {record: set() for record in self._nodes}
+        for node in nodes:
+            places = [each.start for each in node.stored]
+            assert places == sorted(places), f"{node!r}: slices in disorder"
+            for each in node.stored:
+                assert node.start <= each.start < each.end <= node.end, f"{node!r}: {each}"
+                assert each.record.start <= each.start < each.end <= each.record.end, f"{node!r}: {each}"
+                found[each.record].add(node)
+            if node.state is NodeState.PARKED and len(node.stored) > 1:
+                raise AssertionError(f"{node!r} is parked with several slices")
+        assert found == {record: set(nodes) for record, nodes in self._nodes.items()}, "nodes of records"
+        assert all(found.values()), "a record of no node"
+        assert self.nbytes == sum(record.nbytes for record in self._nodes), "bytes of records"
+        for record in self._nodes:
+            assert not record.parent or record.parent in self._by_id, f"{record} has lost the text before it"
+
+
+def _clip(slices: Iterable[Slice], start: int, end: int) -> tuple[Slice, ...]:
+    """Return the parts of slices between two positions."""
+    parts = (Slice(each.record, max(each.start, start), min(each.end, end)) for each in slices)
+    return tuple(each for each in parts if each.start < each.end)

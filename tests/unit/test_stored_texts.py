@@ -1,0 +1,185 @@
+"""Texts that a store keeps are found by the next engine, span by span, and nothing waits for them to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from srb.engine.fake import FakeModel
+from srb.wire.events import PromptDone
+from tests.engine_helpers import Driver, solo
+from tests.text_stores import MemoryTexts
+
+STORY = [place % 40 for place in range(600)]
+
+
+def engine(store: MemoryTexts, **options: Any) -> Driver:
+    return Driver(FakeModel(n_ctx=4000, n_seq_max=20, n_batch=512), texts=store, cache_cells=0, **options)
+
+
+def write(
+    driver: Driver, store: MemoryTexts, prompt: Sequence[int], n: int = 1, tokens: int = 20, **options: Any
+) -> str:
+    """Write a text, and let the store have all of it."""
+    asked = driver.submit(prompt, n, 1, tokens, ignore_eos=True, **options)
+    run(driver, store)
+    assert not driver.engine._residency.stored.is_busy
+    return asked
+
+
+def run(driver: Driver, store: MemoryTexts) -> None:
+    """Run all requests, and let the store do what it is asked for."""
+    while driver.engine.has_work or driver.engine._residency.stored.is_busy:
+        driver.step()
+        store.deliver()
+        driver.take(driver.engine.collect())
+
+
+def cached(driver: Driver, store: MemoryTexts, prompt: Sequence[int], **options: Any) -> int:
+    """Return how many tokens of a text an engine does not compute."""
+    asked = driver.submit(prompt, max_tokens=1, **options)
+    run(driver, store)
+    return next(event.cached_tokens for event in driver.result(asked).events if isinstance(event, PromptDone))
+
+
+def texts_of(driver: Driver, asked: str, n: int) -> list[list[int]]:
+    return [list(driver.result(asked).tokens[index]) for index in range(n)]
+
+
+def test_the_next_engine_finds_a_text_and_writes_as_the_first_would() -> None:
+    store = MemoryTexts()
+    first = engine(store)
+    asked = write(first, store, STORY, n=3)
+    branches = texts_of(first, asked, 3)
+    second = engine(store)
+    assert second.engine.stats()["tree_tokens_parked"] >= len(STORY) + 3 * 19
+    for tokens in branches:
+        text = [*STORY, *tokens]
+        assert cached(second, store, text) == len(text) - 1
+    assert second.engine.stats()["stored_tokens_read_total"] >= len(STORY)
+    assert store.num_reads == 0, "the engine waited for none"
+    again = write(second, store, STORY, n=3)
+    assert texts_of(second, again, 3) == branches
+    assert second.result(again).texts[0] == solo(STORY, 1, 20, ignore_eos=True).texts[0]
+
+
+def test_what_texts_have_in_common_is_stored_once() -> None:
+    store = MemoryTexts()
+    driver = engine(store)
+    for story in range(16):
+        write(driver, store, [*STORY, 50 + story, *STORY[:40]])
+    tokens = sum(len(tokens) for _, tokens, _ in store.files.values())
+    assert tokens <= len(STORY) + 16 * 62
+    driver = engine(store)
+    for story in range(16):
+        assert cached(driver, store, [*STORY, 50 + story, *STORY[:40]]) == len(STORY) + 40
+
+
+def test_a_text_that_goes_on_writes_its_new_tokens_alone() -> None:
+    store = MemoryTexts()
+    driver, text = engine(store), list(STORY)
+    written = []
+    for _ in range(10):
+        asked = write(driver, store, text)
+        text += driver.result(asked).tokens[0]
+        written.append(driver.engine.stats()["stored_tokens_written_total"])
+    assert written[-1] == len(text) - 1
+    driver = engine(store)
+    assert cached(driver, store, text) == len(text) - 1
+    assert cached(driver, store, text[:350]) == 349, "going back"
+
+
+def test_an_engine_that_is_killed_loses_only_what_was_not_written() -> None:
+    store = MemoryTexts()
+    driver = engine(store)
+    write(driver, store, STORY)
+    driver.submit([*STORY, 7, 7, 7], max_tokens=50, ignore_eos=True)
+    for _ in range(20):
+        driver.step()
+    driver = engine(store)
+    assert cached(driver, store, [*STORY, 7, 7, 7]) >= len(STORY)
+    assert cached(driver, store, STORY) == len(STORY) - 1
+
+
+def test_texts_beyond_host_memory_stay_in_the_store_and_come_back() -> None:
+    store = MemoryTexts()
+    small = 110_000
+    driver = engine(store, cache_bytes=small)
+    stories = [[story, *STORY] for story in range(12)]
+    for story in stories:
+        write(driver, store, story)
+        assert driver.engine._residency.host.used_bytes <= small
+    assert [min(cached(driver, store, story), len(STORY)) for story in stories] == [len(STORY)] * 12
+    without = engine(none := MemoryTexts(0), cache_bytes=small)
+    for story in stories:
+        write(without, none, story)
+    assert sum(cached(without, none, story) for story in stories) < 9 * len(STORY)
+
+
+@pytest.mark.parametrize("place", ["beginning", "middle", "end"])
+def test_a_record_that_is_lost_costs_what_hangs_on_it_and_no_more(place: str) -> None:
+    store = MemoryTexts()
+    first = engine(store)
+    text = [*STORY, *first.result(write(first, store, STORY)).tokens[0], 9, 9]
+    by_start = sorted(store.files.values(), key=lambda file: file[0].start)
+    lost = by_start[{"beginning": 0, "middle": 1, "end": -1}[place]][0]
+    store.lost.add(lost.id)
+    driver = engine(store)
+    assert cached(driver, store, text) == lost.start
+    assert driver.engine.stats()["stored_texts_lost_total"] == 1
+    assert not {record.id for record, *_ in store.files.values()} & {lost.id}
+    run(driver, store)
+    assert cached(engine(store), store, text) == len(text) - 1, "it is written again"
+
+
+def test_the_budget_forgets_the_text_that_was_used_longest_ago() -> None:
+    store = MemoryTexts()
+    driver = engine(store)
+    for story in range(6):
+        write(driver, store, [story, *STORY])
+    store.budget = sum(record.nbytes for record, *_ in store.files.values()) * 2 // 3
+    driver = engine(store)
+    assert cached(driver, store, [5, *STORY]) == len(STORY)
+    assert cached(driver, store, [0, *STORY]) < len(STORY)
+    assert sum(record.nbytes for record, *_ in store.files.values()) <= store.budget
+
+
+def test_a_full_disk_harms_nobody_and_is_tried_again() -> None:
+    store = MemoryTexts()
+    store.is_full = True
+    driver = engine(store)
+    write(driver, store, STORY)
+    assert not store.files
+    store.is_full = False
+    write(driver, store, [*STORY, 9, 9])
+    assert cached(engine(store), store, STORY) == len(STORY) - 1
+
+
+@pytest.mark.parametrize("memory", [{"has_states": True}, {"supports_partial_reuse": False}])
+def test_memory_that_cannot_be_cut_is_not_stored(memory: dict[str, bool]) -> None:
+    store = MemoryTexts()
+    driver = Driver(FakeModel(n_ctx=4000, n_seq_max=20, **memory), texts=store, cache_cells=0)
+    write(driver, store, STORY)
+    assert not store.files
+
+
+def test_an_orderly_end_stores_what_is_in_the_kv_store() -> None:
+    store = MemoryTexts(is_eager=True)
+    driver = Driver(FakeModel(n_ctx=4000, n_seq_max=20), texts=store)  # which parks nothing by itself
+    asked = driver.submit(STORY, max_tokens=20, ignore_eos=True)
+    driver.run()
+    assert not store.files
+    driver.engine.store_texts(10)
+    text = [*STORY, *driver.result(asked).tokens[0]]
+    assert cached(engine(store), store, text) == len(text) - 1
+
+
+def test_texts_of_other_scopes_are_stored_apart() -> None:
+    store = MemoryTexts()
+    driver = engine(store)
+    write(driver, store, STORY, cache_salt="alice")
+    driver = engine(store)
+    assert cached(driver, store, STORY) == 0
+    assert cached(driver, store, STORY, cache_salt="alice") == len(STORY) - 1

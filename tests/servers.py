@@ -137,7 +137,7 @@ class Server:
 
     @property
     def supervisor(self) -> int:
-        [pid] = [pid for pid in children(self.pid) if "srb.engine.process.supervisor" in command_line(pid)]
+        [pid] = [pid for pid in children(self.pid) if "srb.process.supervisor" in command_line(pid)]
         return pid
 
     @property

@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from srb.config.settings import SERVER_ID_VARIABLE, SOCKET_NAME, Settings
-from srb.engine.process.engine_child import KILL_SECONDS, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
-from srb.engine.process.runtime_folder import EngineLock, clean_up, make_runtime_dir
 from srb.errors import (
     ConfigError,
     InvalidRequest,
@@ -54,6 +52,8 @@ from srb.models.engine_question import EngineQuestion
 from srb.models.listed import ListedModel, default_model, list_models
 from srb.models.memory_check import EstimateChild, MemoryCheck, is_checked
 from srb.models.scheduler import Action, Grant, ModelScheduler, Refuse, Start, State, Stop
+from srb.process.engine_child import KILL_SECONDS, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
+from srb.process.runtime_folder import EngineLock, clean_up, make_runtime_dir
 from srb.status import remove_status, rewrite_status, write_status
 from srb.welcome import print_first_screen
 

@@ -262,7 +262,7 @@ def with_free_memory(count: int) -> tuple[str, ...]:
     """Return the command of a supervisor on a machine with so many bytes of free memory."""
     script = f"""
 import sys
-from srb.engine.process import supervisor
+from srb.process import supervisor
 from srb.models import memory_check
 memory_check.free_memory = lambda: {count}
 sys.exit(supervisor.main())
@@ -308,7 +308,7 @@ def with_a_gpu(free: int, needed: int) -> tuple[str, ...]:
     """Return the command of a supervisor whose models need so many bytes on a GPU; it tells each question for them."""
     script = f"""
 import dataclasses, sys
-from srb.engine.process import supervisor
+from srb.process import supervisor
 from srb.models import memory_check
 from srb.files.native_facts import Device, MemoryUse
 
@@ -429,7 +429,7 @@ def test_workers_are_answered_while_an_engine_that_hangs_does_not_end(start: Sta
 def test_a_socket_that_cannot_listen_is_told_as_what_it_is(start: Start) -> None:
     supervisor = start(PYTHON, "-c", """if True:
         import sys
-        from srb.engine.process import supervisor
+        from srb.process import supervisor
         from srb.models import supervisor as models
         def listen(path):
             raise OSError(98, "Address already in use")

@@ -41,7 +41,7 @@ def supervisor_of(load: str) -> str:
     _, _, script = engine_with(load)
     return textwrap.dedent(f"""
     import sys
-    from srb.engine.process import engine_child, supervisor
+    from srb.process import engine_child, supervisor
     popen = engine_child.subprocess.Popen
     engine_child.subprocess.Popen = lambda command, **options: popen([{PYTHON!r}, "-c", {script!r}, *command[3:]], **options)
     sys.exit(supervisor.main([]))
@@ -119,7 +119,7 @@ def test_the_engine_ends_with_a_killed_supervisor(start: Start, connect: Connect
 def test_supervisor_and_engine_end_with_a_killed_parent(start: Start, connect: Connect, runtime: Path) -> None:
     script = """
     import os, subprocess, sys, time
-    subprocess.Popen([sys.executable, "-m", "srb.engine.process.supervisor", "--parent", str(os.getpid())])
+    subprocess.Popen([sys.executable, "-m", "srb.process.supervisor", "--parent", str(os.getpid())])
     time.sleep(10_000)
     """
     parent = start(PYTHON, "-c", textwrap.dedent(script))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from srb.engine.process.runtime_folder import EngineLock, clean_up, make_runtime_dir
 from srb.errors import ConfigError, MachineError
+from srb.process.runtime_folder import EngineLock, clean_up, make_runtime_dir
 
 
 @pytest.fixture

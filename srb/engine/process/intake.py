@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from srb.engine.media import IsWanted
-from srb.engine.process.connection import Connection
 from srb.errors import Cancelled, EngineLoading, InvalidRequest, ProtocolError, QueueFull, ShuttingDown, SRBError
 from srb.host.cores import give_way
+from srb.process.connection import Connection
 from srb.wire.commands import (
     AddBranches,
     Ask,

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from srb.engine.process.connection import Connection
 from srb.engine.process.intake import (
     CancelItem,
     DisconnectItem,
@@ -22,6 +21,7 @@ from srb.engine.process.intake import (
 )
 from srb.engine.steering import Growth
 from srb.errors import InvalidRequest, SRBError
+from srb.process.connection import Connection
 from srb.wire.commands import Ask, Attach, Cancel, ChangeBranch, EndReasoning, StopBranches
 from srb.wire.events import TERMINAL, Attached, Event, Failed, Hello, Ready, Rejected, Reply
 

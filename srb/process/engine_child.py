@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from srb.engine.process.native_output import NativeOutput
+from srb.process.native_output import NativeOutput
 from srb.status import STALE_SECONDS
 
 log = logging.getLogger("srb.supervisor")

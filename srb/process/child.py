@@ -11,11 +11,11 @@ from typing import NoReturn
 
 from srb import logs
 from srb.config.settings import Settings
-from srb.engine.process.native_output import write_natively_to
-from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
-from srb.engine.process.status_reporter import Reporter, ToSupervisor, ToSystemd
 from srb.errors import ConfigError, MachineError
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE
+from srb.process.native_output import write_natively_to
+from srb.process.parent_death import exit_with_parent, ignore_reloads
+from srb.process.status_reporter import Reporter, ToSupervisor, ToSystemd
 from srb.version import version
 
 log = logging.getLogger("srb.engine")

@@ -1,6 +1,6 @@
 """The supervisor: starts the engine, watches it, and starts it again. Imports neither llama_cpp nor gevent.
 
-gunicorn's arbiter starts `python -m srb.engine.process.supervisor`, and it ends with the arbiter. It is a process of
+gunicorn's arbiter starts `python -m srb.process.supervisor`, and it ends with the arbiter. It is a process of
 its own because the arbiter's waitpid(-1) takes the exit status of any of its children.
 """
 
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 from srb import logs
 from srb.backoff import Backoff
 from srb.config.settings import Settings
-from srb.engine.process.engine_child import BRIDGE, ENGINE, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
-from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
-from srb.engine.process.runtime_folder import clean_up, make_runtime_dir
 from srb.errors import ConfigError, MachineError
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL
+from srb.process.engine_child import BRIDGE, ENGINE, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
+from srb.process.parent_death import exit_with_parent, ignore_reloads
+from srb.process.runtime_folder import clean_up, make_runtime_dir
 from srb.status import remove_status, rewrite_status, write_status
 from srb.version import version
 from srb.welcome import print_first_screen
@@ -168,7 +168,7 @@ def _supervisor(settings: Settings, url: str) -> Supervisor | ModelsSupervisor:
 def main(argv: list[str] | None = None) -> int:
     """Run the supervisor; return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m srb.engine.process.supervisor",
+        prog="python -m srb.process.supervisor",
         description="Start the engine of an SRB server, and restart it when it ends.",
     )
     parser.add_argument("--parent", type=int, help="pid of the web server; supervisor and engine exit when it does")

@@ -21,8 +21,6 @@ from srb import logs
 from srb.config.held import held_settings
 from srb.config.settings import SERVER_ID_VARIABLE, Settings
 from srb.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, NotFound, SRBError
-from srb.models.web.choice import ModelChoice
-from srb.models.web.client import ModelsClient
 from srb.traces import open_provider
 from srb.web import routes
 from srb.web.access import Access
@@ -33,6 +31,8 @@ from srb.web.chat.template import check_configured
 from srb.web.context import Web, web
 from srb.web.loop.memory import BodyBudget, Trimmer, keep_large_blocks_apart
 from srb.web.metrics import ROUTE, Metrics
+from srb.web.models.choice import ModelChoice
+from srb.web.models.client import ModelsClient
 from srb.web.openapi import body_models
 from srb.web.replies import error_reply
 from srb.web.request_log import BEGAN, log_response

@@ -15,7 +15,7 @@ TESTS = ROOT / "tests"
 
 COMMON = {"srb", "srb.config", "srb.wire"}  # what both sides know
 PROCESS = {*COMMON, "srb.files", "srb.host"}
-WEB_FRAME = {*COMMON, "srb.models", "srb.models.web", "srb.web", "srb.web.bodies", "srb.web.calls", "srb.web.loop"}
+WEB_FRAME = {*COMMON, "srb.models", "srb.web.models", "srb.web", "srb.web.bodies", "srb.web.calls", "srb.web.loop"}
 DIALECTS = {
     f"srb.web.dialects.{name}"
     for name in ("srb", "openai", "responses", "anthropic", "llamacpp", "ollama", "kobold", "legacy")
@@ -40,7 +40,7 @@ MAY_IMPORT = {
     # Processes, sockets, threads. One command starts both supervisors: that of several models knows those of one engine.
     "srb.engine.process": {*PROCESS, "srb.engine", "srb.engine.llama", "srb.models"},
     "srb.models": {*PROCESS, "srb.engine.process"},
-    "srb.models.web": {*WEB_FRAME, "srb.models"},
+    "srb.web.models": {*WEB_FRAME, "srb.models"},
     "srb.cluster": {*COMMON, "srb.engine.process"},  # a bridge in the engine's place, and engines behind it
     "srb.bench": {"srb"},  # a client of the server, and the server as a process
     # Of llama.cpp it knows what a child process prints; of the engine's process the runtime folder.

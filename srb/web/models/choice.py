@@ -15,11 +15,11 @@ from flask import g, request
 from srb.config.settings import Settings
 from srb.errors import EngineLoading, InvalidRequest, ModelLoadFailed, NotFound, Unavailable, bad_field
 from srb.models.control import ModelState
-from srb.models.web.client import ModelLease, ModelsClient
 from srb.web.access import PUBLIC
 from srb.web.bodies.completion import named_model
 from srb.web.calls.calls import CALL, Calls
 from srb.web.calls.engine_client import EngineClient
+from srb.web.models.client import ModelLease, ModelsClient
 from srb.web.request_log import MODEL
 from srb.wire.commands import GetRequest
 from srb.wire.events import ModelInfo

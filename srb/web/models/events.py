@@ -11,10 +11,10 @@ import orjson
 
 from srb.errors import SRBError
 from srb.models.control import ModelState
-from srb.models.web.choice import word
-from srb.models.web.client import ModelsClient
 from srb.web.calls.calls import Calls
 from srb.web.calls.streaming import PING
+from srb.web.models.choice import word
+from srb.web.models.client import ModelsClient
 
 MAX_UNREAD = 1024  # events; the stream of a client that has not read so many ends, or they fill the worker's memory
 

@@ -174,8 +174,8 @@ build/page/.installed: tools/page/package.json tools/page/package-lock.json
 	@mkdir -p build/page && cp $^ build/page/
 	@if command -v npm >/dev/null; then npm install --prefix build/page --silent --no-audit --no-fund --ignore-scripts && touch $@; fi
 
-page-vendor: page  # make srb/web/page/vendor again, byte for byte
-	node tools/page/build.mjs build/page srb/web/page/vendor
+page-vendor: page  # make srb/page/vendor again, byte for byte
+	node tools/page/build.mjs build/page srb/page/vendor
 
 lint: dev lint-page
 	$(BIN)/ruff check .
@@ -183,7 +183,7 @@ lint: dev lint-page
 	$(BIN)/mypy
 	$(BIN)/pytest tests/lint -q -p no:xdist
 
-JAVASCRIPT := bench/page srb/web/page srb/web/static tests/page/unit tools/page
+JAVASCRIPT := bench/page srb/page srb/web/static tests/page/unit tools/page
 BIOME := build/page/node_modules/.bin/biome check --config-path=tools/page/lint.json
 
 lint-page: page

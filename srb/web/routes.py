@@ -2,6 +2,7 @@
 
 from flask import Blueprint
 
+from srb.web import page_files as page
 from srb.web.dialects.anthropic import routes as anthropic
 from srb.web.dialects.kobold import routes as kobold
 from srb.web.dialects.kobold import server as kobold_server
@@ -16,7 +17,7 @@ from srb.web.dialects.responses import routes as responses
 from srb.web.dialects.srb import controls as srb_controls
 from srb.web.dialects.srb import routes as srb
 from srb.web.dialects.srb import server as srb_server
-from srb.web.ops import models, page
+from srb.web.ops import models
 from srb.web.ops import openapi_route as openapi
 from srb.web.ops import routes as ops
 from srb.web.stories import routes as stories

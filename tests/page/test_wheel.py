@@ -17,14 +17,14 @@ from zipfile import ZipFile
 import pytest
 import requests
 
-from srb.web.ops.page import served as as_served
+from srb.web.page_files import served as as_served
 from tests.page.module_graph import module_graph
 from tests.processes import DEADLINE, PYTHON, ROOT, Process, clean_environ, wait_for
 from tests.servers import Server, free_port
 
 pytestmark = pytest.mark.e2e
 
-PAGE = ROOT / "srb" / "web" / "page"
+PAGE = ROOT / "srb" / "page"
 SOURCES = ("srb", "config", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 SERVE = """
 import runpy
@@ -119,7 +119,7 @@ def name_of(url: str) -> str:
 
 
 def test_the_wheel_has_every_file_of_the_page_and_no_types(wheel: Path) -> None:
-    prefix = "srb/web/page/"
+    prefix = "srb/page/"
     packed = {name.removeprefix(prefix) for name in ZipFile(wheel).namelist() if name.startswith(prefix)}
     files = {path.relative_to(PAGE).as_posix() for path in PAGE.rglob("*") if path.is_file()}
     assert packed == {name for name in files if not name.endswith(".d.ts")}

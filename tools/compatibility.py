@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from srb.launch.flags import BEFORE_START, FLAGS, NOT_YET, Flag
+from srb.cli.flags import BEFORE_START, FLAGS, NOT_YET, Flag
 
 HEADING = "## Options of the command line"
 INTRODUCTION = """\
 `srb serve` takes all of these options. An option without effect is accepted, and one line says so; an option that is refused
 would have served another model, or none. Any other option is an error, unless it is a setting's.
-`python -m tools.generated` generates this table from `srb/launch/flags.toml`.
+`python -m tools.generated` generates this table from `srb/cli/flags.toml`.
 """
 
 
 def render() -> str:
-    """Return the section with one row for each option, in the order of srb/launch/flags.toml."""
+    """Return the section with one row for each option, in the order of srb/cli/flags.toml."""
     rows: dict[str, list[Flag]] = {}
     for flag in FLAGS:
         rows.setdefault(flag.names, []).append(flag)

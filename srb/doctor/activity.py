@@ -102,7 +102,7 @@ def _ticks(process: Path) -> int | None:
 
 def _program(root: Path, pid: int, cores: float) -> Program:
     name = "".join(_lines(root / "proc" / str(pid) / "comm")).strip() or "a process that has ended"
-    is_srb = any(word.startswith((_ENGINE, "python:srb.launch")) for word in words_of(root / "proc" / str(pid)))
+    is_srb = any(word.startswith((_ENGINE, "python:srb.serve")) for word in words_of(root / "proc" / str(pid)))
     return Program(pid, "SRB" if is_srb else name, cores, is_srb)
 
 

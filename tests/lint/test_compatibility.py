@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from srb.cli.flags import FLAGS
 from srb.config.settings import Settings
-from srb.launch.flags import FLAGS
 from srb.web.app import create_app
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.sampling import BranchBody

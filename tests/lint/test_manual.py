@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from srb.cli.options import table
 from srb.config.settings import Settings
 from srb.errors import ConfigError, MachineError, ProtocolError, SRBError
-from srb.launch.options import table
 from srb.web.app import create_app
 from srb.web.openapi import body_models, field_names
 from srb.wire.events import FinishReason

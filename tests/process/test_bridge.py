@@ -66,7 +66,7 @@ WITHOUT_RAY = """
 import importlib.util
 real = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *more: None if name == "ray" else real(name, *more)
-import srb.launch.gunicorn_conf
+import srb.serve.gunicorn_conf
 """
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from srb.cli import main as cli
+from srb.cli.cluster import engine_settings, table
 from srb.cluster import registry, states
 from srb.cluster.affinity import Affinity, text_marks
 from srb.cluster.arguments import Arguments
@@ -20,8 +22,7 @@ from srb.cluster.routing import Way, marks_of, may_move, merge, sum_stats, way_o
 from srb.config.named_models import DEFAULT_MODEL
 from srb.config.settings import Settings
 from srb.errors import ConfigError, EngineLoading, InvalidRequest, Unavailable
-from srb.launch import chosen_model, cli
-from srb.launch.cluster import engine_settings, table
+from srb.fetch import chosen_model
 from srb.wire.codec import VERSION
 from srb.wire.commands import (
     AddBranches,

@@ -13,9 +13,9 @@ import gevent
 import pytest
 from gevent.pool import Pool
 
-from srb.launch import connections as connections_module
-from srb.launch.connections import Connections, Server
-from srb.launch.gunicorn_worker import Response
+from srb.serve import connections as connections_module
+from srb.serve.connections import Connections, Server
+from srb.serve.gunicorn_worker import Response
 from tests.processes import DEADLINE
 
 

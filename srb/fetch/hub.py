@@ -12,7 +12,7 @@ from typing import Any
 
 from srb.config.values import expanded
 from srb.errors import ConfigError
-from srb.launch.download import FAILURES, RemoteFile, bring, one_line, without_login
+from srb.fetch.download import FAILURES, RemoteFile, bring, one_line, without_login
 
 DEFAULT_QUANT = "Q4_K_M"  # as llama-server
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)

@@ -7,10 +7,10 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from srb.cli.ambiguous import ambiguity
+from srb.cli.flags import FALSE, FLAGS, TRUE, Flag
 from srb.config.settings import ENV_PREFIX, Settings
 from srb.errors import ConfigError
-from srb.launch.ambiguous import ambiguity
-from srb.launch.flags import FALSE, FLAGS, TRUE, Flag
 
 HELP = Flag("-h --help --usage", "help", switch=True)
 CONFIG = Flag("--config", "config")

@@ -1,7 +1,7 @@
 """gunicorn's configuration, made from Settings, and the hooks that start and stop the engine's supervisor.
 
 The checkout's gunicorn.conf.py imports these names; an installed package is served with
-`-c python:srb.launch.gunicorn_conf`. Errors in the settings, the model's file and the port are reported here, in one line,
+`-c python:srb.serve.gunicorn_conf`. Errors in the settings, the model's file and the port are reported here, in one line,
 before anything is started.
 """
 
@@ -28,14 +28,14 @@ from srb.config.held import Held, read_text_now
 from srb.config.settings import ENV_PREFIX, SERVER_ID_VARIABLE, TEXT_FILES, Settings
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL, EXIT_WORKER
+from srb.fetch.chosen_model import choose
 from srb.files.gguf import check_adapter_files, check_model_file
 from srb.host.listening import CannotListen, try_to_listen, url_of
 from srb.host.systemd import notify, without_variables
-from srb.launch.chosen_model import choose
-from srb.launch.engine_environ import Address, engine_environ
-from srb.launch.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
-from srb.launch.workers import Workers
 from srb.models.listed import default_model, list_models
+from srb.serve.engine_environ import Address, engine_environ
+from srb.serve.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
+from srb.serve.workers import Workers
 from srb.welcome import first_screen
 
 _SUPERVISOR_SECONDS = 8.0  # from SIGTERM to SIGKILL; the supervisor gives the engine 5 and looks each second
@@ -185,7 +185,7 @@ forwarder_headers = ""  # no client's header may change the requested path
 umask = os.umask(0o077)  # this process's umask, for a socket's file; gunicorn's default is 0
 os.umask(umask)
 workers = _settings.workers
-worker_class = "srb.launch.gunicorn_worker.Worker"
+worker_class = "srb.serve.gunicorn_worker.Worker"
 worker_connections = connections_within(_raise_descriptor_limit(), _settings.worker_connections)
 timeout = 60  # seconds after which a worker that never yields is replaced; its start takes 5 where cores are short
 graceful_timeout = _settings.graceful_timeout + _GRACE_SECONDS

@@ -16,15 +16,16 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 import srb
+from srb.cli import bench, cluster, config, doctor, models, replica, stories, top
+from srb.cli.flags import FLAGS
+from srb.cli.options import HELP, Options, read_options, read_variables, table
+from srb.cli.presets import read_presets
 from srb.config.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings, without_service_links
 from srb.config.values import setting_text
 from srb.errors import ConfigError
 from srb.exit_codes import EXIT_CONFIG, OneLineParser, fail
-from srb.launch import bench, cluster, config, doctor, hub, models, replica, stories, top
-from srb.launch.chosen_model import choose
-from srb.launch.flags import FLAGS
-from srb.launch.options import HELP, Options, read_options, read_variables, table
-from srb.launch.presets import read_presets
+from srb.fetch import hub
+from srb.fetch.chosen_model import choose
 from srb.version import version
 
 _HELP_BEFORE_START = {
@@ -117,7 +118,7 @@ def _serve(arguments: Sequence[str]) -> NoReturn:
     if not os.access(os.curdir, os.X_OK):  # gunicorn would enter it anew: `cd /root; sudo -u srb srb serve`
         os.chdir("/")
     # `python -m gunicorn` instead of the script: the script may belong to another interpreter.
-    command = [sys.executable, "-m", "gunicorn", "-c", "python:srb.launch.gunicorn_conf", "srb.web.app:create_app()"]
+    command = [sys.executable, "-m", "gunicorn", "-c", "python:srb.serve.gunicorn_conf", "srb.web.app:create_app()"]
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, command, environ)

@@ -22,7 +22,7 @@ from srb.config.named_models import (
 )
 from srb.config.settings import Settings
 from srb.errors import ConfigError
-from srb.launch import hub, wheels
+from srb.fetch import hub, wheels
 from srb.models.listed import list_models
 
 HOW_TO_FETCH = f"`srb models fetch {DEFAULT_MODEL.name}`"

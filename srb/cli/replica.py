@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from srb import logs
+from srb.cli.cluster import DOORS, engine_settings, refuse_unread
 from srb.cluster.door import Door, bound
 from srb.cluster.doors import DoorAddress, read_token
 from srb.cluster.registry import Facts
@@ -21,7 +22,6 @@ from srb.config.settings import Settings
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.exit_codes import EXIT_FAULT, EXIT_MODEL, fail
 from srb.host.systemd import notify, watchdog_seconds
-from srb.launch.cluster import DOORS, engine_settings, refuse_unread
 
 DESCRIPTION = """Load a model and open a door to it, for web machines whose `srb serve --replicas` lists it. SIGTERM ends
 it when its running requests have ended; a second one ends it at once."""

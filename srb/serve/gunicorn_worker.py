@@ -23,7 +23,7 @@ from gunicorn.workers.ggevent import GeventWorker
 
 from srb.errors import ConfigError, Forbidden, InvalidRequest, NotSupported, SRBError
 from srb.exit_codes import EXIT_WORKER
-from srb.launch.connections import Connections, Server, Unreader
+from srb.serve.connections import Connections, Server, Unreader
 
 
 class Response(wsgi.Response):  # type: ignore[misc]

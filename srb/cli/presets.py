@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from srb.cli.flags import FALSE, FLAGS, TRUE
+from srb.cli.options import Options, read_options, table
 from srb.config.settings import Settings
 from srb.errors import ConfigError
-from srb.launch.flags import FALSE, FLAGS, TRUE
-from srb.launch.options import Options, read_options, table
 from srb.models.listed import items_of
 
 _HEADER = re.compile(r"\[\s*([^]]*?)\s*\]\s*(?:[;#].*)?")

@@ -11,7 +11,7 @@ from typing import NoReturn
 from srb.config.named_models import BUNDLED, DEFAULT_MODEL, NAMED_MODELS, NamedModel, cache_folder
 from srb.errors import ConfigError
 from srb.exit_codes import EXIT_FAILED, OneLineParser, fail
-from srb.launch.chosen_model import facts, fetch
+from srb.fetch.chosen_model import facts, fetch
 
 
 def main(arguments: Sequence[str]) -> NoReturn:

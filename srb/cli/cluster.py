@@ -92,7 +92,9 @@ def run(asked: argparse.Namespace, settings: Settings, environ: Mapping[str, str
 
 
 def engine_settings(settings: Settings) -> dict[str, Any]:
-    """Return the settings that were given and that an engine reads."""
+    """Return the settings that were given and that an engine reads. Raise ConfigError for several models."""
+    if settings.models:
+        raise ConfigError("models: a replica has one model; name it with --model")
     return {name: value for name, value in settings.model_dump(exclude_unset=True).items() if name in _READ}
 
 

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -54,6 +55,7 @@ from srb.models.memory_check import EstimateChild, MemoryCheck, is_checked
 from srb.models.scheduler import Action, Grant, ModelScheduler, Refuse, Start, State, Stop
 from srb.process.engine_child import KILL_SECONDS, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
 from srb.process.runtime_folder import EngineLock, clean_up, make_runtime_dir
+from srb.process.supervisor import supervise
 from srb.status import remove_status, rewrite_status, write_status
 from srb.welcome import print_first_screen
 
@@ -554,3 +556,13 @@ class ModelsSupervisor:
 
     def _on_signal(self, *_: object) -> None:
         self._stopping = True
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the supervisor of several models; return the exit status."""
+    return supervise(ModelsSupervisor, argv)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C before the signal handler is installed
+        sys.exit(main())

@@ -1,7 +1,7 @@
 """The supervisor: starts the engine, watches it, and starts it again. Imports neither llama_cpp nor gevent.
 
-gunicorn's arbiter starts `python -m srb.process.supervisor`, and it ends with the arbiter. It is a process of
-its own because the arbiter's waitpid(-1) takes the exit status of any of its children.
+gunicorn's arbiter starts `python -m srb.process.supervisor`, or `srb.models.supervisor` for several models, and it ends
+with the arbiter. It is a process of its own because the arbiter's waitpid(-1) takes the exit status of any of its children.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import shutil
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from srb import logs
 from srb.backoff import Backoff
@@ -28,9 +29,6 @@ from srb.process.runtime_folder import clean_up, make_runtime_dir
 from srb.status import remove_status, rewrite_status, write_status
 from srb.version import version
 from srb.welcome import print_first_screen
-
-if TYPE_CHECKING:
-    from srb.models.supervisor import ModelsSupervisor
 
 log = logging.getLogger("srb.supervisor")
 
@@ -154,23 +152,15 @@ class Supervisor:
             self._url = ""
 
 
-def _supervisor(settings: Settings, url: str) -> Supervisor | ModelsSupervisor:
-    try:
-        if settings.models:
-            from srb.models.supervisor import ModelsSupervisor
+class Supervising(Protocol):
+    """A supervisor: of one engine, or of several models' engines."""
 
-            return ModelsSupervisor(settings, url)
-        return Supervisor(settings, url)
-    except OSError as error:
-        raise MachineError(f"the supervisor cannot be started: {error.strerror}") from None
+    def run(self) -> int: ...
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the supervisor; return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m srb.process.supervisor",
-        description="Start the engine of an SRB server, and restart it when it ends.",
-    )
+def supervise(make: Callable[[Settings, str], Supervising], argv: list[str] | None) -> int:
+    """Run the supervisor that `make` makes of the settings and the server's address; return the exit status."""
+    parser = argparse.ArgumentParser(description="Start the engine of an SRB server, and restart it when it ends.")
     parser.add_argument("--parent", type=int, help="pid of the web server; supervisor and engine exit when it does")
     parser.add_argument("--url", default="", help="address of the web server, printed when the model is loaded")
     parser.add_argument("--temporary", action="store_true", help="remove the runtime folder at the end")
@@ -180,7 +170,10 @@ def main(argv: list[str] | None = None) -> int:
         settings = Settings.load()
         logs.configure(settings)
         log.info("SRB %s", version())
-        supervisor = _supervisor(settings, options.url)
+        try:
+            supervisor = make(settings, options.url)
+        except OSError as error:
+            raise MachineError(f"the supervisor cannot be started: {error.strerror}") from None
         if options.parent is not None:
             exit_with_parent(options.parent)
         status = supervisor.run()
@@ -190,6 +183,11 @@ def main(argv: list[str] | None = None) -> int:
     except ConfigError as error:
         print(f"srb: {error.message}", file=sys.stderr, flush=True)
         return EXIT_MACHINE if isinstance(error, MachineError) else EXIT_CONFIG
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the supervisor of one engine; return the exit status."""
+    return supervise(Supervisor, argv)
 
 
 if __name__ == "__main__":

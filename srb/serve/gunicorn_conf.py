@@ -253,7 +253,8 @@ def when_ready(server: Any) -> None:
     if not _settings.engine_managed:
         print(first_screen(url, _settings), flush=True)
         return
-    command = [sys.executable, "-m", "srb.process.supervisor", "--parent", str(os.getpid()), "--url", url]
+    module = "srb.models.supervisor" if _settings.models else "srb.process.supervisor"
+    command = [sys.executable, "-m", module, "--parent", str(os.getpid()), "--url", url]
     # In a session of its own: Ctrl-C reaches only the arbiter, which ends the streams first and the engine last.
     _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=_engine_environ())
     signal.signal(signal.SIGCHLD, lambda signum, frame: _on_child(server, signum, frame))

@@ -15,6 +15,7 @@ Connect = Callable[[], Worker]
 
 ENGINE = (PYTHON, "-m", "srb.engine.process")
 SUPERVISOR = (PYTHON, "-m", "srb.process.supervisor")
+MODELS_SUPERVISOR = (PYTHON, "-m", "srb.models.supervisor")
 SETTINGS = {"model": "fake:", "n_ctx": 100_000}
 
 

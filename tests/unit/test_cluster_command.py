@@ -75,6 +75,12 @@ def test_replicas_get_the_settings_of_engines_that_were_given() -> None:
     assert engine_settings(Settings(**given)) == {"model": "/m.gguf", "n_ctx": 4096, "log_level": "debug"}
 
 
+@pytest.mark.parametrize("models", ["a=fake:,b=fake:", "a=fake:"])
+def test_a_replica_of_several_models_is_refused(models: str) -> None:
+    with pytest.raises(ConfigError, match="models: a replica has one model; name it with --model"):
+        engine_settings(Settings(models=models))
+
+
 def test_the_table_has_a_line_for_each_replica_also_for_one_that_is_silent() -> None:
     from srb.cluster.row import Row
 

@@ -209,7 +209,8 @@ def test_a_supervisor_that_cannot_have_its_pipe_is_one_line_and_an_exit_status(
         monkeypatch.setattr(
             one_supervisor, name, Replaced(os, configure=lambda _: None) if name == "logs" else lambda: None
         )
-    assert one_supervisor.main([]) == EXIT_MACHINE
+    module = models_supervisor if models else one_supervisor
+    assert module.main([]) == EXIT_MACHINE
     assert capsys.readouterr().err == "srb: the supervisor cannot be started: Too many open files\n"
 
 

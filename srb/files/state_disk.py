@@ -21,8 +21,7 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from srb.atomic import NO_LOCKS
-from srb.engine.model import SavedState
-from srb.engine.process.state_file import StateError, read_header, saved_number, write_state
+from srb.files.state_header import StateError, read_header, saved_number
 
 log = logging.getLogger("srb.states")
 
@@ -101,21 +100,17 @@ def remove_partial_files(folder: Path) -> None:
             log.warning("%s cannot be removed: %s", path, error)
 
 
-def write(path: Path, header: bytes, state: SavedState, saved: int) -> int | None:
-    """Write a state's file and fsync it; return the number of changes of the folder before this one.
+def install(path: Path, data: bytes, saved: int) -> bool:
+    """Write a state's file that another engine has made; return whether it is the latest."""
+    return replace(path, saved, lambda file: file.write(data)) is not None
+
+
+def replace(path: Path, saved: int, fill: Callable[[BinaryIO], object]) -> int | None:
+    """Write a state's file with `fill` and fsync it; return the number of changes of the folder before this one.
 
     If a later save was there first, nothing is changed, and None is returned. Raise OSError; then an older file is
     unchanged.
     """
-    return _replace(path, saved, lambda file: write_state(file, header, state))
-
-
-def install(path: Path, data: bytes, saved: int) -> bool:
-    """Write a state's file that another engine has made, as `write` does; return whether it is the latest."""
-    return _replace(path, saved, lambda file: file.write(data)) is not None
-
-
-def _replace(path: Path, saved: int, fill: Callable[[BinaryIO], object]) -> int | None:
     partial, file = _create_partial(path)
     try:
         with file:

@@ -1,15 +1,23 @@
-"""Small files that others read at any time: each is written beside its place, and gets its name in one step."""
+"""Files that are written in one step, and files that are their owner's alone: with texts of writers, or facts of a server.
+
+A small file that others read at any time is written beside its place, and then gets its name. The folder of a private file
+may be one that was there before, and open to all; so its mode does not depend on the umask.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-from functools import partial
 from pathlib import Path
 from threading import get_ident
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)  # of flock, on file systems without locks
+
+
+def private(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file as `open(…, opener=private)`: a new one has the mode 0600, one that is there keeps its own."""
+    return os.open(path, flags, 0o600)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -20,7 +28,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     scratch = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.partial")
     try:
-        with open(scratch, "wb", opener=partial(os.open, mode=0o600)) as file:
+        with open(scratch, "wb", opener=private) as file:
             file.write(data)
         scratch.replace(path)
     except OSError:

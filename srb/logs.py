@@ -15,10 +15,12 @@ import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from typing import Any
 
 import orjson
 
+from srb.atomic import private
 from srb.config.settings import REPLICA_VARIABLE, Settings
 from srb.errors import ConfigError
 
@@ -73,6 +75,10 @@ class LogFile(logging.handlers.WatchedFileHandler):
         super().__init__(path, encoding="utf-8")
         self._lost = 0  # lines since the last complaint
         self._next_complaint = 0.0
+
+    def _open(self) -> TextIOWrapper:
+        # Prompts may be in it.
+        return TextIOWrapper(open(self.baseFilename, self.mode + "b", opener=private), encoding=self.encoding)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -297,6 +297,7 @@ class Driver:
             in_tree == self.model.used_cells or not self.model.supports_partial_reuse
         )  # whole texts that share tokens have cells of their own
         assert stats["sequences_used"] == stats["sequences_idle"]
+        assert self.engine.find_leaks() == []
         if (drafts := self.engine._speculation._draft_model) is not None:
             assert [*drafts._prompts, *drafts._copies, *drafts._awaits] == []
             cells, kept = drafts._residency.used_cells, drafts._residency.stats()["kv_cells_kept"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import re
 import signal
 import socket
 import time
@@ -194,22 +196,28 @@ class Server:
     def metric(self, name: str) -> float:
         """Return one value of GET /metrics, by the end of its name: `metric("requests_processing")`.
 
-        They are of now, though a cluster's answer may be `numbers_age` seconds old. A busy server's may lack the engine's
-        numbers; then the next is read.
+        They are of now, though a cluster's answer may be `numbers_age` seconds old. A busy engine's may be older or missing:
+        then the next are read.
         """
         time.sleep(self.numbers_age)
         return self._metric(name)
 
     def _metric(self, name: str) -> float:
-        [value] = wait_for(lambda: self._metrics_named(name), f"/metrics has {name}")
+        asked_at = time.time()
+        [value] = wait_for(lambda: self._metrics_named(name, asked_at), f"/metrics has {name}")
         return value
 
-    def _metrics_named(self, name: str) -> list[float]:
+    def _metrics_named(self, name: str, asked_at: float) -> list[float]:
         response = self.get("/metrics")
         assert response.status_code == 200, response.text
-        lines = (line.partition(" ") for line in response.text.splitlines() if not line.startswith("#"))
-        return [float(value) for key, _, value in lines if key.partition("{")[0].endswith(name)][:1]
+        lines = [line.partition(" ") for line in response.text.splitlines() if not line.startswith("#")]
+        [answered_at] = [float(value) for key, _, value in lines if key == ANSWERED] or [math.inf]
+        found = [(key, float(value)) for key, _, value in lines if key.partition("{")[0].endswith(name)][:1]
+        return [value for key, value in found if answered_at >= asked_at or NOT_THE_ENGINES.match(key)]
 
+
+ANSWERED = "srb_engine_answer_timestamp_seconds"
+NOT_THE_ENGINES = re.compile("srb[:_](engine|http|model|process|time_to|queue|request_seconds|tokens_per)")
 
 MakeServer = Callable[..., Server]
 

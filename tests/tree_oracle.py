@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from srb.engine.engine import Engine
-from srb.engine.model import LoraScales
+from srb.engine.model import Scope
 from srb.engine.tokens import NEXT, Tokens, run_start, tokens_of
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.prefix_tree import PrefixTree
@@ -59,13 +59,13 @@ def longest_known(texts: dict[Node, Tokens], tokens: Tokens, tree: PrefixTree) -
     return longest
 
 
-def check_found(engine: Engine, others: Iterable[tuple[Tokens, LoraScales]] = ()) -> None:
+def check_found(engine: Engine, others: Iterable[tuple[Tokens, Scope]] = ()) -> None:
     """Assert that what goes on from each text of a tree, and from each of `others`, is found as far as it is known."""
     asked = list(others)
     for tree in trees(engine):
-        for lora, root in list(tree._roots.items()):
+        for scope, root in list(tree._roots.items()):
             texts = texts_of(root)
-            for tokens in (*texts.values(), *(tokens for tokens, scales in asked if scales == lora)):
+            for tokens in (*texts.values(), *(tokens for tokens, own in asked if own == scope)):
                 wanted = [*tokens, NEXT]
                 known = longest_known(texts, tokens_of(wanted), tree)
                 found = tree.match(tokens_of(wanted), root).length

@@ -31,6 +31,7 @@ def load(path: Path) -> LlamaModel:
     model.bos_id = lib.llama_vocab_bos(model._vocab)
     model.n_vocab = lib.llama_vocab_n_tokens(model._vocab)
     model._pieces = {}
+    model._media = None
     model.grammars = Grammars(Vocabulary(model))
     return model
 

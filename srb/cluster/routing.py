@@ -80,7 +80,12 @@ def marks_of(command: Generate | StateAction) -> list[Mark]:
         return name_marks("session", command.owner, command.session)
     if command.state:
         return name_marks("state", command.state)
-    return text_marks(_text_of(command), command.key)
+    return text_marks(_text_of(command), _sharing(command))
+
+
+def _sharing(command: Generate) -> str:
+    """Return the key among whose requests texts count, and their salt: a replica that has the text of others has no use."""
+    return "\0".join(filter(None, (command.key, command.cache_salt)))
 
 
 def _text_of(command: Generate) -> Sequence[str | int]:
@@ -97,7 +102,7 @@ def choose(affinity: Affinity, command: Generate | StateAction, exclude: Collect
     branches = len(command.branches)
     if command.session or command.state:
         return affinity.choose(marks_of(command), exclude, branches=branches)
-    text, key = _text_of(command), command.key
+    text, key = _text_of(command), _sharing(command)
     openings, finer = partial(opening_marks, text, key), partial(finer_marks, text, key=key)
     slot = slot_marks(command.id_slot)[0] if command.id_slot >= 0 else None
     return affinity.choose(text_marks(text, key), exclude, openings, finer, branches, slot)

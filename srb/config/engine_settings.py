@@ -257,7 +257,8 @@ class EngineSettings(SamplingSettings):
     max_queue: int = Field(
         256,
         ge=1,
-        description="requests that may wait in the queue, besides those that have room; further ones are answered 429",
+        description="requests that may wait in the queue, besides those that have room; further ones are answered 429. "
+        "The last quarter is for clients who have fewer than four in it",
     )
     parallel: NotZero = Field(
         -1,

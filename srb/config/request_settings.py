@@ -49,7 +49,7 @@ class RequestSettings(BaseModel):
         2000,
         ge=1,
         description="connections that one worker serves at once, at most 200 fewer than its limit of descriptors; beyond "
-        "them the one that has been idle for longest gives way",
+        "them the one that has been idle for longest gives way; one address has at most as many as are free beside it",
     )
     # Ten minutes: who comes back by then finds the branches as they were; all that lingers takes memory.
     max_linger: int = Field(
@@ -127,8 +127,8 @@ class RequestSettings(BaseModel):
     )
     cors_origins: str = Field(
         "*",
-        description="origins of web pages that may use the server, separated by commas; *: any; localhost: pages of this "
-        "machine",
+        description="origins of web pages that may use the server, separated by commas; *: any, which without keys control "
+        "only requests that they have started; localhost: pages of this machine",
     )
     cors_credentials: bool = Field(True, description="allow pages of other origins to send credentials")
     ssl_key_file: FilePath = Field("", description="private key in a PEM file, for HTTPS")
@@ -190,6 +190,11 @@ class RequestSettings(BaseModel):
     default_max_tokens: int = Field(128, ge=-1, description="max_tokens in the srb dialect; -1: no limit")
     stop: Strings = Field("", description="stop string that ends a branch; several as a JSON list")
     cache_prompt: bool = Field(True, description="reuse computed text, and keep new text for reuse")
+    cache_apart: bool = Field(
+        False,
+        description="share computed text only among requests of one API key (of one name), so that nobody finds out by "
+        "`cache_n` what others have sent; a common beginning is then computed and kept for each of them",
+    )
     completions_format: Literal["auto", "srb", "openai", "openai-stream"] = Field(
         "auto", description="dialect of POST /v1/completions; auto: chosen by the body, see docs/api.md"
     )

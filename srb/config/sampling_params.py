@@ -82,6 +82,7 @@ class Parameter:
         return self.type in (int, float, bool)
 
 
+_OF_THE_REST = "measured over the tokens that may come; llama.cpp's sums are NaN where others were excluded before"
 _LAST_N = "at most the context; -1 is the context, as in llama-server of 2024, and refused by that of today"
 
 
@@ -139,7 +140,7 @@ class SamplingParams:
     )  # fmt: skip
     typical_p: float = _parameter(
         1.0, "locally typical sampling; 1: off",
-        least=0, most=1, outside=Outside.TAKEN, aliases=("typical",), flags="--typical --typical-p",
+        least=0, most=1, outside=Outside.TAKEN, aliases=("typical",), flags="--typical --typical-p", differs=_OF_THE_REST,
     )  # fmt: skip
     top_n_sigma: float = _parameter(
         -1.0, "keep tokens whose logit is within n standard deviations of the highest; below 0: off",
@@ -193,6 +194,7 @@ class SamplingParams:
     mirostat: int = _parameter(
         0, "version of Mirostat; 0: off",
         least=0, most=2, outside=Outside.CLAMPED, aliases=("mirostat_mode",), flags="--mirostat",
+        differs=f"1: {_OF_THE_REST}",
     )  # fmt: skip
     mirostat_tau: float = _parameter(5.0, "target entropy of Mirostat", flags="--mirostat-ent")
     mirostat_eta: float = _parameter(0.1, "learning rate of Mirostat", flags="--mirostat-lr")

@@ -31,6 +31,11 @@ class TrustedProxies:
             found = str(address)
         return found
 
+    def may_be_many(self, peer: str) -> bool:
+        """Whether a peer may pass on what many clients ask: a Unix socket, a trusted proxy, or a program on this machine."""
+        address = _address(peer)
+        return address is None or address.is_loopback or self._trusts(peer)
+
     def _trusts(self, peer: str) -> bool:
         address = _address(peer)
         if address is None:

@@ -13,7 +13,7 @@ from math import isnan, log2
 import numpy as np
 
 from srb.engine.chances import Chances
-from srb.engine.model import Batch, DecodeStatus, Logits, Model
+from srb.engine.model import Batch, DecodeStatus, Logits, Model, Scope
 from srb.engine.request import Branch, Prefix
 from srb.engine.sampling import is_greedy
 from srb.engine.tokens import Tokens
@@ -171,7 +171,8 @@ class DraftModel:
             self._prompts[prefix] = None
             return True
         residency, keep = self._residency, prefix.request.cache_prompt
-        match = self._tree.match(prefix.tokens, self._tree.root(())) if keep else None
+        scope = Scope(salt=prefix.request.scope.salt)
+        match = self._tree.match(prefix.tokens, self._tree.root(scope)) if keep else None
         if match is not None and match.awaits is not None:
             self._awaits[prefix] = match.awaits
             return False
@@ -179,7 +180,7 @@ class DraftModel:
         if cells >= residency.available_cells or residency.available_ids < 2:
             self._refused.add(prefix)
             return False
-        self._prompts[prefix] = self._tree.begin(prefix.tokens, (), keep, match).node
+        self._prompts[prefix] = self._tree.begin(prefix.tokens, scope, keep, match).node
         return True
 
     def _knows(self, tokens: Tokens) -> bool:

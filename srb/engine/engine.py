@@ -15,7 +15,6 @@ from srb.engine.decoding import Counters, Decoding
 from srb.engine.drafting import DraftModel
 from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
 from srb.engine.lifecycle import Lifecycle
-from srb.engine.media import IsWanted, always
 from srb.engine.model import Model, StateStore
 from srb.engine.named_states import NamedStates
 from srb.engine.open_requests import OpenRequests
@@ -32,11 +31,15 @@ from srb.engine.tree.checkpoints import AUTO
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
 from srb.errors import NotSupported, SRBError
+from srb.turns import IsWanted, always
 from srb.wire.commands import (
     AddBranches,
     Ask,
     Attach,
+    ChangeBranch,
+    CountTokens,
     Embed,
+    EndReasoning,
     Generate,
     GetAdapters,
     GetRequest,
@@ -47,10 +50,13 @@ from srb.wire.commands import (
     Rerank,
     SetAdapters,
     StateAction,
+    StopBranches,
 )
 from srb.wire.events import Event, FinishReason
 from srb.wire.step_seconds import StepSeconds
 
+Prepared = Request | EmbeddingJob | StateJob | Growth  # what the loop submits
+MAX_TOLD = 8  # chunks of a plan in a line of the log
 _SHARE_OF_DRAFTS = 4  # a draft model gets 1/4 of the host memory: it takes less for a token, and needs the same texts
 
 
@@ -117,6 +123,7 @@ class Engine:
         # A step: which prompts and branches are computed, how, and what comes of their rows.
         self._scheduler = Scheduler(model, self._tree, self._residency, options.max_running)
         forget_prompt, forget = (drafts.forget_prompt, drafts.forget) if drafts else (_ignore, _ignore)
+        self._most_seconds = options.step_seconds  # 0: any
         self._pace, self._embedding_pace = Pace(options.step_seconds), Pace(options.step_seconds)
         self._prompts = Prompts(model, self._tree, self._residency, named, clock, note_release=forget_prompt)
         self._branches = Branches(
@@ -137,6 +144,7 @@ class Engine:
             drafts,
             max_draft=options.max_draft,
             looks_up=options.looks_up,
+            step_seconds=options.step_seconds,
         )
         self._life = Lifecycle(
             requests=self._requests,
@@ -164,17 +172,9 @@ class Engine:
             clock=clock,
         )
 
-        # Methods of the parts that are the engine's own. From any thread:
-        self.tokenize, self.detokenize = self._preparer.tokenize, self._preparer.detokenize
-        self.count_tokens, self.knows_media = self._preparer.count_tokens, self._preparer.knows_media
-        self.find = self._requests.find
-        # From the decode thread:
-        self.submit, self.collect, self.control = self._life.submit, self._life.collect, self._life.control
-        self.attach, self.leave, self.cancel = self._life.attach, self._life.leave, self._life.cancel
-        self.fail_by_id, self.fail_all = self._life.fail_by_id, self._life.fail_all
-
         self._has_skipped_decode = False  # in the previous step
         self._num_steps = 0
+        self._plan = StepPlan()  # of the latest step
         self.step_tokens = 0  # of the latest step
 
     # ---- any thread
@@ -191,7 +191,7 @@ class Engine:
 
     def prepare(
         self, command: Generate | Embed | Rerank | StateAction | AddBranches, is_wanted: IsWanted = always
-    ) -> Request | EmbeddingJob | StateJob | Growth:
+    ) -> Prepared:
         """Tokenize and check a command, and build its samplers. The caller must submit or close the result.
 
         No further picture is encoded for a command that `is_wanted` no more.
@@ -206,11 +206,65 @@ class Engine:
             case AddBranches():
                 return self._steering.growth(command, self.find(command.target, command.owner))
 
+    def tokenize(
+        self, parts: Sequence[str | int], add_special: bool, parse_special: bool, field: str = "prompt"
+    ) -> list[int]:
+        """Return the tokens of strings and ids, as `Preparer.tokenize` does."""
+        return self._preparer.tokenize(parts, add_special, parse_special, field)
+
+    def detokenize(self, tokens: Sequence[int], special: bool = True) -> list[bytes]:
+        """Return each token's bytes, as `Preparer.detokenize` does."""
+        return self._preparer.detokenize(tokens, special)
+
+    def count_tokens(self, command: CountTokens) -> int:
+        """Return the number of a prompt's tokens, as `Preparer.count_tokens` does."""
+        return self._preparer.count_tokens(command)
+
+    def knows_media(self, command: Generate) -> bool:
+        """Whether no medium of a request has to be encoded. Raise InvalidRequest or NotSupported."""
+        return self._preparer.knows_media(command)
+
+    def find(self, request_id: str, owner: str) -> Request:
+        """Return a request; an empty `owner` may be anybody. Raise NotFound."""
+        return self._requests.find(request_id, owner)
+
     def _end_save(self, request_id: str, error: SRBError | None) -> None:
         self._life.saves.append((request_id, error))
         self.wake()
 
     # ---- the decode thread
+
+    def submit(self, request: Prepared) -> list[Event]:
+        """Queue a request; return Accepted or Rejected, as `Lifecycle.submit` does."""
+        return self._life.submit(request)
+
+    def collect(self) -> list[Event]:
+        """Return the replies to saves that other threads have ended, and the ends of rests that are over."""
+        return self._life.collect()
+
+    def control(self, command: StopBranches | EndReasoning | ChangeBranch) -> list[Event]:
+        """Stop or change branches, or end their reasoning, as `Lifecycle.control` does."""
+        return self._life.control(command)
+
+    def attach(self, request_id: str, owner: str) -> dict[str, Any]:
+        """Note that a request has a reader; return its description with all texts. Raise NotFound."""
+        return self._life.attach(request_id, owner)
+
+    def leave(self, request_id: str) -> list[Event]:
+        """Note that nobody reads a request any more: it lingers, or is cancelled."""
+        return self._life.leave(request_id)
+
+    def cancel(self, request_id: str, index: int | None = None) -> list[Event]:
+        """Cancel a request, or the branch `index` of it; unknown ids are ignored."""
+        return self._life.cancel(request_id, index)
+
+    def fail_by_id(self, request_id: str, error: SRBError) -> list[Event]:
+        """Fail a request or job with `error`; nothing happens if it has ended."""
+        return self._life.fail_by_id(request_id, error)
+
+    def fail_all(self, error: SRBError) -> list[Event]:
+        """Fail every request and job with `error`."""
+        return self._life.fail_all(error)
 
     @property
     def seconds_to_rest(self) -> float | None:
@@ -223,14 +277,39 @@ class Engine:
         return bool(self._requests.active or self._embeddings) or needs_trim
 
     def step(self) -> list[Event]:
-        """Compute one batch and return its events. Raise EngineFault if the context is beyond repair."""
+        """Compute one batch and return its events. Raise EngineFault if the context is beyond repair.
+
+        Whatever it raises has a note, for the log, of what the step was about to compute.
+        """
+        try:
+            return self._step()
+        except Exception as error:
+            error.add_note(self._situation())
+            raise
+
+    def _situation(self) -> str:
+        """Return the plan of the latest step and the engine's counts, in one line, without a text."""
+        requests, room = self._requests, self._residency
+        of = ", ".join(f"{chunk.count} of {chunk.span!r}" for chunk in self._plan.chunks[:MAX_TOLD])
+        more = f" and {rest} more" if (rest := len(self._plan.chunks) - MAX_TOLD) > 0 else ""
+        return (
+            f"step {self._num_steps} of {self._plan.num_tokens} tokens: {of or 'nothing'}{more}; "
+            f"{len(requests.active)} requests, {len(requests.idle)} at rest; {room.used_cells} of {self.model.n_ctx} cells "
+            f"used, {room.available_cells} to be had, {room.available_ids} of {self.model.n_seq_max} sequences"
+        )
+
+    def find_leaks(self) -> list[str]:
+        """Return what is still held although no request is open, a line each: sums alone, no node is visited."""
+        return [] if self._requests.active or self._embeddings else self._residency.find_leaks()
+
+    def _step(self) -> list[Event]:
         began = self._branches.now = self._clock()
         events: list[Event] = []
         self._life.expire(began, events)  # before `_admit`: those that wait get what is freed
         self._preempt()
         if self._branches.go_on(events):  # before the plan, which has no chunk for a branch that waits for its grammar
             self._life.finish_ended(events)
-        if not self._admit(events):
+        if not self._admit(events, began):
             self._residency.trim()
             self._speculation.trim()
         elif self._start_branches(events) and not self._has_skipped_decode:
@@ -240,10 +319,12 @@ class Engine:
             return events
         self._has_skipped_decode = False
         self._num_steps += 1
-        plan = self._scheduler.schedule(
+        planned = self._clock()
+        plan = self._plan = self._scheduler.schedule(
             self._life.runnable(),
             with_unread=self._num_steps % UNREAD_EVERY == 0,
             pace=self._pace,
+            spent=planned - began,
         )
         more = self._embeddings.next_tokens + self._speculation.most_tokens
         self.step_tokens = plan.num_tokens + more  # told to the heartbeat before anything takes its time
@@ -257,7 +338,8 @@ class Engine:
         self._decoding.decode(plan, events)
         self._start_branches(events)
         self._life.finish_ended(events)
-        self._account(plan, self._clock() - began)
+        now = self._clock()
+        self._account(plan, now - began, now - planned)
         return events + self._embed(is_beside=any(chunk.is_newest for chunk in plan.chunks))
 
     def flush(self) -> None:
@@ -359,14 +441,27 @@ class Engine:
         for branch in self._scheduler.to_yield(self._life.runnable()):
             self._branches.pause(branch)
 
-    def _admit(self, events: list[Event]) -> bool:
-        """Begin every waiting request that has room; return whether there was one."""
+    def _is_late(self, began: float, request: Request) -> bool:
+        """Whether beginning requests has had a step's time since `began`, while others than `request` write and are read.
+
+        A parked or saved text is restored by one copy of each node, and a first token takes all logits: of many, the others
+        come in the next steps.
+        """
+        if not self._most_seconds or self._clock() - began <= self._most_seconds:
+            return False
+        others = (each for each in self._requests.active.values() if each is not request and not each.is_unread)
+        return any(branch.length for other in others for branch in other.in_state(BranchState.RUNNING))
+
+    def _admit(self, events: list[Event], began_at: float) -> bool:
+        """Begin the waiting requests that have room, one at least, as long as the step has time; return whether any was."""
         began = False
         for request, match in self._scheduler.to_begin(self._life.runnable()):
             began = True
             if request.is_waiting:
                 self._slots.assign(request, (other for other in self._requests.active.values() if not other.is_waiting))
             self._prompts.begin(request, match, events)
+            if self._is_late(began_at, request):
+                break
         return began
 
     def _make_room(self, plan: StepPlan, events: list[Event]) -> None:
@@ -415,12 +510,17 @@ class Engine:
                 self._prompts.complete(span, row, events)
 
     def _start_branches(self, events: list[Event]) -> bool:
-        """Start branches while there is room; each samples its own first token. Return whether one was started."""
-        began = False
+        """Start branches while there is room, one at least, as long as a step has time; return whether any was.
+
+        Each samples its own first token.
+        """
+        began, began_at = False, self._clock()
         self._life.explore(events)
         for branch in self._scheduler.to_start(self._life.runnable()):
             began = True
             self._branches.start(branch, events)
+            if self._is_late(began_at, branch.request):
+                return True
         if self._life.explore(events):  # from first tokens
             return self._start_branches(events) or began
         return began
@@ -434,12 +534,15 @@ class Engine:
         self._embedding_pace.note(0, self._embeddings.tokens_total - before, self._clock() - began)
         return events
 
-    def _account(self, plan: StepPlan, seconds: float) -> None:
-        """Count a step's time, and divide it between prefill and decode in proportion to their tokens."""
+    def _account(self, plan: StepPlan, seconds: float, since_plan: float) -> None:
+        """Count a step's time, and divide it between prefill and decode in proportion to their tokens.
+
+        The time that beginning requests took before the step was planned says nothing of the pace of prompts.
+        """
         self._speculation.note(plan, seconds)
         newest = sum(chunk.num_tokens for chunk in plan.chunks if chunk.is_newest)
-        self._pace.note(newest, plan.num_tokens - newest, seconds)
-        self._pace.note_turns(plan.took, plan.num_tokens - newest, plan.num_others, seconds)
+        self._pace.note(newest, plan.num_tokens - newest, since_plan)
+        self._pace.note_turns(plan.took, plan.num_tokens - newest, plan.num_others, since_plan)
         total, prompt = plan.num_tokens, plan.num_prompt_tokens
         if total:
             self._step_seconds.observe(seconds)

@@ -26,13 +26,14 @@ from srb.engine.cuts import Cuts
 from srb.engine.diversity import BEYOND_SEEDS, other_candidate
 from srb.engine.grammar.grammars import Grammars
 from srb.engine.grammar.matcher import Matcher, Vocabulary
-from srb.engine.media import Encoder, IsWanted, MediaChunk, Sections, Vectors, always, check_wanted
+from srb.engine.media import Encoder, MediaChunk, Sections, Vectors
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.engine.positions import Positions
 from srb.engine.sampling import is_greedy
 from srb.engine.watching import watch_of
 from srb.errors import GrammarDeadEnd
 from srb.files.media_files import kind_of
+from srb.turns import IsWanted, always, check_wanted
 from srb.wire.events import ModelInfo
 
 _WORDS = [
@@ -82,6 +83,7 @@ class FakeModel:
         self._next_places: dict[bytes, tuple[int | None, int, int]] = {}
         self.n_ctx = n_ctx
         self.n_ctx_seq = n_ctx_seq or n_ctx
+        self.is_as_trained = self.n_ctx_seq < n_ctx
         self.n_batch = max(n_batch, n_seq_max)
         self.n_ubatch = n_ubatch
         self.n_seq_max = n_seq_max

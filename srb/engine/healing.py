@@ -19,14 +19,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from srb.config.sampling_params import SamplingParams
-from srb.engine.model import Logits, LoraScales, Model
+from srb.engine.model import Logits, Model, Scope
 from srb.engine.tokens import Tokens, is_media, tokens_of
 
 if TYPE_CHECKING:
@@ -48,18 +48,48 @@ def num_removed(tokens: Sequence[int], model: Model, least: int = 1) -> int:
 
     At least `least` tokens stay; control tokens and media are never removed.
     """
-    count, piece = 0, b""
+    count, text = 0, b""
     while count < MAX_REMOVED and len(tokens) - count > least:
         token = tokens[-1 - count]
-        before, piece = piece, b"" if is_media(token) else model.piece(token)
-        if not piece or (before[:1].isspace() and not piece[-1:].isspace()):
+        piece = b"" if is_media(token) else model.piece(token)
+        if not piece or (_as_text(text)[:1].isspace() and not _as_text(piece)[-1:].isspace()):
             break
+        text = piece + text
         count += 1
     return count
 
 
+def divided(removed: Tokens, model: Model, pieces: Pieces) -> Tokens:
+    """Return a text's last tokens with the last one of some spaces as a token of its own, as it is where a word follows.
+
+    Spaces at a text's end are one token in many vocabularies; before a word, the last of them is a part of the word's token.
+    No word's token begins with a line break.
+    """
+    texts = [_as_text(b"".join(map(model.piece, removed[place:]))) for place in range(len(removed))]
+    first, spaces = next(((place, text) for place, text in enumerate(texts) if text.isspace()), (0, ""))
+    if len(spaces) < 2 or spaces[-1] in "\n\r":
+        return removed
+    data, last = f"{spaces}x".encode(), spaces[-1].encode()
+    tokens = model.tokenize(f"x{spaces}x", add_special=False, parse_special=False)  # some put a space before any text
+    ends = list(accumulate((len(model.piece(token)) for token in tokens), initial=0))
+    begin, end = ends[-1] - len(data), ends[-1] - 1 - len(last)
+    ids, num_alone = pieces.beginning_with(last)
+    is_whole = b"".join(map(model.piece, tokens)).endswith(data) and begin in ends and end in ends
+    if not is_whole or not num_alone:
+        return removed
+    alone = int(ids[:num_alone].max())  # a byte's token, which vocabularies have too, comes before
+    return removed[:first] + tokens_of([*tokens[ends.index(begin) : ends.index(end)], alone])
+
+
+def _as_text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
 class Pieces:
-    """The vocabulary's tokens by their bytes. Safe from any thread: what two make at once is the same."""
+    """The vocabulary's tokens by their bytes, but those that are never drawn.
+
+    Safe from any thread: what two make at once is the same.
+    """
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -82,8 +112,9 @@ class Pieces:
         if byte not in self._sorted:
             if self._by_byte is None:
                 found: dict[int, list[tuple[bytes, int]]] = {}
+                biases = self._model.biases(SamplingParams())
                 for token in range(self._model.n_vocab):
-                    if piece := self._model.piece(token):
+                    if (piece := self._model.piece(token)) and biases.get(token) != -np.inf:
                         found.setdefault(piece[0], []).append((piece, token))
                 self._by_byte = found
             self._sorted[byte] = sorted(self._by_byte.get(byte, []))
@@ -149,17 +180,18 @@ class Ending:
     """
 
     __slots__ = (
-        "before", "covers", "is_of_prompt", "key", "known", "n_vocab", "num_whole", "pilot", "removed", "rests",
+        "before", "covers", "is_of_prompt", "key", "known", "n_vocab", "num_sent", "num_whole", "pilot", "removed", "rests",
     )  # fmt: skip
 
     def __init__(
         self, removed: Tokens, pieces: Pieces, model: Model, before: Tokens | None = None, key: bytes = b""
     ) -> None:
-        """`removed` are the last tokens of the prompt, or of an `append`: then `before` are the given ones before them.
+        """`removed` are the last tokens sent, of the prompt or an `append`: then `before` are the given ones before them.
 
         The rows behind a prompt are remembered by its `key`; b"": they are not.
         """
-        self.removed = removed
+        self.num_sent = len(removed)
+        self.removed = removed = divided(removed, model, pieces)
         self.is_of_prompt = before is None
         self.before = tokens_of(()) if before is None else before
         texts = [model.piece(token) for token in removed]
@@ -318,9 +350,9 @@ class KnownEndings:
                 self._behind.popitem(last=False)
 
 
-def key_of(prompt: Tokens, removed: Sequence[int], lora: LoraScales) -> bytes:
-    """Return the key of a prompt's rows: a digest of all its tokens and the LoRA scales."""
-    digest = hashlib.blake2b(repr(lora).encode(), digest_size=16)
+def key_of(prompt: Tokens, removed: Sequence[int], scope: Scope) -> bytes:
+    """Return the key of a prompt's rows: a digest of all its tokens and its scope."""
+    digest = hashlib.blake2b(repr(scope).encode(), digest_size=16)
     digest.update(prompt.tobytes())
     digest.update(tokens_of(removed).tobytes())
     return digest.digest()

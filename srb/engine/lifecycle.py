@@ -17,8 +17,12 @@ from srb.engine.slots import Slots
 from srb.engine.state_actions import StateActions, StateJob
 from srb.engine.steering import Growth, Steering, branch_of, describe_branch
 from srb.errors import Cancelled, Conflict, InvalidRequest, QueueFull, QueueTimeout, RateLimited, SRBError
-from srb.wire.commands import ChangeBranch, EndReasoning, StopBranches
+from srb.wire.commands import ChangeBranch, EndReasoning, StopBranches, client_of
 from srb.wire.events import Accepted, BranchAdded, Done, Event, Failed, FinishReason, Rejected, Reply, Resting
+
+_FEW = (
+    4  # waiting requests of a client that may take the last places of the queue: a page asks for one or two at a time
+)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -53,7 +57,7 @@ class Lifecycle:
         events: list[Event] = []  # of a request that has to leave the queue
         try:
             self._check_new(request)
-            self._queue_up(events)
+            self._queue_up(events, request.owner if isinstance(request, Request) else "")
         except SRBError as error:
             request.close()
             return [Rejected.of(request.request_id, error)]
@@ -170,27 +174,39 @@ class Lifecycle:
         said = {"indices": [each.index for each in added], "seeds": [each.spec.seed for each in added]}
         return [*events, Reply(command.request_id, said)]
 
-    @property
-    def _is_queue_full(self) -> bool:
-        if self.requests.num_waiting + len(self.embeddings) < self.max_queue:
-            return False  # nearly always, and cheap
+    def _count_waiting(self, least: int) -> int:
+        """Return how many requests wait, or 0 if fewer than `least` do."""
+        if self.requests.num_waiting + len(self.embeddings) < least:
+            return 0  # nearly always, and cheap
         # Those that came since the last step and have room wait for nobody: a burst finds an idle engine idle.
         waiting = self.requests.num_waiting - self.scheduler.num_to_begin(self.runnable())
-        return waiting + self.embeddings.num_waiting >= self.max_queue
+        return waiting + self.embeddings.num_waiting
 
-    def _queue_up(self, events: list[Event]) -> None:
+    def _queue_up(self, events: list[Event], owner: str) -> None:
         """Make room in the queue for one request: one that waits and has no reader leaves it, and rests. Raise QueueFull."""
-        if (leaving := self._to_leave_queue()) is not None:
+        if (leaving := self._to_leave_queue(owner)) is not None:
             self._end_by_limit(leaving, events)
 
-    def _to_leave_queue(self) -> Request | None:
-        """Return the request that has to leave the queue for one more; None: there is room. Raise QueueFull."""
-        if not self._is_queue_full:
+    def _to_leave_queue(self, owner: str) -> Request | None:
+        """Return the request that has to leave the queue for one more; None: there is room. Raise QueueFull.
+
+        The last quarter of the queue is for clients who have few requests in it: one alone does not fill it for all. Jobs
+        of embeddings are those of one client.
+        """
+        shared = self.max_queue - self.max_queue // 4
+        waiting = self._count_waiting(shared)
+        if waiting < shared:
+            return None
+        own = self.requests.count_waiting(owner) if owner else self.embeddings.num_waiting
+        if waiting < self.max_queue and own < _FEW:
             return None
         for request in self.requests.lingering():
-            if request.is_waiting:
+            if request.is_waiting and (waiting >= self.max_queue or client_of(request.owner) == client_of(owner)):
                 return request
-        raise QueueFull(f"{self.max_queue} requests are waiting already; try again in a moment")
+        if waiting >= self.max_queue:
+            raise QueueFull(f"{self.max_queue} requests are waiting already; try again in a moment")
+        kept = f"the last {self.max_queue - shared} of the {self.max_queue} places (max_queue) are for other clients"
+        raise QueueFull(f"{own} of your requests are waiting already, and {kept}; try again in a moment")
 
     def _check_resume(self, request: Request) -> None:
         """Raise QueueFull or RateLimited if a request that rests may not go on now; change nothing."""
@@ -200,12 +216,12 @@ class Lifecycle:
         limit = min((limit for limit in (request.max_unread, request.max_lingering) if limit), default=0)
         if request.is_unread and 0 < limit <= unread:
             raise RateLimited(f"{unread} requests run without a reader; stop one, or read it")
-        self._to_leave_queue()
+        self._to_leave_queue(request.owner)
 
     def _leave_rest(self, request: Request, events: list[Event]) -> None:
         """Let a request that rests go on: it has to wait, as new ones do. `_check_resume` has found that it may."""
         if request.state is RequestState.RESTING:
-            self._queue_up(events)
+            self._queue_up(events, request.owner)
             self.requests.resume(request, self.clock())
 
     # ---- deadlines and ends

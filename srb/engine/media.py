@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.engine.tokens import Tokens, tokens_of
-from srb.errors import Cancelled, NotSupported, bad_field, in_field
+from srb.errors import NotSupported, bad_field, in_field
 from srb.files.media_files import MediaKind, kind_of
+from srb.turns import IsWanted, always
 
 Vectors = npt.NDArray[np.float32]  # one for each token, shape (tokens, n)
 Numbers = npt.NDArray[np.int32]
@@ -74,19 +75,6 @@ class MediaChunk:
 
     def __len__(self) -> int:
         return len(self.vectors)
-
-
-IsWanted = Callable[[], bool]  # whether the result of a long work is still wanted; any thread may ask
-
-
-def always() -> bool:
-    return True
-
-
-def check_wanted(is_wanted: IsWanted) -> None:
-    """Raise Cancelled if a work `is_wanted` no more."""
-    if not is_wanted():
-        raise Cancelled("the request was cancelled")
 
 
 # A file as a model reads it: tokens of text, such as the marks of its beginning and end, and chunks.

@@ -26,6 +26,14 @@ LoraScales = tuple[float, ...]  # of the model's LoRA adapters, in their order
 Logits = npt.NDArray[np.float32]  # one row, shape (n_vocab,)
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The texts that may share cells: those with the same LoRA scales, and the same salt, which keeps clients' apart."""
+
+    lora: LoraScales = ()
+    salt: str = ""
+
+
 class DecodeStatus(Enum):
     """Result of a decode. Only OK computes anything, and only FATAL leaves the KV store in doubt."""
 
@@ -187,6 +195,7 @@ class Model(Protocol):
 
     n_ctx: int  # cells, shared by all sequences
     n_ctx_seq: int  # most tokens in one sequence
+    is_as_trained: bool  # whether that is the length that the model was trained for, and more cells do not change it
     n_batch: int  # most tokens in one decode
     n_ubatch: int
     n_seq_max: int  # sequence ids are 0 … n_seq_max − 1
@@ -270,7 +279,7 @@ class SavedState:
     tokens: Tokens
     blob: Blob
     logits: Logits
-    lora: LoraScales = ()  # scales it was computed with
+    scope: Scope = Scope()
 
 
 class StateStore(Protocol):
@@ -282,7 +291,7 @@ class StateStore(Protocol):
     # Whether another engine has saved a later text of this name than the one that was loaded or saved here.
     def is_newer(self, name: str) -> bool: ...
     def use(self, name: str) -> None: ...  # note a use of a state that was not loaded
-    def holds(self, name: str, tokens: Tokens, lora: LoraScales) -> bool: ...  # whether the state is this text
+    def holds(self, name: str, tokens: Tokens, scope: Scope) -> bool: ...  # whether the state is this text
 
     # `on_saved` is called from any thread, with None when the state is safe, or with the error. Without `on_saved` the
     # state was saved automatically, and the store may remove it to make room.

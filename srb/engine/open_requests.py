@@ -11,6 +11,7 @@ from enum import Enum, auto
 
 from srb.engine.request import Request, RequestState
 from srb.errors import NotFound
+from srb.wire.commands import client_of
 
 MAX_IDLE = 256  # requests that linger after their end; each keeps its texts and samplers, so the oldest go
 
@@ -69,6 +70,11 @@ class OpenRequests:
     @property
     def num_waiting(self) -> int:
         return sum(request.is_waiting for request in self.active.values())
+
+    def count_waiting(self, owner: str) -> int:
+        """Return how many requests of an owner's client wait."""
+        client = client_of(owner)
+        return sum(each.is_waiting and client_of(each.owner) == client for each in self.active.values())
 
     def count_unread(self, owner: str, requests: Iterable[Request] | None = None) -> int:
         """Return how many requests of a client linger without a reader, of all or of those given."""

@@ -29,14 +29,17 @@ class Pace:
         self._owed: dict[str, float] = {}
         self._each: float | None = None  # seconds that one prompt token adds to a step; None: not measured yet
 
-    def most_prompt(self, num_newest: int) -> int | None:
-        """Return how many prompt tokens a step may have beside `num_newest` tokens of branches; None: any number."""
+    def most_prompt(self, num_newest: int, spent: float = 0.0) -> int | None:
+        """Return how many prompt tokens a step may have beside `num_newest` tokens of branches; None: any number.
+
+        `spent` are the seconds that the step has taken already.
+        """
         if not self._step_seconds:
             return None
         if self._each is None:
             return FIRST
         plain = self._plain_seconds(num_newest)
-        seconds = max(self._step_seconds - plain, _LEAST_SHARE * plain)
+        seconds = max(self._step_seconds - plain - spent, _LEAST_SHARE * plain)
         return max(LEAST, round(seconds / max(self._each, 1e-9)))
 
     def note(self, num_newest: int, num_prompt: int, seconds: float) -> None:

@@ -22,15 +22,16 @@ from srb.engine.grammar.gbnf import preceded
 from srb.engine.grammar.languages import rule_of
 from srb.engine.grammar.schemas import prepared, tool_of
 from srb.engine.healing import Ending, Pieces, key_of, num_removed
-from srb.engine.known_texts import KnownTexts
-from srb.engine.media import IsWanted, MediaFiles, MediaRun, always
-from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
+from srb.engine.known_texts import KnownTexts, RunTooLong, any_count, check_run
+from srb.engine.media import MediaFiles, MediaRun
+from srb.engine.model import LoraScales, Model, Sampler, SavedState, Scope, StateStore
 from srb.engine.request import Request
 from srb.engine.sampling import chain
 from srb.engine.state_actions import StateJob, check_action
 from srb.engine.tokens import Tokens, ids_of, tokens_of, without_media
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, bad_field
 from srb.files.media_files import MediaKind
+from srb.turns import IsWanted, always, go_on
 from srb.wire.commands import BranchSpec, CountTokens, Embed, Explore, Generate, Rerank, StateAction
 
 log = logging.getLogger("srb.engine")
@@ -42,7 +43,8 @@ MAX_TOLD = 8  # places of a request's schemas in one line of the log: a client m
 KINDS = ("string", "number", "integer", "boolean", "null", "array", "object")
 MAX_REMEMBERED = 2**26  # tokens over all branches' penalties; each takes 4 to 8 bytes from the start
 MAX_NUMBERS = 2_000_000  # in one reply, which crosses the socket as text: 20 bytes each fit a frame
-COUNTED_BYTES = 2**20  # of a text that cannot fit; they take up to a second to tokenize
+COUNTED_BYTES = 2**16  # of a text that cannot fit, whose tokens are counted for the error; more are not read
+MAX_LISTED = 2_000_000  # tokens of a text in one reply; no context has as many, and lists take some 40 bytes for each
 
 
 class Preparer:
@@ -70,24 +72,54 @@ class Preparer:
     ) -> list[int]:
         """Return the tokens of strings and ids, in order; only a string at the beginning gets a BOS.
 
-        Raise InvalidRequest, which names `field`, for an id outside the vocabulary.
+        Raise InvalidRequest, which names `field`, for an id outside the vocabulary, and for a text that is too long.
         """
-        return self._tokens(parts, add_special, parse_special, field).tolist()
+
+        def check(count: int) -> None:
+            if count > MAX_LISTED:
+                raise bad_field(field, f"has more than {MAX_LISTED} tokens; send parts of it")
+
+        tokens = self._tokens(parts, add_special, parse_special, field, check)
+        check(len(tokens))
+        return tokens.tolist()
 
     def _tokens(
-        self, parts: Sequence[str | int], add_special: bool, parse_special: bool, field: str = "prompt"
+        self,
+        parts: Sequence[str | int],
+        add_special: bool,
+        parse_special: bool,
+        field: str,
+        check: Callable[[int], None],
     ) -> Tokens:
-        """Return the tokens of `tokenize` as an array."""
+        """Return the tokens of `tokenize` as an array; `check` gets their number after each piece, and may raise."""
         if (ids := ids_of(parts)) is not None and self._are_known(ids):
             return ids
         tokens = tokens_of(())
+
+        def check_all(count: int) -> None:
+            check(len(tokens) + count)  # with those of the parts before
+
         for place, part in enumerate(parts):
             if isinstance(part, str):
-                tokens.extend(self._texts.tokenize(part, add_special and place == 0, parse_special))
+                tokens += self._read(part, add_special and place == 0, parse_special, field, check_all)
             else:
                 self._check_token(part, field)
                 tokens.append(part)
         return tokens
+
+    def _read(
+        self,
+        text: str,
+        add_special: bool,
+        parse_special: bool,
+        field: str,
+        check: Callable[[int], None] = any_count,
+    ) -> Tokens:
+        """Return the tokens of one string. Raise InvalidRequest, which names `field`, and what `check` raises."""
+        try:
+            return self._texts.tokenize(text, add_special, parse_special, check)
+        except RunTooLong as error:
+            raise bad_field(field, str(error)) from None
 
     def detokenize(self, tokens: Sequence[int], special: bool = True) -> list[bytes]:
         """Return each token's bytes; control tokens have none, or with `special` their text.
@@ -108,6 +140,8 @@ class Preparer:
         check_exploring(command)
         if not self._model.can_generate:
             raise NotSupported("This model only makes embeddings and cannot generate text")
+        if str not in set(map(type, command.prompt)):
+            self._check_fits("", len(command.prompt))
         self._check_fits("at least ", self._fewest_tokens(command.prompt, self._model.n_ctx_seq))
         if not command.prompt:
             raise bad_field("prompt", "should not be empty")
@@ -115,7 +149,8 @@ class Preparer:
             prompt, media = self._with_media(command, is_wanted)
             command = replace(command, shift=None, media=())  # media cannot be cut
         else:
-            prompt, media = self._tokens(command.prompt, command.add_special, parse_special=True), []
+            prompt = self._tokens(command.prompt, command.add_special, True, "prompt", self._check_may_fit)
+            media = []
         is_blank = not prompt or command.prompt == ("",)
         if is_blank:
             prompt = self._blank_page()
@@ -132,7 +167,7 @@ class Preparer:
         check_diversity(command)
         self.check_together(command.branches)
         samplers = self._samplers(command.branches, prompt, given)
-        saved = saved if saved and saved.lora == lora else None
+        saved = saved if saved and saved.scope == Scope(lora, command.cache_salt) else None
         preserved = self._preserved(command.preserved_tokens)
         request = Request(command, prompt, samplers, saved, lora, given, preserved, media, endings, removed)
         if command.explore is not None:
@@ -158,7 +193,9 @@ class Preparer:
         """Return what each branch heals: alike for all without `append`, and for those with the same one."""
         found: dict[tuple[str | int, ...], Ending | None] = {(): None}
         if removed:
-            found[()] = Ending(removed, self._pieces, self._model, key=key_of(prompt, removed, lora))
+            found[()] = Ending(
+                removed, self._pieces, self._model, key=key_of(prompt, removed, Scope(lora, command.cache_salt))
+            )
         for spec, own in zip(command.branches, given, strict=True):
             if spec.append not in found and heals(spec):
                 found[spec.append] = self.ending(spec.append, own, removed)
@@ -225,12 +262,12 @@ class Preparer:
 
     def _parts(
         self, prompt: Sequence[str | int], media: Sequence[str], field: str, add_special: bool
-    ) -> Iterator[list[int] | bytes]:
+    ) -> Iterator[Sequence[int] | bytes]:
         """Yield the tokens of each part of a prompt, and the bytes of each file. Raise InvalidRequest."""
         files = [_file(text, field) for text in media]
         for place, part in enumerate(prompt):
             if isinstance(part, str):
-                yield self._texts.tokenize(part, add_special and place == 0, parse_special=True)
+                yield self._read(part, add_special and place == 0, True, "prompt")
             elif part >= 0:
                 self._check_token(part, "prompt")
                 yield [part]
@@ -248,10 +285,15 @@ class Preparer:
         """Return the tokens of each branch's `append`. Raise InvalidRequest or ContextExceeded."""
         tokens: dict[tuple[str | int, ...], list[int]] = {(): []}
         for parts in dict.fromkeys(spec.append for spec in specs if spec.append):
-            self._check_fits("at least ", num_prompt + self._fewest_tokens(parts, self._model.n_ctx_seq - num_prompt))
-            tokens[parts] = self.tokenize(parts, add_special=False, parse_special=True, field="append")
-            self._check_fits("", num_prompt + len(tokens[parts]))
+            tokens[parts] = self.appended(parts, num_prompt)
         return [tokens[spec.append] for spec in specs]
+
+    def appended(self, parts: Sequence[str | int], num_before: int) -> list[int]:
+        """Return the tokens of an `append` behind so many others. Raise InvalidRequest or ContextExceeded."""
+        self._check_fits("at least ", num_before + self._fewest_tokens(parts, self._model.n_ctx_seq - num_before))
+        tokens = self._tokens(parts, False, True, "append", lambda count: self._check_may_fit(num_before + count))
+        self._check_fits("", num_before + len(tokens))
+        return tokens.tolist()
 
     def _blank_page(self) -> Tokens:
         """Return the prompt of an empty text, even if the vocabulary adds nothing to texts. Raise InvalidRequest."""
@@ -275,11 +317,17 @@ class Preparer:
         """Raise ContextExceeded if a text of so many tokens leaves no room for an answer."""
         self._check_fits("", count)
 
+    def _check_may_fit(self, count: int) -> None:
+        """Raise ContextExceeded if a text whose beginning has so many tokens leaves no room for an answer."""
+        self._check_fits("at least ", count)
+
     def _check_fits(self, precision: str, count: int) -> None:
         if count >= self._model.n_ctx_seq:
+            trained = "for which the model was trained; rope_scaling changes that, a larger n_ctx does not"
+            advice = trained if self._model.is_as_trained else "try increasing it"
             raise ContextExceeded(
                 f"request ({precision}{count} tokens) exceeds the available context size "
-                f"({self._model.n_ctx_seq} tokens), try increasing it",
+                f"({self._model.n_ctx_seq} tokens), {advice}",
                 n_prompt_tokens=count,
                 n_ctx=self._model.n_ctx_seq,
             )
@@ -287,8 +335,7 @@ class Preparer:
     def _fewest_tokens(self, parts: Sequence[str | int], most: int) -> int:
         """Return a lower bound of the number of tokens, without tokenizing; 0 for parts that are to be counted.
 
-        These may fit `most` tokens, or have at most COUNTED_BYTES, so that an error tells their true number. Megabytes
-        take seconds to tokenize, and a context seldom has room for them.
+        These may fit `most` tokens, or have at most COUNTED_BYTES, so that an error tells their true number.
         """
         if str not in set(map(type, parts)):
             return 0  # ids are counted when they are checked
@@ -372,10 +419,11 @@ class Preparer:
         if isinstance(command, Rerank):
             if not self._model.can_rank:
                 raise NotSupported("This server does not support reranking. Start it with `--reranking`")
+            self._check_run("query", command.query)
             for document in command.documents:
                 pair = (command.query, "" if command.truncate else document)
                 self._check_input("documents", "at least ", self._fewest_tokens(pair, most))
-            pairs = [self._pair(command, document) for document in command.documents]
+            pairs = (self._pair(command, document) for document in command.documents)
             return EmbeddingJob(command.request_id, "rank", self._checked_inputs(pairs, "documents"), lora=self.lora)
         if not self._model.can_embed:
             raise NotSupported("This server does not support embeddings. Start it with `--embeddings`")
@@ -386,7 +434,7 @@ class Preparer:
             raise bad_field("pooling", f"should be one of {', '.join(POOLINGS)}")
         for parts in () if command.truncate else command.inputs:
             self._check_input("input", "at least ", self._fewest_tokens(parts, most))
-        texts = [self._text(parts, command.truncate) for parts in command.inputs]
+        texts = (self._text(parts, command.truncate) for parts in command.inputs)
         inputs = self._checked_inputs(texts, "input")
         if count_numbers(inputs, pooling, self._model.n_embd) > MAX_NUMBERS:
             raise bad_field("input", f"asks for more than {MAX_NUMBERS} numbers; send fewer at once")
@@ -414,9 +462,10 @@ class Preparer:
     def _pair(self, command: Rerank, document: str) -> list[int]:
         """Return the input of `rank` for the query and a document, which may lose its end until the pair fits."""
         if not command.truncate:
+            self._check_run("documents", document)
             return self._model.pair(command.query, document)
         most = self._model.n_embed_tokens
-        tokens = self._texts.tokenize(self._beginning(document), False, False)
+        tokens = self._read(self._beginning(document), False, False, "documents")
         room = min(len(tokens), command.max_tokens or most, most)
         while True:
             if room < len(tokens):
@@ -430,14 +479,26 @@ class Preparer:
         """Return so much of a text that is to be truncated as may be kept: megabytes take seconds to tokenize."""
         return text[: (self._model.n_embed_tokens + 1) * self._model.max_piece_bytes or None]
 
-    def _checked_inputs(self, inputs: list[list[int]], field: str) -> list[list[int]]:
+    def _checked_inputs(self, inputs: Iterable[list[int]], field: str) -> list[list[int]]:
+        """Return inputs that fit; those after the first that does not are never read. Raise InvalidRequest."""
+        checked = []
         for tokens in inputs:
             if not tokens:
                 raise InvalidRequest("Input content cannot be empty", param=field)
             self._check_input(field, "", len(tokens))
-        if not inputs:
+            checked.append(tokens)
+            go_on()
+        if not checked:
             raise bad_field(field, "should not be empty")
-        return inputs
+        return checked
+
+    @staticmethod
+    def _check_run(field: str, text: str) -> None:
+        """Raise InvalidRequest for a text that is too long for one call of native code."""
+        try:
+            check_run(len(text))
+        except RunTooLong as error:
+            raise bad_field(field, str(error)) from None
 
     def _check_input(self, field: str, precision: str, count: int) -> None:
         if count > (most := self._model.n_embed_tokens):

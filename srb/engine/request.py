@@ -17,7 +17,7 @@ from srb.engine.first_words import FirstWord, FirstWords
 from srb.engine.healing import Cover, Ending
 from srb.engine.lookup import Draft, PromptLookup
 from srb.engine.media import MediaRun
-from srb.engine.model import Logits, LoraScales, Sampler, SavedState
+from srb.engine.model import Logits, LoraScales, Sampler, SavedState, Scope
 from srb.engine.rewinding import Rewinding, Shift
 from srb.engine.text import BranchText, Emission
 from srb.engine.tokens import Tokens, tokens_of
@@ -152,7 +152,7 @@ class Branch:
         self.shown: list[str] = []  # the text that readers have seen, in pieces
         self.prompt_bytes = b""  # with which the readable tokens begin, and the text does not
         self.give(given)
-        healed = 0 if ending is None or ending.is_of_prompt else len(ending.removed)
+        healed = 0 if ending is None or ending.is_of_prompt else ending.num_sent
         self.num_appended = self.num_given - self.num_of_prompt + healed  # as sent, whatever cover is drawn
         self.num_cached: int | None = None  # given tokens that the tree held when the branch first started
         self.num_decoded = 0  # given tokens that were decoded before its own first one
@@ -323,7 +323,7 @@ class Request:
         "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "ceased_at",
         "diversity", "ending", "exploration", "id_slot", "linger", "lora", "max_lingering", "max_unread",
         "num_prompt", "owner", "prefix", "prefix_done_at", "preserved", "prompt_logprobs", "removed",
-        "report_progress", "request_id", "saved", "shift", "since", "started_at", "state", "state_name", "words",
+        "report_progress", "request_id", "saved", "scope", "shift", "since", "started_at", "state", "state_name", "words",
     )  # fmt: skip
 
     def __init__(
@@ -349,6 +349,7 @@ class Request:
         self.state_name = command.state  # name of the state that keeps the prompt's KV; empty: none
         self.saved = saved  # the state read from its file
         self.lora = lora  # scales of the LoRA adapters
+        self.scope = Scope(lora, command.cache_salt)
         self.preserved = preserved  # control tokens whose text is part of the branches' texts
         self.report_progress = command.report_progress
         self.prompt_logprobs = command.prompt_logprobs

@@ -13,6 +13,7 @@ from typing import Any
 from srb.config.sampling_params import SamplingParams
 
 MIROSTAT_CANDIDATES = 100  # the m of mirostat 1, fixed in llama.cpp
+NEVER = 1e-30  # of the likeliest token's probability: no draw comes to what has less
 # Stages that draw random numbers; none of them remembers past tokens.
 SEEDED = frozenset({"xtc", "dist", "mirostat", "mirostat_v2", "adaptive_p"})
 
@@ -25,15 +26,21 @@ class Stage:
     args: tuple[Any, ...]
 
 
+# What top_n_sigma or a bias excludes stays in llama.cpp's list with a probability of 0, whose logarithm makes a NaN of what
+# typical and mirostat 1 measure over the list; so what is never drawn is dropped before them.
+DROPPED = Stage("min_p", (NEVER, 1))
+
+
 def chain(params: SamplingParams, seed: int) -> list[Stage]:
     """Return the stages after logit bias and grammar, which need a vocabulary; the last stage chooses a token."""
     if params.mirostat == 1:
         chooser = Stage("mirostat", (seed, params.mirostat_tau, params.mirostat_eta, MIROSTAT_CANDIDATES))
-        return [Stage("temp", (params.temperature,)), chooser]
+        return [Stage("temp", (params.temperature,)), DROPPED, chooser]
     if params.mirostat == 2:
         chooser = Stage("mirostat_v2", (seed, params.mirostat_tau, params.mirostat_eta))
         return [Stage("temp", (params.temperature,)), chooser]
     stages = [stage for name in params.samplers if (stage := _STAGES[name](params, seed))]
+    stages = [each for stage in stages for each in ((DROPPED, stage) if stage.name == "typical" else (stage,))]
     if "adaptive_p" in params.samplers:
         return [*stages, Stage("adaptive_p", (params.adaptive_target, params.adaptive_decay, seed))]
     return [*stages, Stage("dist", (seed,))]

@@ -250,11 +250,13 @@ class Scheduler:
         *,
         with_unread: bool = True,
         pace: Pace = _ANY_PACE,
+        spent: float = 0.0,
     ) -> StepPlan:
         """Plan a step for `requests`, as `runnable` returns them.
 
         Without `with_unread` those with a reader compute alone, if they have anything to compute. `pace` bounds the prompt
-        tokens beside branches that somebody reads, and one person's branches beside another person.
+        tokens beside branches that somebody reads, and one person's branches beside another person. `spent` are the seconds
+        that the step has taken.
         """
         plan = StepPlan()
         running = list(_running(requests))
@@ -274,7 +276,7 @@ class Scheduler:
         # Everything waits for this step to end, so prefill gets at most one ubatch of it.
         budget = min(budget, self._model.n_ubatch - len(plan.chunks) % self._model.n_ubatch)
         if any(not branch.request.is_unread for branch in newest):
-            most = pace.most_prompt(len(plan.chunks))
+            most = pace.most_prompt(len(plan.chunks), spent)
             budget = budget if most is None else min(budget, most)
         # A batch has a row of logits per sequence; scored prompts share the rows that are left.
         spare_rows = max(0, self._model.n_seq_max - len(running) - len(prompts))
@@ -331,7 +333,7 @@ class Scheduler:
                 return
             if request.awaits is not None and request.awaits.state is NodeState.COMPUTING:
                 continue
-            root = self._tree.root(request.lora)
+            root = self._tree.root(request.scope)
             match = self._tree.match(request.prefix.tokens, root) if request.reuses else None
             request.awaits = match.awaits if match is not None else None
             if request is requests[0] and not _is_of_unread(request.awaits, requests):

@@ -15,6 +15,7 @@ from srb.engine.draft_decision import DraftDecision
 from srb.engine.drafting import DraftModel
 from srb.engine.lookup import Draft, PromptLookup
 from srb.engine.model import Model
+from srb.engine.pace import Pace
 from srb.engine.request import Branch, BranchState, Request
 from srb.engine.scheduler import Chunk, StepPlan
 from srb.engine.tree.residency import Residency
@@ -48,10 +49,12 @@ class Speculation:
         *,
         max_draft: int,
         looks_up: bool,
+        step_seconds: float = 0.0,
     ) -> None:
         """Draft at most `max_draft` tokens for a branch; 0, or memory that cannot be cut: none.
 
-        Drafts come from the text itself where it `looks_up` and finds some, else from the draft model.
+        Drafts come from the text itself where it `looks_up` and finds some, else from the draft model. A step in which the
+        draft model reads a text takes about `step_seconds`; 0: a ubatch's time.
         """
         self._model = model
         self._residency = residency
@@ -61,6 +64,7 @@ class Speculation:
         self._looks_up = looks_up
         self._draft_model = drafts
         self._decision = DraftDecision()
+        self._reading_pace = Pace(step_seconds)
         self._is_noted = False  # whether the current step's time is noted: it computes newest tokens, and drafts
         self._accepted_before = 0
         self.counters = SpeculationCounters()
@@ -157,9 +161,11 @@ class Speculation:
     def _read_on(self, drafts: DraftModel, behind: list[Branch]) -> bool:
         """Let the draft model compute a part of a text where the drafts will probably save more time than that takes.
 
-        It is one ubatch at most, since everything waits for it. Return whether anything was computed.
+        It is one ubatch at most, or as much as a step has time for, since everything waits for it. Return whether anything
+        was computed.
         """
-        budget = drafts.model.n_ubatch
+        paced = self._reading_pace.most_prompt(0)
+        most = budget = drafts.model.n_ubatch if paced is None else min(paced, drafts.model.n_ubatch)
         foreseen: dict[Request, int] = {}  # each takes a look at all branches of a request
         for branch in behind:
             if budget <= 0:
@@ -173,9 +179,11 @@ class Speculation:
                 continue
             began = self._clock()
             count = drafts.compute(branch, budget)
-            self._decision.note_read(count, self._clock() - began)
+            took = self._clock() - began
+            self._decision.note_read(count, took)
+            self._reading_pace.note(0, count, took)
             budget -= count
-        return budget < drafts.model.n_ubatch
+        return budget < most
 
     def _foreseen(self, request: Request) -> int:
         """Return how many tokens the branches of a request will probably write."""

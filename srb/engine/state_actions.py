@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from srb.engine.model import LoraScales, SavedState
+from srb.engine.model import SavedState, Scope
 from srb.engine.named_states import NamedStates
 from srb.engine.request import Branch
 from srb.engine.slots import Slots
@@ -39,7 +39,7 @@ class _Text:
 
     prompt: Tokens
     added: Tokens
-    lora: LoraScales
+    scope: Scope
     since: float = 0.0  # UNIX time at which the slot got it
 
     @property
@@ -84,7 +84,7 @@ class SlotTexts:
         return text
 
 
-_NOTHING = _Text(tokens_of(()), tokens_of(()), ())
+_NOTHING = _Text(tokens_of(()), tokens_of(()), Scope())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ class StateActions:
             return
         self._texts.pop(branch.slot)
         if branch.request.cache_prompt:
-            prompt, lora = branch.request.prefix.tokens, branch.request.lora
-            self._texts.put(branch.slot, _Text(prompt, branch.tokens, lora, self._wall_clock()))
+            prompt, scope = branch.request.prefix.tokens, branch.request.scope
+            self._texts.put(branch.slot, _Text(prompt, branch.tokens, scope, self._wall_clock()))
 
     @property
     def slot_tokens(self) -> int:
@@ -150,7 +150,7 @@ class StateActions:
                 case _:
                     self._slots.unpin(job.slot)
                     text = self._texts.pop(job.slot) or _NOTHING
-                    tokens = self._states.evict(text.tokens, text.lora) if job.action == "erase" else 0
+                    tokens = self._states.evict(text.tokens, text.scope) if job.action == "erase" else 0
                     size = 0
         except SRBError as refusal:
             return [Rejected.of(job.request_id, refusal)]
@@ -170,7 +170,7 @@ class StateActions:
     def _save(self, job: StateJob, began: float) -> tuple[int, int]:
         text = self._texts.get(job.slot) or _NOTHING
         on_saved = partial(self._on_save_end, job.request_id)
-        state = self._states.save(job.name, text.tokens, text.lora, on_saved)
+        state = self._states.save(job.name, text.tokens, text.scope, on_saved)
         if state is None:
             raise InvalidRequest(f"Slot {job.slot} has no text that could be saved")
         if self._states.has_store:
@@ -181,12 +181,12 @@ class StateActions:
         found = None if job.saved is not None and job.is_newer else self._states.find(job.name)
         if found is None and job.saved is not None:
             self._states.insert(job.saved)
-            found = (job.saved.tokens, job.saved.lora)
+            found = (job.saved.tokens, job.saved.scope)
         cached = self._states.cached_length(*found) if found else 0
         if found is None or not cached:
             raise InvalidRequest("Unable to restore slot, no available space in KV cache or invalid slot save file")
-        tokens, lora = found
-        self._texts.put(job.slot, _Text(tokens, tokens_of(()), lora, self._wall_clock()))
+        tokens, scope = found
+        self._texts.put(job.slot, _Text(tokens, tokens_of(()), scope, self._wall_clock()))
         self._slots.pin(job.slot)
         return cached, len(job.saved.blob) if job.saved else 0
 

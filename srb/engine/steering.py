@@ -117,7 +117,7 @@ class Steering:
         seed = next_seed(request, len(request.branches) + place) if own_seed is None else own_seed
         spec = replace(spec, seed=seed, append=append)
         check_branches([spec])
-        added = self._preparer.tokenize(append, add_special=False, parse_special=True, field="append") if append else []
+        added = self._preparer.appended(append, len(prompt)) if append else []
         before, of_place = (request.removed, request.ending) if point is None else (point.whole, point.ending)
         if append and append not in endings:
             endings[append] = self._preparer.ending(append, added, before)

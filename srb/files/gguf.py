@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import re
 import struct
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class _Header:
 
     facts: dict[str, str | int | float] = field(default_factory=dict)  # of the metadata, without its lists
     least_size: int = 0  # bytes up to the beginning of the tensor that lies last
+    refusal: str = ""  # why llama.cpp never loads such a file
 
 
 def is_fake(settings: Settings) -> bool:
@@ -64,12 +66,33 @@ def check_model_file(settings: Settings) -> None:
     if (kind := _kind(facts)) and kind != _MODEL:
         raise ModelLoadFailed(f"the model {path} is {kind}, which needs a model beside it")
     for part, header in headers.items():
+        if header.refusal:
+            raise ModelLoadFailed(f"the model {part} {header.refusal}")
         if part.stat().st_size <= header.least_size:
             raise ModelLoadFailed(f"the model {part} is incomplete: a download that was stopped leaves such a file")
+    _check_parts(path, facts)
     if settings.reranking and facts and (pooling := pooling_of(settings)) != "rank":
         raise ModelLoadFailed(
             f"reranking: {path} is no reranking model (its pooling is {pooling}); pooling = rank tries it"
         )
+
+
+def _check_parts(path: Path, facts: Mapping[str, str | int | float]) -> None:
+    """Raise ModelLoadFailed for a part of a model, unless it is the first and the others are beside it."""
+    number, count = (facts.get(key) for key in ("split.no", "split.count"))
+    if not isinstance(number, int) or not isinstance(count, int) or count < 2:
+        return
+    ending, named = f"-of-{count:05}.gguf", _PART.search(path.name)
+    stem = path.name[: named.start()] if named else path.stem
+    first, *others = (f"{stem}-{part:05}{ending}" for part in range(1, count + 1))
+    if number:
+        raise ModelLoadFailed(
+            f"the model {path} is part {number + 1} of {count}: the first one has to be named, {first}"
+        )
+    if path.name != first:
+        raise ModelLoadFailed(f"the model {path} is part 1 of {count}, which llama.cpp finds as …-00001{ending} alone")
+    if missing := next((each for each in others if not path.with_name(each).exists()), ""):
+        raise ModelLoadFailed(f"the model {path} is part 1 of {count}, and {missing} is not beside it")
 
 
 def check_adapter_files(settings: Settings) -> None:
@@ -89,7 +112,10 @@ def check_adapter_files(settings: Settings) -> None:
             raise ConfigError(f"{name}: cannot read {path}: {error.strerror}") from None
         if not is_gguf:
             raise ConfigError(f"{name}: {path} is not a GGUF file")
-        facts = _header(path).facts
+        header = _header(path)
+        if header.refusal:
+            raise ConfigError(f"{name}: {path} {header.refusal}")
+        facts = header.facts
         if (kind := _kind(facts)) and kind != _KINDS[name]:
             raise ConfigError(f"{name}: {path} is {kind}, and should be {_KINDS[name]}")
         if kind == _ADAPTER and (wanted := facts.get(_ARCHITECTURE)) is not None:
@@ -109,39 +135,61 @@ def pooling_of(settings: Settings) -> str:
 
 def _header(path: Path) -> _Header:
     header = _Header()
-    found = header.facts
-    damaged = suppress(struct.error, OverflowError, KeyError, ValueError, ZeroDivisionError)
+    damaged = suppress(KeyError, ValueError, ZeroDivisionError)
     with path.open("rb") as file, damaged, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        version, tensors, count = struct.unpack_from("<IQQ", data, len(_MAGIC))
-        at = 24
-        if version not in _VERSIONS:
-            return header
-        for _ in range(count):
-            key, at = _text(data, at)
-            (kind,) = struct.unpack_from("<I", data, at)
-            at += 4
-            if kind == _ARRAY:
-                at = _after_list(data, at)
-            elif kind == _TEXT:
-                found[key], at = _text(data, at)
-            else:
-                (found[key],) = struct.unpack_from(f"<{_FORMATS[kind]}", data, at)
-                at += struct.calcsize(_FORMATS[kind])
-        last = 0
-        for _ in range(tensors):
-            _, at = _text(data, at)
-            (dimensions,) = struct.unpack_from("<I", data, at)
-            at += 4 + 8 * dimensions + 4  # and the tensor's type
-            last = max(last, *struct.unpack_from("<Q", data, at))
-            at += 8
-        alignment = int(found.get("general.alignment", 32))
-        header.least_size = -(-at // alignment) * alignment + last if tensors else 0
+        try:
+            _read(data, header)
+        except (struct.error, OverflowError):
+            header.refusal = "is incomplete or damaged: its header goes beyond its end"
     return header
+
+
+def _read(data: mmap.mmap, header: _Header) -> None:
+    """Read a header. Raise struct.error or OverflowError where it goes beyond the file's end, others where it is damaged."""
+    found = header.facts
+    (version,) = struct.unpack_from("<I", data, len(_MAGIC))
+    if version not in _VERSIONS:
+        header.refusal = _refusal(version)
+        return
+    tensors, count = struct.unpack_from("<QQ", data, len(_MAGIC) + 4)
+    at = 24
+    for _ in range(count):
+        key, at = _text(data, at)
+        (kind,) = struct.unpack_from("<I", data, at)
+        at += 4
+        if kind == _ARRAY:
+            at = _after_list(data, at)
+        elif kind == _TEXT:
+            found[key], at = _text(data, at)
+        else:
+            (found[key],) = struct.unpack_from(f"<{_FORMATS[kind]}", data, at)
+            at += struct.calcsize(_FORMATS[kind])
+    last = 0
+    for _ in range(tensors):
+        _, at = _text(data, at)
+        (dimensions,) = struct.unpack_from("<I", data, at)
+        at += 4 + 8 * dimensions + 4  # and the tensor's type
+        last = max(last, *struct.unpack_from("<Q", data, at))
+        at += 8
+    alignment = int(found.get("general.alignment", 32))
+    header.least_size = -(-at // alignment) * alignment + last if tensors else 0
+
+
+def _refusal(version: int) -> str:
+    """Return why llama.cpp does not load a file whose header has this version, which is not among _VERSIONS."""
+    known = " and ".join(map(str, _VERSIONS))
+    swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
+    if swapped in _VERSIONS:
+        is_readable = sys.byteorder == "big"
+        return "" if is_readable else "is of big-endian byte order, which this machine does not have; convert it anew"
+    return f"is of version {version} of GGUF, and {known} are read; convert or download it anew"
 
 
 def _text(data: mmap.mmap, at: int) -> tuple[str, int]:
     (size,) = struct.unpack_from("<Q", data, at)
     end = at + 8 + size
+    if end > len(data):
+        raise struct.error
     return data[at + 8 : end].decode(), end
 
 

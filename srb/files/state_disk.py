@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from srb.atomic import NO_LOCKS
+from srb.atomic import NO_LOCKS, private
 from srb.files.state_header import StateError, read_header, saved_number
 
 log = logging.getLogger("srb.states")
@@ -178,7 +178,7 @@ def _create_partial(path: Path) -> tuple[Path, BinaryIO]:
     """Create the file that becomes `path`, under a name of its own and locked as long as it is open."""
     while True:
         partial = path.with_name(f"{path.name.removesuffix(SUFFIX)}.{uuid4().hex[:12]}{_PARTIAL}")
-        file = partial.open("xb")
+        file = open(partial, "xb", opener=private)  # noqa: SIM115 the caller closes it
         if _try_lock(file) is not False and partial.exists():  # else an engine that has just started removes it
             return partial, file
         file.close()

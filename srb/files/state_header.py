@@ -27,6 +27,7 @@ def read_header(file: BinaryIO) -> dict[str, Any]:
         if header["version"] != VERSION:
             raise StateError(f"its version is {header['version']}; this server reads version {VERSION}")
         header["lora"] = tuple(float(scale) for scale in header.get("lora", ()))
+        header["salt"] = str(header.get("salt", ""))
         if not all(type(count) is int and count >= 0 for count in counts):
             raise ValueError
         return {"automatic": False, "checksum": header["checksum"], "model": header["model"], **header}

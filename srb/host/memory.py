@@ -1,7 +1,11 @@
-"""Memory of this machine that a new program may take, within the limits of its control groups; from /proc (Linux)."""
+"""Memory of this machine that a new program may take, within the limits of its control groups; from /proc (Linux).
+
+And memory of this process that is given back.
+"""
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 from srb.host.cgroups import ROOT, memory_limit
@@ -38,3 +42,10 @@ def size_text(count: float) -> str:
             break
         count /= 1024
     return f"{count:.0f} {unit}" if unit == "bytes" or count >= 100 else f"{count:.{1 if count >= 10 else 2}f} {unit}"
+
+
+def give_back() -> None:
+    """Give memory that was freed back to the system: glibc keeps what threads used, each in a heap of its own."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have none
+    if trim is not None:
+        trim(0)

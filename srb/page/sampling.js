@@ -186,6 +186,16 @@ export const SAMPLERS = [
     step: 0.01,
     group: "rare",
   },
+  {
+    name: "min_tokens",
+    label: msg`Least length`,
+    words: msg`tokens before which the model may not end the text. 0: none`,
+    min: 0,
+    max: 1000,
+    step: 10,
+    group: "rare",
+    whole: true,
+  },
 ];
 
 /** @typedef {{name: string, from: number, to: number}} Ladder   of a sampler: the first branch has `from`, the last one `to` */
@@ -197,6 +207,7 @@ export const PRESET_NAMES = [...SAMPLERS.map((each) => each.name), "ladder", "di
 /** Measured by bench/prose.py (docs/usage.md): without DRY each of them repeats sentences. @type {Readonly<Record<string, Preset>>} */
 export const PRESETS = {
   usual: { ...UNREPEATED },
+  going_on: { min_tokens: 60, ...UNREPEATED }, // a third of what an instruct model of 135M writes ends within 200 tokens
   steady: { temperature: 0.7, min_p: 0.1, ...UNREPEATED },
   lively: { temperature: 1, min_p: 0.05, top_p: 1, top_k: 0, ...UNREPEATED },
   wild: {

@@ -17,12 +17,14 @@ import gevent
 import orjson
 from gevent.pool import Pool
 from gunicorn import util
-from gunicorn.http import parser, wsgi
-from gunicorn.http.errors import InvalidHeader, ParseException
+from gunicorn.http import message, parser, wsgi
+from gunicorn.http.errors import InvalidHeader, NoMoreData, ParseException
 from gunicorn.workers.ggevent import GeventWorker
 
-from srb.errors import ConfigError, Forbidden, InvalidRequest, NotSupported, SRBError
+from srb.config.trusted_proxies import proxies_of
+from srb.errors import ConfigError, Forbidden, InvalidRequest, NotSupported, RateLimited, SRBError
 from srb.exit_codes import EXIT_WORKER
+from srb.serve.chunked_bodies import ChunkedReader
 from srb.serve.connections import Connections, Server, Unreader
 
 
@@ -35,7 +37,7 @@ class Response(wsgi.Response):  # type: ignore[misc]
     """
 
     write_timeout: float | None = None
-    connections = Connections()  # of this process, a worker
+    connections = Connections(0)  # of this process, a worker
     headers_sent: bool
     _head = b""  # headers that go with the first piece
 
@@ -108,6 +110,7 @@ def write_error(sock: Any, status: int, reason: str, message: str) -> None:
 
 
 parser.SocketUnreader = Unreader  # gunicorn's reader of connections
+message.ChunkedReader = ChunkedReader  # gunicorn's reader of bodies in chunks
 util.write_error = write_error  # gunicorn's answers are HTML
 wsgi.SERVER = "llama.cpp"  # clients check for this Server header, and gunicorn drops the application's own
 
@@ -121,7 +124,7 @@ _SETTLE_SECONDS = 10.0  # for a new worker to connect to a running engine: one t
 _LAST_WRITES = 0.1  # seconds for what is written after a stream's last event, as in gunicorn's worker
 _FAREWELL_SECONDS = 2.0  # for the last events of streams at Ctrl-C; on a busy machine gunicorn's tenth is too short
 _PIECE = 16384  # bytes of an answer in one write, as in calls/streaming: one that reads so much in time is not cut off
-_TYPES: dict[int, type[SRBError]] = {403: Forbidden, 501: NotSupported}  # of statuses of gunicorn's refusals
+_TYPES: dict[int, type[SRBError]] = {403: Forbidden, 429: RateLimited, 501: NotSupported}  # by status
 _GONE = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
 
 
@@ -136,7 +139,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
         self.wsgi: Any = None
         self.serves = mmap.mmap(-1, 1)  # a byte that the arbiter sees: 1 once this worker serves
         self._kept_alive: set[socket.socket] = set()  # connections between two requests
-        self._connections = Response.connections = Unreader.connections = Connections()
+        self._connections = Response.connections = Unreader.connections = Connections(self.cfg.worker_connections)
         self._servers: list[Server] = []
         self.server_class = self._server  # gunicorn calls it for each listening socket
         self._main: Any = None  # the greenlet of `run`
@@ -145,7 +148,8 @@ class Worker(GeventWorker):  # type: ignore[misc]
         ssl_options = {name: value for name, value in options.items() if name == "ssl_context"}
         pool = self._servers[0].pool if self._servers else spawn
         handle = partial(self.handle, listener)
-        server = Server(listener, handle, pool, self._connections, self.cfg.keepalive, **ssl_options)
+        proxies = proxies_of(self.wsgi.extensions["srb"].server.trusted_proxies)
+        server = Server(listener, handle, pool, self._connections, self.cfg.keepalive, proxies, **ssl_options)
         if self.cfg.workers > 1:
             server.max_accept = 1
         self._servers.append(server)
@@ -161,6 +165,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
         except ConfigError as error:
             print(f"srb: {error.message}", file=sys.stderr, flush=True)
             sys.exit(EXIT_WORKER)
+        self.wsgi.take_turns()
         Response.write_timeout = self.wsgi.extensions["srb"].server.write_timeout
         gc.collect()
         gc.freeze()
@@ -202,7 +207,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
         try:
             super().handle_request(listener_name, req, sock, addr)
         except StopIteration:  # the answer ends the connection, which unread bytes would reset, and the answer be lost
-            with suppress(OSError, ParseException):
+            with suppress(OSError):
                 self._has_read_all(req)
             raise
         except OSError as error:
@@ -221,9 +226,10 @@ class Worker(GeventWorker):  # type: ignore[misc]
     def _has_read_all(self, req: Any) -> bool:
         """Read and discard the rest of a body that was answered early, so that a client that still sends gets the answer.
 
-        Return whether all was read. gunicorn would read without a limit, and without yielding to other connections.
+        Return whether all was read. gunicorn would read without a limit, and without yielding to other connections. A
+        malformed rest has no answer of its own, which the client would take for the next request's.
         """
-        with gevent.Timeout(self.cfg.keepalive, False):
+        with gevent.Timeout(self.cfg.keepalive, False), suppress(ParseException, NoMoreData):
             for _ in range(_MAX_DISCARDED // _READ_SIZE):
                 if not req.body.read(_READ_SIZE):
                     return True

@@ -21,8 +21,10 @@ from srb.config.settings import Settings
 from srb.config.trusted_proxies import proxies_of
 from srb.config.values import split_commas
 from srb.errors import Forbidden, NotFound, SRBError, Unauthorized
+from srb.web.foreign_pages import NO_PAGE, OWNER, is_foreign, owner_of
 from srb.web.hosts import is_local_bind, is_loopback, name_of
 from srb.web.limits import CLIENT, MAX_N, PERSON, RateLimit
+from srb.web.loop.turns import Turns
 from srb.web.replies import error_reply
 from srb.web.static_files import StaticFiles
 from srb.web.stories import origin_check
@@ -41,6 +43,8 @@ class Access:
     Every answer carries the CORS headers, except those of the story routes, which have a door of their own. The prefix and
     repeated slashes are removed from the path: clients join URLs carelessly, and few follow a redirect.
     """
+
+    turns: Turns | None = None  # in which calls begin, in a worker
 
     def __init__(self, settings: Settings, folder: Path | None = None) -> None:
         """Read the keys; raise ConfigError if a file is unreadable. Workers with the same `folder` share the rate limit."""
@@ -71,6 +75,8 @@ class Access:
         file = self._files.find(path) if self._files and reading and path is not None else None
         public = reading and (file is not None or (path is not None and _is_public(_route(path))))
         key, client = self._key(environ)
+        if self.turns is not None:
+            self.turns.wait(client)
         if self._keys and not public and key is None:
             return _refuse(Unauthorized("Invalid API Key"), path, environ, start)
         if key and key.is_for_metrics and not public and not (reading and path and _route(path) == "/metrics"):
@@ -80,10 +86,13 @@ class Access:
             return _refuse(
                 Forbidden(f"Host {asked} is not allowed: see the setting allowed_hosts"), path, environ, start
             )
-        environ[CLIENT] = client
+        foreign = not self._keys and is_foreign(environ) and not self._is_listed(environ.get("HTTP_ORIGIN"))
+        environ[CLIENT], environ[OWNER] = client, owner_of(environ) if foreign else client
         environ[PERSON] = key.name if key else ""
         environ[MAX_N] = key.max_n if key else 0
         try:
+            if foreign and not reading and "*" not in self._origins:
+                raise Forbidden(f"{NO_PAGE}: see the setting cors_origins")
             if of_stories:
                 origin_check.check(environ, self._hosts)
             elif self._rate_limit and method in ("POST", "PATCH"):
@@ -150,8 +159,10 @@ class Access:
         return headers
 
     def _allows(self, origin: str | None) -> bool:
-        if "*" in self._origins:
-            return True
+        return "*" in self._origins or self._is_listed(origin)
+
+    def _is_listed(self, origin: str | None) -> bool:
+        """Whether the settings name an origin, so that its pages are the owner's."""
         if origin is None:
             return False
         return origin in self._origins or ("localhost" in self._origins and _is_local_origin(origin))

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gevent
-from flask import Flask, Response, g, request
+from flask import Flask, Response, current_app, g, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wsgi import ClosingIterator
 
@@ -29,11 +29,13 @@ from srb.web.calls.calls import CALL
 from srb.web.calls.engine_client import EngineClient
 from srb.web.chat.template import check_configured
 from srb.web.context import Web, web
+from srb.web.foreign_pages import refuse_page
 from srb.web.loop.memory import BodyBudget, Trimmer, keep_large_blocks_apart
+from srb.web.loop.turns import Turns
 from srb.web.metrics import ROUTE, Metrics
 from srb.web.models.choice import ModelChoice
 from srb.web.models.client import ModelsClient
-from srb.web.openapi import body_models
+from srb.web.openapi import body_models, operation_of
 from srb.web.replies import error_reply
 from srb.web.request_log import BEGAN, log_response
 
@@ -56,6 +58,10 @@ class Application(Flask):
     access: Access
     metrics: Metrics
     spans: HttpSpans | None = None
+
+    def take_turns(self) -> None:
+        """Let calls that are there at the same time begin in a rotation of their clients, on this thread's loop."""
+        self.access.turns = Turns()
 
     def build_bodies(self) -> None:
         """Build the checks of all bodies, 10 to 20 ms of CPU time for each; let calls go first in between."""
@@ -123,6 +129,7 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     app.metrics = shared.metrics
     app.spans = _open_spans(settings)
     app.before_request(_note_route)
+    app.before_request(_refuse_foreign_page)
     app.before_request(_limit_body)
     app.after_request(_tell_replaced)
     if (choice := shared.choice) is not None:
@@ -139,6 +146,13 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
 def _note_route() -> None:
     if request.url_rule is not None:
         request.environ[ROUTE] = request.url_rule.rule
+
+
+def _refuse_foreign_page() -> None:
+    """Refuse a route that is not declared as one for pages of other origins."""
+    rule = request.url_rule
+    if rule is not None and not operation_of(current_app.view_functions[rule.endpoint]).foreign:
+        refuse_page()
 
 
 def _limit_body() -> None:

@@ -13,6 +13,8 @@ from flask import current_app, has_request_context, request
 from srb.config.settings import Settings
 from srb.web.calls.calls import Calls
 from srb.web.calls.engine_client import EngineClient
+from srb.web.dialects.llamacpp.body import SystemPrompt
+from srb.web.foreign_pages import is_page
 from srb.web.limits import MAX_N
 from srb.web.metrics import SHARED_FOLDER, Metrics
 from srb.web.models.choice import ModelChoice
@@ -92,6 +94,11 @@ class Web:
             most = min(MAX_BRANCHES, replicas * self.server.max_n)
             self._scaled[replicas] = self.server.model_copy(update={"max_n": most})
         return self._scaled[replicas]
+
+    @property
+    def shared_prompt(self) -> SystemPrompt:
+        """The system prompt that all requests share; a foreign page has none, since it could read a writer's by it."""
+        return SystemPrompt() if is_page() else self.system_prompt.get()
 
     def start(self) -> None:
         """Connect to the engine and check the stories now, not at the first request; called after a worker's fork."""

@@ -18,7 +18,11 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import gevent
+from gevent.lock import BoundedSemaphore
+
 from srb.errors import RateLimited, bad_field
+from srb.web.loop.threads import in_thread
 from srb.wire.commands import Generate
 
 log = logging.getLogger("srb.web")
@@ -30,7 +34,7 @@ MAX_N = "srb.max_n"  # key of a WSGI environ: that key's limit of branches, 0 wi
 _SECOND = 10**9  # nanoseconds
 _MINUTE = 60 * _SECOND
 _MAX_BUCKETS = 10_000  # a few hundred KB on the disk, and more clients in a minute than a server of writers has
-_LOCK_TIMEOUT = 1.0  # seconds to wait for another worker's statement, which takes µs; all of this worker waits
+_LOCK_TIMEOUT = 1.0  # seconds to wait for another worker's statement, which takes µs
 _CALLS_FILE = "calls.sqlite"
 
 
@@ -137,8 +141,11 @@ class OpenLimit:
         self._give_back_ended()
 
     def _give_back_ended(self) -> None:
-        while self._ended and self._table.change("DELETE FROM call WHERE id = :id", id=self._ended[-1]) is not None:
-            self._ended.pop()
+        while self._ended:
+            call = self._ended.pop()  # before the wait, in which other calls end
+            if self._table.change("DELETE FROM call WHERE id = :id", id=call) is None:
+                self._ended.append(call)
+                return
 
 
 def give_back_calls(folder: Path, workers: Collection[int]) -> None:
@@ -160,7 +167,8 @@ def _digest(client: str) -> bytes:
 class _Table:
     """An SQLite table in the file `path`, or in memory without one. Each statement is a transaction of its own.
 
-    The first statement opens it: no connection crosses a fork, and limits that are off cost nothing.
+    The first statement opens it: no connection crosses a fork, and limits that are off cost nothing. A file is used in
+    a thread, by one statement after the other: it may wait for another worker and for the disk.
     """
 
     def __init__(self, path: Path | None, schema: str) -> None:
@@ -168,14 +176,21 @@ class _Table:
         self._schema = schema
         self._connection: sqlite3.Connection | None = None
         self._fails = False
+        self._turn = BoundedSemaphore(1)
 
     def change(self, statement: str, **values: object) -> int | None:
         """Execute a statement; return the number of changed rows, or None if it failed."""
-        return self._execute(statement, values)[0]
+        return self._in_turn(statement, values)[0]
 
     def select(self, query: str, **values: object) -> list[tuple[int]]:
         """Return the rows of a query, or none if it failed."""
-        return self._execute(query, values)[1]
+        return self._in_turn(query, values)[1]
+
+    def _in_turn(self, statement: str, values: dict[str, object]) -> tuple[int | None, list[tuple[int]]]:
+        if self._path is None or gevent.getcurrent() is gevent.get_hub():  # the loop itself waits for no thread
+            return self._execute(statement, values)
+        with self._turn:
+            return in_thread(self._execute, statement, values)
 
     def _execute(self, statement: str, values: dict[str, object]) -> tuple[int | None, list[tuple[int]]]:
         """Log an error when statements begin to fail, not at every request."""

@@ -11,8 +11,9 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -26,6 +27,7 @@ from srb.host.processes import Process, family
 from srb.models.control import ModelState
 from srb.version import version
 from srb.web.calls.mailbox import Mailbox
+from srb.web.metric_files import move_to_files, use_allocated_files
 from srb.wire.events import ClusterStats, Done
 from srb.wire.step_seconds import buckets_of, is_of_steps
 
@@ -33,6 +35,7 @@ log = logging.getLogger("srb.web")
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 
+_RUNS = ("running", "hung")  # the states of an engine whose latest numbers are still its own
 ENGINE_STATES = ("loading", "running", "hung", "restarting", "failed")
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # prometheus-client's name for the folder
 ROUTE = "srb.route"  # key of a WSGI environ: the rule that matched
@@ -68,12 +71,6 @@ _KINDS = {  # of processes, by module
 }
 
 _LAST_SCRAPE = "last_scrape.json"
-_COUNTED = (  # counters whose growth since the last scrape is shown
-    "prompt_tokens_total",
-    "prompt_seconds_total",
-    "decode_steps_total",
-    "tokens_predicted_seconds_total",
-)
 
 
 class Metrics:
@@ -81,6 +78,8 @@ class Metrics:
 
     def __init__(self, folder: Path | None = None) -> None:
         """Share the numbers of the last scrape with all workers that have the same `folder`."""
+        if folder is not None:
+            use_allocated_files()
         self._own = CollectorRegistry()
         self._answered = Counter(
             "srb:http_requests", "HTTP requests answered.", ["method", "route", "status"], registry=self._own
@@ -127,6 +126,7 @@ class Metrics:
     def render(
         self,
         stats: Mapping[str, float],
+        answered_at: float = 0.0,
         state: str = "running",
         restarts: int = 0,
         cluster: ClusterStats | None = None,
@@ -135,13 +135,15 @@ class Metrics:
     ) -> bytes:
         """Return the text of all workers' counters, the engine's state and `stats`, its numbers ({}: unknown).
 
+        The engine answered with these `answered_at` a UNIX time. If others of an engine that still runs are newer, or
+        nothing else is known, those of the last scrape are shown again, also if another worker answered it.
         With a cluster, the numbers of each replica follow; with several models, their states and numbers of calls, and
         whether these are the present ones (`knows_models`).
         """
-        values: dict[str, float] = {}
-        if stats:
-            values = {**stats, **_averages(stats, self._last.replace(stats))}
-        values |= {"engine_restarts_total": restarts}
+        latest = self._last.update(_Scrape(dict(stats), answered_at, restarts), runs=state in _RUNS)
+        values = latest.values | {"engine_restarts_total": restarts}
+        if latest.values:
+            values["engine_answer_timestamp_seconds"] = latest.at
         replicas = generate_latest(_ReplicaNumbers(cluster)) if cluster is not None else b""
         several = generate_latest(_ModelNumbers(models, knows_models)) if knows_models is not None else b""
         memory = generate_latest(_ProcessNumbers(self._arbiter)) if self._arbiter is not None else b""
@@ -151,31 +153,62 @@ class Metrics:
     def _workers(self) -> CollectorRegistry:
         if SHARED_FOLDER not in os.environ:
             return self._own
+        move_to_files()
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return registry
 
 
+@dataclass(frozen=True, slots=True)
+class _Scrape:
+    """The engine's numbers as one scrape shows them; `restarts` are those before the engine."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    at: float = 0.0  # UNIX time
+    restarts: int = -1
+
+
 class _LastScrape:
-    """The counters of the last scrape, whoever asked and whichever worker answered: rates begin there, as llama-server's."""
+    """The numbers of the last scrape, whoever asked and whichever worker answered.
+
+    Rates begin there, as llama-server's. No scrape is older than the last one: a counter that falls is one that begins anew.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._own: dict[str, float] = {}  # this worker's last scrape
+        self._own = _Scrape()  # this worker's last scrape
 
-    def replace(self, stats: Mapping[str, float]) -> Mapping[str, float]:
-        """Keep the counters of this scrape; return those of the last one, or {}."""
-        counters = {name: stats[name] for name in _COUNTED if name in stats}
-        last, self._own = self._own, counters
-        if self._path is None:
+    def update(self, new: _Scrape, *, runs: bool) -> _Scrape:
+        """Keep and return the newer scrape of `new` and the last one, with rates; without an engine that `runs`, `new`."""
+        last = self._read()
+        if runs and last.restarts == new.restarts and (not new.values or new.at <= last.at):
             return last
+        if new.values:
+            new = replace(new, values={**new.values, **_averages(new.values, last.values)})
+            self._write(new)
+        return new
+
+    def _read(self) -> _Scrape:
+        if self._path is None or not self._path.exists():
+            return self._own
         try:
-            if self._path.exists():
-                last = cast(dict[str, float], orjson.loads(self._path.read_bytes()))
-            write_atomically(self._path, orjson.dumps(counters))
-        except OSError as error:  # a full disk: rates of this worker's scrapes are better than no metrics
-            log.warning("the rates in /metrics are of this worker's scrapes: %s", error)
-        return last
+            return _Scrape(**orjson.loads(self._path.read_bytes()))
+        except OSError as error:
+            return self._alone(error)
+
+    def _write(self, scrape: _Scrape) -> None:
+        self._own = scrape
+        if self._path is None:
+            return
+        try:
+            write_atomically(self._path, orjson.dumps(scrape))
+        except OSError as error:
+            self._alone(error)
+
+    def _alone(self, error: OSError) -> _Scrape:
+        """Tell that scrapes are not shared, as on a full disk: rates of this worker's are better than no metrics."""
+        log.warning("the rates in /metrics are of this worker's scrapes: %s", error)
+        return self._own
 
 
 def _averages(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:

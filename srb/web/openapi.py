@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeVar
 
 from flask import Flask
@@ -31,6 +31,7 @@ class Operation:
     """Types of a route: `body` is a pydantic model, `answer` any type that pydantic describes (None unless JSON).
     `events` is the type of a stream's events, for routes that can stream; `query` names parameters of the URL.
     `error` is the type of an error before the first byte, `stream_type` how events come: SSE or LINES.
+    `foreign`: pages of other origins may use it without a key; never a route to what is everybody's (foreign_pages).
     """
 
     body: Any = None
@@ -40,6 +41,8 @@ class Operation:
     query: tuple[str, ...] = ()
     error: Any = ErrorAnswer
     stream_type: str = SSE
+    _: KW_ONLY
+    foreign: bool
 
     def __call__(self, view: View) -> View:
         view.__dict__["operation"] = self
@@ -47,6 +50,11 @@ class Operation:
 
 
 operation = Operation  # as a decorator, below the route's
+
+
+def operation_of(view: Callable[..., Any]) -> Operation:
+    """Return what a route declares; one that declares nothing is closed to foreign pages."""
+    return getattr(view, "operation", None) or Operation(foreign=False)
 
 
 def describe(app: Flask) -> dict[str, Any]:
@@ -104,7 +112,7 @@ def _routes(app: Flask) -> Iterator[tuple[Rule, str, Any, Operation]]:
         view = app.view_functions[rule.endpoint]
         for method in _METHODS:
             if method in (rule.methods or ()):
-                yield rule, method, view, getattr(view, "operation", Operation())
+                yield rule, method, view, operation_of(view)
 
 
 class _Schemas:

@@ -100,7 +100,7 @@ class Edition:
 
 
 @routes.get("/")
-@operation(media_type="text/html")
+@operation(media_type="text/html", foreign=True)
 def front_door() -> Response:
     """Show the page for writing; without JavaScript it is a command to try."""
     _check_enabled()
@@ -114,7 +114,7 @@ def front_door() -> Response:
 
 
 @routes.get("/page/<path:name>")
-@operation(media_type="*/*")
+@operation(media_type="*/*", foreign=True)
 def page_file(name: str) -> Response:
     """Serve a file of the page: a module, a style sheet, a library. One of the edition that is there is kept by browsers."""
     _check_enabled()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,14 @@ MESSAGES = "/v1/messages"  # the beginning of the paths of Anthropic's routes
 
 def json_reply(value: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(value), status, mimetype="application/json")
+
+
+def aged_reply(value: Any, at: float, status: int = 200) -> Response:
+    """Return a response about what was so `at` a UNIX time; `Age` has the seconds since then, if it is not now."""
+    reply = json_reply(value, status)
+    if (age := time.time() - at) >= 1:
+        reply.headers["Age"] = str(int(age))
+    return reply
 
 
 def error_reply(error: SRBError, path: str) -> Response:

@@ -15,6 +15,12 @@ MAX_BRANCHES = 4096  # of one request in its whole life; each keeps its text, an
 MEDIA_MARK = "<__media__>"  # the place of a picture or a sound in a text, as llama-server has it
 _TRACEPARENT = re.compile("00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 KEY = "key "  # the beginning of an owner that is a person with a name, or an API key without one; others are addresses
+PAGE = "page "  # … an owner that is a page of another origin, which may control its own requests alone
+
+
+def client_of(owner: str) -> str:
+    """Return the client that an owner's requests count for: of foreign pages the address, or each origin had a share."""
+    return owner.rpartition(" ")[2] if owner.startswith(PAGE) else owner
 
 
 def _check_traceparent(text: str) -> None:
@@ -119,6 +125,7 @@ class Generate:
     preserved_tokens: tuple[str, ...] = ()  # control tokens that are part of the text, by their own text
     media: tuple[str, ...] = ()
     media_field: str = "prompt"
+    cache_salt: str = ""  # its computed texts are shared only with requests of the same one
     session: str = ""  # the owner's name for a story: in a cluster its requests meet on one replica; "": by the text
     traceparent: str = ""  # the span of the call, as the header of this name; "": none
 

@@ -111,6 +111,70 @@ def test_ignore_eos_forbids_the_end_of_text(llama: LlamaModel) -> None:
     assert llama.new_sampler(SamplingParams(ignore_eos=True), 1, []).sample_from(logits) == 300
 
 
+def typical(logits: Logits, share: float) -> dict[int, float]:
+    """Return the tokens that typical sampling (Meister et al. 2023) leaves of logits, −inf for none, and their chances."""
+    tokens = np.flatnonzero(np.isfinite(logits))
+    kept = logits[tokens].astype(np.float64)
+    chances = np.exp(kept - kept.max())
+    tokens, chances = tokens[chances > 0], chances[chances > 0] / chances.sum()
+    surprise = -np.log(chances)
+    order = np.argsort(np.abs(surprise - (chances * surprise).sum()), kind="stable")
+    count = int(np.searchsorted(np.cumsum(chances[order]), share, side="right")) + 1
+    left = order[:count]
+    return dict(zip(tokens[left].tolist(), (chances[left] / chances[left].sum()).tolist(), strict=True))
+
+
+def without(logits: Logits, *tokens: int) -> Logits:
+    logits[list(tokens)] = -np.inf
+    return logits
+
+
+# Options of a request, and what the stages before typical-p leave of some logits.
+BEFORE_TYPICAL: dict[str, tuple[dict[str, Any], Callable[[Logits], Logits]]] = {
+    "nothing": ({"samplers": ("typ_p", "temperature")}, np.copy),
+    "top-n-sigma": (
+        {"samplers": ("top_n_sigma", "typ_p", "temperature"), "top_n_sigma": 1.5},
+        lambda logits: np.where(logits < logits.max() - 1.5 * logits.std(), -np.inf, logits),
+    ),
+    "top-n-sigma, in llama.cpp's order": (
+        {"top_n_sigma": 1.0, "top_k": 300, "top_p": 1.0, "min_p": 0.0},
+        lambda logits: np.where(logits < logits.max() - logits.std(), -np.inf, logits),
+    ),
+    "biases": (
+        {"samplers": ("typ_p", "temperature"), "logit_bias": ((40, None), (41, None))},
+        lambda logits: without(logits.copy(), 40, 41),
+    ),
+    "no end": ({"samplers": ("typ_p", "temperature"), "ignore_eos": True}, lambda logits: without(logits.copy(), 2)),
+    "a low temperature": ({"samplers": ("temperature", "typ_p"), "temperature": 0.02}, lambda logits: logits / 0.02),
+}
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.95])
+@pytest.mark.parametrize("name", BEFORE_TYPICAL)
+def test_typical_sampling_is_measured_over_the_tokens_that_may_come(llama: LlamaModel, name: str, share: float) -> None:
+    options, leaves = BEFORE_TYPICAL[name]
+    params = SamplingParams(**{"temperature": 1.0, "typical_p": share, "post_sampling_probs": True, **options})
+    for seed in range(5):
+        logits = np.random.default_rng(seed).standard_normal(llama.n_vocab).astype(np.float32) * 3
+        sampler = llama.new_sampler(params, seed, [])
+        sampler.sample_from(logits)
+        left = sampler.candidates
+        expected = typical(leaves(logits), share)
+        found = dict(zip(left.ids.tolist(), left.probs.tolist(), strict=True))
+        assert found.keys() == expected.keys()
+        assert all(abs(found[token] - chance) < 1e-4 for token, chance in expected.items())
+        sampler.close()
+
+
+def test_mirostat_is_measured_over_the_tokens_that_may_come(llama: LlamaModel) -> None:
+    few = (300, 301, 302, 303)
+    logits = np.full(llama.n_vocab, -50.0, np.float32)
+    logits[list(few)] = 1.0, 0.9, 0.8, 0.7
+    biases = tuple((token, None) for token in range(llama.n_vocab) if token not in few)
+    params = SamplingParams(mirostat=1, logit_bias=biases, temperature=1.0)
+    assert {llama.new_sampler(params, seed, []).sample_from(logits) for seed in range(50)} == {*few}
+
+
 def test_equal_dry_settings_search_the_vocabulary_once(llama: LlamaModel) -> None:
     """Samplers of one search do not share their past."""
     params = SamplingParams(dry_multiplier=5.0, dry_allowed_length=1, dry_sequence_breakers=("q",), temperature=0.0)
@@ -489,8 +553,13 @@ def test_a_text_may_be_longer_than_the_trained_context_only_where_rope_is_scaled
     plain = LlamaModel.load(settings)
     assert plain.n_ctx_seq == plain.n_ctx_train
     plain.close()
+    for n_ctx, is_as_trained in ((100_000, True), (plain.n_ctx_train, True), (256, False)):
+        model = LlamaModel.load(settings.model_copy(update={"n_ctx": n_ctx}))
+        assert model.is_as_trained is is_as_trained
+        model.close()
     scaled = LlamaModel.load(settings.model_copy(update={"rope_freq_scale": 0.01, "kv_offload": False}))
     assert scaled.n_ctx_seq == scaled.n_ctx
+    assert not scaled.is_as_trained
     scaled.close()
 
 

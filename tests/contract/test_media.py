@@ -7,13 +7,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import llama_cpp as lib
 import numpy as np
 import pytest
 
+from srb.config.sampling_params import SamplingParams
 from srb.config.settings import Settings
 from srb.engine.engine import Engine, EngineOptions
+from srb.engine.healing import Pieces
 from srb.engine.llama import media
 from srb.engine.llama.model import LlamaModel
 from srb.engine.media import MediaChunk, Vectors
@@ -25,7 +28,7 @@ from srb.wire.commands import BranchSpec, CountTokens, Generate
 from tests.contract.rounding import ROUNDING
 from tests.contract.seeing import BOTH, ENCODERS, KINDS, LIKE_KINDS, PICTURES, PROMPTS, Kind, Prompt, Reader, reference
 from tests.media import b64, jpeg, png, wav
-from tests.models.random_gguf import TINY, write_glm4
+from tests.models.random_gguf import TINY, WRITERS, write_glm4
 from tests.models.random_projectors import (
     write_aligned_projector,
     write_glm4v_projector,
@@ -352,6 +355,65 @@ def test_a_model_whose_file_lacks_the_positions_of_pictures_is_refused_with_the_
 
 def test_a_model_without_a_projector_names_the_flag(load: Callable[..., LlamaModel]) -> None:
     assert refuses(load("llama"), "--mmproj")
+
+
+def with_marks(folder: Path) -> Path:
+    shape = replace(
+        TINY,
+        defined=("<img>", "<start_of_image>", "<end_of_image>", "<note>"),
+        control=("<|vision_start|>", "<|tool|>", "[IMG]", "<|img_row_2_col_3|>", "<image>"),
+    )
+    return WRITERS["llama"](folder / "marks.gguf", shape)
+
+
+SPECIAL = range(TINY.vocab - 9, TINY.vocab)
+IMG, START, END, NOTE, VISION, TOOL, SIGN, ROW, IMAGE = SPECIAL
+
+
+def test_marks_of_pictures_are_never_drawn_where_none_are_read(load: Callable[..., LlamaModel], tmp_path: Path) -> None:
+    path = with_marks(tmp_path)
+    model = load(model=str(path))
+    logits = np.full(model.n_vocab, -50.0, np.float32)
+    logits[SPECIAL] = np.arange(9, 0, -1) / 10
+    for temperature in (0.0, 2.0):
+        draws = [
+            model.new_sampler(SamplingParams(temperature=temperature), seed, []).sample_from(logits)
+            for seed in range(40)
+        ]
+        assert set(draws) == ({IMG} if temperature == 0 else {IMG, NOTE, TOOL}), (
+            "the others are text, or not of pictures"
+        )
+    seeing = load(model=str(path), mmproj=str(write_projector(tmp_path / "mmproj.gguf", TINY)))
+    logits[IMG] = -50.0
+    assert seeing.new_sampler(SamplingParams(temperature=0), 0, []).sample_from(logits) == START
+
+
+def test_what_is_not_drawn_otherwise_is_as_ever(load: Callable[..., LlamaModel], tmp_path: Path) -> None:
+    model = load(model=str(with_marks(tmp_path)))
+    logits = np.random.default_rng(1).standard_normal(model.n_vocab).astype(np.float32) * 3
+    logits[list(model.unreadable)] = -50.0
+    drawn = [model.new_sampler(SamplingParams(), seed, []).sample_from(logits) for seed in range(50)]
+    del model.__dict__["unreadable"]
+    model.__dict__["unreadable"] = frozenset()
+    assert drawn == [model.new_sampler(SamplingParams(), seed, []).sample_from(logits) for seed in range(50)]
+
+
+@pytest.mark.parametrize(
+    "asked", [{"logit_bias": ((START, 0.5),)}, {"grammar": f"root ::= <[{START}]>"}], ids=["logit_bias", "grammar"]
+)
+def test_a_mark_that_the_request_asks_for_is_drawn(
+    load: Callable[..., LlamaModel], tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    model = load(model=str(with_marks(tmp_path)))
+    logits = np.full(model.n_vocab, -50.0, np.float32)
+    logits[[START, END, 40]] = 50.0, 49.0, 0.0
+    assert model.new_sampler(SamplingParams(**asked), 1, []).sample_from(logits) == START
+
+
+def test_a_healed_prompt_does_not_end_in_the_mark_of_a_picture(load: Callable[..., LlamaModel], tmp_path: Path) -> None:
+    ids, _ = Pieces(load(model=str(with_marks(tmp_path)))).beginning_with(b"<")
+    assert {IMG, NOTE} < set(ids.tolist())
+    assert not {START, VISION} & set(ids.tolist())
 
 
 def test_a_file_that_is_no_projector_of_the_model_is_refused_in_one_line(

@@ -97,7 +97,7 @@ def test_a_user_who_may_not_write_is_told_so(tmp_path: Path) -> None:
 def test_a_wrong_file_is_one_line(command: str, tmp_path: Path) -> None:
     text, junk = tmp_path / "text.gguf", tmp_path / "junk.gguf"
     text.write_text("once upon a time")
-    junk.write_bytes(b"GGUF" + bytes(range(256)) * 8)
+    junk.write_bytes(b"GGUF\3" + bytes(19))  # a header that says nothing
     for path, words in (
         (tmp_path / "nowhere.gguf", "No such file or directory"),
         (text, "is not a GGUF file"),

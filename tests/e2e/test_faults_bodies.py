@@ -308,3 +308,21 @@ def test_row_11_an_answer_is_400_if_the_grammar_allows_no_branch_a_token(storyte
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
     assert "allow no" in answer.json()["error"]["message"]
+
+
+CHUNKED = b"Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(("head", "status"), [(b"POST /tokenize", 400), (b"GET /livez", 200), (b"POST /nowhere", 404)])
+def test_row_04_chunks_of_a_byte_are_refused_and_end_the_connection(strict: Server, head: bytes, status: int) -> None:
+    """Also those of a body that nobody reads, and there is one answer alone."""
+    with socket.create_connection(("127.0.0.1", strict.port), DEADLINE) as client:
+        with suppress(ConnectionError):
+            client.sendall(head + b" HTTP/1.1\r\n" + CHUNKED + b"1\r\nx\r\n" * 100_000)
+        answer = HTTPResponse(client)
+        answer.begin()
+        assert answer.status == status
+        answer.read()
+        with suppress(ConnectionError):
+            assert client.recv(1) == b""
+    assert "Traceback" not in strict.logs

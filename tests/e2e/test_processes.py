@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,26 @@ def test_a_start_that_cannot_succeed_is_one_line_and_an_exit_status(
     assert not server.runtime.exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda whole: whole[:4] + b"\1" + whole[5:], "is of version 1 of GGUF"),
+        (lambda whole: whole[:4] + whole[4:8][::-1] + whole[8:], "is of big-endian byte order"),
+        (lambda whole: whole[:3000], "is incomplete"),
+    ],
+    ids=["old", "big-endian", "cut"],
+)
+def test_a_file_that_is_never_loaded_ends_the_start(
+    make_server: MakeServer, tmp_path: Path, change: Callable[[bytes], bytes], reason: str
+) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(change(Path(STORY).read_bytes()))
+    server = make_server(model=str(path)).start(wait=False)
+    assert server.wait() == 3
+    assert server.logs.startswith(f"srb: the model {path} {reason}")
+    assert server.logs.count("\n") == 1
+
+
 def test_a_current_folder_that_the_user_may_not_enter_is_none_that_the_server_needs(
     make_server: MakeServer, tmp_path: Path
 ) -> None:
@@ -191,6 +212,30 @@ def test_a_disk_of_runtime_folder_and_log_that_gets_full_ends_nothing(
     wait_for(lambda: server.metric("engine_restarts_total") == 1, "the state is written again")
     assert "Logging error" not in server.logs
     assert "Traceback" not in server.logs
+
+
+def test_row_66_a_full_temporary_folder_ends_no_worker_and_the_next_one_begins(
+    make_server: MakeServer, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(small_disk))
+    server = make_server().start()
+    full = fill(small_disk)
+    workers = server.workers
+    for path in ("/props", "/slots", "/v1/models", "/api/version", "/api/tags", "/nothing", "/lora-adapters"):
+        for method in ("GET", "POST", "PUT"):  # each with counts of its own
+            assert requests.request(method, server.url + path, timeout=60).status_code
+    assert len(texts(server)) == 2
+    assert server.workers == workers
+    os.kill(workers[0], signal.SIGKILL)
+    wait_for(lambda: server.workers and server.workers != workers, "another worker begins")
+    assert len(texts(server)) == 2
+    assert server.metric("requests_processing") == 0
+    counted = 'route="/v1/srb/completions",status="200"} 2.0'
+    assert counted not in requests.get(f"{server.url}/metrics", timeout=60).text
+    full.unlink()
+    assert counted in requests.get(f"{server.url}/metrics", timeout=60).text
+    assert "SIGBUS" not in server.logs
+    assert server.logs.count("has no room") == 1
 
 
 def statuses_without_restart(unit: str) -> set[int]:

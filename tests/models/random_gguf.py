@@ -37,6 +37,7 @@ class Shape:
     seed: int = 0
     split: int = 0  # tensors of one file; 0: all in one
     control: tuple[str, ...] = ()  # the last tokens of the vocabulary
+    defined: tuple[str, ...] = ()  # those before them, which the user has defined
     loud: int = 0  # layers after so many change little; 0: none. A model of the same seed with so many layers is a twin
     is_chained: bool = False  # writes the texts of `tests.models.chained_texts`: no layer changes much
 
@@ -137,11 +138,12 @@ class _Writer:
         fillers = (f"▁w{number}{_mark(number)}" for number in range(self.shape.vocab))
         seen = {text for text, _, _ in entries}
         for text in (*words, *fillers):
-            if len(entries) == self.shape.vocab - len(self.shape.control):
+            if len(entries) == self.shape.vocab - len(self.shape.defined) - len(self.shape.control):
                 break
             if text not in seen:
                 seen.add(text)
                 entries.append((text, -float(len(entries)), types.NORMAL))
+        entries += [(text, 0.0, types.USER_DEFINED) for text in self.shape.defined]
         entries += [(text, 0.0, types.CONTROL) for text in self.shape.control]
         self.gguf.add_tokenizer_model("llama")
         self.gguf.add_token_list([text for text, _, _ in entries])

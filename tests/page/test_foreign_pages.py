@@ -1,13 +1,16 @@
-"""Pages of other origins in a real browser: they read and change no story, whatever they may do elsewhere on the server."""
+"""Pages of other origins in a real browser: they read and change no story, and no request but their own."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from playwright.sync_api import Browser, Page
 
 from tests.needs import chromium
@@ -39,6 +42,8 @@ SEND_FORM = """([url, name, value]) => new Promise((resolve) => {
   frame.onload = () => resolve(true);
   form.submit();
 })"""
+RESTING = {"prompt": "Once upon", "max_tokens": 5, "stream": False, "linger": 60}  # seconds that it can be controlled
+REQUESTS = "/v1/srb/completions"
 LOAD_SCRIPT = """(url) => new Promise((resolve) => {
   const script = Object.assign(document.createElement("script"), { src: url });
   script.onload = () => resolve("loaded");
@@ -92,6 +97,44 @@ def foreign(browser: Browser, elsewhere: str) -> Iterator[Page]:
 def assert_unchanged(server: Server) -> None:
     assert list(server.get(ONE).json()["nodes"]) == ["mine"]
     assert [story["id"] for story in server.get(STORIES).json()["stories"]] == ["lighthouse"]
+
+
+def test_a_foreign_page_sees_and_ends_no_request_but_its_own(foreign: Page, server: Server) -> None:
+    def ask(path: str, **options: Any) -> tuple[str, str]:
+        kind, _, text = foreign.evaluate(FETCH, [server.url + path, options]).partition(" ")
+        return f"{kind} {text[:3]}", text[4:]
+
+    writers = server.post(REQUESTS, RESTING).json()["id"]
+    began, answer = ask(REQUESTS, method="POST", body=json.dumps(RESTING), headers=JSON)
+    own = json.loads(answer)["id"]
+    assert began == "cors 200"
+    assert [each["id"] for each in json.loads(ask(REQUESTS)[1])["completions"]] == [own]
+    assert (ask(f"{REQUESTS}/{own}")[0], ask(f"{REQUESTS}/{writers}")[0]) == ("cors 200", "cors 404")
+    for method, path in (("GET", "/events"), ("DELETE", ""), ("DELETE", "/branches/0")):
+        assert ask(f"{REQUESTS}/{writers}{path}", method=method)[0] == "cors 404", path
+    assert ask(f"{REQUESTS}/{writers}/branches", method="POST", body="{}")[0] == "cors 404"
+    assert ask(f"{REQUESTS}/{own}", method="DELETE")[0] == "cors 200"
+    assert [each["id"] for each in server.get(REQUESTS).json()["completions"]] == [writers]
+    for method, path in (("GET", "/slots"), ("POST", "/slots/0?action=erase"), ("POST", "/lora-adapters")):
+        assert ask(path, method=method)[0] == "cors 403", path
+        assert ask(path, method=method, mode="no-cors")[0].startswith("opaque"), path
+    assert requests.delete(f"{server.url}{REQUESTS}/{writers}").status_code == 200
+
+
+def test_where_origins_are_listed_a_foreign_page_starts_nothing(foreign: Page, tmp_path: Path) -> None:
+    with Server(tmp_path, cors_origins="http://mine.example") as server:
+        server.start()
+        for options in ({"headers": JSON}, {"mode": "no-cors"}, {"mode": "no-cors", "headers": PLAIN}):
+            sent = {"method": "POST", "body": json.dumps(RESTING), **options}
+            assert foreign.evaluate(FETCH, [server.url + REQUESTS, sent]) in ("opaque 0 ", "TypeError"), options
+        assert server.get(REQUESTS).json() == {"completions": []}
+
+
+def test_a_link_of_another_page_leads_to_the_page(foreign: Page, server: Server) -> None:
+    foreign.set_content(f'<a href="{server.url}/">write</a>')
+    foreign.click("a")
+    foreign.wait_for_url(f"{server.url}/**")
+    assert foreign.evaluate(FETCH, ["/slots", {}]).startswith("basic 200 ")
 
 
 def test_a_foreign_page_may_ask_for_models_and_not_for_stories(foreign: Page, server: Server) -> None:

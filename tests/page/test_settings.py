@@ -85,8 +85,10 @@ def test_presets_set_every_sampling_value_and_can_be_made(page: Page) -> None:
     dialog = open_settings(page, "words")
     dialog.get_by_role("button", name="<b>Mine</b>", exact=True).click()
     assert (setting(page, "temperature"), setting(page, "min_p")) == (0.75, 0.1)
+    dialog.get_by_role("button", name="Going on").click()
+    assert (setting(page, "min_tokens"), setting(page, "temperature")) == (60, None)
     dialog.get_by_role("button", name="The server's").click()
-    assert (setting(page, "temperature"), setting(page, "min_p")) == (None, None)
+    assert (setting(page, "min_tokens"), setting(page, "temperature"), setting(page, "min_p")) == (None, None, None)
     dialog.get_by_role("button", name="Remove the preset <b>Mine</b>").click()
     expect(dialog.get_by_role("button", name="<b>Mine</b>", exact=True)).to_have_count(0)
 

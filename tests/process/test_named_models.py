@@ -255,7 +255,7 @@ def test_gunicorn_alone_takes_what_is_there_and_hands_its_choice_on(tmp_path: Pa
     if is_here:
         assert DEFAULT_MODEL.source
         with (folder / DEFAULT_MODEL.source.file).open("wb") as file:
-            file.write(b"GGUF")
+            file.write(b"GGUF\3")
             file.truncate(DEFAULT_MODEL.size)
     script = "import os, srb.serve.gunicorn_conf as conf; print(os.environ['SRB_MODEL'], conf._settings.model)"
     environ = clean_environ() | {"XDG_CACHE_HOME": str(tmp_path)}

@@ -22,7 +22,7 @@ from srb.engine.fake import EOS, FakeModel
 from srb.engine.grammar.languages import rule_of
 from srb.engine.grammar.matcher import Matcher
 from srb.engine.grammar.schemas import prepared
-from srb.engine.model import DecodeStatus, LoraScales
+from srb.engine.model import DecodeStatus, Scope
 from srb.engine.request import BranchState
 from srb.errors import Conflict, ContextExceeded, InvalidRequest, NotFound
 from srb.wire.commands import ContextShift, Embed, Explore, GetSlots, StateAction
@@ -88,6 +88,7 @@ class Submitted:
     append: tuple[str | int, ...] = ()
     linger: float = 0.0
     is_kept: bool = True  # whether the tree keeps its texts
+    salt: str = ""
     branches: list[Expected] = field(default_factory=list)
 
     def expect(self, model: FakeModel) -> Submitted:
@@ -252,7 +253,7 @@ class EngineWalk(RuleBasedStateMachine):
         self.formed: dict[str, Formed] = {}
         self.scored: list[str] = []  # whose prompts' probabilities were asked for
         self.written: dict[
-            tuple[str, int], tuple[ids.Tokens, LoraScales]
+            tuple[str, int], tuple[ids.Tokens, Scope]
         ] = {}  # texts of branches, those that have ended last
 
     @invariant()
@@ -265,8 +266,8 @@ class EngineWalk(RuleBasedStateMachine):
         check_found(engine, list(self.written.values())[-20:])
         has_all = not (self.may_fail or engine.stats()["nodes_dropped_total"])
         if engine.model.supports_partial_reuse and has_all:
-            for tokens, lora in self.written.values():
-                found = engine._tree.match(tokens, engine._tree.root(lora))
+            for tokens, scope in self.written.values():
+                found = engine._tree.match(tokens, engine._tree.root(scope))
                 assert max(found.length, found.shared) >= len(tokens) - WORTH_FINDING
 
     def note_written(self) -> None:
@@ -278,7 +279,8 @@ class EngineWalk(RuleBasedStateMachine):
             for index, branch in enumerate(submitted.branches):
                 if index in outcome.ends and outcome.ends[index].reason in WHOLE_ENDS:
                     text = [*self.head_of(submitted.prompt), *branch.given, *outcome.tokens[index]]
-                    self.written[request_id, index] = ids.tokens_of(text), tuple(scale for _, scale in submitted.lora)
+                    scales = tuple(scale for _, scale in submitted.lora)
+                    self.written[request_id, index] = ids.tokens_of(text), Scope(scales, submitted.salt)
 
     def head_of(self, prompt: str | tuple[str | int, ...]) -> list[int]:
         """Return the tokens of a prompt without media."""
@@ -301,6 +303,7 @@ class EngineWalk(RuleBasedStateMachine):
         linger=st.sampled_from([0.0, 5.0]),
         append=st.sampled_from([(), (), (5, 6), ("the fox",)]),
         cache_prompt=st.sampled_from([True, True, True, False]),
+        salt=st.sampled_from(["", "", "a", "b"]),
     )
     def submit(
         self,
@@ -316,15 +319,16 @@ class EngineWalk(RuleBasedStateMachine):
         linger: float = 0.0,
         append: tuple[str | int, ...] = (),
         cache_prompt: bool = True,
+        salt: str = "",
     ) -> None:
         lora = ((0, scale),)
         prompt_logprobs = prompt_logprobs and isinstance(prompt, str)
         options: dict[str, Any] = {"prompt_logprobs": prompt_logprobs, "id_slot": id_slot, "cache_prompt": cache_prompt}
         options |= {"stop": stop, "lora": lora, "linger": linger, "append": append, "can_grow": True}
-        options |= {"banned_strings": banned, "owner": OWNERS[seed % len(OWNERS)]}
+        options |= {"banned_strings": banned, "owner": OWNERS[seed % len(OWNERS)], "cache_salt": salt}
         request_id = self.driver.submit(prompt, n, seed, max_tokens, media=media_of(prompt), **options)
         asked = Submitted(prompt, n, seed, max_tokens, stop, lora, append=append, banned=banned, linger=linger)
-        asked.is_kept = cache_prompt
+        asked.is_kept, asked.salt = cache_prompt, salt
         self.note(request_id, asked)
         if prompt_logprobs:
             self.scored.append(request_id)

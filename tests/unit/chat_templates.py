@@ -98,6 +98,26 @@ QWEN_3 = r"""{%- if tools %}
     {%- endif %}
 {%- endif %}"""
 
+SMOLLM3 = r"""{{ "<|im_start|>system\n" }}
+{%- if messages[0].role == "system" %}{{ messages[0].content }}{% else %}{{ "You are SmolLM." }}{% endif %}
+{%- if xml_tools or python_tools %}{{ "\n\n### Tools\n" }}
+{%- if xml_tools %}{{ "<tools>\n" }}{% for tool in xml_tools[:] %}{{ (tool | string) ~ "\n" }}{% endfor %}
+{{- '</tools>\nReturn {"name": <function-name>, "arguments": <args-json-object>} within <tool_call></tool_call>.' }}
+{%- endif %}
+{%- if python_tools %}{{ "<tools>\n" ~ python_tools ~ "</tools>\nReturn <code></code>." }}{% endif %}{% endif %}
+{{- "<|im_end|>\n" }}
+{%- for message in messages %}{% if message.role != "system" %}
+{{- "<|im_start|>" + message.role + "\n" + (message.content or "") + "<|im_end|>\n" }}{% endif %}{% endfor %}
+{%- if add_generation_prompt %}{{ "<|im_start|>assistant\n" }}{% endif %}"""
+
+GRANITE_3_1 = r"""{%- if tools %}
+{{- '<|start_of_role|>tools<|end_of_role|>' + tools | tojson(indent=4) + '<|end_of_text|>\n' }}{% endif %}
+{%- for message in messages %}
+{%- if message.role == 'assistant_tool_call' %}
+{{- '<|start_of_role|>assistant<|end_of_role|><|tool_call|>' + message.content }}
+{%- else %}{{ '<|start_of_role|>' + message.role + '<|end_of_role|>' + message.content + '<|end_of_text|>\n' }}{% endif %}
+{%- endfor %}{% if add_generation_prompt %}{{ '<|start_of_role|>assistant<|end_of_role|>' }}{% endif %}"""
+
 DEEPSEEK = r"""{{ bos_token }}{% for message in messages %}
 {%- if message['role'] == 'user' %}{{ '<User>' + message['content'] }}{% endif %}
 {%- if message['role'] == 'assistant' and not message['tool_calls'] %}

@@ -70,6 +70,19 @@ REPLIES: dict[str, str] = {
     "gigachat-3": f'Wait.<|message_sep|>\n\nfunction call<|role_sep|>\n{{"name": "weather", "arguments": {GIVEN}}}',
 }
 
+# Replies in further forms that models of a family write, with text "Wait." where it may be.
+FURTHER: list[tuple[str, str]] = [
+    ("granite-3", f'Wait.<tool_call>[{{"name": "weather", "arguments": {GIVEN}}}]'),
+    ("granite-3", f'<tool_call>[{{"name": "weather", "arguments": {GIVEN}}}]</tool_call>'),
+    ("granite-3", f'<think>Hm.</think><tool_call>\n{{"name": "weather", "arguments": {GIVEN}}}\n</tool_call>'),
+    ("llama-4", "<|python_start|>[weather(city='Oslo', days=2)]<|python_end|>"),
+    ("llama-4", "Wait.<|python_start|>[weather(city='Oslo', days=2)]"),
+    ("llama-4", f'<|python_start|>{{"name": "weather", "parameters": {GIVEN}}}<|python_end|>'),
+    ("llama-4", f'<|python_start|>{{"type": "function", "name": "weather", "parameters": {GIVEN}}}<|python_end|>'),
+    ("lfm2", f'<|tool_call_start|>[{{"name": "weather", "arguments": {GIVEN}}}]<|tool_call_end|>'),
+    ("lfm2", f'Wait.<|tool_call_start|>{{"name": "weather", "arguments": {GIVEN}}}<|tool_call_end|>'),
+]
+
 # Two calls in one reply, where a family has its own way of putting them together.
 PARALLEL: dict[str, str] = {
     "hermes": '<tool_call>\n{"name": "weather", "arguments": {}}\n</tool_call>\n<tool_call>\n{"name": "time"}\n</tool_call>',

@@ -194,6 +194,28 @@ def test_an_embedding_is_ended_with_an_answer_when_the_server_stops(
     assert app.test_client().post(path, json=body).status_code == 503
 
 
+TEXTS = [
+    ("/tokenize", {"content": "a"}),
+    ("/v1/internal/token-count", {"text": "a"}),
+    ("/api/extra/tokencount", {"prompt": "a"}),
+    ("/v1/chat/completions/input_tokens", {"messages": [{"role": "user", "content": "a"}]}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), TEXTS)
+def test_a_client_that_leaves_its_tokenization_cancels_it(
+    busy: ScriptedClient, pair: tuple[Any, Any], path: str, body: dict[str, Any]
+) -> None:
+    app = create_app(Settings(max_client_requests=1), busy)
+    ours, theirs = pair
+    answering = posting(app, path, body, **{"gunicorn.socket": ours})
+    eventually(lambda: busy.sent)
+    assert len(calls_of(app)) == 0, "it does not count as a request"
+    theirs.close()
+    assert answering.get(timeout=DEADLINE).status_code == 499
+    assert busy.sent[1] == Cancel(busy.sent[0].request_id, leaves=True)
+
+
 def test_the_end_is_waited_for_until_the_last_client_was_told_and_no_longer_than_that() -> None:
     app = create_app(Settings(), ScriptedClient(Settings(), count_to_three))
     calls = calls_of(app)

@@ -12,6 +12,7 @@ import pytest
 from srb.config.settings import Settings
 from srb.errors import ConfigError, InvalidRequest, NotSupported
 from srb.web.chat.families import HERMES, LLAMA_3
+from srb.web.chat.reply_parser import ReplyParser, parse_reply
 from srb.web.chat.template import (
     CHATML_STOPS,
     ChatTemplate,
@@ -52,6 +53,30 @@ def test_chatml() -> None:
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
     )
     assert prompt(wild.CHATML, said("Hi"), add_generation_prompt=False).endswith("Hi<|im_end|>\n")
+
+
+def test_smollm3_gets_its_tools_by_the_name_that_its_template_has() -> None:
+    text = prompt(wild.SMOLLM3, said("Hi"), tools=[TOOL])
+    function = {"name": "weather", "parameters": {"type": "object", "properties": {}}}
+    assert text.startswith(f"<|im_start|>system\nYou are SmolLM.\n\n### Tools\n<tools>\n{function}\n</tools>")
+    assert text.count("<tools>") == 1, "described by the template alone"
+    assert "Tools" not in prompt(wild.SMOLLM3, said("Hi"))
+    template = ChatTemplate(wild.SMOLLM3)
+    assert template.capabilities["supports_tools"]
+    assert template.family is HERMES
+    of_both = wild.SMOLLM3.replace("xml_tools or python_tools", "xml_tools or tools").replace(
+        "{%- if xml_tools %}", "{%- if xml_tools or tools %}{% if tools %}{% set xml_tools = tools %}{% endif %}"
+    )
+    assert f"<tools>\n{TOOL}\n</tools>" in prompt(of_both, said("Hi"), tools=[TOOL]), "as transformers passes them"
+
+
+def test_granite_is_known_without_reasoning() -> None:
+    template = ChatTemplate(wild.GRANITE_3_1)
+    assert template.family.name == "granite-3"
+    call = '[{"name": "weather", "arguments": {}}]'
+    for marker in ("<|tool_call|>", "<tool_call>"):
+        _, _, calls = parse_reply(ReplyParser(["weather"], family=template.family), marker + call)
+        assert [each.name for each in calls] == ["weather"]
 
 
 def test_llama_3() -> None:

@@ -321,3 +321,15 @@ def test_a_request_that_grows_after_its_replica_has_come_back_leaves_no_load() -
     affinity.grow("a")
     affinity.end("a", 3)
     assert affinity._open == {"a": 0}
+
+
+def test_texts_of_another_salt_have_other_marks() -> None:
+    """A replica that has computed a text for others is no better for it than any."""
+
+    def marks(**own: str) -> list[bytes]:
+        return marks_of(Generate("a", ("the same long text " * 20,), (BranchSpec(0),), **own))
+
+    given = [{}, {"cache_salt": "a"}, {"cache_salt": "b"}, {"owner": "key k"}, {"owner": "key k", "cache_salt": "a"}]
+    for mine in given:
+        for other in given:
+            assert bool({*marks(**mine)} & {*marks(**other)}) == (mine == other)

@@ -13,6 +13,8 @@ import gevent
 import pytest
 from gevent.pool import Pool
 
+from srb.config.trusted_proxies import TrustedProxies, proxies_of
+from srb.errors import RateLimited
 from srb.serve import connections as connections_module
 from srb.serve.connections import Connections, Server
 from srb.serve.gunicorn_worker import Response
@@ -36,7 +38,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def connections(clock: Clock) -> Connections:
-    return Connections(clock)
+    return Connections(2000, clock)
 
 
 @pytest.fixture
@@ -45,13 +47,13 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-def connect(connections: Connections, stack: ExitStack) -> socket.socket:
+def connect(connections: Connections, stack: ExitStack, address: str = "") -> socket.socket:
     """Return the worker's end of a new connection."""
     ours, theirs = socket.socketpair()
     stack.enter_context(theirs)
     stack.enter_context(ours)
     ours.setblocking(False)
-    stack.enter_context(connections.open(ours))
+    stack.enter_context(connections.open(ours, address))
     return ours
 
 
@@ -111,6 +113,68 @@ def test_what_is_being_answered_or_has_just_come_stays_and_answers_end_their_con
     assert not connections.make_way(), "what gives way does so once"
 
 
+def test_one_address_has_half_of_what_is_free_and_then_its_own_connections_give_way(
+    clock: Clock, stack: ExitStack
+) -> None:
+    connections = Connections(400, clock)
+    other = connect(connections, stack, "192.0.2.1")
+    crowd = []
+    while len(crowd) < 200:
+        connections.check_share("192.0.2.2")
+        crowd.append(connect(connections, stack, "192.0.2.2"))
+    with pytest.raises(RateLimited, match="199 connections"):
+        connections.check_share("192.0.2.2")
+    clock.now += 0.2
+    connections.progress(crowd[0])
+    connections.check_share("192.0.2.2")
+    assert [has_ended(sock) for sock in crowd] == [False, True] + [False] * 198
+    assert not has_ended(other)
+    connections.check_share("192.0.2.1")
+    connections.check_share("")
+
+
+def test_what_is_being_answered_does_not_give_way_to_others_of_its_address(clock: Clock, stack: ExitStack) -> None:
+    connections = Connections(100, clock)
+    socks = [connect(connections, stack, "192.0.2.2") for _ in range(64)]
+    clock.now += 10
+    for sock in socks:
+        with connections.waiting(sock):
+            pass  # its request has been read
+    with pytest.raises(RateLimited):
+        connections.check_share("192.0.2.2")
+    assert not any(map(has_ended, socks))
+
+
+@pytest.mark.parametrize("room", [1, 4, 24, 64])
+def test_a_small_room_is_open_to_one_address(room: int, stack: ExitStack, clock: Clock) -> None:
+    connections = Connections(room, clock)
+    for _ in range(room):
+        connections.check_share("192.0.2.2")
+        connect(connections, stack, "192.0.2.2")
+
+
+@pytest.mark.parametrize(
+    ("address", "proxies", "is_refused"),
+    [(("192.0.2.2", 1), "", True), (("fd00::2", 1, 0, 0), "", True), (("192.0.2.2", 1), "192.0.2.0/24", False),
+     (("127.0.0.1", 1), "", False), (("::1", 1, 0, 0), "", False), ("", "", False)],
+)  # fmt: skip
+def test_who_may_stand_for_many_has_no_share(address: Any, proxies: str, is_refused: bool) -> None:
+    def check_share(peer: str) -> None:
+        if peer:
+            raise RateLimited("enough")
+
+    served: list[Any] = []
+    connections: Any = Connections(10)
+    connections.check_share = check_share
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = Server(listening, lambda *given: served.append(given), Pool(2), connections, 5, proxies_of(proxies))
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            server._serve(ours, address)
+            assert (theirs.recv(12) if is_refused else b"") == (b"HTTP/1.1 429" if is_refused else b"")
+    assert bool(served) != is_refused
+
+
 @pytest.mark.parametrize(("is_short", "must_close"), [(False, False), (True, True)])
 def test_an_answer_says_that_it_ends_its_connection_where_others_wait_for_room(
     monkeypatch: pytest.MonkeyPatch, is_short: bool, must_close: bool
@@ -159,7 +223,7 @@ def test_without_a_descriptor_accepting_pauses_with_one_line_and_goes_on(
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
-        server = Server(Listener(listening), serve, Pool(2), Connections(), handshake_seconds=5)
+        server = Server(Listener(listening), serve, Pool(2), Connections(2), 5, TrustedProxies())
         server.start()
         try:
             with socket.create_connection(listening.getsockname()):

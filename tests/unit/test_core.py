@@ -260,6 +260,30 @@ def test_row_03_a_full_queue_rejects_and_holds_nothing() -> None:
     driver.run()
 
 
+def test_row_03_one_client_leaves_a_quarter_of_the_queue_to_others() -> None:
+    driver = Driver(max_queue=40, max_running=1)
+
+    def admitted(owner: str, count: int) -> int:
+        ids = [driver.submit(PROMPT, owner=owner) for _ in range(count)]
+        return sum(not driver.result(request_id).terminal for request_id in ids)
+
+    assert admitted("key alice", 60) == 1 + 30  # one has room
+    assert admitted("key bob", 10) == 4
+    assert admitted("page a 192.0.2.1", 3) + admitted("page b 192.0.2.1", 3) + admitted("192.0.2.1", 3) == 4
+    assert admitted("192.0.2.2", 10) == 2, "the queue is full"
+    refused = driver.result(driver.submit(PROMPT, owner="key alice")).terminal[0]
+    assert "40" in refused.error.message
+    driver.run()
+
+
+@pytest.mark.parametrize("max_queue", [1, 2, 3, 7])
+def test_a_short_queue_is_filled_by_one_client(max_queue: int) -> None:
+    driver = Driver(max_queue=max_queue, max_running=1)
+    ids = [driver.submit(PROMPT, owner="key alice") for _ in range(max_queue + 3)]
+    assert sum(not driver.result(request_id).terminal for request_id in ids) == 1 + max_queue - (max_queue == 7)
+    driver.run()
+
+
 @pytest.mark.parametrize(
     ("options", "room"),
     [({"n_seq_max": 16}, 8), ({"n_seq_max": 5}, 2), ({"n_ctx": 4 * 20}, 4)],

@@ -30,6 +30,7 @@ from srb.wire.commands import (
     StopBranches,
 )
 from srb.wire.events import TERMINAL, Attached, BranchAdded, BranchEnded, Delta, Done, Failed, Rejected, Reply, Resting
+from tests.engine_helpers import Driver
 from tests.processes import DEADLINE
 
 Kind = type[Any]
@@ -306,6 +307,38 @@ def test_the_engine_tidies_up_once_after_each_time_of_work(desk: Desk) -> None:
         assert not desk.tidied.get(timeout=DEADLINE)
     desk.stats()
     assert desk.tidied.empty(), "a query is no work"
+
+
+def test_cells_that_are_lost_while_nothing_runs_are_told_in_the_log(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not desk.tidied.get(timeout=DEADLINE)
+    line = Line()
+    desk.submit(line, "r", max_tokens=5)
+    line.next(Done)
+    assert not desk.tidied.get(timeout=DEADLINE)
+    assert not caplog.messages
+    desk.submit(line, "s", max_tokens=5)
+    line.next(Done)
+    desk.engine._residency._branch_cells += 7
+    desk.engine._residency._free_ids.pop()
+    assert not desk.tidied.get(timeout=DEADLINE)
+    cells, sequences = (message for message in caplog.messages if "while nothing runs" in message)
+    assert "7 cells belong to branches" in cells
+    assert "sequences are accounted for" in sequences
+
+
+def test_an_error_in_a_step_has_a_note_of_what_was_planned() -> None:
+    driver = Driver(FakeModel())
+    driver.submit("a secret prompt", n=3)
+    driver.step()
+    driver.model.decode = lambda batch: 1 / 0  # type: ignore[method-assign, return-value, assignment]
+    with pytest.raises(ZeroDivisionError) as raised:
+        driver.step()
+    [note] = raised.value.__notes__
+    assert "step 2 of 3 tokens: 1 of <branch 0 RUNNING" in note
+    assert "1 requests, 0 at rest" in note
+    assert "secret" not in note
 
 
 class Slipping(Engine):

@@ -18,7 +18,7 @@ from srb.web.chat.nested_tags import NestedTags
 from srb.web.chat.pieces import AnyPiece, CallArguments, CallBegan, CallEnded, Content, Reasoning, ToolCall
 from srb.web.chat.reply_parser import ReplyParser, parse_reply
 from srb.web.chat.tool_schemas import properties_of, variants_of, with_place
-from tests.unit.replies import GIVEN, PARALLEL, REPLIES, TWO
+from tests.unit.replies import FURTHER, GIVEN, PARALLEL, REPLIES, TWO
 
 BY_NAME = {family.name: family for family in (*FAMILIES, HERMES, LLAMA_3)}
 CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
@@ -61,9 +61,8 @@ def test_every_family_has_a_reply_here() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 10_000])
-@pytest.mark.parametrize("name", REPLIES)
-def test_a_reply_has_its_reasoning_its_text_and_its_call(name: str, size: int) -> None:
-    text = REPLIES[name]
+@pytest.mark.parametrize(("name", "text"), [*REPLIES.items(), *FURTHER])
+def test_a_reply_has_its_reasoning_its_text_and_its_call(name: str, text: str, size: int) -> None:
     parser = ReplyParser(TOOLS, family=BY_NAME[name])
     pieces = [piece for at in range(0, len(text), size) for piece in parser.feed(text[at : at + size])] + parser.end()
     content = "".join(piece.text for piece in pieces if isinstance(piece, Content))
@@ -73,9 +72,9 @@ def test_a_reply_has_its_reasoning_its_text_and_its_call(name: str, size: int) -
     assert (call.name, orjson.loads(call.arguments)) == ("weather", orjson.loads(GIVEN))
 
 
-@pytest.mark.parametrize("name", REPLIES)
-def test_arguments_come_as_they_are_written(name: str) -> None:
-    pieces = raw(BY_NAME[name], REPLIES[name], [1], in_parts=True)
+@pytest.mark.parametrize(("name", "text"), [*REPLIES.items(), *FURTHER])
+def test_arguments_come_as_they_are_written(name: str, text: str) -> None:
+    pieces = raw(BY_NAME[name], text, [1], in_parts=True)
     arguments = [piece.text for piece, _ in pieces if isinstance(piece, CallArguments)]
     assert orjson.loads("".join(arguments)) == orjson.loads(GIVEN)
     # Gemma's and MiniMax' arguments become JSON when they are complete; Nemo's wait for the call's id, which follows them.
@@ -90,9 +89,9 @@ def test_several_calls_of_a_reply_are_told_apart(name: str) -> None:
     assert {call.arguments for call in calls} == {"{}"}
 
 
-@pytest.mark.parametrize("name", REPLIES)
-def test_a_call_that_is_cut_or_damaged_is_content_and_nothing_is_lost(name: str) -> None:
-    family, text = BY_NAME[name], REPLIES[name]
+@pytest.mark.parametrize(("name", "text"), [*REPLIES.items(), *FURTHER])
+def test_a_call_that_is_cut_or_damaged_is_content_and_nothing_is_lost(name: str, text: str) -> None:
+    family = BY_NAME[name]
     whole = summary(raw(family, text, [7]))
     for cut in range(len(text)):
         pieces = raw(family, text[:cut], [3])
@@ -105,9 +104,9 @@ def test_a_call_that_is_cut_or_damaged_is_content_and_nothing_is_lost(name: str)
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-@pytest.mark.parametrize("name", REPLIES)
-def test_no_family_shows_a_marker_of_a_forced_call_wherever_it_is_cut(name: str, size: int) -> None:
-    family, text = BY_NAME[name], REPLIES[name]
+@pytest.mark.parametrize(("name", "text"), [*REPLIES.items(), *FURTHER])
+def test_no_family_shows_a_marker_of_a_forced_call_wherever_it_is_cut(name: str, text: str, size: int) -> None:
+    family = BY_NAME[name]
     for cut in range(len(text)):
         parser = ReplyParser(TOOLS, family=family, in_parts=True, must_call=True)
         parts = [text[begin : min(begin + size, cut)] for begin in range(0, cut, size)]

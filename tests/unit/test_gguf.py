@@ -117,18 +117,84 @@ def test_a_part_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         check_model_file(Settings(model=str(first)))
 
 
-def test_a_damaged_header_is_left_to_llama_cpp(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        (b"\1\0\0\0", "is of version 1 of GGUF, and 2 and 3 are read"),
+        (b"\0\0\0\3", "is of big-endian byte order"),
+        (b"\0\0\0\2", "is of big-endian byte order"),
+        (b"\4\0\0\0", "is of version 4 of GGUF, and 2 and 3 are read"),
+    ],
+)
+@pytest.mark.parametrize("name", ["model", "mmproj", "spec_draft_model", "lora"])
+def test_a_file_of_another_version_or_byte_order_is_refused_before_the_start(
+    tmp_path: Path, name: str, version: bytes, reason: str
+) -> None:
+    model = header(tmp_path / "llama.gguf", "llama")
+    path = tmp_path / "other.gguf"
+    path.write_bytes(b"GGUF" + version + Path(model).read_bytes()[8:])
+    settings = Settings(**{"model": model, name: str(path)})
+    check: Callable[[Settings], None] = check_model_file if name == "model" else check_adapter_files
+    with pytest.raises((ConfigError, ModelLoadFailed), match=rf"{name}:? .*other.gguf {reason}"):
+        check(settings)
+
+
+def parts(folder: Path, names: list[str], count: int = 3) -> list[str]:
+    """Write the headers of a model's parts; return their paths."""
+
+    def fill(writer: gguf.GGUFWriter, number: int) -> None:
+        writer.add_uint16("split.no", number)
+        writer.add_uint16("split.count", count)
+
+    return [
+        header(folder / name, "llama", lambda writer, number=number: fill(writer, number))  # type: ignore[misc]
+        for number, name in enumerate(names)
+    ]
+
+
+def test_a_split_model_is_named_by_its_first_part_and_has_all_of_them(tmp_path: Path) -> None:
+    paths = parts(tmp_path, [f"model-0000{number}-of-00003.gguf" for number in (1, 2, 3)])
+    check_model_file(Settings(model=paths[0]))
+    for path, number in ((paths[1], 2), (paths[2], 3)):
+        with pytest.raises(ModelLoadFailed, match=rf"is part {number} of 3: .*, model-00001-of-00003.gguf$"):
+            check_model_file(Settings(model=path))
+    Path(paths[1]).unlink()
+    with pytest.raises(ModelLoadFailed, match=r"is part 1 of 3, and model-00002-of-00003.gguf is not beside it$"):
+        check_model_file(Settings(model=paths[0]))
+
+
+def test_the_parts_of_a_model_that_have_other_names_are_not_found(tmp_path: Path) -> None:
+    first, second, _ = parts(tmp_path, ["a.gguf", "b.gguf", "c.gguf"])
+    with pytest.raises(ModelLoadFailed, match=r"a.gguf is part 1 of 3, which llama.cpp finds as …-00001-of-00003.gguf"):
+        check_model_file(Settings(model=first))
+    with pytest.raises(ModelLoadFailed, match=r"b.gguf is part 2 of 3"):
+        check_model_file(Settings(model=second))
+    [lone] = parts(tmp_path, ["lone.gguf"], count=1)
+    check_model_file(Settings(model=lone))
+
+
+def damaged(folder: Path, change: Callable[[bytes], bytes]) -> Settings:
+    """Return settings with a model whose header has been changed."""
+    fill: Fill = lambda writer: writer.add_uint32("bert.pooling_type", 4)  # noqa: E731
+    whole = Path(header(folder / "bert.gguf", "bert", fill)).read_bytes()
+    path = folder / "damaged.gguf"
+    path.write_bytes(change(whole))
+    return Settings(model=str(path))
+
+
+@pytest.mark.parametrize("size", [4, 8, 24, 40, 70, 200, 3000, -1])
+def test_a_header_that_ends_early_is_incomplete(tmp_path: Path, size: int) -> None:
+    with pytest.raises(ModelLoadFailed, match=r"^the model .*damaged.gguf is incomplete or damaged"):
+        check_model_file(damaged(tmp_path, lambda whole: whole[:size]))
+
+
+def test_a_text_that_goes_beyond_the_files_end_is_damage(tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadFailed, match=r"^the model .*damaged.gguf is incomplete or damaged"):
+        check_model_file(damaged(tmp_path, lambda whole: whole[:24] + b"\xff" * 8 + whole[32:]))  # a key's length
+
+
+def test_a_header_that_cannot_be_understood_is_left_to_llama_cpp(tmp_path: Path) -> None:
     """It says more exactly what is wrong; here only what is read for sure counts."""
-    path = tmp_path / "damaged.gguf"
-    whole = Path(
-        header(tmp_path / "bert.gguf", "bert", lambda writer: writer.add_uint32("bert.pooling_type", 4))
-    ).read_bytes()
-    for data in (
-        b"GGUF",
-        *(whole[:size] for size in (8, 24, 40, 70, 200, 3000)),
-        whole[:24] + b"\xff" * 8 + whole[32:],  # the length of a key
-        whole[:24] + bytes(255 - byte for byte in whole[24:]),
-        b"GGUF" + bytes(range(200)),
-    ):
-        path.write_bytes(data)
-        check_model_file(Settings(model=str(path)))
+    at = 24 + 8 + len("general.architecture")
+    check_model_file(damaged(tmp_path, lambda whole: whole[:at] + b"\x63\0\0\0" + whole[at + 4 :]))  # a kind of value
+    check_model_file(damaged(tmp_path, lambda whole: whole[:32] + b"\xff" * 20 + whole[52:]))  # no text

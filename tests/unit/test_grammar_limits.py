@@ -206,14 +206,71 @@ def test_a_text_at_whose_place_a_grammar_is_too_complex_ends_alone() -> None:
         write(model, matcher, '"the old king')
 
 
-def test_a_grammar_whose_lexer_is_spent_is_compiled_anew_for_later_requests() -> None:
-    """What the lexer may make is bounded for all texts of a grammar together, and one of them may need all of it."""
+MANY_STATES = 'root ::= ([a-z ]* [a-m] [a-z ]{20} "!")*'
+
+
+def test_texts_go_on_where_others_have_spent_the_lexer_that_they_share() -> None:
+    """The lexer's states are bounded for all texts of a grammar together; compiled anew, it has room for each of them."""
+    model, draws = FakeModel(), random.Random(3)
+    first, second = (model.grammars.matcher(MANY_STATES) for _ in range(2))
+    letters = [model.tokenize(char, False, False)[0] for char in "abcdefghijklmnopqrstuvwxyz"]
+    shared, written = first._grammar, list[int]()
+    while not shared.is_spent:
+        for matcher in (first, second):
+            token = draws.choice(letters)
+            assert token in matcher.allowed
+            matcher.accept(token)
+            written += [token] if matcher is first else []
+    for matcher in (first, second):
+        for token in draws.choices(letters, k=50):
+            assert token in matcher.allowed
+            matcher.accept(token)
+            written += [token] if matcher is first else []
+        matcher.copy().accept(letters[0])
+        matcher.rewind(60)
+    assert first._grammar is second._grammar, "one successor for both"
+    later = model.grammars.matcher(MANY_STATES)
+    for token in written[:-60]:
+        later.accept(token)
+    assert later.allowed.tolist() == first.allowed.tolist()
+
+
+def test_all_branches_go_on_where_they_spend_two_lexers_together() -> None:
+    """Behind the second each has one of its own: long texts in one lexer would spend it again by their beginnings."""
+    driver = Driver(FakeModel(n_ctx=16_000))
+    request_id = driver.submit("the", n=8, max_tokens=1920, ignore_eos=True, temperature=3.0, grammar=MANY_STATES)
+    most = 0
+    while len(driver.result(request_id).ends) < 8:
+        driver.step()
+        most = max(most, len(driver.model.grammars._anew))
+    assert {(end.reason, end.length) for end in driver.result(request_id).ends.values()} == {(FinishReason.LIMIT, 1920)}
+    assert most > 2
+    driver.run()
+    gc.collect()
+    assert not driver.model.grammars._anew, "no text goes on in them"
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [("MAX_ANEW", "0 texts have grammars of their own"), ("MAX_GIVEN_UP", "take too long to compile")],
+)
+def test_a_text_whose_grammar_may_not_be_compiled_anew_ends(
+    monkeypatch: pytest.MonkeyPatch, limit: str, message: str
+) -> None:
+    model = FakeModel()
+    matcher = model.grammars.matcher(MANY_STATES)
+    monkeypatch.setattr(grammars_module, limit, 0)
+    with pytest.raises(GrammarTooComplex, match=message):
+        write(model, matcher, "".join(random.Random(3).choices("abcdefghijklmnopqrstuvwxyz", k=20_000)))
+
+
+def test_a_text_that_spends_a_lexer_of_its_own_ends_alone() -> None:
     model = FakeModel()
     grammar = 'root ::= "y" [a-z]{1,400} | "x" a{0,20}\na ::= b{0,20}\nb ::= "x"{0,20}'
     first, sibling = (model.grammars.matcher(grammar) for _ in range(2))
-    for matcher in (first, sibling):
-        with pytest.raises(GrammarTooComplex, match="lexer error"):
-            write(model, matcher, "x" * 400)
+    with pytest.raises(GrammarTooComplex, match="lexer error"):
+        write(model, first, "x" * 400)
+    write(model, sibling, "y" + "x" * 100)
     write(model, model.grammars.matcher(grammar), "y" + "x" * 100)
 
 

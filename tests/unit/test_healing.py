@@ -439,7 +439,11 @@ def test_log_probabilities_are_those_of_what_was_written() -> None:
 
 def test_a_word_is_removed_back_to_its_space() -> None:
     model = FakeModel()
-    for text, removed in [("the old king", " king"), (CUT, " ga"), ("the old king ", " "), ("the king.", " king.")]:
+    cases = [("the old king", " king"), (CUT, " ga"), ("the old king ", " "), ("the king.", " king.")]
+    # Spaces of other kinds, of several bytes, are spaces.
+    cases += [("the king\u00a0", "\u00a0"), ("the king\u00a0ga", "\u00a0ga"), ("the king \u202f", " \u202f")]
+    cases += [("x\u3000ga", "\u3000ga")]
+    for text, removed in cases:
         tokens = model.tokenize(text, True, True)
         assert text_of(model, tokens[len(tokens) - num_removed(tokens, model) :]) == removed
     long = model.tokenize("the " + "x" * 40, True, True)

@@ -6,6 +6,8 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextvars import copy_context
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -15,14 +17,17 @@ from srb.config.sampling_params import SamplingParams
 from srb.engine.process import intake as module
 from srb.engine.process.intake import CancelItem, DisconnectItem, Intake, QueryItem, SubmitItem, Work
 from srb.errors import Cancelled, InvalidRequest, NotFound
+from srb.turns import Turns, go_on
 from srb.wire.commands import (
     AddBranches,
     BranchSpec,
     Cancel,
     CountTokens,
     Detokenize,
+    Embed,
     Generate,
     GetSlots,
+    Rerank,
     StateAction,
     Tokenize,
 )
@@ -40,6 +45,15 @@ class Prepared:
     def close(self) -> None:
         assert not self.is_closed.is_set()
         self.is_closed.set()
+
+
+def _goes_on() -> bool:
+    """Whether the work of the context is still wanted."""
+    try:
+        go_on()
+    except Cancelled:
+        return False
+    return True
 
 
 class SlowEngine:
@@ -62,7 +76,8 @@ class SlowEngine:
         return self.made[-1]
 
     def tokenize(self, parts: Any, *_: bool) -> list[int]:
-        if parts == ("slow",):
+        if parts[0] == "slow":
+            self.goes_on = partial(copy_context().run, _goes_on)
             self.begun.put("tokens")
             assert self.gate.acquire(timeout=DEADLINE)
         return [len(parts)]
@@ -193,6 +208,75 @@ def test_branches_for_a_request_that_is_gone_are_refused_where_requests_are_prep
     assert desk.next_item().request_id == "gone"
 
 
+LONG = "a" * (module.SHORT + 1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Generate("long", (LONG,), (BranchSpec(0),)),
+        Generate("long", ("a",), (BranchSpec(0, append=(LONG,)), BranchSpec(1))),
+        Generate("long", ("a",), (BranchSpec(0, sampling=SamplingParams(penalty_prompt=(LONG,))),)),
+        Generate("long", tuple(range(module.SHORT)), (BranchSpec(0),)),
+        AddBranches("long", "r", ((None, (LONG,), (), ()),)),
+        Embed("long", (("a",), (LONG,))),
+        Rerank("long", "a", ("a", LONG)),
+    ],
+)
+def test_a_short_request_does_not_wait_for_a_long_text(desk: Desk, command: Any) -> None:
+    check_that_a_text_passes(desk, command)
+
+
+def test_a_short_text_is_tokenized_while_long_ones_are(desk: Desk) -> None:
+    desk.take(Tokenize("long", ("slow", LONG), True, True))
+    assert desk.begun() == "tokens"
+    desk.take(CountTokens("count", (LONG,), ()), Tokenize("t", ("a",), True, True))
+    assert desk.begun() == "count"
+    assert desk.next_event() == Reply("t", [1])
+    desk.take(CountTokens("short", ("a",), ()))
+    assert desk.begun() == "short"
+    desk.engine.gate.release(3)
+    assert {desk.next_event().request_id for _ in range(3)} == {"long", "count", "short"}
+
+
+def test_owners_have_their_turns_in_a_lane(desk: Desk) -> None:
+    for name, owner in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("b2", "b"), ("c1", "c")):
+        desk.take(Generate(name, ("x",), (BranchSpec(0),), owner=owner))
+    desk.engine.gate.release(6)
+    assert [desk.next_item().request_id for _ in range(6)] == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+def test_the_long_texts_of_one_owner_leave_lanes_for_those_of_others(desk: Desk) -> None:
+    for number in range(3 * module.NUM_LONG_LANES):
+        desk.take(Generate(str(number), (LONG,), (BranchSpec(0),), owner="a"))
+    begun = {desk.begun() for _ in range(module.NUM_LONG_LANES // 2)}
+    desk.take(Generate("another", (LONG,), (BranchSpec(0),), owner="b"))
+    assert desk.begun() == "another"
+    assert desk.engine.begun.empty()
+    desk.engine.gate.release(1000)
+    assert len(begun) == module.NUM_LONG_LANES // 2
+
+
+def test_a_long_text_that_nobody_waits_for_is_wanted_no_more(desk: Desk) -> None:
+    desk.take(Tokenize("t", ("slow", LONG), True, True))
+    assert desk.begun() == "tokens"
+    assert desk.engine.goes_on()
+    desk.take(Cancel("t"))
+    assert desk.next_event().code == "cancelled"
+    assert not desk.engine.goes_on()
+    desk.engine.gate.release()
+
+
+def test_memory_is_given_back_after_large_texts_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: queue.SimpleQueue[str] = queue.SimpleQueue()
+    monkeypatch.setattr(module, "give_back", lambda: given.put(threading.current_thread().name))
+    desk.take(Tokenize("long", (LONG,), True, True), Tokenize("large", ("a" * module.LARGE,), True, True))
+    assert given.get(timeout=DEADLINE) == "long texts"
+    desk.take(Tokenize("again", (LONG,), True, True))
+    assert {desk.next_event().request_id for _ in range(3)} == {"long", "large", "again"}
+    assert given.empty()
+
+
 def see(request_id: str, medium: str) -> Generate:
     return Generate(request_id, (-1,), (BranchSpec(0), BranchSpec(1)), media=(medium,))
 
@@ -207,7 +291,7 @@ def test_a_picture_that_is_known_or_refused_does_not_wait_for_one_that_is_encode
     assert {desk.next_item().request_id for _ in range(3)} == {"new", "newer", "other"}
 
 
-def test_only_the_lane_that_encodes_gives_way_to_decodes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_lanes_of_long_work_give_way_to_decodes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     given: queue.SimpleQueue[str] = queue.SimpleQueue()
     monkeypatch.setattr(module, "give_way", lambda: given.put(threading.current_thread().name))
     desk.take(see("known", "known"))
@@ -221,6 +305,10 @@ def test_only_the_lane_that_encodes_gives_way_to_decodes(desk: Desk, monkeypatch
     desk.engine.gate.release(3)
     assert {desk.line.sent.get(timeout=DEADLINE).request_id for _ in range(2)} == {"count", "text"}
     assert given.empty()
+    desk.take(Tokenize("long", (LONG,), True, True))
+    desk.generate("longer", LONG)
+    desk.engine.gate.release(2)
+    assert {given.get(timeout=DEADLINE) for _ in range(2)} == {"long texts", "long requests"}
 
 
 def test_a_cancel_finds_a_request_whose_picture_waits_to_be_encoded(desk: Desk) -> None:
@@ -340,8 +428,8 @@ def test_requests_in_lanes_are_refused_when_the_engine_stops(desk: Desk) -> None
 
 
 def test_texts_that_wait_have_a_limit(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_WAITING", 10_000)
-    desk.generate("a", "x" * 20_000)  # one alone always may
+    monkeypatch.setattr(module, "MAX_WAITING", 5_000)
+    desk.generate("a", "x" * 8_000)  # one alone always may
     desk.generate("b", "x")
     assert desk.next_event().code == "queue_full"
     desk.engine.gate.release()
@@ -438,3 +526,64 @@ def test_work_that_never_ends_is_seen_whoever_has_left_and_its_request_refused_o
     assert desk.next_event().code == ("invalid_request" if leaves == "nobody" else "cancelled")
     assert desk.line.sent.empty()
     assert len(working(desk)) == 1
+
+
+class TakingTurns(SlowEngine):
+    """An engine whose requests are prepared in turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = Turns(1)
+
+    def prepare(self, command: Any, is_wanted: Any) -> Prepared:
+        with self.turns:
+            return super().prepare(command, is_wanted)
+
+
+def test_a_request_that_waits_for_its_turn_makes_progress_and_is_alone_to_blame_once_it_has_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Grammars of many requests wait longer than one may take; counted as hung, they would end the engine."""
+    monkeypatch.setattr("srb.turns.LOOK_SECONDS", 0.001)
+    desk.engine = TakingTurns()
+    desk.intake.open(desk.engine)
+    specs = (BranchSpec(0, sampling=SamplingParams(grammar="root ::= [a-z]")),)
+    desk.take(Generate("first", ("a",), specs))
+    desk.begun()
+    [first] = working(desk)
+    desk.take(Generate("second", ("a",), specs))
+    wait_for(lambda: len(working(desk)) == 2, "the second waits")
+
+    def waiting() -> float:
+        [second] = [work for work in working(desk) if work.job.command.request_id == "second"]
+        return second.progressed_at
+
+    before = waiting()
+    wait_for(lambda: waiting() > before, "to wait is progress")
+    assert first in working(desk)
+    desk.engine.gate.release()
+    assert desk.begun() == "second"
+    began = waiting()
+    assert began > before
+    desk.take(Tokenize("t", ("a",), True, True))
+    assert desk.next_event().request_id == "t"
+    assert waiting() == began
+    desk.engine.gate.release()
+
+
+def test_a_request_that_is_cancelled_while_it_waits_for_its_turn_is_not_prepared(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srb.turns.LOOK_SECONDS", 0.001)
+    desk.engine = TakingTurns()
+    desk.intake.open(desk.engine)
+    specs = (BranchSpec(0, sampling=SamplingParams(grammar="root ::= [a-z]")),)
+    desk.take(Generate("first", ("a",), specs))
+    desk.begun()
+    desk.take(Generate("second", ("a",), specs))
+    wait_for(lambda: len(working(desk)) == 2, "the second waits")
+    desk.take(Cancel("second"))
+    assert desk.next_event().code == "cancelled"
+    wait_for(lambda: len(working(desk)) == 1, "the second has left")
+    assert desk.engine.begun.empty()
+    desk.engine.gate.release()

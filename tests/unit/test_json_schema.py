@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from srb.config.sampling_params import MAX_GRAMMAR
+from srb.engine.fake import FakeModel
 from srb.engine.grammar.limits import MAX_MULTIPLE, MAX_NESTED
 from srb.engine.grammar.nesting import nested_alternatives
 from srb.engine.grammar.patterns import in_rust
 from srb.engine.grammar.references import MAX_PAIRS, References
 from srb.engine.grammar.schemas import MAX_INTEGER, prepared
 from srb.errors import InvalidRequest
+from tests.made_schemas import takes
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -219,10 +221,64 @@ def test_references_that_lead_to_each_other_end() -> None:
 def test_whole_numbers_without_bounds_have_some_and_others_keep_theirs() -> None:
     found = made({"type": "object", "properties": {"a": {"type": "integer", "title": "A"}, "b": {"type": "integer"}}})
     [number] = {each["$ref"] for each in found["properties"].values()}
-    name = number.removeprefix("#/$defs/").replace("%20", " ")
-    assert found["$defs"][name] == {"type": "integer", "minimum": -MAX_INTEGER, "maximum": MAX_INTEGER}
-    assert made({"type": "integer", "$defs": {"A": {"type": "null"}}})["$defs"].keys() == {"A", name}
+    bounded = {"type": "integer", "minimum": -MAX_INTEGER, "maximum": MAX_INTEGER}
+    assert found["definitions"] == {number: {"$id": number, "id": number, **bounded}}
+    own = {"A": {"type": "null"}}
+    assert made({"type": "integer", "definitions": own})["definitions"].keys() == {"A", number}
     assert made({"type": "integer", "minimum": 3}) == {"type": "integer", "minimum": 3}
+
+
+_N: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+_REST = {"type": "object", "required": ["a"]}
+WITH_IDS: dict[str, dict[str, Any]] = {
+    "a part with an id": {**_REST, "properties": {"a": {"$id": "https://x.org/a.json", **_N}}},
+    "parts within parts": {
+        "$id": "https://x.org/", **_REST,
+        "properties": {"a": {"$id": "b/", "allOf": [{"$id": "c", **_N}]}},
+    },
+    "a bundle": {
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://x.org/whole", **_REST,
+        "properties": {"a": {"$ref": "a"}}, "$defs": {"https://x.org/a": {"$id": "https://x.org/a", **_N}},
+    },
+    "a bundle of draft 7": {
+        "$schema": "http://json-schema.org/draft-07/schema#", "$id": "https://x.org/whole", **_REST,
+        "properties": {"a": {"$ref": "a"}}, "definitions": {"A": {"$id": "https://x.org/a", **_N}},
+    },
+    "draft 6, an anchor": {
+        "$schema": "http://json-schema.org/draft-06/schema#", **_REST,
+        "properties": {"a": {"$ref": "#a"}}, "definitions": {"A": {"$id": "#a", **_N}},
+    },
+    "draft 4": {
+        "$schema": "http://json-schema.org/draft-04/schema#", "id": "https://x.org/", **_REST,
+        "properties": {"a": {"id": "a", **_N}},
+    },
+    "an id that draft 2020-12 does not know": {**_REST, "properties": {"a": {"id": "https://x.org/a", **_N}}},
+    "a definition of the same name": {
+        **_REST, "properties": {"a": _N}, "$defs": {"whole number": {"enum": ["one"]}},
+        "definitions": {"urn:srb:whole-number": {"$id": "urn:srb:whole-number", "enum": ["one"]}},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_IDS)
+def test_whole_numbers_hold_below_ids_of_every_draft(name: str) -> None:
+    text = prepared(json.dumps(WITH_IDS[name]), "json_schema").text
+    matcher = FakeModel(n_ctx=64, n_seq_max=1, n_batch=16).grammars.matcher("root ::= schema-0", (text,))
+    assert takes(matcher, {"a": {"n": -12}})
+    assert takes(matcher, {"a": {"n": MAX_INTEGER}})
+    assert not any(takes(matcher, {"a": {"n": wrong}}) for wrong in (1.5, 10 * MAX_INTEGER, "one", None))
+
+
+def test_the_definition_of_whole_numbers_has_a_name_that_the_schema_has_not() -> None:
+    texts = {"type": "string"}
+    number = made({"type": "integer"})["$ref"]
+    whole = {
+        "definitions": {number: texts, f"{number}1": texts, "A": {"$id": f"{number}2", **texts}},
+        "properties": {"a": {"type": "integer"}, "b": {"$ref": f"#/definitions/{number}"}},
+    }
+    found = made(whole)
+    assert found["definitions"][number] == texts
+    assert found["properties"]["a"]["$ref"] not in json.dumps(whole)
 
 
 # A part of a schema, what holds of it, and the remark's end.

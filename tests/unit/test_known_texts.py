@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srb.engine import known_texts as module
 from srb.engine.cuts import BYTE_LETTERS, Cuts, spellings
 from srb.engine.fake import BOS, EOS, FakeModel
-from srb.engine.known_texts import KnownTexts
+from srb.engine.known_texts import KnownTexts, RunTooLong
+from srb.errors import Cancelled
+from srb.turns import Turns, work_while
 
 BLOCK = 32
 WORDS = ("the", "old", "king", "said", "that", "a", "small", "boat", "was", "lost", "near", "grey", "garden", "and")
@@ -46,7 +49,7 @@ def texts(model: Counting) -> KnownTexts:
 def newly_read(texts: KnownTexts, model: Counting, text: str) -> int:
     """Return how many characters are tokenized for a text, whose tokens are checked."""
     before = model.characters
-    tokens = texts.tokenize(text, True, True)
+    tokens = texts.tokenize(text, True, True).tolist()
     count = model.characters - before
     assert tokens == FakeModel().tokenize(text, True, True)
     return count
@@ -60,9 +63,9 @@ def newly_read(texts: KnownTexts, model: Counting, text: str) -> int:
 def test_a_text_has_the_tokens_of_the_whole_text_before_and_after_it_is_known(words: list[str]) -> None:
     texts, text = KnownTexts(FakeModel(), block=8), "".join(words)
     whole = FakeModel().tokenize(text, True, True)
-    assert texts.tokenize(text, True, True) == whole
-    assert texts.tokenize(text, True, True) == whole
-    assert texts.tokenize(text, False, True) == whole[1:]
+    assert texts.tokenize(text, True, True).tolist() == whole
+    assert texts.tokenize(text, True, True).tolist() == whole
+    assert texts.tokenize(text, False, True).tolist() == whole[1:]
 
 
 def test_of_a_known_text_no_more_than_its_end_is_tokenized(texts: KnownTexts, model: Counting) -> None:
@@ -89,7 +92,7 @@ def test_a_text_is_found_as_quickly_beside_many_others(texts: KnownTexts, model:
     read = newly_read(texts, model, TEXT)
     looked = model.cuts - before
     for number in range(50):
-        texts.tokenize(f" {number}{TEXT}", True, True)
+        texts.tokenize(f" {number}{TEXT}", True, True).tolist()
     before = model.cuts
     assert newly_read(texts, model, TEXT) == read
     assert model.cuts - before == looked
@@ -111,9 +114,9 @@ def test_a_text_without_cuts_is_tokenized_whole_and_not_kept(texts: KnownTexts, 
 
 
 def test_special_tokens_are_those_that_each_call_asks_for(texts: KnownTexts) -> None:
-    whole = texts.tokenize(TEXT, False, True)
-    assert texts.tokenize(TEXT, True, True) == [BOS, *whole]
-    assert texts.tokenize(TEXT, False, False) == whole
+    whole = texts.tokenize(TEXT, False, True).tolist()
+    assert texts.tokenize(TEXT, True, True).tolist() == [BOS, *whole]
+    assert texts.tokenize(TEXT, False, False).tolist() == whole
 
 
 def test_where_the_vocabulary_adds_an_end_texts_are_tokenized_whole(
@@ -121,7 +124,7 @@ def test_where_the_vocabulary_adds_an_end_texts_are_tokenized_whole(
 ) -> None:
     monkeypatch.setattr(model, "tokenize", lambda text, *_: [BOS, *FakeModel().tokenize(text, False, True), EOS])
     for _ in range(2):
-        assert texts.tokenize(TEXT, True, True) == [BOS, *FakeModel().tokenize(TEXT, False, True), EOS]
+        assert texts.tokenize(TEXT, True, True).tolist() == [BOS, *FakeModel().tokenize(TEXT, False, True), EOS]
 
 
 def test_a_cut_within_a_token_is_noticed_and_never_trusted_again(
@@ -164,3 +167,89 @@ def test_of_a_known_text_without_spaces_no_more_than_its_end_is_tokenized(texts:
     assert newly_read(texts, model, text) >= len(text)
     assert newly_read(texts, model, text) < 3 * BLOCK
     assert newly_read(texts, model, text + "他走了，她也走了。") < 3 * BLOCK + 20
+
+
+# Long texts ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def piece(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Let pieces be of a few blocks."""
+    monkeypatch.setattr(module, "PIECE", 3 * BLOCK)
+    return 3 * BLOCK
+
+
+class Counted(Turns):
+    """Turns that are counted."""
+
+    taken = 0
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self.taken += 1
+
+
+def counted(texts: KnownTexts) -> tuple[Counted, Counted]:
+    texts._pieces, texts._runs = Counted(1), Counted(1)
+    return texts._pieces, texts._runs
+
+
+UNBROKEN = "x" * 9 * BLOCK
+
+
+@pytest.mark.parametrize("text", [TEXT, TEXT + UNBROKEN + TEXT, UNBROKEN + TEXT, TEXT + UNBROKEN, UNBROKEN, "日" * 500])
+def test_a_text_in_pieces_has_the_tokens_of_the_whole_text(
+    texts: KnownTexts, model: Counting, piece: int, text: str
+) -> None:
+    pieces, runs = counted(texts)
+    newly_read(texts, model, text)
+    assert runs.taken == ("x" * BLOCK in text or "日" in text)
+    assert pieces.taken >= (len(text) - len(UNBROKEN)) // (piece + 2 * BLOCK) - 2
+
+
+def test_a_text_of_one_piece_waits_for_no_turn(texts: KnownTexts, model: Counting, piece: int) -> None:
+    pieces, runs = counted(texts)
+    with pieces, runs:
+        newly_read(texts, model, TEXT[:piece])
+    newly_read(texts, model, TEXT)
+    assert pieces.taken > 1 + len(TEXT) // piece // 2
+    assert runs.taken == 1
+
+
+@pytest.mark.usefixtures("piece")
+def test_the_rest_of_a_text_that_nobody_waits_for_is_left_out(texts: KnownTexts, model: Counting) -> None:
+    work_while(lambda: model.characters < len(TEXT) // 2)
+    try:
+        with pytest.raises(Cancelled):
+            texts.tokenize(TEXT, True, True)
+        assert model.characters < 0.8 * len(TEXT)
+    finally:
+        work_while(lambda: True)
+
+
+@pytest.mark.usefixtures("piece")
+def test_the_number_of_tokens_is_checked_after_each_piece(texts: KnownTexts, model: Counting) -> None:
+    counts: list[int] = []
+
+    def check(count: int) -> None:
+        counts.append(count)
+        if count > 100:
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        texts.tokenize(TEXT, True, True, check)
+    assert counts == sorted(counts)
+    assert len(counts) > 1
+    assert model.characters < len(TEXT)
+
+
+@pytest.mark.parametrize("before", ["", TEXT])
+def test_a_long_text_without_a_cut_is_refused_unread(
+    texts: KnownTexts, model: Counting, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    monkeypatch.setattr(module, "MAX_RUN", len(UNBROKEN))
+    newly_read(texts, model, UNBROKEN)
+    characters = model.characters
+    with pytest.raises(RunTooLong, match="characters without a space between two words; at most"):
+        texts.tokenize(before + 2 * UNBROKEN, True, True)
+    assert model.characters - characters < 1.3 * len(before) + 1

@@ -6,10 +6,13 @@ import logging
 import os
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gevent
 import pytest
 from flask.testing import FlaskClient
 
@@ -20,6 +23,7 @@ from srb.web.app import create_app
 from srb.web.limits import OpenLimit, RateLimit, cap_max_tokens, give_back_calls
 from srb.wire.commands import BranchSpec, Generate
 from tests.logs import lines_of
+from tests.processes import DEADLINE
 from tests.scripted import ScriptedClient
 
 SECOND = 10**9  # nanoseconds
@@ -174,6 +178,31 @@ def test_a_request_that_could_not_be_given_back_is_given_back_with_the_next(
         other.execute("ROLLBACK")
     limit.take("a")
     assert rows(tmp_path, "call") == 1
+
+
+@pytest.mark.parametrize("make", [partial(RateLimit, 5), partial(OpenLimit, 5)], ids=["rate", "open"])
+def test_others_have_their_turns_while_another_worker_holds_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[..., RateLimit | OpenLimit]
+) -> None:
+    monkeypatch.setattr(limits, "_LOCK_TIMEOUT", DEADLINE)
+    limit = make(tmp_path)
+    limit.take("a")
+    [path] = tmp_path.glob("*.sqlite")
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        waiting = [gevent.spawn(limit.take, "a") for _ in range(3)]
+        for _ in range(50):
+            gevent.sleep(0)  # a turn of somebody else
+        assert not any(each.dead for each in waiting)
+        other.execute("ROLLBACK")
+        gevent.joinall(waiting, raise_error=True)
+
+
+def test_calls_that_end_together_are_all_given_back(tmp_path: Path) -> None:
+    limit = OpenLimit(20, tmp_path)
+    calls = [limit.take("a") for _ in range(20)]
+    gevent.joinall([gevent.spawn(limit.give_back, call) for call in calls], raise_error=True)
+    assert rows(tmp_path, "call") == 0
 
 
 # Over HTTP --------------------------------------------------------------------------------------------------------------

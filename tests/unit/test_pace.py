@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from srb.engine.fake import FakeModel
 from srb.engine.media import Vectors
-from srb.engine.model import Batch, DecodeStatus, LoraScales
+from srb.engine.model import Batch, Blob, DecodeStatus, LoraScales
 from srb.engine.pace import FIRST, LEAST, Pace
 from srb.engine.shares import divide
 from srb.wire.commands import Embed
-from tests.engine_helpers import Driver, solo
+from tests.engine_helpers import Always, Driver, solo
 
 N_UBATCH = 512
 
@@ -279,3 +280,71 @@ def test_a_step_is_divided_equally_and_what_one_leaves_is_the_others(
     wanted: dict[str, int], most: int, shares: dict[str, int]
 ) -> None:
     assert divide(wanted, most) == shares
+
+
+# What else takes a step's time -------------------------------------------------------------------------------------------
+
+
+class Restoring(Timed):
+    """A model that restores a text in a second, by the driver's clock."""
+
+    restored = 0
+
+    def restore(self, seq_id: int, blob: Blob) -> bool:
+        assert self.driver is not None
+        self.driver.now += 1.0
+        self.restored += 1
+        return super().restore(seq_id, blob)
+
+
+@pytest.mark.parametrize("step_seconds", [0.0, 0.15])
+def test_restored_texts_come_one_after_another_between_the_tokens_of_a_writer(step_seconds: float) -> None:
+    model = Restoring(FAST.seconds)
+    model.driver = driver = Driver(model, step_seconds=step_seconds, cache_cells=0)
+    prompts = [[number, *range(30)] for number in range(5)]
+    for prompt in prompts:
+        driver.submit(prompt, max_tokens=1)
+        driver.run()
+    writer = driver.submit("the old king", max_tokens=500, ignore_eos=True)
+    driver.step()
+    driver.step()
+    assert driver.engine.stats()["kv_cells_idle"] == 0, "all of them are parked"
+    asked = [driver.submit([*prompt, 7], max_tokens=1) for prompt in prompts]
+    steps: list[tuple[int, int]] = []  # the texts restored and the writer's new tokens of each
+    while not all(driver.result(each).terminal for each in asked):
+        before, written = model.restored, len(driver.result(writer).tokens[0])
+        driver.step()
+        steps.append((model.restored - before, len(driver.result(writer).tokens[0]) - written))
+    restored = [count for count, _ in steps if count]
+    assert sum(restored) == len(prompts)
+    assert max(restored) == (1 if step_seconds else len(prompts))
+    assert all(one[1] or next_one[1] for one, next_one in pairwise(steps)), (
+        "the writer has a token in every second step"
+    )
+
+
+def test_the_pace_of_prompts_is_not_that_of_restores() -> None:
+    pace = Pace(0.15)
+    pace.note(1, 0, 0.03)
+    pace.note(1, 50, 0.08)
+    assert pace.most_prompt(1) == 120
+    assert pace.most_prompt(1, spent=0.06) == pytest.approx(60, abs=1)
+    assert pace.most_prompt(1, spent=9.0) == pytest.approx(50, abs=1)  # the least share of a prompt
+
+
+def test_a_draft_model_reads_no_more_beside_writers_than_a_step_has_time_for() -> None:
+    drafts = Timed(SLOW.seconds)
+    model = Timed(FAST.seconds)
+    model.driver = drafts.driver = driver = Driver(model, step_seconds=0.15, draft_model=drafts, max_draft=4)
+
+    class Reads(Always):
+        def may_read(self, lag: int, foreseen: int) -> bool:
+            return True
+
+    driver.engine._speculation._decision = Reads()
+    driver.submit([place % 40 for place in range(2000)], max_tokens=300, ignore_eos=True)
+    for _ in range(150):
+        driver.step()
+    read = [tokens for tokens, _ in drafts.took if tokens > 4]
+    assert sum(read) > 1000
+    assert max(read) <= FIRST

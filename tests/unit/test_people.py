@@ -25,6 +25,7 @@ from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
 from srb.web.limits import CLIENT, PERSON
 from srb.web.stories.answers import StoryImported, StoryList, StoryShares
+from srb.wire.commands import Generate
 from tests.scripted import ScriptedClient
 from tests.shapes import read
 from tests.stories import ID, Stories, at, make_older, person
@@ -49,7 +50,8 @@ class People:
     def __init__(self, folder: Path, keys: str | None = None, **settings: Any) -> None:
         (folder / "keys").write_text(KEYS if keys is None else keys)
         chosen = Settings(api_key_file=str(folder / "keys"), stories=str(folder / "stories.sqlite3"), **settings)
-        self.app = create_app(chosen, ScriptedClient(chosen))
+        self.client = ScriptedClient(chosen)
+        self.app = create_app(chosen, self.client)
         self.http: FlaskClient = self.app.test_client()
 
     def ask(self, key: str, method: str, path: str, body: object = None) -> TestResponse:
@@ -365,3 +367,68 @@ def test_a_file_from_before_owners_is_read_where_it_may_not_be_written(tmp_path:
         assert (store.ids(), store.of("alice").ids(), store.of("").overview().count(b'"old"')) == (["old"], [], 1)
     with closing(sqlite3.connect(path)) as connection:
         assert schema.version(connection) == 2
+
+
+# Computed texts --------------------------------------------------------------------------------------------------------
+
+
+def salt(people: People, key: str, path: str = "/completion", **body: Any) -> str:
+    """Return the salt with which the engine gets a request."""
+    assert people.ask(key, "POST", path, {"prompt": "Once", **body}).status_code == 200
+    sent = [command for command in people.client.sent if isinstance(command, Generate)]
+    return sent[-1].cache_salt
+
+
+def test_computed_texts_are_shared_by_all_unless_a_request_has_a_salt(tmp_path: Path) -> None:
+    people = People(tmp_path)
+    keys = ("alices-key", "bobs-key", "first-key")
+    assert [salt(people, key) for key in keys] == [""] * 3
+    salts = [salt(people, key, cache_salt="a") for key in keys]
+    assert len({*salts, salt(people, "bobs-key", cache_salt="b"), ""}) == 3
+
+
+def test_with_cache_apart_computed_texts_are_shared_by_the_keys_of_one_name(tmp_path: Path) -> None:
+    people = People(tmp_path, cache_apart=True)
+    keys = ("alices-key", "bobs-key", "first-key", "second-key")
+    apart = [salt(people, key) for key in keys]
+    assert len({*apart, ""}) == 5
+    assert salt(people, "alices-phone") == apart[0]
+    own = [salt(people, key, cache_salt="a") for key in keys]
+    assert len({*own, *apart}) == 8
+    assert salt(people, "alices-phone", cache_salt="a") == own[0]
+    assert not any("key" in each or "alice" in each for each in (*own, *apart))
+
+
+def test_without_keys_cache_apart_leaves_texts_shared_and_salts_their_own(tmp_path: Path) -> None:
+    engine = ScriptedClient(Settings(cache_apart=True))
+    http = create_app(Settings(cache_apart=True), engine).test_client()
+    for body in ({}, {"cache_salt": "a"}):
+        assert http.post("/completion", json={"prompt": "Once", **body}).status_code == 200
+    first, second = (command.cache_salt for command in engine.sent if isinstance(command, Generate))
+    assert first == ""
+    assert second
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {}),
+        ("/v1/srb/completions", {}),
+        ("/v1/chat/completions", {"prompt": None, "messages": [{"role": "user", "content": "a"}]}),
+        ("/v1/responses", {"prompt": None, "input": "a"}),
+        ("/v1/messages", {"prompt": None, "messages": [{"role": "user", "content": "a"}]}),
+    ],
+)
+def test_each_dialect_takes_a_salt(tmp_path: Path, path: str, body: dict[str, Any]) -> None:
+    people = People(tmp_path)
+    given = {name: value for name, value in {"prompt": "Once", **body}.items() if value is not None}
+    assert people.ask("bobs-key", "POST", path, {**given, "cache_salt": "a"}).status_code == 200
+    [sent] = [command for command in people.client.sent if isinstance(command, Generate)]
+    assert sent.cache_salt == salt(people, "alices-key", cache_salt="a") != ""
+
+
+@pytest.mark.parametrize("wrong", ["", 5, "x" * 1025, ["a"]])
+def test_a_salt_that_is_none_is_refused_by_its_name(tmp_path: Path, wrong: Any) -> None:
+    answer = People(tmp_path).ask("bobs-key", "POST", "/completion", {"prompt": "Once", "cache_salt": wrong})
+    assert answer.status_code == 400
+    assert "cache_salt" in answer.json["error"]["message"]  # type: ignore[index]

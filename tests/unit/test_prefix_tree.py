@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from srb.engine.fake import FakeModel
+from srb.engine.model import Scope
 from srb.engine.tokens import common_length, has_at, tokens_of
 from srb.engine.tree.host import MAX_RECENT
 from srb.engine.tree.residency import PARK_TOKENS
@@ -289,7 +290,7 @@ def test_nodes_of_a_continued_text_merge_into_few_long_ones() -> None:
         tokens = [*tokens, *range(11, 22), 22 + turn % 9]
     driver.engine.check_invariants()
     tree = driver.engine._tree
-    path = tree.match(tokens_of([*tokens, 5]), tree.root(())).node.path()
+    path = tree.match(tokens_of([*tokens, 5]), tree.root(Scope())).node.path()
     assert sum(len(node.tokens) for node in path) >= 20 + 12 * 129
     assert len(path) <= MAX_RECENT + 10
     assert max(len(node.tokens) for node in path) > 2 * PARK_TOKENS
@@ -440,7 +441,7 @@ def test_siblings_that_begin_alike_are_few_however_many_there_are() -> None:
     for prompt in prompts:
         driver.submit(prompt, max_tokens=1)
         driver.run()
-    root = driver.engine._tree.root(())
+    root = driver.engine._tree.root(Scope())
     assert all(len(siblings) == 1 for node in root.subtree() for siblings in node.children.values())
     before = computed(driver)
     for prompt in prompts:

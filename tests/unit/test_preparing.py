@@ -82,6 +82,15 @@ def test_a_prompt_of_token_ids_is_checked_by_its_exact_length(model: FakeModel) 
         Preparer(model, None).request(Generate("a", (5,) * 64, (BranchSpec(1),)))
 
 
+def test_a_prompt_beyond_the_trained_length_is_not_told_to_increase_the_context() -> None:
+    model = FakeModel(n_ctx=128, n_ctx_seq=64)
+    with pytest.raises(
+        ContextExceeded, match=r"size \(64 tokens\), for which the model was trained; rope_scaling"
+    ) as caught:
+        Preparer(model, None).request(Generate("a", (5,) * 64, (BranchSpec(1),)))
+    assert caught.value.extra["n_ctx"] == 64
+
+
 def test_a_text_without_a_beginning_begins_with_bos_though_the_vocabulary_puts_it_nowhere(
     model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,3 +332,78 @@ def test_a_grammar_is_compiled_once(model: FakeModel, monkeypatch: pytest.Monkey
     for grammar in ("root ::= [a]", "root ::= [b]", "root ::= [a]"):
         model.grammars.matcher(grammar)
     assert len(made) == len(set(made)) == 2
+
+
+@pytest.mark.parametrize("prompt", [(5,) * 64, (-7,) * 64, (INT32,) * 2_000_000])
+def test_too_many_ids_are_refused_before_they_are_looked_at(
+    model: FakeModel, monkeypatch: pytest.MonkeyPatch, prompt: tuple[int, ...]
+) -> None:
+    def look(*_: object) -> None:
+        raise AssertionError("an id was looked at")
+
+    monkeypatch.setattr(preparing, "ids_of", look)
+    with pytest.raises(ContextExceeded, match=rf"^request \({len(prompt)} tokens\) exceeds") as caught:
+        Preparer(model, None).request(Generate("a", prompt, (BranchSpec(1),)))
+    assert caught.value.extra["n_prompt_tokens"] == len(prompt)
+
+
+class Reading(FakeModel):
+    """A FakeModel whose tokens may be long, and that counts the characters that it tokenizes."""
+
+    characters = 0
+    max_piece_bytes = 10**6
+
+    def __init__(self, n_ctx: int) -> None:
+        super().__init__(n_ctx=n_ctx)
+        self.max_piece_bytes = 10**6
+
+    def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+        self.characters += len(text)
+        return super().tokenize(text, add_special, parse_special)
+
+
+PROSE = "the old king said " * 20_000
+
+
+@pytest.mark.parametrize(
+    ("prompt", "append"), [((PROSE,), ()), (("the", PROSE), ()), (("the",), (PROSE,)), (("the",), (5, PROSE))]
+)
+def test_a_text_is_read_no_further_than_a_context_has_room(prompt: tuple[Any, ...], append: tuple[Any, ...]) -> None:
+    model = Reading(n_ctx=256)
+    with pytest.raises(ContextExceeded, match=r"\(at least \d+ tokens\) exceeds"):
+        Preparer(model, None).request(Generate("a", prompt, (BranchSpec(1, append=append),)))
+    assert model.characters < 0.5 * len(PROSE)
+
+
+@pytest.mark.parametrize(
+    ("field", "ask"),
+    [
+        ("prompt", lambda preparer, text: preparer.tokenize((text,), True, True)),
+        ("prompt", lambda preparer, text: preparer.request(Generate("a", (text,), (BranchSpec(1),)))),
+        ("append", lambda preparer, text: preparer.request(Generate("a", ("x",), (BranchSpec(1, append=(text,)),)))),
+        ("input", lambda preparer, text: preparer.embedding(Embed("a", ((text,),)))),
+        ("query", lambda preparer, text: preparer.embedding(Rerank("a", text, ("x",)))),
+        ("documents", lambda preparer, text: preparer.embedding(Rerank("a", "x", (text,)))),
+    ],
+)
+def test_a_text_too_long_for_one_call_of_native_code_is_refused_unread_by_its_field(
+    monkeypatch: pytest.MonkeyPatch, field: str, ask: Any
+) -> None:
+    monkeypatch.setattr("srb.engine.known_texts.MAX_RUN", 20_000)
+    model = Reading(n_ctx=4096)
+    preparer = Preparer(model, None)
+    with pytest.raises(InvalidRequest, match=f"Field '{field}': has 20001 characters without a space") as caught:
+        ask(preparer, "x" * 20_001)
+    assert caught.value.extra["param"] == field
+    assert model.characters < 100
+
+
+def test_a_list_of_tokens_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparing, "MAX_LISTED", 50)
+    model = Reading(n_ctx=64)
+    assert len(Preparer(model, None).tokenize((5,) * 50, False, True)) == 50
+    model.characters = 0
+    for parts in ((PROSE,), (5, 5, PROSE), (5,) * 51):
+        with pytest.raises(InvalidRequest, match="Field 'prompt': has more than 50 tokens; send parts of it"):
+            Preparer(model, None).tokenize(parts, True, True)
+    assert model.characters < len(PROSE)

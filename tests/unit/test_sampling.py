@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from srb.config.sampling_params import SamplingParams
-from srb.engine.sampling import SEEDED, Stage, chain, remembered_tokens
+from srb.engine.sampling import DROPPED, SEEDED, Stage, chain, remembered_tokens
 
 
 def names(params: SamplingParams) -> list[str]:
@@ -19,7 +19,7 @@ def test_everything_switched_on_stands_in_llama_cpps_order() -> None:
         repeat_penalty=1.1, dry_multiplier=0.8, top_n_sigma=1.0, typical_p=0.9, xtc_probability=0.5, dynatemp_range=0.3
     )
     assert names(params) == [
-        "penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temp_ext", "dist",
+        "penalties", "dry", "top_n_sigma", "top_k", "min_p", "typical", "top_p", "min_p", "xtc", "temp_ext", "dist",
     ]  # fmt: skip
 
 
@@ -35,7 +35,8 @@ def test_a_sampler_that_is_named_twice_runs_twice_as_in_llama_cpp() -> None:
 
 
 def test_mirostat_replaces_the_chain() -> None:
-    assert chain(SamplingParams(mirostat=1), seed=7) == [Stage("temp", (0.8,)), Stage("mirostat", (7, 5.0, 0.1, 100))]
+    chooser = Stage("mirostat", (7, 5.0, 0.1, 100))
+    assert chain(SamplingParams(mirostat=1), seed=7) == [Stage("temp", (0.8,)), DROPPED, chooser]
     assert chain(SamplingParams(mirostat=2), seed=7) == [Stage("temp", (0.8,)), Stage("mirostat_v2", (7, 5.0, 0.1))]
 
 

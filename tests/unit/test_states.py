@@ -20,7 +20,7 @@ import pytest
 
 from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import FakeModel
-from srb.engine.model import SavedState
+from srb.engine.model import SavedState, Scope
 from srb.engine.process import state_folder
 from srb.engine.process.state_file import header_of, model_fingerprint, read_state, write_state
 from srb.engine.process.state_folder import StateFolder
@@ -149,12 +149,14 @@ def test_the_fingerprint_tells_models_and_cell_types_apart(tmp_path: Path) -> No
 @pytest.mark.parametrize("sizes", [(3, 7, 100), (2, 0, 0), (1, 0, 5)])
 def test_a_changed_or_truncated_file_is_refused(sizes: tuple[int, int, int]) -> None:
     tokens, logits, blob = (np.arange(size) for size in sizes)
-    state = SavedState(tokens_of(tokens.tolist()), blob.astype(np.uint8), logits.astype(np.float32), (0.5, 1.0))
+    state = SavedState(
+        tokens_of(tokens.tolist()), blob.astype(np.uint8), logits.astype(np.float32), Scope((0.5, 1.0), "salt")
+    )
     file, header = io.BytesIO(), header_of(state, "m")
     write_state(file, header, state)
     data = file.getvalue()
     read = read_state(io.BytesIO(data), "m")
-    assert (read.tokens, read.lora) == (state.tokens, (0.5, 1.0))
+    assert (read.tokens, read.scope) == (state.tokens, Scope((0.5, 1.0), "salt"))
     assert (read.blob == state.blob).all()
     assert (read.logits == state.logits).all()
     for size in range(0, len(data), 7):
@@ -450,7 +452,7 @@ def test_only_the_last_waiting_state_of_a_name_is_written(folder: StateFolder, t
     folder.save("x", a_state(token=1), told.append)
     folder.save("y", a_state(token=1))
     folder.save("x", a_state(token=2))
-    assert folder.holds("x", [2] * 9, ())
+    assert folder.holds("x", [2] * 9, Scope())
     gate.open()
     folder.close()
     assert told == [None]
@@ -467,7 +469,7 @@ def test_the_bytes_that_wait_to_be_written_are_limited(
     assert gate.entered.acquire(timeout=DEADLINE)
     assert folder.is_busy
     run(engine, PROMPT, "y")  # not stored now, and so by the next request of the name
-    assert not folder.holds("y", FakeModel().tokenize(PROMPT, True, True), ())
+    assert not folder.holds("y", FakeModel().tokenize(PROMPT, True, True), Scope())
     gate.open()
     wait_until_written(folder)
     assert not folder.is_busy
@@ -506,7 +508,7 @@ def test_beyond_the_limit_the_least_recently_used_automatic_states_are_removed(t
     folder.save("d", a_state(10_000))
     wait_until_written(folder)
     assert names(tmp_path) == {f"{name}.srbstate" for name in ("mine", "marker", "a", "b", "d")}
-    assert not folder.holds("c", [5] * 9, ())
+    assert not folder.holds("c", [5] * 9, Scope())
     folder.close()
 
     again = StateFolder(tmp_path / "states", "model-a", max_bytes=50_000)  # the order is known from the files
@@ -629,13 +631,13 @@ def test_a_state_that_another_engine_has_removed_is_not_held(tmp_path: Path) -> 
     run(engine, PROMPT, "x")
     wait_until_written(one)
     prompt = tokens_of(FakeModel().tokenize(PROMPT, True, True))
-    assert one.holds("x", prompt, ())
+    assert one.holds("x", prompt, Scope())
     next((tmp_path / "states").glob("x*")).unlink()  # as the other engine makes room
     run(engine_with(other), "a fox", "y")
     wait_until_written(other)
     run(engine, "a hen", "z")
     wait_until_written(one)
-    assert not one.holds("x", prompt, ())
+    assert not one.holds("x", prompt, Scope())
     run(engine, PROMPT, "x")
     one.close()
     other.close()

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from srb.engine.fake import FakeModel
+from srb.engine.model import Scope
 from srb.engine.tokens import tokens_of
 from srb.engine.tree.kept import KeptText
 from srb.engine.tree.match import Match, longest_match
@@ -170,13 +171,13 @@ def test_a_stored_text_shares_what_the_tree_has_of_it() -> None:
     driver = roomy(cache_cells=0)
     text, _ = ask(driver, [*HEAD, *A])
     tree, residency = driver.engine._tree, driver.engine._residency
-    at = residency.make_resident(tree.match(tokens_of([*text, 41]), tree.root(())))
+    at = residency.make_resident(tree.match(tokens_of([*text, 41]), tree.root(Scope())))
     blob = residency.snapshot(at)
     residency.unpin(at)
     assert blob is not None
     other = roomy(cache_cells=0)
     ask(other, [*HEAD, *A[:10], *B])
-    root = other.engine._tree.root(())
+    root = other.engine._tree.root(Scope())
     other.engine._residency.insert_parked(root, tokens_of(text), blob, None)
     other.engine.check_invariants()
     assert sum(len(node.tokens) for node in other.engine._tree.nodes()) == len(HEAD) + 10 + 30 + len(B)
@@ -191,7 +192,7 @@ def test_a_text_that_begins_within_another_node_is_told_whole() -> None:
     for turn in range(20):  # newer prompts, so that the nodes of these merge
         ask(driver, [41, *[9 + turn] * 20])
     tree = driver.engine._tree
-    nodes = [tree.match(tokens_of([*tokens, 41]), tree.root(())).node for tokens in texts]
+    nodes = [tree.match(tokens_of([*tokens, 41]), tree.root(Scope())).node for tokens in texts]
     assert any(node.is_inner for node in nodes)
     for node, tokens in zip(nodes, texts, strict=True):
         assert node.text().tolist() == tokens
@@ -204,7 +205,7 @@ def test_the_cost_of_a_prompt_counts_idle_cells_within_a_needed_node() -> None:
     ask(driver, [*HEAD, *A])
     ask(driver, [*HEAD[:10], *B])
     tree, residency = driver.engine._tree, driver.engine._residency
-    root = tree.root(())
+    root = tree.root(Scope())
     for turn in range(20):  # newer prompts, so that the nodes of these merge
         ask(driver, [41, *[9 + turn] * 20])
     longer, inner = ([*HEAD, *A], [*HEAD[:10], *B])

@@ -45,7 +45,7 @@ def test_the_checks_of_a_routes_body_are_built_before_its_first_request_and_not_
     class FreshBody(FieldsBody):
         text: str
 
-    @operation(body=FreshBody)
+    @operation(body=FreshBody, foreign=True)
     def view() -> str:
         return ""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gevent
 import orjson
 import pytest
 from flask.testing import FlaskClient
@@ -22,10 +25,13 @@ from srb.errors import (
 )
 from srb.version import version
 from srb.web.app import create_app
+from srb.web.calls import engine_client
 from srb.web.dialects.llamacpp.answers import FullSlot, Health, Props, Slot, SlotAction
+from srb.web.ops import routes as ops
 from srb.wire.commands import GetSlots, GetStats, SetAdapters, StateAction
+from srb.wire.events import Ready, Reply
 from tests import scripted
-from tests.scripted import ScriptedClient, answer_simply
+from tests.scripted import MODEL, ScriptedClient, answer_simply
 from tests.shapes import read
 
 RUNNING = {
@@ -76,6 +82,74 @@ def test_an_engine_that_is_busy_with_one_long_step_is_healthy() -> None:
     http, engine = serve()
     engine.answers = busy
     assert http.get("/health").json == {"status": "ok", "version": version()}
+
+
+def never_answers(command: Any, values: dict[str, float]) -> Any:
+    gevent.sleep(1e6)
+
+
+@pytest.fixture
+def minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let the engine's long step, of a minute, end for those who wait: `minute` passes it without an answer."""
+    monkeypatch.setattr(engine_client, "ASK_DEADLINE", 0.01)
+    monkeypatch.setattr(ops, "HEALTH_DEADLINE", 0.01)
+    clock = time.time
+    passed = 0.0
+    monkeypatch.setattr(time, "time", lambda: clock() + passed)
+
+    def pass_one() -> None:
+        nonlocal passed
+        passed += 60
+
+    return pass_one
+
+
+ASKED = ["/health", "/health?include_slots", "/slots", "/v1/srb/completions"]
+
+
+@pytest.mark.parametrize("path", ASKED)
+def test_a_busy_engine_is_described_as_it_was_known_with_the_age(path: str, minute: Callable[[], None]) -> None:
+    http, engine = serve()
+    known = http.get(path)
+    assert "Age" not in known.headers
+    answers, engine.answers = engine.answers, never_answers
+    minute()
+    for _ in range(2):
+        old = http.get(path)
+        assert (old.status_code, old.json) == (200, known.json)
+        assert int(old.headers["Age"]) in (60, 61)
+    engine.answers = answers
+    engine.receive([Reply(each.request_id, answers(each, engine.values)) for each in engine.sent[-2:]])
+    gevent.sleep(0.01)
+    assert "Age" not in http.get(path).headers
+
+
+def test_before_anything_is_known_a_busy_engine_is_healthy_and_lists_are_503(minute: Callable[[], None]) -> None:
+    http, engine = serve()
+    engine.answers = never_answers
+    assert http.get("/health").json == {"status": "ok", "version": version()}
+    assert [http.get(path).status_code for path in ASKED[2:]] == [503, 503]
+
+
+def test_an_answer_that_comes_too_late_is_the_latest_for_the_next_who_asks(minute: Callable[[], None]) -> None:
+    http, engine = serve()
+    answers, engine.answers = engine.answers, never_answers
+    assert "slots_idle" not in http.get("/health").json
+    assert "slots_idle" not in http.get("/health").json
+    [asked] = [command for command in engine.sent if isinstance(command, GetStats)]
+    engine.receive([Reply(asked.request_id, answers(asked, engine.values))])
+    gevent.sleep(0)
+    minute()
+    assert http.get("/health").json["slots_idle"] == 5
+    assert len([command for command in engine.sent if isinstance(command, GetStats)]) == 2
+
+
+def test_a_new_engine_is_not_described_by_the_numbers_of_the_last_one(minute: Callable[[], None]) -> None:
+    http, engine = serve()
+    assert "slots_idle" in http.get("/health").json
+    engine.answers = never_answers
+    engine.receive([Ready(MODEL.as_dict())])
+    assert "slots_idle" not in http.get("/health").json
 
 
 def test_a_lost_engine_is_unhealthy() -> None:
@@ -385,6 +459,52 @@ def test_rates_are_the_same_whichever_worker_is_asked(tmp_path: Path, monkeypatc
     engine.values |= {"decode_steps_total": 150.0, "tokens_predicted_seconds_total": 5.0}
     assert metrics(one)["llamacpp:predicted_tokens_seconds"] == 10.0
     assert [path.name for path in tmp_path.glob("last_scrape*")] == ["last_scrape.json"]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_busy_engine_leaves_no_hole_in_the_metrics_whichever_worker_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minute: Callable[[], None], *, shared: bool
+) -> None:
+    if shared:
+        monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    (one, engine), (other, other_engine) = serve(), serve()
+    engine.values |= {"decode_steps_total": 100.0, "tokens_predicted_seconds_total": 2.0}
+    known = metrics(one)
+    assert known["srb_engine_answer_timestamp_seconds"] == pytest.approx(time.time(), abs=30)
+    engine.answers = other_engine.answers = never_answers
+    minute()
+    for http in (one, other, one) if shared else (one, one):
+        found = metrics(http)
+        for name in known:
+            if "decode_steps" in name or "predicted" in name or "timestamp" in name or "kv_cells" in name:
+                assert found[name] == known[name], name
+
+
+def test_no_counter_falls_when_a_worker_answers_that_knows_older_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minute: Callable[[], None]
+) -> None:
+    """Prometheus takes a counter that falls for one that begins anew, and adds all of it."""
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    (one, engine), (other, other_engine) = serve(), serve()
+    engine.values |= {"decode_steps_total": 20.0}
+    assert metrics(one)["srb:decode_steps_total"] == 20.0
+    minute()
+    other_engine.values = engine.values | {"decode_steps_total": 50.0}
+    assert metrics(other)["srb:decode_steps_total"] == 50.0
+    engine.answers = never_answers
+    assert metrics(one)["srb:decode_steps_total"] == 50.0
+
+
+def test_an_engine_that_is_gone_leaves_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    http, engine = serve()
+    metrics(http)
+    monkeypatch.setattr(engine, "engine_status", lambda: {"state": "restarting", "restarts": 1})
+
+    def lost(command: Any, values: dict[str, float]) -> Any:
+        raise EngineRestarted("The engine was restarted")
+
+    engine.answers = lost
+    assert "srb:kv_cells" not in metrics(http)
 
 
 def test_busy_slots_are_averaged_over_all_decodes_as_in_llama_server() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
-from weakref import WeakValueDictionary
+from typing import TypeVar
+from weakref import WeakSet, WeakValueDictionary
 
 from llguidance import LLMatcher
 
@@ -17,6 +19,7 @@ from srb.engine.grammar.lark import Lark, lark_of
 from srb.engine.grammar.limits import LIMITS
 from srb.engine.grammar.matcher import Grammar, Matcher, Vocabulary, reason_of
 from srb.errors import GrammarTooComplex, QueueFull, bad_field
+from srb.turns import Turns, taken
 
 # Of grammars that are kept, since every turn of a chat has the same tools: bytes of Lark, for each of which llguidance takes
 # about 100. 128 tools have up to 300 KiB.
@@ -27,9 +30,11 @@ MAX_LARGE = 2  # large grammars compiled at once, beside one that is not: more w
 STACK_BYTES = 512 * 2**20  # of a thread that compiles: llguidance recurses, and untouched pages cost nothing
 COMPILE_SECONDS = 10  # far more than what the limits leave; a thread that takes longer is given up
 MAX_GIVEN_UP = 2  # threads that still compute, each a core for nothing; no more grammars are compiled meanwhile
+MAX_ANEW = 16  # grammars compiled anew for texts that have spent a lexer; each may have 100 MB
 ATTEMPTS = 2  # to make a text's beginning in time: the first may have been slow since the machine was busy
 TRIAL_STEPS = 3  # tokens of a text that a new grammar has to make, so that one that is too complex is refused at once
 
+_Made = TypeVar("_Made")
 _starting = threading.Lock()  # the size of a stack is the process's until the thread has begun
 
 
@@ -45,8 +50,9 @@ class Grammars:
         # Of grammars that threads wait for: one of them compiles it.
         self._making: WeakValueDictionary[bytes, threading.Lock] = WeakValueDictionary()
         self._given_up: list[threading.Thread] = []
+        self._anew = WeakSet[Grammar]()  # compiled anew for texts that go on in them
         self._lock = threading.Lock()  # guards all of these
-        self._small, self._large = _Turns(1), _Turns(MAX_LARGE)
+        self._small, self._large = Turns(1), Turns(MAX_LARGE)
 
     def make_ready(self) -> None:
         """Make what the first grammar needs; it holds the interpreter's lock, so it is best done before requests come."""
@@ -62,7 +68,7 @@ class Grammars:
         if found is None:
             with self._lock:
                 making = self._making.setdefault(key, threading.Lock())
-            with making:
+            with taken(making):
                 found = self._known(key)  # another thread may have compiled it
                 if found is None:
                     found = self._compiled(lark_of(parse(grammar, len(schemas), field), schemas, field), field)
@@ -97,38 +103,74 @@ class Grammars:
 
     def _compiled(self, lark: Lark, field: str) -> _Entry:
         """Return a grammar that a thread of its own has compiled, or its problem. Raise InvalidRequest or QueueFull."""
-        made: list[_Entry | Exception] = []
         with self._large if len(lark.text) > LARGE_BYTES else self._small:
-            with self._lock:
-                self._given_up = [thread for thread in self._given_up if thread.is_alive()]
-                if len(self._given_up) >= MAX_GIVEN_UP:
-                    raise QueueFull("the grammars of other requests take too long to compile; try again in a moment")
-            thread = threading.Thread(target=self._compile, args=(lark, made), name="grammar", daemon=True)
-            with _starting:
-                before = threading.stack_size(STACK_BYTES)
-                try:
-                    thread.start()
-                finally:
-                    threading.stack_size(before)
-            thread.join(COMPILE_SECONDS)
-            if not made:
-                with self._lock:
-                    self._given_up.append(thread)
+            made: _Entry | None = self._in_thread(partial(self._compile, lark))
+            if made is None:
                 raise bad_field(field, f"takes longer than {COMPILE_SECONDS} seconds to become a grammar")
+        return made
+
+    def _in_thread(self, compile_one: Callable[[list[_Made | Exception]], None]) -> _Made | None:
+        """Return what a thread of its own has compiled; None if it takes too long. Raise its exception, or QueueFull."""
+        made: list[_Made | Exception] = []
+        with self._lock:
+            self._given_up = [thread for thread in self._given_up if thread.is_alive()]
+            if len(self._given_up) >= MAX_GIVEN_UP:
+                raise QueueFull("the grammars of other requests take too long to compile; try again in a moment")
+        thread = threading.Thread(target=compile_one, args=(made,), name="grammar", daemon=True)
+        with _starting:
+            before = threading.stack_size(STACK_BYTES)
+            try:
+                thread.start()
+            finally:
+                threading.stack_size(before)
+        thread.join(COMPILE_SECONDS)
+        if not made:
+            with self._lock:
+                self._given_up.append(thread)
+            return None
         if isinstance(made[0], Exception):
             raise made[0]
         return made[0]
+
+    def _renewed(self, lark: Lark) -> tuple[Grammar, float]:
+        """Return a grammar compiled anew, for a text within it, and the seconds that it took. It waits for no turn.
+
+        Raise GrammarTooComplex.
+        """
+        if len(self._anew) >= MAX_ANEW:
+            raise GrammarTooComplex(f"the grammar is too complex: {MAX_ANEW} texts have grammars of their own already")
+        try:
+            made: tuple[Grammar, float] | None = self._in_thread(partial(self._compile_anew, lark))
+        except QueueFull as error:
+            raise GrammarTooComplex(error.message) from None
+        if made is None:
+            raise GrammarTooComplex(
+                f"the grammar is too complex: compiling it anew takes over {COMPILE_SECONDS} seconds"
+            )
+        self._anew.add(made[0])
+        return made
+
+    def _compile_anew(self, lark: Lark, made: list[tuple[Grammar, float] | Exception]) -> None:
+        try:
+            began = self.clock()
+            grammar = self._grammar_of(lark, is_shared=False)
+            made.append((grammar, self.clock() - began))
+        except Exception as error:  # raised by the thread that waits
+            made.append(error)
+
+    def _grammar_of(self, lark: Lark, is_shared: bool = True) -> Grammar:
+        native = LLMatcher(self._vocabulary.native, lark.text, log_level=0, limits=LIMITS)
+        return Grammar(native, self._vocabulary, lark, self.clock, partial(self._renewed, lark), is_shared)
 
     def _compile(self, lark: Lark, made: list[_Entry | Exception]) -> None:
         try:
             # What took too long once is compiled and measured anew: a machine that stands still for a moment looks alike.
             for _ in range(ATTEMPTS):
-                native = LLMatcher(self._vocabulary.native, lark.text, log_level=0, limits=LIMITS)
-                if native.is_error():
-                    made.append(_Entry(problem=f"cannot be used as a grammar: {reason_of(native)}"))
+                grammar = self._grammar_of(lark)
+                if grammar.native.is_error():
+                    made.append(_Entry(problem=f"cannot be used as a grammar: {reason_of(grammar.native)}"))
                     return
-                grammar = Grammar(native, self._vocabulary, lark, self.clock)
-                problem = self._problem(Matcher(grammar, native.deep_copy()))
+                problem = self._problem(Matcher(grammar, grammar.native.deep_copy()))
                 if not grammar.problem:
                     break
             made.append(_Entry(problem=problem) if problem else _Entry(grammar, weight=ENTRY_BYTES + len(lark.text)))
@@ -157,32 +199,3 @@ class _Entry:
     grammar: Grammar | None = None
     problem: str = ""
     weight: int = ENTRY_BYTES
-
-
-class _Turns:
-    """Turns of threads, of which a few work at once, in the order in which they came.
-
-    A lock may be taken again by the thread that releases it, so one with 128 tools would have all turns in a row.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-        self._waiting: deque[threading.Lock] = deque()
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        mine = threading.Lock()
-        with self._lock:
-            if self._free:
-                self._free -= 1
-                return
-            mine.acquire()
-            self._waiting.append(mine)
-        mine.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._free += 1

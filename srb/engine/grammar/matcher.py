@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import cached_property, partial
 from itertools import takewhile
 from typing import Protocol, TypeVar
+from weakref import ReferenceType, ref
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from srb.errors import GrammarDeadEnd, GrammarTooComplex
 
 MAX_REASON = 300  # characters; some errors have all of a regular expression, and a client and the log are told it
 LEXER_ERROR = "lexer error"  # the beginning of such a reason
+REFUSED = "doesn't satisfy the grammar"  # of a token that may come: the lexer was spent by it
 DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # errors of llguidance where no token is left
 
 _FIRST_BYTE = DEEPER.encode()[0]
@@ -34,8 +36,23 @@ _Made = TypeVar("_Made")
 class Grammar:
     """A compiled grammar, which all matchers in it share."""
 
-    def __init__(self, native: LLMatcher, vocabulary: Vocabulary, lark: Lark, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        native: LLMatcher,
+        vocabulary: Vocabulary,
+        lark: Lark,
+        clock: Callable[[], float],
+        compile_anew: Callable[[], tuple[Grammar, float]],
+        is_shared: bool = True,
+    ) -> None:
+        """`compile_anew` returns another one like this, with nothing made, and the seconds of a processor that it took.
+
+        `is_shared`: requests begin texts in it, and these share the first that is compiled anew; where that is spent, too,
+        each text has one of its own, since a long text may need most of a lexer.
+        """
         self.native = native  # at the beginning of a text
+        self._compile_anew = compile_anew
+        self.is_shared = is_shared
         self.vocabulary = vocabulary
         self.clock = clock
         self.has_levels = lark.has_levels
@@ -43,6 +60,20 @@ class Grammar:
         self.named = {alias: token for token, alias in self.aliases.items()}
         self.problem = ""  # why no text goes on in it: a call took so long that no other one is risked
         self.is_spent = False  # its lexer, which all texts share, has made as many states as it may
+        self._successor: ReferenceType[Grammar] | None = None
+
+    def renewed(self) -> tuple[Grammar, float]:
+        """Return the grammar in which texts of this one, whose lexer is spent, go on, and the seconds to compile it.
+
+        Raise GrammarTooComplex.
+        """
+        successor = self._successor() if self._successor is not None else None
+        if successor is not None and not successor.is_spent:
+            return successor, 0.0
+        successor, seconds = self._compile_anew()
+        if self.is_shared:
+            self._successor = ref(successor)  # which its texts alone keep alive: a lexer may have 100 MB
+        return successor, seconds
 
 
 class Matcher:
@@ -52,7 +83,8 @@ class Matcher:
         self._grammar = grammar
         self._native = native
         self._vocabulary = grammar.vocabulary
-        self.length = 0  # accepted tokens, ends not counted
+        self._accepted: list[int] = []  # tokens as llguidance has them, ends not counted
+        self._alone_at = -1  # the length at which this text got a grammar of its own
         self.seconds = 0.0  # of a processor that all calls took
         self._num_accepted = 0  # tokens that were accepted, those that were taken back included
         self._allowed: npt.NDArray[np.intp] | None = None  # the mask of this place, if it is known
@@ -63,8 +95,19 @@ class Matcher:
     def copy(self) -> Matcher:
         """Return a matcher at the same place, which goes on by itself."""
         copy = Matcher(self._grammar, self._native.deep_copy())
-        copy.length, copy.seconds, copy._num_accepted = self.length, self.seconds, self._num_accepted
+        copy._accepted, copy._alone_at = self._accepted.copy(), self._alone_at
+        copy.seconds, copy._num_accepted = self.seconds, self._num_accepted
         return copy
+
+    @property
+    def length(self) -> int:
+        """The number of accepted tokens, ends not counted."""
+        return len(self._accepted)
+
+    @property
+    def named(self) -> Set[int]:
+        """The tokens that the grammar names by their ids."""
+        return self._grammar.aliases.keys()
 
     @property
     def is_quick(self) -> bool:
@@ -73,12 +116,14 @@ class Matcher:
 
     def allows(self, token: int) -> bool:
         """Whether a token may come next. Raise GrammarTooComplex."""
+        self._make_ready()
         if token in self._vocabulary.ends and token not in self._grammar.aliases:
             return self._native.is_accepting()
         return self._number(token) is not None or token in self.allowed
 
     def takes(self, tokens: Sequence[int]) -> bool:
         """Whether all of these tokens, none of which is an end, may come one after the other. Raise GrammarTooComplex."""
+        self._make_ready()
         if self._timed(lambda: self._native.validate_tokens(list(tokens))) == len(tokens):
             return True
         trial = self.copy()
@@ -93,23 +138,26 @@ class Matcher:
 
     def accept(self, token: int) -> None:
         """Go on by a token. Raise GrammarDeadEnd for one that may not come, and GrammarTooComplex."""
-        self._check()
         if not self.allows(token):
             raise GrammarDeadEnd("the text so far does not fit the grammar")
         number = self._number(token)
         if number is None and token in self._vocabulary.ends:
             return
         if number is None or not self._timed(lambda: self._native.consume_token(number)):
-            raise self._limited(self._native)
-        self.length += 1
+            self._renew(self._native)
+            self.accept(token)
+            return
+        self._accepted.append(number)
         self._num_accepted += 1
         self._allowed = None
 
     def rewind(self, count: int) -> None:
-        """Go back by `count` accepted tokens, ends not counted."""
+        """Go back by `count` accepted tokens, ends not counted. Raise GrammarTooComplex."""
+        self._make_ready()
         if count and not self._native.rollback(count):
             raise AssertionError(f"{self!r} cannot go back by {count} tokens")
-        self.length -= count
+        del self._accepted[self.length - count :]
+        self._alone_at = -1
         self._allowed = None
 
     def _number(self, token: int) -> int | None:
@@ -131,12 +179,16 @@ class Matcher:
 
         Raise GrammarTooComplex.
         """
-        self._check()
-        if self._allowed is None:
-            self._allowed = self._timed(self._masked)
+        self._make_ready()
+        while self._allowed is None:
+            if isinstance(made := self._timed(self._masked), LLMatcher):
+                self._renew(made)
+            else:
+                self._allowed = made
         return self._allowed
 
-    def _masked(self) -> npt.NDArray[np.intp]:
+    def _masked(self) -> npt.NDArray[np.intp] | LLMatcher:
+        """Return the tokens that may come next, or what has failed to find them."""
         vocabulary = self._vocabulary
         mask = np.zeros(len(vocabulary.tokens) // 32 + 1, np.uint32)
         copy = self._native.deep_copy()  # which may fail where no token is left, and then never goes on
@@ -144,7 +196,7 @@ class Matcher:
         if not copy.is_error():
             self._native = copy  # with the states that it has made, and room for as much work again
         elif reason_of(copy) not in DEAD_ENDS:
-            raise self._limited(copy)
+            return copy
         mask &= vocabulary.written
         numbers = _numbers(mask)
         size = int(np.searchsorted(numbers, vocabulary.size))
@@ -162,16 +214,45 @@ class Matcher:
     @property
     def forced(self) -> list[int]:
         """The tokens that have to come next, as far as the grammar leaves no choice; [] where it does."""
+        self._make_ready()
         named, size = self._grammar.named, self._vocabulary.size
         tokens = (named.get(token, token) for token in self._timed(self._native.compute_ff_tokens))
         return list(takewhile(lambda token: token < size, tokens))
 
-    def _limited(self, native: LLMatcher) -> GrammarTooComplex:
-        """Return the error for a place at which one of llguidance's limits has ended a call."""
-        reason = reason_of(native)
-        if reason.startswith(LEXER_ERROR):
-            self._grammar.is_spent = True
-        return _too_complex(reason)
+    def _renew(self, failed: LLMatcher) -> None:
+        """Go on in a grammar compiled anew if the lexer, which all texts share, is what ended a call.
+
+        Raise GrammarTooComplex where it is another limit.
+        """
+        reason = reason_of(failed)
+        if not reason.startswith(LEXER_ERROR) and REFUSED not in reason:
+            raise _too_complex(reason)
+        self._leave(reason)
+        self._make_ready()
+
+    def _leave(self, reason: str) -> None:
+        """Note that the lexer is spent. Raise GrammarTooComplex where this text alone needs too much at its place."""
+        if self._alone_at == self.length:
+            raise _too_complex(reason)
+        self._grammar.is_spent = True
+
+    def _make_ready(self) -> None:
+        """Leave a grammar whose lexer is spent, by this text or another one: it would refuse what it has no states for.
+
+        Raise GrammarTooComplex.
+        """
+        while self._grammar.is_spent:
+            is_own = not self._grammar.is_shared
+            self._grammar, seconds = self._grammar.renewed()
+            self.seconds += seconds
+            if is_own:
+                self._alone_at = self.length
+            self._native, self._allowed = self._grammar.native.deep_copy(), None
+            for number in self._accepted:
+                if not self._timed(partial(self._native.consume_token, number)):
+                    self._leave(reason_of(self._native))
+                    break
+        self._check()
 
     def _check(self) -> None:
         if self._grammar.problem:
@@ -182,8 +263,7 @@ class Matcher:
 
         A call cannot be interrupted, and one that took long is not made again: other texts of the grammar end, too, and
         later ones do not begin. A text whose calls are many ends alone, and so does one at whose place llguidance's own
-        limits end a call: the others' calls are bounded as well. Where the limit is that of the lexer, which texts share,
-        they end as soon as they need more of it, and a later request has the grammar compiled anew.
+        limits end a call: the others' calls are bounded as well.
         """
         collects = gc.isenabled()
         gc.disable()  # garbage of the whole process may take 0.1 s, for which no grammar is to blame

@@ -33,7 +33,9 @@ from srb.engine.grammar.references import IN_PLACE, References
 from srb.errors import bad_field
 
 MAX_INTEGER = 10**16 - 1  # where a schema has no bounds: without any a model may write digits for ever; llama.cpp's
-INTEGER = "whole number"  # the definition of such a number; one for all, since llguidance takes 2 ms to make it
+# The address of such a number's definition; one for all, since each takes some of what a lexer may have. It is absolute,
+# so it holds also below an id.
+INTEGER = "urn:srb:whole-number"
 # Space as models write it: one space, or line breaks with an indentation; llama.cpp's converter takes the same.
 SPACE = r" |\n{1,2}[ \t]{0,20}"
 MAX_REMARK = 500  # characters of what the log tells of a schema, which a client wrote
@@ -101,14 +103,21 @@ def prepared(text: str, place: str) -> Prepared:
     place = str(schema.get(PLACE, place))
     if _depth(schema) > MAX_DEPTH_OF_SCHEMAS:
         raise bad_field(place, f"is nested deeper than {MAX_DEPTH_OF_SCHEMAS}")
-    preparation = _Preparation(schema)
+    preparation = _Preparation(schema, _free(INTEGER, json.dumps(schema)))
     preparation.check_nesting(schema, place)
     made = preparation.schema(schema, place)
     if preparation.has_integers:
-        made["$defs"] = {**made.get("$defs", {}), INTEGER: _INTEGER}
+        address = preparation.integer
+        # In `definitions`, where every draft looks for ids, which draft 4 calls `id`.
+        made["definitions"] = {**made.get("definitions", {}), address: {"$id": address, "id": address, **_INTEGER}}
     made["x-guidance"] = OPTIONS
     remarks = tuple(map(_one_line, preparation.remarks))
     return Prepared(json.dumps(made, separators=(",", ":")), _one_line(place), tool_of(schema), remarks)
+
+
+def _free(name: str, text: str) -> str:
+    """Return a name that is nowhere in a text: this one, or one that goes on with a number."""
+    return next(free for number in range(len(text) + 1) if (free := f"{name}{number or ''}") not in text)
 
 
 def tool_of(schema: Any) -> str:
@@ -162,7 +171,9 @@ def _depth(value: Any) -> int:
 class _Preparation:
     """One schema on its way. An object that no other schema speaks of has no more properties than its own names."""
 
-    def __init__(self, schema: dict[str, Any]) -> None:
+    def __init__(self, schema: dict[str, Any], integer: str) -> None:
+        """`integer` is the address of a whole number without bounds of its own."""
+        self.integer = integer
         self._references = References(schema)
         self.remarks: list[str] = []
         self.has_integers = False
@@ -219,7 +230,7 @@ class _Preparation:
         if made.get("type") == "integer" and made.keys() <= _ABOUT_VALUE:
             self.has_integers = True
             definitions = {key: made[key] for key in _DEFINITIONS if key in made}
-            return {"$ref": f"#/$defs/{quote(INTEGER)}", **definitions}
+            return {"$ref": self.integer, **definitions}
         return _closed(made)
 
     def _remark(self, where: str, problem: str = "") -> None:

@@ -22,9 +22,10 @@ from srb.engine.llama.memory import floats_at
 from srb.engine.llama.mrope import NUM_SECTIONS
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.webp import has_pillow, readable
-from srb.engine.media import EncodedFile, Encoder, IsWanted, MediaChunk, Numbers, Sections, always, check_wanted
+from srb.engine.media import EncodedFile, Encoder, MediaChunk, Numbers, Sections
 from srb.errors import ModelLoadFailed, NotSupported
 from srb.host.cores import usable_cores
+from srb.turns import IsWanted, always, check_wanted
 
 log = logging.getLogger("srb.llama")
 
@@ -37,6 +38,43 @@ _TYPE = re.compile(rb"projector_type\x08\0\0\0(.)\0{7}", re.DOTALL)  # a key of 
 _ALIGNED = {"deepseek4v": 4}
 # llama.cpp ends the process where one of these projectors or architectures reads a picture without M-RoPE.
 _NEED_SECTIONS = frozenset({"hunyuanvl", "glm4", "glm4moe"})
+
+# Of pictures and sounds in prompts, as mtmd writes them and processors of transformers name them; not those that models of
+# speech and pictures write in their answers (`<|audio_start|>`).
+_TILES = [(row, column) for row in range(1, 11) for column in range(1, 11)]
+MARKS = (
+    *("<start_of_image>", "<end_of_image>", "<image_soft_token>", "[multimodal]"),  # Gemma 3
+    *("<start_of_audio>", "<end_of_audio>", "<audio_soft_token>"),  # Gemma 3n
+    *("<|image>", "<image|>", "<|audio>", "<audio|>", "<|image|>", "<|video|>", "<|audio|>"),  # Gemma 4, and Llama 3.2
+    *("<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>", "<|audio_pad|>"),  # Qwen
+    *("<|audio_bos|>", "<|audio_eos|>", "<|AUDIO|>", "<|IMAGE|>", "<|VIDEO|>"),
+    *("[IMG]", "[IMG_BREAK]", "[IMG_END]", "[AUDIO]", "[BEGIN_AUDIO]"),  # Mistral
+    *("<|image_start|>", "<|image_end|>", "<|patch|>", "<|tile_x_separator|>", "<|tile_y_separator|>"),  # Llama 4
+    *("<|img_thumbnail|>", "<|img_end|>", *(f"<|img_row_{row}_col_{column}|>" for row, column in _TILES)),  # LFM2
+    *("<fake_token_around_image>", "<global-img>", *(f"<row_{row}_col_{column}>" for row, column in _TILES)),  # Idefics
+    *("<IMG_CONTEXT>", "<img>", "</img>"),  # InternVL
+    *("<|media_start|>", "<|media_begin|>", "<|media_content|>", "<|media_end|>", "<|media_pad|>"),  # Kimi
+    *("<|begin_of_image|>", "<|end_of_image|>", "<|begin_of_video|>", "<|end_of_video|>"),  # GLM
+    *("<image>", "</image>", "<slice>", "</slice>", "<image_id>", "</image_id>", "<sound>"),  # MiniCPM-V and others
+    *("<|IMAGE_START|>", "<|IMAGE_END|>", "<|IMAGE_PLACEHOLDER|>", "<|img|>", "<|imgpad|>", "<|endofimg|>"),  # of OCR
+    *("<|image_1|>", "<|endoftext10|>", "<|endoftext11|>"),  # Phi 3.5 and 4
+)  # fmt: skip
+_TAG = re.compile("</?[a-z]+>")  # that HTML may have: Gemma's vocabulary has it for text
+
+
+def marks_of(model: Any) -> frozenset[int]:
+    """Return the tokens of a model's vocabulary that mark pictures and sounds."""
+    vocab, found = lib.llama_model_get_vocab(model), []
+    one = (lib.llama_token * 1)()
+    for mark in MARKS:
+        data = mark.encode()
+        if lib.llama_tokenize(vocab, data, len(data), one, 1, False, True) == 1:
+            kinds = lib.llama_vocab_get_attr(vocab, one[0])
+            if kinds & (
+                lib.LLAMA_TOKEN_ATTR_CONTROL | (0 if _TAG.fullmatch(mark) else lib.LLAMA_TOKEN_ATTR_USER_DEFINED)
+            ):
+                found.append(one[0])
+    return frozenset(found)
 
 
 class LlamaEncoder(Encoder):

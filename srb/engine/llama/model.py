@@ -30,7 +30,7 @@ from srb.engine.llama.devices import begin, free_gpu_memory, tell_missing_patche
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder
 from srb.engine.llama.log import native_log
-from srb.engine.llama.media import LlamaEncoder
+from srb.engine.llama.media import LlamaEncoder, marks_of
 from srb.engine.llama.mrope import NUM_SECTIONS, has_mrope, sequences_of
 from srb.engine.llama.params import (
     NUMA_STRATEGIES,
@@ -105,7 +105,9 @@ class LlamaModel:
         self.blank_page = self._blank_page()
         self.n_ctx: int = lib.llama_n_ctx(context)
         self.n_ctx_train: int = lib.llama_model_n_ctx_train(model)
-        self.n_ctx_seq: int = min(self.n_ctx, max_sequence_length(settings, self.n_ctx_train))
+        longest = max_sequence_length(settings, self.n_ctx_train)
+        self.n_ctx_seq: int = min(self.n_ctx, longest)
+        self.is_as_trained = self.n_ctx_seq == longest
         self.n_batch: int = lib.llama_n_batch(context)
         self.n_ubatch: int = lib.llama_n_ubatch(context)
         self.n_seq_max = sequences.count
@@ -284,7 +286,8 @@ class LlamaModel:
             tokens = (lib.llama_token * room)()
             count = lib.llama_tokenize(self._vocab, data, len(data), tokens, room, add_special, parse_special)
             if count >= 0:
-                return list(tokens[:count])
+                found: list[int] = tokens[:count]
+                return found
             room = -count
 
     def find_cut(self, text: str, start: int) -> int:
@@ -521,6 +524,11 @@ class LlamaModel:
         """Sample and accept a token from a row of the last decode, in native code alone."""
         self._check_row(row)
         return int(lib.llama_sampler_sample(sampler, self._context, row))
+
+    @cached_property
+    def unreadable(self) -> frozenset[int]:
+        """The tokens that mark pictures and sounds, if there is no projector to read any; control tokens have no text."""
+        return frozenset() if self._media else marks_of(self._model)
 
     @cached_property
     def eog_token_list(self) -> list[int]:

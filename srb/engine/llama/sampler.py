@@ -105,10 +105,10 @@ class LlamaSampler:
     def __init__(
         self, model: LlamaModel, params: SamplingParams, seed: int, history: Sequence[int], min_tokens: int
     ) -> None:
-        biases = biases_of(model, params)
+        grammar = model.grammars.matcher(params.grammar, params.grammar_schemas) if params.grammar else None
+        biases = biases_of(model, params, grammar.named if grammar else frozenset())
         self._forbidden = frozenset(token for token, bias in biases.items() if bias == FORBIDDEN)
         self._parts: tuple[Stage | None, ...] = ((None,) if biases else ()) + tuple(chain(params, seed))  # None: biases
-        grammar = model.grammars.matcher(params.grammar, params.grammar_schemas) if params.grammar else None
         if params.grammar_triggers:
             model.tokens_of_bytes(b"")  # its table takes a while, and later the decode thread waits for it
         self._assemble(model, params, grammar, watch_of(params, model), min_tokens)
@@ -478,8 +478,11 @@ def build_stage(model: LlamaModel, stage: Stage) -> Any:
             return getattr(lib, f"llama_sampler_init_{name}")(*args)
 
 
-def biases_of(model: LlamaModel, params: SamplingParams) -> dict[int, float]:
-    """Return the request's biases, summed per token, and the vocabulary's suppressed tokens as forbidden."""
+def biases_of(model: LlamaModel, params: SamplingParams, named: Set[int] = frozenset()) -> dict[int, float]:
+    """Return the request's biases, summed per token, and the vocabulary's suppressed tokens as forbidden.
+
+    So are marks of pictures where none are read, but those that its `logit_bias` or its grammar (`named`) asks for.
+    """
     biases: dict[int, float] = {}
     for token, bias in params.logit_bias:
         value = FORBIDDEN if bias is None else bias
@@ -489,6 +492,7 @@ def biases_of(model: LlamaModel, params: SamplingParams) -> dict[int, float]:
     count = ctypes.c_int32()
     suppressed = lib.llama_vocab_get_suppress_tokens(model.vocab, ctypes.byref(count))
     biases |= dict.fromkeys(suppressed[: count.value] if count.value else (), FORBIDDEN)
+    biases = dict.fromkeys(model.unreadable - named, FORBIDDEN) | biases
     if params.ignore_eos:
         biases |= dict.fromkeys(model.eog_token_list, FORBIDDEN)
     return biases

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-from srb.engine.media import IsWanted
 from srb.errors import Cancelled, EngineLoading, InvalidRequest, ProtocolError, QueueFull, ShuttingDown, SRBError
 from srb.host.cores import give_way
+from srb.host.memory import give_back
 from srb.process.connection import Connection
+from srb.turns import IsWanted, always, work_while
 from srb.wire.commands import (
     AddBranches,
     Ask,
@@ -36,7 +37,11 @@ log = logging.getLogger("srb.engine")
 # Commands that are prepared before they reach the decode thread.
 Prepared = Generate | Embed | Rerank | StateAction | AddBranches
 NUM_GRAMMAR_LANES = 8  # of a connection; most of their threads wait for their grammar's turn, and hold up no small one
-MAX_WAITING = 64 * 1024 * 1024  # characters in a lane, beside one command, which is always taken: seconds of work
+NUM_LONG_LANES = 8  # likewise for requests with long texts, which are tokenized in turns
+NUM_LONG_TEXT_LANES = 4  # likewise for long texts that are only to be tokenized
+SHORT = 8192  # characters that are tokenized within 50 ms, even without a space; only such go before others
+LARGE = 256 * 1024  # characters, after which memory is given back: a tokenizer takes 100 bytes for each
+MAX_WAITING = 64 * 1024 * 1024  # characters in lanes of a kind, beside one command of each lane: seconds of work
 
 
 class Preparing(Protocol):
@@ -99,7 +104,9 @@ class Work:
 
     lane: Lane
     job: _Job
-    progressed_at: float  # time.monotonic(): its beginning, or the beginning of its latest picture
+    progressed_at: (
+        float  # time.monotonic(): of its latest piece or picture, of its turn, or of a look while it waits for one
+    )
 
     @property
     def characters(self) -> int:
@@ -123,9 +130,14 @@ class _Job:
     weight: int
     cancels: list[Cancel] = field(default_factory=list)  # of single branches; sent after the request
 
+    @property
+    def owner(self) -> str:
+        """The client whose command it is, where the command tells; "" otherwise."""
+        return getattr(self.command, "owner", "")
+
 
 class Lane:
-    """The commands of one connection that take work, handled in order by a thread of the lane's own.
+    """The commands of one connection that take work, handled by a thread of the lane's own: its owners' in turns.
 
     A command leaves exactly once: the result of `make` goes to the inbox or the connection, or the command is handed over
     to a lane of long work, or it is refused and its result is dropped.
@@ -137,21 +149,27 @@ class Lane:
         connection: Connection,
         inbox: Inbox,
         make: Callable[[Any, IsWanted], SubmitItem | Reply | Rejected],
-        long: tuple[Sequence[Lane], Callable[[Any], bool]] | None = None,
+        longer: Callable[[Any], Sequence[Lane]] = lambda command: (),
         *,
+        num_alike: int = 1,
         gives_way: bool = False,
+        encodes: bool = False,
     ) -> None:
         """Make results with `make`, which the lane's thread calls and which raises nothing.
 
-        `long` are the lanes of commands of which its function, which raises nothing, says that they take long; each goes to
-        the one with the fewest. A lane that `gives_way` works where decodes leave cores.
+        `longer` returns, and raises nothing, the lanes for a command that takes longer than others of this lane. A lane
+        shares MAX_WAITING with `num_alike`. One that `gives_way` works where decodes leave cores.
         """
         self._connection = connection
         self._inbox = inbox
         self._make = make
-        self._long = long
-        self.encodes = gives_way
-        self._jobs: dict[str, _Job] = {}  # by request_id, in the order of arrival; the first is being handled
+        self._longer = longer
+        self._max_waiting = MAX_WAITING // num_alike
+        self._gives_way = gives_way
+        self.encodes = encodes
+        self._jobs: dict[str, _Job] = {}  # by request_id, in the order of arrival
+        self._served: dict[str, int] = {}  # the latest turn of each owner that has jobs here
+        self._turn = 0
         self._weight = 0
         self._changed = threading.Condition()
         self._end: SRBError | None = None  # why commands are refused now
@@ -168,7 +186,7 @@ class Lane:
                 raise self._end
             if job.command.request_id in self._jobs:
                 raise InvalidRequest("a request with this id is running")
-            if self._jobs and self._weight + job.weight > MAX_WAITING:
+            if self._jobs and self._weight + job.weight > self._max_waiting:
                 raise QueueFull("too much text is waiting to be tokenized; try again in a moment")
             self._jobs[job.command.request_id] = job
             self._weight += job.weight
@@ -212,20 +230,31 @@ class Lane:
         self._weight -= job.weight
 
     def _work(self) -> None:
-        if self.encodes:
+        if self._gives_way:
             give_way()
         while job := self._next():
-            self.work = Work(self, job, time.monotonic())
-            if self._long is not None and self._long[1](job.command):
-                self._hand_over(job, min(self._long[0], key=lambda lane: len(lane._jobs)))
-                continue
-            made = self._make(job.command, partial(self._is_wanted, job))
-            with self._changed:  # a cancel comes either before this block or after it
-                if self._has(job):
-                    self._remove(job)
-                    self._pass_on(made, job.cancels)
-                elif isinstance(made, SubmitItem):
-                    made.request.close()
+            leaves_memory = self._handle(job) and job.weight > LARGE
+            del job  # its text, while the lane waits for the next one
+            if leaves_memory:
+                give_back()
+
+    def _handle(self, job: _Job) -> bool:
+        """Make a command's result, or hand the command over; return whether it was made here."""
+        self.work = Work(self, job, time.monotonic())
+        if lanes := self._longer(job.command):
+            self._hand_over(job, _lane_for(job, lanes))
+            return False
+        is_wanted = partial(self._is_wanted, job)
+        work_while(is_wanted)
+        made = self._make(job.command, is_wanted)
+        work_while(always)
+        with self._changed:  # a cancel comes either before this block or after it
+            if self._has(job):
+                self._remove(job)
+                self._pass_on(made, job.cancels)
+            elif isinstance(made, SubmitItem):
+                made.request.close()
+        return True
 
     def _hand_over(self, job: _Job, lane: Lane) -> None:
         """Let another lane have a command, unless it was refused; it is always in one of both, so no cancel misses it."""
@@ -239,17 +268,23 @@ class Lane:
                 self._connection.send([Rejected.of(job.command.request_id, error)])
 
     def _is_wanted(self, job: _Job) -> bool:
-        """Whether a command was not refused; that it is asked, before each picture, is a sign of progress."""
+        """Whether a command was not refused; that it is asked, before each piece of the work, is a sign of progress."""
         self.work = Work(self, job, time.monotonic())
         return self._has(job)
 
     def _next(self) -> _Job | None:
-        """Wait for a command; return None when the lane is closed."""
+        """Wait for a command of the owner whose latest one is longest ago; return None when the lane is closed."""
         self.work = None
         with self._changed:
             while not self._jobs and self._end is None:
                 self._changed.wait()
-            return next(iter(self._jobs.values()), None)
+            job = min(self._jobs.values(), key=lambda job: self._served.get(job.owner, 0), default=None)
+            if job is not None:
+                self._turn += 1
+                waiting = {each.owner for each in self._jobs.values()}
+                self._served = {owner: turn for owner, turn in self._served.items() if owner in waiting}
+                self._served[job.owner] = self._turn
+            return job
 
     def _pass_on(self, made: SubmitItem | Reply | Rejected, cancels: list[Cancel]) -> None:
         if not isinstance(made, SubmitItem):
@@ -260,26 +295,45 @@ class Lane:
             self._inbox.put(CancelItem(self._connection, cancel))
 
 
+def _lane_for(job: _Job, lanes: Sequence[Lane]) -> Lane:
+    """Return the lane with the fewest commands; an owner that has some in half of them gets none of the others."""
+    own = [lane for lane in lanes if job.owner and any(each.owner == job.owner for each in list(lane._jobs.values()))]
+    return min(own if own and len(own) >= len(lanes) // 2 else lanes, key=lambda lane: len(lane._jobs))
+
+
 def _weight(command: Any) -> int:
     """Return the approximate number of characters in a command; itself counts as 1000, a branch as 100, an id as 8."""
+    branches = command.branches if isinstance(command, Generate) else ()
+    media = command.media if isinstance(command, Generate | CountTokens) else ()
+    return 1000 + _text_length(command) + sum(map(len, media)) + 100 * len(branches)
+
+
+def _text_length(command: Any) -> int:
+    """Return the approximate number of characters that are tokenized for a command, or of tokens' texts."""
     match command:
         case Generate():
-            return 1000 + _length(command.prompt) + sum(map(len, command.media)) + 100 * len(command.branches)
+            appended = {spec.append for spec in command.branches}
+            penalized = {spec.sampling.penalty_prompt or () for spec in command.branches}
+            return _length(command.prompt) + sum(map(_length, appended | penalized))
+        case AddBranches():
+            return sum(_length(append) for _, append, *_ in command.branches)
         case Embed():
-            return 1000 + sum(map(_length, command.inputs))
+            return sum(map(_length, command.inputs))
         case Rerank():
-            return 1000 + len(command.query) + _length(command.documents)
+            return len(command.query) + _length(command.documents)
         case Tokenize():
-            return 1000 + _length(command.parts)
+            return _length(command.parts)
         case CountTokens():
-            return 1000 + _length(command.prompt) + sum(map(len, command.media))
+            return _length(command.prompt)
         case Detokenize():
-            return 1000 + 8 * len(command.tokens)
+            return _length(command.tokens)
         case _:
-            return 1000
+            return 0
 
 
 def _length(parts: Sequence[str | int]) -> int:
+    if str not in set(map(type, parts)):  # ids may be millions
+        return 8 * len(parts)
     return sum(len(part) if isinstance(part, str) else 8 for part in parts)
 
 
@@ -291,7 +345,7 @@ class Intake:
         self._engine: Preparing | None = None
         self._refusal: SRBError | None = EngineLoading("the model is being loaded")
         # For requests, for (de)tokenizing, for requests with media, for those whose media have to be encoded, and some for
-        # those with grammars, which may take long to compile.
+        # those with grammars, which may take long to compile, and for long texts.
         self._lanes: dict[Connection, tuple[Lane, ...]] = {}
         self._left: list[Lane] = []  # lanes of closed connections, whose threads may still work
         self._lock = threading.Lock()  # guards _lanes, _left and _refusal
@@ -361,11 +415,34 @@ class Intake:
                 raise self._refusal
             if connection not in self._lanes:
                 given = connection, self.inbox, self._maker(connection)
-                encoding = Lane("encoding", *given, gives_way=True)
-                media = Lane("media", *given, ([encoding], self._has_to_encode))
-                grammars = [Lane("grammars", *given) for _ in range(NUM_GRAMMAR_LANES)]
-                requests = Lane("requests", *given, (grammars, self._has_grammar))
-                self._lanes[connection] = requests, Lane("texts", *given), media, encoding, *grammars
+
+                def alike(name: str, count: int, gives_way: bool) -> list[Lane]:
+                    return [Lane(name, *given, num_alike=count, gives_way=gives_way) for _ in range(count)]
+
+                encoding = [Lane("encoding", *given, gives_way=True, encodes=True)]
+                grammars = alike("grammars", NUM_GRAMMAR_LANES, gives_way=False)
+                long_requests = alike("long requests", NUM_LONG_LANES, gives_way=True)
+                long_texts = alike("long texts", NUM_LONG_TEXT_LANES, gives_way=True)
+
+                def longer_request(command: Any) -> Sequence[Lane]:
+                    return (
+                        long_requests
+                        if _text_length(command) > SHORT
+                        else grammars
+                        if self._has_grammar(command)
+                        else ()
+                    )
+
+                def longer_text(command: Any) -> Sequence[Lane]:
+                    return long_texts if _text_length(command) > SHORT else ()
+
+                def longer_media(command: Any) -> Sequence[Lane]:
+                    return encoding if self._has_to_encode(command) else longer_text(command)
+
+                media = Lane("media", *given, longer_media)
+                requests = Lane("requests", *given, longer_request)
+                texts = Lane("texts", *given, longer_text)
+                self._lanes[connection] = requests, texts, media, *encoding, *grammars, *long_requests, *long_texts
             return self._lanes[connection]
 
     def _has_to_encode(self, command: Any) -> bool:

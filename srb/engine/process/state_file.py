@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from srb.engine.model import SavedState
+from srb.engine.model import SavedState, Scope
 from srb.engine.tokens import tokens_of
 from srb.files.state_header import MAGIC, VERSION, StateError, read_header
 
@@ -48,7 +48,8 @@ def header_of(state: SavedState, fingerprint: str, is_automatic: bool = False, s
             "tokens": len(state.tokens),
             "logits": len(state.logits),
             "bytes": len(state.blob),
-            "lora": state.lora,
+            "lora": state.scope.lora,
+            "salt": state.scope.salt,
             "checksum": _checksum(_parts(state)),
             "automatic": is_automatic,
             "saved": saved,
@@ -87,7 +88,7 @@ def read_state(file: BinaryIO, fingerprint: str) -> SavedState:
         raise damaged  # another process has truncated it since
     if _checksum(iter(parts)) != header["checksum"]:
         raise damaged
-    return SavedState(tokens_of(tokens.tolist()), blob, logits, header["lora"])
+    return SavedState(tokens_of(tokens.tolist()), blob, logits, Scope(header["lora"], header["salt"]))
 
 
 def _parts(state: SavedState) -> Iterator[Bytes]:

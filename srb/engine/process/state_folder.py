@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from srb.engine.model import LoraScales, SavedState
+from srb.engine.model import SavedState, Scope
 from srb.engine.process.state_file import file_size, header_of, read_state, write_state
 from srb.engine.process.state_index import StateIndex
 from srb.engine.process.state_sharing import StateSharing
@@ -115,7 +115,7 @@ class StateFolder:
             return None
         with self._changed:
             if name not in self._texts or number > self._known.get(name, 0):  # else a later text waits to be written
-                self._texts[name] = _text(state.tokens, state.lora)
+                self._texts[name] = _text(state.tokens, state.scope)
                 self._known[name] = number
         self.use(name)
         return state
@@ -163,11 +163,11 @@ class StateFolder:
         except OSError as error:
             log.warning("cannot update the time of state %s: %s", name, error)
 
-    def holds(self, name: str, tokens: Tokens, lora: LoraScales) -> bool:
+    def holds(self, name: str, tokens: Tokens, scope: Scope) -> bool:
         """Whether the file of a name has, or will have, this text. False if that is unknown without reading it."""
         with self._changed:
             known = self._texts.get(name)
-        return known is not None and known == _text(tokens, lora)
+        return known is not None and known == _text(tokens, scope)
 
     # ---- writing
 
@@ -184,7 +184,7 @@ class StateFolder:
         may be removed to make room.
         """
         self._path(name)  # which raises here, and not in the thread that writes
-        text, callbacks = _text(state.tokens, state.lora), [on_saved] if on_saved else []
+        text, callbacks = _text(state.tokens, state.scope), [on_saved] if on_saved else []
         with self._changed:
             # The time, and never less than what this text may continue: the clocks of two machines differ.
             number = max(time.time_ns(), self._known.get(name, 0) + 1)
@@ -355,9 +355,9 @@ class StateFolder:
         return self._folder / f"{name}{SUFFIX}"
 
 
-def _text(tokens: Tokens, lora: LoraScales) -> bytes:
-    """Return a hash of a text and its LoRA scales."""
-    digest = hashlib.blake2b(repr(lora).encode(), digest_size=16)
+def _text(tokens: Tokens, scope: Scope) -> bytes:
+    """Return a hash of a text and its scope."""
+    digest = hashlib.blake2b(repr(scope).encode(), digest_size=16)
     digest.update(np.asarray(tokens, np.int32).data)
     return digest.digest()
 

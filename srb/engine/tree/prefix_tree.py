@@ -1,6 +1,7 @@
 """The prefix tree: computed texts, as nodes that requests match and branches are forked from.
 
-A path from a root is a computed text. Each set of LoRA scales has a root of its own, since other scales give other KV.
+A path from a root is a computed text. Each scope has a root of its own: other LoRA scales give other KV, and with another
+salt nobody finds out what the text is.
 When a request ends, its texts stay in the tree until their room is needed. Residency decides which nodes are in the KV
 store, which are parked in host memory, and which are evicted.
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from srb.engine.model import Logits, LoraScales, Model
+from srb.engine.model import Logits, Model, Scope
 from srb.engine.tokens import Tokens, run_start, tokens_of
 from srb.engine.tree.checkpoints import Checkpoint
 from srb.engine.tree.match import Match, longest_match
@@ -22,7 +23,7 @@ from srb.engine.tree.node import Children, Node, NodeState
 from srb.engine.tree.residency import Residency
 from srb.engine.tree.whole import longest_whole_match
 
-MAX_ROOTS = 64  # one for each set of LoRA scales, of which clients may send new ones for ever; beyond, empty ones go
+MAX_ROOTS = 64  # one for each scope, of which clients may send new ones for ever; beyond, empty ones go
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +58,22 @@ class PrefixTree:
         self._partial_reuse = model.supports_partial_reuse
         self._residency = residency
         self._states = residency.states
-        self._roots: dict[LoraScales, Node] = {}
+        self._roots: dict[Scope, Node] = {}
 
     # ---- looking up
 
-    def root(self, lora: LoraScales) -> Node:
-        """Return the root of the texts that are computed with these LoRA scales."""
-        if lora not in self._roots:
+    def root(self, scope: Scope) -> Node:
+        """Return the root of a scope's texts."""
+        if scope not in self._roots:
             if len(self._roots) >= MAX_ROOTS:
                 for key in [key for key, root in self._roots.items() if not (root.children or root.is_needed)]:
                     self._roots.pop(key).forget_children()
-            self._roots[lora] = Node(None, tokens_of(()), NodeState.RESIDENT)
-        return self._roots[lora]
+            self._roots[scope] = Node(None, tokens_of(()), NodeState.RESIDENT)
+        return self._roots[scope]
 
-    def scales(self, root: Node) -> LoraScales:
-        """Return the LoRA scales of the texts under a root."""
-        return next(lora for lora, other in self._roots.items() if other is root)
+    def scope(self, root: Node) -> Scope:
+        """Return the scope of the texts under a root."""
+        return next(scope for scope, other in self._roots.items() if other is root)
 
     def match(self, tokens: Tokens, root: Node) -> Match:
         """Match a text with the tree. All of it matches only if the logits of its last token are known.
@@ -101,13 +102,13 @@ class PrefixTree:
 
     # ---- a prompt
 
-    def begin(self, tokens: Tokens, lora: LoraScales, keep: bool, match: Match | None) -> Begun:
+    def begin(self, tokens: Tokens, scope: Scope, keep: bool, match: Match | None) -> Begun:
         """Begin a prompt: make its `match` resident and insert a node for the remaining tokens.
 
         With `match` None all of the prompt is computed. With `keep` other requests may find the new node. The caller
         has made sure that cells and sequence ids are available.
         """
-        residency, root = self._residency, self.root(lora)
+        residency, root = self._residency, self.root(scope)
         if not keep or match is None:
             match = Match(root)
         restored_before = residency.counters.tokens_restored_total

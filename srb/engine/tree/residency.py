@@ -722,6 +722,18 @@ class Residency:
 
     # ---- self-check
 
+    def find_leaks(self) -> list[str]:
+        """Return what running branches still hold, or what is counted wrong, where none runs: a line each."""
+        found = []
+        if self._branch_cells:
+            found.append(f"{self._branch_cells} cells belong to branches, and none runs")
+        if not 0 <= self.used_cells <= self._model.n_ctx:
+            found.append(f"{self.used_cells} of {self._model.n_ctx} cells are counted as used")
+        ids = len(self._free_ids) + self._node_ids + len(self.states.lone_ids) + (self._kept is not None)
+        if ids != self._model.n_seq_max:
+            found.append(f"{ids} of {self._model.n_seq_max} sequences are accounted for")
+        return found
+
     def check_invariants(
         self, nodes: Sequence[Node], branch_cells: int, lent: list[int], places: list[dict[int, Checkpoint]]
     ) -> None:

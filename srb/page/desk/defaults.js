@@ -21,6 +21,7 @@ export const SAMPLER_NAMES = [
   "mirostat",
   "mirostat_tau",
   "mirostat_eta",
+  "min_tokens",
 ];
 
 /** DRY as its author recommends it, over some pages: with the server's 64 tokens the sentence before last may come again. */

@@ -1,4 +1,4 @@
-// <srb-presets>: sampling settings under a name. Four are ours; a writer's own ones are kept in this browser.
+// <srb-presets>: sampling settings under a name. Five are ours; a writer's own ones are kept in this browser.
 
 import { msg } from "../languages.js";
 import { PRESETS, presetOf, presetSettings } from "../sampling.js";
@@ -10,6 +10,7 @@ import { html, LitElement, nothing, repeat } from "../vendor/lit.js";
 const KEY = "srb.presets";
 const OURS = [
   { name: "usual", label: msg`Usual`, words: msg`as the server, without repeats` },
+  { name: "going_on", label: msg`Going on`, words: msg`for instruct models, which end early` },
   { name: "steady", label: msg`Steady`, words: msg`keeps to likely words` },
   { name: "lively", label: msg`Lively`, words: msg`surprises now and then` },
   { name: "wild", label: msg`Wild`, words: msg`leaves the beaten track` },

@@ -46,7 +46,7 @@ from srb.web.bodies.media import MAX_FILES, image_prompts, marked_prompt, own_me
 from srb.web.bodies.sampling import BranchList, SamplingBody, validated
 from srb.web.bodies.size import refusal_of
 from srb.web.loop.memory import BodyBudget
-from srb.web.loop.yielding import Turnstile
+from srb.web.loop.yielding import Turnstile, count_in_pieces
 from srb.wire.commands import MAX_DEPTH, BranchSpec, ContextShift, Explore, Generate
 
 BODY_SIZE = "srb_body_size"  # name in flask.g: the bytes of the body that have arrived
@@ -106,20 +106,25 @@ def parse_json(data: bytes) -> Any:
     """Return a body's JSON value. Raise InvalidRequest for malformed JSON, and for longer lists than are taken."""
     if len(data) > _LARGE:
         _TURNSTILE.wait()
-    if len(data) > 2 * MAX_MARKS and sum(map(data.count, (b",", b"[", b"{"))) > MAX_MARKS:
+    if len(data) > 2 * MAX_MARKS and count_in_pieces(data, (b",", b"[", b"{")) > MAX_MARKS:
         # Long bodies are long texts and pictures. Lists of as many bytes would take seconds and gigabytes to read.
         raise InvalidRequest(f"The body has more than {MAX_MARKS} commas and brackets; a body may have fewer values")
     gc.disable()  # a collection for every 700 lists of a million takes ten times the time of reading them
     try:
         value = _loaded(without_mark(data))
+        if len(data) > _LARGE:  # orjson has had the worker for up to 0.1 s, in one go
+            gevent.sleep(0)
         if refusal := refusal_of(value):
             del value
             raise refusal
         return value
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"The body is not valid JSON: {wrong_byte(data) or error}") from None
+        raise InvalidRequest(f"The body is not valid JSON: {wrong_byte(data, pause=_pause) or error}") from None
     finally:
         gc.enable()
+
+
+_pause = partial(gevent.sleep, 0)
 
 
 def _loaded(data: bytes) -> Any:
@@ -127,7 +132,7 @@ def _loaded(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        repaired, count = without_lone_surrogates(data, pause=partial(gevent.sleep, 0))
+        repaired, count = without_lone_surrogates(data, pause=_pause)
         if not count:
             raise
     value = orjson.loads(repaired)
@@ -266,6 +271,13 @@ class CompletionBody(SamplingBody):
         form="up to 200 characters",
         by_default="the text decides",
     )
+    cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = described(
+        None,
+        "as vLLM's: computed text is shared only with requests that have the same one, so that who does not know it cannot "
+        "find out by `cache_n` or the time what was sent; see also the setting `cache_apart`",
+        form="1 to 1024 characters",
+        by_default="shared by all",
+    )
     stream: bool | None = described(None, "events while the text grows, or one answer", by_default="by dialect")
     stream_options: StreamOptions = described(StreamOptions(), "openai dialect", form='`{"include_usage": bool}`')
     return_tokens: bool = described(
@@ -375,6 +387,7 @@ class CompletionBody(SamplingBody):
             cache_prompt=settings.cache_prompt if self.cache_prompt is None else self.cache_prompt,
             state=self.state,
             session=self.session or "",
+            cache_salt=self.cache_salt or "",
             lora=self.lora,
             report_progress=self.return_progress and bool(self.stream),
             id_slot=self.id_slot,

@@ -12,6 +12,7 @@ import brotli
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from srb.errors import InvalidRequest, UnsupportedEncoding
+from srb.web.loop.yielding import PIECE_BYTES
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -189,7 +190,7 @@ def without_lone_surrogates(data: bytes, pause: Callable[[], None] = lambda: Non
     Pieces without escapes of halves are passed over at once. `pause` is called between pieces, of which each takes a
     millisecond at most.
     """
-    if _HALF.search(data) is None:
+    if not _has_half(data, pause):
         return data, 0
     made, at, count = bytearray(), 0, 0
     while at < len(data) and count < MAX_REPAIRS:
@@ -213,10 +214,26 @@ def without_lone_surrogates(data: bytes, pause: Callable[[], None] = lambda: Non
     return bytes(made + data[at:]), count
 
 
-def wrong_byte(data: bytes) -> str | None:
-    """Return where a body is not UTF-8, or None if it is."""
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        return f"byte {error.start} is 0x{data[error.start]:02X}, which is not UTF-8 there"
+def _has_half(data: bytes, pause: Callable[[], None]) -> bool:
+    for at in range(0, len(data), PIECE_BYTES):
+        if _HALF.search(data, at, at + PIECE_BYTES + _LONGEST):
+            return True
+        pause()
+    return False
+
+
+def wrong_byte(data: bytes, pause: Callable[[], None] = lambda: None) -> str | None:
+    """Return where a body is not UTF-8, or None if it is; `pause` is called between pieces."""
+    at = 0
+    while at < len(data):
+        end = at + PIECE_BYTES
+        while end < min(len(data), at + PIECE_BYTES + 3) and data[end] & 0xC0 == 0x80:  # within a character
+            end += 1
+        try:
+            data[at:end].decode()
+        except UnicodeDecodeError as error:
+            wrong = at + error.start
+            return f"byte {wrong} is 0x{data[wrong]:02X}, which is not UTF-8 there"
+        at = end
+        pause()
     return None

@@ -13,22 +13,25 @@ import socket
 import time
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import gevent
+import orjson
 from prometheus_client import Gauge
 
 from srb.config.settings import Settings
 from srb.errors import Cancelled, ShuttingDown, SRBError
 from srb.web.calls.answer_size import check_completions, check_echo
 from srb.web.calls.client_watch import ClientWatch
-from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient
+from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient, Watch
 from srb.web.calls.mailbox import Mailbox
+from srb.web.foreign_pages import OWNER, refuse_page
 from srb.web.limits import CLIENT, OpenLimit, cap_max_tokens
 from srb.web.request_log import BEGAN, CallLine, ReaderLine
-from srb.wire.commands import KEY, Embed, Generate, Rerank
+from srb.wire.commands import KEY, PAGE, Embed, Generate, Rerank
 from srb.wire.events import Done
 
 log = logging.getLogger("srb.web")
@@ -147,6 +150,7 @@ class Call:
             self._line.write(self.mailbox)
         if self.commands:
             self._registry.observe(self.mailbox, self._began)
+        self._registry.give_back(self)
 
     def at_close(self, release: Callable[[], None]) -> None:
         """Call `release` when this call is closed, or now if it is."""
@@ -162,6 +166,20 @@ class Waiting(Protocol):
     def lose_client(self) -> None: ...
     def abandon(self, reason: SRBError) -> None: ...
     def __hash__(self) -> int: ...
+
+
+class _Question:
+    """A command that is asked for one client; it ends when the client leaves, or the worker stops."""
+
+    def __init__(self, client: EngineClient, request_id: str) -> None:
+        self._client = client
+        self._request_id = request_id
+
+    def lose_client(self) -> None:
+        self.abandon(Cancelled("The client has disconnected"))
+
+    def abandon(self, reason: SRBError) -> None:
+        self._client.abandon(self._request_id, reason)
 
 
 class Calls:
@@ -206,14 +224,17 @@ class Calls:
         answer, or ShuttingDown after the grace of `shut_down`.
         """
         commands = cap_max_tokens(commands, self._settings.max_request_tokens)
+        if any(command.state for command in commands):  # named states are everybody's
+            refuse_page("state")
         client = self.client  # before the call is counted: it may wait for a model
         own = {
-            "owner": environ.get(CLIENT, ""),
+            "owner": environ.get(OWNER, ""),
             "max_unread": self._settings.max_client_requests,
             "max_lingering": self._settings.max_client_lingering,
             "traceparent": environ.get(TRACEPARENT, ""),
         }
-        commands = [replace(command, **own) for command in commands]
+        salts = [self._salt(command.cache_salt, own["owner"]) for command in commands]
+        commands = [replace(command, **own, cache_salt=salt) for command, salt in zip(commands, salts, strict=True)]
         call = self._admit(commands, environ)
         try:
             if not streamed:
@@ -224,6 +245,11 @@ class Calls:
             call.close()
             raise
         return call
+
+    def _salt(self, given: str, owner: str) -> str:
+        """Return the salt of a request: a digest of its own and, with `cache_apart`, its key's name; "" without any."""
+        key = owner if self._settings.cache_apart and owner.startswith(KEY) else ""
+        return blake2b(orjson.dumps([key, given]), digest_size=16).hexdigest() if key or given else ""
 
     def attach(self, target: str, environ: MutableMapping[str, Any]) -> Call:
         """Return a call that reads a running request from now on, use it in a `with` block; its mailbox has a snapshot.
@@ -239,9 +265,9 @@ class Calls:
         return call
 
     def controller(self, environ: MutableMapping[str, Any]) -> str:
-        """Return the client as the one who may control its requests; "" without keys: whoever knows a request's id may."""
-        client: str = environ.get(CLIENT, "")
-        return client if client.startswith(KEY) else ""
+        """Return the owner whose requests the client may control; "" without keys: whoever knows a request's id may."""
+        owner: str = environ.get(OWNER, "")
+        return owner if owner.startswith((KEY, PAGE)) else ""
 
     def ask(self, command: Embed | Rerank, environ: MutableMapping[str, Any]) -> Any:
         """Return the value of the engine's reply to a command that computes; raise the errors of `open`."""
@@ -252,11 +278,11 @@ class Calls:
     def _admit(self, commands: Sequence[Generate | Embed | Rerank], environ: MutableMapping[str, Any]) -> Call:
         """Register a call, count it and watch its client; nothing is sent yet."""
         client = self.client  # before the call counts, as in `open`
-        if self._closed:
+        self.count(environ)
+        if self._closed:  # perhaps while the count waited for a disk
+            self.uncount(environ)
             raise ShuttingDown("The server is shutting down")
-        if (counted := environ.pop(_COUNTED, None)) is None and self._limit is not None:
-            counted = self._limit.take(environ.get(CLIENT, ""))
-        call = Call(self, client, commands, environ, counted)
+        call = Call(self, client, commands, environ, environ.pop(_COUNTED, None))
         self._open.add(call)
         try:
             self._update_gauge()
@@ -295,6 +321,10 @@ class Calls:
         finally:
             self._waits.discard(waiting)
             self._clients.remove(waiting)
+
+    def watch(self, environ: MutableMapping[str, Any]) -> Watch:
+        """Return what ends a command of EngineClient as soon as the client of this HTTP call leaves."""
+        return lambda client, request_id: self.watching(_Question(client, request_id), environ)
 
     @contextlib.contextmanager
     def listening(self, listener: Waiting, environ: MutableMapping[str, Any]) -> Iterator[None]:
@@ -335,9 +365,12 @@ class Calls:
     def forget(self, call: Call) -> None:
         self._open.discard(call)
         self._clients.remove(call)
+        self._update_gauge()
+
+    def give_back(self, call: Call) -> None:
+        """Stop counting a call that has been forgotten; may wait for a disk."""
         if self._limit is not None and call.counted is not None:
             self._limit.give_back(call.counted)
-        self._update_gauge()
 
     def _update_gauge(self) -> None:
         if self._gauge is not None:

@@ -11,8 +11,9 @@ import math
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 import gevent
@@ -36,8 +37,9 @@ from srb.errors import (
 from srb.status import LOADING, read_status
 from srb.web.calls.answer_size import token_weight
 from srb.web.calls.catching_up import Seen, can_catch_up
+from srb.web.calls.latest import Answer, LatestAnswers
 from srb.web.calls.mailbox import Mailbox
-from srb.web.loop.yielding import batches
+from srb.web.loop.yielding import batches, yielding
 from srb.wire.codec import VERSION, decode, encode
 from srb.wire.commands import (
     Ask,
@@ -50,11 +52,12 @@ from srb.wire.commands import (
     GetAdapters,
     GetSlots,
     GetStats,
+    ListRequests,
     SetAdapters,
     StateAction,
     Tokenize,
 )
-from srb.wire.events import TERMINAL, Attached, ClusterStats, Failed, Hello, ModelInfo, Ready
+from srb.wire.events import TERMINAL, Attached, Failed, Hello, ModelInfo, Ready
 from srb.wire.framing import MAX_FRAME, FrameSocket
 
 log = logging.getLogger("srb.client")
@@ -69,6 +72,10 @@ _CHARACTERS_OF_AN_ID = 4  # of a text, about, for which a token id stands, so th
 _UNREAD_TOKENS = 16  # of each branch that may always be unread: one heavy token must not make a client slow
 _CATCH_UP_SECONDS = 15.0  # for the next bridge, and for the replica that has a request, after a bridge's death
 _BEHIND = 65536  # bytes; a reader with more unread when the next frame arrives is behind
+
+
+# Ends the command of this id when the one for whom it is asked leaves within the block.
+Watch: TypeAlias = "Callable[[EngineClient, str], AbstractContextManager[None]]"
 
 
 class _Connection:
@@ -107,6 +114,11 @@ class _Connection:
         self._frames.close()
 
 
+def _unwatched(client: EngineClient, request_id: str) -> AbstractContextManager[None]:
+    """Watch nobody while a command is answered."""
+    return nullcontext()
+
+
 class EngineClient:
     """Sends commands to the engine and routes its events to mailboxes. Connects on first use, and reconnects for ever.
 
@@ -129,6 +141,7 @@ class EngineClient:
         self._attaching: Counter[str] = Counter()
         self._has_bridge = settings.has_replicas  # whose death leaves requests that linger on their replicas
         self._lost: dict[str, list[Mailbox]] = {}  # readers that wait to be attached again, by their request
+        self._latest = LatestAnswers(lambda question: self.ask(question, WORK_DEADLINE))
         self._keeper: Any = None
         self._connected = gevent.event.Event()  # set while `_connection` is not None
         self._looked = gevent.event.Event()  # set after the first attempt to connect
@@ -177,7 +190,7 @@ class EngineClient:
 
     def post(self, *commands: Generate | Ask | Attach, max_unread: float = math.inf) -> Mailbox:
         """Send commands without waiting; return the mailbox of their events, which ends with them or with `abandon`."""
-        payloads = [encode([command]) for command in commands]
+        payloads = [encode([command]) for command in yielding(commands)]
         if (size := max(map(len, payloads))) > MAX_FRAME:
             raise BodyTooLarge(
                 f"The request has {size} bytes as a command to the engine; at most {MAX_FRAME} are allowed"
@@ -261,17 +274,29 @@ class EngineClient:
             self.cancel(command.request_id)  # ignored if the reply has arrived
 
     def tokenize(
-        self, parts: Iterable[str | int], *, add_special: bool = False, parse_special: bool = True
+        self,
+        parts: Iterable[str | int],
+        *,
+        add_special: bool = False,
+        parse_special: bool = True,
+        watch: Watch = _unwatched,
     ) -> list[int]:
-        """Return the tokens of strings and token ids, in order."""
+        """Return the tokens of strings and token ids, in order. Long texts take long: let `watch` end a client's."""
         command = Tokenize(_new_id(), tuple(parts), add_special, parse_special)
-        tokens: list[int] = self.ask(command, _text_deadline(command.parts))
+        with watch(self, command.request_id):
+            tokens: list[int] = self.ask(command, _text_deadline(command.parts))
         return tokens
 
-    def count_tokens(self, prompt: Iterable[str | int], media: Iterable[str], media_field: str) -> int:
-        """Return the number of tokens of a prompt with media, as base64 (see `Generate`), with the BOS if there is one."""
+    def count_tokens(
+        self, prompt: Iterable[str | int], media: Iterable[str], media_field: str, watch: Watch = _unwatched
+    ) -> int:
+        """Return the number of tokens of a prompt with media, as base64 (see `Generate`), with the BOS if there is one.
+
+        `watch` is as that of `tokenize`.
+        """
         command = CountTokens(_new_id(), tuple(prompt), tuple(media), media_field)
-        count: int = self.ask(command, _text_deadline((*command.prompt, *command.media)))
+        with watch(self, command.request_id):
+            count: int = self.ask(command, _text_deadline((*command.prompt, *command.media)))
         return count
 
     def detokenize(self, tokens: Iterable[int], *, special: bool = True) -> list[bytes]:
@@ -288,19 +313,23 @@ class EngineClient:
 
     def stats(self, deadline: float = ASK_DEADLINE) -> dict[str, float]:
         """Return the engine's counters and gauges, or those of a cluster together."""
-        return self.cluster_stats(deadline)[0]
+        values: dict[str, float] = self.ask(GetStats(_new_id()), deadline)
+        return values
 
-    def cluster_stats(
-        self, deadline: float = ASK_DEADLINE, max_age: float = 0.0
-    ) -> tuple[dict[str, float], ClusterStats | None]:
-        """Return the same, a cluster's `max_age` seconds old at most, and what its bridge knows of replicas, else None."""
-        values: dict[str, Any] = self.ask(GetStats(_new_id(), max_age), deadline)
-        return values, values.pop("cluster", None)
+    def latest_stats(self, deadline: float | None = None, max_age: float = 0.0) -> Answer:
+        """Return the stats, with a cluster's as `cluster`, or after `deadline` seconds (ASK_DEADLINE) the latest ones.
 
-    def slots(self) -> list[dict[str, Any]]:
-        """Return the state of every sequence that a branch may use."""
-        slots: list[dict[str, Any]] = self.ask(GetSlots(_new_id()))
-        return slots
+        Those of a cluster's bridge are `max_age` seconds old at most.
+        """
+        return self._latest.get(GetStats(_new_id(), max_age), ASK_DEADLINE if deadline is None else deadline)
+
+    def latest_slots(self) -> Answer:
+        """Return the state of every sequence that a branch may use, now or as it is known."""
+        return self._latest.get(GetSlots(_new_id()), ASK_DEADLINE)
+
+    def latest_requests(self, owner: str) -> Answer:
+        """Return the list of an owner's requests, now or as it is known."""
+        return self._latest.get(ListRequests(_new_id(), owner), ASK_DEADLINE)
 
     def adapters(self) -> list[dict[str, Any]]:
         """Return id, path, scale, task_name and prompt_prefix of each LoRA adapter."""
@@ -480,6 +509,7 @@ class EngineClient:
         except TypeError as error:
             raise ProtocolError(f"Ready has malformed model facts: {error}") from error
         self._pieces = {True: {}, False: {}}
+        self._latest.forget()
         self._connection = connection
         self._connected.set()
         self._looked.set()

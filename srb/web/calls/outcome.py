@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
-
-import gevent
 
 from srb.errors import SRBError, from_code
 from srb.web.answers import PromptTokensDetails, Ranking, Timings, Usage
@@ -15,6 +13,7 @@ from srb.web.calls.answer_size import echoed_bytes, grown_too_large, weight
 from srb.web.calls.calls import Call
 from srb.web.calls.mailbox import Mailbox
 from srb.web.calls.ranking import Candidate, Select, choose, rank
+from srb.web.loop.threads import in_thread
 from srb.wire.commands import Generate
 from srb.wire.events import (
     BranchAdded,
@@ -124,12 +123,6 @@ def ranked(prompts: Sequence[Mapping[int, Candidate]], commands: Sequence[Genera
     if wanted == "fresh":
         before = ["".join(part for part in command.prompt if isinstance(part, str)) for command in commands]
     return in_thread(rank, prompts, wanted == "near", before)
-
-
-def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return the function's value, computed in a thread: the worker's other calls continue meanwhile."""
-    value: T = gevent.get_hub().threadpool.apply(function, args, kwargs)
-    return value
 
 
 def gather(call: Call) -> Outcome:

@@ -13,9 +13,10 @@ from srb.web.answers import Ranking
 from srb.web.bodies.fields import Rank
 from srb.web.calls.answer_size import grown_too_large, weight
 from srb.web.calls.calls import Call
-from srb.web.calls.outcome import BranchOutcome, first_choices, in_thread, ranked
+from srb.web.calls.outcome import BranchOutcome, first_choices, ranked
 from srb.web.calls.ranking import Candidate, Select, choose
 from srb.web.calls.renderer import Renderer
+from srb.web.loop.threads import in_thread
 from srb.wire.commands import BranchSpec, Generate
 from srb.wire.events import BranchAdded, BranchEnded, Delta, Done, PromptDone, PromptEvent, Resting
 

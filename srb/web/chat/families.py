@@ -125,6 +125,13 @@ def _list_of_calls(opening: str, closing: str = "", **options: str | bool) -> Js
     return JsonCalls(opening=opening, closing=closing, is_list=True, **options)  # type: ignore[arg-type]
 
 
+_LFM2_CALLS = ("<|tool_call_start|>", "<|tool_call_end|>")
+_LFM2 = (PythonCalls(*_LFM2_CALLS), _list_of_calls(*_LFM2_CALLS), _HERMES)
+_PYTHON = ("<|python_start|>", "<|python_end|>")
+_LLAMA_4 = (
+    _LLAMA, PythonCalls(at_start=True), _PYTHON_TAG, PythonCalls(*_PYTHON),
+    JsonCalls(call=_PYTHON[0], call_end=_PYTHON[1], arguments="parameters", typed=True),
+)  # fmt: skip
 _NINE = "[A-Za-z0-9]{9}"  # the only ids that Mistral's templates take
 _MISTRAL = NamedCalls(call="[TOOL_CALLS]", name_end="[ARGS]", id_mark="[CALL_ID]", ids=_NINE)
 _NEMO = _list_of_calls("[TOOL_CALLS]", ids=_NINE)
@@ -229,8 +236,9 @@ FAMILIES = (
          _list_of_calls("Action: ```json\n", "```", name="tool_name", arguments="parameters")),
     ),
     Family(
-        "granite-3", ("<|tool_call|>", "<response>"), (_list_of_calls("<|tool_call|>"),),
-        wrappers=("<response>", "</response>"), before_answer=f'{BLANK} "<response>"?',
+        "granite-3", ("<|tool_call|>", "<|start_of_role|>"),
+        (_list_of_calls("<|tool_call|>"), _list_of_calls(_TOOL_CALL[0])),  # 3.1 to 3.3 write both
+        wrappers=("<response>", "</response>", _TOOL_CALL[1]), before_answer=f'{BLANK} "<response>"?',
     ),
     Family("phi-4", ("<|tool_call|>",), (_list_of_calls("<|tool_call|>", "<|/tool_call|>"),)),
     Family("nemotron-v2", ("<TOOLCALL>",), (_list_of_calls("<TOOLCALL>", "</TOOLCALL>"),)),
@@ -246,7 +254,7 @@ FAMILIES = (
         "minimax-m1", ("<tool_calls>", "<beginning_of_sentence>"),
         (JsonCalls("<tool_calls>", "</tool_calls>", newlines=True),),
     ),
-    Family("lfm2", ("List of tools: ",), (PythonCalls("<|tool_call_start|>", "<|tool_call_end|>"), _HERMES)),
+    Family("lfm2", ("List of tools: ",), _LFM2),
     Family(
         "functionary-3.1", ("<function=", "</function>", "<|python_tag|>"),
         (NamedCalls(call="<function=", name_end=">", call_end="</function>"), _PYTHON_TAG),
@@ -272,7 +280,7 @@ FAMILIES = (
         "gigachat-3", ("function call", "<|role_sep|>"),
         (JsonCalls(call="<|message_sep|>\n\nfunction call<|role_sep|>\n"),), wrappers=("<|message_sep|>",),
     ),
-    Family("llama-4", ("<|header_start|>",), (_LLAMA, PythonCalls(at_start=True), _PYTHON_TAG)),
+    Family("llama-4", ("<|header_start|>",), _LLAMA_4),
 )  # fmt: skip
 
 

@@ -104,7 +104,7 @@ class ChatTemplate:
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         names = meta.find_undeclared_variables(self._sandbox.parse(source))
         self._names = names
-        self.knows_tools = "tools" in names
+        self.knows_tools = not names.isdisjoint(("tools", "xml_tools"))
         self.family = family_of(source, self.knows_tools)
         self.can_think = self.family.can_think(source)
         self._has_thinking_field = self.family.messages is HARMONY
@@ -238,6 +238,8 @@ class ChatTemplate:
         """Return variables of the template that stand for others: by them some families switch reasoning."""
         thinking, effort = conversation.thinking, conversation.variables.get("reasoning_effort")
         found: dict[str, Any] = {}
+        if conversation.tools and self.knows_tools and "tools" not in self._names:
+            found["xml_tools"] = [tool["function"] for tool in conversation.tools]  # SmolLM3's
         if thinking is not None:
             found |= {
                 "thinking": thinking,

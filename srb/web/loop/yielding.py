@@ -15,6 +15,8 @@ from gevent.lock import BoundedSemaphore
 SLICE = 0.003  # seconds of work between two yields
 _BATCH = 4096  # entries that a check in C takes at a time, some tens of microseconds
 
+PIECE_BYTES = 2**20  # of a body that are looked through at a time, a millisecond or two
+
 T = TypeVar("T")
 
 
@@ -31,6 +33,14 @@ def yielding(items: Iterable[T]) -> Iterator[T]:
 def batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """Return the items in short slices, for checks in C; others run while they take long."""
     return yielding(items[start : start + _BATCH] for start in range(0, len(items), _BATCH))
+
+
+def count_in_pieces(data: bytes, marks: Iterable[bytes]) -> int:
+    """Return how often bytes are in a body; others run while it takes long."""
+    marks = tuple(marks)
+    return sum(
+        data.count(mark, at, at + PIECE_BYTES) for at in yielding(range(0, len(data), PIECE_BYTES)) for mark in marks
+    )
 
 
 class Turnstile:

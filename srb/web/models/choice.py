@@ -19,6 +19,7 @@ from srb.web.access import PUBLIC
 from srb.web.bodies.completion import named_model
 from srb.web.calls.calls import CALL, Calls
 from srb.web.calls.engine_client import EngineClient
+from srb.web.foreign_pages import refuse_page
 from srb.web.models.client import ModelLease, ModelsClient
 from srb.web.request_log import MODEL
 from srb.wire.commands import GetRequest
@@ -86,6 +87,7 @@ class ModelChoice:
             raise InvalidRequest(f"model is not loaded: {name}; load it with POST /models/load", param="model")
         request.environ[MODEL] = name
         if self.models.states[name].state != "loaded":
+            refuse_page("model")  # loading it ends another
             calls.count(request.environ)
         hold = self.models.hold(name)
         setattr(g, _HOLD, hold)

@@ -43,7 +43,7 @@ class NamedModel(BaseModel):
 @routes.get("/models")
 @routes.get("/v1/models")
 @routes.get("/v1/model/list")
-@operation(answer=JSONObject)
+@operation(answer=JSONObject, foreign=True)
 def models() -> Response:
     """List the models, in OpenAI's form and in Ollama's; with several, each has a status, and a folder is read again.
 
@@ -64,7 +64,7 @@ def models() -> Response:
 
 @routes.get("/models/<path:name>")
 @routes.get("/v1/models/<path:name>")
-@operation(answer=JSONObject)
+@operation(answer=JSONObject, foreign=True)
 def one_model(name: str) -> Response:
     """Describe a model by one of its names, as OpenAI's SDKs retrieve it."""
     if (choice := web().choice) is not None:
@@ -81,7 +81,7 @@ def one_model(name: str) -> Response:
 
 
 @routes.get("/models/sse")
-@operation(media_type="text/event-stream")
+@operation(media_type="text/event-stream", foreign=False)
 def model_events() -> Response:
     """Stream the changes of the models' states, each as an event, until the client leaves."""
     if (choice := web().choice) is None:
@@ -92,7 +92,7 @@ def model_events() -> Response:
 
 
 @routes.post("/models/load")
-@operation(NamedModel, Success)
+@operation(NamedModel, Success, foreign=False)
 def load() -> Response:
     """Have one of several models loaded, in its turn; the answer does not wait for it."""
     choice, name = _named()
@@ -101,7 +101,7 @@ def load() -> Response:
 
 
 @routes.post("/models/unload")
-@operation(NamedModel, Success)
+@operation(NamedModel, Success, foreign=False)
 def unload() -> Response:
     """Have a model unloaded when its running requests have ended; the answer does not wait for it."""
     choice, name = _named()

@@ -14,7 +14,7 @@ routes = Blueprint("openapi", __name__)
 
 
 @routes.get("/openapi.json")
-@operation(answer=JSONObject)
+@operation(answer=JSONObject, foreign=True)
 def document() -> Response:
     """Describe every route with the types of its body and its answer."""
     kept = current_app.extensions

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,11 @@ from srb.version import version
 from srb.web.context import web
 from srb.web.dialects.llamacpp.answers import CurrentModel, Health, TabbyModel
 from srb.web.dialects.llamacpp.server import shown_slots
+from srb.web.foreign_pages import is_page
 from srb.web.metrics import CONTENT_TYPE
 from srb.web.openapi import operation
 from srb.web.ops.models import STARTED
-from srb.web.replies import json_reply
+from srb.web.replies import aged_reply, json_reply
 
 routes = Blueprint("ops", __name__)
 
@@ -28,13 +31,13 @@ STATS_AGE = 1.0  # seconds; a cluster's replicas are asked so often at most, how
 
 @routes.get("/health")
 @routes.get("/v1/health")
-@operation(answer=Health, query=("include_slots", "fail_on_no_slot"))
+@operation(answer=Health, query=("include_slots", "fail_on_no_slot"), foreign=True)
 def health() -> Response:
     """Report whether the server is ready, how many branches run, and how many more a request could start now.
 
     A full server is healthy, since requests wait in the queue; with `?fail_on_no_slot` it is answered 503.
     """
-    choice = web().choice
+    choice, asked_at = web().choice, time.time()
     try:
         if choice is not None and choice.rests:
             return _ready({"status": "ok"})
@@ -42,12 +45,15 @@ def health() -> Response:
     except Unavailable as error:
         return _not_ready(error)
     try:
-        stats, cluster = web().client.cluster_stats(HEALTH_DEADLINE, STATS_AGE)
+        latest = web().client.latest_stats(HEALTH_DEADLINE, STATS_AGE)
     except Unavailable as error:
         if type(error) is not Unavailable:  # a bridge that knows no replica any more
             return _not_ready(error)
         web().client.check_not_hung()
-        return _ready({"status": "ok"})  # busy with one long step
+        return _ready({"status": "ok"})  # busy with one long step, and nothing is known yet
+    stats, cluster, at = latest.value, latest.value.get("cluster"), latest.at
+    if at < asked_at:
+        web().client.check_not_hung()
     processing = int(stats["branches_running"])
     idle = int(stats["branches_room"])
     body: Health = {
@@ -61,13 +67,14 @@ def health() -> Response:
             body["degraded"] = cluster["trouble"]
     settings = web().server
     has_keys = bool(settings.api_key or settings.api_key_file)  # /health needs no key, but slots show texts' settings
-    if "include_slots" in request.args and settings.slots and not has_keys:
-        body["slots"] = shown_slots()
-    return _ready(body, 503 if idle <= 0 and "fail_on_no_slot" in request.args else 200)
+    if "include_slots" in request.args and settings.slots and not has_keys and not is_page():
+        body["slots"], slots_at = shown_slots()
+        at = min(at, slots_at)
+    return _ready(body, 503 if idle <= 0 and "fail_on_no_slot" in request.args else 200, at)
 
 
-def _ready(body: Health, status: int = 200) -> Response:
-    return json_reply({**body, "version": version()}, status)
+def _ready(body: Health, status: int = 200, at: float = math.inf) -> Response:
+    return aged_reply({**body, "version": version()}, at, status)
 
 
 def _not_ready(error: Unavailable) -> Response:
@@ -80,14 +87,14 @@ def _not_ready(error: Unavailable) -> Response:
 
 
 @routes.get("/livez")
-@operation(answer=Health)
+@operation(answer=Health, foreign=True)
 def alive() -> Response:
     """Report that this worker answers, whatever the engine's state."""
     return json_reply(_OK)
 
 
 @routes.get("/v1/internal/model/info")
-@operation(answer=CurrentModel)
+@operation(answer=CurrentModel, foreign=True)
 def current_model() -> Response:
     """Name the model and the LoRA adapters in force, as text-generation-webui does."""
     adapters = [Path(each["path"]).stem for each in web().client.adapters() if each["scale"]]
@@ -97,7 +104,7 @@ def current_model() -> Response:
 
 
 @routes.get("/v1/model")
-@operation(answer=TabbyModel)
+@operation(answer=TabbyModel, foreign=True)
 def tabby_model() -> Response:
     """Describe the model with its limits, as TabbyAPI does."""
     model, settings = web().client.check_ready(), web().settings
@@ -122,32 +129,34 @@ def tabby_model() -> Response:
 
 
 @routes.get("/metrics")
-@operation(media_type="text/plain")
+@operation(media_type="text/plain", foreign=False)
 def prometheus() -> Response:
     """Show counters and gauges of the engine and the web workers, as Prometheus text.
 
-    The engine's numbers are missing while it is unreachable or too busy to answer; its state is always present. So are
-    those of models while their supervisor is: srb:models_supervisor_up is 0 then, and their states are the last known.
+    The engine's numbers are missing while it is unreachable, and the latest known ones while it is too busy to answer:
+    srb_engine_answer_timestamp_seconds tells since when. Its state is always present. So are the states of models, the
+    last known ones while their supervisor is unreachable: srb:models_supervisor_up is 0 then.
     """
     if not web().server.metrics:
         raise NotSupported("This server does not support metrics endpoint. Start it with `--metrics`")
     choice = web().choice
     states, knows_models = choice.seen() if choice is not None else ([], None)
     status: dict[str, Any] = {"state": "loading", "restarts": 0}
-    stats: dict[str, float] = {}
-    cluster = None
+    answered_at, stats, cluster = 0.0, dict[str, Any](), None
     with suppress(Unavailable):
         client = web().client if choice is None else choice.shown()
         status = client.engine_status()
-        stats, cluster = client.cluster_stats(max_age=STATS_AGE)
-    text = web().metrics.render(stats, **status, cluster=cluster, models=states, knows_models=knows_models)
+        latest = client.latest_stats(max_age=STATS_AGE)
+        answered_at, stats = latest.at, dict(latest.value)
+        cluster = stats.pop("cluster", None)
+    text = web().metrics.render(stats, answered_at, **status, cluster=cluster, models=states, knows_models=knows_models)
     response = Response(text, content_type=CONTENT_TYPE)
     response.headers["Process-Start-Time-Unix"] = str(STARTED)
     return response
 
 
 @routes.get("/completion.js")
-@operation(media_type="text/javascript")
+@operation(media_type="text/javascript", foreign=True)
 def script() -> Response:
     """Serve a JavaScript module for pages, with the functions of llama-server's module."""
     if not web().server.ui:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Set
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from werkzeug.http import parse_options_header
 
 from srb.errors import Forbidden, UnsupportedMedia
+from srb.web.foreign_pages import is_own
 from srb.web.hosts import is_address, is_loopback, name_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ HEADERS = [
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("X-Content-Type-Options", "nosniff"),
 ]
-_PORTS = {"http": "80", "https": "443"}
 
 
 def leads_to_stories(route: str) -> bool:
@@ -55,22 +54,8 @@ def _check_host(environ: WSGIEnvironment, allowed_hosts: Set[str]) -> None:
 
 
 def _check_origin(environ: WSGIEnvironment) -> None:
-    """Compare the page's origin with the Host. The scheme may differ: behind a proxy with TLS only the page knows it."""
     origin = environ.get("HTTP_ORIGIN")
-    if origin is not None and not _is_own(origin, environ.get("HTTP_HOST", ""), environ["wsgi.url_scheme"]):
+    if origin is not None and not is_own(origin, environ.get("HTTP_HOST", ""), environ["wsgi.url_scheme"]):
         raise Forbidden("Stories belong to this server's own page, and this request came from another")
     if environ.get("HTTP_SEC_FETCH_SITE", "none") not in ("same-origin", "none"):
         raise Forbidden("Stories belong to this server's own page, and this request came from another")
-
-
-def _is_own(origin: str, host: str, scheme: str) -> bool:
-    try:
-        parts = urlsplit(origin.lower())
-    except ValueError:
-        return False
-    if parts.scheme not in _PORTS or f"{parts.scheme}://{parts.netloc}" != origin.lower():
-        return False
-    if scheme == "https" != parts.scheme:
-        return False
-    port = f":{_PORTS[parts.scheme]}"
-    return parts.netloc.removesuffix(port) == host.lower().removesuffix(port)

@@ -62,7 +62,7 @@ def _check_door() -> None:
 
 
 @routes.get(origin_check.ROOT)
-@operation(answer=StoryList, query=("deleted",))
+@operation(answer=StoryList, query=("deleted",), foreign=False)
 def overview() -> Response:
     """List all stories, the last changed first; with `?deleted=1` those in the bin."""
     binned = request.args.get("deleted") in ("1", "true")
@@ -70,7 +70,7 @@ def overview() -> Response:
 
 
 @routes.post(origin_check.ROOT)
-@operation(FileShape, StoryImported)
+@operation(FileShape, StoryImported, foreign=False)
 def bring_in() -> Response:
     """Import a story from a file: into the story of its id, or as a new one."""
     try:
@@ -83,7 +83,7 @@ def bring_in() -> Response:
 
 
 @routes.get(SEARCH)
-@operation(answer=StoryPlaces, query=("q",))
+@operation(answer=StoryPlaces, query=("q",), foreign=False)
 def search() -> Response:
     """Find the words `q` in all stories that are not in the bin, in every branch."""
     wanted, wish = request.args.get("q", "").strip(), Wish()
@@ -94,7 +94,7 @@ def search() -> Response:
 
 
 @routes.get(ONE)
-@operation(answer=StoryParts, query=("since", "server"))
+@operation(answer=StoryParts, query=("since", "server"), foreign=False)
 def read(story_id: str) -> Response:
     """Return all of a story that is newer than the number `since`, or 204 if nothing is."""
     since, server = _since(), request.args.get("server")
@@ -103,7 +103,7 @@ def read(story_id: str) -> Response:
 
 
 @routes.post(ONE)
-@operation(PostShape, StoryPosted)
+@operation(PostShape, StoryPosted, foreign=False)
 def post(story_id: str) -> Response:
     """Save parts of a story, merged with what is stored; a new id makes a new story."""
     _check_id(story_id)
@@ -112,21 +112,21 @@ def post(story_id: str) -> Response:
 
 
 @routes.delete(ONE)
-@operation(answer=StoryState)
+@operation(answer=StoryState, foreign=False)
 def remove(story_id: str) -> Response:
     """Put a story into the bin, from which it is removed after 30 days."""
     return _changed(lambda store: store.remove(story_id))
 
 
 @routes.post(f"{ONE}/restore")
-@operation(answer=StoryState)
+@operation(answer=StoryState, foreign=False)
 def restore(story_id: str) -> Response:
     """Take a story out of the bin."""
     return _changed(lambda store: store.restore(story_id))
 
 
 @routes.get(f"{ONE}/export")
-@operation(answer=JSONObject)
+@operation(answer=JSONObject, foreign=False)
 def export(story_id: str) -> Response:
     """Return a story as a file."""
     response = _changed(lambda store: store.export(story_id))
@@ -135,14 +135,14 @@ def export(story_id: str) -> Response:
 
 
 @routes.get(SHARES)
-@operation(answer=StoryShares)
+@operation(answer=StoryShares, foreign=False)
 def shares(story_id: str) -> Response:
     """Name a story's owner, and the people with whom it is shared."""
     return _changed(lambda store: store.shares(story_id))
 
 
 @routes.post(SHARES)
-@operation(ShareShape, StoryShares)
+@operation(ShareShape, StoryShares, foreign=False)
 def share(story_id: str) -> Response:
     """Share a story of one's own with a name, or take that back (`"access": "none"`)."""
     asked = checked(_share_of_body, _body(MAX_VALUE, "a share"))
@@ -152,7 +152,7 @@ def share(story_id: str) -> Response:
 
 
 @routes.post(MEDIA)
-@operation(MediumShape, StoredMedium)
+@operation(MediumShape, StoredMedium, foreign=False)
 def add_medium(story_id: str) -> Response:
     """Store a picture or sound beside a story's texts; a new story id makes a new story."""
     _check_id(story_id)
@@ -162,7 +162,7 @@ def add_medium(story_id: str) -> Response:
 
 
 @routes.get(f"{MEDIA}/<medium_id>")
-@operation(media_type="application/octet-stream")
+@operation(media_type="application/octet-stream", foreign=False)
 def medium(story_id: str, medium_id: str) -> Response:
     """Return a picture or sound of a story, with the type that its bytes have."""
     found = _use(lambda store: store.medium(story_id, medium_id))

@@ -20,7 +20,7 @@ from srb.errors import Cancelled, SRBError, StoriesFull, StoriesOff, StoriesUnav
 from srb.stories.files import read_file
 from srb.stories.imports import Plan
 from srb.stories.store import Imported, Store
-from srb.web.calls.outcome import in_thread
+from srb.web.loop.threads import in_thread
 
 log = logging.getLogger("srb.web")
 

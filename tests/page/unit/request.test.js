@@ -118,6 +118,16 @@ test("a preset decides every sampling setting, and is found again in the setting
   }
 });
 
+test("the preset for instruct models keeps them from ending early, and others do not", () => {
+  const body = (/** @type {import("../../../srb/page/sampling.js").Preset} */ preset) =>
+    requestBody({ ...DEFAULTS, ...Object.fromEntries(presetSettings(preset)) }, "Once", 8, SERVER);
+  assert.equal(body(PRESETS.going_on ?? {}).min_tokens, 60);
+  for (const name of ["usual", "steady", "lively", "wild"])
+    assert.equal("min_tokens" in body(PRESETS[name] ?? {}), false);
+  const { min_tokens, ...rest } = body(PRESETS.going_on ?? {});
+  assert.deepEqual(rest, body(PRESETS.usual ?? {}));
+});
+
 test("a story repeats no phrase unless its settings or the server's say otherwise", () => {
   const story = (/** @type {Record<string, unknown>} */ kept) => ({ meta: (/** @type {string} */ key) => kept[key] });
   const asked = (/** @type {Record<string, unknown>} */ kept) => {

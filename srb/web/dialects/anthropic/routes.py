@@ -20,7 +20,7 @@ routes = Blueprint("anthropic", __name__)
 
 
 @routes.post("/v1/messages")
-@operation(MessagesBody, MessageAnswer, StreamEvent, error=AnthropicError)
+@operation(MessagesBody, MessageAnswer, StreamEvent, error=AnthropicError, foreign=True)
 def messages() -> Response:
     """Reply to a conversation in the form of Anthropic's API."""
     body = MessagesBody.parse(read_body(request))
@@ -36,7 +36,7 @@ def messages() -> Response:
 
 
 @routes.post("/v1/messages/count_tokens")
-@operation(MessagesBody, TokenCount, error=AnthropicError)
+@operation(MessagesBody, TokenCount, error=AnthropicError, foreign=True)
 def count_tokens() -> Response:
     """Count the tokens of a conversation, with the BOS if the model has one."""
     answer: TokenCount = {"input_tokens": prompt_length(MessagesBody.parse(read_body(request)))}

@@ -32,7 +32,7 @@ from srb.web.dialects.kobold.answers import (
 from srb.web.dialects.kobold.body import DetokenizeIdsBody, KeyBody, KoboldBody, TokenCountBody
 from srb.web.dialects.kobold.fitting import fitted
 from srb.web.dialects.kobold.render import KoboldRenderer, results
-from srb.web.limits import CLIENT
+from srb.web.foreign_pages import OWNER
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 from srb.wire.commands import BranchSpec, Generate, GetRequest, ListRequests, StopBranches
@@ -44,7 +44,7 @@ _HALF = 16  # hexadecimal digits: half of a request's id
 
 @routes.post("/api/v1/generate")
 @routes.post("/api/latest/generate")
-@operation(KoboldBody, Results, error=KoboldError)
+@operation(KoboldBody, Results, error=KoboldError, foreign=True)
 def generate() -> Response:
     """Continue a prompt as KoboldCpp does, with a result for each of `n` branches."""
     asked = KoboldBody.parse(read_body(request))
@@ -53,7 +53,7 @@ def generate() -> Response:
 
 
 @routes.post("/api/extra/generate/stream")
-@operation(KoboldBody, events=Token, error=KoboldError)
+@operation(KoboldBody, events=Token, error=KoboldError, foreign=True)
 def generate_stream() -> Response:
     """Continue a prompt as a stream of KoboldCpp's events."""
     asked = KoboldBody.parse(read_body(request))
@@ -90,7 +90,7 @@ def _mark(genkey: str) -> str:
 def _running() -> list[tuple[EngineClient, str]]:
     """Return the ids of the caller's running requests with the body's key, each with its engine, the newest first."""
     mark = _mark(KeyBody.parse(_optional_body()).genkey)
-    owner = request.environ.get(CLIENT, "")
+    owner = request.environ.get(OWNER, "")
     found = [(each, engine) for engine in web().engines for each in engine.ask(ListRequests(uuid4().hex, owner))]
     found.sort(key=lambda pair: pair[0]["age"])
     return [(engine, each["id"]) for each, engine in found if each["id"].endswith(mark)]
@@ -105,14 +105,14 @@ def _optional_body() -> dict[str, Any]:
 
 
 @routes.get("/api/extra/generate/check")
-@operation(answer=Pending, error=KoboldError)
+@operation(answer=Pending, error=KoboldError, foreign=True)
 def check() -> Response:
     """Return the text so far of the caller's newest request without a key."""
     return _pending()
 
 
 @routes.post("/api/extra/generate/check")
-@operation(KeyBody, Pending, error=KoboldError)
+@operation(KeyBody, Pending, error=KoboldError, foreign=True)
 def check_by_key() -> Response:
     """Return the text so far of the caller's newest request with this key."""
     return _pending()
@@ -130,7 +130,7 @@ def _pending() -> Response:
 
 
 @routes.post("/api/extra/abort")
-@operation(KeyBody, Aborted, error=KoboldError)
+@operation(KeyBody, Aborted, error=KoboldError, foreign=True)
 def abort() -> Response:
     """End the caller's requests with this key; their answers have the text that was written."""
     stopped = 0
@@ -145,19 +145,20 @@ def abort() -> Response:
 
 
 @routes.post("/api/extra/tokencount")
-@operation(TokenCountBody, TokenCount, error=KoboldError)
+@operation(TokenCountBody, TokenCount, error=KoboldError, foreign=True)
 def count_tokens() -> Response:
     """Count the tokens of a text, with its BOS unless `special` is false."""
     asked, client = TokenCountBody.parse(read_body(request)), web().client
     client.check_ready()
     parts = (asked.prompt,) if asked.prompt else EMPTY_PROMPT
-    ids = client.tokenize(parts, add_special=asked.special) if asked.prompt or asked.special else []
+    watch = web().calls.watch(request.environ)
+    ids = client.tokenize(parts, add_special=asked.special, watch=watch) if asked.prompt or asked.special else []
     answer: TokenCount = {"value": len(ids), "ids": ids}
     return json_reply(answer)
 
 
 @routes.post("/api/extra/detokenize")
-@operation(DetokenizeIdsBody, Detokenized, error=KoboldError)
+@operation(DetokenizeIdsBody, Detokenized, error=KoboldError, foreign=True)
 def detokenize() -> Response:
     """Return the text of tokens."""
     asked, client = DetokenizeIdsBody.parse(read_body(request)), web().client

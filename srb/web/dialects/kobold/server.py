@@ -22,7 +22,7 @@ STARTED = time.monotonic()  # of this worker
 
 @routes.get("/api/v1/info/version")
 @routes.get("/api/latest/info/version")
-@operation(answer=Result, error=KoboldError)
+@operation(answer=Result, error=KoboldError, foreign=True)
 def koboldai_version() -> Response:
     """Name the version of KoboldAI United whose interface this is."""
     answer: Result = {"result": KOBOLDAI}
@@ -31,7 +31,7 @@ def koboldai_version() -> Response:
 
 @routes.get("/api/v1/model")
 @routes.get("/api/latest/model")
-@operation(answer=Result, error=KoboldError)
+@operation(answer=Result, error=KoboldError, foreign=True)
 def model() -> Response:
     """Name the model."""
     answer: Result = {"result": web().client.check_ready().alias}
@@ -41,7 +41,7 @@ def model() -> Response:
 @routes.get("/api/extra/true_max_context_length")
 @routes.get("/api/v1/config/max_context_length")
 @routes.get("/api/latest/config/max_context_length")
-@operation(answer=Value, error=KoboldError)
+@operation(answer=Value, error=KoboldError, foreign=True)
 def max_context_length() -> Response:
     """Tell the longest text in tokens, prompt and continuation together."""
     answer: Value = {"value": web().client.check_ready().n_ctx_seq}
@@ -50,7 +50,7 @@ def max_context_length() -> Response:
 
 @routes.get("/api/v1/config/max_length")
 @routes.get("/api/latest/config/max_length")
-@operation(answer=Value, error=KoboldError)
+@operation(answer=Value, error=KoboldError, foreign=True)
 def max_length() -> Response:
     """Tell how many tokens a request gets that does not say it."""
     longest = web().client.check_ready().n_ctx_seq
@@ -60,7 +60,7 @@ def max_length() -> Response:
 
 
 @routes.get("/api/extra/version")
-@operation(answer=Features, error=KoboldError)
+@operation(answer=Features, error=KoboldError, foreign=True)
 def features() -> Response:
     """Name the version of KoboldCpp whose interface this is, and the features that the server has."""
     settings, known = web().settings, web().client.check_ready()
@@ -85,7 +85,7 @@ def features() -> Response:
 
 
 @routes.get("/api/extra/perf")
-@operation(answer=Performance, error=KoboldError)
+@operation(answer=Performance, error=KoboldError, foreign=True)
 def performance() -> Response:
     """Tell how many requests there were, run and wait."""
     stats = web().client.stats()
@@ -108,7 +108,7 @@ def performance() -> Response:
 
 
 @routes.get("/api/extra/preloadstory")
-@operation(answer=PreloadedStory, error=KoboldError)
+@operation(answer=PreloadedStory, error=KoboldError, foreign=True)
 def preloaded_story() -> Response:
     """Return no story, for KoboldAI Lite, which asks for one at its start."""
     answer: PreloadedStory = {}
@@ -116,7 +116,7 @@ def preloaded_story() -> Response:
 
 
 @routes.post("/api/extra/embeddings")
-@operation(EmbeddingBody, EmbeddingList | list[OwnEmbedding], error=KoboldError)
+@operation(EmbeddingBody, EmbeddingList | list[OwnEmbedding], error=KoboldError, foreign=True)
 def embeddings() -> Response:
     """Embed texts as OpenAI's route does."""
     return openai_embeddings()

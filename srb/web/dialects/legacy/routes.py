@@ -20,7 +20,7 @@ routes = Blueprint("legacy", __name__)
 
 
 @routes.post("/stream")
-@operation(StreamBody, media_type="text/plain")
+@operation(StreamBody, media_type="text/plain", foreign=True)
 def stream() -> Response:
     """Continue a prompt as a stream of plain text, one token per line."""
     settings = web().settings
@@ -33,7 +33,7 @@ def stream() -> Response:
 def dialogue(body: dict[str, Any]) -> Response:
     """Answer the user's words in a dialogue, always as a stream of `{"content": …}`."""
     settings = web().settings
-    asked = DialogueBody.read(body, settings, web().system_prompt.get())
+    asked = DialogueBody.read(body, settings, web().shared_prompt)
     with web().calls.open([asked.command(settings, settings.n_predict)], request.environ, streamed=True) as call:
         return stream_response(call, DialogueRenderer(call), asked.ping_interval(settings))
 

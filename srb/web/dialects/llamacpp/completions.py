@@ -18,6 +18,7 @@ from srb.web.dialects.llamacpp.answers import LlamaAnswer, LlamaEvent
 from srb.web.dialects.llamacpp.body import InfillBody, LlamaCompletionBody, SystemPrompt
 from srb.web.dialects.llamacpp.infill import check_infill, infill_prompt
 from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, PromptTexts, completion
+from srb.web.foreign_pages import refuse_page
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 
@@ -26,7 +27,7 @@ routes = Blueprint("llamacpp", __name__)
 
 @routes.post("/completion")
 @routes.post("/completions")
-@operation(LlamaCompletionBody, LlamaAnswer, LlamaEvent)
+@operation(LlamaCompletionBody, LlamaAnswer, LlamaEvent, foreign=True)
 def completions() -> Response:
     """Continue a prompt in llama-server's own dialect; a dialogue's body is answered as by a server of 2023."""
     body = read_body(request)
@@ -34,7 +35,7 @@ def completions() -> Response:
 
 
 @routes.post("/infill")
-@operation(InfillBody, LlamaAnswer, LlamaEvent)
+@operation(InfillBody, LlamaAnswer, LlamaEvent, foreign=True)
 def infill() -> Response:
     """Fill the gap between a prefix and a suffix, as a stream unless `stream` is false."""
     body = read_body(request)
@@ -53,10 +54,12 @@ def answer(body: dict[str, Any]) -> Response:
 
     A body with a `system_prompt` and no prompt puts it in force, computes it and is answered with an empty completion.
     """
+    if body.get("system_prompt") is not None:  # it would be every client's
+        refuse_page("system_prompt")
     if body.get("prompt") is None and isinstance(body.get("system_prompt"), dict):
         return _answer_system_prompt(LlamaCompletionBody.parse({**body, "prompt": "-"}))
     asked = LlamaCompletionBody.parse(body)
-    shared = web().system_prompt.get() if asked.system_prompt is None else asked.system_prompt
+    shared = web().shared_prompt if asked.system_prompt is None else asked.system_prompt
     if shared.prompt:
         asked = asked.model_copy(update={"prompt": [(shared.prompt, *prompt) for prompt in asked.prompt]})
     return _answer(asked, new_system_prompt=asked.system_prompt)

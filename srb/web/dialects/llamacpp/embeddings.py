@@ -36,7 +36,7 @@ LARGEST = 32760.0  # largest value of a vector that is scaled for 16-bit integer
 
 @routes.post("/embedding")
 @routes.post("/embeddings")
-@operation(EmbeddingBody, list[OwnEmbedding])
+@operation(EmbeddingBody, list[OwnEmbedding], foreign=True)
 def embedding() -> Response:
     """Embed texts; the answer has llama-server's form, a list of vectors for each text."""
     asked, model, embedded = _embed()
@@ -44,7 +44,7 @@ def embedding() -> Response:
 
 
 @routes.post("/v1/embeddings")
-@operation(EmbeddingBody, EmbeddingList | list[OwnEmbedding])
+@operation(EmbeddingBody, EmbeddingList | list[OwnEmbedding], foreign=True)
 def openai_embeddings() -> Response:
     """Embed texts; the answer has OpenAI's form, or llama-server's if the body has `content`."""
     asked, model, embedded = _embed(one_vector=True)
@@ -71,7 +71,7 @@ def openai_embeddings() -> Response:
 @routes.post("/v1/rerank")
 @routes.post("/v1/reranking")
 @routes.post("/v2/rerank")
-@operation(RerankBody, RankedList | list[TEIRanked])
+@operation(RerankBody, RankedList | list[TEIRanked], foreign=True)
 def rerank() -> Response:
     """Rank documents by their relevance to a query, the best first."""
     refuse_reranking()

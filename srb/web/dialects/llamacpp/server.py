@@ -35,7 +35,7 @@ from srb.web.dialects.llamacpp.generation_settings import (
     slot_settings,
 )
 from srb.web.openapi import operation
-from srb.web.replies import json_reply
+from srb.web.replies import aged_reply, json_reply
 from srb.wire.commands import MEDIA_MARK
 from srb.wire.events import ModelInfo
 
@@ -49,14 +49,14 @@ STATE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 
 
 @routes.get("/props")
-@operation(answer=Props, query=("model", "autoload"))
+@operation(answer=Props, query=("model", "autoload"), foreign=True)
 def get_props() -> Response:
     """Describe the server, its model and the defaults of requests."""
-    return json_reply(props(web().settings, web().client.check_ready(), web().system_prompt.get()))
+    return json_reply(props(web().settings, web().client.check_ready(), web().shared_prompt))
 
 
 @routes.post("/props")
-@operation(answer=Success)
+@operation(answer=Success, foreign=False)
 def post_props() -> Response:
     """Change nothing, as llama-server does."""
     if not web().settings.props:
@@ -99,23 +99,27 @@ def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> Props:
 
 
 @routes.get("/slots")
-@operation(answer=list[Slot], query=("fail_on_no_slot",))
+@operation(answer=list[Slot], query=("fail_on_no_slot",), foreign=False)
 def get_slots() -> Response:
     """List the slots, each with the branch that runs in it; with a limit of requests, each with a request."""
     if not web().settings.slots:
         raise NotSupported("This server does not support slots endpoint. Start it with `--slots`")
-    slots = shown_slots()
-    if "fail_on_no_slot" in request.args and web().client.stats()["branches_room"] <= 0:
+    slots, at = shown_slots()
+    if "fail_on_no_slot" in request.args and web().client.latest_stats().value["branches_room"] <= 0:
         raise Unavailable("no slot available")
-    return json_reply(slots)
+    return aged_reply(slots, at)
 
 
-def shown_slots() -> list[Slot]:
-    """Return the engine's entries of the slots under llama-server's names; of a long list, only some in full."""
-    slots, model = web().client.slots(), web().client.check_ready()
+def shown_slots() -> tuple[list[Slot], float]:
+    """Return the engine's entries of the slots under llama-server's names, and the UNIX time at which they were so.
+
+    Of a long list, only some are full.
+    """
+    latest, model = web().client.latest_slots(), web().client.check_ready()
+    slots: list[dict[str, Any]] = latest.value
     idle = slot_settings(web().settings, model)
     full = len(slots) if len(slots) <= _FEW_SLOTS else _FULL_SLOTS
-    return [_shown(slot, idle, is_full=place < full) for place, slot in enumerate(slots)]
+    return [_shown(slot, idle, is_full=place < full) for place, slot in enumerate(slots)], latest.at
 
 
 def _shown(slot: dict[str, Any], idle: GenerationSettings, is_full: bool) -> Slot:
@@ -157,7 +161,7 @@ def _next_token(branch: dict[str, Any], is_full: bool) -> NextToken:
 
 
 @routes.post("/slots/<slot>")
-@operation(SlotBody, SlotAction, query=("action",))
+@operation(SlotBody, SlotAction, query=("action",), foreign=False)
 def slot_action(slot: str) -> Response:
     """Save, restore or erase a slot's text; a file is a named state of the prefix tree, which any prompt may continue."""
     if not (web().settings.state_dir or web().settings.has_replicas):  # replicas have folders of their own
@@ -195,14 +199,14 @@ def _slot_numbers() -> int:
 
 
 @routes.get("/lora-adapters")
-@operation(answer=list[Adapter])
+@operation(answer=list[Adapter], foreign=True)
 def get_adapters() -> Response:
     """List the LoRA adapters and their scales."""
     return json_reply(web().client.adapters())
 
 
 @routes.post("/lora-adapters")
-@operation(list[Scale], Success)
+@operation(list[Scale], Success, foreign=False)
 def set_adapters() -> Response:
     """Set the scales for later requests; adapters that are not named get 0."""
     body = read_json(request)

@@ -19,7 +19,7 @@ routes = Blueprint("tokens", __name__)
 
 
 @routes.post("/tokenize")
-@operation(TokenizeBody, TokenList)
+@operation(TokenizeBody, TokenList, foreign=True)
 def tokenize() -> Response:
     """Return the tokens of a text.
 
@@ -29,7 +29,7 @@ def tokenize() -> Response:
 
 
 @routes.post("/v1/tokenize")
-@operation(TokenizeWithBOSBody, TokenList)
+@operation(TokenizeWithBOSBody, TokenList, foreign=True)
 def tokenize_with_bos() -> Response:
     """Return the tokens of a text with its BOS, as Aphrodite does."""
     return _token_list(TokenizeWithBOSBody.parse(read_body(request)))
@@ -50,7 +50,7 @@ def _token_list(asked: TokenizeBody) -> Response:
 
 
 @routes.post("/detokenize")
-@operation(DetokenizeBody, Content)
+@operation(DetokenizeBody, Content, foreign=True)
 def detokenize() -> Response:
     """Return the text of tokens."""
     answer: Content = {"content": _detokenized(DetokenizeBody.parse(read_body(request)).tokens)}
@@ -58,14 +58,14 @@ def detokenize() -> Response:
 
 
 @routes.post("/v1/internal/encode")
-@operation(TokenizeBody, Encoded)
+@operation(TokenizeBody, Encoded, foreign=True)
 def encode() -> Response:
     """Return the tokens of a text, as text-generation-webui does."""
     return _encoded(TokenizeBody.parse(read_body(request)))
 
 
 @routes.post("/v1/token/encode")
-@operation(TokenizeWithBOSBody, Encoded)
+@operation(TokenizeWithBOSBody, Encoded, foreign=True)
 def encode_with_bos() -> Response:
     """Return the tokens of a text with its BOS, as TabbyAPI does."""
     return _encoded(TokenizeWithBOSBody.parse(read_body(request)))
@@ -78,7 +78,7 @@ def _encoded(asked: TokenizeBody) -> Response:
 
 
 @routes.post("/v1/internal/token-count")
-@operation(TokenizeBody, Length)
+@operation(TokenizeBody, Length, foreign=True)
 def token_count() -> Response:
     """Count the tokens of a text."""
     answer: Length = {"length": len(_tokens(TokenizeBody.parse(read_body(request))))}
@@ -86,7 +86,7 @@ def token_count() -> Response:
 
 
 @routes.post("/v1/internal/decode")
-@operation(DetokenizeBody, Text)
+@operation(DetokenizeBody, Text, foreign=True)
 def decode() -> Response:
     """Return the text of tokens, as text-generation-webui does."""
     answer: Text = {"text": _detokenized(DetokenizeBody.parse(read_body(request)).tokens)}
@@ -94,7 +94,7 @@ def decode() -> Response:
 
 
 @routes.post("/v1/token/decode")
-@operation(TabbyDetokenizeBody, Text)
+@operation(TabbyDetokenizeBody, Text, foreign=True)
 def decode_tokens() -> Response:
     """Return the text of tokens, as TabbyAPI does."""
     asked = TabbyDetokenizeBody.parse(read_body(request))
@@ -103,7 +103,7 @@ def decode_tokens() -> Response:
 
 
 @routes.post("/v1/internal/stop-generation")
-@operation(answer=Literal["OK"])
+@operation(answer=Literal["OK"], foreign=True)
 def stop_generation() -> Response:
     """Do nothing: a client stops its own text by closing its connection, and others share the server."""
     return json_reply("OK")
@@ -115,7 +115,8 @@ def _tokens(asked: TokenizeBody) -> list[int]:
     content = asked.content or (EMPTY_PROMPT if asked.add_special else ())
     if not content:
         return []
-    return client.tokenize(content, add_special=asked.add_special, parse_special=asked.parse_special)
+    watch = web().calls.watch(request.environ)
+    return client.tokenize(content, add_special=asked.add_special, parse_special=asked.parse_special, watch=watch)
 
 
 def _detokenized(tokens: Iterable[int], special: bool = True) -> str:

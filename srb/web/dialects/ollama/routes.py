@@ -24,6 +24,7 @@ from srb.web.dialects.ollama.body import (
 )
 from srb.web.dialects.ollama.names import check_name
 from srb.web.dialects.ollama.render import Answers, Form, OllamaRenderer, chat_form, generate_form, whole
+from srb.web.foreign_pages import refuse_page
 from srb.web.openapi import LINES, operation
 from srb.web.replies import json_reply
 from srb.wire.events import ModelInfo
@@ -32,7 +33,7 @@ routes = Blueprint("ollama", __name__)
 
 
 @routes.post("/api/generate")
-@operation(OllamaGenerateBody, OllamaLine, OllamaLine, stream_type=LINES, error=OllamaError)
+@operation(OllamaGenerateBody, OllamaLine, OllamaLine, stream_type=LINES, error=OllamaError, foreign=True)
 def generate() -> Response:
     """Complete a prompt as Ollama does; a body without a prompt asks only for the model."""
     body = OllamaGenerateBody.parse(read_body(request))
@@ -47,7 +48,7 @@ def generate() -> Response:
 
 
 @routes.post("/api/chat")
-@operation(OllamaChatBody, OllamaLine, OllamaLine, stream_type=LINES, error=OllamaError)
+@operation(OllamaChatBody, OllamaLine, OllamaLine, stream_type=LINES, error=OllamaError, foreign=True)
 def chat() -> Response:
     """Reply to a conversation as Ollama does; a body without messages asks only for the model."""
     body = OllamaChatBody.parse(read_body(request))
@@ -75,6 +76,7 @@ def _unload(body: OllamaGenerateBody | OllamaChatBody) -> bool:
     choice = web().choice
     if choice is None or not body.model or body.keep_alive != 0:
         return False
+    refuse_page("keep_alive")
     name = choice.models.resolve(body.model)
     if choice.models.states[name].state in ("loading", "loaded"):
         choice.models.unload(name)
@@ -99,7 +101,7 @@ def _answer(body: OllamaGenerateBody | OllamaChatBody, form: Form, asked: Asked,
 
 
 @routes.post("/api/embed")
-@operation(OllamaEmbedBody, Embedded, error=OllamaError)
+@operation(OllamaEmbedBody, Embedded, error=OllamaError, foreign=True)
 def embed_texts() -> Response:
     """Embed texts as Ollama does, as vectors of length 1."""
     began = time.monotonic_ns()
@@ -125,7 +127,7 @@ def embed_texts() -> Response:
 
 
 @routes.post("/api/embeddings")
-@operation(OllamaEmbeddingsBody, EmbeddedPrompt, error=OllamaError)
+@operation(OllamaEmbeddingsBody, EmbeddedPrompt, error=OllamaError, foreign=True)
 def embed_prompt() -> Response:
     """Embed one text as Ollama's older route does."""
     refuse_embeddings()

@@ -31,7 +31,7 @@ NEVER = "2318-01-01T00:00:00Z"  # when the model is unloaded
 
 
 @routes.get("/api/version")
-@operation(answer=Version, error=OllamaError)
+@operation(answer=Version, error=OllamaError, foreign=True)
 def version() -> Response:
     """Name the version of Ollama whose interface this is."""
     answer: Version = {"version": VERSION}
@@ -39,7 +39,7 @@ def version() -> Response:
 
 
 @routes.get("/api/tags")
-@operation(answer=Tags, error=OllamaError)
+@operation(answer=Tags, error=OllamaError, foreign=True)
 def tags() -> Response:
     """List the models, as Ollama lists those that it has."""
     choice = web().choice
@@ -66,7 +66,7 @@ def _unloaded(state: ModelState) -> TaggedModel:
 
 
 @routes.get("/api/ps")
-@operation(answer=Loaded, error=OllamaError)
+@operation(answer=Loaded, error=OllamaError, foreign=True)
 def loaded() -> Response:
     """List the models in memory, as Ollama does."""
     choice = web().choice
@@ -93,7 +93,7 @@ def _in_memory(model: ModelInfo) -> LoadedModel:
 
 
 @routes.post("/api/show")
-@operation(OllamaShowBody, Shown, error=OllamaError)
+@operation(OllamaShowBody, Shown, error=OllamaError, foreign=True)
 def show() -> Response:
     """Describe the model as Ollama does."""
     body, settings = OllamaShowBody.parse(read_body(request)), web().settings
@@ -141,7 +141,7 @@ def _facts(model: ModelInfo) -> dict[str, Any]:
 
 
 @routes.post("/api/pull")
-@operation(OllamaPullBody, Pulled, Pulled, stream_type=LINES, error=OllamaError)
+@operation(OllamaPullBody, Pulled, Pulled, stream_type=LINES, error=OllamaError, foreign=True)
 def pull() -> Response:
     """Say that a model which the server has is there; refuse to fetch another one."""
     body = OllamaPullBody.parse(read_body(request))
@@ -164,7 +164,7 @@ def _serves(name: str) -> bool:
 @routes.post("/api/create")
 @routes.post("/api/copy")
 @routes.delete("/api/delete")
-@operation(ModelBody, error=OllamaError)
+@operation(ModelBody, error=OllamaError, foreign=False)
 def refuse() -> Response:
     """Refuse to fetch, send, make, copy or remove models: the server has the one that it was started with."""
     action = request.path.rpartition("/")[2]

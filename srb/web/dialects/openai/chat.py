@@ -21,7 +21,7 @@ routes = Blueprint("chat", __name__)
 
 @routes.post("/v1/chat/completions")
 @routes.post("/chat/completions")
-@operation(ChatBody, ChatCompletion, ChatCompletionChunk)
+@operation(ChatBody, ChatCompletion, ChatCompletionChunk, foreign=True)
 def chat_completions() -> Response:
     """Reply to a conversation, with one or several branches."""
     given = read_body(request)
@@ -44,7 +44,7 @@ def chat_completions() -> Response:
 
 
 @routes.post("/apply-template")
-@operation(ChatBody, AppliedTemplate)
+@operation(ChatBody, AppliedTemplate, foreign=True)
 def apply_template() -> Response:
     """Return the conversation rendered as a prompt."""
     body = ChatBody.parse(read_body(request))
@@ -54,7 +54,7 @@ def apply_template() -> Response:
 
 @routes.post("/v1/chat/completions/input_tokens")
 @routes.post("/chat/completions/input_tokens")
-@operation(ChatBody, InputTokens)
+@operation(ChatBody, InputTokens, foreign=True)
 def input_tokens() -> Response:
     """Count the tokens of a rendered conversation, with the BOS if the model has one."""
     body = ChatBody.parse(read_body(request))
@@ -66,6 +66,7 @@ def prompt_length(body: ChatBody) -> int:
     """Return the number of tokens of a rendered conversation, with the BOS if the model has one."""
     client = web().client
     prompt, media = body.prompt_and_media(web().settings, client.check_ready())
+    watch = web().calls.watch(request.environ)
     if media:
-        return client.count_tokens(prompt, media, "messages")
-    return len(client.tokenize(prompt, add_special=True, parse_special=True))
+        return client.count_tokens(prompt, media, "messages", watch)
+    return len(client.tokenize(prompt, add_special=True, parse_special=True, watch=watch))

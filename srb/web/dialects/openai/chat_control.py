@@ -33,7 +33,7 @@ class ControlBody(Body):
 
 
 @routes.post("/v1/chat/completions/control")
-@operation(ControlBody, Controlled)
+@operation(ControlBody, Controlled, foreign=True)
 def control() -> Response:
     """End the reasoning of a running chat's branches; the answers begin at once."""
     body = ControlBody.parse(read_body(request))

@@ -25,7 +25,7 @@ SRB_KEYS = frozenset({"prompt", "n", "max_tokens", "temperature", "seed", "forma
 
 
 @routes.post("/v1/completions")
-@operation(TextCompletionBody, CompletionAnswer, CompletionEvent)
+@operation(TextCompletionBody, CompletionAnswer, CompletionEvent, foreign=True)
 def completions() -> Response:
     """Continue a prompt, in the srb or the openai dialect."""
     given = read_object(request)

@@ -24,7 +24,7 @@ routes = Blueprint("responses", __name__)
 
 @routes.post("/v1/responses")
 @routes.post("/responses")
-@operation(ResponsesBody, answers.Response, answers.StreamEvent)
+@operation(ResponsesBody, answers.Response, answers.StreamEvent, foreign=True)
 def responses() -> Response:
     """Respond to an input, with one or several branches."""
     given = read_body(request)
@@ -44,7 +44,7 @@ def responses() -> Response:
 
 @routes.post("/v1/responses/input_tokens")
 @routes.post("/responses/input_tokens")
-@operation(ResponsesBody, InputTokens)
+@operation(ResponsesBody, InputTokens, foreign=True)
 def input_tokens() -> Response:
     """Count the tokens of an input, with the BOS if the model has one."""
     body = ResponsesBody.parse(read_body(request))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Annotated, Any, Self
 from uuid import uuid4
@@ -24,16 +25,15 @@ from srb.web.dialects.srb.answers import (
     Stopped,
 )
 from srb.web.dialects.srb.render import AttachedRenderer, describe, describe_branch
-from srb.web.limits import CLIENT
+from srb.web.foreign_pages import OWNER
 from srb.web.openapi import operation
-from srb.web.replies import json_reply
+from srb.web.replies import aged_reply, json_reply
 from srb.wire.commands import (
     MAX_STOP_AFTER,
     AddBranches,
     Boundary,
     ChangeBranch,
     GetRequest,
-    ListRequests,
     NewBranch,
     StopBranches,
 )
@@ -110,24 +110,24 @@ def _entry(body: BranchBody) -> NewBranch:
 
 
 @routes.get("/v1/srb/completions")
-@operation(answer=RequestList)
+@operation(answer=RequestList, foreign=True)
 def list_completions() -> Response:
     """List the caller's running and resting requests, without their texts."""
-    owner = request.environ.get(CLIENT, "")
-    found = [each for engine in web().engines for each in engine.ask(ListRequests(uuid4().hex, owner))]
-    answer: RequestList = {"completions": [describe(each) for each in found]}
-    return json_reply(answer)
+    owner = request.environ.get(OWNER, "")
+    answers = [engine.latest_requests(owner) for engine in web().engines]
+    answer: RequestList = {"completions": [describe(each) for found in answers for each in found.value]}
+    return aged_reply(answer, min((found.at for found in answers), default=math.inf))
 
 
 @routes.get(ONE)
-@operation(answer=RequestDescription)
+@operation(answer=RequestDescription, foreign=True)
 def get_completion(request_id: str) -> Response:
     """Describe one request, with the text of each branch so far."""
     return json_reply(describe(web().client.ask(GetRequest(uuid4().hex, request_id, _owner()))))
 
 
 @routes.get(ONE + "/events")
-@operation(events=AttachedEvent, query=("return_tokens",))
+@operation(events=AttachedEvent, query=("return_tokens",), foreign=True)
 def attach(request_id: str) -> Response:
     """Read a request's events from now on: first a snapshot of every branch, then what comes."""
     with web().calls.attach(request_id, request.environ) as call:
@@ -137,14 +137,14 @@ def attach(request_id: str) -> Response:
 
 
 @routes.delete(ONE)
-@operation(answer=Stopped)
+@operation(answer=Stopped, foreign=True)
 def stop_completion(request_id: str) -> Response:
     """Stop all branches and end the request; what was written stays in the prefix tree."""
     return json_reply(web().client.ask(StopBranches(uuid4().hex, request_id, _owner())))
 
 
 @routes.delete(ONE + "/branches/<int:index>")
-@operation(answer=BranchDescription)
+@operation(answer=BranchDescription, foreign=True)
 def stop_branch(request_id: str, index: int) -> Response:
     """Stop one branch; the others do not notice."""
     command = StopBranches(uuid4().hex, request_id, _owner(), _small(index))
@@ -152,7 +152,7 @@ def stop_branch(request_id: str, index: int) -> Response:
 
 
 @routes.post(ONE + "/branches")
-@operation(AddBody, Added)
+@operation(AddBody, Added, foreign=True)
 def add_branches(request_id: str) -> Response:
     """Add branches, from the prompt or forked from a branch."""
     asked, settings = AddBody.parse(read_body(request)), web().request_settings
@@ -170,7 +170,7 @@ def add_branches(request_id: str) -> Response:
 
 
 @routes.patch(ONE + "/branches/<int:index>")
-@operation(ChangeBody, BranchDescription)
+@operation(ChangeBody, BranchDescription, foreign=True)
 def change_branch(request_id: str, index: int) -> Response:
     """Give a branch more tokens, or other ends from here on; a branch that has ended by its limit goes on."""
     asked = validated(ChangeBody, read_body(request))

@@ -25,7 +25,7 @@ routes = Blueprint("srb", __name__)
 
 
 @routes.post("/v1/srb/completions")
-@operation(TextCompletionBody, SRBCompletion, SRBEvent)
+@operation(TextCompletionBody, SRBCompletion, SRBEvent, foreign=True)
 def completions() -> Response:
     """Continue a prompt with many branches; streamed, unless the body has `"stream": false`."""
     return answer(read_body(request))

@@ -21,7 +21,7 @@ routes = Blueprint("srb_server", __name__)
 
 
 @routes.get("/v1/srb/server")
-@operation(answer=ServerDescription, query=("model",))
+@operation(answer=ServerDescription, query=("model",), foreign=True)
 def describe_server() -> Response:
     """Describe the server: its model, the limits of requests, and the defaults of their fields.
 

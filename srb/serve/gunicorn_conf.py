@@ -24,8 +24,9 @@ from gunicorn.glogging import Logger as GunicornLogger
 
 from srb import logs
 from srb.cluster.doors import check_doors
-from srb.config.held import Held, read_text_now
+from srb.config.held import Held
 from srb.config.settings import ENV_PREFIX, SERVER_ID_VARIABLE, TEXT_FILES, Settings
+from srb.config.texts import read_text_now
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL, EXIT_WORKER
 from srb.fetch.chosen_model import choose

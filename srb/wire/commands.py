@@ -373,6 +373,7 @@ class AddBranches:
 
 Control = ListRequests | GetRequest | StopBranches | EndReasoning | ChangeBranch | AddBranches
 Text = Tokenize | CountTokens | Detokenize
+Submit = Generate | Embed | Rerank | StateAction | AddBranches  # prepared before they reach the decode thread
 Slots = GetSlots | StateAction | GetSlotTime
 Ask = Text | Slots | GetStats | Embed | Rerank | GetAdapters | SetAdapters | Control
 Command = Generate | Cancel | Ask | Attach

@@ -1,1 +1,1 @@
-"""Processes: how they start, end, report, listen, and end with their parent; the runtime folder that they share."""
+"""Processes of a server: how they are started and watched, report, listen and end, and the runtime folder of each."""

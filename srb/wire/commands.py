@@ -160,6 +160,7 @@ class Tokenize:
     parts: tuple[str | int, ...]
     add_special: bool
     parse_special: bool
+    owner: str = ""  # the client, whose long texts leave room for others'
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,7 @@ class CountTokens:
     prompt: tuple[str | int, ...]
     media: tuple[str, ...]
     media_field: str = "prompt"  # named in errors
+    owner: str = ""  # as Tokenize's
 
 
 @dataclass(frozen=True, slots=True)

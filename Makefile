@@ -14,7 +14,7 @@
 # make test-cluster-long          … the long ones alone
 # make test-page-long             write a story of 40 rounds at the page, with screenshots in build/evening
 # make bench MODEL=smollm2        … with a model by its name (smollm2, gemma3, storyteller), also of the others
-# make bench-tables               print the tables of docs/usage.md's speeds, of SmolLM2 and Gemma 3
+# make bench-tables               print the tables of docs/using/speed.md, of SmolLM2 and Gemma 3
 # make bench-tree                 measure the prefix tree alone
 # make bench-long                 measure long branches, long prompts and many prompts at once
 # make bench-stutter              measure the gaps of a stream beside a long prompt, with step_ms and without

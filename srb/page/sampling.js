@@ -204,7 +204,7 @@ export const SAMPLERS = [
 /** The names that a preset sets. */
 export const PRESET_NAMES = [...SAMPLERS.map((each) => each.name), "ladder", "distinct_first", "sibling_penalty"];
 
-/** Measured by bench/prose.py (docs/usage.md): without DRY each of them repeats sentences. @type {Readonly<Record<string, Preset>>} */
+/** Measured by bench/prose.py (docs/using/prose.md): without DRY each of them repeats sentences. @type {Readonly<Record<string, Preset>>} */
 export const PRESETS = {
   usual: { ...UNREPEATED },
   going_on: { min_tokens: 60, ...UNREPEATED }, // a third of what an instruct model of 135M writes ends within 200 tokens

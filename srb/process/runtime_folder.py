@@ -5,14 +5,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import stat
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-from srb.config.settings import SOCKET_NAME
+from srb.config.settings import SERVER_ID_VARIABLE, SOCKET_NAME, Settings
 from srb.errors import ConfigError, MachineError
 
+log = logging.getLogger("srb.supervisor")
+
 LOCK_NAME = "engine.lock"
+_PATIENCE = 30.0  # seconds that a server has to end beside those for its streams and states, while the next one waits
 _MAX_SOCKET_PATH = 107  # bytes: sun_path of AF_UNIX without its closing zero
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}  # errors of a disk, which may end
 
@@ -90,6 +96,19 @@ class EngineLock:
                 return True
             os.close(fd)
 
+    def sign(self, name: str) -> None:
+        """Write into the file of a lock that is held who holds it."""
+        assert self._fd is not None
+        with contextlib.suppress(OSError):  # the disk is full; then it is another's for who asks
+            os.write(self._fd, name.encode())
+
+    def holder(self) -> str:
+        """Return the name of the process that holds the lock; "" if it has not signed."""
+        try:
+            return self._path.read_text()
+        except OSError:
+            return ""
+
     def release(self) -> None:
         """Remove the socket and the lock file, and release the lock; may be called again."""
         if self._fd is None:
@@ -105,6 +124,29 @@ class EngineLock:
             return os.path.samestat(os.fstat(fd), os.stat(self._path))
         except FileNotFoundError:
             return False
+
+
+def take_folder(lock: EngineLock, settings: Settings, pause: Callable[[], bool]) -> bool:
+    """Take a supervisor's lock of the runtime folder; return whether it has it, and does not stop meanwhile.
+
+    A server that is ending is waited for, `pause` after `pause`, which returns whether to go on; so is this server's own
+    former supervisor, for as long as its operator likes (SIGUSR2). Raise ConfigError if another server goes on.
+    """
+    server_id = os.environ.get(SERVER_ID_VARIABLE, "")
+    deadline = time.monotonic() + _PATIENCE + settings.graceful_timeout + settings.state_seconds
+    is_first = True
+    while not lock.acquire(wait=False):
+        if is_first:
+            log.info("another supervisor runs in %s; waiting for it to exit", settings.runtime_path)
+            is_first = False
+        if time.monotonic() >= deadline and lock.holder() != (server_id or None):
+            raise ConfigError(
+                f"runtime_dir: {settings.runtime_path} belongs to another server; set runtime_dir to another folder"
+            )
+        if not pause():
+            return False
+    lock.sign(server_id)
+    return True
 
 
 def clean_up(runtime_path: Path) -> None:

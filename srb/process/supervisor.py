@@ -25,13 +25,14 @@ from srb.errors import ConfigError, MachineError
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL
 from srb.process.engine_child import BRIDGE, ENGINE, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
 from srb.process.parent_death import exit_with_parent, ignore_reloads
-from srb.process.runtime_folder import clean_up, make_runtime_dir
+from srb.process.runtime_folder import EngineLock, clean_up, take_folder
 from srb.status import remove_status, rewrite_status, write_status
 from srb.version import version
 from srb.welcome import print_first_screen
 
 log = logging.getLogger("srb.supervisor")
 
+_LOCK_NAME = "server.lock"
 _MAX_CRASHES = 3  # of native code while a model loads, in a row: once may be memory, thrice is the file
 _CRASHES = tuple(-signum for signum in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE))
 
@@ -52,7 +53,9 @@ class Supervisor:
 
     def run(self) -> int:
         """Keep an engine alive; return the exit status."""
-        make_runtime_dir(self._settings.runtime_path)
+        lock = EngineLock(self._settings.runtime_path, _LOCK_NAME, _LOCK_NAME)
+        if not take_folder(lock, self._settings, self._goes_on):
+            return 0
         backoff, crashes = Backoff(), 0
         try:
             while not self._stopping:
@@ -73,8 +76,14 @@ class Supervisor:
                 elif not self._stopping:
                     self._restart_after(backoff.after(healthy_seconds), f"the engine exited ({describe(status)})")
         finally:
+            lock.release()
             clean_up(self._settings.runtime_path)
         return 0
+
+    def _goes_on(self) -> bool:
+        """Wait a moment for another supervisor; return whether this one was not stopped."""
+        select.select([self._wake], [], [], TICK_SECONDS)
+        return not self._stopping
 
     def _watch(self, child: EngineChild) -> tuple[int, float]:
         """Watch one engine until it ends; return its exit status, and the seconds for which it was ready."""

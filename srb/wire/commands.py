@@ -166,6 +166,7 @@ class Tokenize:
     parts: tuple[str | int, ...]
     add_special: bool
     parse_special: bool
+    owner: str = ""  # the client, whose long texts leave room for others'
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,7 @@ class CountTokens:
     prompt: tuple[str | int, ...]
     media: tuple[str, ...]
     media_field: str = "prompt"  # named in errors
+    owner: str = ""  # as Tokenize's
 
 
 @dataclass(frozen=True, slots=True)

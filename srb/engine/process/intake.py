@@ -276,18 +276,22 @@ class Lane:
         return self._has(job)
 
     def _next(self) -> _Job | None:
-        """Wait for a command of the owner whose latest one is longest ago; return None when the lane is closed."""
+        """Wait for a command: the smallest of the owner whose turn it is. Return None when the lane is closed."""
         self.work = None
         with self._changed:
             while not self._jobs and self._end is None:
                 self._changed.wait()
-            job = min(self._jobs.values(), key=lambda job: self._served.get(job.owner, 0), default=None)
+            job = min(self._jobs.values(), key=self._place, default=None)
             if job is not None:
                 self._turn += 1
                 waiting = {each.owner for each in self._jobs.values()}
                 self._served = {owner: turn for owner, turn in self._served.items() if owner in waiting}
                 self._served[job.owner] = self._turn
             return job
+
+    def _place(self, job: _Job) -> tuple[int, int]:
+        """Return what the next command has least of: the latest turn of its owner, and its weight."""
+        return self._served.get(job.owner, 0), job.weight
 
     def _pass_on(self, made: SubmitItem | Reply | Rejected, cancels: list[Cancel]) -> None:
         if not isinstance(made, SubmitItem):
@@ -299,9 +303,9 @@ class Lane:
 
 
 def _lane_for(job: _Job, lanes: Sequence[Lane]) -> Lane:
-    """Return the lane with the fewest commands; an owner that has some in half of them gets none of the others."""
+    """Return the lane with the least work; an owner that has some in half of them gets none of the others."""
     own = [lane for lane in lanes if job.owner and any(each.owner == job.owner for each in list(lane._jobs.values()))]
-    return min(own if own and len(own) >= len(lanes) // 2 else lanes, key=lambda lane: len(lane._jobs))
+    return min(own if own and len(own) >= len(lanes) // 2 else lanes, key=lambda lane: lane._weight)
 
 
 def _weight(command: Submit | Text) -> int:

@@ -14,7 +14,7 @@
 # make test-cluster-long          … the long ones alone
 # make test-page-long             write a story of 40 rounds at the page, with screenshots in build/evening
 # make bench MODEL=smollm2        … with a model by its name (smollm2, gemma3, storyteller), also of the others
-# make bench-tables               print the tables of docs/usage.md's speeds, of SmolLM2 and Gemma 3
+# make bench-tables               print the tables of docs/using/speed.md, of SmolLM2 and Gemma 3
 # make bench-tree                 measure the prefix tree alone
 # make bench-long                 measure long branches, long prompts and many prompts at once
 # make bench-stutter              measure the gaps of a stream beside a long prompt, with step_ms and without
@@ -174,8 +174,8 @@ build/page/.installed: tools/page/package.json tools/page/package-lock.json
 	@mkdir -p build/page && cp $^ build/page/
 	@if command -v npm >/dev/null; then npm install --prefix build/page --silent --no-audit --no-fund --ignore-scripts && touch $@; fi
 
-page-vendor: page  # make srb/web/page/vendor again, byte for byte
-	node tools/page/build.mjs build/page srb/web/page/vendor
+page-vendor: page  # make srb/page/vendor again, byte for byte
+	node tools/page/build.mjs build/page srb/page/vendor
 
 lint: dev lint-page
 	$(BIN)/ruff check .
@@ -183,7 +183,7 @@ lint: dev lint-page
 	$(BIN)/mypy
 	$(BIN)/pytest tests/lint -q -p no:xdist
 
-JAVASCRIPT := bench/page srb/web/page srb/web/static tests/page/unit tools/page
+JAVASCRIPT := bench/page srb/page srb/web/static tests/page/unit tools/page
 BIOME := build/page/node_modules/.bin/biome check --config-path=tools/page/lint.json
 
 lint-page: page

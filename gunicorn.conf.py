@@ -1,3 +1,3 @@
 """Serve this checkout: `gunicorn -c gunicorn.conf.py wsgi:app`. The settings are in config/default.toml."""
 
-from srb.launch.gunicorn_conf import *  # noqa: F403
+from srb.serve.gunicorn_conf import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""`python -m bench.tables`: the tables of docs/usage.md under "Speed", of SmolLM2 and of Gemma 3, as finished Markdown.
+"""`python -m bench.tables`: the tables of docs/using/speed.md, of SmolLM2 and of Gemma 3, as finished Markdown.
 
 Needs a quiet machine. `speed` compares the server with bare llama.cpp and with n requests one after another, `steps` times a
 step after long texts, and `long` runs the ratios of long siblings; with `--llama-server`, its path, also those beside one.

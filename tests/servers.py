@@ -37,6 +37,7 @@ from tests.processes import (
 )
 
 GUNICORN = (PYTHON, "-m", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app")
+SUPERVISORS = ("srb.process.supervisor", "srb.models.supervisor")  # the modules that they run
 SETTINGS = {"model": "fake:", "n_ctx": 100_000, "graceful_timeout": 2}  # what a test's server has if it says nothing
 
 PACED = (
@@ -139,12 +140,12 @@ class Server:
 
     @property
     def supervisor(self) -> int:
-        [pid] = [pid for pid in children(self.pid) if "srb.engine.process.supervisor" in command_line(pid)]
+        [pid] = [pid for pid in children(self.pid) if any(name in command_line(pid) for name in SUPERVISORS)]
         return pid
 
     @property
     def workers(self) -> list[int]:
-        return [pid for pid in children(self.pid) if "srb.engine" not in command_line(pid)]
+        return [pid for pid in children(self.pid) if not any(name in command_line(pid) for name in SUPERVISORS)]
 
     @property
     def engine(self) -> int:

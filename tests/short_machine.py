@@ -25,10 +25,10 @@ import orjson
 import pytest
 
 from srb import welcome
-from srb.engine.process import engine_child, native_output
-from srb.engine.process import supervisor as one_supervisor
 from srb.models import engine_question, memory_check
 from srb.models import supervisor as models_supervisor
+from srb.process import engine_child, native_output
+from srb.process import supervisor as one_supervisor
 
 PASSING = [errno.EAGAIN, errno.ENOMEM, errno.EMFILE]  # of fork and pipe, where something is short for a while
 SHORTAGES = ["fork", "pipe", "thread", "socket", "accept", "print"]

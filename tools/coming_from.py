@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
+from srb.cli.options import table
 from srb.config.profiles import PROFILES
 from srb.config.settings import Settings
 from srb.config.values import setting_text
-from srb.launch.options import table
 
 HEADING = "## Profiles"
 COLUMNS = "| there | default there | here | default here | with the profile | |"

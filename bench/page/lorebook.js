@@ -8,10 +8,10 @@
  * it against a server that does nothing else.
  */
 
-import { choose, restingOf } from "../../srb/web/page/lore/choice.js";
-import { entryOf } from "../../srb/web/page/lore/entries.js";
-import { Keywords } from "../../srb/web/page/lore/keywords.js";
-import { planPrompt } from "../../srb/web/page/prompt.js";
+import { choose, restingOf } from "../../srb/page/lore/choice.js";
+import { entryOf } from "../../srb/page/lore/entries.js";
+import { Keywords } from "../../srb/page/lore/keywords.js";
+import { planPrompt } from "../../srb/page/prompt.js";
 
 const [url = "http://127.0.0.1:9090", context = "8192"] = process.argv.slice(2);
 const NAMES = ["Tom", "Mara", "Osk", "Ines", "Pell", "Juno", "Brand", "Wick", "Hale", "Rika", "Sorrel", "Vane"];

@@ -34,7 +34,7 @@ def server(environ: Mapping[str, str]) -> Iterator[str]:
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory(prefix="srb-bench-") as folder:
         own = {"SRB_PORT": str(port), "SRB_RUNTIME_DIR": folder, "SRB_LOG_LEVEL": "warning"}
-        command = [sys.executable, "-m", "srb.launch.cli", "serve"]
+        command = [sys.executable, "-m", "srb.cli.main", "serve"]
         log = Path(folder, "server.log")
         with log.open("wb") as output:
             child = subprocess.Popen(

@@ -23,10 +23,10 @@ from srb.cluster.ray_client import follow_registry, outlast_head, watch_head
 from srb.cluster.registry import Entry
 from srb.cluster.relay import Relay
 from srb.config.settings import SERVER_ID_VARIABLE, Settings
-from srb.engine.process.child import begin, exit_now, run
-from srb.engine.process.connection import is_peer_allowed
-from srb.engine.process.runtime_folder import EngineLock
-from srb.engine.process.status_reporter import Reporter
+from srb.process.child import begin, exit_now, run
+from srb.process.connection import is_peer_allowed
+from srb.process.runtime_folder import EngineLock
+from srb.process.status_reporter import Reporter
 from srb.status import BEAT_SECONDS
 from srb.wire.codec import VERSION
 from srb.wire.events import Hello

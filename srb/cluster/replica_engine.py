@@ -39,7 +39,7 @@ class ReplicaEngine:
             settings = settings.model_copy(update={"state_dir": str(self.states_folder)})
         self._stop_seconds = _STOP_SECONDS + settings.state_seconds
         # With --temporary the supervisor removes the folder, should this process be killed.
-        command = [sys.executable, "-m", "srb.engine.process.supervisor", "--parent", str(os.getpid()), "--temporary"]
+        command = [sys.executable, "-m", "srb.process.supervisor", "--parent", str(os.getpid()), "--temporary"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, env=_environ(given, self._folder, name), start_new_session=True
         )

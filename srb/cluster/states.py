@@ -17,8 +17,8 @@ from typing import Any
 import orjson
 
 from srb.cluster.registry import NAMESPACE
-from srb.engine.process.state_disk import SUFFIX, install
-from srb.engine.process.state_file import read_header, saved_number
+from srb.files.state_disk import SUFFIX, install
+from srb.files.state_header import read_header, saved_number
 from srb.wire.codec import VERSION
 from srb.wire.framing import frame, read_frame
 

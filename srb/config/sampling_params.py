@@ -68,7 +68,7 @@ class Parameter:
     above: float | None = None
     outside: Outside = Outside.REFUSED
     aliases: tuple[str, ...] = ()  # other names of the request's field
-    flags: str = ""  # llama-server's options, separated by spaces; those with converted values are in launch/flags.toml
+    flags: str = ""  # llama-server's options, separated by spaces; those with converted values are in cli/flags.toml
     variable: str = ""  # llama-server's environment variable
     differs: str = ""  # the difference from llama-server's parameter
     as_text: str = ""

@@ -15,6 +15,7 @@ SECONDS = 1.0  # a hundred ticks of CPU time, so that a share of a core is known
 _LEAST = 0.05  # cores; programs that use less are not named: no step would wait for them noticeably
 _MOST_PROGRAMS = 5  # of which the text names three
 _ENGINE = "srb.engine.process"  # the module that an engine runs
+_OTHERS = ("srb.process.supervisor", "srb.models.supervisor", "srb.cluster.bridge", "python:srb.serve")  # of a server
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _ticks(process: Path) -> int | None:
 
 def _program(root: Path, pid: int, cores: float) -> Program:
     name = "".join(_lines(root / "proc" / str(pid) / "comm")).strip() or "a process that has ended"
-    is_srb = any(word.startswith((_ENGINE, "python:srb.launch")) for word in words_of(root / "proc" / str(pid)))
+    is_srb = any(word.startswith((_ENGINE, *_OTHERS)) for word in words_of(root / "proc" / str(pid)))
     return Program(pid, "SRB" if is_srb else name, cores, is_srb)
 
 

@@ -263,7 +263,7 @@ def _build(checkup: Checkup) -> Iterator[Finding]:
         card = machine.card
         yield _slow(
             f"this machine has {card.name}, and llama.cpp was built without it or cannot use it",
-            f"make install GPU={card.build} (docs/usage.md)",
+            f"make install GPU={card.build} (docs/gpu.md)",
         )
     elif checkup.settings.n_gpu_layers == 0 and any(device.is_gpu for device in build.devices):
         yield _slow("n_gpu_layers is 0: nothing is computed on the GPU", "n_gpu_layers = -1 (all layers)")

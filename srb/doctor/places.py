@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srb.config.settings import Settings
-from srb.engine.process.runtime_folder import make_runtime_dir
 from srb.errors import ConfigError
 from srb.host.listening import CannotListen, reachable, try_to_listen
+from srb.process.runtime_folder import make_runtime_dir
 
 _SECONDS = 2.0  # for the answer of whoever has the port: SRB's takes milliseconds, another program may never send one
 _ANSWER_BYTES = 65536  # /health has a few hundred; a stranger may send without end

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from srb.engine.first_words import Ending
-from srb.engine.request import BranchState
+from srb.engine.request import Branch, BranchState, Request
 from srb.wire.events import Event, FinishReason
 
-if TYPE_CHECKING:
-    from srb.engine.branches import Branches
-    from srb.engine.request import Branch, Request
-
 MAX_REDRAWS = 128  # of one word, which then stays: where the model knows few words, a branch would draw for ever
+
+
+class Acts(Protocol):
+    """Acts of `Branches` on one of them."""
+
+    def hold(self, branch: Branch) -> None: ...
+    def show(self, branch: Branch, events: list[Event]) -> None: ...
+    def undo(self, branch: Branch) -> None: ...
+    def rewind(self, branch: Branch, count: int) -> None: ...
+    def end(
+        self, branch: Branch, reason: FinishReason, events: list[Event], *, stop: str = "", truncated: bool = False
+    ) -> None: ...
 
 
 class DistinctFirst:
     """Settles the first words of requests with `distinct_words`. The branches do what it decides."""
 
-    def __init__(self, branches: Branches) -> None:
+    def __init__(self, branches: Acts) -> None:
         self._branches = branches
 
     def end(self, branch: Branch, ending: Ending, events: list[Event]) -> None:

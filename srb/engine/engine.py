@@ -13,8 +13,8 @@ from typing import Any
 from srb.engine.branches import Branches
 from srb.engine.decoding import Counters, Decoding
 from srb.engine.drafting import DraftModel
-from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
-from srb.engine.lifecycle import Lifecycle
+from srb.engine.embedding import EmbeddingQueue
+from srb.engine.lifecycle import Lifecycle, Prepared
 from srb.engine.model import Model, StateStore
 from srb.engine.named_states import NamedStates
 from srb.engine.open_requests import OpenRequests
@@ -25,8 +25,8 @@ from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import UNREAD_EVERY, Chunk, Scheduler, StepPlan
 from srb.engine.slots import Slots
 from srb.engine.speculation import Speculation
-from srb.engine.state_actions import StateActions, StateJob
-from srb.engine.steering import Growth, Steering
+from srb.engine.state_actions import StateActions
+from srb.engine.steering import Steering
 from srb.engine.tree.checkpoints import AUTO
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
@@ -52,11 +52,12 @@ from srb.wire.commands import (
     SetAdapters,
     StateAction,
     StopBranches,
+    Submit,
+    Text,
 )
 from srb.wire.events import Event, FinishReason
 from srb.wire.step_seconds import StepSeconds
 
-Prepared = Request | EmbeddingJob | StateJob | Growth  # what the loop submits
 _FETCH_SECONDS = 0.005  # that a step without work waits for the disk: new commands are looked at between
 MAX_TOLD = 8  # chunks of a plan in a line of the log
 _SHARE_OF_DRAFTS = 4  # a draft model gets 1/4 of the host memory: it takes less for a token, and needs the same texts
@@ -184,7 +185,7 @@ class Engine:
 
     # ---- any thread
 
-    def has_grammar(self, command: Generate | Embed | Rerank | StateAction | AddBranches) -> bool:
+    def has_grammar(self, command: Submit | Text) -> bool:
         """Whether a command has a grammar to compile, or to go on in from a fork's beginning. Raise NotFound."""
         match command:
             case Generate(branches=specs):
@@ -194,9 +195,7 @@ class Engine:
                 return own or any(branch.spec.has_grammar for branch in self.find(target, owner).branches)
         return False
 
-    def prepare(
-        self, command: Generate | Embed | Rerank | StateAction | AddBranches, is_wanted: IsWanted = always
-    ) -> Prepared:
+    def prepare(self, command: Submit, is_wanted: IsWanted = always) -> Prepared:
         """Tokenize and check a command, and build its samplers. The caller must submit or close the result.
 
         No further picture is encoded for a command that `is_wanted` no more.

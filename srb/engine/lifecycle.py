@@ -20,6 +20,7 @@ from srb.errors import Cancelled, Conflict, InvalidRequest, QueueFull, QueueTime
 from srb.wire.commands import ChangeBranch, EndReasoning, StopBranches, client_of
 from srb.wire.events import Accepted, BranchAdded, Done, Event, Failed, FinishReason, Rejected, Reply, Resting
 
+Prepared = Request | EmbeddingJob | StateJob | Growth  # by `Engine.prepare`; submitted or closed
 _FEW = (
     4  # waiting requests of a client that may take the last places of the queue: a page asks for one or two at a time
 )
@@ -44,7 +45,7 @@ class Lifecycle:
 
     # ---- requests come
 
-    def submit(self, request: Request | EmbeddingJob | StateJob | Growth) -> list[Event]:
+    def submit(self, request: Prepared) -> list[Event]:
         """Queue a request; return Accepted, or Rejected if the queue is full or the id is in use.
 
         An accepted job has no event here: `step` returns the Reply of an EmbeddingJob. The Reply of a StateJob is

@@ -1,1 +1,1 @@
-"""Files that others made, checked before native code reads them: models, media, the native library."""
+"""Files that others made, checked before they are used: models, media, the native library, states of other engines."""

@@ -14,14 +14,13 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from srb.config.settings import SERVER_ID_VARIABLE, SOCKET_NAME, Settings
-from srb.engine.process.engine_child import KILL_SECONDS, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
-from srb.engine.process.runtime_folder import EngineLock, clean_up, make_runtime_dir
 from srb.errors import (
     ConfigError,
     InvalidRequest,
@@ -54,6 +53,9 @@ from srb.models.engine_question import EngineQuestion
 from srb.models.listed import ListedModel, default_model, list_models
 from srb.models.memory_check import EstimateChild, MemoryCheck, is_checked
 from srb.models.scheduler import Action, Grant, ModelScheduler, Refuse, Start, State, Stop
+from srb.process.engine_child import KILL_SECONDS, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
+from srb.process.runtime_folder import EngineLock, clean_up, make_runtime_dir, take_folder
+from srb.process.supervisor import supervise
 from srb.status import remove_status, rewrite_status, write_status
 from srb.welcome import print_first_screen
 
@@ -154,14 +156,8 @@ class ModelsSupervisor:
         runtime = self._settings.runtime_path
         make_runtime_dir(runtime)
         lock = EngineLock(runtime, _LOCK_NAME, CONTROL_SOCKET)
-        is_first = True
-        while not lock.acquire(wait=False):
-            if is_first:
-                log.info("another supervisor runs in %s; waiting for it to exit", runtime)
-                is_first = False
-            select.select([self._wake], [], [], _LOCK_SECONDS)
-            if self._stopping:
-                return 0
+        if not take_folder(lock, self._settings, self._goes_on):
+            return 0
         try:
             self._listener = listen(runtime / CONTROL_SOCKET)
             self._turns.load(self._default, time.monotonic())
@@ -172,6 +168,11 @@ class ModelsSupervisor:
             lock.release()
             clean_up(runtime)
         return 0
+
+    def _goes_on(self) -> bool:
+        """Wait a moment for another supervisor; return whether this one was not stopped."""
+        select.select([self._wake], [], [], _LOCK_SECONDS)
+        return not self._stopping
 
     def turn(self) -> None:
         """Carry out what is to be done now, then wait for what comes, and handle it."""
@@ -554,3 +555,13 @@ class ModelsSupervisor:
 
     def _on_signal(self, *_: object) -> None:
         self._stopping = True
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the supervisor of several models; return the exit status."""
+    return supervise(ModelsSupervisor, argv)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C before the signal handler is installed
+        sys.exit(main())

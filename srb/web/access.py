@@ -25,7 +25,7 @@ from srb.web.foreign_pages import NO_PAGE, OWNER, is_foreign, owner_of
 from srb.web.hosts import is_local_bind, is_loopback, name_of
 from srb.web.limits import CLIENT, MAX_N, PERSON, RateLimit
 from srb.web.loop.turns import Turns
-from srb.web.replies import error_reply
+from srb.web.replies import ErrorReplies
 from srb.web.static_files import StaticFiles
 from srb.web.stories import origin_check
 from srb.wire.commands import KEY
@@ -46,8 +46,9 @@ class Access:
 
     turns: Turns | None = None  # in which calls begin, in a worker
 
-    def __init__(self, settings: Settings, folder: Path | None = None) -> None:
+    def __init__(self, settings: Settings, error_reply: ErrorReplies, folder: Path | None = None) -> None:
         """Read the keys; raise ConfigError if a file is unreadable. Workers with the same `folder` share the rate limit."""
+        self._error_reply = error_reply
         self._keys = [(each.key.encode(), each, _client(each)) for each in settings.load_api_keys()]
         self._proxies = proxies_of(settings.trusted_proxies)
         self._prefix = settings.api_prefix
@@ -78,12 +79,12 @@ class Access:
         if self.turns is not None:
             self.turns.wait(client)
         if self._keys and not public and key is None:
-            return _refuse(Unauthorized("Invalid API Key"), path, environ, start)
+            return self._refuse(Unauthorized("Invalid API Key"), path, environ, start)
         if key and key.is_for_metrics and not public and not (reading and path and _route(path) == "/metrics"):
-            return _refuse(Forbidden("This key may only read /metrics and /health"), path, environ, start)
+            return self._refuse(Forbidden("This key may only read /metrics and /health"), path, environ, start)
         if self._checks_host and not self._is_own_host(environ.get("HTTP_HOST", "localhost")):
             asked = environ["HTTP_HOST"]
-            return _refuse(
+            return self._refuse(
                 Forbidden(f"Host {asked} is not allowed: see the setting allowed_hosts"), path, environ, start
             )
         foreign = not self._keys and is_foreign(environ) and not self._is_listed(environ.get("HTTP_ORIGIN"))
@@ -98,15 +99,23 @@ class Access:
             elif self._rate_limit and method in ("POST", "PATCH"):
                 self._rate_limit.take(client)
         except SRBError as error:
-            return _refuse(error, path, environ, start)
+            return self._refuse(error, path, environ, start)
         if path is None:
-            return _refuse(NotFound("File Not Found"), path, environ, start)
+            return self._refuse(NotFound("File Not Found"), path, environ, start)
         if reading and self._lacks_slash(environ):
             return redirect(self._prefix.rpartition("/")[2] + "/", 307)(environ, start)
         if self._files and file is not None:
             return self._files.send(file, environ)(environ, start)
         environ["PATH_INFO"] = _route(path)
         return application(environ, start)
+
+    def _refuse(
+        self, error: SRBError, path: str | None, environ: WSGIEnvironment, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        reply = self._error_reply(error, path or "")
+        if isinstance(error, Unauthorized):
+            reply.headers["WWW-Authenticate"] = "Bearer"
+        return reply(environ, start_response)
 
     def _path(self, environ: WSGIEnvironment) -> str | None:
         """Return the path below the prefix, with its trailing slash if it has one; None for a path outside the prefix."""
@@ -204,12 +213,3 @@ def _is_local_origin(origin: str) -> bool:
         return is_loopback(urlsplit(origin).hostname or "")
     except ValueError:
         return False
-
-
-def _refuse(
-    error: SRBError, path: str | None, environ: WSGIEnvironment, start_response: StartResponse
-) -> Iterable[bytes]:
-    reply = error_reply(error, path or "")
-    if isinstance(error, Unauthorized):
-        reply.headers["WWW-Authenticate"] = "Bearer"
-    return reply(environ, start_response)

@@ -21,8 +21,6 @@ from srb import logs
 from srb.config.held import held_settings
 from srb.config.settings import SERVER_ID_VARIABLE, Settings
 from srb.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, NotFound, SRBError
-from srb.models.web.choice import ModelChoice
-from srb.models.web.client import ModelsClient
 from srb.traces import open_provider
 from srb.web import routes
 from srb.web.access import Access
@@ -35,8 +33,10 @@ from srb.web.foreign_pages import refuse_page
 from srb.web.loop.memory import BodyBudget, Trimmer, keep_large_blocks_apart
 from srb.web.loop.turns import Turns
 from srb.web.metrics import ROUTE, Metrics
+from srb.web.models.choice import ModelChoice
+from srb.web.models.client import ModelsClient
 from srb.web.openapi import body_models, operation_of
-from srb.web.replies import error_reply
+from srb.web.replies import ErrorReplies
 from srb.web.request_log import BEGAN, log_response
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Application(Flask):
     """Flask behind `access`, which checks every request before routing."""
 
     access: Access
+    error_reply: ErrorReplies
     metrics: Metrics
     spans: HttpSpans | None = None
 
@@ -134,7 +135,8 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     app.after_request(_tell_replaced)
     if (choice := shared.choice) is not None:
         app.teardown_request(lambda _: choice.release(shared.calls))
-    app.access = Access(settings, shared.folder)
+    app.error_reply = ErrorReplies(routes.ERROR_SHAPES)
+    app.access = Access(settings, app.error_reply, shared.folder)
     app.register_error_handler(SRBError, _error_reply)
     app.register_error_handler(HTTPException, _http_error_reply)
     app.register_error_handler(Exception, _unexpected_error_reply)
@@ -166,7 +168,8 @@ def _tell_replaced(response: Response) -> Response:
 
 
 def _error_reply(error: SRBError) -> Response:
-    return error_reply(error, request.path)
+    assert isinstance(current_app, Application)
+    return current_app.error_reply(error, request.path)
 
 
 def _http_error_reply(error: HTTPException) -> Any:

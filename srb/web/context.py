@@ -11,13 +11,13 @@ import gevent
 from flask import current_app, has_request_context, request
 
 from srb.config.settings import Settings
-from srb.models.web.choice import ModelChoice
 from srb.web.calls.calls import Calls
 from srb.web.calls.engine_client import EngineClient
 from srb.web.dialects.llamacpp.body import SystemPrompt
 from srb.web.foreign_pages import is_page
 from srb.web.limits import MAX_N
 from srb.web.metrics import SHARED_FOLDER, Metrics
+from srb.web.models.choice import ModelChoice
 from srb.web.stories.stories_file import StoriesFile
 from srb.web.system_prompt import SystemPromptStore
 from srb.wire.commands import MAX_BRANCHES

@@ -64,7 +64,11 @@ LLAMACPP = {
 _WITH_COLON = re.compile(rb"^(# (?:HELP|TYPE) )?(?:llamacpp|srb):(.*\n)", re.MULTILINE)
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)  # upper ends of buckets
 _TOKENS = (1, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)  # likewise: two to a decade
-_KINDS = {"srb.engine.process": "engine", "srb.engine.process.supervisor": "supervisor"}  # of processes, by module
+_KINDS = {  # of processes, by module
+    "srb.engine.process": "engine",
+    "srb.process.supervisor": "supervisor",
+    "srb.models.supervisor": "supervisor",
+}
 
 _LAST_SCRAPE = "last_scrape.json"
 

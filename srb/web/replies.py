@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -11,11 +11,8 @@ from flask import Response
 
 from srb.errors import NotSupported, SRBError, UnsupportedEncoding
 from srb.web.bodies.encodings import ACCEPTED
-from srb.web.dialects.anthropic.errors import anthropic_error
 
-KOBOLD = ("/api/v1/", "/api/latest/", "/api/extra/")  # paths of KoboldAI's and KoboldCpp's routes
-OLLAMA = "/api/"  # the other paths below it are Ollama's
-MESSAGES = "/v1/messages"  # the beginning of the paths of Anthropic's routes
+ErrorShape = Callable[[SRBError], Mapping[str, Any]]  # makes the JSON object that a dialect's clients read
 
 
 def json_reply(value: Any, status: int = 200) -> Response:
@@ -30,22 +27,23 @@ def aged_reply(value: Any, at: float, status: int = 200) -> Response:
     return reply
 
 
-def error_reply(error: SRBError, path: str) -> Response:
-    """Return an error as a response; `path` is the request's, below the prefix."""
-    reply = json_reply(error_body(error, path), error.http_status)
-    if error.retry_after is not None:
-        reply.headers["Retry-After"] = str(error.retry_after)
-    if isinstance(error, UnsupportedEncoding):
-        reply.headers["Accept-Encoding"] = ACCEPTED
-    if isinstance(error, NotSupported):
-        reply.headers["X-Should-Retry"] = "false"  # the clients of OpenAI and Anthropic send again after any other 5xx
-    return reply
+class ErrorReplies:
+    """Errors as responses. A path has one also where no route is found, or before one is looked for."""
 
+    def __init__(self, shapes: Mapping[str, ErrorShape]) -> None:
+        """Take dialects' `shapes` by the beginnings of their paths, of which the longest counts."""
+        self._shapes = dict(sorted(shapes.items(), key=lambda each: len(each[0]), reverse=True))
 
-def error_body(error: SRBError, path: str) -> Mapping[str, Any]:
-    """Return an error in the shape that clients of the path read."""
-    if path.startswith(KOBOLD):
-        return {"detail": {"msg": error.message, "type": error.type}}
-    if path.startswith(OLLAMA):
-        return {"error": error.message}
-    return anthropic_error(error) if path.startswith(MESSAGES) else error.body()
+    def __call__(self, error: SRBError, path: str) -> Response:
+        """Return an error as a response in the shape of the dialect whose path it is; `path` is below the prefix."""
+        shape = next((shape for beginning, shape in self._shapes.items() if path.startswith(beginning)), SRBError.body)
+        reply = json_reply(shape(error), error.http_status)
+        if error.retry_after is not None:
+            reply.headers["Retry-After"] = str(error.retry_after)
+        if isinstance(error, UnsupportedEncoding):
+            reply.headers["Accept-Encoding"] = ACCEPTED
+        if isinstance(error, NotSupported):
+            reply.headers["X-Should-Retry"] = (
+                "false"  # the clients of OpenAI and Anthropic send again after any other 5xx
+            )
+        return reply

@@ -10,8 +10,8 @@ from pathlib import Path
 import orjson
 
 from srb.atomic import write_atomically
-from srb.config.held import read_text
 from srb.config.settings import Settings
+from srb.config.texts import read_text
 from srb.web.dialects.llamacpp.body import SystemPrompt
 
 

@@ -166,6 +166,7 @@ class Tokenize:
     parts: tuple[str | int, ...]
     add_special: bool
     parse_special: bool
+    owner: str = ""  # the client, whose long texts leave room for others'
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,7 @@ class CountTokens:
     prompt: tuple[str | int, ...]
     media: tuple[str, ...]
     media_field: str = "prompt"  # named in errors
+    owner: str = ""  # as Tokenize's
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +375,7 @@ class AddBranches:
 
 Control = ListRequests | GetRequest | StopBranches | EndReasoning | ChangeBranch | AddBranches
 Text = Tokenize | CountTokens | Detokenize
+Submit = Generate | Embed | Rerank | StateAction | AddBranches  # prepared before they reach the decode thread
 Slots = GetSlots | StateAction | GetSlotTime
 Ask = Text | Slots | GetStats | Embed | Rerank | GetAdapters | SetAdapters | Control
 Command = Generate | Cancel | Ask | Attach

@@ -114,7 +114,7 @@ class Cluster:
     def try_to_run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `srb cluster`, with this cluster's address unless the words have another."""
         address = () if "--cluster" in words else ("--cluster", self.address)
-        command = [PYTHON, "-m", "srb.launch.cli", "cluster", *words, *address]
+        command = [PYTHON, "-m", "srb.cli.main", "cluster", *words, *address]
         return subprocess.run(
             command, env=self.environ, cwd=ROOT, capture_output=True, text=True, timeout=2 * START_SECONDS, check=False
         )

@@ -100,7 +100,7 @@ def test_a_draft_model_whose_memory_cannot_be_cut_is_refused(folder: Path, gguf:
 
 
 def test_a_file_that_is_no_model_is_refused(folder: Path) -> None:
-    (folder / "damaged.gguf").write_bytes(b"GGUF and no more")
+    (folder / "damaged.gguf").write_bytes(b"GGUF\3" + bytes(19))  # a header that says nothing
     check_refused(settings(folder, "damaged.gguf"), r"spec_draft_model: .*damaged.gguf cannot be loaded")
 
 

@@ -122,13 +122,15 @@ def test_a_type_that_llama_cpp_refuses_has_its_reason(gguf: Callable[[str], Path
     assert {size.type for size in found.kv_types if size.refused} == set(BYTES_OF_BLOCK) - {"f32", "f16", "bf16"}
 
 
-@pytest.mark.parametrize("length", [100, 5000])
-def test_a_file_that_was_cut_is_refused_in_one_line(wide: Path, tmp_path: Path, length: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "reason"), [(-100, "model: {} cannot be loaded: "), (5000, "the model {} is incomplete")]
+)
+def test_a_file_that_was_cut_is_refused_in_one_line(wide: Path, tmp_path: Path, size: int, reason: str) -> None:
     cut = tmp_path / "cut.gguf"
-    cut.write_bytes(wide.read_bytes()[:-length] if length == 100 else wide.read_bytes()[:length])
+    cut.write_bytes(wide.read_bytes()[:size])
     with pytest.raises(ModelLoadFailed) as raised:
         memory_estimate(Settings(model=str(cut)))
-    assert raised.value.message.startswith(f"model: {cut} cannot be loaded: ")
+    assert raised.value.message.startswith(reason.format(cut))
     assert "\n" not in raised.value.message
 
 
@@ -148,13 +150,19 @@ def test_a_projector_takes_its_weights_and_buffers(wide: Path, projector: Path) 
 
 
 def test_a_file_that_is_no_projector_is_refused_in_one_line(wide: Path, projector: Path, tmp_path: Path) -> None:
-    cut = tmp_path / "cut.gguf"
-    cut.write_bytes(projector.read_bytes()[:500])
-    found = memory_estimate(Settings(model=str(wide), n_ctx=1024, mmproj=str(cut)))
+    empty = tmp_path / "empty.gguf"
+    empty.write_bytes(b"GGUF\3" + bytes(19))  # a header that says nothing
+    found = memory_estimate(Settings(model=str(wide), n_ctx=1024, mmproj=str(empty)))
     assert found.projector == 0
-    assert found.projector_refused.startswith(f"mmproj: {cut} cannot be loaded: ")
+    assert found.projector_refused.startswith(f"mmproj: {empty} cannot be loaded: ")
     assert "\n" not in found.projector_refused
-    for path, reason in ((tmp_path / "missing.gguf", "mmproj: cannot read"), (wide, "mmproj: .* is a model")):
+    header = tmp_path / "header.gguf"
+    header.write_bytes(projector.read_bytes()[:500])
+    for path, reason in (
+        (tmp_path / "missing.gguf", "mmproj: cannot read"),
+        (wide, "mmproj: .* is a model"),
+        (header, "mmproj: .* is incomplete"),
+    ):
         with pytest.raises(ConfigError, match=reason):
             memory_estimate(Settings(model=str(wide), mmproj=str(path)))
 

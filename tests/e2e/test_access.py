@@ -328,7 +328,7 @@ def current_umask() -> int:
 def test_llama_servers_command_starts_this_server_and_sigterm_ends_all_of_it(tmp_path: Path) -> None:
     port = free_port()
     command = [
-        PYTHON, "-m", "srb.launch.cli", "serve", "-m", "fake:", "-c", "4096", "--host", "127.0.0.1", "--port", port,
+        PYTHON, "-m", "srb.cli.main", "serve", "-m", "fake:", "-c", "4096", "--host", "127.0.0.1", "--port", port,
         "-np", "4", "-ngl", "99", "--api-key", KEY, "--metrics", "--temp", "0.7", "-n", "5", "--threads-http", "8",
         "--slots",
     ]  # fmt: skip

@@ -51,7 +51,7 @@ class Cell:
         self.server = exits.enter_context(Server(folder, **settings))
 
     def start_replica(self) -> None:
-        command = [PYTHON, "-m", "srb.launch.cli", "replica", "--door", f"127.0.0.1:{self._door}"]
+        command = [PYTHON, "-m", "srb.cli.main", "replica", "--door", f"127.0.0.1:{self._door}"]
         command += ["-m", "fake:200", "--alias", self.name, "-c", "100000"]
         environ = clean_environ(door_token_file=self._folder / "secret")
         self.replica = self._exits.enter_context(Process(command, environ, self._folder / "replica.log"))

@@ -192,7 +192,7 @@ def test_row_28_an_upgrade_ends_the_old_servers_streams_and_serves_on(make_serve
     stream = Stream(server, ENDLESS)
     stream.until("stream")
     server.process.send(signal.SIGUSR2)
-    wait_for(lambda: "another engine" in server.logs, "the new server's engine waits")
+    wait_for(lambda: "another supervisor" in server.logs, "the new server's supervisor waits")
     [new_arbiter] = set(server.workers) - before
     try:
         assert server.health() == 200, "old and new workers share the old engine"

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.e2e
 
 
 def srb(*arguments: object, **settings: object) -> subprocess.CompletedProcess[str]:
-    words = [PYTHON, "-m", "srb.launch.cli", *map(str, arguments)]
+    words = [PYTHON, "-m", "srb.cli.main", *map(str, arguments)]
     own = {"model": "storyteller", "port": free_port()}  # whatever models and servers this user has
     environ = clean_environ(**{**own, **settings})
     return subprocess.run(
@@ -83,7 +83,7 @@ def test_a_user_who_may_not_write_is_told_so(tmp_path: Path) -> None:
         log_file=tmp_path / "logs" / "srb.log", runtime_dir=tmp_path / "run",
     )  # fmt: skip
     powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
-    command = [*powerless, PYTHON, "-m", "srb.launch.cli", "doctor", "--json"]
+    command = [*powerless, PYTHON, "-m", "srb.cli.main", "doctor", "--json"]
     done = subprocess.run(
         command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=2 * DEADLINE, check=False
     )

@@ -108,7 +108,7 @@ def test_row_59_a_start_without_a_worker_has_a_status_that_systemd_restarts(
     config.write_text(
         textwrap.dedent(
             """
-            from srb.launch.gunicorn_conf import *
+            from srb.serve.gunicorn_conf import *
 
             def post_worker_init(worker):
                 raise RuntimeError("no room")
@@ -197,8 +197,8 @@ def test_row_28_a_reload_whose_workers_cannot_start_leaves_the_old_ones(
         textwrap.dedent(
             f"""
             from pathlib import Path
-            from srb.launch import gunicorn_conf
-            from srb.launch.gunicorn_conf import *
+            from srb.serve import gunicorn_conf
+            from srb.serve.gunicorn_conf import *
 
             def post_worker_init(worker):
                 if Path({str(tmp_path / "fails")!r}).exists():

@@ -48,8 +48,8 @@ def test_a_workers_garbage_collections_visit_only_what_its_calls_have_made(
         textwrap.dedent(
             """
             import gc
-            from srb.launch import gunicorn_conf
-            from srb.launch.gunicorn_conf import *
+            from srb.serve import gunicorn_conf
+            from srb.serve.gunicorn_conf import *
 
             def post_worker_init(worker):
                 gunicorn_conf.post_worker_init(worker)
@@ -65,7 +65,7 @@ def test_a_workers_garbage_collections_visit_only_what_its_calls_have_made(
 
 
 def test_srb_serve_is_the_same_server_with_flags(make_server: MakeServer) -> None:
-    command = (PYTHON, "-m", "srb.launch.cli", "serve", "-m", "fake:", "--n", "3", "-c", "9000", "--alias", "mine")
+    command = (PYTHON, "-m", "srb.cli.main", "serve", "-m", "fake:", "--n", "3", "-c", "9000", "--alias", "mine")
     server = make_server(command=command, model="storyteller").start()
     events = Stream(server, {"prompt": "Once", "max_tokens": 2}).rest()
     assert events[0]["count"] == 3
@@ -164,7 +164,7 @@ def test_a_current_folder_that_the_user_may_not_enter_is_none_that_the_server_ne
     locked = tmp_path / "locked"
     locked.mkdir()
     powerless = "setpriv --bounding-set=-all --inh-caps=-all" if os.geteuid() == 0 else ""
-    shell = f"cd {locked} && chmod 000 . && exec {powerless} {PYTHON} -m srb.launch.cli serve"
+    shell = f"cd {locked} && chmod 000 . && exec {powerless} {PYTHON} -m srb.cli.main serve"
     server = make_server(command=("sh", "-c", shell))
     server.environ["PYTHONPATH"] = str(ROOT)
     try:

@@ -1,4 +1,4 @@
-"""The examples of README.md, docs/usage.md and examples/, run as they stand against a server with the bundled model."""
+"""The examples of README.md, docs/using/ and examples/, run as they stand against a server with the bundled model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
 
-PAGES = [ROOT / "README.md", ROOT / "docs" / "usage.md"]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "using").glob("*.md"))]
 HERE = "http://localhost:9090"  # the server's address in the pages
 
 

@@ -40,7 +40,7 @@ class Doors:
         command = (
             PYTHON,
             "-m",
-            "srb.launch.cli",
+            "srb.cli.main",
             "replica",
             "--door",
             f"127.0.0.1:{port}",
@@ -303,7 +303,7 @@ def test_a_list_that_cannot_be_used_ends_the_start_in_a_line(
     ],
 )
 def test_a_replica_that_cannot_begin_says_so_in_a_line(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
-    command = (PYTHON, "-m", "srb.launch.cli", "replica", "-m", "fake:", *options)
+    command = (PYTHON, "-m", "srb.cli.main", "replica", "-m", "fake:", *options)
     (tmp_path / "secret").write_text(SECRET)
     with Process(command, clean_environ(door_token_file=tmp_path / "secret"), tmp_path / "log") as process:
         assert process.wait() == 2

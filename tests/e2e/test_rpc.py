@@ -39,7 +39,7 @@ def start_node(tmp_path: Path) -> Iterator[StartNode]:
     with ExitStack() as stack:
 
         def start(port: int, *options: str, wait: bool = True) -> Process:
-            command = (PYTHON, "-m", "srb.launch.cli", "rpc-node", "--port", port, "--threads", 1, *options)
+            command = (PYTHON, "-m", "srb.cli.main", "rpc-node", "--port", port, "--threads", 1, *options)
             log = tmp_path / f"node-{len(list(tmp_path.glob('node-*')))}"
             node = stack.enter_context(Process(command, clean_environ(), log))
             if wait:

@@ -37,7 +37,7 @@ def started(server: Server) -> Server:
 
 def command(server: Server, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run `srb stories` on a server's file."""
-    words = [PYTHON, "-m", "srb.launch.cli", "stories", *map(str, arguments)]
+    words = [PYTHON, "-m", "srb.cli.main", "stories", *map(str, arguments)]
     return subprocess.run(
         words, cwd=ROOT, env=server.environ, capture_output=True, text=True, timeout=DEADLINE, check=False
     )

@@ -27,7 +27,7 @@ ONCE = ("--once", "--interval", "0.1")
 
 
 def srb_top(*arguments: object, **settings: object) -> subprocess.CompletedProcess[str]:
-    words = [PYTHON, "-m", "srb.launch.cli", "top", *map(str, arguments)]
+    words = [PYTHON, "-m", "srb.cli.main", "top", *map(str, arguments)]
     environ = clean_environ(**settings) | {"XDG_CACHE_HOME": "/nonexistent"}  # no model is here, and none is needed
     return subprocess.run(words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
@@ -119,7 +119,7 @@ class Terminal:
 
     def __init__(self, *arguments: object, rows: int = 0, **settings: object) -> None:
         ours, theirs = pty.openpty()
-        command = [PYTHON, "-m", "srb.launch.cli", "top", "--interval", "0.1", *map(str, arguments)]
+        command = [PYTHON, "-m", "srb.cli.main", "top", "--interval", "0.1", *map(str, arguments)]
         environ = clean_environ(**{"model": "storyteller", **settings}) | (
             {"LINES": str(rows), "COLUMNS": "80"} if rows else {}
         )

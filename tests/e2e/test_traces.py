@@ -313,7 +313,7 @@ def test_nothing_of_it_is_imported_without_the_setting() -> None:
 import sys
 from srb.web.app import create_app
 from srb.config.settings import Settings
-import srb.engine.process.__main__, srb.launch.cli
+import srb.engine.process.__main__, srb.cli.main
 create_app(Settings())
 print([name for name in sys.modules if name.startswith("opentelemetry")])
 """

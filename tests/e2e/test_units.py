@@ -26,7 +26,7 @@ ACTIVATE = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
 os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
-os.execv(sys.executable, [sys.executable, "-m", "srb.launch.cli", "serve"])
+os.execv(sys.executable, [sys.executable, "-m", "srb.cli.main", "serve"])
 """
 BODY = {"prompt": "Once upon a time,", "n": 2, "max_tokens": 4, "stream": False}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from srb.config.sampling_params import PARAMETERS
@@ -15,61 +16,64 @@ TESTS = ROOT / "tests"
 
 COMMON = {"srb", "srb.config", "srb.wire"}  # what both sides know
 PROCESS = {*COMMON, "srb.files", "srb.host"}
-WEB_FRAME = {*COMMON, "srb.models", "srb.models.web", "srb.web", "srb.web.bodies", "srb.web.calls", "srb.web.loop"}
 DIALECTS = {
     f"srb.web.dialects.{name}"
     for name in ("srb", "openai", "responses", "anthropic", "llamacpp", "ollama", "kobold", "legacy")
 }
+# What dialects and operators' routes have in common: the frame that combines them, which they know too.
+WEB_FRAME = {*COMMON, "srb.models", "srb.web.models", "srb.web", "srb.web.bodies", "srb.web.calls", "srb.web.loop"}
 
-# Each package, and the packages of ours that its modules may import besides their own.
+# Each package, and the packages of ours that its modules may import besides their own: those that stand before it.
 MAY_IMPORT = {
     "srb": {"srb.config"},  # errors, exit codes, logs and state of every process
     "srb.config": {"srb"},
-    "srb.wire": {"srb", "srb.config"},
-    "srb.files": {"srb", "srb.config"},
     "srb.host": set(),
+    "srb.files": {"srb", "srb.config"},
+    "srb.wire": {"srb", "srb.config"},
+    "srb.process": PROCESS - {"srb.files"},  # how processes start, report, listen and end; it knows none by its work
+    "srb.engine.grammar": {"srb", "srb.config"},  # grammars, for the models and for what is prepared before them
+    "srb.engine.tree": {"srb.engine"},  # of the core only the model's protocol, see below
     "srb.engine": {
         *COMMON,
         "srb.files",
         "srb.engine.grammar",
         "srb.engine.tree",
-    },  # the core; of files the media's, see below
-    "srb.engine.grammar": {"srb", "srb.config"},  # grammars, for the models and for what is prepared before them
-    "srb.engine.tree": {"srb.engine"},  # of the core only the model's protocol, see below
+    },  # the core; of files media, see below
     "srb.engine.llama": {*PROCESS, "srb.engine", "srb.engine.grammar"},  # llama.cpp behind the core's Model
-    # Processes, sockets, threads. One command starts both supervisors: that of several models knows those of one engine.
-    "srb.engine.process": {*PROCESS, "srb.engine", "srb.engine.llama", "srb.models"},
-    "srb.models": {*PROCESS, "srb.engine.process"},
-    "srb.models.web": {*WEB_FRAME, "srb.models"},
-    "srb.cluster": {*COMMON, "srb.engine.process"},  # a bridge in the engine's place, and engines behind it
-    "srb.bench": {"srb"},  # a client of the server, and the server as a process
-    # Of llama.cpp it knows what a child process prints; of the engine's process the runtime folder.
-    "srb.doctor": {"srb", "srb.config", "srb.files", "srb.host", "srb.models", "srb.engine.process"},
-    "srb.top": {"srb", "srb.config", "srb.host"},  # a client of the server, and a view
-    "srb.launch": {
-        "srb",
-        "srb.config",
-        "srb.files",
-        "srb.host",
-        "srb.bench",
-        "srb.cluster",
-        "srb.doctor",
-        "srb.models",
-        "srb.stories",
-        "srb.top",
-        "srb.web",
-    },  # of the web only the counters that it gives back, see below
+    "srb.engine.process": {*PROCESS, "srb.process", "srb.engine", "srb.engine.llama"},  # the core in a process
+    "srb.models": {*PROCESS, "srb.process"},  # engines of several models, which it starts and ends
+    "srb.cluster": {*COMMON, "srb.files", "srb.process"},  # a bridge in the engine's place, and engines behind it
     "srb.stories": {"srb", "srb.files"},  # the stories' file, for web workers and the command line
-    "srb.web": {*WEB_FRAME, *DIALECTS, "srb.host", "srb.web.chat", "srb.web.ops", "srb.web.stories"},  # host: metrics
+    "srb.fetch": {"srb", "srb.config", "srb.models"},  # of models the list
+    # Of llama.cpp it knows what a child process prints; of processes the runtime folder.
+    "srb.doctor": {"srb", "srb.config", "srb.files", "srb.host", "srb.process", "srb.models"},
+    "srb.bench": {"srb"},  # a client of the server, and the server as a process
+    "srb.top": {"srb", "srb.config", "srb.host"},  # a client of the server, and a view
     "srb.web.loop": {"srb"},  # the worker's one thread
     "srb.web.bodies": {*COMMON, "srb.web.loop"},
-    "srb.web.calls": {*COMMON, "srb.web", "srb.web.bodies", "srb.web.loop"},
     "srb.web.chat": {*COMMON, "srb.web.loop"},
-    "srb.web.dialects": set(),
-    **{dialect: {*WEB_FRAME, *DIALECTS, "srb.web.chat"} for dialect in DIALECTS},
-    "srb.web.ops": {*WEB_FRAME, *DIALECTS},
+    "srb.web.calls": {*COMMON, "srb.web", "srb.web.bodies", "srb.web.loop"},
+    "srb.web.models": WEB_FRAME,
     "srb.web.stories": {*WEB_FRAME, "srb.stories"},
+    "srb.web.dialects": set(),
+    **{dialect: {*WEB_FRAME, *DIALECTS, "srb.web.chat"} for dialect in sorted(DIALECTS)},
+    "srb.web.ops": {*WEB_FRAME, *DIALECTS},
+    "srb.web": {*WEB_FRAME, *DIALECTS, "srb.host", "srb.web.chat", "srb.web.ops", "srb.web.stories"},  # host: metrics
+    # Of the web only the counters that it gives back, see below.
+    "srb.serve": {"srb", "srb.config", "srb.files", "srb.host", "srb.cluster", "srb.fetch", "srb.models", "srb.web"},
+    "srb.cli": {
+        *("srb", "srb.config", "srb.files", "srb.host", "srb.models", "srb.cluster", "srb.stories", "srb.fetch"),
+        *("srb.doctor", "srb.bench", "srb.top"),
+    },
 }
+# Packages that know each other; their modules do not, see below.
+FLOORS = (
+    {"srb", "srb.config"},
+    {"srb.engine.tree", "srb.engine"},
+    {name for name in MAY_IMPORT if name.startswith("srb.web")},
+)
+# Of these, which are still in a circle, and only for their types: a request, and how its branches choose their tokens.
+REQUEST = {f"srb.engine.{name}" for name in ("choosing", "diversity", "exploring", "first_words", "healing", "request")}
 
 FRAMEWORKS = {"flask", "werkzeug", "gevent", "gunicorn", "requests"}
 # What would make a run of the core differ from the next one, or reach out of it.
@@ -228,9 +232,9 @@ def test_the_tree_knows_no_requests() -> None:
             }
 
 
-def test_launchers_know_no_more_of_the_web_than_its_counters() -> None:
+def test_what_serves_the_web_knows_no_more_of_it_than_its_counters() -> None:
     for name, modules in all_imports().items():
-        if package_of(name) == "srb.launch":
+        if package_of(name) == "srb.serve":
             assert {module for module in modules if module.startswith("srb.web")} <= {"srb.web.limits"}
 
 
@@ -253,7 +257,7 @@ def test_unit_tests_start_no_process() -> None:
 
 
 def test_nobody_else_lists_the_parameters() -> None:
-    files = [path for folder in ("web", "launch") for path in (PACKAGE / folder).rglob("*.py")]
+    files = [path for folder in ("web", "cli", "serve", "fetch") for path in (PACKAGE / folder).rglob("*.py")]
     assert files
     numbers = {each.name for each in PARAMETERS.values() if each.type in (int, float) and each.is_setting}
     for path in [*(PACKAGE / "config").glob("*settings.py"), *(PACKAGE / "wire").glob("*.py"), *files]:
@@ -265,6 +269,41 @@ def test_nobody_else_lists_the_parameters() -> None:
         if path.parent == PACKAGE / "web" / "dialects" / "responses":
             known |= {"top_p"}  # which a response tells again
         assert named <= known, f"{path} should take them from PARAMETERS"
+
+
+def test_no_package_imports_one_that_stands_above_it() -> None:
+    floors = [next((floor for floor in FLOORS if name in floor), {name}) for name in MAY_IMPORT]
+    heights = {name: floors.index(floor) for floor in floors for name in floor}
+    for name, imported in MAY_IMPORT.items():
+        assert {other for other in imported if heights[other] > heights[name]} == set(), name
+
+
+def test_no_modules_import_each_other_in_a_circle_also_not_for_their_types() -> None:
+    imports = {name: modules - {name} for name, modules in all_imports().items()}
+    for name in REQUEST - {"srb.engine.request"}:
+        imports[name] = imports[name] - {"srb.engine.request"}
+    assert circle_in(imports) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert set(circle_in({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()})) == {"a", "b", "c"}
+    assert circle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+def circle_in(imports: dict[str, set[str]]) -> list[str]:
+    """Return the modules of a circle; none if there is none."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_the_frame_of_all_dialects_names_none_of_them() -> None:
+    """Apart from the list of their routes, and from llama-server's system prompt, which a worker holds."""
+    naming = {name for name, modules in all_imports().items() if {package_of(each) for each in modules} & DIALECTS}
+    frame = {name for name in naming if package_of(name) == "srb.web"}
+    assert frame == {"srb.web.routes", "srb.web.context", "srb.web.system_prompt"}
 
 
 def test_every_call_that_a_route_opens_is_closed_by_a_with_block() -> None:

@@ -10,8 +10,8 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from srb.cli.options import read_options
 from srb.config.settings import Settings
-from srb.launch.options import read_options
 from tests.needs import need
 from tests.processes import ROOT
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from srb.cli import main as cli
 from srb.config.settings import Settings
-from srb.launch import cli
 from tools import coming_from, command_line, file_list, generated
 from tools.default_config import render
 

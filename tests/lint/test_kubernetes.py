@@ -13,12 +13,12 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from srb.cli import cluster, replica
+from srb.cli.options import read_options
 from srb.cluster.arguments import Arguments
 from srb.cluster.doors import dns_name
 from srb.cluster.replica_engine import PREFIX
 from srb.config.settings import Settings
-from srb.launch import cluster, replica
-from srb.launch.options import read_options
 from tests.processes import ROOT
 
 REPLICAS = ROOT / "config" / "kubernetes" / "replicas.yaml"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from srb.cli.options import table
 from srb.config.settings import Settings
 from srb.errors import ConfigError, MachineError, ProtocolError, SRBError
-from srb.launch.options import table
 from srb.web.app import create_app
 from srb.web.openapi import body_models, field_names
 from srb.wire.events import FinishReason
@@ -68,9 +68,11 @@ def test_files_classes_and_methods_that_are_named_exist() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the fragments that lead to a page's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """Return the fragments that lead to a page's headings, as GitHub makes them, and to its anchors."""
+    text = page.read_text()
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    made = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return made | set(re.findall(r'<a id="([\w-]+)"></a>', text))
 
 
 def broken_links(page: Path) -> list[str]:
@@ -89,6 +91,13 @@ def broken_links(page: Path) -> list[str]:
 
 def test_links_lead_to_files_and_headings() -> None:
     assert [(page.name, target) for page in PAGES for target in broken_links(page)] == []
+
+
+def test_links_from_elsewhere_to_a_section_of_the_usage_page_lead_to_its_row() -> None:
+    sections = {"your-own-model", "examples", "pictures-and-sounds", "several-models", "branches-and-seeds", "prose"}
+    sections |= {"settings", "gpu", "as-a-service", "keys-names-and-https", "in-place-of-llama-server", "speed"}
+    sections |= {"memory-room-and-speed-of-this-machine", "speculation", "not-supported"}
+    assert sections - anchors(ROOT / "docs" / "usage.md") == set()
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
@@ -110,8 +119,8 @@ def test_settings_flags_and_targets_that_are_named_exist() -> None:
         assert target in targets, target
 
 
-def test_the_settings_of_the_usage_page_have_the_defaults_they_say() -> None:
-    table = (ROOT / "docs" / "usage.md").read_text().partition("## Settings")[2].partition("\n## ")[0]
+def test_the_settings_of_the_page_about_them_have_the_defaults_they_say() -> None:
+    table = (ROOT / "docs" / "using" / "settings.md").read_text()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("| `")]
     assert rows
     said_otherwise = {

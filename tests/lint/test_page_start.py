@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from urllib.parse import urlsplit
 
-from srb.web.ops.page import DOCUMENT, FOLDER, served
+from srb.web.page_files import DOCUMENT, FOLDER, served
 from tests.page.module_graph import module_graph
 
 MOST = 60_000  # bytes as they are sent, each file compressed; without the libraries

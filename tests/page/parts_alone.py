@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Page
 
-from srb.web.ops.page import FOLDER, HEADERS, KEEP, MEDIA_TYPES
+from srb.web.page_files import FOLDER, HEADERS, KEEP, MEDIA_TYPES
 
 HARNESS = Path(__file__).parent / "harness"
 HOST = "desk.test"  # plain http and a name: no secure context, as on a LAN

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from srb.web.ops.page import FOLDER, LIBRARIES, without_comments
+from srb.web.page_files import FOLDER, LIBRARIES, without_comments
 from tests.needs import need
 from tests.processes import DEADLINE, ROOT
 

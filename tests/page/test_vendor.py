@@ -14,7 +14,7 @@ from tests.processes import DEADLINE, ROOT
 
 TOOLS = ROOT / "tools" / "page"
 PACKAGES = ROOT / "build" / "page"  # of `make page`
-VENDOR = ROOT / "srb" / "web" / "page" / "vendor"
+VENDOR = ROOT / "srb" / "page" / "vendor"
 VERSIONS = json.loads((VENDOR / "versions.json").read_text())
 BUDGET, RAW_BUDGET = 105_000, 310_000  # bytes of all libraries, with gzip and without
 FONT_BUDGET = 125_000  # of which a page loads the faces that its text has

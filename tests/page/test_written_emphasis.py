@@ -18,8 +18,8 @@ from tests.processes import DEADLINE, ROOT
 
 WRITE = """
 import { readFileSync, writeFileSync } from "node:fs";
-import { WRITERS } from "./srb/web/page/formats/write.js";
-import { storyOf } from "./srb/web/page/story/read.js";
+import { WRITERS } from "./srb/page/formats/write.js";
+import { storyOf } from "./srb/page/story/read.js";
 
 const [from, to] = process.argv.slice(-2);
 const story = storyOf(JSON.parse(readFileSync(from, "utf8")));

@@ -21,9 +21,9 @@ from tests.processes import DEADLINE, ROOT
 
 WRITE = """
 import { readFileSync, writeFileSync } from "node:fs";
-import { writeDocx } from "./srb/web/page/formats/docx.js";
-import { writeEpub } from "./srb/web/page/formats/epub.js";
-import { storyOf } from "./srb/web/page/story/read.js";
+import { writeDocx } from "./srb/page/formats/docx.js";
+import { writeEpub } from "./srb/page/formats/epub.js";
+import { storyOf } from "./srb/page/story/read.js";
 
 const [from, to] = process.argv.slice(-2);
 const file = JSON.parse(readFileSync(from, "utf8"));

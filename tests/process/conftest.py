@@ -14,7 +14,8 @@ Start = Callable[..., Process]
 Connect = Callable[[], Worker]
 
 ENGINE = (PYTHON, "-m", "srb.engine.process")
-SUPERVISOR = (PYTHON, "-m", "srb.engine.process.supervisor")
+SUPERVISOR = (PYTHON, "-m", "srb.process.supervisor")
+MODELS_SUPERVISOR = (PYTHON, "-m", "srb.models.supervisor")
 SETTINGS = {"model": "fake:", "n_ctx": 100_000}
 
 

@@ -30,8 +30,8 @@ from srb.cluster.routing import choose
 from srb.cluster.states import StateKeeper, StateShare
 from srb.config.sampling_params import SamplingParams
 from srb.config.settings import SOCKET_NAME, Settings
-from srb.engine.process.state_file import read_header
 from srb.errors import Conflict, EngineLoading, EngineRestarted, InvalidRequest, NotFound, QueueFull, Unavailable
+from srb.files.state_header import read_header
 from srb.wire.commands import (
     AddBranches,
     Attach,
@@ -66,7 +66,7 @@ WITHOUT_RAY = """
 import importlib.util
 real = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *more: None if name == "ray" else real(name, *more)
-import srb.launch.gunicorn_conf
+import srb.serve.gunicorn_conf
 """
 
 

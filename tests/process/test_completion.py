@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from srb.launch.options import HELP, table
+from srb.cli.options import HELP, table
 from tests.needs import need
 from tests.processes import DEADLINE
 from tools import command_line

@@ -51,7 +51,7 @@ def test_every_systemctl_command_names_units_that_there_are() -> None:
 
 
 def test_a_reader_of_a_printed_file_that_has_enough_is_no_error() -> None:
-    command = [sys.executable, "-m", "srb.launch.cli", "config"]
+    command = [sys.executable, "-m", "srb.cli.main", "config"]
     with subprocess.Popen(
         command, cwd=ROOT, env=clean_environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as srb:
@@ -161,7 +161,7 @@ def test_the_backup_is_made_as_the_unit_has_it_and_old_ones_are_removed(tmp_path
         [line] = values("srb-backup.service", setting)
         line = line.replace("$$", "$").replace("%%", "%").replace("/var/lib/srb-backups", str(copies))
         line = line.replace("/var/lib/srb/stories.sqlite3", str(stories))
-        line = line.replace("/opt/srb/.venv/bin/srb", f"{sys.executable} -m srb.launch.cli")
+        line = line.replace("/opt/srb/.venv/bin/srb", f"{sys.executable} -m srb.cli.main")
         subprocess.run(shlex.split(line), cwd=copies, env=clean_environ() | {"PYTHONPATH": str(ROOT)}, check=True)
     assert not old.exists()
     assert recent.exists()

@@ -12,8 +12,9 @@ from tests.processes import PYTHON, ROOT
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("srb.launch.gunicorn_conf", {"llama_cpp", "gevent", "flask", "numpy"}),
-        ("srb.engine.process.supervisor", {"llama_cpp", "gevent", "flask", "gunicorn", "numpy", "srb.engine.engine"}),
+        ("srb.serve.gunicorn_conf", {"llama_cpp", "gevent", "flask", "numpy"}),
+        ("srb.process.supervisor", {"llama_cpp", "gevent", "flask", "gunicorn", "numpy", "srb.engine"}),
+        ("srb.models.supervisor", {"llama_cpp", "gevent", "flask", "gunicorn", "numpy", "srb.engine"}),
         ("srb.engine.process.__main__", {"gevent", "flask", "gunicorn", "llama_cpp"}),
         ("srb.web.app", {"llama_cpp", "srb.engine", "numpy"}),
     ],

@@ -32,7 +32,7 @@ from srb.models.control import (
 )
 from srb.wire.framing import FrameSocket
 from tests.models.random_gguf import write_llama
-from tests.process.conftest import SUPERVISOR, Start
+from tests.process.conftest import MODELS_SUPERVISOR, Start
 from tests.process.test_supervisor import supervisor_of
 from tests.processes import DEADLINE, PYTHON, Process, children, is_alive, wait_for
 
@@ -109,7 +109,7 @@ def supervisor(start_shared: Start) -> Process:
     """A supervisor of two models that the module's tests share, whose user masks nothing; do not end it."""
     before = os.umask(0)
     try:
-        return start_shared(*SUPERVISOR, **MODELS, max_queue=1, stall_timeout=0)
+        return start_shared(*MODELS_SUPERVISOR, **MODELS, max_queue=1, stall_timeout=0)
     finally:
         os.umask(before)
 
@@ -132,7 +132,7 @@ def has_wished(peer: Peer, name: str) -> bool:
 
 
 def supervise(start: Start, **settings: object) -> Process:
-    return start(*SUPERVISOR, **{**MODELS, **settings})
+    return start(*MODELS_SUPERVISOR, **{**MODELS, **settings})
 
 
 @pytest.mark.smoke
@@ -262,8 +262,7 @@ def with_free_memory(count: int) -> tuple[str, ...]:
     """Return the command of a supervisor on a machine with so many bytes of free memory."""
     script = f"""
 import sys
-from srb.engine.process import supervisor
-from srb.models import memory_check
+from srb.models import memory_check, supervisor
 memory_check.free_memory = lambda: {count}
 sys.exit(supervisor.main())
 """
@@ -308,8 +307,7 @@ def with_a_gpu(free: int, needed: int) -> tuple[str, ...]:
     """Return the command of a supervisor whose models need so many bytes on a GPU; it tells each question for them."""
     script = f"""
 import dataclasses, sys
-from srb.engine.process import supervisor
-from srb.models import memory_check
+from srb.models import memory_check, supervisor
 from srb.files.native_facts import Device, MemoryUse
 
 class Child(memory_check.EstimateChild):
@@ -324,8 +322,7 @@ class Child(memory_check.EstimateChild):
         model = dataclasses.replace(found.model, places=MemoryUse(0, {{"CUDA0": {needed}}}))
         return dataclasses.replace(found, build=dataclasses.replace(found.build, devices=(gpu,)), model=model)
 
-from srb.models import supervisor as models
-models.EstimateChild = Child
+supervisor.EstimateChild = Child
 sys.exit(supervisor.main())
 """
     return (PYTHON, "-c", script)
@@ -410,7 +407,7 @@ def test_workers_are_answered_while_an_engine_that_hangs_does_not_end(start: Sta
     signal.signal(signal.SIGABRT, signal.SIG_IGN)
     model = FakeModel()
     """
-    supervisor = start(PYTHON, "-c", supervisor_of(deaf), **MODELS, stall_timeout=2)
+    supervisor = start(PYTHON, "-c", supervisor_of(deaf, "srb.models"), **MODELS, stall_timeout=2)
     peer = connect()
     peer.until("a", "loaded")
     [engine] = children(supervisor.pid)
@@ -429,11 +426,10 @@ def test_workers_are_answered_while_an_engine_that_hangs_does_not_end(start: Sta
 def test_a_socket_that_cannot_listen_is_told_as_what_it_is(start: Start) -> None:
     supervisor = start(PYTHON, "-c", """if True:
         import sys
-        from srb.engine.process import supervisor
-        from srb.models import supervisor as models
+        from srb.models import supervisor
         def listen(path):
             raise OSError(98, "Address already in use")
-        models.listen = listen
+        supervisor.listen = listen
         sys.exit(supervisor.main([]))
     """, **MODELS)  # fmt: skip
     assert supervisor.wait() == 1
@@ -448,7 +444,7 @@ def test_workers_are_told_of_many_models_with_chat_templates_of_their_own(
     tables = [{"name": f"m{place}", "model": "fake:", "chat_template": "x" * size} for place in range(64)]
     config = tmp_path / "srb.toml"
     config.write_text(f"models = {orjson.dumps(orjson.dumps(tables).decode()).decode()}")
-    start(*SUPERVISOR, config=config, model="")
+    start(*MODELS_SUPERVISOR, config=config, model="")
     peer = connect()
     peer.until("m0", "loaded")
     assert len(peer.states) == 64

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from srb.cli import models
 from srb.config import named_models
 from srb.config.named_models import BUNDLED_MODEL, DEFAULT_MODEL, WheelFile, cache_folder
 from srb.config.settings import Settings
 from srb.errors import ConfigError, ModelLoadFailed
+from srb.fetch import chosen_model, wheels
 from srb.files.gguf import check_model_file
-from srb.launch import chosen_model, models, wheels
 from srb.models.listed import default_model, list_models
 from tests.needs import need
 from tests.processes import PYTHON, ROOT, clean_environ, wait_for
@@ -135,7 +136,7 @@ def test_what_a_killed_start_has_left_is_removed(make_wheel: MakeWheel, folder: 
 def test_of_two_starts_at_once_one_fetches_and_the_other_waits(tmp_path: Path, folder: Path) -> None:
     folder.mkdir()
     script = f"""if True:
-        from srb.launch import wheels
+        from srb.fetch import wheels
         from tests.process.test_named_models import *
         print(wheels.fetch(wanted("a-model"), Path({str(folder)!r})))"""
     environ = clean_environ() | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}  # itself it could fetch nothing
@@ -256,7 +257,7 @@ def test_gunicorn_alone_takes_what_is_there_and_hands_its_choice_on(tmp_path: Pa
         with (folder / DEFAULT_MODEL.source.file).open("wb") as file:
             file.write(b"GGUF\3")
             file.truncate(DEFAULT_MODEL.size)
-    script = "import os, srb.launch.gunicorn_conf as conf; print(os.environ['SRB_MODEL'], conf._settings.model)"
+    script = "import os, srb.serve.gunicorn_conf as conf; print(os.environ['SRB_MODEL'], conf._settings.model)"
     environ = clean_environ() | {"XDG_CACHE_HOME": str(tmp_path)}
     ran = subprocess.run([PYTHON, "-c", script], env=environ, cwd=ROOT, capture_output=True, text=True, check=True)
     if is_here:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from srb.launch.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
+from srb.serve.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +34,7 @@ def run(script: str, temporary: Path) -> str:
 @pytest.fixture
 def left(temporary: Path) -> Path:
     """The folder that a server has left: made and locked by a process that has ended."""
-    script = "from srb.launch.shared_folder import *; print(make_shared_folder())"
+    script = "from srb.serve.shared_folder import *; print(make_shared_folder())"
     folder = Path(run(script, temporary))
     assert folder.parent == temporary
     return folder

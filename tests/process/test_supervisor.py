@@ -36,12 +36,13 @@ def engine_pid(supervisor: Process) -> int:
     return pid
 
 
-def supervisor_of(load: str) -> str:
+def supervisor_of(load: str, package: str = "srb.process") -> str:
     """Return a script: the supervisor of engines whose model is loaded as by `engine_with`."""
     _, _, script = engine_with(load)
     return textwrap.dedent(f"""
     import sys
-    from srb.engine.process import engine_child, supervisor
+    from {package} import supervisor
+    from srb.process import engine_child
     popen = engine_child.subprocess.Popen
     engine_child.subprocess.Popen = lambda command, **options: popen([{PYTHON!r}, "-c", {script!r}, *command[3:]], **options)
     sys.exit(supervisor.main([]))
@@ -119,7 +120,7 @@ def test_the_engine_ends_with_a_killed_supervisor(start: Start, connect: Connect
 def test_supervisor_and_engine_end_with_a_killed_parent(start: Start, connect: Connect, runtime: Path) -> None:
     script = """
     import os, subprocess, sys, time
-    subprocess.Popen([sys.executable, "-m", "srb.engine.process.supervisor", "--parent", str(os.getpid())])
+    subprocess.Popen([sys.executable, "-m", "srb.process.supervisor", "--parent", str(os.getpid())])
     time.sleep(10_000)
     """
     parent = start(PYTHON, "-c", textwrap.dedent(script))

@@ -16,7 +16,7 @@ from tests.processes import DEADLINE, ROOT
 from tests.property.test_story_merging import Tale
 from tests.stories import ID, Stories, at
 
-PAGE = (ROOT / "srb" / "web" / "page").as_uri()
+PAGE = (ROOT / "srb" / "page").as_uri()
 READ = 'import { readFileSync } from "node:fs"; const given = JSON.parse(readFileSync(0, "utf8"));'
 MERGE = f'import {{ unionOf }} from "{PAGE}/story/merge.js"; {READ} show(given.map(([a, b]) => unionOf(a, b)));'
 CANONICAL = f'import {{ canonical }} from "{PAGE}/story/merge.js"; {READ} show(given.map(canonical));'

@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srb.config.settings import SOCKET_NAME, Settings
-from srb.engine.process.supervisor import Supervisor
 from srb.errors import ModelLoadFailed
 from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
 from srb.models import memory_check
@@ -38,6 +37,7 @@ from srb.models.control import (
     encode,
 )
 from srb.models.supervisor import ModelsSupervisor
+from srb.process.supervisor import Supervisor
 from srb.status import read_status
 from srb.wire.codec import VERSION
 from srb.wire.codec import encode as encode_events

@@ -12,8 +12,8 @@ import pytest
 
 from srb.config.sampling_params import SamplingParams
 from srb.config.settings import Settings
-from srb.engine.process import connection
 from srb.errors import AnswerTooLarge, SlowClient
+from srb.process import connection
 from srb.web.app import create_app
 from srb.web.calls.answer_size import ENTRY_BYTES
 from srb.web.calls.calls import Calls

@@ -13,8 +13,8 @@ from srb.bench.client import Server
 from srb.bench.display import ProgressBar, as_json, as_text
 from srb.bench.speed import Plan, Speed, measure, plan_for
 from srb.bench.work import Measure, Work
+from srb.cli.bench import _own_environ
 from srb.config.settings import Settings
-from srb.launch.bench import _own_environ
 
 DESCRIPTION = {"version": "0.1", "model": "one", "n_ctx": 2048, "max_n": 64}
 STEP = 0.1  # seconds of a step of one branch; each further branch costs a tenth of it

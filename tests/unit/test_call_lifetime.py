@@ -211,6 +211,7 @@ def test_a_client_that_leaves_its_tokenization_cancels_it(
     answering = posting(app, path, body, **{"gunicorn.socket": ours})
     eventually(lambda: busy.sent)
     assert len(calls_of(app)) == 0, "it does not count as a request"
+    assert busy.sent[0].owner == "127.0.0.1"
     theirs.close()
     assert answering.get(timeout=DEADLINE).status_code == 499
     assert busy.sent[1] == Cancel(busy.sent[0].request_id, leaves=True)

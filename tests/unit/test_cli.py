@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from srb.cli import main as cli
+from srb.cli.flags import BEFORE_START, FLAGS, Flag
+from srb.cli.options import read_options, table
 from srb.config.settings import Settings
-from srb.launch import cli
-from srb.launch.flags import BEFORE_START, FLAGS, Flag
-from srb.launch.options import read_options, table
 
 COMING_FROM = Path(__file__).parents[2] / "docs" / "coming-from.md"
 KNOWN = Path(__file__).parent / "llama_server_flags.txt"

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from srb.cli import main as cli
+from srb.cli.cluster import engine_settings, table
 from srb.cluster import registry, states
 from srb.cluster.affinity import Affinity, text_marks
 from srb.cluster.arguments import Arguments
@@ -20,8 +22,7 @@ from srb.cluster.routing import Way, marks_of, may_move, merge, sum_stats, way_o
 from srb.config.named_models import DEFAULT_MODEL
 from srb.config.settings import Settings
 from srb.errors import ConfigError, EngineLoading, InvalidRequest, Unavailable
-from srb.launch import chosen_model, cli
-from srb.launch.cluster import engine_settings, table
+from srb.fetch import chosen_model
 from srb.wire.codec import VERSION
 from srb.wire.commands import (
     AddBranches,
@@ -72,6 +73,12 @@ def test_replicas_get_the_settings_of_engines_that_were_given() -> None:
         "log_level": "debug",
     }
     assert engine_settings(Settings(**given)) == {"model": "/m.gguf", "n_ctx": 4096, "log_level": "debug"}
+
+
+@pytest.mark.parametrize("models", ["a=fake:,b=fake:", "a=fake:"])
+def test_a_replica_of_several_models_is_refused(models: str) -> None:
+    with pytest.raises(ConfigError, match="models: a replica has one model; name it with --model"):
+        engine_settings(Settings(models=models))
 
 
 def test_the_table_has_a_line_for_each_replica_also_for_one_that_is_silent() -> None:

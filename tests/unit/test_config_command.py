@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from srb.launch import cli, config
+from srb.cli import config
+from srb.cli import main as cli
 from tests.processes import ROOT
 
 

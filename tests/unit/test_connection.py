@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srb.engine.process.connection import FRAME_SECONDS, Connection
+from srb.process.connection import FRAME_SECONDS, Connection
 from srb.wire.codec import decode, encode
 from srb.wire.commands import Cancel
 from srb.wire.events import Accepted, Delta, Done, Event, Reply

@@ -15,9 +15,9 @@ from gevent.pool import Pool
 
 from srb.config.trusted_proxies import TrustedProxies, proxies_of
 from srb.errors import RateLimited
-from srb.launch import connections as connections_module
-from srb.launch.connections import Connections, Server
-from srb.launch.gunicorn_worker import Response
+from srb.serve import connections as connections_module
+from srb.serve.connections import Connections, Server
+from srb.serve.gunicorn_worker import Response
 from tests.processes import DEADLINE
 
 

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from srb.config.settings import Settings
-from srb.launch.engine_environ import Address, engine_environ, folder_name
+from srb.serve.engine_environ import Address, engine_environ, folder_name
 
 ADDRESSES: list[Address] = [
     ("127.0.0.1", 9090),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from srb.launch.gunicorn_worker import Response
+from srb.serve.gunicorn_worker import Response
 
 
 class Connection:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from srb.backoff import Backoff
-from srb.engine.process.engine_child import HeartbeatMonitor
 from srb.engine.process.heartbeat import Heartbeat
-from srb.engine.process.status_reporter import ToSupervisor
 from srb.errors import SRBError
+from srb.process.engine_child import HeartbeatMonitor
+from srb.process.status_reporter import ToSupervisor
 
 
 @dataclass

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from srb.errors import ConfigError
-from srb.launch import download, hub
+from srb.fetch import download, hub
 from tests.processes import DEADLINE, wait_for
 
 FILES = [

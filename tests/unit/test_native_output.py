@@ -12,8 +12,8 @@ import orjson
 import pytest
 
 from srb import logs
-from srb.engine.process import native_output
-from srb.engine.process.native_output import BURST, MAX_LINE, PER_SECOND, NativeOutput
+from srb.process import native_output
+from srb.process.native_output import BURST, MAX_LINE, PER_SECOND, NativeOutput
 from tests.processes import DEADLINE, wait_for
 
 FORGED = [

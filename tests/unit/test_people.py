@@ -14,10 +14,10 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from srb.cli import stories as command
 from srb.config.api_keys import ApiKey, read_api_keys
 from srb.config.settings import Settings
 from srb.errors import ConfigError, StoriesNewer
-from srb.launch import stories as command
 from srb.stories import schema
 from srb.stories.posts import read_post
 from srb.stories.store import Store

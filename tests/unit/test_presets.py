@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from srb.config.settings import Settings
-from srb.launch import hub
+from srb.fetch import hub
 from srb.models.listed import list_models
 from tests.unit.test_cli import no_exec as no_exec
 from tests.unit.test_cli import refusal, serve

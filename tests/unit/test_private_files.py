@@ -12,7 +12,7 @@ import pytest
 
 from srb.atomic import private
 from srb.config.settings import Settings
-from srb.engine.process import state_disk
+from srb.files import state_disk
 from srb.logs import LogFile
 from srb.status import write_status
 from srb.web.dialects.llamacpp.body import SystemPrompt

@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
+from srb.cli.options import table
 from srb.config.profiles import PROFILES, ProfileName
 from srb.config.settings import Settings
 from srb.errors import ConfigError
-from srb.launch.options import table
 from srb.web.dialects.legacy.body import DialogueBody, StreamBody
 from srb.web.dialects.llamacpp.body import SystemPrompt
 from srb.welcome import first_screen

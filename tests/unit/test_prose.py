@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.prose import SETTINGS, groups, loops, repeated, sentences_of, words_of
 
-PRESETS = Path(__file__).parents[2] / "srb/web/page/sampling.js"
+PRESETS = Path(__file__).parents[2] / "srb/page/sampling.js"
 
 
 def test_words_and_sentences_are_alike_whatever_their_marks() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from srb.cli.options import read_options
 from srb.config.sampling_params import PARAMETERS, Outside, Parameter, SamplingParams
 from srb.config.settings import Settings
 from srb.errors import ConfigError, InvalidRequest
-from srb.launch.options import read_options
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.defaults import default_sampling
 

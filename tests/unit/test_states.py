@@ -21,13 +21,15 @@ import pytest
 from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import FakeModel
 from srb.engine.model import SavedState, Scope
-from srb.engine.process import state_disk, state_folder
-from srb.engine.process.state_disk import StateEntry
-from srb.engine.process.state_file import StateError, header_of, model_fingerprint, read_state, write_state
+from srb.engine.process import state_folder
+from srb.engine.process.state_file import header_of, model_fingerprint, read_state, write_state
 from srb.engine.process.state_folder import StateFolder
 from srb.engine.process.state_index import StateIndex
 from srb.engine.tokens import tokens_of
 from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved
+from srb.files import state_disk
+from srb.files.state_disk import StateEntry
+from srb.files.state_header import StateError
 from srb.wire.commands import BranchSpec, Generate, SetAdapters, StateAction
 from srb.wire.events import Done
 from tests.engine_helpers import parked_bytes, solo
@@ -215,7 +217,7 @@ def test_a_state_that_is_written_while_its_file_is_looked_for_is_not_forgotten(
     folder: StateFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls, engine = counted(folder, monkeypatch), engine_with(folder)
-    look, write, may_write = state_folder.entry_of, state_folder.write, threading.Event()
+    look, write, may_write = state_folder.entry_of, state_folder.replace, threading.Event()
 
     def held(*args: Any) -> Any:
         assert may_write.wait(DEADLINE)
@@ -228,7 +230,7 @@ def test_a_state_that_is_written_while_its_file_is_looked_for_is_not_forgotten(
             folder.close()  # once the file is written
         return found
 
-    monkeypatch.setattr(state_folder, "write", held)
+    monkeypatch.setattr(state_folder, "replace", held)
     run(engine, PROMPT, "x")
     monkeypatch.setattr(state_folder, "entry_of", slow)
     run(engine, PROMPT, "x")

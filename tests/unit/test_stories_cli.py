@@ -9,8 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from srb.cli import main as cli
 from srb.errors import StoryTooLarge
-from srb.launch import cli
 from srb.stories import pieces, rows, tables
 from tests.media import b64, wav
 from tests.stories import Stories, at, model, person

@@ -14,14 +14,14 @@ import pytest
 
 from srb import welcome
 from srb.config.settings import Settings
-from srb.engine.process import engine_child
-from srb.engine.process import supervisor as one_supervisor
-from srb.engine.process.engine_child import EngineChild
-from srb.engine.process.supervisor import Supervisor
 from srb.exit_codes import EXIT_MACHINE, EXIT_MODEL
 from srb.models import supervisor as models_supervisor
 from srb.models.control import Load, Look, Refused, Want
 from srb.models.supervisor import ModelsSupervisor
+from srb.process import engine_child
+from srb.process import supervisor as one_supervisor
+from srb.process.engine_child import EngineChild
+from srb.process.supervisor import Supervisor
 from srb.status import read_status
 from tests.logs import lines_of
 from tests.short_machine import PASSING, Replaced, ShortMachine, open_descriptors
@@ -209,7 +209,8 @@ def test_a_supervisor_that_cannot_have_its_pipe_is_one_line_and_an_exit_status(
         monkeypatch.setattr(
             one_supervisor, name, Replaced(os, configure=lambda _: None) if name == "logs" else lambda: None
         )
-    assert one_supervisor.main([]) == EXIT_MACHINE
+    module = models_supervisor if models else one_supervisor
+    assert module.main([]) == EXIT_MACHINE
     assert capsys.readouterr().err == "srb: the supervisor cannot be started: Too many open files\n"
 
 

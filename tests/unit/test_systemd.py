@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from srb.cli import replica
 from srb.config.settings import Settings
 from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
 from srb.host import systemd
-from srb.launch import replica
 from tests.processes import ROOT, NoticeListener
 
 UNITS = ROOT / "config" / "systemd"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from srb.cli import top
 from srb.config.settings import Settings
-from srb.launch import top
 from srb.top.source import Away, ListedRequest, Reading, Source, Unusable
 from srb.top.view import view
 

@@ -13,6 +13,7 @@ from srb.errors import ConfigError
 from srb.web.access import Access
 from srb.web.app import create_app
 from srb.web.hosts import is_local_bind, is_loopback
+from srb.web.replies import ErrorReplies
 from tests.scripted import ScriptedClient
 
 KEY = "a secret that only we know"
@@ -125,8 +126,9 @@ def test_keys_also_come_from_a_file_and_may_be_of_any_alphabet(tmp_path: Path) -
 @pytest.mark.parametrize("settings", [{"api_key": " , "}, {"api_key_file": "{}/empty"}, {"api_key_file": "{}/nowhere"}])
 def test_key_settings_without_a_usable_key_are_refused(tmp_path: Path, settings: dict[str, str]) -> None:
     (tmp_path / "empty").write_text("# none yet\n")
+    given = {name: value.format(tmp_path) for name, value in settings.items()}
     with pytest.raises(ConfigError, match="api_key"):
-        Access(Settings(**{name: value.format(tmp_path) for name, value in settings.items()}))  # type: ignore[arg-type]
+        Access(Settings(**given), ErrorReplies({}))  # type: ignore[arg-type]
 
 
 def test_a_key_is_not_shown_with_the_settings() -> None:

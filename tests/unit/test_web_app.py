@@ -7,19 +7,22 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, get_type_hints
 
 import orjson
 import pytest
 from flask.testing import FlaskClient
 
 from srb.config.settings import Settings
-from srb.errors import EngineLoading, ModelLoadFailed, QueueFull
+from srb.errors import EngineLoading, ModelLoadFailed, NotFound, QueueFull, SRBError, Unauthorized
 from srb.version import version
+from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
 from srb.web.bodies.sampling import FieldsBody
 from srb.web.context import web
-from srb.web.openapi import operation
+from srb.web.dialects.anthropic.errors import anthropic_error
+from srb.web.openapi import operation, operation_of
+from srb.web.routes import ERROR_SHAPES
 from srb.wire.commands import MAX_BRANCHES, Generate
 from srb.wire.events import Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Ready, Rejected
 from tests.scripted import MODEL, ScriptedClient
@@ -54,6 +57,33 @@ def test_the_checks_of_a_routes_body_are_built_before_its_first_request_and_not_
     assert not FreshBody.__pydantic_complete__
     app.build_bodies()
     assert FreshBody.__pydantic_complete__
+
+
+def test_every_route_declares_the_shape_in_which_its_errors_come() -> None:
+    app = create_app(Settings(), ScriptedClient(Settings()))
+    for rule in app.url_map.iter_rules():
+        beginnings = [beginning for beginning in ERROR_SHAPES if rule.rule.startswith(beginning)]
+        shape = get_type_hints(ERROR_SHAPES[max(beginnings, key=len)])["return"] if beginnings else ErrorAnswer
+        assert shape is operation_of(app.view_functions[rule.endpoint]).error, rule
+
+
+SHAPED = {
+    "/v1/messages/nowhere": anthropic_error,
+    "/api/nowhere": lambda error: {"error": error.message},
+    "/api/v1/nowhere": lambda error: {"detail": {"msg": error.message, "type": error.type}},
+    "/api/extra/nowhere": lambda error: {"detail": {"msg": error.message, "type": error.type}},
+    "/nowhere": SRBError.body,
+}
+
+
+@pytest.mark.parametrize("path", SHAPED)
+def test_a_dialects_errors_have_its_shape_also_where_no_route_is_found_or_looked_for(path: str) -> None:
+    settings = Settings(api_key="secret")
+    http = create_app(settings, ScriptedClient(settings)).test_client()
+    for key, error in (("secret", NotFound("File Not Found")), ("wrong", Unauthorized("Invalid API Key"))):
+        response = http.get(path, headers={"X-Api-Key": key})
+        assert response.status_code == error.http_status
+        assert response.json == SHAPED[path](error)
 
 
 @pytest.mark.parametrize(

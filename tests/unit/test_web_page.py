@@ -14,9 +14,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from srb.config.settings import Settings
+from srb.web import page_files as page
 from srb.web.app import create_app
-from srb.web.ops import page
-from srb.web.ops.page import FOLDER, KEEP, MEDIA_TYPES, Edition
+from srb.web.page_files import FOLDER, KEEP, MEDIA_TYPES, Edition
 from tests.scripted import ScriptedClient
 
 

@@ -13,7 +13,7 @@ import pytest
 from srb.config.held import Held, hold
 from srb.config.settings import Settings
 from srb.errors import ConfigError
-from srb.launch.workers import Workers
+from srb.serve.workers import Workers
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_a_reload_whose_check_fails_for_any_reason_says_so_and_changes_nothing(f
 
 def test_workers_are_not_ended_as_hung_after_a_pause_of_the_whole_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("srb.launch.workers.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("srb.serve.workers.time", SimpleNamespace(monotonic=lambda: now))
     ends = Mock()
     server: Any = SimpleNamespace(WORKERS={}, log=Mock(), murder_workers=ends)
     Workers(server, lambda: Held(Settings()), Mock())

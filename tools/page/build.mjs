@@ -15,7 +15,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const sources = join(here, "vendor");
 const { build } = createRequire(join(packages, "package.json"))("esbuild");
 
-/** Files of fonts, and the package that each is of. Their ranges of characters are in srb/web/page/page.css and parts/faces.css. */
+/** Files of fonts, and the package that each is of. Their ranges of characters are in srb/page/page.css and parts/faces.css. */
 const FONTS = Object.fromEntries(
   ["latin", "latin-ext"].flatMap((range) =>
     [
@@ -79,7 +79,7 @@ async function bundle(source) {
   const banner = `/* ${used.map((each) => `${each.name} ${each.version}`).join(", ")}; see LICENSES */\n`;
   const text = banner + outputFiles[0].text;
   writeFileSync(join(vendor, `${name}.js`), text);
-  const types = `../../../../tools/page/vendor/${name}.js`; // as seen from srb/web/page/vendor
+  const types = `../../../tools/page/vendor/${name}.js`; // as seen from srb/page/vendor
   writeFileSync(join(vendor, `${name}.d.ts`), `export * from "${types}"; // for the checker only; not in the wheel\n`);
   return { sha256: checksum(text), packages: used };
 }

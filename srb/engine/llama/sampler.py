@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence, Set
 from itertools import takewhile
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import llama_cpp as lib
 import numpy as np
@@ -15,14 +15,12 @@ import numpy.typing as npt
 from srb.config.sampling_params import SamplingParams
 from srb.engine.diversity import BEYOND_SEEDS, other_candidate
 from srb.engine.grammar.matcher import Matcher
+from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.sampler_states import CLONED, REMEMBERING, SamplerStates, complete_adaptive
-from srb.engine.model import Candidates, Logits
+from srb.engine.model import Candidates, Logits, Model
 from srb.engine.sampling import SEEDED, Stage, chain, is_greedy, remembered_tokens
 from srb.engine.watching import MAX_TRIES, Watch, watch_of
 from srb.errors import GrammarDeadEnd
-
-if TYPE_CHECKING:
-    from srb.engine.llama.model import LlamaModel
 
 FORBIDDEN = float("-inf")  # the bias of a forbidden token
 _TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
@@ -96,6 +94,23 @@ def sample_ahead(choices: Sequence[tuple[LlamaSampler, int]]) -> None:
         sampler.look_ahead(row)
 
 
+class SampledModel(Model, Protocol):
+    """A model of llama.cpp as its samplers use it: its vocabulary, and the rows of the last decode."""
+
+    dry: DrySamplers
+
+    @property
+    def unreadable(self) -> frozenset[int]: ...  # tokens that may not come
+    @property
+    def eog_token_list(self) -> list[int]: ...
+    @property
+    def vocab(self) -> Any: ...
+    @property
+    def candidates(self) -> CandidateArray: ...
+    def tokens_of_bytes(self, text: bytes) -> list[int]: ...
+    def sample_row(self, sampler: Any, row: int) -> int: ...
+
+
 class LlamaSampler:
     """A llama.cpp sampler chain, with a grammar beside it as in llama-server.
 
@@ -103,7 +118,7 @@ class LlamaSampler:
     """
 
     def __init__(
-        self, model: LlamaModel, params: SamplingParams, seed: int, history: Sequence[int], min_tokens: int
+        self, model: SampledModel, params: SamplingParams, seed: int, history: Sequence[int], min_tokens: int
     ) -> None:
         grammar = model.grammars.matcher(params.grammar, params.grammar_schemas) if params.grammar else None
         biases = biases_of(model, params, grammar.named if grammar else frozenset())
@@ -119,7 +134,7 @@ class LlamaSampler:
             lib.llama_sampler_accept(self._chain, token)
 
     def _assemble(
-        self, model: LlamaModel, params: SamplingParams, grammar: Matcher | None, watch: Watch | None, min_tokens: int
+        self, model: SampledModel, params: SamplingParams, grammar: Matcher | None, watch: Watch | None, min_tokens: int
     ) -> None:
         """Begin the chain and all other state that samplers do not share."""
         self._model = model
@@ -462,7 +477,7 @@ class LlamaSampler:
         return self._model.candidates.fill_only(logits, grammar.allowed)
 
 
-def build_stage(model: LlamaModel, stage: Stage) -> Any:
+def build_stage(model: SampledModel, stage: Stage) -> Any:
     """Return the native sampler of a stage."""
     vocab, args = model.vocab, stage.args
     match stage.name:
@@ -478,7 +493,7 @@ def build_stage(model: LlamaModel, stage: Stage) -> Any:
             return getattr(lib, f"llama_sampler_init_{name}")(*args)
 
 
-def biases_of(model: LlamaModel, params: SamplingParams, named: Set[int] = frozenset()) -> dict[int, float]:
+def biases_of(model: SampledModel, params: SamplingParams, named: Set[int] = frozenset()) -> dict[int, float]:
     """Return the request's biases, summed per token, and the vocabulary's suppressed tokens as forbidden.
 
     So are marks of pictures where none are read, but those that its `logit_bias` or its grammar (`named`) asks for.
@@ -498,7 +513,7 @@ def biases_of(model: LlamaModel, params: SamplingParams, named: Set[int] = froze
     return biases
 
 
-def _bias_sampler(model: LlamaModel, biases: dict[int, float]) -> Any:
+def _bias_sampler(model: SampledModel, biases: dict[int, float]) -> Any:
     if not biases:
         return None
     native = (lib.llama_logit_bias * len(biases))(*biases.items())

@@ -1,1 +1,1 @@
-"""The engine as a process: sockets, threads, supervision."""
+"""The engine as a process: what comes in, the decode loop, heartbeats, the folder of named states."""

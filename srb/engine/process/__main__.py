@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 from srb.config.rpc_nodes import wait_for_nodes
 from srb.config.settings import SERVER_ID_VARIABLE, STATES_SOCKET, Settings
-from srb.engine.process.child import begin, exit_now, run
-from srb.engine.process.connection import Listener
 from srb.engine.process.garbage import spare_old_objects, tidy
 from srb.engine.process.heartbeat import Heartbeat
 from srb.engine.process.intake import Intake, StopItem
 from srb.engine.process.loop import DecodeLoop, EngineCore
-from srb.engine.process.runtime_folder import EngineLock
 from srb.engine.process.state_file import model_fingerprint
 from srb.engine.process.state_folder import StateFolder
 from srb.engine.process.state_sharing import StateSharing
-from srb.engine.process.status_reporter import Reporter
 from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
 from srb.exit_codes import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL
 from srb.files.gguf import FAKE_MODEL, is_fake
+from srb.process.child import begin, exit_now, run
+from srb.process.connection import Listener
+from srb.process.runtime_folder import EngineLock
+from srb.process.status_reporter import Reporter
 from srb.status import LOADING
 from srb.traces import close_provider, open_provider
 from srb.wire.events import ModelInfo, Ready

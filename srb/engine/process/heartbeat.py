@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from srb.engine.process.status_reporter import Reporter
 from srb.errors import PreparationTooLong, SRBError
 from srb.host.wakefulness import Wakefulness
+from srb.process.status_reporter import Reporter
 from srb.status import BEAT_SECONDS
 
 _TOKENS = 64  # a step of so many may take twice as long as one without tokens

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from srb.engine.process.connection import Connection
 from srb.errors import Cancelled, EngineLoading, InvalidRequest, ProtocolError, QueueFull, ShuttingDown, SRBError
 from srb.host.cores import give_way
 from srb.host.memory import give_back
+from srb.process.connection import Connection
 from srb.turns import IsWanted, always, work_while
 from srb.wire.commands import (
     AddBranches,
@@ -28,14 +28,17 @@ from srb.wire.commands import (
     Generate,
     Rerank,
     StateAction,
+    Submit,
+    Text,
     Tokenize,
 )
 from srb.wire.events import Rejected, Reply
 
+if TYPE_CHECKING:
+    from srb.engine.lifecycle import Prepared
+
 log = logging.getLogger("srb.engine")
 
-# Commands that are prepared before they reach the decode thread.
-Prepared = Generate | Embed | Rerank | StateAction | AddBranches
 NUM_GRAMMAR_LANES = 8  # of a connection; most of their threads wait for their grammar's turn, and hold up no small one
 NUM_LONG_LANES = 8  # likewise for requests with long texts, which are tokenized in turns
 NUM_LONG_TEXT_LANES = 4  # likewise for long texts that are only to be tokenized
@@ -47,11 +50,11 @@ MAX_WAITING = 64 * 1024 * 1024  # characters in lanes of a kind, beside one comm
 class Preparing(Protocol):
     """The methods of Engine that any thread may call; the result of `prepare` is submitted or closed."""
 
-    def prepare(self, command: Prepared, is_wanted: IsWanted) -> Any: ...
+    def prepare(self, command: Submit, is_wanted: IsWanted) -> Prepared: ...
     def tokenize(self, parts: Sequence[str | int], add_special: bool, parse_special: bool) -> list[int]: ...
     def count_tokens(self, command: CountTokens) -> int: ...
     def knows_media(self, command: Generate) -> bool: ...
-    def has_grammar(self, command: Prepared) -> bool: ...
+    def has_grammar(self, command: Submit | Text) -> bool: ...
     def detokenize(self, tokens: Sequence[int], special: bool) -> list[bytes]: ...
 
 
@@ -62,8 +65,8 @@ class Preparing(Protocol):
 class SubmitItem:
     connection: Connection
     request_id: str
-    request: Any  # the result of `prepare`
-    command: Any = None
+    request: Prepared
+    command: Submit | None = None
     arrived: int = 0  # nanoseconds of the UNIX clock
 
 
@@ -126,7 +129,7 @@ class Work:
 
 @dataclass(slots=True)
 class _Job:
-    command: Any
+    command: Submit | Text
     weight: int
     cancels: list[Cancel] = field(default_factory=list)  # of single branches; sent after the request
 
@@ -148,8 +151,8 @@ class Lane:
         name: str,
         connection: Connection,
         inbox: Inbox,
-        make: Callable[[Any, IsWanted], SubmitItem | Reply | Rejected],
-        longer: Callable[[Any], Sequence[Lane]] = lambda command: (),
+        make: Callable[[Submit | Text, IsWanted], SubmitItem | Reply | Rejected],
+        longer: Callable[[Submit | Text], Sequence[Lane]] = lambda command: (),
         *,
         num_alike: int = 1,
         gives_way: bool = False,
@@ -176,7 +179,7 @@ class Lane:
         self.work: Work | None = None  # None: its thread waits
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
-    def add(self, command: Any) -> None:
+    def add(self, command: Submit | Text) -> None:
         """Add a command; never blocks. Raise InvalidRequest, QueueFull, or the reason why the lane is closed."""
         self._take(_Job(command, _weight(command)))
 
@@ -273,18 +276,22 @@ class Lane:
         return self._has(job)
 
     def _next(self) -> _Job | None:
-        """Wait for a command of the owner whose latest one is longest ago; return None when the lane is closed."""
+        """Wait for a command: the smallest of the owner whose turn it is. Return None when the lane is closed."""
         self.work = None
         with self._changed:
             while not self._jobs and self._end is None:
                 self._changed.wait()
-            job = min(self._jobs.values(), key=lambda job: self._served.get(job.owner, 0), default=None)
+            job = min(self._jobs.values(), key=self._place, default=None)
             if job is not None:
                 self._turn += 1
                 waiting = {each.owner for each in self._jobs.values()}
                 self._served = {owner: turn for owner, turn in self._served.items() if owner in waiting}
                 self._served[job.owner] = self._turn
             return job
+
+    def _place(self, job: _Job) -> tuple[int, int]:
+        """Return what the next command has least of: the latest turn of its owner, and its weight."""
+        return self._served.get(job.owner, 0), job.weight
 
     def _pass_on(self, made: SubmitItem | Reply | Rejected, cancels: list[Cancel]) -> None:
         if not isinstance(made, SubmitItem):
@@ -296,19 +303,19 @@ class Lane:
 
 
 def _lane_for(job: _Job, lanes: Sequence[Lane]) -> Lane:
-    """Return the lane with the fewest commands; an owner that has some in half of them gets none of the others."""
+    """Return the lane with the least work; an owner that has some in half of them gets none of the others."""
     own = [lane for lane in lanes if job.owner and any(each.owner == job.owner for each in list(lane._jobs.values()))]
-    return min(own if own and len(own) >= len(lanes) // 2 else lanes, key=lambda lane: len(lane._jobs))
+    return min(own if own and len(own) >= len(lanes) // 2 else lanes, key=lambda lane: lane._weight)
 
 
-def _weight(command: Any) -> int:
+def _weight(command: Submit | Text) -> int:
     """Return the approximate number of characters in a command; itself counts as 1000, a branch as 100, an id as 8."""
     branches = command.branches if isinstance(command, Generate) else ()
     media = command.media if isinstance(command, Generate | CountTokens) else ()
     return 1000 + _text_length(command) + sum(map(len, media)) + 100 * len(branches)
 
 
-def _text_length(command: Any) -> int:
+def _text_length(command: Submit | Text) -> int:
     """Return the approximate number of characters that are tokenized for a command, or of tokens' texts."""
     match command:
         case Generate():
@@ -424,7 +431,7 @@ class Intake:
                 long_requests = alike("long requests", NUM_LONG_LANES, gives_way=True)
                 long_texts = alike("long texts", NUM_LONG_TEXT_LANES, gives_way=True)
 
-                def longer_request(command: Any) -> Sequence[Lane]:
+                def longer_request(command: Submit | Text) -> Sequence[Lane]:
                     return (
                         long_requests
                         if _text_length(command) > SHORT
@@ -433,10 +440,10 @@ class Intake:
                         else ()
                     )
 
-                def longer_text(command: Any) -> Sequence[Lane]:
+                def longer_text(command: Submit | Text) -> Sequence[Lane]:
                     return long_texts if _text_length(command) > SHORT else ()
 
-                def longer_media(command: Any) -> Sequence[Lane]:
+                def longer_media(command: Submit | Text) -> Sequence[Lane]:
                     return encoding if self._has_to_encode(command) else longer_text(command)
 
                 media = Lane("media", *given, longer_media)
@@ -445,7 +452,7 @@ class Intake:
                 self._lanes[connection] = requests, texts, media, *encoding, *grammars, *long_requests, *long_texts
             return self._lanes[connection]
 
-    def _has_to_encode(self, command: Any) -> bool:
+    def _has_to_encode(self, command: Submit | Text) -> bool:
         """Whether media of a command have to be encoded first; what cannot be read is refused without."""
         assert self._engine is not None
         try:
@@ -453,7 +460,7 @@ class Intake:
         except Exception:
             return False
 
-    def _has_grammar(self, command: Any) -> bool:
+    def _has_grammar(self, command: Submit | Text) -> bool:
         """Whether a command has a grammar, or belongs to a request that has; one of a request that is gone has none."""
         assert self._engine is not None
         try:
@@ -461,11 +468,11 @@ class Intake:
         except Exception:
             return False
 
-    def _maker(self, connection: Connection) -> Callable[[Any, IsWanted], SubmitItem | Reply | Rejected]:
+    def _maker(self, connection: Connection) -> Callable[[Submit | Text, IsWanted], SubmitItem | Reply | Rejected]:
         engine = self._engine
         assert engine is not None
 
-        def make(command: Any, is_wanted: IsWanted) -> SubmitItem | Reply | Rejected:
+        def make(command: Submit | Text, is_wanted: IsWanted) -> SubmitItem | Reply | Rejected:
             """Handle a command that needs no context of the model, or prepare it for the decode thread."""
             arrived = time.time_ns()
             try:
@@ -488,7 +495,7 @@ class Intake:
         return make
 
 
-def _unprepared(command: Any) -> Rejected:
+def _unprepared(command: Command) -> Rejected:
     """Log the current exception, and return the client's error."""
     log.exception("%s %s could not be prepared", type(command).__name__, command.request_id)
     return Rejected.of(command.request_id, SRBError("the request could not be prepared"))

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from srb.engine.process.connection import Connection
 from srb.engine.process.intake import (
     CancelItem,
     DisconnectItem,
@@ -22,10 +21,12 @@ from srb.engine.process.intake import (
 )
 from srb.engine.steering import Growth
 from srb.errors import InvalidRequest, SRBError
+from srb.process.connection import Connection
 from srb.wire.commands import Ask, Attach, Cancel, ChangeBranch, EndReasoning, StopBranches
 from srb.wire.events import TERMINAL, Attached, Event, Failed, Hello, Ready, Rejected, Reply
 
 if TYPE_CHECKING:
+    from srb.engine.lifecycle import Prepared
     from srb.engine.process.request_spans import RequestSpans
 
 log = logging.getLogger("srb.engine")
@@ -43,7 +44,7 @@ class EngineCore(Preparing, Protocol):
     def has_work(self) -> bool: ...
     @property
     def step_tokens(self) -> int: ...
-    def submit(self, request: Any) -> list[Event]: ...
+    def submit(self, request: Prepared) -> list[Event]: ...
     def collect(self) -> list[Event]: ...
     def cancel(self, request_id: str, index: int | None = None) -> list[Event]: ...
     def step(self) -> list[Event]: ...

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +18,11 @@ import orjson
 
 from srb.engine.model import SavedState, Scope
 from srb.engine.tokens import tokens_of
+from srb.files.state_header import MAGIC, VERSION, StateError, read_header
 
-MAGIC = b"SRBSTATE"
-VERSION = 1  # of the file's form; a prompt whose file has another one is computed
-_MAX_HEADER = 4096  # bytes; it is read before anything is checked, and a foreign file's length may be any number
 _SAMPLES, _SAMPLE_BYTES = 64, 16384  # of a model's file: to read 100 GB takes minutes at each start
 
 Bytes = npt.NDArray[np.uint8]
-
-
-class StateError(Exception):
-    """The error of a state file that is damaged, or of another model or version."""
 
 
 def model_fingerprint(path: Path, *context: str) -> str:
@@ -75,32 +69,6 @@ def write_state(file: BinaryIO, header: bytes, state: SavedState) -> None:
         file.write(part.data)
 
 
-def read_header(file: BinaryIO) -> dict[str, Any]:
-    """Read the header. Raise StateError for a file that has none."""
-    start = file.read(12)
-    size = int.from_bytes(start[8:], "little")
-    if start[:8] != MAGIC or size > _MAX_HEADER:
-        raise StateError("it is no state file")
-    try:
-        header = orjson.loads(file.read(size))
-        counts = [header[key] for key in ("tokens", "logits", "bytes")]
-        if header["version"] != VERSION:
-            raise StateError(f"its version is {header['version']}; this server reads version {VERSION}")
-        lora = tuple(float(scale) for scale in header.get("lora", ()))
-        header["scope"] = Scope(lora, str(header.get("salt", "")))
-        if not all(type(count) is int and count >= 0 for count in counts):
-            raise ValueError
-        return {"automatic": False, "checksum": header["checksum"], "model": header["model"], **header}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise StateError("its header is damaged") from None
-
-
-def saved_number(header: dict[str, Any]) -> int:
-    """Return the number of the save that a header is of: later saves have larger ones; 0 in older files."""
-    number = header.get("saved", 0)
-    return number if type(number) is int else 0
-
-
 def read_state(file: BinaryIO, fingerprint: str) -> SavedState:
     """Read a state's file. Raise OSError, or StateError with the reason if this model cannot use it."""
     header = read_header(file)
@@ -120,7 +88,7 @@ def read_state(file: BinaryIO, fingerprint: str) -> SavedState:
         raise damaged  # another process has truncated it since
     if _checksum(iter(parts)) != header["checksum"]:
         raise damaged
-    return SavedState(tokens_of(tokens.tolist()), blob, logits, header["scope"])
+    return SavedState(tokens_of(tokens.tolist()), blob, logits, Scope(header["lora"], header["salt"]))
 
 
 def _parts(state: SavedState) -> Iterator[Bytes]:

@@ -13,26 +13,28 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from srb.engine.model import SavedState, Scope
-from srb.engine.process.state_disk import (
+from srb.engine.process.state_file import file_size, header_of, read_state, write_state
+from srb.engine.process.state_index import StateIndex
+from srb.engine.process.state_sharing import StateSharing
+from srb.engine.tokens import Tokens
+from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved, bad_field
+from srb.files.state_disk import (
     SUFFIX,
     StateEntry,
     changes_of,
     entry_of,
     remove_automatic,
     remove_partial_files,
+    replace,
     scan,
-    write,
 )
-from srb.engine.process.state_file import StateError, file_size, header_of, read_header, read_state, saved_number
-from srb.engine.process.state_index import StateIndex
-from srb.engine.process.state_sharing import StateSharing
-from srb.engine.tokens import Tokens
-from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved, bad_field
+from srb.files.state_header import StateError, read_header, saved_number
 
 log = logging.getLogger("srb.states")
 
@@ -62,7 +64,7 @@ class _Save:
 class StateFolder:
     """Named states as files in one folder.
 
-    A file is written beside the older one of its name and replaces it when it is on the disk (`state_disk.write`). If all
+    A file is written beside the older one of its name and replaces it when it is on the disk (`state_disk.replace`). If all
     files together would exceed the limit, the least recently used ones are removed, except states that a client saved
     explicitly. A scan of the folder finds the files that other engines have written or removed; it comes the more seldom
     the more files there are, and the limit may be exceeded by the saves between two scans.
@@ -247,7 +249,7 @@ class StateFolder:
             header = header_of(save.state, self._fingerprint, is_automatic, save.number)
             size = file_size(save.state, header)
             self._make_room(save.name, size)
-            changes = write(path, header, save.state, save.number)
+            changes = replace(path, save.number, partial(write_state, header=header, state=save.state))
             self._note_own(changes)
         except SRBError as refusal:
             return refusal

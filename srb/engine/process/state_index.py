@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from srb.engine.process.state_disk import StateEntry
+from srb.files.state_disk import StateEntry
 
 
 class StateIndex:

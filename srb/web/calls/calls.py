@@ -26,7 +26,7 @@ from srb.config.settings import Settings
 from srb.errors import Cancelled, ShuttingDown, SRBError
 from srb.web.calls.answer_size import check_completions, check_echo
 from srb.web.calls.client_watch import ClientWatch
-from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient, Watch
+from srb.web.calls.engine_client import WORK_DEADLINE, Asker, EngineClient
 from srb.web.calls.mailbox import Mailbox
 from srb.web.foreign_pages import OWNER, refuse_page
 from srb.web.limits import CLIENT, OpenLimit, cap_max_tokens
@@ -322,9 +322,10 @@ class Calls:
             self._waits.discard(waiting)
             self._clients.remove(waiting)
 
-    def watch(self, environ: MutableMapping[str, Any]) -> Watch:
-        """Return what ends a command of EngineClient as soon as the client of this HTTP call leaves."""
-        return lambda client, request_id: self.watching(_Question(client, request_id), environ)
+    def asker(self, environ: MutableMapping[str, Any]) -> Asker:
+        """Return the client of this HTTP call, whose text is tokenized no further when it leaves."""
+        owner = environ.get(CLIENT, "")
+        return Asker(owner, lambda client, request_id: self.watching(_Question(client, request_id), environ))
 
     @contextlib.contextmanager
     def listening(self, listener: Waiting, environ: MutableMapping[str, Any]) -> Iterator[None]:

@@ -13,7 +13,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 import gevent
@@ -74,8 +75,12 @@ _CATCH_UP_SECONDS = 15.0  # for the next bridge, and for the replica that has a 
 _BEHIND = 65536  # bytes; a reader with more unread when the next frame arrives is behind
 
 
-# Ends the command of this id when the one for whom it is asked leaves within the block.
-Watch: TypeAlias = "Callable[[EngineClient, str], AbstractContextManager[None]]"
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """The client for whom a text is tokenized; `watch` ends the command of an id if that client leaves within the block."""
+
+    owner: str
+    watch: Callable[[EngineClient, str], AbstractContextManager[None]]
 
 
 class _Connection:
@@ -114,9 +119,7 @@ class _Connection:
         self._frames.close()
 
 
-def _unwatched(client: EngineClient, request_id: str) -> AbstractContextManager[None]:
-    """Watch nobody while a command is answered."""
-    return nullcontext()
+NOBODY = Asker("", lambda client, request_id: nullcontext())
 
 
 class EngineClient:
@@ -279,23 +282,23 @@ class EngineClient:
         *,
         add_special: bool = False,
         parse_special: bool = True,
-        watch: Watch = _unwatched,
+        asker: Asker = NOBODY,
     ) -> list[int]:
-        """Return the tokens of strings and token ids, in order. Long texts take long: let `watch` end a client's."""
-        command = Tokenize(_new_id(), tuple(parts), add_special, parse_special)
-        with watch(self, command.request_id):
+        """Return the tokens of strings and token ids, in order. Long texts take long: tell for which `asker`."""
+        command = Tokenize(_new_id(), tuple(parts), add_special, parse_special, asker.owner)
+        with asker.watch(self, command.request_id):
             tokens: list[int] = self.ask(command, _text_deadline(command.parts))
         return tokens
 
     def count_tokens(
-        self, prompt: Iterable[str | int], media: Iterable[str], media_field: str, watch: Watch = _unwatched
+        self, prompt: Iterable[str | int], media: Iterable[str], media_field: str, asker: Asker = NOBODY
     ) -> int:
         """Return the number of tokens of a prompt with media, as base64 (see `Generate`), with the BOS if there is one.
 
-        `watch` is as that of `tokenize`.
+        `asker` is as that of `tokenize`.
         """
-        command = CountTokens(_new_id(), tuple(prompt), tuple(media), media_field)
-        with watch(self, command.request_id):
+        command = CountTokens(_new_id(), tuple(prompt), tuple(media), media_field, asker.owner)
+        with asker.watch(self, command.request_id):
             count: int = self.ask(command, _text_deadline((*command.prompt, *command.media)))
         return count
 

@@ -17,8 +17,8 @@ from typing import Any, Literal
 import orjson
 from jinja2 import TemplateError, meta
 
-from srb.config.held import read_text
 from srb.config.settings import Settings
+from srb.config.texts import read_text
 from srb.errors import ConfigError, InvalidRequest, NotSupported
 from srb.web.chat.families import END_THINK as END_THINK
 from srb.web.chat.families import HERMES, THINK, Family, family_of

@@ -12,14 +12,14 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from srb.config.settings import Settings
 from srb.errors import ModelNotFound, NotFound, NotSupported
 from srb.models.control import ModelState
-from srb.models.web.choice import ModelChoice, model_path, word
-from srb.models.web.events import ModelEvents
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
 from srb.web.bodies.sampling import validated
 from srb.web.calls.streaming import HEADERS
 from srb.web.context import web
 from srb.web.dialects.llamacpp.answers import Success
+from srb.web.models.choice import ModelChoice, model_path, word
+from srb.web.models.events import ModelEvents
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 from srb.wire.events import ModelInfo

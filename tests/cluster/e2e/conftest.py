@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from srb.cli.cluster import engine_settings
 from srb.config.settings import Settings
-from srb.launch.cluster import engine_settings
 from srb.web.ops.routes import STATS_AGE
 from tests.cluster.conftest import START_SECONDS, Cluster, replicas
 from tests.models.random_gguf import write_llama

@@ -13,7 +13,7 @@ const put = (shelf, entries) => {
   );
 };
 
-/** @type {Record<string, (shelf: import("../../../srb/web/page/keep/shelf.js").Shelf) => Promise<void>>} */
+/** @type {Record<string, (shelf: import("../../../srb/page/keep/shelf.js").Shelf) => Promise<void>>} */
 export const CONTRACT = {
   "values are read back by the first text of their keys, in the order of the keys": async (shelf) => {
     await put(shelf, [

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Repeats, sentencesBefore } from "../../../srb/web/page/already.js";
+import { Repeats, sentencesBefore } from "../../../srb/page/already.js";
 import { random } from "./random.js";
 
 const next = random(5);

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setApart } from "../../../srb/web/page/desk/apart.js";
-import { MemoryShelf } from "../../../srb/web/page/keep/shelf.js";
-import { Keeper } from "../../../srb/web/page/keep.js";
-import { storyOf } from "../../../srb/web/page/story/read.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { setApart } from "../../../srb/page/desk/apart.js";
+import { MemoryShelf } from "../../../srb/page/keep/shelf.js";
+import { Keeper } from "../../../srb/page/keep.js";
+import { storyOf } from "../../../srb/page/story/read.js";
+import { Story } from "../../../srb/page/story.js";
 import { FakeBrowser, FakeServer } from "./fake_server.js";
 
 /** A keeper whose server has a story of a person's words and a branch after them. */

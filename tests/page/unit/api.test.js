@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
-import { Api } from "../../../srb/web/page/api.js";
+import { Api } from "../../../srb/page/api.js";
 
 const storage = () => ({ getItem: () => null, setItem: () => {}, removeItem: () => {} });
 globalThis.sessionStorage ??= storage();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { besideLines } from "../../../srb/web/page/parts/beside_lines.js";
+import { besideLines } from "../../../srb/page/parts/beside_lines.js";
 import { random as numbers } from "./random.js";
 
 const WINDOW = { width: 1440, height: 900 };

@@ -2,14 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { endOfBlock, moveChapter, placeAfterStep } from "../../../srb/web/page/desk/chapter_moves.js";
-import { chaptersOf } from "../../../srb/web/page/formats/chapters.js";
-import { rowsOf } from "../../../srb/web/page/outline_rows.js";
+import { endOfBlock, moveChapter, placeAfterStep } from "../../../srb/page/desk/chapter_moves.js";
+import { chaptersOf } from "../../../srb/page/formats/chapters.js";
+import { rowsOf } from "../../../srb/page/outline_rows.js";
 import { makeDesk, round } from "./fake_desk.js";
 import { storyWith } from "./formats_oracle.js";
 import { Random } from "./random.js";
 
-/** @param {import("../../../srb/web/page/story.js").Story} story */
+/** @param {import("../../../srb/page/story.js").Story} story */
 const named = (story) => chaptersOf(story).chapters.map(({ name, text }) => ({ name, text }));
 
 test("chapters begin at the names of nodes, through later edits", () => {

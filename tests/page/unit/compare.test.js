@@ -11,7 +11,7 @@ import {
   ownWord,
   repeatedShares,
   sharedBeginnings,
-} from "../../../srb/web/page/compare.js";
+} from "../../../srb/page/compare.js";
 import { random } from "./random.js";
 
 const next = random(11);

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import * as cuts from "../../../srb/web/page/cuts.js";
+import * as cuts from "../../../srb/page/cuts.js";
 import { random } from "./random.js";
 
 const { codePoints, nextWord, onBoundary, previousWord, sentenceAt, sentenceEnd, trimCut, wordEndAt, wordStartAt } =

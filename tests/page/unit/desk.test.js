@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ApiError } from "../../../srb/web/page/api.js";
+import { ApiError } from "../../../srb/page/api.js";
 import { makeDesk, round, settled } from "./fake_desk.js";
 
 const texts = (desk) => desk.round.slots.map((slot) => slot.text);

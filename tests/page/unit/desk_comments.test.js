@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { moveChapter } from "../../../srb/web/page/desk/chapter_moves.js";
-import { addComment, commentsOf, PREFIX, rangesOf } from "../../../srb/web/page/desk/comments.js";
-import { chaptersOf } from "../../../srb/web/page/formats/chapters.js";
+import { moveChapter } from "../../../srb/page/desk/chapter_moves.js";
+import { addComment, commentsOf, PREFIX, rangesOf } from "../../../srb/page/desk/comments.js";
+import { chaptersOf } from "../../../srb/page/formats/chapters.js";
 import { makeDesk, round } from "./fake_desk.js";
 
 const TEXT = "The lake was still. Nobody came. It froze.";

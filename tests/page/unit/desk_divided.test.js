@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ApiError } from "../../../srb/web/page/api.js";
+import { ApiError } from "../../../srb/page/api.js";
 import { makeDesk, round, settled } from "./fake_desk.js";
 
 const ended = (index) => ({ event: "stop", index, length: 1, stop: 0, reason: "limit", stopping_word: "" });

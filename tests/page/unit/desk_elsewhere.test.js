@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Story } from "../../../srb/web/page/story.js";
+import { Story } from "../../../srb/page/story.js";
 import { makeDesk, round } from "./fake_desk.js";
 import { exchange, secondWindow } from "./two_desks.js";
 

@@ -7,11 +7,11 @@ import {
   chapterGoalsOf,
   hasChapterGoals,
   setChapterGoal,
-} from "../../../srb/web/page/desk/chapter_goals.js";
-import { moveChapter } from "../../../srb/web/page/desk/chapter_moves.js";
-import { Day, dateOf, goalsOf } from "../../../srb/web/page/desk/goals.js";
-import { chaptersOf } from "../../../srb/web/page/formats/chapters.js";
-import { Story } from "../../../srb/web/page/story.js";
+} from "../../../srb/page/desk/chapter_goals.js";
+import { moveChapter } from "../../../srb/page/desk/chapter_moves.js";
+import { Day, dateOf, goalsOf } from "../../../srb/page/desk/goals.js";
+import { chaptersOf } from "../../../srb/page/formats/chapters.js";
+import { Story } from "../../../srb/page/story.js";
 import { makeDesk, round } from "./fake_desk.js";
 import { exchange, secondWindow } from "./two_desks.js";
 

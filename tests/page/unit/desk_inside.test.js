@@ -1,7 +1,7 @@
 /** Rounds in the middle of the text: at the caret, between words that stay before the cards and behind them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { storyOf } from "../../../srb/web/page/story/read.js";
+import { storyOf } from "../../../srb/page/story/read.js";
 import { makeDesk, round, settled } from "./fake_desk.js";
 
 const TEXT = "A fox. It slept.";

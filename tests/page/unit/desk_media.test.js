@@ -2,12 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ApiError } from "../../../srb/web/page/api.js";
-import { Media, MediaError } from "../../../srb/web/page/desk/media.js";
-import { Outbox } from "../../../srb/web/page/keep/outbox.js";
-import { MemoryShelf } from "../../../srb/web/page/keep/shelf.js";
-import { base64, markerFor } from "../../../srb/web/page/media.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { ApiError } from "../../../srb/page/api.js";
+import { Media, MediaError } from "../../../srb/page/desk/media.js";
+import { Outbox } from "../../../srb/page/keep/outbox.js";
+import { MemoryShelf } from "../../../srb/page/keep/shelf.js";
+import { base64, markerFor } from "../../../srb/page/media.js";
+import { Story } from "../../../srb/page/story.js";
 
 const PNG = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 

@@ -1,7 +1,7 @@
 /** What a person mends before the cards is what the model reads for each further branch of the round. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { storyOf } from "../../../srb/web/page/story/read.js";
+import { storyOf } from "../../../srb/page/story/read.js";
 import { makeDesk, round, settled } from "./fake_desk.js";
 
 const ended = (index, reason = "limit") => ({ event: "stop", index, length: 1, stop: 0, reason, stopping_word: "" });

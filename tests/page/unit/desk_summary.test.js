@@ -2,11 +2,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ApiError } from "../../../srb/web/page/api.js";
-import { NO_SUMMARY, summaryFor, summaryOf, summaryUpTo, toldOf } from "../../../srb/web/page/desk/summaries.js";
-import { summarize } from "../../../srb/web/page/desk/summarize.js";
-import { planPrompt } from "../../../srb/web/page/prompt.js";
-import { readingOf } from "../../../srb/web/page/reading.js";
+import { ApiError } from "../../../srb/page/api.js";
+import { NO_SUMMARY, summaryFor, summaryOf, summaryUpTo, toldOf } from "../../../srb/page/desk/summaries.js";
+import { summarize } from "../../../srb/page/desk/summarize.js";
+import { planPrompt } from "../../../srb/page/prompt.js";
+import { readingOf } from "../../../srb/page/reading.js";
 import { makeDesk } from "./fake_desk.js";
 
 const paragraph = (number) => `${`Dora ${number} keeps the light and walks. `.repeat(10).trim()}\n\n`;

@@ -1,7 +1,7 @@
 /** Rounds with a task: what happens next, and what becomes of a passage that is selected. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { storyOf } from "../../../srb/web/page/story/read.js";
+import { storyOf } from "../../../srb/page/story/read.js";
 import { makeDesk, round, settled } from "./fake_desk.js";
 
 const TEXT = "A fox. It ran fast. It slept.";

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RunIndex, rebuilt } from "../../../srb/web/page/desk/past_rounds.js";
+import { RunIndex, rebuilt } from "../../../srb/page/desk/past_rounds.js";
 import { makeDesk, settled } from "./fake_desk.js";
 
 const MODELS = ["red", "blue", "green"];

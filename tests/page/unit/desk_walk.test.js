@@ -2,8 +2,8 @@
 // manuscript, or the story has it and a notice has said so. Each character is another one, so that all of a text is known by them.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ApiError } from "../../../srb/web/page/api.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { ApiError } from "../../../srb/page/api.js";
+import { Story } from "../../../srb/page/story.js";
 import { makeDesk, round, settled } from "./fake_desk.js";
 import { Random } from "./random.js";
 import { exchange, secondWindow } from "./two_desks.js";

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { changed, emphasised, isEmphasised, wordAround } from "../../../srb/web/page/emphasis.js";
-import { BITS, readLine, stylesOf, wordsOf } from "../../../srb/web/page/markdown.js";
+import { changed, emphasised, isEmphasised, wordAround } from "../../../srb/page/emphasis.js";
+import { BITS, readLine, stylesOf, wordsOf } from "../../../srb/page/markdown.js";
 import { Random } from "./random.js";
 
 /**

@@ -1,7 +1,7 @@
 /** A desk without a browser: a manuscript that is a string, a keeper that counts, and a server whose streams a test writes. */
 
-import { ApiError } from "../../../srb/web/page/api.js";
-import { Desk } from "../../../srb/web/page/desk.js";
+import { ApiError } from "../../../srb/page/api.js";
+import { Desk } from "../../../srb/page/desk.js";
 
 globalThis.window ??= {
   setTimeout: (run, wait) => setTimeout(run, wait).unref(), // a test does not wait for the desk's clocks

@@ -1,6 +1,6 @@
 /** The story routes in memory, by the rules of the server, with switches for its troubles. */
-import { ApiError } from "../../../srb/web/page/api.js";
-import { compareNodes } from "../../../srb/web/page/story/merge.js";
+import { ApiError } from "../../../srb/page/api.js";
+import { compareNodes } from "../../../srb/page/story/merge.js";
 
 const ROOT = "v1/srb/stories";
 const MOST_BYTES = 1024 * 1024; // of one post

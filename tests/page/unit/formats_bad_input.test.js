@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { read } from "../../../srb/web/page/formats/detect.js";
-import { checkSize, MAX_BYTES, MAX_OWN } from "../../../srb/web/page/formats/file.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { read } from "../../../srb/page/formats/detect.js";
+import { checkSize, MAX_BYTES, MAX_OWN } from "../../../srb/page/formats/file.js";
+import { Story } from "../../../srb/page/story.js";
 import { bytesOf, encoded, jsonOf, manuscript, textsOf } from "./formats_oracle.js";
 import { Random } from "./random.js";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { read } from "../../../srb/web/page/formats/detect.js";
+import { read } from "../../../srb/page/formats/detect.js";
 import { encoded, manuscript, textsOf } from "./formats_oracle.js";
 
 const lines = (...values) =>

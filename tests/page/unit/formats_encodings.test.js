@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { read } from "../../../srb/web/page/formats/detect.js";
-import { textIn } from "../../../srb/web/page/formats/encoding.js";
+import { read } from "../../../srb/page/formats/detect.js";
+import { textIn } from "../../../srb/page/formats/encoding.js";
 import { encoded, manuscript } from "./formats_oracle.js";
 
 const bytes = (hex) => Uint8Array.from(hex.match(/../g), (each) => Number.parseInt(each, 16));

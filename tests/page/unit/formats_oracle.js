@@ -1,7 +1,7 @@
 // Oracles for tests of formats: files of stories, the texts that they should have, and random stories.
 
 import { readFileSync } from "node:fs";
-import { storyOf } from "../../../srb/web/page/story/read.js";
+import { storyOf } from "../../../srb/page/story/read.js";
 import { Random } from "./random.js";
 
 /** @param {string} name of a file in tests/page/stories */

@@ -2,12 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { read } from "../../../srb/web/page/formats/detect.js";
-import { picturesOf, piecesOf } from "../../../srb/web/page/formats/pictures.js";
-import { writeMarkdown, writeText } from "../../../srb/web/page/formats/text.js";
-import { base64, brought } from "../../../srb/web/page/media.js";
-import { isTurned, sizeOf } from "../../../srb/web/page/picture_header.js";
-import { storyOf } from "../../../srb/web/page/story/read.js";
+import { read } from "../../../srb/page/formats/detect.js";
+import { picturesOf, piecesOf } from "../../../srb/page/formats/pictures.js";
+import { writeMarkdown, writeText } from "../../../srb/page/formats/text.js";
+import { base64, brought } from "../../../srb/page/media.js";
+import { isTurned, sizeOf } from "../../../srb/page/picture_header.js";
+import { storyOf } from "../../../srb/page/story/read.js";
 import { encoded } from "./formats_oracle.js";
 
 const [MAP, LAMP, BELL, GONE] = ["1", "2", "3", "0"].map((digit) => digit.repeat(32));

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { commentOn, commentsOf, PREFIX, rangesOf } from "../../../srb/web/page/desk/comments.js";
-import { read } from "../../../srb/web/page/formats/detect.js";
-import { writeDocx } from "../../../srb/web/page/formats/docx.js";
-import { writeEpub } from "../../../srb/web/page/formats/epub.js";
-import { Story } from "../../../srb/web/page/story.js";
-import { strToU8, zipSync } from "../../../srb/web/page/vendor/zip.js";
+import { commentOn, commentsOf, PREFIX, rangesOf } from "../../../srb/page/desk/comments.js";
+import { read } from "../../../srb/page/formats/detect.js";
+import { writeDocx } from "../../../srb/page/formats/docx.js";
+import { writeEpub } from "../../../srb/page/formats/epub.js";
+import { Story } from "../../../srb/page/story.js";
+import { strToU8, zipSync } from "../../../srb/page/vendor/zip.js";
 import { encoded, manuscript } from "./formats_oracle.js";
 
 const open = (name, content) => {

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chaptersOf, firstWords, languageTag, paragraphsOf } from "../../../srb/web/page/formats/chapters.js";
-import { read } from "../../../srb/web/page/formats/detect.js";
-import { writeHtml } from "../../../srb/web/page/formats/html.js";
-import { writeObsidianLoom } from "../../../srb/web/page/formats/obsidian_loom.js";
-import { cutsOf } from "../../../srb/web/page/formats/segment_cuts.js";
-import { writeSrb } from "../../../srb/web/page/formats/srb.js";
-import { writeMarkdown, writeText } from "../../../srb/web/page/formats/text.js";
-import { fileName, WRITERS } from "../../../srb/web/page/formats/write.js";
-import { storyOf } from "../../../srb/web/page/story/read.js";
+import { chaptersOf, firstWords, languageTag, paragraphsOf } from "../../../srb/page/formats/chapters.js";
+import { read } from "../../../srb/page/formats/detect.js";
+import { writeHtml } from "../../../srb/page/formats/html.js";
+import { writeObsidianLoom } from "../../../srb/page/formats/obsidian_loom.js";
+import { cutsOf } from "../../../srb/page/formats/segment_cuts.js";
+import { writeSrb } from "../../../srb/page/formats/srb.js";
+import { writeMarkdown, writeText } from "../../../srb/page/formats/text.js";
+import { fileName, WRITERS } from "../../../srb/page/formats/write.js";
+import { storyOf } from "../../../srb/page/story/read.js";
 import {
   bytesOf,
   encoded,

@@ -1,8 +1,8 @@
 /** The place in a text where cards go, and what joins them to the words on both sides. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { beginningOf, leadingTo, withGap } from "../../../srb/web/page/behind.js";
-import { between, gapAt } from "../../../srb/web/page/desk/gap.js";
+import { beginningOf, leadingTo, withGap } from "../../../srb/page/behind.js";
+import { between, gapAt } from "../../../srb/page/desk/gap.js";
 
 /** A text with a caret, and where cards go there: their place is the first |, what stays behind them begins at the second. */
 const PLACES = [

@@ -6,13 +6,13 @@ import "./file_fetch.js";
 
 globalThis.localStorage = { getItem: (key) => (key === "srb.language" ? "de" : null), setItem() {}, removeItem() {} };
 
-const { read } = await import("../../../srb/web/page/formats/detect.js");
-const { fileName, WRITERS } = await import("../../../srb/web/page/formats/write.js");
-const { messageOf, sentenceOf } = await import("../../../srb/web/page/keep/standing.js");
-const { entriesOf, entryOf } = await import("../../../srb/web/page/lore/entries.js");
-const { endWord } = await import("../../../srb/web/page/round/slots.js");
-const { Story } = await import("../../../srb/web/page/story.js");
-const { draftOf, messagesOf, VERBS } = await import("../../../srb/web/page/tasks.js");
+const { read } = await import("../../../srb/page/formats/detect.js");
+const { fileName, WRITERS } = await import("../../../srb/page/formats/write.js");
+const { messageOf, sentenceOf } = await import("../../../srb/page/keep/standing.js");
+const { entriesOf, entryOf } = await import("../../../srb/page/lore/entries.js");
+const { endWord } = await import("../../../srb/page/round/slots.js");
+const { Story } = await import("../../../srb/page/story.js");
+const { draftOf, messagesOf, VERBS } = await import("../../../srb/page/tasks.js");
 const { makeDesk, round, settled } = await import("./fake_desk.js");
 
 const bytesOf = (content) => new TextEncoder().encode(typeof content === "string" ? content : JSON.stringify(content));

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, mock, test } from "node:test";
-import { postsOf } from "../../../srb/web/page/keep/posts.js";
-import { MemoryShelf } from "../../../srb/web/page/keep/shelf.js";
-import { Keeper } from "../../../srb/web/page/keep.js";
-import { storyOf } from "../../../srb/web/page/story/read.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { postsOf } from "../../../srb/page/keep/posts.js";
+import { MemoryShelf } from "../../../srb/page/keep/shelf.js";
+import { Keeper } from "../../../srb/page/keep.js";
+import { storyOf } from "../../../srb/page/story/read.js";
+import { Story } from "../../../srb/page/story.js";
 import { FakeBrowser, FakeServer } from "./fake_server.js";
 import { Random } from "./random.js";
 import { Walk } from "./story_walk.js";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-const PATH = "../../../srb/web/page/parts/key_names.js";
+const PATH = "../../../srb/page/parts/key_names.js";
 
 /** The module as a machine of this kind has it. @param {string} platform */
 async function on(platform) {

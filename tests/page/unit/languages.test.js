@@ -6,10 +6,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { keyOf } from "../../../srb/web/page/languages.js";
+import { keyOf } from "../../../srb/page/languages.js";
 import "./file_fetch.js";
 
-const PAGE = fileURLToPath(new URL("../../../srb/web/page/", import.meta.url));
+const PAGE = fileURLToPath(new URL("../../../srb/page/", import.meta.url));
 const SECTIONS = JSON.parse(readFileSync(join(PAGE, "languages/de.json"), "utf8"));
 const german = Object.assign({}, ...Object.values(SECTIONS));
 const PACKAGES = new URL("../../../build/page/node_modules/", import.meta.url);

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { choose, restingOf } from "../../../srb/web/page/lore/choice.js";
-import { entriesOf, entryOf, faultOfEntry, MOST } from "../../../srb/web/page/lore/entries.js";
-import { Keywords, lastWords } from "../../../srb/web/page/lore/keywords.js";
-import { planPrompt } from "../../../srb/web/page/prompt.js";
-import { storyOf } from "../../../srb/web/page/story/read.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { choose, restingOf } from "../../../srb/page/lore/choice.js";
+import { entriesOf, entryOf, faultOfEntry, MOST } from "../../../srb/page/lore/entries.js";
+import { Keywords, lastWords } from "../../../srb/page/lore/keywords.js";
+import { planPrompt } from "../../../srb/page/prompt.js";
+import { storyOf } from "../../../srb/page/story/read.js";
+import { Story } from "../../../srb/page/story.js";
 
 const entry = (id, fields) => ({ ...entryOf({ text: `About ${id}.`, ...fields }), id });
 

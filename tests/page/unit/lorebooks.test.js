@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { readLorebook, writeLorebook, writeWorldInfo } from "../../../srb/web/page/formats/lorebook_files.js";
-import { entryOf, MOST } from "../../../srb/web/page/lore/entries.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { readLorebook, writeLorebook, writeWorldInfo } from "../../../srb/page/formats/lorebook_files.js";
+import { entryOf, MOST } from "../../../srb/page/lore/entries.js";
+import { Story } from "../../../srb/page/story.js";
 
 const bytes = (value) => new TextEncoder().encode(typeof value === "string" ? value : JSON.stringify(value));
 const readBook = (value, name = "book.json") => readLorebook(name, bytes(value));

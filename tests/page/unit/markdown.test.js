@@ -3,8 +3,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { titleOf } from "../../../srb/web/page/keep/describe.js";
-import { LONGEST, readLine, runsOf, wordsOf } from "../../../srb/web/page/markdown.js";
+import { titleOf } from "../../../srb/page/keep/describe.js";
+import { LONGEST, readLine, runsOf, wordsOf } from "../../../srb/page/markdown.js";
 
 /** @param {string} text */
 const shown = (text) =>

@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { test } from "node:test";
-import { markersOf, withoutMarkers } from "../../../srb/web/page/markers.js";
-import { base64, fromBase64, markerFor, promptField, typeOf } from "../../../srb/web/page/media.js";
-import { planPrompt } from "../../../srb/web/page/prompt.js";
-import { sha256 } from "../../../srb/web/page/sha256.js";
+import { markersOf, withoutMarkers } from "../../../srb/page/markers.js";
+import { base64, fromBase64, markerFor, promptField, typeOf } from "../../../srb/page/media.js";
+import { planPrompt } from "../../../srb/page/prompt.js";
+import { sha256 } from "../../../srb/page/sha256.js";
 
 const ID = "0123456789abcdef0123456789abcdef";
 const OTHER = "f".repeat(32);

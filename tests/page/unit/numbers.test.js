@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { NUMBERS, readNumber } from "../../../srb/web/page/parts/numbers.js";
-import { SAMPLERS } from "../../../srb/web/page/sampling.js";
+import { NUMBERS, readNumber } from "../../../srb/page/parts/numbers.js";
+import { SAMPLERS } from "../../../srb/page/sampling.js";
 
 const temperature = SAMPLERS.find((each) => each.name === "temperature");
 

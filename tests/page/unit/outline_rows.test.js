@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { found, isUnread, labelOf, rowsOf } from "../../../srb/web/page/outline_rows.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { found, isUnread, labelOf, rowsOf } from "../../../srb/page/outline_rows.js";
+import { Story } from "../../../srb/page/story.js";
 
 /** A story whose first words have three branches, of which the second was continued by two. */
 function branched() {

@@ -1,13 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import {
-  columnsOf,
-  expectedLength,
-  mostLines,
-  placesOf,
-  reserveOf,
-} from "../../../srb/web/page/parts/branches/places.js";
+import { columnsOf, expectedLength, mostLines, placesOf, reserveOf } from "../../../srb/page/parts/branches/places.js";
 import { Random } from "./random.js";
 
 test("there are as many columns as fit, and fewer where that leaves fewer holes", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { FIRST_RATE, learnRate, planPrompt, straightened, trimmedLength } from "../../../srb/web/page/prompt.js";
+import { FIRST_RATE, learnRate, planPrompt, straightened, trimmedLength } from "../../../srb/page/prompt.js";
 
 const SETTINGS = { n: 8, max_tokens: 128, mode: "text" };
 const ROOMY = { settings: SETTINGS, n_ctx: 1_000_000 };

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { proseKeymap } from "../../../srb/web/page/parts/prose_keymap.js";
-import { EditorState } from "../../../srb/web/page/vendor/codemirror.js";
+import { proseKeymap } from "../../../srb/page/parts/prose_keymap.js";
+import { EditorState } from "../../../srb/page/vendor/codemirror.js";
 
 /** Press a key in a text whose caret or selection is marked by `|`; return the text with the marks after it. */
 function press(key, marked) {

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { readingOfNext, readingOfShown } from "../../../srb/web/page/desk/readings.js";
-import { planPrompt } from "../../../srb/web/page/prompt.js";
-import { readingOf } from "../../../srb/web/page/reading.js";
+import { readingOfNext, readingOfShown } from "../../../srb/page/desk/readings.js";
+import { planPrompt } from "../../../srb/page/prompt.js";
+import { readingOf } from "../../../srb/page/reading.js";
 import { makeDesk, round, settled } from "./fake_desk.js";
 
 const ROOMY = { settings: { n: 1, max_tokens: 8 }, n_ctx: 4096 };

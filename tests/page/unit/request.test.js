@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { SAMPLER_NAMES, DEFAULTS as STANDARD, settingsOf, UNREPEATED } from "../../../srb/web/page/desk/defaults.js";
-import { requestBody } from "../../../srb/web/page/request.js";
-import { PRESETS, presetOf, presetSettings, rungs, SAMPLERS } from "../../../srb/web/page/sampling.js";
+import { SAMPLER_NAMES, DEFAULTS as STANDARD, settingsOf, UNREPEATED } from "../../../srb/page/desk/defaults.js";
+import { requestBody } from "../../../srb/page/request.js";
+import { PRESETS, presetOf, presetSettings, rungs, SAMPLERS } from "../../../srb/page/sampling.js";
 
 const SERVER = { max_tokens: 128, max_linger: 300, sampling: { temperature: 0.8, min_p: 0.05, top_k: 40 } };
 const DEFAULTS = {
@@ -119,7 +119,7 @@ test("a preset decides every sampling setting, and is found again in the setting
 });
 
 test("the preset for instruct models keeps them from ending early, and others do not", () => {
-  const body = (/** @type {import("../../../srb/web/page/sampling.js").Preset} */ preset) =>
+  const body = (/** @type {import("../../../srb/page/sampling.js").Preset} */ preset) =>
     requestBody({ ...DEFAULTS, ...Object.fromEntries(presetSettings(preset)) }, "Once", 8, SERVER);
   assert.equal(body(PRESETS.going_on ?? {}).min_tokens, 60);
   for (const name of ["usual", "steady", "lively", "wild"])

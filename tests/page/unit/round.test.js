@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { endWord, IllegalMove, Round } from "../../../srb/web/page/round.js";
+import { endWord, IllegalMove, Round } from "../../../srb/page/round.js";
 import { random } from "./random.js";
 
 /** A round of n cards whose request "r" runs. */

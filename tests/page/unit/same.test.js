@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { origin } from "../../../srb/web/page/story/pen.js";
-import { Characters } from "../../../srb/web/page/story/same.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { origin } from "../../../srb/page/story/pen.js";
+import { Characters } from "../../../srb/page/story/same.js";
+import { Story } from "../../../srb/page/story.js";
 import { Random } from "./random.js";
 import { Walk } from "./story_walk.js";
 

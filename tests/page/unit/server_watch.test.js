@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ServerWatch } from "../../../srb/web/page/desk/server_watch.js";
+import { ServerWatch } from "../../../srb/page/desk/server_watch.js";
 
 globalThis.window ??= { setTimeout: (run, wait) => setTimeout(run, wait).unref() };
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Outbox } from "../../../srb/web/page/keep/outbox.js";
-import { MemoryShelf } from "../../../srb/web/page/keep/shelf.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { Outbox } from "../../../srb/page/keep/outbox.js";
+import { MemoryShelf } from "../../../srb/page/keep/shelf.js";
+import { Story } from "../../../srb/page/story.js";
 import { CONTRACT } from "../harness/shelf_contract.js";
 import { Random } from "./random.js";
 import { Walk } from "./story_walk.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { piecesOf } from "../../../srb/web/page/spoken.js";
+import { piecesOf } from "../../../srb/page/spoken.js";
 
 const read = (/** @type {string} */ text) => [...piecesOf(text)];
 

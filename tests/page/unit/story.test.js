@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { storyOf } from "../../../srb/web/page/story/read.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { storyOf } from "../../../srb/page/story/read.js";
+import { Story } from "../../../srb/page/story.js";
 import { Random } from "./random.js";
 import { Walk } from "./story_walk.js";
 
@@ -222,7 +222,7 @@ test("a story without a place to go on from goes on from its newest text", () =>
 });
 
 test("the sample story is one, with rounds, versions, stars and a chapter", () => {
-  const story = storyOf(readFileSync(new URL("../../../srb/web/page/sample.json", import.meta.url), "utf8"));
+  const story = storyOf(readFileSync(new URL("../../../srb/page/sample.json", import.meta.url), "utf8"));
   assert.ok(story.nodes.size >= 20);
   assert.ok(story.runs.size >= 5);
   for (const { node, at, request } of story.runs.values()) {

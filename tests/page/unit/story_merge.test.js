@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { canonical, unionOf } from "../../../srb/web/page/story/merge.js";
-import { storyOf } from "../../../srb/web/page/story/read.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { canonical, unionOf } from "../../../srb/page/story/merge.js";
+import { storyOf } from "../../../srb/page/story/read.js";
+import { Story } from "../../../srb/page/story.js";
 import { Random } from "./random.js";
 import { Walk } from "./story_walk.js";
 

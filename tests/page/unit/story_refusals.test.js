@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { StoryError, storyOf } from "../../../srb/web/page/story/read.js";
+import { StoryError, storyOf } from "../../../srb/page/story/read.js";
 
 const GOOD = {
   format: "srb-story",

@@ -1,6 +1,6 @@
 /** A walk over a story beside plain strings: the strings say which text each place must have. */
 import assert from "node:assert/strict";
-import { Story } from "../../../srb/web/page/story.js";
+import { Story } from "../../../srb/page/story.js";
 
 const isLow = (text, at) => /[\udc00-\udfff]/.test(text.charAt(at));
 

@@ -1,6 +1,6 @@
 /** Two desks with one story, as two windows have it: what one has changed comes to the other when a test says so. */
 
-import { Story } from "../../../srb/web/page/story.js";
+import { Story } from "../../../srb/page/story.js";
 import { makeDesk } from "./fake_desk.js";
 
 /** Open the story of a desk in another one. */

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { halfWord, hangsOn, leadingSpace, spaced, visible } from "../../../srb/web/page/visible.js";
+import { halfWord, hangsOn, leadingSpace, spaced, visible } from "../../../srb/page/visible.js";
 
 test("every unit is shown by one unit, and only those that cannot be seen are replaced", () => {
   for (let code = 0; code < 0x10000; code++) {

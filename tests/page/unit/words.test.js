@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { WordCount, WordsBefore } from "../../../srb/web/page/desk/words.js";
-import { countWords } from "../../../srb/web/page/keep/describe.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { WordCount, WordsBefore } from "../../../srb/page/desk/words.js";
+import { countWords } from "../../../srb/page/keep/describe.js";
+import { Story } from "../../../srb/page/story.js";
 import { Random } from "./random.js";
 import { Walk } from "./story_walk.js";
 

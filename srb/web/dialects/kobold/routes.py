@@ -151,8 +151,8 @@ def count_tokens() -> Response:
     asked, client = TokenCountBody.parse(read_body(request)), web().client
     client.check_ready()
     parts = (asked.prompt,) if asked.prompt else EMPTY_PROMPT
-    watch = web().calls.watch(request.environ)
-    ids = client.tokenize(parts, add_special=asked.special, watch=watch) if asked.prompt or asked.special else []
+    asker = web().calls.asker(request.environ)
+    ids = client.tokenize(parts, add_special=asked.special, asker=asker) if asked.prompt or asked.special else []
     answer: TokenCount = {"value": len(ids), "ids": ids}
     return json_reply(answer)
 

@@ -115,8 +115,8 @@ def _tokens(asked: TokenizeBody) -> list[int]:
     content = asked.content or (EMPTY_PROMPT if asked.add_special else ())
     if not content:
         return []
-    watch = web().calls.watch(request.environ)
-    return client.tokenize(content, add_special=asked.add_special, parse_special=asked.parse_special, watch=watch)
+    asker = web().calls.asker(request.environ)
+    return client.tokenize(content, add_special=asked.add_special, parse_special=asked.parse_special, asker=asker)
 
 
 def _detokenized(tokens: Iterable[int], special: bool = True) -> str:

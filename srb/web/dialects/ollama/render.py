@@ -21,6 +21,7 @@ from srb.web.chat.reply_parser import ToolCall as ParsedCall
 from srb.web.dialects.ollama import answers
 from srb.web.dialects.ollama.answers import BranchEnd, Metrics, OllamaLine, Said, WholeBranch
 from srb.web.dialects.ollama.body import Asked
+from srb.web.dialects.ollama.errors import ollama_error
 from srb.web.dialects.ollama.names import timestamp
 from srb.wire.events import BranchAdded, BranchEnded, Delta, Done, TokenProbs
 
@@ -154,8 +155,7 @@ class OllamaRenderer(Renderer):
         return lines + _encoded(line)
 
     def failed(self, error: SRBError) -> bytes:
-        said: answers.OllamaError = {"error": error.message}
-        return _encoded(said)
+        return _encoded(ollama_error(error))
 
     def _end(self, done: list[Done]) -> bytes:
         line: OllamaLine = {**self._answers.line(self._answers.form(), done=True), **self._answers.metrics(done)}

@@ -12,13 +12,13 @@ from srb.config.settings import Settings
 from srb.errors import InvalidRequest, NotSupported
 from srb.models.control import ModelState
 from srb.models.listed import resolve
-from srb.models.web.choice import model_path
 from srb.web.bodies.completion import read_body
 from srb.web.chat.template import template_source
 from srb.web.context import web
 from srb.web.dialects.ollama.answers import Loaded, LoadedModel, OllamaError, Pulled, Shown, TaggedModel, Tags, Version
 from srb.web.dialects.ollama.body import ModelBody, OllamaPullBody, OllamaShowBody
 from srb.web.dialects.ollama.names import capabilities, changed_at, check_name, details, digest_of, tagged, tagged_name
+from srb.web.models.choice import model_path
 from srb.web.openapi import LINES, operation
 from srb.web.replies import json_reply
 from srb.wire.events import ModelInfo

@@ -66,7 +66,7 @@ def prompt_length(body: ChatBody) -> int:
     """Return the number of tokens of a rendered conversation, with the BOS if the model has one."""
     client = web().client
     prompt, media = body.prompt_and_media(web().settings, client.check_ready())
-    watch = web().calls.watch(request.environ)
+    asker = web().calls.asker(request.environ)
     if media:
-        return client.count_tokens(prompt, media, "messages", watch)
-    return len(client.tokenize(prompt, add_special=True, parse_special=True, watch=watch))
+        return client.count_tokens(prompt, media, "messages", asker)
+    return len(client.tokenize(prompt, add_special=True, parse_special=True, asker=asker))

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from flask import Blueprint, Response
 
 from srb.config.settings import Settings
-from srb.models.web.choice import word
 from srb.version import version
 from srb.web.bodies.defaults import default_sampling
 from srb.web.chat.template import template_source
 from srb.web.context import web
 from srb.web.dialects.srb.answers import Fill, ServerDescription, SeveralModels
+from srb.web.models.choice import word
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 from srb.wire.events import ModelInfo

@@ -1,0 +1,1 @@
+"""The command line: `srb serve` and the commands beside it."""

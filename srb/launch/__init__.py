@@ -1,1 +1,0 @@
-"""From the command line to gunicorn."""

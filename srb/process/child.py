@@ -1,0 +1,57 @@
+"""The beginning and end of a process that the supervisor starts: the engine's, or that of the bridge in its place."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from srb import logs
+from srb.config.settings import Settings
+from srb.errors import ConfigError, MachineError
+from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE
+from srb.process.native_output import write_natively_to
+from srb.process.parent_death import exit_with_parent, ignore_reloads
+from srb.process.status_reporter import Reporter, ToSupervisor, ToSystemd
+from srb.version import version
+
+log = logging.getLogger("srb.engine")
+
+
+def begin(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> ToSupervisor | None:
+    """Read the supervisor's options, and end with it from now on; return the way to report to it, if it started this."""
+    parser.add_argument("--parent", type=int, help="pid of the supervisor; this process exits when it does")
+    parser.add_argument("--report", type=int, help="file descriptor of the pipe to the supervisor")
+    parser.add_argument("--native-stderr", type=int, help="file descriptor of the pipe that native code writes to")
+    options = parser.parse_args(argv)
+    if options.native_stderr is not None:
+        write_natively_to(options.native_stderr)
+    ignore_reloads()
+    if options.parent is not None:
+        exit_with_parent(options.parent)
+    return None if options.report is None else ToSupervisor(options.report)
+
+
+def run(supervisor: ToSupervisor | None, work: Callable[[Settings, Reporter], int]) -> int:
+    """Set up the logs and return what `work` does: an exit status. An error in the settings is reported, in one line."""
+    try:
+        settings = Settings.load()
+        logs.configure(settings)
+        if supervisor is None:
+            log.info("SRB %s", version())
+        return work(settings, supervisor or ToSystemd(settings.runtime_path))
+    except ConfigError as error:
+        print(f"srb: {error.message}", file=sys.stderr, flush=True)  # first: whoever learns of it looks here
+        if supervisor is not None:
+            supervisor.report_state("failed", error.message)
+        return EXIT_MACHINE if isinstance(error, MachineError) else EXIT_CONFIG
+
+
+def exit_now(status: int) -> NoReturn:
+    """Exit without destructors and atexit handlers, which may hang or abort in native code, or take seconds."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,1 @@
+"""gunicorn, as it serves SRB: its configuration, its workers and their connections."""

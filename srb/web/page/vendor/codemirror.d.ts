@@ -1,1 +1,0 @@
-export * from "../../../../tools/page/vendor/codemirror.js"; // for the checker only; not in the wheel

@@ -33,6 +33,7 @@ def server(environ: Mapping[str, str]) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory(prefix="srb-bench-") as folder:
+        environ = {"SRB_CACHE_DISK_MIB": "0", **environ}  # nothing that an earlier run has computed
         own = {"SRB_PORT": str(port), "SRB_RUNTIME_DIR": folder, "SRB_LOG_LEVEL": "warning"}
         command = [sys.executable, "-m", "srb.cli.main", "serve"]
         log = Path(folder, "server.log")

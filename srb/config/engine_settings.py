@@ -236,6 +236,19 @@ class EngineSettings(SamplingSettings):
         "removed, least recently used first; states saved with POST /slots are never removed. 0: no limit",
     )
 
+    cache_disk: FilePath = Field(
+        "auto",
+        description="folder that keeps the computed texts across restarts, of each model apart; auto: srb/texts in "
+        "XDG_CACHE_HOME, or else in ~/.cache; empty: they are kept in memory only",
+    )
+    cache_disk_mib: int = Field(
+        -1,
+        ge=-1,
+        description="limit of the size of all files in cache_disk, in MiB; beyond it, texts are forgotten, least recently "
+        "used first. -1: a tenth of the free space, at most 16 GiB, and never so much that less than 5 GiB stay free; "
+        "0: no file",
+    )
+
     spec_type: Literal["auto", "none", "ngram", "draft", "both"] = Field(
         "auto",
         description="speculation: tokens that probably follow are computed with a branch's newest one, and kept as far as "

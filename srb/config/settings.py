@@ -125,8 +125,8 @@ class Settings(EngineSettings):
 
     @property
     def state_seconds(self) -> int:
-        """Seconds that the engine may spend on writing states after it is told to stop."""
-        return self.graceful_timeout if self.state_dir else 0
+        """Seconds that the engine may spend on writing states and texts after it is told to stop."""
+        return self.graceful_timeout if self.state_dir or self.texts_path else 0
 
     @classmethod
     def load(cls, flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -183,6 +183,19 @@ class Settings(EngineSettings):
         except RuntimeError:  # this user has no home folder
             return None
         return Path(data, "srb", "stories.sqlite3")
+
+    @property
+    def texts_path(self) -> Path | None:
+        """The folder of computed texts, or None if there is none, or no home folder for it."""
+        if not self.cache_disk or not self.cache_disk_mib:
+            return None
+        if self.cache_disk != "auto":
+            return Path(self.cache_disk)
+        try:
+            cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        except RuntimeError:  # this user has no home folder
+            return None
+        return Path(cache, "srb", "texts")
 
     @property
     def model_path(self) -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import hashlib
 import logging
 import os
 import signal
@@ -28,6 +29,7 @@ from srb.engine.process.loop import DecodeLoop, EngineCore
 from srb.engine.process.state_file import model_fingerprint
 from srb.engine.process.state_folder import StateFolder
 from srb.engine.process.state_sharing import StateSharing
+from srb.engine.process.text_folder import TextFolder
 from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
 from srb.exit_codes import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL
 from srb.files.gguf import FAKE_MODEL, is_fake
@@ -100,6 +102,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
     info = replace(model.info(settings.model_alias), speculative=_drafts(settings) if can_draft else "none")
     draft_model = _load_draft_model(settings, model) if settings.has_draft_model and can_draft else None
     states = _open_states(settings, info.memory, model)
+    texts = _open_texts(settings, info.memory, model)
     if not model.supports_partial_reuse and info.memory != "sliding_window":  # the model has told of its windows
         log.warning(
             "this model's memory cannot be cut: an earlier text is reused only as a whole, "
@@ -129,6 +132,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         wall_clock=time.time,
         states=states,
         draft_model=draft_model,
+        texts=texts,
     )
     if settings.spec_draft_model and not settings.has_draft_model:
         log.warning("spec_draft_model has no effect: spec_type is %s", settings.spec_type)
@@ -137,9 +141,13 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         log.warning("%s has no effect: this model's memory cannot be cut after a token", kind)
 
     def close() -> None:
-        """Write pending states. The model is not freed, since other threads may use it until the process exits."""
+        """Write texts and states. The model is not freed, since other threads may use it until the process exits."""
+        deadline = time.monotonic() + settings.state_seconds
+        if texts is not None:
+            engine.store_texts(settings.state_seconds / 2)
+            texts.close(settings.state_seconds / 2)
         if states is not None:
-            states.close(settings.state_seconds)
+            states.close(deadline - time.monotonic())
 
     return engine, info, close
 
@@ -190,30 +198,68 @@ def _default(setting: str) -> object:
     return Settings.model_fields[setting].default
 
 
-def _open_states(settings: Settings, memory: str, model: Model) -> StateFolder | None:
-    """Open the folder of named states, if one is set. Raise ConfigError if it cannot be used.
+def _kv_facts(settings: Settings, memory: str, model: Model) -> list[str]:
+    """Return what saved KV depends on besides the model's file and the adapters' scales.
 
-    States of `memory` with sliding windows differ in form by whether it can be cut. Those of recurrent layers are saved
-    apart from the cells.
+    That of `memory` with sliding windows differs in form by whether it can be cut. That of recurrent layers is saved
+    apart from the cells. Raise OSError.
     """
+    facts: list[str] = [settings.cache_type_k, settings.cache_type_v, settings.flash_attn]
+    if memory == "sliding_window":
+        facts.append("every window" if model.supports_partial_reuse else "newest windows")
+    if model.has_states:
+        facts.append("cells and a state")
+    facts += [model_fingerprint(path) for path, _ in settings.adapters if not is_fake(settings)]
+    return facts + [f"{name}={value}" for name in _POSITIONS if (value := getattr(settings, name)) != _default(name)]
+
+
+def _fingerprint(settings: Settings, *facts: str) -> str:
+    """Return a fingerprint of the model's file and of other facts; each fake of a list is a model of its own."""
+    return FAKE_MODEL + settings.alias if is_fake(settings) else model_fingerprint(settings.model_path, *facts)
+
+
+def _open_states(settings: Settings, memory: str, model: Model) -> StateFolder | None:
+    """Open the folder of named states, if one is set. Raise ConfigError if it cannot be used."""
     if not settings.state_dir:
         return None
-    cells: list[str] = [settings.cache_type_k, settings.cache_type_v, settings.flash_attn]
-    if memory == "sliding_window":
-        cells.append("every window" if model.supports_partial_reuse else "newest windows")
-    if model.has_states:
-        cells.append("cells and a state")
-    has_weights = not is_fake(settings)
     try:
-        cells += [model_fingerprint(path) for path, _ in settings.adapters if has_weights]
-        cells += [f"{name}={value}" for name in _POSITIONS if (value := getattr(settings, name)) != _default(name)]
-        weights = model_fingerprint(settings.model_path, *cells) if has_weights else ""
-        fingerprint = weights or FAKE_MODEL + settings.alias  # each fake of a list is a model of its own
+        fingerprint = _fingerprint(settings, *_kv_facts(settings, memory, model))
         sharing = StateSharing(settings.runtime_path / STATES_SOCKET)
         folder, limit = Path(settings.state_dir), settings.state_dir_mib * 1024 * 1024
         return StateFolder(folder, fingerprint, limit, sharing)
     except OSError as error:
         raise ConfigError(f"state_dir: {settings.state_dir} cannot be used: {error.strerror}") from None
+
+
+def _open_texts(settings: Settings, memory: str, model: Model) -> TextFolder | None:
+    """Open the folder of computed texts, if there is one; without it the server runs as well.
+
+    What another build of llama.cpp wrote is not used: its sums may differ. A fake model has a folder only where one is set.
+    """
+    folder, is_set = settings.texts_path, settings.cache_disk != "auto"
+    if folder is None or not model.can_generate or model.has_states or not model.supports_partial_reuse:
+        return None
+    if is_fake(settings) and not is_set:
+        return None
+    try:
+        facts = [*_kv_facts(settings, memory, model), *([] if is_fake(settings) else _library_facts())]
+        name = hashlib.blake2b(_fingerprint(settings, *facts).encode(), digest_size=16).hexdigest()
+        return TextFolder(folder, name, settings.cache_disk_mib * 1024 * 1024 if settings.cache_disk_mib > 0 else -1)
+    except BlockingIOError:
+        log.info("texts are kept in memory only: another server uses those of this model in %s", folder)
+    except OSError as error:
+        if is_set:
+            raise ConfigError(f"cache_disk: {folder} cannot be used: {error.strerror}") from None
+        log.warning("texts are kept in memory only: cache_disk, %s, cannot be used: %s", folder, error.strerror)
+    return None
+
+
+def _library_facts() -> list[str]:
+    """Return the sizes and times of llama.cpp's libraries. Raise OSError."""
+    import llama_cpp
+
+    files = sorted(Path(llama_cpp.__file__).parent.glob("lib/*"))
+    return [f"{path.name} {(facts := path.stat()).st_size} {facts.st_mtime_ns}" for path in files]
 
 
 def serve(settings: Settings, reporter: Reporter, load: Load) -> int:

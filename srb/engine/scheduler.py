@@ -1,4 +1,4 @@
-"""The scheduler plans the next step. It changes nothing; the engine acts on its plan.
+"""The scheduler plans the next step. It changes no request; the engine acts on its plan.
 
 A request is *waiting* until it begins and *running* until its branches have all ended; one that lingers is then *idle*, and
 no business of the scheduler.
@@ -132,7 +132,7 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """The sequences and cells that a request lacks to begin, or to start a branch; none if negative."""
+    """The sequences and cells that a request needs to begin, or to start a branch, and of which one of both was missing."""
 
     request: Request
     ids: int
@@ -157,6 +157,9 @@ class Scheduler:
             None  # of the first request that could not begin when this was last looked at
         )
         self._start_short: Shortage | None = None  # of the first branch that could not start then
+        # Branches of each person that were paused in this step. They count until the step is planned, or their room might go
+        # to another request of the same person, or to themselves.
+        self._yielded: Counter[str] = Counter()
 
     def runnable(self, requests: Sequence[Request]) -> list[Request]:
         """Return the requests that may run now, those with a reader first, each kind in the order of arrival.
@@ -194,10 +197,12 @@ class Scheduler:
         Such a request could not begin, or start a branch, in the last step. Nobody gives way to less than her
         own share of sequences and of cells, and not for what would still be too little.
         """
+        found: list[Branch] = []
         for short in (self._begin_short, self._start_short):
-            if short is not None and (branches := self._for_room(short, requests)):
-                return branches
-        return []
+            if short is not None and not found:
+                found = self._for_room(short, requests)
+        self._yielded = Counter(branch.request.owner for branch in found)
+        return found
 
     def _for_room(self, short: Shortage, requests: Sequence[Request]) -> list[Branch]:
         """Return the youngest branches of the person who has most above her share, if they are enough."""
@@ -215,7 +220,9 @@ class Scheduler:
         if rich in ("", poor) or has[poor] >= shares[poor]:
             return []
         held = sum(branch.own_cells for branch in running if branch.request.owner == rich)
-        most_cells, ids, cells, found = self._model.n_ctx // len(owners), short.ids, short.cells, list[Branch]()
+        most_cells, found = self._model.n_ctx // len(owners), list[Branch]()
+        # What is missing now: branches may have ended since.
+        ids, cells = short.ids - self._residency.available_ids, short.cells - self._residency.available_cells
         for _, branch in reversed(in_order_of_claims(read, running)):
             if branch is None or branch.request.owner != rich:
                 continue
@@ -259,6 +266,7 @@ class Scheduler:
         that the step has taken.
         """
         plan = StepPlan()
+        self._yielded.clear()
         running = list(_running(requests))
         free = self._plan_pauses(plan, requests, running)
         if not with_unread and (read := _read_now(requests, running, plan.drops)):
@@ -328,7 +336,7 @@ class Scheduler:
         )
         headroom = HEADROOM * sum(1 for _ in _running(requests))
         readers_wait = any(_may_want_room(request) for request in requests)
-        for request, num_before in next_to_begin(requests):
+        for request, num_before in next_to_begin(requests, self._yielded):
             if request.is_unread and readers_wait:
                 return
             if request.awaits is not None and request.awaits.state is NodeState.COMPUTING:
@@ -347,7 +355,7 @@ class Scheduler:
             # 2: for the prompt and its first branch. A prompt without one would hold its cells and never end.
             ids = 2 + promised_ids + num_before
             if not must and (not enough or self._residency.available_ids < ids):
-                self._begin_short = self._shortage(request, ids, needed)
+                self._begin_short = Shortage(request, ids, needed)
                 return
             yield request, match
             promised_cells += request.prefix.pending
@@ -396,7 +404,7 @@ class Scheduler:
             return
         running = {request.request_id: len(request.in_state(BranchState.RUNNING)) for request in opened}
         waiting = {request.request_id: request.in_state(BranchState.WAITING) for request in opened}
-        shares: Counter[str] = Counter()
+        shares = self._yielded.copy()
         for request in opened:
             shares[request.owner] += running[request.request_id]
         readers_come = any(
@@ -425,15 +433,11 @@ class Scheduler:
                 kept_back += 2 if any(other.is_waiting and shares[other.owner] <= mine for other in equals) else 0
                 kept_back += sum(running.get(other.request_id) == 0 for other in equals)
             if self._residency.available_ids <= kept_back or self._residency.available_cells < needed:
-                self._start_short = self._shortage(request, 1 + kept_back, needed)
+                self._start_short = Shortage(request, 1 + kept_back, needed)
                 return
             running[request.request_id] += 1
             shares[request.owner] += 1
             yield branch
-
-    def _shortage(self, request: Request, ids: int, cells: int) -> Shortage:
-        """Return what is missing to begin a request or to start a branch of it, of the room that it needs."""
-        return Shortage(request, ids - self._residency.available_ids, cells - self._residency.available_cells)
 
     def _plan_pauses(self, plan: StepPlan, requests: Sequence[Request], running: list[Branch]) -> int:
         """Pause branches until every running branch can take a step; return the free cells.

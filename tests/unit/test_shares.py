@@ -81,6 +81,37 @@ def test_branches_of_one_person_give_way_as_far_as_anothers_share_goes_and_lose_
             assert driver.result(request_id).texts[index] == solo(prompt, 1 + index, 60, ignore_eos=True).texts[0]
 
 
+@pytest.mark.parametrize("bobs_next", [1, 3])
+def test_room_of_a_paused_branch_is_not_for_an_older_request_of_the_same_person(bobs_next: int) -> None:
+    driver = Driver(FakeModel(n_seq_max=10, n_ctx=4096))
+    driver.submit("a", n=2, **LONG, **ALICE)
+    bobs = driver.submit("b", n=3, **LONG, **BOB)
+    steps(driver, 1)
+    older = driver.submit("d", n=bobs_next, **LONG, **BOB)
+    later = [driver.submit([place, 9], **LONG, **ALICE) for place in range(2 + bobs_next)]
+    driver.submit("c", **LONG, owner="key @carol")
+    while not driver.engine.stats()["branches_paused_total"]:
+        driver.step()
+    assert len(driver.request(bobs).in_state(BranchState.WAITING)) == 1
+    assert is_begun(driver, later[0])
+    assert not is_begun(driver, older)
+    driver.run()
+
+
+def test_room_that_becomes_free_is_no_reason_to_pause_a_branch() -> None:
+    driver = Driver(FakeModel(n_seq_max=11, n_ctx=4096))
+    short = LONG | {"max_tokens": 2}
+    driver.submit("a", n=5, **short, **ALICE)
+    driver.submit("b", n=4, **LONG, owner="key @carol")
+    driver.submit("c", n=2, **LONG, **ALICE)
+    steps(driver, 1)
+    bobs = driver.submit("d", n=2, **short, **BOB)
+    while not is_begun(driver, bobs):
+        driver.step()
+    assert driver.engine.stats()["branches_paused_total"] == 1, "of two that bob lacked, one has become free since"
+    driver.run()
+
+
 def test_a_person_who_holds_all_cells_gives_way_to_anothers_prompt() -> None:
     driver = Driver(FakeModel(n_seq_max=30, n_ctx=600))
     alices = driver.submit("a", n=8, max_tokens=60, ignore_eos=True, **ALICE)

@@ -1,4 +1,4 @@
-"""The scheduler plans the next step. It changes no request; the engine acts on its plan.
+"""The scheduler plans the next step. It changes nothing; the engine acts on its plan.
 
 A request is *waiting* until it begins and *running* until its branches have all ended; one that lingers is then *idle*, and
 no business of the scheduler.
@@ -157,9 +157,6 @@ class Scheduler:
             None  # of the first request that could not begin when this was last looked at
         )
         self._start_short: Shortage | None = None  # of the first branch that could not start then
-        # Branches of each person that were paused in this step. They count until the step is planned, or their room might go
-        # to another request of the same person, or to themselves.
-        self._yielded: Counter[str] = Counter()
 
     def runnable(self, requests: Sequence[Request]) -> list[Request]:
         """Return the requests that may run now, those with a reader first, each kind in the order of arrival.
@@ -197,12 +194,10 @@ class Scheduler:
         Such a request could not begin, or start a branch, in the last step. Nobody gives way to less than her
         own share of sequences and of cells, and not for what would still be too little.
         """
-        found: list[Branch] = []
         for short in (self._begin_short, self._start_short):
-            if short is not None and not found:
-                found = self._for_room(short, requests)
-        self._yielded = Counter(branch.request.owner for branch in found)
-        return found
+            if short is not None and (branches := self._for_room(short, requests)):
+                return branches
+        return []
 
     def _for_room(self, short: Shortage, requests: Sequence[Request]) -> list[Branch]:
         """Return the youngest branches of the person who has most above her share, if they are enough."""
@@ -227,7 +222,9 @@ class Scheduler:
             if branch is None or branch.request.owner != rich:
                 continue
             held -= branch.own_cells
-            if (ids <= 0 and cells <= 0) or has[rich] <= max(1, shares[rich] if ids > 0 else 0):
+            # With no more than the other one, she would have the next turn, and take back what she gave.
+            least = max(1, has[poor] + 1, shares[rich] if ids > 0 else 0)
+            if (ids <= 0 and cells <= 0) or has[rich] <= least:
                 break
             if cells > 0 and held < most_cells:
                 break
@@ -266,7 +263,6 @@ class Scheduler:
         that the step has taken.
         """
         plan = StepPlan()
-        self._yielded.clear()
         running = list(_running(requests))
         free = self._plan_pauses(plan, requests, running)
         if not with_unread and (read := _read_now(requests, running, plan.drops)):
@@ -336,7 +332,7 @@ class Scheduler:
         )
         headroom = HEADROOM * sum(1 for _ in _running(requests))
         readers_wait = any(_may_want_room(request) for request in requests)
-        for request, num_before in next_to_begin(requests, self._yielded):
+        for request, num_before in next_to_begin(requests):
             if request.is_unread and readers_wait:
                 return
             if request.awaits is not None and request.awaits.state is NodeState.COMPUTING:
@@ -404,7 +400,7 @@ class Scheduler:
             return
         running = {request.request_id: len(request.in_state(BranchState.RUNNING)) for request in opened}
         waiting = {request.request_id: request.in_state(BranchState.WAITING) for request in opened}
-        shares = self._yielded.copy()
+        shares: Counter[str] = Counter()
         for request in opened:
             shares[request.owner] += running[request.request_id]
         readers_come = any(

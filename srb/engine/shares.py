@@ -29,16 +29,15 @@ def in_order_of_shares(waiting: Iterable[Request], counts: Counter[str]) -> list
     return [request for request, _ in _placed(waiting, counts)]
 
 
-def next_to_begin(requests: Sequence[Request], yielded: Mapping[str, int] = {}) -> list[tuple[Request, int]]:
+def next_to_begin(requests: Sequence[Request]) -> list[tuple[Request, int]]:
     """Return the requests that wait for their prompts to be computed, in their order, each with the branches before it.
 
-    Those wait in requests that have begun, of other owners, with fewer branches: it has to leave them room. `yielded` are
-    paused branches of owners that count as if they ran.
+    Those wait in requests that have begun, of other owners, with fewer branches: it has to leave them room.
     """
     waiting = [request for request in requests if request.prefix.node is None]
     if not waiting or len(requests) == 1:
         return [(request, 0) for request in waiting]
-    counts = count_running(requests) + Counter(yielded)
+    counts = count_running(requests)
     eager: Counter[str] = Counter()
     for request in requests:
         if request.prefix.node is not None and not request.is_unread:

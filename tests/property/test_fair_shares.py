@@ -1,7 +1,6 @@
 """Walks of the engine and of a bridge with several owners: nobody waits while one with more running branches is admitted.
 
 The oracle counts again, one admission after another: of those that wait, the first of the owner with the fewest branches.
-Branches that are paused for another owner in a step count in it.
 """
 
 from __future__ import annotations

@@ -81,20 +81,34 @@ def test_branches_of_one_person_give_way_as_far_as_anothers_share_goes_and_lose_
             assert driver.result(request_id).texts[index] == solo(prompt, 1 + index, 60, ignore_eos=True).texts[0]
 
 
-@pytest.mark.parametrize("bobs_next", [1, 3])
-def test_room_of_a_paused_branch_is_not_for_an_older_request_of_the_same_person(bobs_next: int) -> None:
+@pytest.mark.parametrize(
+    ("alices", "bobs", "n_seq_max"), [(30, 30, 17), (30, 40, 17), (40, 30, 17), (9, 9, 12), (9, 20, 13)]
+)
+def test_a_place_that_is_left_over_is_not_passed_to_and_fro(alices: int, bobs: int, n_seq_max: int) -> None:
+    driver = Driver(FakeModel(n_seq_max=n_seq_max, n_ctx=4096))
+    first = driver.submit("a", n=alices, **LONG, **ALICE)
+    steps(driver, 5)
+    second = driver.submit("b", n=bobs, **LONG, **BOB)
+    steps(driver, 15)
+    paused = driver.engine.stats()["branches_paused_total"]
+    steps(driver, 20)
+    assert driver.engine.stats()["branches_paused_total"] == paused
+    [alice, bob] = running(driver, first, second)
+    assert 0 <= alice - bob <= 1
+    driver.run()
+
+
+def test_nobody_gives_way_to_whom_an_older_request_of_her_own_would_precede_then() -> None:
     driver = Driver(FakeModel(n_seq_max=10, n_ctx=4096))
     driver.submit("a", n=2, **LONG, **ALICE)
-    bobs = driver.submit("b", n=3, **LONG, **BOB)
+    driver.submit("b", n=3, **LONG, **BOB)
     steps(driver, 1)
-    older = driver.submit("d", n=bobs_next, **LONG, **BOB)
-    later = [driver.submit([place, 9], **LONG, **ALICE) for place in range(2 + bobs_next)]
+    driver.submit("d", **LONG, **BOB)
+    for place in range(3):
+        driver.submit([place, 9], **LONG, **ALICE)
     driver.submit("c", **LONG, owner="key @carol")
-    while not driver.engine.stats()["branches_paused_total"]:
-        driver.step()
-    assert len(driver.request(bobs).in_state(BranchState.WAITING)) == 1
-    assert is_begun(driver, later[0])
-    assert not is_begun(driver, older)
+    steps(driver, 20)
+    assert not driver.engine.stats()["branches_paused_total"]
     driver.run()
 
 

@@ -132,7 +132,7 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """The sequences and cells that a request needs to begin, or to start a branch, and of which one of both was missing."""
+    """The sequences and cells that a request needed to begin, or to start a branch, when there were fewer."""
 
     request: Request
     ids: int

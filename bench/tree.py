@@ -19,7 +19,7 @@ import numpy as np
 from srb.config.sampling_params import SamplingParams
 from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import FakeModel, FakeSampler
-from srb.engine.model import Logits
+from srb.engine.model import Logits, Scope
 from srb.engine.tokens import Tokens, has_at, tokens_of
 from srb.engine.tree.match import Match
 from srb.wire.commands import BranchSpec, Generate
@@ -89,7 +89,7 @@ class TimedEngine:
 
     def find(self, tokens: Tokens) -> Match:
         tree = self.engine._tree
-        return tree.match(tokens, tree.root(()))
+        return tree.match(tokens, tree.root(Scope()))
 
     def path_length(self, prompt: list[int]) -> int:
         """Return the number of nodes on the path of a cached text."""

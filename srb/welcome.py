@@ -9,11 +9,12 @@ from srb.config.named_models import BUNDLED_MODEL, DEFAULT_MODEL
 from srb.config.settings import Settings
 from srb.config.values import setting_text
 
+# On this path a body may have any field; on /v1/completions one with a sampler's is OpenAI's, with one answer.
 _SCREEN = """
   SRB is ready: model {model}, {n} per prompt by default.{profile}{hint}
 
     page    {url}/
-    try it  curl -N {target}/v1/completions -H 'Content-type: application/json'{key} -d '{{"prompt": "Once upon a time,"}}'
+    try it  curl -N {target}/v1/srb/completions{key} -d '{{"prompt": "Once upon a time,"}}'
 {stop}"""
 _STOP = "    stop    Ctrl-C\n"
 _HINT = """

@@ -180,7 +180,7 @@ class Engine:
 
         self._has_skipped_decode = False  # in the previous step
         self._num_steps = 0
-        self._plan = StepPlan()  # of the latest step
+        self._plan = StepPlan()  # of the step that runs
         self.step_tokens = 0  # of the latest step
 
     # ---- any thread
@@ -291,9 +291,11 @@ class Engine:
         except Exception as error:
             error.add_note(self._situation())
             raise
+        finally:
+            self._plan = StepPlan()  # it would keep ended branches, whose grammars may have 100 MB, until the next one
 
     def _situation(self) -> str:
-        """Return the plan of the latest step and the engine's counts, in one line, without a text."""
+        """Return the plan of the step that runs and the engine's counts, in one line, without a text."""
         requests, room = self._requests, self._residency
         of = ", ".join(f"{chunk.count} of {chunk.span!r}" for chunk in self._plan.chunks[:MAX_TOLD])
         more = f" and {rest} more" if (rest := len(self._plan.chunks) - MAX_TOLD) > 0 else ""

@@ -132,7 +132,7 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """The sequences and cells that a request lacks to begin, or to start a branch; none if negative."""
+    """The sequences and cells that a request needed to begin, or to start a branch, when there were fewer."""
 
     request: Request
     ids: int
@@ -215,12 +215,16 @@ class Scheduler:
         if rich in ("", poor) or has[poor] >= shares[poor]:
             return []
         held = sum(branch.own_cells for branch in running if branch.request.owner == rich)
-        most_cells, ids, cells, found = self._model.n_ctx // len(owners), short.ids, short.cells, list[Branch]()
+        most_cells, found = self._model.n_ctx // len(owners), list[Branch]()
+        # What is missing now: branches may have ended since.
+        ids, cells = short.ids - self._residency.available_ids, short.cells - self._residency.available_cells
         for _, branch in reversed(in_order_of_claims(read, running)):
             if branch is None or branch.request.owner != rich:
                 continue
             held -= branch.own_cells
-            if (ids <= 0 and cells <= 0) or has[rich] <= max(1, shares[rich] if ids > 0 else 0):
+            # With no more than the other one, she would have the next turn, and take back what she gave.
+            least = max(1, has[poor] + 1, shares[rich] if ids > 0 else 0)
+            if (ids <= 0 and cells <= 0) or has[rich] <= least:
                 break
             if cells > 0 and held < most_cells:
                 break
@@ -349,7 +353,7 @@ class Scheduler:
             # 2: for the prompt and its first branch. A prompt without one would hold its cells and never end.
             ids = 2 + promised_ids + num_before
             if not must and (not enough or self._residency.available_ids < ids):
-                self._begin_short = self._shortage(request, ids, needed)
+                self._begin_short = Shortage(request, ids, needed)
                 return
             yield request, match
             promised_cells += request.prefix.pending
@@ -427,15 +431,11 @@ class Scheduler:
                 kept_back += 2 if any(other.is_waiting and shares[other.owner] <= mine for other in equals) else 0
                 kept_back += sum(running.get(other.request_id) == 0 for other in equals)
             if self._residency.available_ids <= kept_back or self._residency.available_cells < needed:
-                self._start_short = self._shortage(request, 1 + kept_back, needed)
+                self._start_short = Shortage(request, 1 + kept_back, needed)
                 return
             running[request.request_id] += 1
             shares[request.owner] += 1
             yield branch
-
-    def _shortage(self, request: Request, ids: int, cells: int) -> Shortage:
-        """Return what is missing to begin a request or to start a branch of it, of the room that it needs."""
-        return Shortage(request, ids - self._residency.available_ids, cells - self._residency.available_cells)
 
     def _plan_pauses(self, plan: StepPlan, requests: Sequence[Request], running: list[Branch]) -> int:
         """Pause branches until every running branch can take a step; return the free cells.

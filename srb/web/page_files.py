@@ -28,7 +28,7 @@ routes = Blueprint("page", __name__)
 
 FOLDER = Path(__file__).parents[1] / "page"
 DOCUMENT = "index.html"
-EXAMPLE_TARGET = "http://localhost:9090/v1/completions"  # in the document, for the address that the visitor used
+EXAMPLE_TARGET = "http://localhost:9090/v1/srb/completions"  # in the document, for the address that the visitor used
 
 # Not from the system's table, which differs between machines: a module of another type than text/javascript does not run.
 MEDIA_TYPES = {
@@ -106,7 +106,7 @@ def front_door() -> Response:
     _check_enabled()
     settings = web().server
     host = request.host or f"localhost:{settings.port}"  # empty without a valid Host header
-    target = shlex.quote(f"{request.scheme}://{host}{settings.api_prefix}/v1/completions")
+    target = shlex.quote(f"{request.scheme}://{host}{settings.api_prefix}/v1/srb/completions")
     document = (FOLDER / DOCUMENT).read_text(encoding="utf-8").replace(EXAMPLE_TARGET, str(escape(target)))
     if not settings.static_path:  # files of the user's own come before the page's, and have no edition
         document = IN_EDITION.sub(f'="page/{_look().name}/', document)

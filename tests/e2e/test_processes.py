@@ -32,7 +32,7 @@ STORY = str(ROOT / "srb/models/storyteller.gguf")
 def test_a_server_starts_says_what_to_try_and_leaves_nothing_behind(make_server: MakeServer) -> None:
     server = make_server().start()
     assert len(texts(server)) == 2
-    wait_for(lambda: f"curl -N {server.url}/v1/completions" in server.logs, "the first screen is shown")
+    wait_for(lambda: f"curl -N {server.url}/v1/srb/completions" in server.logs, "the first screen is shown")
     assert server.status["state"] == "running"
     with everything_ends(server):
         assert server.stop() == 0
@@ -91,7 +91,7 @@ def test_the_first_screen_shows_a_key_only_where_one_is_wanted(
     if "config" in settings:
         settings = settings | {"config": tmp_path / "keys.toml"}
     server = make_server(**settings).start()
-    wait_for(lambda: f"curl -N {server.url}/v1/completions" in server.logs, "the first screen is shown")
+    wait_for(lambda: f"curl -N {server.url}/v1/srb/completions" in server.logs, "the first screen is shown")
     assert ("X-Api-Key" in server.logs) == is_protected
     assert server.get("/v1/models").status_code == (401 if is_protected else 200)
 

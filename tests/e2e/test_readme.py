@@ -102,6 +102,16 @@ def test_a_curl_example_answers_in_the_shape_that_is_shown(storyteller: Server, 
 
 
 @pytest.mark.smoke
+def test_the_fields_against_repetition_go_to_the_path_that_the_readme_names(storyteller: Server) -> None:
+    said = r"These fields prevent it.*?:\s`(.*?)`\.\sSend them to `(.*?)`:\son\s`(.*?)` a body with such fields is OpenAI's"
+    [(fields, path, other)] = re.findall(said, PAGES[0].read_text(), re.DOTALL)
+    body = {"prompt": "Once upon a time,", "max_tokens": 3} | json.loads(f"{{{fields}}}")
+    assert storyteller.post(path, body).text.count('"event":"stop"') == 8
+    assert len(storyteller.post(other, body).json()["choices"]) == 1
+    assert storyteller.post(path, body | {"dry_multiplier": "much"}).status_code == 400, "the fields are read"
+
+
+@pytest.mark.smoke
 @pytest.mark.parametrize("block", PROGRAMS, ids=str)
 def test_a_python_example_runs_and_prints_a_line_for_each_branch(storyteller: Server, block: Block) -> None:
     printed = run(PYTHON, "-W", "ignore::ResourceWarning", "-c", block.code.replace(HERE, storyteller.url))

@@ -50,7 +50,7 @@ def test_without_javascript_the_page_shows_a_command_to_try(make_page: MakePage,
     page = make_page(java_script_enabled=False)
     page.goto(server.url)
     expect(page.locator("pre")).to_have_text(
-        f"""curl -N {server.url}/v1/completions -d '{{"prompt": "Once upon a time,", "n": 8}}'"""
+        f"""curl -N {server.url}/v1/srb/completions -d '{{"prompt": "Once upon a time,", "n": 8}}'"""
     )
 
 

@@ -175,13 +175,13 @@ def test_an_upgrades_supervisor_takes_over_when_the_old_one_leaves(
     old_pid = connect().ready().stats() and engine_pid(old)
     wait_for(lambda: status(runtime)["state"] == "running", "the old engine runs")
     new = start(*SUPERVISOR, log="new.log")
-    wait_for(lambda: "another engine" in new.logs, "the new engine waits")
+    wait_for(lambda: "another supervisor runs in" in new.logs, "the new one waits")
     assert status(runtime)["state"] == "running"
     assert old.stop() == 0
     assert not is_alive(old_pid)
     connect().ready()
     wait_for(lambda: status(runtime)["state"] == "running", "the new engine runs")
-    assert new.logs.count("another engine") == 1
+    assert new.logs.count("another supervisor runs in") == 1
     assert new.stop() == 0
     assert not runtime.exists()
 

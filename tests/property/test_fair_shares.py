@@ -1,6 +1,6 @@
-"""Walks of the engine and of a bridge with several keys: nobody waits while a key with more running branches is admitted.
+"""Walks of the engine and of a bridge with several owners: nobody waits while one with more running branches is admitted.
 
-The oracle counts again, one admission after another: of those that wait, the first of the key with the fewest branches.
+The oracle counts again, one admission after another: of those that wait, the first of the owner with the fewest branches.
 """
 
 from __future__ import annotations
@@ -33,10 +33,6 @@ class Asked:
 ASKED = st.builds(Asked, st.sampled_from(OWNERS), st.integers(1, 7), st.integers(2, 20), st.integers(0, 4))
 
 
-def key_of(owner: str) -> str:
-    return owner if owner.startswith("key ") else ""
-
-
 def active(driver: Driver) -> list[Request]:
     return list(driver.engine._requests.active.values())
 
@@ -46,14 +42,14 @@ def expected_order(requests: list[Request]) -> list[str]:
     counts: Counter[str] = Counter()
     for request in requests:
         if not request.is_waiting:
-            counts[key_of(request.owner)] += max(1, len(request.in_state(BranchState.RUNNING)))
+            counts[request.owner] += max(1, len(request.in_state(BranchState.RUNNING)))
     waiting, order = [request for request in requests if request.is_waiting], []
     while waiting:
-        fewest = min(counts[key_of(request.owner)] for request in waiting)
-        request = next(request for request in waiting if counts[key_of(request.owner)] == fewest)
+        fewest = min(counts[request.owner] for request in waiting)
+        request = next(request for request in waiting if counts[request.owner] == fewest)
         waiting.remove(request)
         order.append(request.request_id)
-        counts[key_of(request.owner)] += 1
+        counts[request.owner] += 1
     return order
 
 
@@ -72,9 +68,9 @@ def check_step(driver: Driver) -> None:
     still = {request.request_id for request in after if request.is_waiting}
     begun = waited - still
     assert begun == set(order[: len(begun)]), f"{begun} began, but the order is {order}"
-    counts = Counter(key_of(branch.request.owner) for branch in _running(after))
-    started = {key_of(branch.request.owner) for branch in _running(after) if branch not in were_running}
-    ready = {key_of(request.owner) for request in after if has_branches_ready(request)}
+    counts = Counter(branch.request.owner for branch in _running(after))
+    started = {branch.request.owner for branch in _running(after) if branch not in were_running}
+    ready = {request.owner for request in after if has_branches_ready(request)}
     for key in started:
         for other in ready:
             assert counts[other] >= counts[key] - 1, f"{key} has {counts[key]}, and {other} waits with {counts[other]}"
@@ -86,7 +82,7 @@ def _running(requests: list[Request]) -> list[Branch]:
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.lists(ASKED, min_size=1, max_size=14), st.integers(2, 12))
-def test_the_key_with_the_fewest_running_branches_is_next_in_the_engine(asked: list[Asked], n_seq_max: int) -> None:
+def test_the_owner_with_the_fewest_running_branches_is_next_in_the_engine(asked: list[Asked], n_seq_max: int) -> None:
     driver = Driver(FakeModel(n_seq_max=n_seq_max, n_ctx=4096))
     ids = []
     for seed, each in enumerate(asked):

@@ -98,6 +98,12 @@ QWEN_3 = r"""{%- if tools %}
     {%- endif %}
 {%- endif %}"""
 
+# Its date and its functions are text, without which it fails.
+FIREFUNCTION = r"""{{ "<|start|>system\n" + (messages[0].content if messages[0].role == "system" else "You are helpful.") }}
+{{- "\n" + functions + "\nToday is " + datetime + "." }}
+{%- for message in messages %}{% if loop.index0 > 0 or message.role != "system" %}
+{{- "<|start|>" + message.role + "\n" + message.content }}{% endif %}{% endfor %}{{ "<|start|>assistant\n" }}"""
+
 SMOLLM3 = r"""{{ "<|im_start|>system\n" }}
 {%- if messages[0].role == "system" %}{{ messages[0].content }}{% else %}{{ "You are SmolLM." }}{% endif %}
 {%- if xml_tools or python_tools %}{{ "\n\n### Tools\n" }}

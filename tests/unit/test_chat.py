@@ -70,6 +70,18 @@ def test_smollm3_gets_its_tools_by_the_name_that_its_template_has() -> None:
     assert f"<tools>\n{TOOL}\n</tools>" in prompt(of_both, said("Hi"), tools=[TOOL]), "as transformers passes them"
 
 
+def test_firefunction_is_told_of_tools_by_a_message() -> None:
+    today = {"variables": {"datetime": "May 01 2026"}}
+    end = "\n[]\nToday is May 01 2026.<|start|>user\nHi<|start|>assistant\n"
+    assert prompt(wild.FIREFUNCTION, said("Hi"), **today) == "<|start|>system\nYou are helpful." + end
+    assert prompt(wild.FIREFUNCTION, said("Hi", system="Be brief."), **today) == "<|start|>system\nBe brief." + end
+    told = prompt(wild.FIREFUNCTION, said("Hi"), tools=[TOOL], **today)
+    assert told.endswith(end)
+    assert told.count('"weather"') == 1
+    assert prompt(wild.FIREFUNCTION, called(), tools=[TOOL], **today).count("Oslo") == 2
+    assert ChatTemplate(wild.FIREFUNCTION).family is HERMES
+
+
 def test_granite_is_known_without_reasoning() -> None:
     template = ChatTemplate(wild.GRANITE_3_1)
     assert template.family.name == "granite-3"

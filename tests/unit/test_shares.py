@@ -81,6 +81,51 @@ def test_branches_of_one_person_give_way_as_far_as_anothers_share_goes_and_lose_
             assert driver.result(request_id).texts[index] == solo(prompt, 1 + index, 60, ignore_eos=True).texts[0]
 
 
+@pytest.mark.parametrize(
+    ("alices", "bobs", "n_seq_max"), [(30, 30, 17), (30, 40, 17), (40, 30, 17), (9, 9, 12), (9, 20, 13)]
+)
+def test_a_place_that_is_left_over_is_not_passed_to_and_fro(alices: int, bobs: int, n_seq_max: int) -> None:
+    driver = Driver(FakeModel(n_seq_max=n_seq_max, n_ctx=4096))
+    first = driver.submit("a", n=alices, **LONG, **ALICE)
+    steps(driver, 5)
+    second = driver.submit("b", n=bobs, **LONG, **BOB)
+    steps(driver, 15)
+    paused = driver.engine.stats()["branches_paused_total"]
+    steps(driver, 20)
+    assert driver.engine.stats()["branches_paused_total"] == paused
+    [alice, bob] = running(driver, first, second)
+    assert 0 <= alice - bob <= 1
+    driver.run()
+
+
+def test_nobody_gives_way_to_whom_an_older_request_of_her_own_would_precede_then() -> None:
+    driver = Driver(FakeModel(n_seq_max=10, n_ctx=4096))
+    driver.submit("a", n=2, **LONG, **ALICE)
+    driver.submit("b", n=3, **LONG, **BOB)
+    steps(driver, 1)
+    driver.submit("d", **LONG, **BOB)
+    for place in range(3):
+        driver.submit([place, 9], **LONG, **ALICE)
+    driver.submit("c", **LONG, owner="key @carol")
+    steps(driver, 20)
+    assert not driver.engine.stats()["branches_paused_total"]
+    driver.run()
+
+
+def test_room_that_becomes_free_is_no_reason_to_pause_a_branch() -> None:
+    driver = Driver(FakeModel(n_seq_max=11, n_ctx=4096))
+    short = LONG | {"max_tokens": 2}
+    driver.submit("a", n=5, **short, **ALICE)
+    driver.submit("b", n=4, **LONG, owner="key @carol")
+    driver.submit("c", n=2, **LONG, **ALICE)
+    steps(driver, 1)
+    bobs = driver.submit("d", n=2, **short, **BOB)
+    while not is_begun(driver, bobs):
+        driver.step()
+    assert driver.engine.stats()["branches_paused_total"] == 1, "of two that bob lacked, one has become free since"
+    driver.run()
+
+
 def test_a_person_who_holds_all_cells_gives_way_to_anothers_prompt() -> None:
     driver = Driver(FakeModel(n_seq_max=30, n_ctx=600))
     alices = driver.submit("a", n=8, max_tokens=60, ignore_eos=True, **ALICE)

@@ -36,9 +36,9 @@ def http() -> FlaskClient:
 @pytest.mark.parametrize(
     ("host", "shown"),
     [
-        ("localhost:9091", "http://localhost:9091/v1/completions"), ("box.example", "http://box.example/v1/completions"),
-        ("[::1]:7", "&#39;http://[::1]:7/v1/completions&#39;"),
-        ("<b>&$(x)", "http://localhost:9090/v1/completions"),
+        ("localhost:9091", "http://localhost:9091/v1/srb/completions"), ("box.example", "http://box.example/v1/srb/completions"),
+        ("[::1]:7", "&#39;http://[::1]:7/v1/srb/completions&#39;"),
+        ("<b>&$(x)", "http://localhost:9090/v1/srb/completions"),
     ],
 )  # fmt: skip
 def test_the_document_has_the_address_that_the_visitor_used(host: str, shown: str) -> None:
@@ -46,12 +46,12 @@ def test_the_document_has_the_address_that_the_visitor_used(host: str, shown: st
 
 
 def test_the_address_has_the_prefix_of_the_paths() -> None:
-    assert "curl -N http://localhost/srb/v1/completions" in client(api_prefix="/srb").get("/srb/").text
+    assert "curl -N http://localhost/srb/v1/srb/completions" in client(api_prefix="/srb").get("/srb/").text
 
 
 def test_without_javascript_the_document_says_what_to_try(http: FlaskClient) -> None:
     text = http.get("/").text.partition("<noscript>")[2].partition("</noscript>")[0]
-    assert "http://localhost/v1/completions" in text
+    assert "http://localhost/v1/srb/completions" in text
     assert orjson.loads(text.split("-d '")[1].split("'")[0]) == {"prompt": "Once upon a time,", "n": 8}
 
 

@@ -237,7 +237,8 @@ class ChatTemplate:
     def _switches(self, conversation: Conversation) -> dict[str, Any]:
         """Return variables of the template that stand for others: by them some families switch reasoning."""
         thinking, effort = conversation.thinking, conversation.variables.get("reasoning_effort")
-        found: dict[str, Any] = {}
+        # Firefunction 2's, which fails without them; a message describes the tools, and a request has the date.
+        found: dict[str, Any] = {"functions": "[]", "datetime": ""}
         if conversation.tools and self.knows_tools and "tools" not in self._names:
             found["xml_tools"] = [tool["function"] for tool in conversation.tools]  # SmolLM3's
         if thinking is not None:

@@ -14,11 +14,10 @@ from srb.config.sampling_params import SamplingParams
 from srb.engine.draft_decision import DraftDecision
 from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import EOS, FakeModel
-from srb.engine.model import Logits, Model, StateStore
+from srb.engine.model import Logits, Model, StateStore, TextStore
 from srb.engine.request import BranchState, Request
 from srb.engine.steering import Growth
 from srb.engine.tree.host import NODE_BYTES, TOKEN_BYTES
-from srb.engine.tree.stored import TextStore
 from srb.wire.commands import AddBranches, BranchSpec, ChangeBranch, EndReasoning, Generate, NewBranch, StopBranches
 from srb.wire.events import TERMINAL, BranchAdded, BranchEnded, Delta, Event, Rejected, Reply, Resting
 from tests.text_stores import MemoryTexts

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from srb.engine.model import Blob
+from srb.engine.model import Blob, Record
 from srb.engine.tokens import Tokens
-from srb.engine.tree.stored import Record
 
 
 class MemoryTexts:
@@ -20,7 +19,7 @@ class MemoryTexts:
         self.is_full = False
         self.num_reads = 0  # for which the engine waited
         self._asked: list[Callable[[], None]] = []
-        self._gone: set[str] = set()
+        self._count = 0
 
     def load(self) -> Iterator[tuple[Record, Tokens]]:
         self._asked.clear()  # of an engine that was killed
@@ -50,6 +49,13 @@ class MemoryTexts:
         self._asked.append(do)
         if self.is_eager:
             self.deliver()
+
+    def new_id(self) -> str:
+        self._count += 1
+        return f"{self._count:032x}"
+
+    def wait(self, seconds: float) -> None:
+        self.deliver(1)
 
     def remove(self, record: Record) -> None:
         del self.files[record.id]

@@ -15,7 +15,7 @@ from srb.engine.decoding import Counters, Decoding
 from srb.engine.drafting import DraftModel
 from srb.engine.embedding import EmbeddingQueue
 from srb.engine.lifecycle import Lifecycle, Prepared
-from srb.engine.model import Model, StateStore
+from srb.engine.model import Model, StateStore, TextStore
 from srb.engine.named_states import NamedStates
 from srb.engine.open_requests import OpenRequests
 from srb.engine.pace import Pace
@@ -30,7 +30,6 @@ from srb.engine.steering import Steering
 from srb.engine.tree.checkpoints import AUTO
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
-from srb.engine.tree.stored import TextStore
 from srb.errors import NotSupported, SRBError
 from srb.turns import IsWanted, always
 from srb.wire.commands import (

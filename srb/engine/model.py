@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -296,3 +296,33 @@ class StateStore(Protocol):
     # `on_saved` is called from any thread, with None when the state is safe, or with the error. Without `on_saved` the
     # state was saved automatically, and the store may remove it to make room.
     def save(self, name: str, state: SavedState, on_saved: Callable[[SRBError | None], None] | None = None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """The KV of a text's tokens `start` … `end` in a store; `parent` is the record before it, "" at a text's beginning."""
+
+    id: str
+    parent: str
+    start: int
+    end: int
+    nbytes: int
+    scope: Scope
+
+
+class TextStore(Protocol):
+    """A store of records. The decode thread calls it; `done` is called by any thread."""
+
+    budget: int  # bytes
+
+    def new_id(self) -> str: ...  # of a record: 32 hexadecimal digits that no other has
+    def wait(self, seconds: float) -> None: ...  # until something is done, so many seconds at most
+
+    # Those of an earlier life with their tokens, the least recently used first. Called once, before anything else.
+    def load(self) -> Iterable[tuple[Record, Tokens]]: ...
+    def write(self, record: Record, tokens: Tokens, blob: Blob, done: Callable[[bool], None]) -> None: ...
+    def read(self, record: Record) -> Blob | None: ...  # waits; None: it is lost
+    def fetch(self, record: Record, done: Callable[[Blob | None], None]) -> None: ...  # reads it in another thread
+    def remove(self, record: Record) -> None: ...
+    def use(self, record: Record) -> None: ...  # notes that it is used now, for the order of the next life
+    def close(self, seconds: float) -> None: ...

@@ -43,6 +43,9 @@ def test_units_use_settings_that_exist_and_agree_on_their_folders(service: confi
     if "srb serve" in service["ExecStart"]:
         assert settings.stories_path == Path("/var/lib/srb/stories.sqlite3")
     assert (service["StateDirectory"], service["StateDirectoryMode"]) == ("srb", "0700")
+    if "ENGINE_MANAGED=false" not in service["Environment"]:
+        assert settings.texts_path == Path("/var/cache/srb/texts")
+        assert (service["CacheDirectory"], service["CacheDirectoryMode"]) == ("srb", "0700")
 
 
 def test_units_let_streams_end_and_the_engine_load(service: configparser.SectionProxy) -> None:
@@ -74,7 +77,7 @@ def test_the_unit_of_a_replica_waits_for_the_model_and_for_the_drain() -> None:
     service = read(REPLICA)["Service"]
     environ = dict(word.split("=", 1) for word in service["Environment"].split())
     _, command, *words = service["ExecStart"].replace("${DOOR}", environ.pop("DOOR")).split()
-    assert (command, environ.keys()) == ("replica", {"SRB_CONFIG"})
+    assert (command, environ.keys()) == ("replica", {"SRB_CONFIG", "SRB_CACHE_DISK"})
     parser = argparse.ArgumentParser(exit_on_error=False)
     replica.add_options(parser)
     asked = parser.parse_args(words)

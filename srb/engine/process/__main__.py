@@ -201,7 +201,7 @@ def _default(setting: str) -> object:
 def _kv_facts(settings: Settings, memory: str, model: Model) -> list[str]:
     """Return what saved KV depends on besides the model's file and the adapters' scales.
 
-    That of `memory` with sliding windows differs in form by whether it can be cut. That of recurrent layers is saved
+    KV of `memory` with sliding windows differs in form by whether it can be cut. States of recurrent layers are saved
     apart from the cells. Raise OSError.
     """
     facts: list[str] = [settings.cache_type_k, settings.cache_type_v, settings.flash_attn]
@@ -234,7 +234,7 @@ def _open_states(settings: Settings, memory: str, model: Model) -> StateFolder |
 def _open_texts(settings: Settings, memory: str, model: Model) -> TextFolder | None:
     """Open the folder of computed texts, if there is one; without it the server runs as well.
 
-    What another build of llama.cpp wrote is not used: its sums may differ. A fake model has a folder only where one is set.
+    Texts of another build of llama.cpp are not used: its sums may differ. A fake model has a folder only where one is set.
     """
     folder, is_set = settings.texts_path, settings.cache_disk != "auto"
     if folder is None or not model.can_generate or model.has_states or not model.supports_partial_reuse:
@@ -242,7 +242,11 @@ def _open_texts(settings: Settings, memory: str, model: Model) -> TextFolder | N
     if is_fake(settings) and not is_set:
         return None
     try:
-        facts = [*_kv_facts(settings, memory, model), *([] if is_fake(settings) else _library_facts())]
+        facts = _kv_facts(settings, memory, model)
+        if not is_fake(settings):
+            from srb.engine.llama.library import library_facts
+
+            facts += library_facts()
         name = hashlib.blake2b(_fingerprint(settings, *facts).encode(), digest_size=16).hexdigest()
         return TextFolder(folder, name, settings.cache_disk_mib * 1024 * 1024 if settings.cache_disk_mib > 0 else -1)
     except BlockingIOError:
@@ -252,14 +256,6 @@ def _open_texts(settings: Settings, memory: str, model: Model) -> TextFolder | N
             raise ConfigError(f"cache_disk: {folder} cannot be used: {error.strerror}") from None
         log.warning("texts are kept in memory only: cache_disk, %s, cannot be used: %s", folder, error.strerror)
     return None
-
-
-def _library_facts() -> list[str]:
-    """Return the sizes and times of llama.cpp's libraries. Raise OSError."""
-    import llama_cpp
-
-    files = sorted(Path(llama_cpp.__file__).parent.glob("lib/*"))
-    return [f"{path.name} {(facts := path.stat()).st_size} {facts.st_mtime_ns}" for path in files]
 
 
 def serve(settings: Settings, reporter: Reporter, load: Load) -> int:

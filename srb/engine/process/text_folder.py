@@ -2,8 +2,8 @@
 
 `FOLDER/MODEL/` belongs to one engine at a time, which holds its lock; MODEL is a hash of all that KV depends on. A thread
 writes, and removes, one file after the other: first the file, then its line of the index, so that the index names whole
-files alone. Another thread reads. What a process leaves that is killed, files without a line and a line cut short, is
-removed at the next start.
+files alone. Another thread reads. A process that is killed may leave files without a line and a line cut short, which
+are removed at the next start.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
+from uuid import uuid4
 
 import numpy as np
 import orjson
 
 from srb.atomic import private
-from srb.engine.model import Blob, Scope
+from srb.engine.model import Blob, Record, Scope
 from srb.engine.tokens import Tokens, tokens_of
-from srb.engine.tree.stored import Record
 
 log = logging.getLogger("srb.texts")
 
@@ -69,8 +69,9 @@ class TextFolder:
         self._index: BinaryIO | None = None
         self._writes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._came = threading.Event()  # something was done
         self._threads = [
-            threading.Thread(target=_work, args=(work,), name=name, daemon=True)
+            threading.Thread(target=self._work, args=(work,), name=name, daemon=True)
             for name, work in (("texts", self._writes), ("texts read", self._reads))
         ]
         for thread in self._threads:
@@ -149,7 +150,26 @@ class TextFolder:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._is_closing = True
+        if self._index is not None and not self._threads[0].is_alive():
+            self._index.close()
         self._lock.close()
+
+    def new_id(self) -> str:
+        return uuid4().hex
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something is done, so many seconds at most."""
+        self._came.wait(seconds)
+        self._came.clear()
+
+    def _work(self, asked: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+        """Do what is asked for, in its order, until None comes."""
+        while (do := asked.get()) is not None:
+            try:
+                do()
+            except Exception:
+                log.exception("a text could not be kept or read")
+            self._came.set()
 
     # ---- the thread that writes
 
@@ -206,15 +226,6 @@ class TextFolder:
             (self._folder / id_).unlink(missing_ok=True)
         except OSError as error:
             log.warning("%s cannot be removed: %s", self._folder / id_, error.strerror)
-
-
-def _work(asked: queue.SimpleQueue[Callable[[], None] | None]) -> None:
-    """Do what is asked for, in its order, until None comes."""
-    while (do := asked.get()) is not None:
-        try:
-            do()
-        except Exception:
-            log.exception("a text could not be kept or read")
 
 
 # ---- the index

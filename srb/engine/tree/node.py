@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
-from srb.engine.model import Blob, Logits
+from srb.engine.model import Blob, Logits, Record
 from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.checkpoints import Checkpoint
-
-if TYPE_CHECKING:
-    from srb.engine.tree.stored import Record
 
 
 class NodeState(Enum):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from srb.engine.model import Blob, Logits, Model
+from srb.engine.model import Blob, Logits, Model, TextStore
 from srb.engine.tokens import Tokens, common_length, run_start
 from srb.engine.tree.checkpoints import AUTO, Checkpoint
 from srb.engine.tree.host import HostMemory
@@ -22,7 +22,7 @@ from srb.engine.tree.kept import KeptText, SolidCells
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.states import States
-from srb.engine.tree.stored import StoredTexts, TextStore
+from srb.engine.tree.stored import StoredTexts
 from srb.engine.tree.whole import Lengths, find_text, text_key
 
 MAX_INNER = 8192  # positions within a node's span at which children begin; a merge or a split handles all of them
@@ -513,7 +513,7 @@ class Residency:
     def _victim(self) -> Node | None:
         """Return the least recently used idle leaf, or of a long one a node of its last PARK_TOKENS tokens.
 
-        What is stored already is a node of its own. A node has more tokens if it would begin within a run of media.
+        The part that is stored already is a node of its own. A node has more tokens if it would begin within a run of media.
         """
         victim = self._idle.oldest_leaf
         if victim is not None and self._partial_reuse:

@@ -13,11 +13,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from threading import Event
-from typing import Protocol
-from uuid import uuid4
 
-from srb.engine.model import Blob, Scope
+from srb.engine.model import Blob, Record, Scope, TextStore
 from srb.engine.tokens import Tokens, is_media
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.match import Match
@@ -25,33 +22,6 @@ from srb.engine.tree.node import Children, Node, NodeState, Slice
 
 MAX_ASKED = 256  # requests, of which some may have been cancelled
 MAX_WRITES = 4  # records that are with the store at a time: each holds memory, and what waits may be evicted meanwhile
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Record:
-    """The KV of a text's tokens `start` … `end` in a store; `parent` is the record before it, "" at a text's beginning."""
-
-    id: str
-    parent: str
-    start: int
-    end: int
-    nbytes: int
-    scope: Scope
-
-
-class TextStore(Protocol):
-    """A store of records. The decode thread calls it; `done` is called by any thread."""
-
-    budget: int  # bytes
-
-    # Those of an earlier life with their tokens, the least recently used first. Called once, before anything else.
-    def load(self) -> Iterable[tuple[Record, Tokens]]: ...
-    def write(self, record: Record, tokens: Tokens, blob: Blob, done: Callable[[bool], None]) -> None: ...
-    def read(self, record: Record) -> Blob | None: ...  # waits; None: it is lost
-    def fetch(self, record: Record, done: Callable[[Blob | None], None]) -> None: ...  # reads it in another thread
-    def remove(self, record: Record) -> None: ...
-    def use(self, record: Record) -> None: ...  # notes that it is used now, for the order of the next life
-    def close(self, seconds: float) -> None: ...
 
 
 @dataclass(slots=True)
@@ -73,7 +43,7 @@ class _Write:
 
 @dataclass(slots=True)
 class StoredTexts:
-    """What of the tree is in a store. This class alone writes the slices of nodes.
+    """The part of the tree that is in a store. This class alone writes the slices of nodes.
 
     Nodes come and go as in memory alone; Residency tells of it here.
     """
@@ -95,7 +65,6 @@ class StoredTexts:
         default_factory=OrderedDict
     )  # by request: a node is fetched once for it
     _results: deque[tuple[Node, Record, Blob | bool | None]] = field(default_factory=deque)  # of other threads
-    _came: Event = field(default_factory=Event)
     nbytes: int = 0
 
     def stats(self) -> dict[str, float]:
@@ -248,7 +217,7 @@ class StoredTexts:
             if before is None or scope is None:
                 continue
             assert self.store is not None
-            record = Record(uuid4().hex, before, node.start, node.end, len(blob), scope)
+            record = Record(self.store.new_id(), before, node.start, node.end, len(blob), scope)
             tokens = node.tokens[:]
             self._writes[node] = _Write(node, record, blob, tokens)
             self.store.write(record, tokens, blob, partial(self._note, node, record))
@@ -256,7 +225,6 @@ class StoredTexts:
     def _note(self, node: Node, record: Record, result: Blob | bool | None) -> None:
         """Take a result, in any thread."""
         self._results.append((node, record, result))
-        self._came.set()
         self.wake()
 
     def _note_written(self, node: Node, record: Record, is_done: bool) -> None:
@@ -379,7 +347,6 @@ class StoredTexts:
 
     def collect(self) -> None:
         """Take what other threads have written and read."""
-        self._came.clear()
         while self._results:
             node, record, result = self._results.popleft()
             if isinstance(result, bool):
@@ -391,7 +358,8 @@ class StoredTexts:
 
     def wait(self, seconds: float) -> None:
         """Wait until there is something to collect."""
-        self._came.wait(seconds)
+        if self.store is not None:
+            self.store.wait(seconds)
 
     # ---- self-check
 

@@ -128,6 +128,7 @@ def test_the_settings_of_the_page_about_them_have_the_defaults_they_say() -> Non
         "threads": "one per core",
         "cache_cells": "by machine",
         "checkpoint_every": "by size",
+        "cache_disk_mib": "by free space",
     }
     for names, values, _ in rows:
         for name, value in zip(re.findall(r"`(\w+)`", names), values.split(", "), strict=True):

@@ -278,7 +278,7 @@ class Engine:
     @property
     def has_work(self) -> bool:
         needs_trim = self._residency.needs_trim or self._speculation.needs_trim
-        return bool(self._requests.active or self._embeddings) or needs_trim
+        return bool(self._requests.active or self._embeddings) or needs_trim or self._residency.stored.may_lack
 
     def step(self) -> list[Event]:
         """Compute one batch and return its events. Raise EngineFault if the context is beyond repair.
@@ -318,6 +318,8 @@ class Engine:
         if not self._admit(events, began):
             self._residency.trim()
             self._speculation.trim()
+            if self._residency.stored.may_lack and not self._requests.active:
+                self._residency.store_some()
         elif self._start_branches(events) and not self._has_skipped_decode:
             # Their prompt is cached: send the first tokens before the next decode, but never twice in a row.
             self._has_skipped_decode = True
@@ -338,7 +340,7 @@ class Engine:
         self.step_tokens = plan.num_tokens + more  # told to the heartbeat before anything takes its time
         self._speculation.add_drafts(plan)
         self.step_tokens = plan.num_tokens + more
-        if not self.step_tokens and stored.is_fetching:
+        if not self.step_tokens and (stored.is_fetching or stored.may_lack):
             stored.wait(_FETCH_SECONDS)
         self._make_room(plan, events)  # after the drafts: they count
         if len(plan.took) + plan.num_others > 1:

@@ -165,12 +165,38 @@ def test_memory_that_cannot_be_cut_is_not_stored(memory: dict[str, bool]) -> Non
     assert not store.files
 
 
-def test_an_orderly_end_stores_what_is_in_the_kv_store() -> None:
-    store = MemoryTexts(is_eager=True)
+def test_texts_that_stay_in_the_kv_store_are_written_while_nothing_runs_and_stay() -> None:
+    store = MemoryTexts()
     driver = Driver(FakeModel(n_ctx=4000, n_seq_max=20), texts=store)  # which parks nothing by itself
-    asked = driver.submit(STORY, max_tokens=20, ignore_eos=True)
+    asked = driver.submit(STORY, 3, 1, 300, ignore_eos=True)
+    while not driver.result(asked).terminal:
+        driver.step()
+    assert not store.files, "writers come first"
+    used = driver.engine.stats()["kv_cells_used"]
+    run(driver, store)
+    assert driver.engine.stats()["kv_cells_used"] == used
+    killed = engine(store)
+    for tokens in texts_of(driver, asked, 3):
+        text = [*STORY, *tokens]
+        assert cached(killed, store, text) == len(text) - 1
+    assert len({tuple(tokens) for _, tokens, _ in store.files.values()}) == len(store.files), "nothing is written twice"
+
+
+def test_a_full_disk_does_not_keep_an_idle_engine_busy() -> None:
+    store = MemoryTexts()
+    store.is_full = True
+    driver = Driver(FakeModel(n_ctx=4000, n_seq_max=20), texts=store)
+    driver.submit(STORY, max_tokens=20, ignore_eos=True)
     driver.run()
-    assert not store.files
+    assert not driver.engine.has_work
+
+
+def test_an_orderly_end_stores_what_nothing_has_written_yet() -> None:
+    store = MemoryTexts(is_eager=True)
+    driver = Driver(FakeModel(n_ctx=4000, n_seq_max=20), texts=store)
+    asked = driver.submit(STORY, max_tokens=20, ignore_eos=True)
+    while not driver.result(asked).terminal:
+        driver.step()
     driver.engine.store_texts(10)
     text = [*STORY, *driver.result(asked).tokens[0]]
     assert cached(engine(store), store, text) == len(text) - 1

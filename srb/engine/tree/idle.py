@@ -7,6 +7,7 @@ are nodes above that change with it, and none of them looks at other nodes.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from srb.engine.tree.node import Node
 
@@ -30,6 +31,10 @@ class IdleNodes:
     def oldest_leaf(self) -> Node | None:
         """The idle leaf that was used longest ago."""
         return next(iter(self._leaves), None)
+
+    def newest_leaves(self) -> Iterator[Node]:
+        """Yield the idle leaves, the one that was used last first."""
+        return iter(reversed(self._leaves))
 
     # ---- nodes come and go
 

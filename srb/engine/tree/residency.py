@@ -387,6 +387,7 @@ class Residency:
         self._node_ids += node.seq_id is not None
         node.note_live()
         self._idle.add(node)
+        self.stored.may_lack = self.stored.store is not None
         self._free_inner_seq(node.parent)
 
     def _remove_live(self, node: Node) -> None:
@@ -509,6 +510,22 @@ class Residency:
                 return
             tokens, nodes = tokens + len(victim.tokens), nodes + 1
             self._park(victim)
+
+    def store_some(self) -> None:
+        """Copy a part of an idle text that stays in the KV store, for the store; called while nothing runs."""
+        for leaf in self._idle.newest_leaves() if self._free_ids else ():
+            for node in leaf.path():
+                if self.stored.is_writing(node):
+                    return  # those behind it come after it
+                if (part := self.stored.lacking(node, PARK_TOKENS)) is None:
+                    continue
+                holder, seq_id = node.holder(), self._free_ids.pop()
+                assert holder is not None
+                self._model.fork(holder, seq_id, part[1])
+                self.stored.write_copy(node, *part, self._model.save(seq_id, part[0]))
+                self.free_seq(seq_id)
+                return
+        self.stored.may_lack = False
 
     def _victim(self) -> Node | None:
         """Return the least recently used idle leaf, or of a long one a node of its last PARK_TOKENS tokens.

@@ -66,6 +66,7 @@ class StoredTexts:
     )  # by request: a node is fetched once for it
     _results: deque[tuple[Node, Record, Blob | bool | None]] = field(default_factory=deque)  # of other threads
     nbytes: int = 0
+    may_lack: bool = False  # texts that stay in the KV store may be lacking
 
     def stats(self) -> dict[str, float]:
         """Return counters (`…_total`) and gauges by name."""
@@ -195,17 +196,41 @@ class StoredTexts:
         """Write a parked node, if nothing is lacking: the text before it is stored, and none of it is media."""
         if self.store is None or node.state is not NodeState.PARKED or node.blob is None:
             return
-        if not (node.is_private or node.is_stored or node in self._writes) and self._before(node) is not None:
+        if (
+            not (node.is_private or node.is_stored or node in self._writes)
+            and self._before(node, node.start) is not None
+        ):
             self._waiting[node] = None
             self._write_more()
 
-    def _before(self, node: Node) -> str | None:
-        """Return the id of the record behind which a node's would stand, "" at a text's beginning; None: there is none."""
-        if any(map(is_media, node.tokens)) or (parent := node.parent) is None:
+    def _before(self, node: Node, start: int) -> str | None:
+        """Return the id of the record behind which one from `start` on would stand; "" at a text's beginning.
+
+        None: there is none, or media follow.
+        """
+        if any(map(is_media, node.tokens[start - node.start :])) or (parent := node.parent) is None:
             return None
-        if parent.parent is None:
+        if not start:
             return ""
-        return next((each.record.id for each in parent.stored if each.start < node.start <= each.end), None)
+        before = node.stored if start > node.start else parent.stored
+        return next((each.record.id for each in before if each.start < start <= each.end), None)
+
+    def lacking(self, node: Node, most: int) -> tuple[int, int] | None:
+        """Return the first `most` tokens of a node, all computed, that can be written and are not; None: there are none."""
+        start = node.start
+        for each in node.stored:
+            start = each.end if each.start == start else start
+        if start == node.end or node in self._writes or self._before(node, start) is None:
+            return None
+        return start, min(node.end, start + most)
+
+    def is_writing(self, node: Node) -> bool:
+        """Whether a part of a node is being written."""
+        return node in self._writes
+
+    def write_copy(self, node: Node, start: int, end: int, blob: Blob) -> None:
+        """Write a part of a node that stays in the KV store, which `lacking` has named."""
+        self._begin(node, start, node.tokens[start - node.start : end - node.start], blob)
 
     def _write_more(self) -> None:
         while self._waiting and len(self._writes) < MAX_WRITES:
@@ -213,14 +238,15 @@ class StoredTexts:
             blob = node.blob
             if node.state is not NodeState.PARKED or blob is None or node.is_stored or node in self._writes:
                 continue
-            before, scope = self._before(node), self._scopes.get(node.root)
-            if before is None or scope is None:
-                continue
-            assert self.store is not None
-            record = Record(self.store.new_id(), before, node.start, node.end, len(blob), scope)
-            tokens = node.tokens[:]
-            self._writes[node] = _Write(node, record, blob, tokens)
-            self.store.write(record, tokens, blob, partial(self._note, node, record))
+            self._begin(node, node.start, node.tokens[:], blob)
+
+    def _begin(self, node: Node, start: int, tokens: Tokens, blob: Blob) -> None:
+        before, scope = self._before(node, start), self._scopes.get(node.root)
+        if self.store is None or before is None or scope is None:
+            return
+        record = Record(self.store.new_id(), before, start, start + len(tokens), len(blob), scope)
+        self._writes[node] = _Write(node, record, blob, tokens)
+        self.store.write(record, tokens, blob, partial(self._note, node, record))
 
     def _note(self, node: Node, record: Record, result: Blob | bool | None) -> None:
         """Take a result, in any thread."""
@@ -231,6 +257,7 @@ class StoredTexts:
         write = self._writes.pop(node)
         assert self.store is not None
         if not is_done:
+            self.may_lack = False  # until another text comes: a full disk would be asked without end
             return
         is_whole = node.state is not NodeState.EVICTED and node.start <= record.start and record.end <= node.end
         first = record.start - node.start
@@ -255,6 +282,8 @@ class StoredTexts:
             record = next((each for each in self._nodes if each.id not in self._behind), None)
             if record is None:
                 return
+            if any(node.is_live for node in self._nodes[record]):
+                self.may_lack = False  # until another text comes: what is in the KV store alone is more than the budget
             self._forget(record)
 
     def _forget(self, record: Record) -> None:

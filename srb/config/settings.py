@@ -22,6 +22,7 @@ from srb.config.rpc_nodes import Node, nodes_of
 from srb.config.texts import read_text
 from srb.config.values import OF_ONE_MODEL, expanded, split_commas
 from srb.errors import ConfigError
+from srb.extensions import ALL
 
 ENV_PREFIX = "SRB_"
 TEXT_FILES = ("api_key_file", "chat_template_file", "system_prompt_file")  # settings that name files which workers read
@@ -63,6 +64,8 @@ HEADINGS = {
     "max_queue": "Engine",
     "cluster": "Cluster",
 }
+
+_EXAMPLES = {"openai": "/v1/completions", "srb": "/v1/srb/completions", "llamacpp": "/completion"}  # by the dialect
 
 
 class Settings(EngineSettings):
@@ -117,6 +120,15 @@ class Settings(EngineSettings):
     def in_profile(self) -> dict[str, Any]:
         """The profile's settings that are in force; those that were given other values by hand are left out."""
         return {name: value for name, value in PROFILES[self.profile].items() if getattr(self, name) == value}
+
+    def has_dialect(self, name: str) -> bool:
+        """Whether the routes of a dialect are answered."""
+        return self.dialects == ALL or name in self.dialects.split(",")
+
+    @property
+    def example_path(self) -> str:
+        """A path that continues the `prompt` of a body, without the prefix; empty if no dialect that has one is answered."""
+        return next((path for name, path in _EXAMPLES.items() if self.has_dialect(name)), "")
 
     @property
     def has_replicas(self) -> bool:

@@ -29,6 +29,7 @@ from srb.config.settings import ENV_PREFIX, SERVER_ID_VARIABLE, TEXT_FILES, Sett
 from srb.config.texts import read_text_now
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL, EXIT_WORKER
+from srb.extensions import DIALECTS, FAMILIES, of_others
 from srb.fetch.chosen_model import choose
 from srb.files.gguf import check_adapter_files, check_model_file
 from srb.host.listening import CannotListen, try_to_listen, url_of
@@ -90,6 +91,8 @@ def _load() -> Settings:
             or settings.chat_template
             or settings.chat_template_file
             or settings.system_prompt_file
+            or of_others(DIALECTS)
+            or of_others(FAMILIES)
         ):
             _check_workers()
     except ConfigError as error:

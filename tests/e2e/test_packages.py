@@ -1,0 +1,27 @@
+"""Whole servers with packages of others beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from srb.exit_codes import EXIT_CONFIG
+from srb.extensions import FAMILIES
+from tests.e2e.test_profiles import gunicorn
+from tests.packages import install
+
+pytestmark = pytest.mark.e2e
+
+
+def test_a_server_with_a_broken_package_ends_before_anything_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "srb-other", {FAMILIES: {"other": "srb_other:F"}}, "import nowhere")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = gunicorn()
+    assert done.returncode == EXIT_CONFIG
+    assert done.stderr == (
+        "srb: the family 'other' of the package srb-other 1.0 cannot be loaded: ModuleNotFoundError: No module named "
+        "'nowhere'. Mend or uninstall the package\n"
+    )

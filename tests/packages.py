@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+
+from tests.processes import ROOT
+
+EXAMPLE = ROOT / "examples" / "package"
 
 
 def install(
@@ -18,3 +23,10 @@ def install(
         f"[{group}]\n" + "".join(f"{key} = {at}\n" for key, at in points.items()) for group, points in groups.items()
     ]
     (metadata / "entry_points.txt").write_text("\n".join(lines))
+
+
+def install_example(folder: Path) -> None:
+    """Install examples/package."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    module = (EXAMPLE / f"{project['name'].replace('-', '_')}.py").read_text()
+    install(folder, project["name"], project["entry-points"], module, project["version"])

@@ -9,9 +9,25 @@ import pytest
 from srb.exit_codes import EXIT_CONFIG
 from srb.extensions import FAMILIES
 from tests.e2e.test_profiles import gunicorn
-from tests.packages import install
+from tests.packages import install, install_example
+from tests.servers import MakeServer
 
 pytestmark = pytest.mark.e2e
+
+
+def test_a_server_answers_in_the_dialect_of_an_installed_package(
+    make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_example(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    server = make_server(dialects="echo").start()
+    assert server.post("/echo/complete", {"prompt": "Once", "max_tokens": 2}).json().keys() == {"texts"}
+    assert [server.get(path).status_code for path in ("/echo/models", "/health", "/", "/v1/srb/server")] == [
+        200,
+        200,
+        404,
+        404,
+    ]
 
 
 def test_a_server_with_a_broken_package_ends_before_anything_is_started(

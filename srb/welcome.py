@@ -14,7 +14,7 @@ _SCREEN = """
 
 {page}{example}{stop}"""
 _PAGE = "    page    {url}/\n"
-_EXAMPLE = """    try it  curl -N {target} -H 'Content-type: application/json'{key} -d '{{"prompt": "Once upon a time,"}}'
+_EXAMPLE = """    try it  curl -N {target}{key} -d '{{"prompt": "Once upon a time,"}}'
 """
 _STOP = "    stop    Ctrl-C\n"
 _HINT = """

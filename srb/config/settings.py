@@ -65,7 +65,8 @@ HEADINGS = {
     "cluster": "Cluster",
 }
 
-_EXAMPLES = {"openai": "/v1/completions", "srb": "/v1/srb/completions", "llamacpp": "/completion"}  # by the dialect
+# Paths by the dialect. On srb's a body may have any field; on openai's one with a sampler's has one answer.
+_EXAMPLES = {"srb": "/v1/srb/completions", "openai": "/v1/completions", "llamacpp": "/completion"}
 
 
 class Settings(EngineSettings):

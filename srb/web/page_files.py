@@ -106,7 +106,7 @@ def front_door() -> Response:
     _check_enabled()
     settings = web().server
     host = request.host or f"localhost:{settings.port}"  # empty without a valid Host header
-    target = shlex.quote(f"{request.scheme}://{host}{settings.api_prefix}{settings.example_path}")
+    target = shlex.quote(f"{request.scheme}://{host}{settings.api_prefix}/v1/completions")
     document = (FOLDER / DOCUMENT).read_text(encoding="utf-8").replace(EXAMPLE_TARGET, str(escape(target)))
     if not settings.static_path:  # files of the user's own come before the page's, and have no edition
         document = IN_EDITION.sub(f'="page/{_look().name}/', document)

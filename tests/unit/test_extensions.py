@@ -75,7 +75,6 @@ def test_the_page_is_there_with_srb_and_finds_all_that_it_asks_for() -> None:
     assert [http.get(path).status_code for path in ("/", "/page/main.js", "/v1/models", "/v1/srb/server")] == [200] * 4
     assert http.get("/lora-adapters").status_code == 200
     assert http.post("/apply-template", json={"messages": [{"role": "user", "content": "x"}]}).status_code == 200
-    assert "/v1/srb/completions" in http.get("/").text
     assert http.get("/v1/srb/stories", headers={"Host": "localhost"}).status_code != 404
 
 
@@ -90,10 +89,10 @@ def test_without_srb_there_is_no_page() -> None:
 def test_the_first_screen_names_only_what_is_answered() -> None:
     said = {names: first_screen("http://x", Settings(dialects=names)) for names in ("all", "srb", "llamacpp", "ollama")}
     assert "page    http://x/\n" in said["all"]
-    assert "/v1/completions" in said["all"]
-    assert "http://x/v1/srb/completions" in said["srb"]
+    assert "http://x/v1/srb/completions -d" in said["all"]
+    assert "http://x/v1/completions -d" in first_screen("http://x", Settings(dialects="openai"))
     assert "page " not in said["llamacpp"]
-    assert "http://x/completion -H" in said["llamacpp"]
+    assert "http://x/completion -d" in said["llamacpp"]
     assert "curl" not in said["ollama"]
 
 

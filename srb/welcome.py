@@ -13,9 +13,10 @@ from srb.config.values import setting_text
 _SCREEN = """
   SRB is ready: model {model}, {n} per prompt by default.{profile}{hint}
 
-    page    {url}/
-    try it  curl -N {target}/v1/srb/completions{key} -d '{{"prompt": "Once upon a time,"}}'
-{stop}"""
+{page}{example}{stop}"""
+_PAGE = "    page    {url}/\n"
+_EXAMPLE = """    try it  curl -N {target}{key} -d '{{"prompt": "Once upon a time,"}}'
+"""
 _STOP = "    stop    Ctrl-C\n"
 _HINT = """
   It knows only the stories that it was trained on: `--model {name}`, or make serve MODEL={name}, serves a small model that
@@ -33,13 +34,15 @@ def first_screen(url: str, settings: Settings) -> str:
     socket = url.partition("http+unix://")[2]
     target = f"--unix-socket {socket} http://localhost{settings.api_prefix}" if socket else url + settings.api_prefix
     key = " -H 'X-Api-Key: …'" if settings.api_key or settings.api_key_file else ""
-    page = url + settings.api_prefix
+    page = _PAGE.format(url=url + settings.api_prefix) if settings.ui and settings.has_dialect("srb") else ""
+    path = settings.example_path
+    example = _EXAMPLE.format(target=target + path, key=key) if path else ""
     stop = _STOP if sys.stdout.isatty() else ""  # systemd stops a service
     n = "1 branch" if settings.n == 1 else f"{settings.n} branches"
     profile = _profile(settings)
     model = f"of the replicas at {where}" if (where := settings.cluster or settings.replicas) else settings.model_alias
     hint = "" if settings.has_replicas or settings.models or settings.model_path != BUNDLED_MODEL else _hint()
-    return _SCREEN.format(model=model, n=n, profile=profile, hint=hint, url=page, target=target, key=key, stop=stop)
+    return _SCREEN.format(model=model, n=n, profile=profile, hint=hint, page=page, example=example, stop=stop)
 
 
 def _hint() -> str:

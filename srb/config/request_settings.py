@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from srb.config.profiles import ProfileName
 from srb.config.sampling_params import MAX_GRAMMAR, PARAMETERS, Parameter
-from srb.config.values import Biases, FilePath, Hosts, JsonObject, JsonSchema, Proxies, Strings
+from srb.config.values import Biases, Dialects, FilePath, Hosts, JsonObject, JsonSchema, Proxies, Strings
+from srb.extensions import ALL
 
 # Types of the sampling settings that are written as text.
 _TEXTS: dict[str, Any] = {
@@ -80,6 +81,11 @@ class RequestSettings(BaseModel):
     )
     api_prefix: str = Field(
         "", pattern=r"^(/[\w.~-]+)*$", description="path before all routes, such as /llm; no slash at the end"
+    )
+    dialects: Dialects = Field(
+        ALL,
+        description="dialects that are answered, separated by commas, or all: SRB's own and those of installed packages; "
+        "routes of others are 404, and without srb there is no page",
     )
     static_path: FilePath = Field("", description="folder of files that are served at /; empty: none")
     ui: bool = Field(True, description="serve the page for writing at /, and /completion.js")

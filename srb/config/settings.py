@@ -22,6 +22,7 @@ from srb.config.rpc_nodes import Node, nodes_of
 from srb.config.texts import read_text
 from srb.config.values import OF_ONE_MODEL, expanded, split_commas
 from srb.errors import ConfigError
+from srb.extensions import ALL
 
 ENV_PREFIX = "SRB_"
 TEXT_FILES = ("api_key_file", "chat_template_file", "system_prompt_file")  # settings that name files which workers read
@@ -63,6 +64,9 @@ HEADINGS = {
     "max_queue": "Engine",
     "cluster": "Cluster",
 }
+
+# Paths by the dialect. On srb's a body may have any field; on openai's one with a sampler's has one answer.
+_EXAMPLES = {"srb": "/v1/srb/completions", "openai": "/v1/completions", "llamacpp": "/completion"}
 
 
 class Settings(EngineSettings):
@@ -117,6 +121,15 @@ class Settings(EngineSettings):
     def in_profile(self) -> dict[str, Any]:
         """The profile's settings that are in force; those that were given other values by hand are left out."""
         return {name: value for name, value in PROFILES[self.profile].items() if getattr(self, name) == value}
+
+    def has_dialect(self, name: str) -> bool:
+        """Whether the routes of a dialect are answered."""
+        return self.dialects == ALL or name in self.dialects.split(",")
+
+    @property
+    def example_path(self) -> str:
+        """A path that continues the `prompt` of a body, without the prefix; empty if no dialect that has one is answered."""
+        return next((path for name, path in _EXAMPLES.items() if self.has_dialect(name)), "")
 
     @property
     def has_replicas(self) -> bool:

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from srb.config.rpc_nodes import nodes_of
 from srb.config.sampling_params import MAX_GRAMMAR
 from srb.config.trusted_proxies import proxies_of
+from srb.extensions import ALL, dialect_names
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 
@@ -30,6 +31,22 @@ def _hosts(text: str) -> str:
 
 
 Hosts = Annotated[str, AfterValidator(_hosts)]
+
+
+def _dialects(text: str) -> str:
+    """Return names of dialects without the space around them; raise ValueError for one that no package has."""
+    names = split_commas(text)
+    if names == [ALL]:
+        return ALL
+    known = dialect_names()
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"there is no dialect {', '.join(map(repr, unknown))}; there are {', '.join(known)}")
+    if not names:
+        raise ValueError(f"should be {ALL}, or some of {', '.join(known)}")
+    return ",".join(dict.fromkeys(names))
+
+
+Dialects = Annotated[str, AfterValidator(_dialects)]
 
 
 def _proportions(text: str) -> str:

@@ -29,6 +29,7 @@ from srb.config.settings import ENV_PREFIX, SERVER_ID_VARIABLE, TEXT_FILES, Sett
 from srb.config.texts import read_text_now
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL, EXIT_WORKER
+from srb.extensions import all_of_others
 from srb.fetch.chosen_model import choose
 from srb.files.gguf import check_adapter_files, check_model_file
 from srb.host.listening import CannotListen, try_to_listen, url_of
@@ -90,6 +91,7 @@ def _load() -> Settings:
             or settings.chat_template
             or settings.chat_template_file
             or settings.system_prompt_file
+            or all_of_others()
         ):
             _check_workers()
     except ConfigError as error:
@@ -281,6 +283,7 @@ def _held_now() -> Held:
 
 def _checked_for_reload(server: Any) -> Held:
     """Return the same after a check whether a worker can start with them. Raise ConfigError."""
+    all_of_others.cache_clear()  # packages may have come or gone, and workers inherit what is found here
     held = _held_now()
     _check_workers()
     if bool(held.settings.models) != bool(_settings.models):  # workers would look for engines that this server lacks

@@ -22,13 +22,14 @@ from srb.config.held import held_settings
 from srb.config.settings import SERVER_ID_VARIABLE, Settings
 from srb.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, NotFound, SRBError
 from srb.traces import open_provider
-from srb.web import routes
 from srb.web.access import Access
 from srb.web.bodies.completion import BODY_SIZE, REPLACED
 from srb.web.calls.calls import CALL
 from srb.web.calls.engine_client import EngineClient
+from srb.web.chat.families import families
 from srb.web.chat.template import check_configured
 from srb.web.context import Web, web
+from srb.web.dialect import DIALECTS
 from srb.web.foreign_pages import refuse_page
 from srb.web.loop.memory import BodyBudget, Trimmer, keep_large_blocks_apart
 from srb.web.loop.turns import Turns
@@ -38,6 +39,7 @@ from srb.web.models.client import ModelsClient
 from srb.web.openapi import body_models, operation_of
 from srb.web.replies import ErrorReplies
 from srb.web.request_log import BEGAN, log_response
+from srb.web.routes import error_shapes, register
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -120,6 +122,7 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
         settings = held_settings() or Settings.load()
         logs.configure(settings)
     check_configured(settings)
+    families()  # those of other packages are checked now
     app = Application(__name__, static_folder=None)
     app.config["READ_TIMEOUT"] = settings.read_timeout
     app.config["BODY_BUDGET"] = BodyBudget(settings.max_bodies_mib * 2**20)
@@ -135,13 +138,12 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     app.after_request(_tell_replaced)
     if (choice := shared.choice) is not None:
         app.teardown_request(lambda _: choice.release(shared.calls))
-    app.error_reply = ErrorReplies(routes.ERROR_SHAPES)
+    dialects = app.extensions[DIALECTS] = register(app, settings)
+    app.error_reply = ErrorReplies(error_shapes(dialects))
     app.access = Access(settings, app.error_reply, shared.folder)
     app.register_error_handler(SRBError, _error_reply)
     app.register_error_handler(HTTPException, _http_error_reply)
     app.register_error_handler(Exception, _unexpected_error_reply)
-    for blueprint in routes.BLUEPRINTS:
-        app.register_blueprint(blueprint)
     return app
 
 

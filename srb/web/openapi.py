@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from werkzeug.routing import Rule
 
 from srb.version import version
 from srb.web.answers import ErrorAnswer
+from srb.web.dialect import DIALECTS, Dialect
 
 VERSION = "3.2.0"  # the first that can describe the events of a stream
 _REF = "#/components/schemas/{model}"
@@ -62,10 +63,16 @@ def describe(app: Flask) -> dict[str, Any]:
     routes = list(_routes(app))
     schemas = _Schemas([described for _, _, _, described in routes])
     paths: dict[str, dict[str, Any]] = {}
+    dialects: Mapping[str, Dialect] = app.extensions[DIALECTS]
+    tags: dict[str, list[str]] = {}  # by the blueprint's name
+    for name, dialect in dialects.items():
+        for blueprint in dialect.blueprints:
+            tags.setdefault(blueprint.name, []).append(name)
     for rule, method, view, described in routes:
         path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
         paths.setdefault(path, {})[method.lower()] = {
             "operationId": f"{method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', rule.rule)}".rstrip("_"),
+            "tags": tags.get(rule.endpoint.partition(".")[0], []),
             "summary": (inspect.getdoc(view) or rule.rule).partition("\n")[0],
             **_parameters(rule, described),
             **_body(described, schemas),
@@ -80,6 +87,7 @@ def describe(app: Flask) -> dict[str, Any]:
             "value is answered 400.",
             "version": version(),
         },
+        "tags": [_tag(name, dialect) for name, dialect in dialects.items()],
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": schemas.components,
@@ -90,6 +98,11 @@ def describe(app: Flask) -> dict[str, Any]:
         },
         "security": [{}, {"bearer": []}, {"key": []}],
     }
+
+
+def _tag(name: str, dialect: Dialect) -> dict[str, Any]:
+    documents = {"externalDocs": {"url": dialect.documents}} if dialect.documents else {}
+    return {"name": name, "description": dialect.about, **documents}
 
 
 def body_models(app: Flask) -> list[type[BaseModel]]:
@@ -129,7 +142,9 @@ class _Schemas:
         self.components: dict[str, Any] = shared.get("$defs", {})
         for kind in inputs.values():
             if inspect.isclass(kind) and issubclass(kind, BaseModel):
-                _add_aliases_and_null(self.components[kind.__name__], kind)
+                # Not by its name: if another package has a model of the same one, both get longer names here.
+                name = self._by_id[id(kind)]["$ref"].rpartition("/")[2]
+                _add_aliases_and_null(self.components[name], kind)
 
     def of(self, kind: Any) -> dict[str, Any]:
         return {} if kind is None else self._by_id[id(kind)]

@@ -1,39 +1,79 @@
-"""Every blueprint of the server, the dialects' and the operators', and the shapes of the dialects' errors."""
+"""The routes of the server: those of the dialects that the settings choose, the page's, and the operators'."""
 
-from flask import Blueprint
+from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint
+
+from flask import Flask
+from werkzeug.routing import Map, Rule
+
+from srb.config.settings import Settings
+from srb.extensions import broken, chosen_dialects, load
 from srb.web import page_files
-from srb.web.dialects.anthropic import errors as anthropic_errors
-from srb.web.dialects.anthropic import routes as anthropic
-from srb.web.dialects.kobold import errors as kobold_errors
-from srb.web.dialects.kobold import routes as kobold
-from srb.web.dialects.kobold import server as kobold_server
-from srb.web.dialects.legacy import routes as legacy
-from srb.web.dialects.llamacpp import completions as llamacpp
-from srb.web.dialects.llamacpp import embeddings, server, tokens
-from srb.web.dialects.ollama import errors as ollama_errors
-from srb.web.dialects.ollama import routes as ollama
-from srb.web.dialects.ollama import server as ollama_server
-from srb.web.dialects.openai import chat, chat_control
-from srb.web.dialects.openai import completions as openai
-from srb.web.dialects.responses import routes as responses
-from srb.web.dialects.srb import controls as srb_controls
-from srb.web.dialects.srb import routes as srb
-from srb.web.dialects.srb import server as srb_server
+from srb.web.access import PAGE, PUBLIC
+from srb.web.dialect import Dialect
 from srb.web.ops import models
 from srb.web.ops import openapi_route as openapi
 from srb.web.ops import routes as ops
 from srb.web.replies import ErrorShape
+from srb.web.stories import origin_check
 from srb.web.stories import routes as stories
 
-BLUEPRINTS: tuple[Blueprint, ...] = (
-    srb.routes, srb_controls.routes, srb_server.routes, openai.routes, chat.routes, chat_control.routes,
-    responses.routes, anthropic.routes, llamacpp.routes, legacy.routes, tokens.routes, embeddings.routes,
-    server.routes, ollama.routes, ollama_server.routes, kobold.routes, kobold_server.routes,
-    stories.routes, ops.routes, models.routes, openapi.routes, page_files.routes,
-)  # fmt: skip
+_OPERATORS = (ops.routes, models.routes, openapi.routes)
+# Where the checks before a route are others, whether it is there or not: no key, or only the own page.
+_RESERVED = (*sorted(PUBLIC), f"{PAGE}x", origin_check.ROOT, f"{origin_check.ROOT}/x")
+_PAGE = (page_files.routes, stories.routes)  # only with the dialect `srb`, which the page asks
 
-# All other paths, which have no client of their own, have OpenAI's shape.
-ERROR_SHAPES: dict[str, ErrorShape] = {
-    **anthropic_errors.ERROR_SHAPES, **kobold_errors.ERROR_SHAPES, **ollama_errors.ERROR_SHAPES,
-}  # fmt: skip
+
+def register(app: Flask, settings: Settings) -> Mapping[str, Dialect]:
+    """Register all routes; return the dialects by name. Raise ConfigError if another package's dialect is broken."""
+    dialects: dict[str, Dialect] = {}
+    for blueprint in (*_OPERATORS, *(_PAGE if settings.has_dialect("srb") else ())):
+        app.register_blueprint(blueprint)
+    for point in chosen_dialects(settings.dialects):
+        dialect = load(point, Dialect)
+        if point.dist is None:
+            for blueprint in dialect.blueprints:
+                if app.blueprints.get(blueprint.name) is not blueprint:  # two dialects may have routes in common
+                    app.register_blueprint(blueprint)
+        else:
+            _register_foreign(app, point, dialect, error_shapes(dialects))
+        dialects[point.name] = dialect
+    return dialects
+
+
+def error_shapes(dialects: Mapping[str, Dialect]) -> dict[str, ErrorShape]:
+    """Return the shapes of all dialects' errors, by the beginnings of their paths."""
+    return {beginning: shape for dialect in dialects.values() for beginning, shape in dialect.error_shapes.items()}
+
+
+def _register_foreign(app: Flask, point: EntryPoint, dialect: Dialect, shapes: Mapping[str, ErrorShape]) -> None:
+    """Register another package's dialect, unless it takes a path from what is there."""
+    rules = list(app.url_map.iter_rules())
+    taken = {each for rule in rules for each in _requests(rule)}
+    known = set(map(id, rules))
+    try:
+        for blueprint in dialect.blueprints:
+            app.register_blueprint(blueprint)
+    except Exception as error:  # Flask's, and those of functions that the package records
+        raise broken(point, f"cannot be registered: {error}") from error
+    added = [rule for rule in app.url_map.iter_rules() if id(rule) not in known]
+    if both := taken & {each for rule in added for each in _requests(rule)}:
+        raise broken(point, f"has a route that is there already: {' '.join(min(both))}")
+    found = Map([rule.empty() for rule in added], converters=app.url_map.converters).bind("")
+    if reserved := [path for path in _RESERVED if any(found.allowed_methods(path))]:
+        raise broken(point, f"has a route that takes {reserved[0]}, which has rules of its own for keys and pages")
+    for beginning in dialect.error_shapes:
+        others = [rule.rule for rule in rules if rule.rule.startswith(beginning)]
+        if beginning in shapes or others:
+            raise broken(
+                point, f"has a shape for errors below {beginning}, where other routes are: {', '.join(others)}"
+            )
+
+
+def _requests(rule: Rule) -> set[tuple[str, str]]:
+    """Return the methods and the path of a route, whatever its variables are called."""
+    path = re.sub(r"<[^>]*>", "<…>", rule.rule)
+    return {(method, path) for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}

@@ -300,10 +300,10 @@ def circle_in(imports: dict[str, set[str]]) -> list[str]:
 
 
 def test_the_frame_of_all_dialects_names_none_of_them() -> None:
-    """Apart from the list of their routes, and from llama-server's system prompt, which a worker holds."""
+    """Apart from llama-server's system prompt, which a worker holds. They are found by the table in srb/extensions.py."""
     naming = {name for name, modules in all_imports().items() if {package_of(each) for each in modules} & DIALECTS}
     frame = {name for name in naming if package_of(name) == "srb.web"}
-    assert frame == {"srb.web.routes", "srb.web.context", "srb.web.system_prompt"}
+    assert frame == {"srb.web.context", "srb.web.system_prompt"}
 
 
 def test_every_call_that_a_route_opens_is_closed_by_a_with_block() -> None:

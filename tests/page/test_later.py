@@ -131,6 +131,18 @@ def test_a_page_that_was_idle_opens_every_dialog_without_its_server(
         writer.press("Escape")
 
 
+def test_a_page_that_was_idle_imports_files_of_every_format_without_its_server(
+    page: Page, slow: Server, troubles: Troubles
+) -> None:
+    troubles.allow("net::ERR")
+    writer = Writer(page, slow.url)
+    writer.wait("performance.getEntriesByType('resource').some(({ name }) => name.endsWith('/rtf.js'))")
+    page.route("**/*", lambda route: route.abort())
+    file = {"name": "lamp.rtf", "mimeType": "", "buffer": rb"{\rtf1 Once upon a lamp}"}
+    writer.open_dialog("formats").get_by_label("Choose files").set_input_files([file])  # type: ignore[list-item]
+    expect(page.get_by_text("Once upon a lamp").first).to_be_visible()
+
+
 def test_dialogs_that_a_server_could_not_send_come_when_it_is_back(
     page: Page, slow: Server, troubles: Troubles
 ) -> None:

@@ -1,12 +1,16 @@
 """What tests of one process leave behind for those that follow in it: nothing but what each of them would make alike."""
 
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from werkzeug.routing import Rule
 
+from srb.extensions import all_of_others
 from srb.web import request_log
+from srb.web.chat.families import families
 
 _compile_builder = Rule._compile_builder
 _builders: dict[tuple[Any, ...], Callable[..., tuple[str, str]]] = {}
@@ -35,3 +39,17 @@ def own_refusals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(request_log, "_refusals", refusals)
     yield
     refusals._more = None
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of installed packages, whose modules are forgotten afterwards."""
+    monkeypatch.syspath_prepend(tmp_path)  # which invalidates what was found in folders
+    caches = (all_of_others, families)
+    for cached in caches:
+        cached.cache_clear()
+    yield tmp_path
+    for cached in caches:
+        cached.cache_clear()
+    for path in tmp_path.glob("*.py"):
+        sys.modules.pop(path.stem, None)

@@ -20,9 +20,10 @@ from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
 from srb.web.bodies.sampling import FieldsBody
 from srb.web.context import web
+from srb.web.dialect import DIALECTS
 from srb.web.dialects.anthropic.errors import anthropic_error
 from srb.web.openapi import operation, operation_of
-from srb.web.routes import ERROR_SHAPES
+from srb.web.routes import error_shapes
 from srb.wire.commands import MAX_BRANCHES, Generate
 from srb.wire.events import Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Ready, Rejected
 from tests.scripted import MODEL, ScriptedClient
@@ -61,9 +62,10 @@ def test_the_checks_of_a_routes_body_are_built_before_its_first_request_and_not_
 
 def test_every_route_declares_the_shape_in_which_its_errors_come() -> None:
     app = create_app(Settings(), ScriptedClient(Settings()))
+    shapes = error_shapes(app.extensions[DIALECTS])
     for rule in app.url_map.iter_rules():
-        beginnings = [beginning for beginning in ERROR_SHAPES if rule.rule.startswith(beginning)]
-        shape = get_type_hints(ERROR_SHAPES[max(beginnings, key=len)])["return"] if beginnings else ErrorAnswer
+        beginnings = [beginning for beginning in shapes if rule.rule.startswith(beginning)]
+        shape = get_type_hints(shapes[max(beginnings, key=len)])["return"] if beginnings else ErrorAnswer
         assert shape is operation_of(app.view_functions[rule.endpoint]).error, rule
 
 

@@ -5,22 +5,12 @@ import { StoryError } from "../story/read.js";
 import { listOf, objectOf, optionalText, parse, textOf, titleOf } from "./file.js";
 import { SegmentTree } from "./segments.js";
 
-/** @import {Draft} from "./types.js" */
+/** @import {Draft, Opened} from "./types.js" */
 
 const MOST_LINES = 100_000;
 
-/** Whether a text is such a chat, by its first line. @param {string} text */
-export function isChat(text) {
-  const lines = /^\s*(\{[^\n]*\})\s*\n\s*(\{[^\n]*\})\s*(?:\n|$)/.exec(text);
-  return lines !== null && /"(chat_metadata|mes|user_name)"\s*:/.test(lines[1] ?? "");
-}
-
-/**
- * @param {string} text
- * @param {string} name  of the file
- * @returns {Draft}
- */
-export function readChat(text, name) {
+/** @param {Opened} opened @returns {Draft[]} */
+export function read({ text, name }) {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   if (lines.length > MOST_LINES)
     throw new StoryError(msg`The chat has more than ${NUMBER.format(MOST_LINES)} messages.`);
@@ -48,7 +38,7 @@ export function readChat(text, name) {
   });
   if (hidden === 1) draft.remarks.push(msg`1 hidden message was left out.`);
   if (hidden > 1) draft.remarks.push(msg`${NUMBER.format(hidden)} hidden messages were left out.`);
-  return draft;
+  return [draft];
 }
 
 /**

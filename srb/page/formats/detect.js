@@ -5,31 +5,12 @@ import { msg } from "../languages.js";
 import { StoryError, storyOf } from "../story/read.js";
 import { newId } from "../story.js";
 import { isArchive, namesIn } from "./archive.js";
-import { isChat, readChat } from "./chat.js";
-import { isDocx, readDocx } from "./docx_in.js";
-import { isEpub, readEpub } from "./epub_in.js";
-import { exoloom } from "./exoloom.js";
-import { checkSize, decode, parse, quoted } from "./file.js";
-import { charsetOf, isHtml, readHtml } from "./html_in.js";
-import { lite } from "./lite.js";
-import { lorebookOf } from "./lorebooks.js";
-import { mikupad } from "./mikupad.js";
-import { novelAi } from "./novelai.js";
-import { obsidianLoom } from "./obsidian_loom.js";
-import { isRtf, readRtf } from "./rtf.js";
-import { socketteer } from "./socketteer.js";
-import { srb } from "./srb.js";
-import { readMarkdown, readText } from "./text.js";
+import { BEGINNING, checkSize, decode, parse, quoted } from "./file.js";
+import { IMPORTERS } from "./importers.js";
 
-/** @import {Draft, Reader} from "./types.js" */
+/** @import {Draft, Opened} from "./types.js" */
 
-/** @type {Reader[]} the first that knows a file reads it */
-const READERS = [srb, exoloom, obsidianLoom, socketteer, novelAi, lite, mikupad];
 const LONGEST_NAME = 200; // of a comment's author
-const TEXTS = [
-  { label: "Markdown", ending: /\.(md|markdown)$/i, read: readMarkdown },
-  { label: msg`text`, ending: /\.te?xt$/i, read: readText },
-];
 
 /**
  * @typedef {object} Found
@@ -38,15 +19,70 @@ const TEXTS = [
  * @property {string[]} remarks  sentences on what of the file is not in the stories
  */
 
+/** @implements {Opened} */
+class OpenedFile {
+  /** @type {Set<string> | null | undefined} */
+  #parts;
+  /** @type {ReturnType<typeof decode> | undefined} */
+  #decoded;
+  /** @type {{value: unknown} | undefined} */
+  #parsed;
+
+  /** @param {string} name @param {Uint8Array} bytes */
+  constructor(name, bytes) {
+    checkSize(name, bytes.length, new TextDecoder().decode(bytes.subarray(0, BEGINNING)));
+    this.name = name;
+    this.bytes = bytes;
+  }
+
+  get parts() {
+    if (this.#parts === undefined) this.#parts = isArchive(this.bytes) ? namesIn(this.bytes, this.name) : null;
+    return this.#parts;
+  }
+
+  get text() {
+    return this.decoded.text;
+  }
+
+  get encoding() {
+    return this.decoded.encoding;
+  }
+
+  /** Sentences on bytes that are damaged; none for a file whose text was not asked for. */
+  get remarks() {
+    return this.#decoded?.remarks ?? [];
+  }
+
+  get value() {
+    this.#parsed ??= { value: valueOf(this.text, this.name) };
+    return this.#parsed.value;
+  }
+
+  get decoded() {
+    if (this.#decoded) return this.#decoded;
+    if (this.parts !== null)
+      throw new StoryError(
+        msg`${nameOf(this.name)} is an archive, but neither a Word file (.docx) nor an EPUB. Save it as one of them, or as plain text.`,
+      );
+    this.#decoded = decode(this.bytes, this.name === "" ? msg`The pasted text` : this.name);
+    if (this.#decoded.text.trim() === "") throw new StoryError(msg`${nameOf(this.name)} is empty.`);
+    return this.#decoded;
+  }
+}
+
 /**
  * Read a file of any known format.
  * @param {string} name  of the file; pasted text has none
  * @param {Uint8Array} bytes
- * @returns {Found | {error: string}}
+ * @returns {Promise<Found | {error: string}>}
  */
-export function read(name, bytes) {
+export async function read(name, bytes) {
   try {
-    return readFile(name, bytes);
+    const file = new OpenedFile(name, bytes);
+    const importer = IMPORTERS.find((each) => each.knows(file));
+    if (importer === undefined) throw await unknown(file);
+    const module = await loaded(importer.load);
+    return found(importer.label, module.read(file), file.remarks);
   } catch (error) {
     if (error instanceof StoryError) return { error: error.message };
     if (error instanceof RangeError)
@@ -55,65 +91,26 @@ export function read(name, bytes) {
   }
 }
 
-/**
- * @param {string} name
- * @param {Uint8Array} bytes
- * @returns {Found}
- */
-function readFile(name, bytes) {
-  if (isArchive(bytes)) return readArchive(name, bytes);
-  if (isRtf(bytes)) return found("Rich Text", [readRtf(sized(bytes, name), name)], []);
-  const { text, encoding, remarks } = decode(bytes, name === "" ? msg`The pasted text` : name);
-  if (text.trim() === "") throw new StoryError(msg`${nameOf(name)} is empty.`);
-  const plain = TEXTS.find(({ ending }) => ending.test(name));
-  if (plain !== undefined) return found(plain.label, [plain.read(text, name)], remarks);
-  if (/\.x?html?$/i.test(name) || isHtml(text))
-    return found("HTML", [readHtml(asItSays(bytes, text, encoding), name)], remarks);
-  if (/\.jsonl$/i.test(name) || isChat(text)) return found("SillyTavern", [readChat(text, name)], remarks);
-  const value = valueOf(text, name);
-  if (value === undefined) return found(msg`text`, [readText(text, name)], remarks);
-  const reader = READERS.find((each) => each.knows(value));
-  if (reader !== undefined) return found(reader.label, reader.read(value, name), remarks);
+/** Load a module; the server may be away. @template T @param {() => Promise<T>} load */
+async function loaded(load) {
+  try {
+    return await load();
+  } catch (cause) {
+    throw new StoryError(msg`This part of the page could not be loaded. Try again when the server is back.`, { cause });
+  }
+}
+
+/** The error for JSON of no known format. @param {Opened} file */
+async function unknown({ name, value }) {
+  const { lorebookOf } = await loaded(() => import("./lorebooks.js"));
   if (lorebookOf(value) !== null)
-    throw new StoryError(
+    return new StoryError(
       msg`${nameOf(name)} is a lorebook: open a story, and import it in the side panel, under Lorebook.`,
     );
-  throw new StoryError(
-    msg`${nameOf(name)} is JSON, but no story of ${READERS.slice(0, -1)
-      .map(({ label }) => label)
-      .join(", ")} or ${READERS.at(-1)?.label}.`,
+  const labels = IMPORTERS.filter(({ isJson }) => isJson).map(({ label }) => label);
+  return new StoryError(
+    msg`${nameOf(name)} is JSON, but no story of ${labels.slice(0, -1).join(", ")} or ${labels.at(-1)}.`,
   );
-}
-
-/**
- * @param {string} name
- * @param {Uint8Array} bytes
- * @returns {Found}
- */
-function readArchive(name, bytes) {
-  const names = namesIn(sized(bytes, name), name);
-  if (isDocx(names)) return found("Word", [readDocx(bytes, name)], []);
-  if (isEpub(names)) return found("EPUB", [readEpub(bytes, name)], []);
-  throw new StoryError(
-    msg`${nameOf(name)} is an archive, but neither a Word file (.docx) nor an EPUB. Save it as one of them, or as plain text.`,
-  );
-}
-
-/** @param {Uint8Array} bytes @param {string} name */
-function sized(bytes, name) {
-  checkSize(name, bytes.length, "");
-  return bytes;
-}
-
-/** A page's text in the encoding that it says, unless its bytes say UTF-8 or UTF-16. @param {Uint8Array} bytes @param {string} text @param {string} encoding */
-function asItSays(bytes, text, encoding) {
-  const said = /^utf-/.test(encoding) ? null : charsetOf(bytes);
-  try {
-    return said === null ? text : new TextDecoder(said).decode(bytes);
-  } catch (error) {
-    if (error instanceof RangeError) return text; // no encoding has that name
-    throw error;
-  }
 }
 
 /**

@@ -6,26 +6,19 @@ import { quoted, titleOf } from "./file.js";
 import { notesLeftOut, picturesLeftOut } from "./html_in.js";
 import { attributesOf, tokens } from "./markup.js";
 import { Prose } from "./prose.js";
+import { DOCUMENT } from "./signs.js";
 
-/** @import {Draft} from "./types.js" */
+/** @import {Draft, Opened} from "./types.js" */
 
 /** @typedef {{italic?: boolean, bold?: boolean, level?: number, name: string, basedOn: string}} Style */
 
 const WANTED = /^(_rels\/\.rels|docProps\/core\.xml|word\/[^/]+\.xml)$/;
-const DOCUMENT = "word/document.xml";
 const COMMENTS = "word/comments.xml";
 const SKIPPED = new Set(["w:drawing", "w:pict", "w:object", "mc:Fallback", "w:instrText", "w:moveFrom"]);
 const LONGEST_CHAIN = 20; // of styles that are based on one another
 
-/** @param {Set<string>} names  of an archive's files */
-export const isDocx = (names) => names.has(DOCUMENT);
-
-/**
- * @param {Uint8Array} bytes
- * @param {string} name  of the file
- * @returns {Draft}
- */
-export function readDocx(bytes, name) {
+/** @param {Opened} opened @returns {Draft[]} */
+export function read({ bytes, name }) {
   const files = unpacked(bytes, name, (file) => WANTED.test(file));
   const styles = files.has("word/styles.xml") ? stylesOf(textOfFile(files, "word/styles.xml", name)) : new Map();
   const core = files.has("docProps/core.xml") ? textOfFile(files, "docProps/core.xml", name) : "";
@@ -41,7 +34,7 @@ export function readDocx(bytes, name) {
     const comment = comments.get(number);
     return comment ? [{ from, to, ...comment }] : [];
   });
-  return { ...draft, comments: found };
+  return [{ ...draft, comments: found }];
 }
 
 class Reader {

@@ -7,23 +7,16 @@ import { quoted, titleOf } from "./file.js";
 import { addPage, picturesLeftOut } from "./html_in.js";
 import { attributesOf, tokens } from "./markup.js";
 import { Prose } from "./prose.js";
+import { CONTAINER } from "./signs.js";
 
-/** @import {Draft} from "./types.js" */
+/** @import {Draft, Opened} from "./types.js" */
 
-const CONTAINER = "META-INF/container.xml";
 const ENCRYPTION = "META-INF/encryption.xml";
 const WANTED = /\.(x?html?|opf|xml)$/i;
 const PAGE = /xhtml|html/;
 
-/** @param {Set<string>} names  of an archive's files */
-export const isEpub = (names) => names.has(CONTAINER);
-
-/**
- * @param {Uint8Array} bytes
- * @param {string} name  of the file
- * @returns {Draft}
- */
-export function readEpub(bytes, name) {
+/** @param {Opened} opened @returns {Draft[]} */
+export function read({ bytes, name }) {
   const files = unpacked(bytes, name, (file) => WANTED.test(file));
   checkLocks(files, name);
   const root = firstOf(textOfFile(files, CONTAINER, name), "rootfile").get("full-path") ?? "";
@@ -42,7 +35,7 @@ export function readEpub(bytes, name) {
   const remarks = picturesLeftOut(pictures);
   if (missing > 0) remarks.push(msg`Pages of the book (${missing}) are missing in the file.`);
   prose.withoutTitle(title);
-  return prose.draft({ title: title || titleOf(name) }, remarks);
+  return [prose.draft({ title: title || titleOf(name) }, remarks)];
 }
 
 /** Refuse a book whose pages are locked; fonts often are, and nobody needs them. @param {Map<string, Uint8Array>} files @param {string} name */

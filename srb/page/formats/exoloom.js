@@ -4,21 +4,10 @@ import { isRecord } from "../story/check.js";
 import { listOf, objectOf, optionalText, titleOf } from "./file.js";
 import { SegmentTree } from "./segments.js";
 
-/** @import {Draft, Reader} from "./types.js" */
+/** @import {Draft, Opened} from "./types.js" */
 
-/** @type {Reader} */
-export const exoloom = {
-  label: "Exoloom",
-  knows: (value) => isRecord(value) && value.loomType === "Exoloom",
-  read,
-};
-
-/**
- * @param {Record<string, any>} file
- * @param {string} name
- * @returns {Draft[]}
- */
-function read(file, name) {
+/** @param {Opened} opened @returns {Draft[]} */
+export function read({ value: file, name }) {
   const from = objectOf(file.tree, msg`The tree`);
   const lens = isRecord(file.lens) ? file.lens : {};
   const starred = idsOf(lens.bookmarks, "bookmarks");

@@ -4,7 +4,7 @@ import { titleOf } from "./file.js";
 import { attributesOf, tokens } from "./markup.js";
 import { Prose } from "./prose.js";
 
-/** @import {Draft} from "./types.js" */
+/** @import {Draft, Opened} from "./types.js" */
 
 const BLOCKS = new Set(
   "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr html legend li main nav ol p pre section summary table td th tr ul".split(
@@ -20,24 +20,27 @@ const BOLD = new Set(["b", "strong"]);
 const DEEPEST = 400; // open tags that are remembered
 const CHARSET = /<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w-]{1,40})/i;
 
-/** Whether a text is HTML by its beginning. @param {string} text */
-export const isHtml = (text) =>
-  /^\s*(<\?xml[^>]*>\s*)?(<!--[^>]*-->\s*)*<(!doctype\s+html|html)[\s>]/i.test(text.slice(0, 2000));
-
-/** The encoding that a page says it has. @param {Uint8Array} bytes */
-export function charsetOf(bytes) {
-  return CHARSET.exec(new TextDecoder("latin1").decode(bytes.subarray(0, 4096)))?.[1] ?? null;
+/** @param {Opened} opened @returns {Draft[]} */
+export function read(opened) {
+  const prose = new Prose();
+  const { title, pictures } = addPage(prose, asItSays(opened));
+  return [prose.draft({ title: title || titleOf(opened.name) }, picturesLeftOut(pictures))];
 }
 
-/**
- * @param {string} text
- * @param {string} name  of the file
- * @returns {Draft}
- */
-export function readHtml(text, name) {
-  const prose = new Prose();
-  const { title, pictures } = addPage(prose, text);
-  return prose.draft({ title: title || titleOf(name) }, picturesLeftOut(pictures));
+/** A page's text in the encoding that it says, unless its bytes say UTF-8 or UTF-16. @param {Opened} opened */
+function asItSays({ bytes, text, encoding }) {
+  const said = /^utf-/.test(encoding) ? null : charsetOf(bytes);
+  try {
+    return said === null ? text : new TextDecoder(said).decode(bytes);
+  } catch (error) {
+    if (error instanceof RangeError) return text; // no encoding has that name
+    throw error;
+  }
+}
+
+/** The encoding that a page says it has. @param {Uint8Array} bytes */
+function charsetOf(bytes) {
+  return CHARSET.exec(new TextDecoder("latin1").decode(bytes.subarray(0, 4096)))?.[1] ?? null;
 }
 
 /** @param {number} pictures */

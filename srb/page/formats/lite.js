@@ -7,25 +7,12 @@ import { listOf, objectOf, optionalText, textOf, titleOf } from "./file.js";
 import { ofKobold } from "./lorebooks.js";
 import { SegmentTree } from "./segments.js";
 
-/** @import {Draft, Key, Reader} from "./types.js" */
+/** @import {Draft, Key, Opened} from "./types.js" */
 
 const IMAGES = /\[<\|([phd])\|.+?\|\1\|>\]/g; // marks of pictures inside the text
 
-/** @type {Reader} */
-export const lite = {
-  label: "KoboldAI Lite",
-  knows: (value) =>
-    isRecord(value) &&
-    (Array.isArray(value.ga) || (typeof value.prompt === "string" && typeof value.actions === "object")),
-  read,
-};
-
-/**
- * @param {Record<string, any>} file
- * @param {string} name
- * @returns {Draft[]}
- */
-function read(file, name) {
+/** @param {Opened} opened @returns {Draft[]} */
+export function read({ value: file, name }) {
   const chunks = new ChunkTree();
   const { list, rivals, last } = chunksOf(file);
   let end = /** @type {number | null} */ (null);

@@ -1,26 +1,14 @@
 /** Sessions of mikupad: an object whose values are JSON texts; its prompt is a list of chunks, typed and generated. */
 import { msg } from "../languages.js";
-import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
 import { listOf, objectOf, optionalText, parse, titleOf } from "./file.js";
 import { ofMikupad } from "./lorebooks.js";
 import { SegmentTree } from "./segments.js";
 
-/** @import {Draft, Reader} from "./types.js" */
+/** @import {Draft, Opened} from "./types.js" */
 
-/** @type {Reader} */
-export const mikupad = {
-  label: "mikupad",
-  knows: (value) => isRecord(value) && /^\s*["[]/.test(String(value.prompt)) && value.actions === undefined,
-  read,
-};
-
-/**
- * @param {Record<string, any>} file
- * @param {string} name
- * @returns {Draft[]}
- */
-function read(file, name) {
+/** @param {Opened} opened @returns {Draft[]} */
+export function read({ value: file, name }) {
   const tree = new SegmentTree();
   for (const { by, texts } of runsOf(field(file, "prompt"))) {
     tree.add(tree.size, {

@@ -9,27 +9,15 @@ import { ofNovelAi } from "./lorebooks.js";
 import { unpack } from "./msgpack.js";
 import { SegmentTree } from "./segments.js";
 
-/** @import {Draft, Reader} from "./types.js" */
+/** @import {Draft, Opened} from "./types.js" */
 
 const AUTHORS = { user: "person", prompt: "person", edit: "person", ai: "model" };
 /** The same by the numbers that a document has. @type {Record<number, "person" | "model">} */
 const NUMBERED = { 1: "person", 2: "model", 3: "person" };
 const ORIGINS = 1; // key of the authors in what a paragraph says of its text
 
-/** @type {Reader} */
-export const novelAi = {
-  label: "NovelAI",
-  knows: (value) =>
-    isRecord(value) && (value.storyContainerVersion !== undefined || value.scenarioVersion !== undefined),
-  read,
-};
-
-/**
- * @param {Record<string, unknown>} file
- * @param {string} name
- * @returns {Draft[]}
- */
-function read(file, name) {
+/** @param {Opened} opened @returns {Draft[]} */
+export function read({ value: file, name }) {
   const isScenario = file.scenarioVersion !== undefined;
   const content = isScenario ? file : objectOf(file.content, msg`The story's “content”`);
   const metadata = isScenario ? file : objectOf(file.metadata ?? {}, msg`The story's “metadata”`);

@@ -1,35 +1,18 @@
 /** Notes of Obsidian Loom: segments by id. A plugin's data.json holds many notes, a file that it exports holds one. */
 import { msg, NUMBER } from "../languages.js";
-import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
 import { objectOf, quoted, titleOf } from "./file.js";
 import { cutsOf } from "./segment_cuts.js";
 import { SegmentTree } from "./segments.js";
+import { isNote } from "./signs.js";
 
 /**
  * @import {Cut} from "./segment_cuts.js"
- * @import {Draft, Reader, Story} from "./types.js"
+ * @import {Draft, Opened, Story} from "./types.js"
  */
 
-/** @type {Reader} */
-export const obsidianLoom = {
-  label: "Obsidian Loom",
-  knows: (value) =>
-    isRecord(value) && (isNote(value) || (isRecord(value.state) && Object.values(value.state).some(isNote))),
-  read,
-};
-
-/** @param {unknown} value */
-function isNote(value) {
-  return isRecord(value) && "current" in value && (isRecord(value.nodes) || Array.isArray(value.nodes));
-}
-
-/**
- * @param {Record<string, any>} file
- * @param {string} name
- * @returns {Draft[]}
- */
-function read(file, name) {
+/** @param {Opened} opened @returns {Draft[]} */
+export function read({ value: file, name }) {
   if (isNote(file)) return [readNote(file, titleOf(name))];
   const notes = Object.entries(objectOf(file.state, msg`The list of notes`));
   const written = notes.filter(([, note]) => isNote(note) && Object.keys(/** @type {any} */ (note).nodes).length > 0);

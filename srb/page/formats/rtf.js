@@ -5,7 +5,7 @@ import { titleOf } from "./file.js";
 import { notesLeftOut, picturesLeftOut } from "./html_in.js";
 import { Prose } from "./prose.js";
 
-/** @import {Draft} from "./types.js" */
+/** @import {Draft, Opened} from "./types.js" */
 
 const TOKEN = /\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\'([\da-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|[^\\{}\r\n]+/gy;
 const STEP = 8192; // bytes at once
@@ -64,19 +64,12 @@ const CODE_PAGES = {
 
 /** @typedef {{italic: boolean, bold: boolean, hidden: boolean, skipped: boolean, encoding: string, unicode: number, inFonts: boolean, inTitle: boolean}} State */
 
-/** @param {Uint8Array} bytes */
-export const isRtf = (bytes) => [0x7b, 0x5c, 0x72, 0x74, 0x66].every((byte, index) => bytes[index] === byte);
-
-/**
- * @param {Uint8Array} bytes
- * @param {string} name  of the file
- * @returns {Draft}
- */
-export function readRtf(bytes, name) {
+/** @param {Opened} opened @returns {Draft[]} */
+export function read({ bytes, name }) {
   const reader = new Reader();
   reader.read(asLetters(bytes));
   const remarks = [...picturesLeftOut(reader.pictures), ...notesLeftOut(reader.notes)];
-  return reader.prose.draft({ title: reader.title.trim() || titleOf(name) }, remarks);
+  return [reader.prose.draft({ title: reader.title.trim() || titleOf(name) }, remarks)];
 }
 
 /** A letter for each byte, whose code it is; no encoding has that name. @param {Uint8Array} bytes */

@@ -4,31 +4,10 @@ import { isRecord } from "../story/check.js";
 import { listOf, objectOf, optionalText, titleOf } from "./file.js";
 import { SegmentTree } from "./segments.js";
 
-/** @import {Draft, Key, Marks, Reader} from "./types.js" */
+/** @import {Draft, Key, Marks, Opened} from "./types.js" */
 
-/** @type {Reader} */
-export const socketteer = {
-  label: "socketteer's loom",
-  knows: (value) => isRecord(value) && (isNested(value.root) || (isNested(value) && value.text !== undefined)),
-  read,
-};
-
-/**
- * @param {unknown} value
- * @returns {value is Record<string, unknown>}
- */
-function isNested(value) {
-  return (
-    isRecord(value) && Array.isArray(value.children) && (value.text === undefined || typeof value.text === "string")
-  );
-}
-
-/**
- * @param {Record<string, any>} file
- * @param {string} name
- * @returns {Draft[]}
- */
-function read(file, name) {
+/** @param {Opened} opened @returns {Draft[]} */
+export function read({ value: file, name }) {
   const tree = new SegmentTree();
   const chapters = titles(file.chapters);
   /** @type {Key | undefined} */

@@ -1,14 +1,11 @@
 /** The srb-story format: everything that a story has. */
-import { isRecord } from "../story/check.js";
 
-/** @import {Reader, Story} from "./types.js" */
+/** @import {Draft, Opened, Story} from "./types.js" */
 
-/** @type {Reader} */
-export const srb = {
-  label: "SRB",
-  knows: (value) => isRecord(value) && value.format === "srb-story",
-  read: (value) => [{ json: value, remarks: [] }], // storyOf checks it
-};
+/** @param {Opened} opened @returns {Draft[]} */
+export function read({ value }) {
+  return [{ json: value, remarks: [] }]; // storyOf checks it
+}
 
 /**
  * @param {Story} story

@@ -7,34 +7,29 @@ import { picturesOf } from "./pictures.js";
 import { SegmentTree } from "./segments.js";
 
 /** @import {Files} from "./pictures.js" */
-/** @import {Draft, Story} from "./types.js" */
+/** @import {Draft, Opened, Story} from "./types.js" */
 
 const REFERENCE = /!\[([^[\]\n]{0,200})\]\[srb-([0-9a-f]{32})\]/g;
 const BYTES = /^\[srb-([0-9a-f]{32})\]: data:([a-z]+\/[a-z]+);base64,/;
 const LONGEST_BEGINNING = 100; // of a line of bytes
 
-/**
- * @param {string} text
- * @param {string} name  of the file
- * @returns {Draft}
- */
-export function readText(text, name) {
-  return draftOf(textOf(text, msg`The text`), titleOf(name));
+/** @param {Opened} opened @returns {Draft[]} */
+export function readText({ text, name }) {
+  return [draftOf(textOf(text, msg`The text`), titleOf(name))];
 }
 
 /**
  * Read Markdown as it is written: it stays as it is, but a first line `# Title` becomes the title, and pictures that `writeMarkdown`
  * has put at the end are the story's.
- * @param {string} text
- * @param {string} name  of the file
- * @returns {Draft}
+ * @param {Opened} opened
+ * @returns {Draft[]}
  */
-export function readMarkdown(text, name) {
+export function readMarkdown({ text, name }) {
   const { words, media } = withPictures(textOf(text, msg`The text`));
   const heading = /^# +(.*\S) *\n+/.exec(words);
   const draft =
     heading === null ? draftOf(words, titleOf(name)) : draftOf(words.slice(heading[0].length), heading[1] ?? "");
-  return Object.keys(media).length > 0 ? { ...draft, json: { ...draft.json, media } } : draft;
+  return [Object.keys(media).length > 0 ? { ...draft, json: { ...draft.json, media } } : draft];
 }
 
 /**

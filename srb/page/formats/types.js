@@ -28,10 +28,20 @@
  * @property {string[]} remarks  sentences on what of the file is not in it
  * @property {{from: number, to: number, text: string, author: string}[]} [comments]  on words of its text
  *
- * @typedef {object} Reader  one format, as it is read
- * @property {string} label  the program's name
- * @property {(value: unknown) => boolean} knows  says whether parsed JSON looks like this format
- * @property {(value: any, name: string) => Draft[]} read  throws StoryError
+ * @typedef {object} Opened  a file to import; parts, text and value are found when they are asked for
+ * @property {string} name  pasted text has none
+ * @property {Uint8Array} bytes
+ * @property {Set<string> | null} parts  the names of an archive's files; null if it is none
+ * @property {string} text  throws StoryError for a file that is no text, or empty
+ * @property {string} encoding  of the text
+ * @property {any} value  of JSON, unchecked; undefined for other text; throws StoryError where a name promises JSON
+ *
+ * @typedef {object} Importer  one format, as it is read
+ * @property {string} label  the program's name, or the format's
+ * @property {string[]} endings  of the names of its files, which the dialog offers
+ * @property {boolean} [isJson]  its files are JSON: a value that no importer knows is refused with the labels of these
+ * @property {(opened: Opened) => boolean} knows  whether a file is of this format; cheap, since all are asked in turn
+ * @property {() => Promise<{read: (opened: Opened) => Draft[]}>} load  the module that reads it; its `read` throws StoryError
  */
 
 export {};

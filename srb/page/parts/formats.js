@@ -3,6 +3,7 @@
 import { setApart } from "../desk/apart.js";
 import { read } from "../formats/detect.js";
 import { BEGINNING, checkSize } from "../formats/file.js";
+import { ENDINGS } from "../formats/importers.js";
 import { fileName, WRITERS } from "../formats/write.js";
 import { msg, NUMBER } from "../languages.js";
 import { base64, brought, fromBase64 } from "../media.js";
@@ -24,8 +25,7 @@ import { asPng } from "./picture_files.js";
  * @property {string[]} remarks
  */
 
-const ACCEPTED =
-  ".json,.jsonl,.txt,.text,.md,.markdown,.docx,.epub,.html,.htm,.xhtml,.rtf,.story,.scenario,.kaistory,application/json,text/plain,text/markdown";
+const ACCEPTED = [...ENDINGS, "application/json", "text/plain", "text/markdown"].join(",");
 const TOO_LARGE = msg`The story is too large for a file of this browser. The command \`srb stories export\` writes it.`;
 
 class Formats extends DialogPart {
@@ -262,7 +262,7 @@ async function readAll(files) {
   /** @type {Offer} */
   const offer = { format: "", choices: [], remarks: [] };
   for (const file of files) {
-    const found = read(file.name, new Uint8Array(await file.arrayBuffer()));
+    const found = await read(file.name, new Uint8Array(await file.arrayBuffer()));
     if ("error" in found) throw new StoryError(found.error);
     offer.choices.push(...found.stories.map((story) => ({ story, chosen: true })));
     offer.remarks.push(...found.remarks);

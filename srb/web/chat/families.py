@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import EntryPoint
 from typing import Any
 
+from srb.extensions import FAMILIES as EXTENSIONS
+from srb.extensions import broken, distinct, load, of_others
 from srb.web.chat.call_forms import Form, JsonCalls, NamedCalls, TaggedCalls
 from srb.web.chat.gemma_calls import GemmaCalls
 from srb.web.chat.grammar import Rules
@@ -284,9 +288,35 @@ FAMILIES = (
 )  # fmt: skip
 
 
+@cache
+def families() -> tuple[Family, ...]:
+    """Return all families in the order in which a template is searched for their signs: first those of other packages.
+
+    Raise ConfigError for one that is broken.
+    """
+    return (*(_of_another(point) for point in distinct(of_others(EXTENSIONS))), *FAMILIES)
+
+
+def _of_another(point: EntryPoint) -> Family:
+    """Return the family of another package; raise ConfigError for one that could not be used, or would hide one of SRB's."""
+    family = load(point, Family)
+    if family.name != point.name:
+        raise broken(point, f"has another name in its package: {family.name!r}")
+    if family.name in {own.name for own in (*FAMILIES, HERMES, LLAMA_3, PLAIN)}:
+        raise broken(point, "has the name of a family of SRB's own")
+    if not family.signs or not all(isinstance(sign, str) and sign for sign in family.signs):
+        raise broken(point, "should have signs: texts that only the templates of its models have")
+    if not family.forms or not all(isinstance(form, Form) for form in family.forms):
+        raise broken(point, "should have forms, in which its models write calls")
+    for own in FAMILIES:
+        if all(any(sign in text for text in own.signs) for sign in family.signs):
+            raise broken(point, f"has signs that the templates of the family {own.name!r} have too")
+    return family
+
+
 def family_of(source: str, knows_tools: bool) -> Family:
     """Return the family of a template's text."""
-    for family in FAMILIES:
+    for family in families():
         if all(sign in source for sign in family.signs):
             return family
     if knows_tools and _TOOL_CALL[0] not in source and '"parameters"' in source:

@@ -1,4 +1,4 @@
-"""Routes for operators, load balancers and visitors: health, models, metrics, the module for web pages."""
+"""Routes for operators, load balancers and visitors: health, models, metrics."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Response, request, send_from_directory
+from flask import Blueprint, Response, request
 
-from srb.errors import EngineLoading, NotFound, NotSupported, Unavailable
+from srb.errors import EngineLoading, NotSupported, Unavailable
 from srb.version import version
 from srb.web.context import web
 from srb.web.dialects.llamacpp.answers import CurrentModel, Health, TabbyModel
@@ -23,7 +23,6 @@ from srb.web.replies import aged_reply, json_reply
 
 routes = Blueprint("ops", __name__)
 
-STATIC = Path(__file__).parents[1] / "static"
 _OK: Health = {"status": "ok"}
 HEALTH_DEADLINE = 0.5  # seconds that a health check waits for the engine's counts
 STATS_AGE = 1.0  # seconds; a cluster's replicas are asked so often at most, however many check and scrape
@@ -153,12 +152,3 @@ def prometheus() -> Response:
     response = Response(text, content_type=CONTENT_TYPE)
     response.headers["Process-Start-Time-Unix"] = str(STARTED)
     return response
-
-
-@routes.get("/completion.js")
-@operation(media_type="text/javascript", foreign=True)
-def script() -> Response:
-    """Serve a JavaScript module for pages, with the functions of llama-server's module."""
-    if not web().server.ui:
-        raise NotFound("File Not Found")
-    return send_from_directory(STATIC, "completion.js", mimetype="text/javascript")

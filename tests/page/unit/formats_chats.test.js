@@ -22,8 +22,8 @@ const CHAT = [
   { name: "Mara", is_user: false, mes: "Come <b>in</b>.", swipes: ["Go away.", "Come <b>in</b>."], swipe_id: 1 },
 ];
 
-const open = (name, content) => {
-  const found = read(name, content);
+const open = async (name, content) => {
+  const found = await read(name, content);
   assert.ok(!("error" in found), found.error);
   return { ...found, json: found.stories[0].toJSON() };
 };
@@ -33,8 +33,8 @@ for (const [name, content] of [
   ["pasted, with empty lines and \\r\\n", encoded(`${CHAT.map((each) => JSON.stringify(each)).join("\r\n\r\n")}\r\n`)],
   ["", lines(...CHAT.slice(1))],
 ])
-  test(`a chat of SillyTavern is a chain of messages, its swipes beside them: ${name || "without a first line"}`, () => {
-    const { format, json, remarks } = open(name, content);
+  test(`a chat of SillyTavern is a chain of messages, its swipes beside them: ${name || "without a first line"}`, async () => {
+    const { format, json, remarks } = await open(name, content);
     assert.equal(format, "SillyTavern");
     assert.equal(manuscript(json), "Hello.\n\n*waves*\n\nCome <b>in</b>.");
     const texts = [...textsOf(json).values()];
@@ -57,27 +57,27 @@ for (const [content, says] of [
   [lines(HEAD, { mes: "a" }, "[]"), /Line 3 of the chat is a list, not an object/],
   [lines(HEAD, { mes: " " }), /holds no message/],
 ])
-  test(`a chat that is wrong is refused: ${says.source}`, () =>
-    assert.match(read("c.jsonl", content).error ?? "", says));
+  test(`a chat that is wrong is refused: ${says.source}`, async () =>
+    assert.match((await read("c.jsonl", content)).error ?? "", says));
 
-test("prose of lines in braces is text", () => {
-  assert.equal(open("", encoded('{"a": "b"}\n{She said}')).format, "text");
+test("prose of lines in braces is text", async () => {
+  assert.equal((await open("", encoded('{"a": "b"}\n{She said}'))).format, "text");
 });
 
 const kobold = (more) => encoded(JSON.stringify({ prompt: "One.", ...more }));
 
-test("a save of KoboldAI that was cut within characters has them whole, and what is missing is nothing", () => {
-  const { json } = open(
+test("a save of KoboldAI that was cut within characters has them whole, and what is missing is nothing", async () => {
+  const { json } = await open(
     "k.kaistory",
     kobold({ actions: ["smile \ud83d", "\ude00 end", null, " lone \ud83d", "x", " high \ud83d"] }),
   );
   assert.equal(manuscript(json), "One.smile 😀 end lone \ufffdx high \ufffd");
 });
 
-test("a save of the new client ends where its count says; what was taken back is behind it", () => {
+test("a save of the new client ends where its count says; what was taken back is behind it", async () => {
   const action = (text) => ({ "Selected Text": text, Options: [] });
   const actions = { action_count: 1, actions: { 0: action(" Two."), 1: action(" Three."), 2: action(" Four.") } };
-  const { json } = open("k.json", kobold({ actions }));
+  const { json } = await open("k.json", kobold({ actions }));
   assert.equal(manuscript(json), "One. Two. Three.");
   assert.ok([...textsOf(json).values()].includes("One. Two. Three. Four."));
 });
@@ -88,9 +88,9 @@ const loreOf = (json) =>
     .filter(([key]) => key.startsWith("lore."))
     .map(([, { name, keys, text }]) => ({ name, keys, text }));
 
-test("a scenario of NovelAI is a story with memory, note and lorebook, whatever its prompt looks like", () => {
+test("a scenario of NovelAI is a story with memory, note and lorebook, whatever its prompt looks like", async () => {
   for (const prompt of ["[ Fog ]", '"Come," he said.', "Fog."]) {
-    const { format, json } = open(
+    const { format, json } = await open(
       "fog.scenario",
       encoded(
         JSON.stringify({
@@ -111,14 +111,14 @@ test("a scenario of NovelAI is a story with memory, note and lorebook, whatever 
   }
 });
 
-test("a story of NovelAI's older editor keeps who wrote what, and its lorebook", () => {
+test("a story of NovelAI's older editor keeps who wrote what, and its lorebook", async () => {
   const fragments = [
     { data: "Once", origin: "prompt" },
     { data: " upon", origin: "ai" },
     { data: " a time", origin: "user" },
   ];
   const content = { storyContentVersion: 3, story: { fragments }, context: [{ text: "M" }], lorebook: LOREBOOK };
-  const { json } = open(
+  const { json } = await open(
     "s.story",
     encoded(JSON.stringify({ storyContainerVersion: 1, metadata: { title: "S" }, content })),
   );
@@ -142,8 +142,8 @@ const storyOf = (document) =>
     }),
   );
 
-test("a story of NovelAI's editor of today keeps its paragraphs, and who wrote what", () => {
-  const { json, remarks } = open("s.story", storyOf(DOCUMENT));
+test("a story of NovelAI's editor of today keeps its paragraphs, and who wrote what", async () => {
+  const { json, remarks } = await open("s.story", storyOf(DOCUMENT));
   assert.equal(manuscript(json), "“Größe,” 🌕 said 漢.\nThe lake was still.\n\nIt froze.");
   assert.deepEqual(
     Object.values(json.nodes).map(({ text, by }) => [text, by]),
@@ -164,16 +164,16 @@ test("a story of NovelAI's editor of today keeps its paragraphs, and who wrote w
   ]);
 });
 
-test("a document that is cut short, changed or none is refused with a sentence", () => {
+test("a document that is cut short, changed or none is refused with a sentence", async () => {
   const bytes = Buffer.from(DOCUMENT, "base64");
-  const refused = (document) => read("s.story", storyOf(document)).error ?? "";
+  const refused = async (document) => (await read("s.story", storyOf(document))).error ?? "";
   for (let length = 0; length < bytes.length; length += 1)
     assert.match(
-      refused(bytes.subarray(0, length).toString("base64")),
+      await refused(bytes.subarray(0, length).toString("base64")),
       /^The (story's )?document|^The story holds no text/,
       String(length),
     );
-  assert.match(refused("no base64!"), /^The story's document is not base64/);
+  assert.match(await refused("no base64!"), /^The story's document is not base64/);
   for (const [data, says] of [
     [[0xdd, 0xff, 0xff, 0xff, 0xff], /cut short/],
     [[0xdf, 0xff, 0xff, 0xff, 0xff], /cut short/],
@@ -185,10 +185,10 @@ test("a document that is cut short, changed or none is refused with a sentence",
     [[0xc0], /document/],
     [[0x05], /document/],
   ])
-    assert.match(refused(Buffer.from(data).toString("base64")), says);
+    assert.match(await refused(Buffer.from(data).toString("base64")), says);
   for (let at = 0; at < bytes.length; at += 1) {
     const changed = Buffer.from(bytes);
     changed[at] ^= 0x55;
-    read("s.story", storyOf(changed.toString("base64"))); // a sentence or a story, and no error of the page
+    await read("s.story", storyOf(changed.toString("base64"))); // a sentence or a story, and no error of the page
   }
 });

@@ -49,11 +49,11 @@ for (const [name, text] of [
   ["windows-1251", RUSSIAN],
   ["koi8-r", RUSSIAN],
 ])
-  test(`a text in ${name} is read as it is: ${text.slice(0, 12)}`, () => {
+  test(`a text in ${name} is read as it is: ${text.slice(0, 12)}`, async () => {
     for (const long of [text, text.repeat(40)]) {
       const found = textIn(inEncoding(long, name));
       assert.deepEqual([found.text, found.encoding], [long, name]);
-      const story = read("draft.txt", inEncoding(long, name)).stories[0].toJSON();
+      const story = (await read("draft.txt", inEncoding(long, name))).stories[0].toJSON();
       assert.equal(manuscript(story), long);
     }
   });
@@ -70,16 +70,16 @@ test("UTF-16 without a mark is read, and with one", () => {
   }
 });
 
-test("a long UTF-8 text with a damaged byte stays UTF-8, and it is said", () => {
+test("a long UTF-8 text with a damaged byte stays UTF-8, and it is said", async () => {
   const good = encoded(`${FRENCH} ${GERMAN} `.repeat(50));
   const space = good.indexOf(0x20, 1000);
   const damaged = Uint8Array.of(...good.subarray(0, space), 0xff, ...good.subarray(space));
-  const found = read("draft.txt", damaged);
+  const found = await read("draft.txt", damaged);
   assert.deepEqual(found.remarks, ["1 byte is damaged: the sign \ufffd stands there."]);
   assert.ok(manuscript(found.stories[0].toJSON()).includes("étais"));
 });
 
-test("bytes that are no text are refused", () => {
+test("bytes that are no text are refused", async () => {
   for (const each of [bytes("01000200ff"), Uint8Array.from({ length: 500 }, (_, at) => (at * 7) % 256)])
-    assert.match(read("x.bin", each).error ?? "", /is not a text file/);
+    assert.match((await read("x.bin", each)).error ?? "", /is not a text file/);
 });

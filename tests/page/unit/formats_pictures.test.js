@@ -99,7 +99,7 @@ const storyWith = (text) =>
     nodes: { a: { text, by: "person", made: 1 } },
   });
 
-test("Markdown has its pictures at its end, and is read with them", () => {
+test("Markdown has its pictures at its end, and is read with them", async () => {
   const picture = `![the map](srb:${MAP})`;
   for (const end of ["", "\n", "\n\n", " said Ida.\n\n\n"]) {
     const text = `Look: ${picture}, and ![bell](srb:${BELL}), ![gone](srb:${GONE}) ${picture}${end}`;
@@ -107,7 +107,7 @@ test("Markdown has its pictures at its end, and is read with them", () => {
     assert.ok(written.startsWith(`Look: ![the map][srb-${MAP}], and ![bell](srb:${BELL})`));
     assert.ok(written.endsWith(`\n\n[srb-${MAP}]: data:image/png;base64,${base64(PNG)}\n`));
     for (const file of [written, `# Title\n\n${written}`, written.slice(0, -1)]) {
-      const found = read("x.md", encoded(file));
+      const found = await read("x.md", encoded(file));
       assert.ok("stories" in found);
       const [story] = found.stories;
       assert.equal(writeText(story), text);
@@ -116,20 +116,20 @@ test("Markdown has its pictures at its end, and is read with them", () => {
   }
 });
 
-test("words behind the bytes of a Markdown file's pictures stay words", () => {
+test("words behind the bytes of a Markdown file's pictures stay words", async () => {
   const written = writeMarkdown(storyWith(`![map](srb:${MAP})`), FILES);
-  const found = read("x.md", encoded(`${written}\nAdded later.\n`));
+  const found = await read("x.md", encoded(`${written}\nAdded later.\n`));
   assert.ok("stories" in found);
   assert.equal(writeText(found.stories[0]), `![map](srb:${MAP})\n\nAdded later.\n`);
 });
 
-test("a reference without bytes, and bytes of another kind, stay as they are written", () => {
+test("a reference without bytes, and bytes of another kind, stay as they are written", async () => {
   for (const text of [
     `![map][srb-${MAP}]`,
     `a\n[srb-${MAP}]: https://a.example/x.png\n`,
     "a\n[srb-1]: data:image/png;base64,AA\n",
   ]) {
-    const found = read("x.md", encoded(text));
+    const found = await read("x.md", encoded(text));
     assert.ok("stories" in found);
     assert.equal(writeText(found.stories[0]), text);
   }

@@ -8,13 +8,14 @@ import { Story } from "../../../srb/page/story.js";
 import { strToU8, zipSync } from "../../../srb/page/vendor/zip.js";
 import { encoded, manuscript } from "./formats_oracle.js";
 
-const open = (name, content) => {
-  const found = read(name, content);
+const open = async (name, content) => {
+  const found = await read(name, content);
   assert.ok(!("error" in found), found.error);
   const json = found.stories[0].toJSON();
   return { ...found, json, text: manuscript(json) };
 };
-const refuses = (name, content, says) => assert.match(read(name, content).error ?? "nothing was refused", says);
+const refuses = async (name, content, says) =>
+  assert.match((await read(name, content)).error ?? "nothing was refused", says);
 const zip = (files) => zipSync(Object.fromEntries(Object.entries(files).map(([name, text]) => [name, strToU8(text)])));
 
 // ---- Word
@@ -78,33 +79,33 @@ for (const [name, body, text] of [
   ["a style that is based on itself", p(r("a"), "Loop"), "a"],
   ["markup in words", p(r("&lt;b&gt;x&lt;/b&gt; &#8212; &#x1F315;")), "<b>x</b> — 🌕"],
 ])
-  test(`Word: ${name}`, () => assert.equal(open("x.docx", docx(body)).text, text));
+  test(`Word: ${name}`, async () => assert.equal((await open("x.docx", docx(body))).text, text));
 
-test("Word: the title is the story's, chapters are nodes, and what is left out is told", () => {
+test("Word: the title is the story's, chapters are nodes, and what is left out is told", async () => {
   const body =
     p(r("Fog"), "T") +
     p(r("One"), "H1") +
     p(`${r("a")}<w:r><w:footnoteReference w:id="2"/><w:drawing/></w:r>`) +
     p(r("Two"), "H1") +
     p(r("b"));
-  const { json, text, remarks, format } = open("draft.docx", docx(body));
+  const { json, text, remarks, format } = await open("draft.docx", docx(body));
   assert.deepEqual([format, json.title, text], ["Word", "Fog", "# One\n\na\n\n# Two\n\nb"]);
   assert.deepEqual(
     Object.values(json.nodes).map((node) => node.text),
     ["# One\n\na", "\n\n# Two\n\nb"],
   );
   assert.deepEqual(remarks, ["Pictures (1) were left out.", "1 footnote was left out."]);
-  assert.equal(open("draft.docx", docx(p(r("a")))).json.title, "draft");
+  assert.equal((await open("draft.docx", docx(p(r("a"))))).json.title, "draft");
   const core = "<cp:coreProperties><dc:title>The &amp; Sea</dc:title></cp:coreProperties>";
-  assert.equal(open("draft.docx", docx(p(r("a")), { "docProps/core.xml": core })).json.title, "The & Sea");
+  assert.equal((await open("draft.docx", docx(p(r("a")), { "docProps/core.xml": core }))).json.title, "The & Sea");
 });
 
-test("Word: a damaged file is refused", () => {
+test("Word: a damaged file is refused", async () => {
   const good = docx(p(r("a".repeat(5000))));
-  refuses("x.docx", good.subarray(0, good.length - 40), /“x.docx” is damaged/);
-  refuses("x.docx", zip({ "word/document.xml": "<w:document><w:body><w:p>" }), /was cut short/);
-  refuses("x.docx", docx(""), /holds no text/);
-  refuses("x.zip", zip({ "a.txt": "a" }), /is an archive, but neither a Word file/);
+  await refuses("x.docx", good.subarray(0, good.length - 40), /“x.docx” is damaged/);
+  await refuses("x.docx", zip({ "word/document.xml": "<w:document><w:body><w:p>" }), /was cut short/);
+  await refuses("x.docx", docx(""), /holds no text/);
+  await refuses("x.zip", zip({ "a.txt": "a" }), /is an archive, but neither a Word file/);
 });
 
 /** An archive that says another size of its file than it has. */
@@ -117,17 +118,17 @@ function lying(files, size) {
   return bytes;
 }
 
-test("an archive that unpacks to too much is refused before it is, by what it says and by what it is", () => {
+test("an archive that unpacks to too much is refused before it is, by what it says and by what it is", async () => {
   const xml = `<w:document><w:body>${" ".repeat(4 * 2 ** 20)}</w:body></w:document>`;
-  refuses("bomb.docx", zip({ "word/document.xml": xml.padEnd(40 * 2 ** 20) }), /too large when it is unpacked/);
-  refuses("bomb.docx", lying({ "word/document.xml": "<w:document/>" }, 2 ** 31), /too large when it is unpacked/);
-  refuses(
+  await refuses("bomb.docx", zip({ "word/document.xml": xml.padEnd(40 * 2 ** 20) }), /too large when it is unpacked/);
+  await refuses("bomb.docx", lying({ "word/document.xml": "<w:document/>" }, 2 ** 31), /too large when it is unpacked/);
+  await refuses(
     "bomb.docx",
     lying({ "word/document.xml": `<w:document>${p(r("a".repeat(9000)))}</w:document>` }, 100),
     /is damaged/,
   );
   const many = Object.fromEntries(Array.from({ length: 20_001 }, (_, index) => [`f${index}`, ""]));
-  refuses("many.docx", zip(many), /more than 20,000 files/);
+  await refuses("many.docx", zip(many), /more than 20,000 files/);
 });
 
 // ---- HTML
@@ -168,24 +169,25 @@ for (const [name, body, text] of [
   ["lists and tables", "<ul><li>a<li>b</ul><table><tr><td>c<td>d</table>", "a\n\nb\n\nc\n\nd"],
   ["ruby", "<p><ruby>灯台<rp>(</rp><rt>とうだい</rt></ruby>守", "灯台守"],
 ])
-  test(`HTML: ${name}`, () => assert.equal(open("x.html", encoded(`<!doctype html><body>${body}`)).text, text));
+  test(`HTML: ${name}`, async () =>
+    assert.equal((await open("x.html", encoded(`<!doctype html><body>${body}`))).text, text));
 
-test("HTML: its title, what is no HTML, and its encoding", () => {
+test("HTML: its title, what is no HTML, and its encoding", async () => {
   const page =
     "<html><head><title>Fog &amp; Sea</title></head><body><p>a<img src='https://elsewhere.test/x.png'></p></body></html>";
-  const { json, format, remarks } = open("x", encoded(page));
+  const { json, format, remarks } = await open("x", encoded(page));
   assert.deepEqual([format, json.title, remarks], ["HTML", "Fog & Sea", ["Pictures (1) were left out."]]);
-  assert.equal(open("x.txt", encoded(page)).format, "text");
-  assert.equal(open("", encoded("a < b <html> c")).format, "text");
+  assert.equal((await open("x.txt", encoded(page))).format, "text");
+  assert.equal((await open("", encoded("a < b <html> c"))).format, "text");
   const latin = Uint8Array.from('<html><meta charset="iso-8859-2"><p>\xb1\xe6', (letter) => letter.charCodeAt(0));
-  assert.equal(open("x.htm", latin).text, "ąć");
-  refuses("x.html", encoded("<html><body><img></body></html>"), /holds no text/);
+  assert.equal((await open("x.htm", latin)).text, "ąć");
+  await refuses("x.html", encoded("<html><body><img></body></html>"), /holds no text/);
 });
 
-test("HTML: work grows with the page, whatever is in it", () => {
+test("HTML: work grows with the page, whatever is in it", async () => {
   for (const part of ["<", '<a "', "<a ", "<!--", "<![CDATA[", "<p><i>", "</p>", "&#", "<script>"]) {
     const text = `<html><p>x</p>${part.repeat(300_000)}`;
-    const found = read("x.html", encoded(text));
+    const found = await read("x.html", encoded(text));
     assert.ok("stories" in found || "error" in found);
   }
 });
@@ -205,8 +207,8 @@ const epub = (files) =>
 const page = (body) =>
   `<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><head><title>t</title></head><body>${body}</body></html>`;
 
-test("EPUB: its pages come in the spine's order, without what is not read along", () => {
-  const { json, text, format, remarks } = open(
+test("EPUB: its pages come in the spine's order, without what is not read along", async () => {
+  const { json, text, format, remarks } = await open(
     "b.epub",
     epub({
       "OPS/book.opf": OPF(
@@ -227,16 +229,16 @@ test("EPUB: its pages come in the spine's order, without what is not read along"
   assert.deepEqual(remarks, []);
 });
 
-test("EPUB: a locked or damaged book is refused, and a missing page is told", () => {
+test("EPUB: a locked or damaged book is refused, and a missing page is told", async () => {
   const files = {
     "OPS/book.opf": OPF(item("a", "a.xhtml") + item("b", "b.xhtml"), ref("a") + ref("b")),
     "OPS/a.xhtml": page("<p>a</p>"),
   };
-  assert.deepEqual(open("b.epub", epub(files)).remarks, ["Pages of the book (1) are missing in the file."]);
+  assert.deepEqual((await open("b.epub", epub(files))).remarks, ["Pages of the book (1) are missing in the file."]);
   const lock = (uri) => ({ "META-INF/encryption.xml": `<e><enc:CipherReference URI="${uri}"/></e>` });
-  refuses("b.epub", epub({ ...files, ...lock("OPS/a.xhtml") }), /locked by a copy protection/);
-  assert.equal(open("b.epub", epub({ ...files, ...lock("OPS/font.otf") })).text, "a");
-  refuses("b.epub", epub({}), /“OPS\/book.opf” is missing/);
+  await refuses("b.epub", epub({ ...files, ...lock("OPS/a.xhtml") }), /locked by a copy protection/);
+  assert.equal((await open("b.epub", epub({ ...files, ...lock("OPS/font.otf") }))).text, "a");
+  await refuses("b.epub", epub({}), /“OPS\/book.opf” is missing/);
 });
 
 // ---- Rich Text
@@ -271,23 +273,23 @@ for (const [name, body, text] of [
   ["lines and breaks", "a\\line b\\par * * *\\par c", "a\nb\n\n***\n\nc"],
   ["fields", "{\\field{\\*\\fldinst HYPERLINK x}{\\fldrslt link}} y", "link y"],
 ])
-  test(`Rich Text: ${name}`, () => assert.equal(open("x.rtf", rtf(body)).text, text));
+  test(`Rich Text: ${name}`, async () => assert.equal((await open("x.rtf", rtf(body))).text, text));
 
-test("Rich Text: its title, what is left out, and a damaged one", () => {
-  const { json, remarks } = open(
+test("Rich Text: its title, what is left out, and a damaged one", async () => {
+  const { json, remarks } = await open(
     "x.rtf",
     rtf("{\\info{\\title Fog}{\\author A}}a{\\footnote note}{\\pict\\bin4 }}}}b}"),
   );
   assert.equal(json.title, "Fog");
   assert.deepEqual(remarks, ["Pictures (1) were left out.", "1 footnote was left out."]);
-  refuses("x.rtf", encoded("{\\rtf1 a {b}"), /was cut short/);
-  refuses("x.rtf", encoded(`{\\rtf1 ${"{".repeat(2000)}`), /nested too deeply/);
-  refuses("x.rtf", encoded("{\\rtf1 }"), /holds no text/);
+  await refuses("x.rtf", encoded("{\\rtf1 a {b}"), /was cut short/);
+  await refuses("x.rtf", encoded(`{\\rtf1 ${"{".repeat(2000)}`), /nested too deeply/);
+  await refuses("x.rtf", encoded("{\\rtf1 }"), /holds no text/);
 });
 
 // ---- There and back
 
-test("what the page writes as Word or EPUB comes in with its title, chapters and words", () => {
+test("what the page writes as Word or EPUB comes in with its title, chapters and words", async () => {
   const story = Story.create("Fog");
   story.head = story.edit({ node: "", at: 0 }, 0, 0, "Once.\n\nTwice & “thrice”.\n\nThe end 🌕.");
   story.closeAll();
@@ -295,7 +297,7 @@ test("what the page writes as Word or EPUB comes in with its title, chapters and
     ["x.docx", writeDocx(story)],
     ["x.epub", writeEpub(story)],
   ]) {
-    const { json, text } = open(name, bytes);
+    const { json, text } = await open(name, bytes);
     assert.equal(json.title, "Fog");
     assert.equal(text.replace(/^#+ .*\n\n/, ""), "Once.\n\nTwice & “thrice”.\n\nThe end 🌕.", name);
   }
@@ -345,24 +347,24 @@ for (const [name, body, text, on] of [
   ],
   ["words before the title's end", p(begin(0) + r("Title"), "T") + p(r("The lake") + end(0)), "The lake", "lake"],
 ])
-  test(`Word: a comment on ${name}`, () => {
-    const found = open("x.docx", docx(body, comments(C(0, "Ann &amp; Co", "Check the year."))));
+  test(`Word: a comment on ${name}`, async () => {
+    const found = await open("x.docx", docx(body, comments(C(0, "Ann &amp; Co", "Check the year."))));
     assert.equal(found.text, text);
     assert.deepEqual(commentsIn(found.stories[0]), [["Ann & Co", "Check the year.", on]]);
   });
 
-test("Word: comments that overlap, that have no words in the text, and wrong numbers", () => {
+test("Word: comments that overlap, that have no words in the text, and wrong numbers", async () => {
   const body = p(begin(0) + r("a ") + begin(1) + r("b ") + end(0) + r("c") + end(1) + begin("x") + end(77));
-  const found = open("x.docx", docx(body, comments(C(0, "A", "one"), C(1, "", "two"), C(5, "B", "nowhere"))));
+  const found = await open("x.docx", docx(body, comments(C(0, "A", "one"), C(1, "", "two"), C(5, "B", "nowhere"))));
   assert.equal(found.text, "a b c");
   assert.deepEqual(commentsIn(found.stories[0]), [
     ["A", "one", "a b "],
     ["", "two", "b c"],
   ]);
-  assert.equal(open("x.docx", docx(p(r("\ufdd05\ufdd2a")))).text, "5a");
+  assert.equal((await open("x.docx", docx(p(r("\ufdd05\ufdd2a"))))).text, "5a");
 });
 
-test("Word: comments that were exported come in again, on the same words", () => {
+test("Word: comments that were exported come in again, on the same words", async () => {
   const text =
     "## The *lamp*\n\nIt was *very very* cold, and nobody\u200b came.\n\n***\n\nHome. ![x](srb:00000000000000000000000000000000) End.";
   const story = Story.create("T");
@@ -379,7 +381,7 @@ test("Word: comments that were exported come in again, on the same words", () =>
     );
   }
   story.setMeta(`${PREFIX}empty`, commentOn(story, story.head, { from: 3, to: 5 }));
-  const { stories } = open("x.docx", writeDocx(story));
+  const { stories } = await open("x.docx", writeDocx(story));
   const found = commentsIn(stories[0]);
   assert.deepEqual(new Set(found.map(([author]) => author)), new Set(["Ida"]));
   const plain = (words) => words.replace(/[*#]/g, "").replace(/\s+/g, " ").trim();

@@ -4,8 +4,8 @@ import { read } from "../../../srb/page/formats/detect.js";
 import { bytesOf, encoded, jsonOf, manuscript, noteSegments, pathTexts, textsOf } from "./formats_oracle.js";
 
 /** @param {string} name @param {string} [as] */
-function readFixture(name, as = name) {
-  const found = read(as, bytesOf(name));
+async function readFixture(name, as = name) {
+  const found = await read(as, bytesOf(name));
   assert.ok(!("error" in found), found.error);
   return { ...found, json: found.stories.map((story) => story.toJSON()) };
 }
@@ -23,8 +23,8 @@ const sorted = (json) => [...textsOf(json).values()].sort();
 const idWith = (json, text) =>
   [...textsOf(json)].find(([, each]) => each === text)?.[0] ?? assert.fail(`no node's text is ${text}`);
 
-test("a note of Obsidian Loom has the same nodes, texts, roots, stars and place", () => {
-  const { format, json, remarks } = readFixture("obsidian_loom_note.json");
+test("a note of Obsidian Loom has the same nodes, texts, roots, stars and place", async () => {
+  const { format, json, remarks } = await readFixture("obsidian_loom_note.json");
   const note = jsonOf("obsidian_loom_note.json");
   const [story] = json;
   assert.equal(format, "Obsidian Loom");
@@ -43,8 +43,8 @@ test("a note of Obsidian Loom has the same nodes, texts, roots, stars and place"
   assert.equal(manuscript(story), path.join(""));
 });
 
-test("siblings keep the order of the file", () => {
-  const { stories } = readFixture("obsidian_loom_note.json");
+test("siblings keep the order of the file", async () => {
+  const { stories } = await readFixture("obsidian_loom_note.json");
   const note = jsonOf("obsidian_loom_note.json");
   const [story] = stories;
   /** @param {string | null} parent */
@@ -62,8 +62,8 @@ test("siblings keep the order of the file", () => {
   }
 });
 
-test("a data.json of Obsidian Loom gives a story for each note that has nodes", () => {
-  const { json, remarks } = readFixture("obsidian_loom_data.json", "data.json");
+test("a data.json of Obsidian Loom gives a story for each note that has nodes", async () => {
+  const { json, remarks } = await readFixture("obsidian_loom_data.json", "data.json");
   const { state } = jsonOf("obsidian_loom_data.json");
   assert.deepEqual(
     json.map(({ title }) => title),
@@ -77,8 +77,8 @@ test("a data.json of Obsidian Loom gives a story for each note that has nodes", 
   assert.ok(!JSON.stringify(json).includes("sk-not-a-key"));
 });
 
-test("a tree of socketteer's loom has the same nodes and texts; chapters are names", () => {
-  const { json, remarks } = readFixture("socketteer_loom.json");
+test("a tree of socketteer's loom has the same nodes and texts; chapters are names", async () => {
+  const { json, remarks } = await readFixture("socketteer_loom.json");
   const file = jsonOf("socketteer_loom.json");
   const nested = flattened(file.root);
   const [story] = json;
@@ -107,15 +107,15 @@ test("a tree of socketteer's loom has the same nodes and texts; chapters are nam
   assert.equal(manuscript(story), path.join(""));
 });
 
-test("socketteer's simple form reads as the same tree", () => {
-  const [simple] = readFixture("socketteer_simple.json").json;
-  const [whole] = readFixture("socketteer_loom.json").json;
+test("socketteer's simple form reads as the same tree", async () => {
+  const [simple] = (await readFixture("socketteer_simple.json")).json;
+  const [whole] = (await readFixture("socketteer_loom.json")).json;
   assert.deepEqual(sorted(simple), sorted(whole));
   assert.ok(manuscript(simple).startsWith("The lighthouse at Skarholm"), "the head is at the end of the first path");
 });
 
-test("a mikupad session keeps its text and who wrote each part", () => {
-  const { json, remarks } = readFixture("mikupad_session.json");
+test("a mikupad session keeps its text and who wrote each part", async () => {
+  const { json, remarks } = await readFixture("mikupad_session.json");
   const file = jsonOf("mikupad_session.json");
   const chunks = JSON.parse(file.prompt);
   const [story] = json;
@@ -143,8 +143,8 @@ test("a mikupad session keeps its text and who wrote each part", () => {
   assert.ok(!JSON.stringify(story).includes("sk-not-a-key"));
 });
 
-test("a save of KoboldAI Lite has its story, its other branches and its rivals", () => {
-  const { json, remarks } = readFixture("kobold_lite.json");
+test("a save of KoboldAI Lite has its story, its other branches and its rivals", async () => {
+  const { json, remarks } = await readFixture("kobold_lite.json");
   const file = jsonOf("kobold_lite.json");
   const clean = (/** @type {string} */ text) => text.replace("[<|h|a81f03|h|>]", "");
   const main = [file.prompt, ...file.actions.map(clean)];
@@ -168,8 +168,8 @@ test("a save of KoboldAI Lite has its story, its other branches and its rivals",
   assert.deepEqual(remarks, ["Pictures (1) were left out.", "The personal notes were left out."]);
 });
 
-test("a save of the KoboldAI client's new interface has all options", () => {
-  const [story] = readFixture("kobold_client_v2.json").json;
+test("a save of the KoboldAI client's new interface has all options", async () => {
+  const [story] = (await readFixture("kobold_client_v2.json")).json;
   const file = jsonOf("kobold_client_v2.json");
   const actions = Object.values(file.actions.actions);
   assert.equal(manuscript(story), file.prompt + actions.map((action) => action["Selected Text"]).join(""));
@@ -181,12 +181,12 @@ test("a save of the KoboldAI client's new interface has all options", () => {
   assert.deepEqual(story.note, { text: "salt", frame: "[A/N: <|>]", depth: 2 });
 });
 
-test("instructions in a save of KoboldAI Lite are a person's, the answers the model's", () => {
+test("instructions in a save of KoboldAI Lite are a person's, the answers the model's", async () => {
   const file = {
     prompt: "\n{{[INPUT]}}\nA ghost story.\n{{[OUTPUT]}}\n",
     actions: ["It was dark.", "\n{{[INPUT]}}\nMore.\n{{[OUTPUT]}}\n", "It grew darker."],
   };
-  const found = read("save.json", encoded(file));
+  const found = await read("save.json", encoded(file));
   assert.ok(!("error" in found));
   const nodes = Object.values(/** @type {any} */ (found.stories[0].toJSON()).nodes).sort((a, b) => a.made - b.made);
   assert.deepEqual(
@@ -195,16 +195,19 @@ test("instructions in a save of KoboldAI Lite are a person's, the answers the mo
   );
 });
 
-test("a shared text of KoboldAI Lite reads as its chunks", () => {
-  const found = read("share.json", encoded({ ga: ["One.", " Two."], cm: "memory", ca: "note", ct: "[<|>]", cwi: [] }));
+test("a shared text of KoboldAI Lite reads as its chunks", async () => {
+  const found = await read(
+    "share.json",
+    encoded({ ga: ["One.", " Two."], cm: "memory", ca: "note", ct: "[<|>]", cwi: [] }),
+  );
   assert.ok(!("error" in found));
   const story = /** @type {any} */ (found.stories[0].toJSON());
   assert.equal(manuscript(story), "One. Two.");
   assert.deepEqual([story.memory, story.note.text, story.note.frame], ["memory", "note", "[<|>]"]);
 });
 
-test("a file of Exoloom has the same nodes, authors, bookmarks and pruned nodes", () => {
-  const [story] = readFixture("exoloom.json").json;
+test("a file of Exoloom has the same nodes, authors, bookmarks and pruned nodes", async () => {
+  const [story] = (await readFixture("exoloom.json")).json;
   const { tree } = jsonOf("exoloom.json");
   const entries = Object.entries(tree.nodes);
   assert.deepEqual(
@@ -220,7 +223,7 @@ test("a file of Exoloom has the same nodes, authors, bookmarks and pruned nodes"
   assert.ok(fourth.length > 40);
 });
 
-test("children of a node of Exoloom stand as the node lists them", () => {
+test("children of a node of Exoloom stand as the node lists them", async () => {
   const file = {
     loomType: "Exoloom",
     schemaVersion: 1,
@@ -233,7 +236,7 @@ test("children of a node of Exoloom stand as the node lists them", () => {
     /** @type {number[]} */ childrenIds,
   ) => ({ content, authorType: "LLM", parentId, childrenIds });
   Object.assign(file.tree.nodes, { 1: node("a", null, [3, 2]), 2: node("b", 1, []), 3: node("c", 1, []) });
-  const found = read("weave.json", encoded(file));
+  const found = await read("weave.json", encoded(file));
   assert.ok(!("error" in found));
   const [story] = found.stories;
   assert.deepEqual(
@@ -242,8 +245,8 @@ test("children of a node of Exoloom stand as the node lists them", () => {
   );
 });
 
-test("text files read as one node of a person, whatever their encoding and line ends", () => {
-  const windows = readFixture("windows.txt");
+test("text files read as one node of a person, whatever their encoding and line ends", async () => {
+  const windows = await readFixture("windows.txt");
   assert.equal(windows.format, "text");
   const [story] = windows.json;
   const text = new TextDecoder().decode(bytesOf("windows.txt"));
@@ -253,7 +256,10 @@ test("text files read as one node of a person, whatever their encoding and line 
     Object.values(story.nodes).map(({ by }) => by),
     ["person"],
   );
-  assert.equal(manuscript(readFixture("old.txt").json[0]), "Der Leuchtturm, dunkel seit elf Jahren. Grüße, café.\n");
+  assert.equal(
+    manuscript((await readFixture("old.txt")).json[0]),
+    "Der Leuchtturm, dunkel seit elf Jahren. Grüße, café.\n",
+  );
   const utf16 = new Uint8Array([
     0xff,
     0xfe,
@@ -266,23 +272,23 @@ test("text files read as one node of a person, whatever their encoding and line 
       ).buffer,
     ),
   ]);
-  const found = read("ida.txt", utf16);
+  const found = await read("ida.txt", utf16);
   assert.ok(!("error" in found));
   assert.equal(manuscript(found.stories[0].toJSON()), "Ida 🌕");
 });
 
-test("Markdown keeps every line but the first heading, which is the title", () => {
-  const { format, json } = readFixture("draft.md");
+test("Markdown keeps every line but the first heading, which is the title", async () => {
+  const { format, json } = await readFixture("draft.md");
   const text = new TextDecoder().decode(bytesOf("draft.md"));
   assert.equal(format, "Markdown");
   assert.equal(json[0].title, "The lamp of Skarholm");
   assert.equal(`# ${json[0].title}\n\n${manuscript(json[0])}`, text);
 });
 
-test("pasted text reads as JSON if it begins like it, else as text", () => {
-  const note = read("", bytesOf("obsidian_loom_note.json"));
+test("pasted text reads as JSON if it begins like it, else as text", async () => {
+  const note = await read("", bytesOf("obsidian_loom_note.json"));
   assert.equal("format" in note && note.format, "Obsidian Loom");
-  const text = read("", encoded("Once upon a time,"));
+  const text = await read("", encoded("Once upon a time,"));
   assert.equal("format" in text && text.format, "text");
   assert.equal(idWith("stories" in text ? text.stories[0].toJSON() : {}, "Once upon a time,").length > 0, true);
 });

@@ -22,15 +22,15 @@ import {
 } from "./formats_oracle.js";
 
 /** @param {string} name @param {string | Uint8Array} content */
-function readBack(name, content) {
-  const found = read(name, typeof content === "string" ? encoded(content) : content);
+async function readBack(name, content) {
+  const found = await read(name, typeof content === "string" ? encoded(content) : content);
   assert.ok(!("error" in found), found.error);
   return found.stories[0];
 }
 
-test("an SRB story that is written and read is the same story", () => {
-  const story = readBack("srb_story.json", bytesOf("srb_story.json"));
-  const again = readBack("x.json", writeSrb(story));
+test("an SRB story that is written and read is the same story", async () => {
+  const story = await readBack("srb_story.json", bytesOf("srb_story.json"));
+  const again = await readBack("x.json", writeSrb(story));
   assert.deepEqual(again.toJSON(), story.toJSON());
   const file = jsonOf("srb_story.json");
   const json = JSON.parse(writeSrb(again));
@@ -44,25 +44,25 @@ test("an SRB story that is written and read is the same story", () => {
   assert.equal(manuscript(json), manuscript(file));
 });
 
-test("an author's note comes back from a file with its frame", () => {
+test("an author's note comes back from a file with its frame", async () => {
   const note = { text: "salt", depth: 2, frame: "[A/N: <|>]" };
-  const story = readBack("x.json", writeSrb(storyOf({ ...randomStory(1, 3), note })));
+  const story = await readBack("x.json", writeSrb(storyOf({ ...randomStory(1, 3), note })));
   assert.deepEqual(story.meta("note"), note);
 });
 
-test("random SRB stories survive a round trip", () => {
+test("random SRB stories survive a round trip", async () => {
   for (let seed = 1; seed <= 40; seed += 1) {
     const story = storyOf(randomStory(seed, 60));
-    assert.deepEqual(readBack("x.json", writeSrb(story)).toJSON(), story.toJSON());
+    assert.deepEqual((await readBack("x.json", writeSrb(story))).toJSON(), story.toJSON());
   }
 });
 
-test("a text file is exactly the manuscript, and reads back as it", () => {
+test("a text file is exactly the manuscript, and reads back as it", async () => {
   for (let seed = 1; seed <= 40; seed += 1) {
     const json = randomStory(seed, 30);
     const text = writeText(storyOf(json));
     assert.equal(text, manuscript(json));
-    if (text.trim() !== "") assert.equal(manuscript(readBack("x.txt", text).toJSON()), text);
+    if (text.trim() !== "") assert.equal(manuscript((await readBack("x.txt", text)).toJSON()), text);
   }
 });
 
@@ -89,19 +89,19 @@ test("every text of a story is the text of a path of segments, and every star is
   }
 });
 
-test("a file for Obsidian Loom reads back with the same manuscript and the same nodes", () => {
+test("a file for Obsidian Loom reads back with the same manuscript and the same nodes", async () => {
   for (let seed = 1; seed <= 40; seed += 1) {
     const json = randomStory(seed, 40);
     const written = writeObsidianLoom(storyOf(json));
-    const again = /** @type {any} */ (readBack("x.json", written).toJSON());
+    const again = /** @type {any} */ ((await readBack("x.json", written)).toJSON());
     assert.equal(manuscript(again), manuscript(json));
     assert.deepEqual([...textsOf(again).values()].sort(), pathTexts(noteSegments(JSON.parse(written))));
   }
 });
 
-test("a note of Obsidian Loom that is read and written has the same nodes in the same order", () => {
+test("a note of Obsidian Loom that is read and written has the same nodes in the same order", async () => {
   const note = jsonOf("obsidian_loom_note.json");
-  const written = JSON.parse(writeObsidianLoom(readBack("x.json", bytesOf("obsidian_loom_note.json"))));
+  const written = JSON.parse(writeObsidianLoom(await readBack("x.json", bytesOf("obsidian_loom_note.json"))));
   assert.deepEqual(pathTexts(noteSegments(written)), pathTexts(noteSegments(note)));
   const facts = (/** @type {any} */ { nodes }) =>
     Object.values(nodes)
@@ -170,7 +170,7 @@ test("an empty story can be written in every format", () => {
   assert.equal(Object.keys(JSON.parse(writeObsidianLoom(story)).nodes).length, 1);
 });
 
-test("Markdown has the title and the names as headings, and reads back without doubling them", () => {
+test("Markdown has the title and the names as headings, and reads back without doubling them", async () => {
   const nodes = {
     a: { text: "Fog.\n" },
     b: { parent: "a", keep: 5, text: "\nIda rowed." },
@@ -183,10 +183,10 @@ test("Markdown has the title and the names as headings, and reads back without d
   });
   const text = writeMarkdown(story);
   assert.equal(text, "# Skarholm\n\nFog.\n\n## One\n\nIda rowed.\n\n## Two\n\nShe slept.");
-  assert.equal(writeMarkdown(readBack("x.md", text)), text);
+  assert.equal(writeMarkdown(await readBack("x.md", text)), text);
 });
 
-test("Markdown has the text's own headings once, and others above what has a name alone", () => {
+test("Markdown has the text's own headings once, and others above what has a name alone", async () => {
   const nodes = {
     a: { text: "## One\n\nFog.\n" },
     b: { parent: "a", keep: 13, text: "\n## Two\n\nIda *rowed*.\n\n***\n\n" },
@@ -196,7 +196,7 @@ test("Markdown has the text's own headings once, and others above what has a nam
   const story = storyWith(nodes, { title: "Skarholm", head: { node: "c", at: 51 }, marks });
   const text = writeMarkdown(story);
   assert.equal(text, "# Skarholm\n\n## One\n\nFog.\n\n## Two\n\nIda *rowed*.\n\n***\n\n## Three\n\nShe slept.");
-  assert.equal(writeMarkdown(readBack("x.md", text)), text);
+  assert.equal(writeMarkdown(await readBack("x.md", text)), text);
 });
 
 test("a web page has chapters, emphasis and breaks, and a text is no markup in it", () => {

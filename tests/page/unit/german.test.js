@@ -40,8 +40,8 @@ for (const [name, content, sentence] of [
   ],
   ["a.jsonl", chat({ chat_metadata: {} }, [1]), "Zeile 2 des Chats sollte ein Objekt sein, ist aber eine Liste."],
 ])
-  test(`a refusal of a file is a sentence in German: ${sentence}`, () => {
-    assert.deepEqual(read(name, bytesOf(content)), { error: sentence });
+  test(`a refusal of a file is a sentence in German: ${sentence}`, async () => {
+    assert.deepEqual(await read(name, bytesOf(content)), { error: sentence });
   });
 
 for (const [count, remark] of [
@@ -50,9 +50,9 @@ for (const [count, remark] of [
   [2, ["2 verborgene Nachrichten wurden weggelassen."]],
   [1234, ["1.234 verborgene Nachrichten wurden weggelassen."]],
 ])
-  test(`what is left out of a file is told in German, by its number: ${count}`, () => {
+  test(`what is left out of a file is told in German, by its number: ${count}`, async () => {
     const lines = [{ chat_metadata: {} }, { mes: "Hello." }, ...Array(count).fill(hidden)];
-    assert.deepEqual(read("a.jsonl", bytesOf(chat(...lines))).remarks, remark);
+    assert.deepEqual((await read("a.jsonl", bytesOf(chat(...lines)))).remarks, remark);
   });
 
 test("saving, formats and file names are told in German", () => {

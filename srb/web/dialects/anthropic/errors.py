@@ -34,6 +34,4 @@ def anthropic_error(error: SRBError) -> AnthropicError:
     return {"type": "error", "error": cast(ErrorObject, written)}
 
 
-ERROR_SHAPES = {"/v1/messages": anthropic_error}  # by the beginnings of the paths
-
 shapes(__name__)

@@ -8,8 +8,3 @@ from srb.web.dialects.kobold.answers import KoboldError
 
 def kobold_error(error: SRBError) -> KoboldError:
     return {"detail": {"msg": error.message, "type": error.type}}
-
-
-ERROR_SHAPES = dict.fromkeys(
-    ("/api/v1/", "/api/latest/", "/api/extra/"), kobold_error
-)  # by the beginnings of the paths

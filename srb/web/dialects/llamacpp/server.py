@@ -1,14 +1,15 @@
-"""Routes of llama-server's properties, slots with their states, and LoRA adapters."""
+"""Routes of llama-server's properties, slots with their states, LoRA adapters, and its module for pages."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, request, send_from_directory
 
 from srb.config.settings import Settings
-from srb.errors import InvalidRequest, NotSupported, Unavailable, bad_field
+from srb.errors import InvalidRequest, NotFound, NotSupported, Unavailable, bad_field
 from srb.version import version
 from srb.web.bodies.completion import read_body, read_json
 from srb.web.bodies.fields import parse_scales
@@ -40,7 +41,9 @@ from srb.wire.commands import MEDIA_MARK
 from srb.wire.events import ModelInfo
 
 routes = Blueprint("server", __name__)
+adapters = Blueprint("adapters", __name__)  # which the page asks too
 
+STATIC = Path(__file__).parents[2] / "static"
 _SUCCESS: Success = {"success": True}
 _FEW_SLOTS = 16  # a list of so many has all parameters of each slot
 _FULL_SLOTS = 4  # slots of a longer list that have them; as many as llama-server has by default
@@ -198,14 +201,14 @@ def _slot_numbers() -> int:
     return max(web().client.check_ready().n_seq_max, web().settings.parallel)
 
 
-@routes.get("/lora-adapters")
+@adapters.get("/lora-adapters")
 @operation(answer=list[Adapter], foreign=True)
 def get_adapters() -> Response:
     """List the LoRA adapters and their scales."""
     return json_reply(web().client.adapters())
 
 
-@routes.post("/lora-adapters")
+@adapters.post("/lora-adapters")
 @operation(list[Scale], Success, foreign=False)
 def set_adapters() -> Response:
     """Set the scales for later requests; adapters that are not named get 0."""
@@ -218,3 +221,12 @@ def set_adapters() -> Response:
         raise InvalidRequest(f"The body {error}") from None
     web().client.set_adapters(scales)
     return json_reply(_SUCCESS)
+
+
+@routes.get("/completion.js")
+@operation(media_type="text/javascript", foreign=True)
+def script() -> Response:
+    """Serve a JavaScript module for pages, with the functions of llama-server's module."""
+    if not web().server.ui:
+        raise NotFound("File Not Found")
+    return send_from_directory(STATIC, "completion.js", mimetype="text/javascript")

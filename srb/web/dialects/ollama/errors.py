@@ -8,6 +8,3 @@ from srb.web.dialects.ollama.answers import OllamaError
 
 def ollama_error(error: SRBError) -> OllamaError:
     return {"error": error.message}
-
-
-ERROR_SHAPES = {"/api/": ollama_error}  # by the beginnings of the paths; KoboldCpp's are longer

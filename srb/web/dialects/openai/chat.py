@@ -17,6 +17,7 @@ from srb.web.openapi import operation
 from srb.web.replies import json_reply
 
 routes = Blueprint("chat", __name__)
+templates = Blueprint("templates", __name__)  # llama-server's, which the page asks too
 
 
 @routes.post("/v1/chat/completions")
@@ -43,7 +44,7 @@ def chat_completions() -> Response:
         return stream_response(call, renderer, body.ping_interval(settings))
 
 
-@routes.post("/apply-template")
+@templates.post("/apply-template")
 @operation(ChatBody, AppliedTemplate, foreign=True)
 def apply_template() -> Response:
     """Return the conversation rendered as a prompt."""

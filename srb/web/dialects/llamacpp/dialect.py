@@ -1,0 +1,11 @@
+"""llama-server's dialect, as it is registered."""
+
+from srb.web.dialect import Dialect
+from srb.web.dialects.llamacpp import completions, embeddings, server, tokens
+from srb.web.dialects.openai import chat
+
+DIALECT = Dialect(
+    "llama-server's completions, tokens, embeddings, rankings and slots",
+    (completions.routes, tokens.routes, embeddings.routes, server.routes, server.adapters, chat.templates),
+    documents="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
+)

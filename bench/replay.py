@@ -72,7 +72,7 @@ class BareLoop:
         self._model = model
         self._native = NativeBatch(model.n_batch)
         self._samplers = [model.new_sampler(SamplingParams(ignore_eos=True), seed, []) for seed in range(rows)]
-        self._chains = [sampler.native for sampler in self._samplers]
+        self._chains = [sampler._chain for sampler in self._samplers]
 
     def step(self, batch: Batch) -> float:
         """Compute a batch and sample from its wanted rows; return the CPU seconds."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from srb.engine.fake import FakeModel
+from srb.engine.model import Record, Scope
+from srb.engine.tokens import NEXT, tokens_of
 from srb.wire.events import PromptDone
 from tests.engine_helpers import Driver, solo
 from tests.text_stores import MemoryTexts
@@ -183,3 +186,80 @@ def test_texts_of_other_scopes_are_stored_apart() -> None:
     driver = engine(store)
     assert cached(driver, store, STORY) == 0
     assert cached(driver, store, STORY, cache_salt="alice") == len(STORY) - 1
+
+
+def test_a_text_that_is_used_from_memory_is_not_the_one_that_the_budget_forgets() -> None:
+    store = MemoryTexts()
+    driver = engine(store)
+    for story in range(6):
+        write(driver, store, [story, *STORY])
+    for _ in range(3):
+        write(driver, store, [0, *STORY])
+    store.budget = sum(record.nbytes for record, *_ in store.files.values()) * 2 // 3
+    write(driver, store, [7, *STORY])
+    driver = engine(store)
+    assert cached(driver, store, [0, *STORY]) == len(STORY)
+    assert cached(driver, store, [1, *STORY]) < len(STORY)
+
+
+def records(*spans: tuple[str, str, int, Sequence[int]]) -> MemoryTexts:
+    """Return a store with records: id, parent, start, and tokens, with no KV worth reading."""
+    store = MemoryTexts()
+    for id_, parent, start, tokens in spans:
+        record = Record(id_, parent, start, start + len(tokens), 4, Scope())
+        store.files[id_] = record, tokens_of(tokens), np.zeros(4, np.uint8)
+    return store
+
+
+def found(driver: Driver, text: Sequence[int]) -> int:
+    tree = driver.engine._tree
+    return tree.match(tokens_of([*text, NEXT]), tree.root(Scope())).length
+
+
+def test_a_record_whose_first_tokens_another_one_has_is_found_with_all_behind_it() -> None:
+    """The end of the first record was dropped, so the tree wrote some of its tokens again."""
+    first, again, rest = list(range(2, 40)), [*range(22, 40), 3, 4, 5], [9, 9, 8]
+    store = records(
+        ("a", "", 0, first), ("b", "a", 20, again), ("c", "b", 41, rest), ("d", "b", 36, [1, 1]), ("e", "b", 39, [2, 6])
+    )
+    driver = engine(store)
+    driver.engine.check_invariants()
+    text = [*first[:20], *again]
+    assert found(driver, [*text, *rest]) == len(text) + len(rest)
+    assert found(driver, [*text[:36], 1, 1]) == 38
+    assert found(driver, [*text[:39], 2, 6]) == 41
+    assert store.files.keys() == {*"abcde"}
+
+
+@pytest.mark.parametrize(
+    "span",
+    [
+        ("b", "b", 5, [7]), ("b", "c", 5, [7]), ("b", "a", 9, [7]), ("b", "a", 0, [7]), ("b", "", 5, [7]),
+        ("b", "a", 5, []), ("b", "a", 5, [-3, 7]), ("b", "a", 2, [4, 5]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_record_without_a_place_is_removed(span: tuple[str, str, int, Sequence[int]]) -> None:
+    store = records(("a", "", 0, [2, 3, 4, 5, 6]), span, ("c", "b", 6, [8]))
+    driver = engine(store)
+    driver.engine.check_invariants()
+    assert store.files.keys() == {"a"}
+
+
+def test_a_long_story_beyond_the_budget_loses_its_end_alone() -> None:
+    spans = [(str(place), str(place - 1) if place else "", place * 2, [place % 40, 5]) for place in range(3000)]
+    store = records(*spans)
+    store.budget = 4 * 1000
+    driver = engine(store, cache_bytes=10**8)
+    assert store.files.keys() == {str(place) for place in range(1000)}
+    assert found(driver, [token for _, _, _, tokens in spans for token in tokens]) == 2000
+
+
+def test_an_orderly_end_stores_what_a_full_disk_refused() -> None:
+    store = MemoryTexts()
+    store.is_full = True
+    driver = engine(store)
+    write(driver, store, STORY)
+    store.is_full = False
+    driver.engine.store_texts(10)
+    assert cached(engine(store), store, STORY) == len(STORY) - 1

@@ -663,6 +663,7 @@ class Residency:
         """Record that a parked node is resident again, in `seq_id`, or in the sequence of a node that will be below it."""
         if node.blob is not None:
             self._restored.append(node.blob)
+        self.stored.note_use(node)
         self.host.remove(node)
         node.state, node.seq_id = NodeState.RESIDENT, seq_id
         self._add_live(node)

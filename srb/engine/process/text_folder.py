@@ -82,7 +82,13 @@ class TextFolder:
     def load(self) -> Iterator[tuple[Record, Tokens]]:
         """Yield the records whose files are there, the least recently used first."""
         path = self._folder / "index"
-        found = _read_index(path)
+        found: dict[str, tuple[Record, Tokens, int]] = {}
+        try:
+            found = _read_index(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log.warning("%s cannot be read: %s; the texts of earlier runs are computed again", path, error.strerror)
         files = {entry.name: entry.stat() for entry in os.scandir(self._folder)}
         sizes = {name: file.st_size for name, file in files.items()}
         kept = {id_: each for id_, each in found.items() if sizes.get(id_) == each[0].nbytes}
@@ -104,6 +110,8 @@ class TextFolder:
             file.write(_HEAD)
             for record, tokens, checksum in kept.values():
                 file.write(_entry(record, tokens, checksum))
+            file.flush()
+            os.fdatasync(file.fileno())  # else a power cut may leave a name without a content
         scratch.replace(path)
         return open(path, "ab", buffering=0)
 
@@ -181,8 +189,8 @@ class TextFolder:
             if shutil.disk_usage(self._folder).free - record.nbytes < MIN_FREE:
                 raise OSError(0, f"less than {MIN_FREE // 1024**3} GiB would be free on the disk")
             checksum = self._write_file(path, np.ascontiguousarray(blob))
+            self._append(self._index, _entry(record, tokens, checksum))
             self._checksums[record.id] = checksum
-            self._index.write(_entry(record, tokens, checksum))
             os.fdatasync(self._index.fileno())
         except OSError as error:
             if not self._is_full:
@@ -215,7 +223,18 @@ class TextFolder:
         self._unlink(id_)
         if self._index is not None:
             with contextlib.suppress(OSError):  # then the next start finds no file
-                self._index.write(_frame(b"-" + id_.encode()))
+                self._append(self._index, _frame(b"-" + id_.encode()))
+
+    @staticmethod
+    def _append(index: BinaryIO, entry: bytes) -> None:
+        """Append an entry to the index, whole or not at all: behind a part nothing would be read. Raise OSError."""
+        size, rest = os.fstat(index.fileno()).st_size, memoryview(entry)
+        try:
+            while rest:
+                rest = rest[index.write(rest) :]
+        except OSError:
+            os.ftruncate(index.fileno(), size)
+            raise
 
     def _touch(self, id_: str) -> None:
         with contextlib.suppress(OSError):  # then it counts as used before
@@ -241,11 +260,11 @@ def _frame(entry: bytes) -> bytes:
 
 
 def _read_index(path: Path) -> dict[str, tuple[Record, Tokens, int]]:
-    """Return the records of an index, with their tokens and the checksums of their files, up to an entry that is damaged."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return {}
+    """Return the records of an index, with their tokens and the checksums of their files, up to an entry that is damaged.
+
+    Raise OSError.
+    """
+    data = path.read_bytes()
     found: dict[str, tuple[Record, Tokens, int]] = {}
     at = len(_HEAD)
     if data[:at] != _HEAD:

@@ -51,9 +51,9 @@ class TextFolder:
         Files of other models are removed where they would leave too little, the ones used longest ago first. Raise OSError;
         BlockingIOError if another engine uses this model's.
         """
-        self._folder = folder / model
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = open(self._folder / "lock", "wb", opener=private)  # noqa: SIM115
+        self.folder = folder / model
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = open(self.folder / "lock", "wb", opener=private)  # noqa: SIM115
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -62,10 +62,8 @@ class TextFolder:
         self._checksums: dict[str, int] = {}
         self._is_full = self._is_closing = False
         others = _others(folder, model)
-        total = (
-            max_bytes if max_bytes >= 0 else _share(folder, sum(size for _, size, _ in others) + _size(self._folder))
-        )
-        self.budget = max(0, total - _shrink(others, total - min(_size(self._folder), total)))
+        total = max_bytes if max_bytes >= 0 else _share(folder, sum(size for _, size, _ in others) + _size(self.folder))
+        self.budget = max(0, total - _shrink(others, total - min(_size(self.folder), total)))
         self._index: BinaryIO | None = None
         self._writes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -81,7 +79,7 @@ class TextFolder:
 
     def load(self) -> Iterator[tuple[Record, Tokens]]:
         """Yield the records whose files are there, the least recently used first."""
-        path = self._folder / "index"
+        path = self.folder / "index"
         found: dict[str, tuple[Record, Tokens, int]] = {}
         try:
             found = _read_index(path)
@@ -89,7 +87,7 @@ class TextFolder:
             pass
         except OSError as error:
             log.warning("%s cannot be read: %s; the texts of earlier runs are computed again", path, error.strerror)
-        files = {entry.name: entry.stat() for entry in os.scandir(self._folder)}
+        files = {entry.name: entry.stat() for entry in os.scandir(self.folder)}
         sizes = {name: file.st_size for name, file in files.items()}
         kept = {id_: each for id_, each in found.items() if sizes.get(id_) == each[0].nbytes}
         for name in files.keys() - kept.keys():
@@ -128,18 +126,18 @@ class TextFolder:
     def read(self, record: Record) -> Blob | None:
         """Return a record's KV; None if its file is gone or damaged."""
         try:
-            with open(self._folder / record.id, "rb", buffering=0) as file:
+            with open(self.folder / record.id, "rb", buffering=0) as file:
                 blob = np.empty(record.nbytes, np.uint8)
                 view, at = blob.data, 0
                 while at < record.nbytes and (count := file.readinto(view[at:])):
                     at += count
                 is_whole = at == record.nbytes and not file.read(1)
         except OSError as error:
-            log.warning("%s cannot be read: %s; its text is computed again", self._folder / record.id, error.strerror)
+            log.warning("%s cannot be read: %s; its text is computed again", self.folder / record.id, error.strerror)
             return None
         if is_whole and zlib.crc32(view) == self._checksums.get(record.id):
             return blob
-        log.warning("%s is damaged; its text is computed again", self._folder / record.id)
+        log.warning("%s is damaged; its text is computed again", self.folder / record.id)
         return None
 
     def remove(self, record: Record) -> None:
@@ -182,11 +180,11 @@ class TextFolder:
     # ---- the thread that writes
 
     def _write(self, record: Record, tokens: Tokens, blob: Blob) -> bool:
-        path = self._folder / record.id
+        path = self.folder / record.id
         if self._index is None or self._is_closing:
             return False
         try:
-            if shutil.disk_usage(self._folder).free - record.nbytes < MIN_FREE:
+            if shutil.disk_usage(self.folder).free - record.nbytes < MIN_FREE:
                 raise OSError(0, f"less than {MIN_FREE // 1024**3} GiB would be free on the disk")
             checksum = self._write_file(path, np.ascontiguousarray(blob))
             self._append(self._index, _entry(record, tokens, checksum))
@@ -194,12 +192,12 @@ class TextFolder:
             os.fdatasync(self._index.fileno())
         except OSError as error:
             if not self._is_full:
-                log.warning("texts are not kept in %s: %s", self._folder, error.strerror)
+                log.warning("texts are not kept in %s: %s", self.folder, error.strerror)
             self._is_full = True
             self._unlink(record.id)
             return False
         if self._is_full:
-            log.info("texts are kept in %s again", self._folder)
+            log.info("texts are kept in %s again", self.folder)
             self._is_full = False
         return True
 
@@ -238,13 +236,13 @@ class TextFolder:
 
     def _touch(self, id_: str) -> None:
         with contextlib.suppress(OSError):  # then it counts as used before
-            os.utime(self._folder / id_)
+            os.utime(self.folder / id_)
 
     def _unlink(self, id_: str) -> None:
         try:
-            (self._folder / id_).unlink(missing_ok=True)
+            (self.folder / id_).unlink(missing_ok=True)
         except OSError as error:
-            log.warning("%s cannot be removed: %s", self._folder / id_, error.strerror)
+            log.warning("%s cannot be removed: %s", self.folder / id_, error.strerror)
 
 
 # ---- the index

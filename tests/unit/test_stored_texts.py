@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from srb.engine.fake import FakeModel
-from srb.engine.model import Record, Scope
+from srb.engine.model import Blob, Record, Scope
 from srb.engine.tokens import NEXT, tokens_of
 from srb.wire.events import PromptDone
 from tests.engine_helpers import Driver, solo
@@ -263,3 +263,39 @@ def test_an_orderly_end_stores_what_a_full_disk_refused() -> None:
     store.is_full = False
     driver.engine.store_texts(10)
     assert cached(engine(store), store, STORY) == len(STORY) - 1
+
+
+class CountedTexts(MemoryTexts):
+    num_fetches = 0
+
+    def fetch(self, record: Record, done: Callable[[Blob | None], None]) -> None:
+        self.num_fetches += 1
+        super().fetch(record, done)
+
+
+def begun(driver: Driver, asked: str) -> bool:
+    return any(isinstance(event, PromptDone) for event in driver.result(asked).events)
+
+
+def wait_until_begun(driver: Driver, asked: str) -> None:
+    while not begun(driver, asked):
+        driver.step()
+
+
+def test_a_text_that_waits_for_room_is_read_once_and_keeps_its_turn() -> None:
+    store = CountedTexts()
+    write(engine(store), store, STORY)
+    memory = {"cache_bytes": 11_000}  # for the nodes, and a part of their KV
+    driver = Driver(FakeModel(n_ctx=1200, n_seq_max=20, n_batch=512), texts=store, cache_cells=0, **memory)
+    longest = driver.submit([7] * 700, max_tokens=100, ignore_eos=True)
+    driver.step()
+    story = driver.submit([*STORY, 9], max_tokens=5)
+    for _ in range(5):
+        driver.step()
+    num_fetches = store.num_fetches
+    late = driver.submit([8] * 390, max_tokens=5)
+    wait_until_begun(driver, story)
+    assert not begun(driver, late), "overtaken"
+    run(driver, store)
+    assert driver.result(longest).terminal
+    assert store.num_fetches == num_fetches > 0

@@ -138,8 +138,8 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
     if texts is not None:
         known = engine.stats()
         log.info(
-            "%d texts of earlier runs, %s, are in %s, of at most %s",
-            known["stored_texts"], size_text(known["stored_bytes"]), texts.folder, size_text(texts.budget),
+            "computed texts are kept in %s (cache_disk): %d parts, %s, of at most %s",
+            texts.folder, known["stored_texts"], size_text(known["stored_bytes"]), size_text(texts.budget),
         )  # fmt: skip
     if settings.spec_draft_model and not settings.has_draft_model:
         log.warning("spec_draft_model has no effect: spec_type is %s", settings.spec_type)

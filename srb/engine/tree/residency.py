@@ -533,6 +533,7 @@ class Residency:
         self.counters.nodes_parked_total += 1
         self._remove_live(node)
         self.host.add(node, blob)
+        self.stored.note_use(node)  # it was in the KV store until now
         self.stored.offer(node)
 
     # ---- the newest text's cells, while nothing runs

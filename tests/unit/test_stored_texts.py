@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -299,3 +300,14 @@ def test_a_text_that_waits_for_room_is_read_once_and_keeps_its_turn() -> None:
     run(driver, store)
     assert driver.result(longest).terminal
     assert store.num_fetches == num_fetches > 0
+
+
+def test_texts_that_no_request_of_this_server_can_have_disturb_nobody() -> None:
+    store = records(("a", "", 0, [10**9, 5]), ("b", "", 0, [4, 2**31 - 1]), ("c", "", 0, [2, 3]))
+    record, tokens, blob = store.files["c"]
+    scope = Scope((0.5, 1.0, float("nan")), "\0salt")  # of adapters that there are no more
+    store.files["c"] = replace(record, scope=scope), tokens, blob
+    driver = engine(store)
+    asked = write(driver, store, [2, *STORY])
+    assert driver.result(asked).texts[0] == solo([2, *STORY], 1, 20, ignore_eos=True).texts[0]
+    assert store.files.keys() >= {*"abc"}

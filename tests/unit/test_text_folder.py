@@ -208,6 +208,20 @@ def test_texts_of_other_models_make_room(opened: Open, tmp_path: Path) -> None:
     assert (tmp_path / ("2" * 32)).exists()
 
 
+def test_a_model_whose_neighbour_fills_the_room_keeps_some_of_its_texts(opened: Open, tmp_path: Path) -> None:
+    folder = opened()
+    loaded(folder)
+    each = record(folder, nbytes=100)
+    write(folder, each)
+    folder.close(DEADLINE)
+    other = opened(OTHER)
+    loaded(other)
+    write(other, record(other, nbytes=2000))
+    folder = opened(max_bytes=2000)
+    assert folder.budget == 2000 // text_folder.LEAST_SHARE >= each.nbytes
+    assert (tmp_path / OTHER).exists()
+
+
 def test_an_engine_writes_on_where_a_killed_one_stopped(opened: Open) -> None:
     story = [place % 40 for place in range(700)]
     folder = opened()

@@ -35,6 +35,9 @@ log = logging.getLogger("srb.texts")
 MIN_FREE = 5 * 1024**3  # bytes that stay free on the disk, for everything else
 MAX_BUDGET = 16 * 1024**3
 SHARE = 10  # of the free space: texts take 1/10 of it by themselves
+LEAST_SHARE = (
+    8  # where other models' engines, which run, fill the room: one has 1/8 of it, and so not all are forgotten
+)
 _HEAD = b"SRBTEXTS 1\n"  # of the index, with the version of its form
 _FRAME = 8  # bytes before each entry: its length and its checksum
 _MAX_ENTRY = 64 * 1024 * 1024  # bytes; a longer length is that of a damaged entry
@@ -63,7 +66,8 @@ class TextFolder:
         self._is_full = self._is_closing = False
         others = _others(folder, model)
         total = max_bytes if max_bytes >= 0 else _share(folder, sum(size for _, size, _ in others) + _size(self.folder))
-        self.budget = max(0, total - _shrink(others, total - min(_size(self.folder), total)))
+        left = _shrink(others, total - min(_size(self.folder), total))
+        self.budget = max(total // LEAST_SHARE, total - left)
         self._index: BinaryIO | None = None
         self._writes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

@@ -24,6 +24,7 @@ from tests.walks import examples
 LONGEST = 1200
 ENOUGH = 10**8
 BEGINNINGS = [[0, *range(2, 42)] * 9, [0, *range(2, 42)] * 2 + [7] * 300, [0, 5, 6]]
+MEMORIES = st.sampled_from([ENOUGH, ENOUGH, parked_bytes(20, 3000), parked_bytes(6, 900)])
 SCALES = ((0, 0.0),), ((0, 0.5),)
 
 
@@ -47,7 +48,7 @@ class StoredWalk(RuleBasedStateMachine):
         n_ctx=st.sampled_from([1800, 6000]),
         n_seq_max=st.integers(4, 12),
         cache_cells=st.sampled_from([0, 0, 0, 300, 10**6]),
-        cache_bytes=st.sampled_from([ENOUGH, ENOUGH, parked_bytes(20, 3000), parked_bytes(6, 900)]),
+        cache_bytes=MEMORIES,
         budget=st.sampled_from([ENOUGH, ENOUGH, ENOUGH, 20_000]),
     )
     def begin(self, budget: int, **options: Any) -> None:
@@ -61,6 +62,7 @@ class StoredWalk(RuleBasedStateMachine):
     def start(self) -> None:
         """Start an engine, and check that it has what the store has."""
         whole = self.whole_texts()
+        self.store.num_reads = 0
         options: dict[str, Any] = dict(self.options)
         model = FakeModel(options.pop("n_ctx"), options.pop("n_seq_max"), 256, 64, LONGEST + 300, n_adapters=1)
         self.driver = Driver(model, texts=self.store, **options)
@@ -163,8 +165,9 @@ class StoredWalk(RuleBasedStateMachine):
         self.store.deliver(count)
         self.driver.take(self.driver.engine.collect())
 
-    @rule()
-    def kill(self) -> None:
+    @rule(cache_bytes=MEMORIES)
+    def kill(self, cache_bytes: int) -> None:
+        self.options["cache_bytes"] = cache_bytes
         self.open.clear()
         self.start()
 
@@ -194,7 +197,7 @@ class StoredWalk(RuleBasedStateMachine):
     @rule(budget=st.sampled_from([ENOUGH, ENOUGH, 60_000, 20_000]))
     def set_budget(self, budget: int) -> None:
         self.store.budget = budget
-        self.kill()
+        self.kill(self.options["cache_bytes"])
 
     def teardown(self) -> None:
         if hasattr(self, "driver"):

@@ -36,6 +36,8 @@ def obstacles(settings: Settings) -> tuple[Obstacle, ...]:
         found.append(_tried("runtime_dir", settings.runtime_path, make_runtime_dir))
     if settings.state_dir:
         found.append(_tried("state_dir", Path(settings.state_dir), _write_in_folder))
+    if settings.texts_path is not None and settings.cache_disk != "auto":  # else the server runs without
+        found.append(_tried("cache_disk", settings.texts_path, _write_in_folder))
     if settings.stories_path is not None:
         found.append(_tried("stories", settings.stories_path, _write_story))
     if settings.log_file:

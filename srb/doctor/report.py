@@ -138,6 +138,10 @@ def _needs(checkup: Checkup) -> Iterator[Line]:
         yield "fits", f"{fits} beside the weights; recommended: n_ctx = {checkup.recommended}"
     parked = checkup.settings.cache_ram_mib << 20
     yield "kept texts", f"{size_text(parked):>10}  at most, as they come (cache_ram_mib)" if parked else "none"
+    if (folder := checkup.settings.texts_path) is not None:
+        mib = checkup.settings.cache_disk_mib
+        most = f"{size_text(mib << 20):>10}" if mib > 0 else "1/10 of the free space"
+        yield "on the disk", f"{most}  at most, in {folder} (cache_disk_mib)"
 
 
 def _largest(checkup: Checkup) -> Iterator[Line]:

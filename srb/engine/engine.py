@@ -436,6 +436,9 @@ class Engine:
         deadline, stored = self._clock() + seconds, self._residency.stored
         while stored.store is not None and self._residency.park_one() and self._clock() < deadline:
             stored.collect()
+        if stored.store is not None:
+            for node in self._tree.nodes():  # those that could not be written when they were parked: the disk was full
+                stored.offer(node)
         while stored.is_busy and self._clock() < deadline:
             stored.collect()
             stored.wait(_FETCH_SECONDS)

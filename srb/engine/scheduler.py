@@ -355,6 +355,7 @@ class Scheduler:
             if not must and (not enough or self._residency.available_ids < ids):
                 self._begin_short = Shortage(request, ids, needed)
                 return
+            self._residency.stored.forget_request(request.request_id)
             yield request, match
             promised_cells += request.prefix.pending
             promised_ids += 1

@@ -65,9 +65,11 @@ def _numbers(before: Reading | None, now: Reading) -> Iterator[str]:
     yield f"cells     {used:>9,.0f} of {cells:,.0f} in use  {bar:·<{_BAR}} {part:.0%}"
     known, read = of("prompt_tokens_cached_total", 0.0), of("prompt_tokens_total", 0.0)
     reused = f", {known / (known + read):.0%} of all prompts' tokens were there" if known + read else ""
+    stored = of("stored_bytes", 0.0)
+    on_disk = f", {size_text(stored)} on the disk" if stored else ""
     yield (
         f"cache     {count('tree_tokens_resident'):>9} tokens in cells, {count('tree_tokens_parked')} parked "
-        f"({size_text(of('tree_parked_bytes', 0.0))}){reused}"
+        f"({size_text(of('tree_parked_bytes', 0.0))}){on_disk}{reused}"
     )
     if "replicas_ready" in now.numbers:
         yield f"replicas  {count('replicas_ready'):>9} ready"

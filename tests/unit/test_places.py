@@ -28,6 +28,7 @@ def test_a_server_that_would_start_has_none_and_nothing_is_left_behind(tmp_path:
     deep = tmp_path / "not" / "yet"
     places = {
         "state_dir": str(deep / "states"),
+        "cache_disk": str(deep / "texts"),
         "stories": str(deep / "data" / "s.sqlite3"),
         "log_file": str(tmp_path / "x.log"),
     }
@@ -59,7 +60,7 @@ def test_a_host_that_is_none_is_told(tmp_path: Path) -> None:
     assert "cannot be used: Cannot assign requested address" in only(tried(tmp_path, host="192.0.2.1"))
 
 
-@pytest.mark.parametrize("name", ["runtime_dir", "state_dir", "stories", "log_file"])
+@pytest.mark.parametrize("name", ["runtime_dir", "state_dir", "cache_disk", "stories", "log_file"])
 @pytest.mark.parametrize("place", ["/proc/x", "/proc/x/y/z", "/dev/null/x"])
 def test_a_place_where_nobody_can_write_is_told_with_its_setting(tmp_path: Path, name: str, place: str) -> None:
     assert only(tried(tmp_path, **{name: place})).startswith(f"{name}: ")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from srb.engine.fake import FakeModel
+from srb.engine.model import Blob, Record, Scope
+from srb.engine.tokens import NEXT, tokens_of
 from srb.wire.events import PromptDone
 from tests.engine_helpers import Driver, solo
 from tests.text_stores import MemoryTexts
@@ -209,3 +213,127 @@ def test_texts_of_other_scopes_are_stored_apart() -> None:
     driver = engine(store)
     assert cached(driver, store, STORY) == 0
     assert cached(driver, store, STORY, cache_salt="alice") == len(STORY) - 1
+
+
+def test_a_text_that_is_used_from_memory_is_not_the_one_that_the_budget_forgets() -> None:
+    store = MemoryTexts()
+    driver = engine(store)
+    for story in range(6):
+        write(driver, store, [story, *STORY])
+    for _ in range(3):
+        write(driver, store, [0, *STORY])
+    store.budget = sum(record.nbytes for record, *_ in store.files.values()) * 2 // 3
+    write(driver, store, [7, *STORY])
+    driver = engine(store)
+    assert cached(driver, store, [0, *STORY]) == len(STORY)
+    assert cached(driver, store, [1, *STORY]) < len(STORY)
+
+
+def records(*spans: tuple[str, str, int, Sequence[int]]) -> MemoryTexts:
+    """Return a store with records: id, parent, start, and tokens, with no KV worth reading."""
+    store = MemoryTexts()
+    for id_, parent, start, tokens in spans:
+        record = Record(id_, parent, start, start + len(tokens), 4, Scope())
+        store.files[id_] = record, tokens_of(tokens), np.zeros(4, np.uint8)
+    return store
+
+
+def found(driver: Driver, text: Sequence[int]) -> int:
+    tree = driver.engine._tree
+    return tree.match(tokens_of([*text, NEXT]), tree.root(Scope())).length
+
+
+def test_a_record_whose_first_tokens_another_one_has_is_found_with_all_behind_it() -> None:
+    """The end of the first record was dropped, so the tree wrote some of its tokens again."""
+    first, again, rest = list(range(2, 40)), [*range(22, 40), 3, 4, 5], [9, 9, 8]
+    store = records(
+        ("a", "", 0, first), ("b", "a", 20, again), ("c", "b", 41, rest), ("d", "b", 36, [1, 1]), ("e", "b", 39, [2, 6])
+    )
+    driver = engine(store)
+    driver.engine.check_invariants()
+    text = [*first[:20], *again]
+    assert found(driver, [*text, *rest]) == len(text) + len(rest)
+    assert found(driver, [*text[:36], 1, 1]) == 38
+    assert found(driver, [*text[:39], 2, 6]) == 41
+    assert store.files.keys() == {*"abcde"}
+
+
+@pytest.mark.parametrize(
+    "span",
+    [
+        ("b", "b", 5, [7]), ("b", "c", 5, [7]), ("b", "a", 9, [7]), ("b", "a", 0, [7]), ("b", "", 5, [7]),
+        ("b", "a", 5, []), ("b", "a", 5, [-3, 7]), ("b", "a", 2, [4, 5]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_record_without_a_place_is_removed(span: tuple[str, str, int, Sequence[int]]) -> None:
+    store = records(("a", "", 0, [2, 3, 4, 5, 6]), span, ("c", "b", 6, [8]))
+    driver = engine(store)
+    driver.engine.check_invariants()
+    assert store.files.keys() == {"a"}
+
+
+def test_a_long_story_beyond_the_budget_loses_its_end_alone() -> None:
+    spans = [(str(place), str(place - 1) if place else "", place * 2, [place % 40, 5]) for place in range(3000)]
+    store = records(*spans)
+    store.budget = 4 * 1000
+    driver = engine(store, cache_bytes=10**8)
+    assert store.files.keys() == {str(place) for place in range(1000)}
+    assert found(driver, [token for _, _, _, tokens in spans for token in tokens]) == 2000
+
+
+def test_an_orderly_end_stores_what_a_full_disk_refused() -> None:
+    store = MemoryTexts()
+    store.is_full = True
+    driver = engine(store)
+    write(driver, store, STORY)
+    store.is_full = False
+    driver.engine.store_texts(10)
+    assert cached(engine(store), store, STORY) == len(STORY) - 1
+
+
+class CountedTexts(MemoryTexts):
+    num_fetches = 0
+
+    def fetch(self, record: Record, done: Callable[[Blob | None], None]) -> None:
+        self.num_fetches += 1
+        super().fetch(record, done)
+
+
+def begun(driver: Driver, asked: str) -> bool:
+    return any(isinstance(event, PromptDone) for event in driver.result(asked).events)
+
+
+def wait_until_begun(driver: Driver, asked: str) -> None:
+    while not begun(driver, asked):
+        driver.step()
+
+
+def test_a_text_that_waits_for_room_is_read_once_and_keeps_its_turn() -> None:
+    store = CountedTexts()
+    write(engine(store), store, STORY)
+    memory = {"cache_bytes": 11_000}  # for the nodes, and a part of their KV
+    driver = Driver(FakeModel(n_ctx=1200, n_seq_max=20, n_batch=512), texts=store, cache_cells=0, **memory)
+    longest = driver.submit([7] * 700, max_tokens=100, ignore_eos=True)
+    driver.step()
+    story = driver.submit([*STORY, 9], max_tokens=5)
+    for _ in range(5):
+        driver.step()
+    num_fetches = store.num_fetches
+    late = driver.submit([8] * 390, max_tokens=5)
+    wait_until_begun(driver, story)
+    assert not begun(driver, late), "overtaken"
+    run(driver, store)
+    assert driver.result(longest).terminal
+    assert store.num_fetches == num_fetches > 0
+
+
+def test_texts_that_no_request_of_this_server_can_have_disturb_nobody() -> None:
+    store = records(("a", "", 0, [10**9, 5]), ("b", "", 0, [4, 2**31 - 1]), ("c", "", 0, [2, 3]))
+    record, tokens, blob = store.files["c"]
+    scope = Scope((0.5, 1.0, float("nan")), "\0salt")  # of adapters that there are no more
+    store.files["c"] = replace(record, scope=scope), tokens, blob
+    driver = engine(store)
+    asked = write(driver, store, [2, *STORY])
+    assert driver.result(asked).texts[0] == solo([2, *STORY], 1, 20, ignore_eos=True).texts[0]
+    assert store.files.keys() >= {*"abc"}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pytest
@@ -207,6 +208,20 @@ def test_texts_of_other_models_make_room(opened: Open, tmp_path: Path) -> None:
     assert (tmp_path / ("2" * 32)).exists()
 
 
+def test_a_model_whose_neighbour_fills_the_room_keeps_some_of_its_texts(opened: Open, tmp_path: Path) -> None:
+    folder = opened()
+    loaded(folder)
+    each = record(folder, nbytes=100)
+    write(folder, each)
+    folder.close(DEADLINE)
+    other = opened(OTHER)
+    loaded(other)
+    write(other, record(other, nbytes=2000))
+    folder = opened(max_bytes=2000)
+    assert folder.budget == 2000 // text_folder.LEAST_SHARE >= each.nbytes
+    assert (tmp_path / OTHER).exists()
+
+
 def test_an_engine_writes_on_where_a_killed_one_stopped(opened: Open) -> None:
     story = [place % 40 for place in range(700)]
     folder = opened()
@@ -227,3 +242,77 @@ def test_an_engine_writes_on_where_a_killed_one_stopped(opened: Open) -> None:
     assert driver.engine.stats()["stored_tokens_read_total"] >= len(story) - 1
     for index in range(2):
         assert driver.result(asked).texts[index] == solo(story, 1 + index, 20, ignore_eos=True).texts[0]
+
+
+class Clogged:
+    """An index that takes the first bytes of an entry, and no more: the disk is full."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._num_writes = 0
+
+    def write(self, data: Any) -> int:
+        self._num_writes += 1
+        if self._num_writes % 2 == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return int(self._file.write(bytes(data)[:7]))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def test_an_entry_that_was_cut_by_a_full_disk_costs_none_that_follow(
+    opened: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = opened()
+    loaded(folder)
+    first, cut, last = (record(folder) for _ in range(3))
+    index: Any = folder._index
+    assert write(folder, first) == [True]
+    folder._index = cast(BinaryIO, Clogged(index))
+    assert write(folder, cut) == [False]
+    folder.remove(record(folder))
+    folder._writes.put(lambda: setattr(folder, "_index", index))
+    assert write(folder, last) == [True]
+    assert "texts are not kept" in caplog.text
+    folder.close(DEADLINE)
+    assert loaded(opened()).keys() == {first.id, last.id}
+
+
+@pytest.mark.parametrize("damage", ["folder", "unreadable"])
+def test_an_index_that_cannot_be_read_is_told_and_stops_nobody(
+    opened: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    folder = opened()
+    loaded(folder)
+    each = record(folder)
+    write(folder, each)
+    folder.close(DEADLINE)
+    index = tmp_path / MODEL / "index"
+    if damage == "folder":
+        index.unlink()
+        index.mkdir()
+    else:
+        index.chmod(0)
+    again = opened()
+    is_read = os.access(index, os.R_OK) and damage != "folder"  # root reads all
+    assert loaded(again).keys() == ({each.id} if is_read else set())
+    assert is_read or str(index) in caplog.text
+    write(again, record(again))
+
+
+def test_a_folder_that_is_removed_while_it_is_in_use_stops_nobody(
+    opened: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = opened()
+    loaded(folder)
+    each = record(folder)
+    write(folder, each)
+    shutil.rmtree(tmp_path / MODEL)
+    assert folder.read(each) is None
+    assert write(folder, record(folder), record(folder)) == [False, False]
+    folder.use(each)
+    folder.remove(each)
+    folder.close(DEADLINE)
+    assert sum("not kept" in message for message in caplog.messages) == 1
+    assert loaded(opened()) == {}

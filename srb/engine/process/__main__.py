@@ -33,6 +33,7 @@ from srb.engine.process.text_folder import TextFolder
 from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
 from srb.exit_codes import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL
 from srb.files.gguf import FAKE_MODEL, is_fake
+from srb.host.memory import size_text
 from srb.process.child import begin, exit_now, run
 from srb.process.connection import Listener
 from srb.process.runtime_folder import EngineLock
@@ -134,6 +135,12 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         draft_model=draft_model,
         texts=texts,
     )
+    if texts is not None:
+        known = engine.stats()
+        log.info(
+            "computed texts are kept in %s (cache_disk): %d parts, %s, of at most %s",
+            texts.folder, known["stored_texts"], size_text(known["stored_bytes"]), size_text(texts.budget),
+        )  # fmt: skip
     if settings.spec_draft_model and not settings.has_draft_model:
         log.warning("spec_draft_model has no effect: spec_type is %s", settings.spec_type)
     if settings.has_drafts and not can_draft:

@@ -35,6 +35,9 @@ log = logging.getLogger("srb.texts")
 MIN_FREE = 5 * 1024**3  # bytes that stay free on the disk, for everything else
 MAX_BUDGET = 16 * 1024**3
 SHARE = 10  # of the free space: texts take 1/10 of it by themselves
+LEAST_SHARE = (
+    8  # where other models' engines, which run, fill the room: one has 1/8 of it, and so not all are forgotten
+)
 _HEAD = b"SRBTEXTS 1\n"  # of the index, with the version of its form
 _FRAME = 8  # bytes before each entry: its length and its checksum
 _MAX_ENTRY = 64 * 1024 * 1024  # bytes; a longer length is that of a damaged entry
@@ -51,9 +54,9 @@ class TextFolder:
         Files of other models are removed where they would leave too little, the ones used longest ago first. Raise OSError;
         BlockingIOError if another engine uses this model's.
         """
-        self._folder = folder / model
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = open(self._folder / "lock", "wb", opener=private)  # noqa: SIM115
+        self.folder = folder / model
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = open(self.folder / "lock", "wb", opener=private)  # noqa: SIM115
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -62,10 +65,9 @@ class TextFolder:
         self._checksums: dict[str, int] = {}
         self._is_full = self._is_closing = False
         others = _others(folder, model)
-        total = (
-            max_bytes if max_bytes >= 0 else _share(folder, sum(size for _, size, _ in others) + _size(self._folder))
-        )
-        self.budget = max(0, total - _shrink(others, total - min(_size(self._folder), total)))
+        total = max_bytes if max_bytes >= 0 else _share(folder, sum(size for _, size, _ in others) + _size(self.folder))
+        left = _shrink(others, total - min(_size(self.folder), total))
+        self.budget = max(total // LEAST_SHARE, total - left)
         self._index: BinaryIO | None = None
         self._writes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -81,9 +83,15 @@ class TextFolder:
 
     def load(self) -> Iterator[tuple[Record, Tokens]]:
         """Yield the records whose files are there, the least recently used first."""
-        path = self._folder / "index"
-        found = _read_index(path)
-        files = {entry.name: entry.stat() for entry in os.scandir(self._folder)}
+        path = self.folder / "index"
+        found: dict[str, tuple[Record, Tokens, int]] = {}
+        try:
+            found = _read_index(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log.warning("%s cannot be read: %s; the texts of earlier runs are computed again", path, error.strerror)
+        files = {entry.name: entry.stat() for entry in os.scandir(self.folder)}
         sizes = {name: file.st_size for name, file in files.items()}
         kept = {id_: each for id_, each in found.items() if sizes.get(id_) == each[0].nbytes}
         for name in files.keys() - kept.keys():
@@ -104,6 +112,8 @@ class TextFolder:
             file.write(_HEAD)
             for record, tokens, checksum in kept.values():
                 file.write(_entry(record, tokens, checksum))
+            file.flush()
+            os.fdatasync(file.fileno())  # else a power cut may leave a name without a content
         scratch.replace(path)
         return open(path, "ab", buffering=0)
 
@@ -120,18 +130,18 @@ class TextFolder:
     def read(self, record: Record) -> Blob | None:
         """Return a record's KV; None if its file is gone or damaged."""
         try:
-            with open(self._folder / record.id, "rb", buffering=0) as file:
+            with open(self.folder / record.id, "rb", buffering=0) as file:
                 blob = np.empty(record.nbytes, np.uint8)
                 view, at = blob.data, 0
                 while at < record.nbytes and (count := file.readinto(view[at:])):
                     at += count
                 is_whole = at == record.nbytes and not file.read(1)
         except OSError as error:
-            log.warning("%s cannot be read: %s; its text is computed again", self._folder / record.id, error.strerror)
+            log.warning("%s cannot be read: %s; its text is computed again", self.folder / record.id, error.strerror)
             return None
         if is_whole and zlib.crc32(view) == self._checksums.get(record.id):
             return blob
-        log.warning("%s is damaged; its text is computed again", self._folder / record.id)
+        log.warning("%s is damaged; its text is computed again", self.folder / record.id)
         return None
 
     def remove(self, record: Record) -> None:
@@ -174,24 +184,24 @@ class TextFolder:
     # ---- the thread that writes
 
     def _write(self, record: Record, tokens: Tokens, blob: Blob) -> bool:
-        path = self._folder / record.id
+        path = self.folder / record.id
         if self._index is None or self._is_closing:
             return False
         try:
-            if shutil.disk_usage(self._folder).free - record.nbytes < MIN_FREE:
+            if shutil.disk_usage(self.folder).free - record.nbytes < MIN_FREE:
                 raise OSError(0, f"less than {MIN_FREE // 1024**3} GiB would be free on the disk")
             checksum = self._write_file(path, np.ascontiguousarray(blob))
+            self._append(self._index, _entry(record, tokens, checksum))
             self._checksums[record.id] = checksum
-            self._index.write(_entry(record, tokens, checksum))
             os.fdatasync(self._index.fileno())
         except OSError as error:
             if not self._is_full:
-                log.warning("texts are not kept in %s: %s", self._folder, error.strerror)
+                log.warning("texts are not kept in %s: %s", self.folder, error.strerror)
             self._is_full = True
             self._unlink(record.id)
             return False
         if self._is_full:
-            log.info("texts are kept in %s again", self._folder)
+            log.info("texts are kept in %s again", self.folder)
             self._is_full = False
         return True
 
@@ -215,17 +225,28 @@ class TextFolder:
         self._unlink(id_)
         if self._index is not None:
             with contextlib.suppress(OSError):  # then the next start finds no file
-                self._index.write(_frame(b"-" + id_.encode()))
+                self._append(self._index, _frame(b"-" + id_.encode()))
+
+    @staticmethod
+    def _append(index: BinaryIO, entry: bytes) -> None:
+        """Append an entry to the index, whole or not at all: behind a part nothing would be read. Raise OSError."""
+        size, rest = os.fstat(index.fileno()).st_size, memoryview(entry)
+        try:
+            while rest:
+                rest = rest[index.write(rest) :]
+        except OSError:
+            os.ftruncate(index.fileno(), size)
+            raise
 
     def _touch(self, id_: str) -> None:
         with contextlib.suppress(OSError):  # then it counts as used before
-            os.utime(self._folder / id_)
+            os.utime(self.folder / id_)
 
     def _unlink(self, id_: str) -> None:
         try:
-            (self._folder / id_).unlink(missing_ok=True)
+            (self.folder / id_).unlink(missing_ok=True)
         except OSError as error:
-            log.warning("%s cannot be removed: %s", self._folder / id_, error.strerror)
+            log.warning("%s cannot be removed: %s", self.folder / id_, error.strerror)
 
 
 # ---- the index
@@ -241,11 +262,11 @@ def _frame(entry: bytes) -> bytes:
 
 
 def _read_index(path: Path) -> dict[str, tuple[Record, Tokens, int]]:
-    """Return the records of an index, with their tokens and the checksums of their files, up to an entry that is damaged."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return {}
+    """Return the records of an index, with their tokens and the checksums of their files, up to an entry that is damaged.
+
+    Raise OSError.
+    """
+    data = path.read_bytes()
     found: dict[str, tuple[Record, Tokens, int]] = {}
     at = len(_HEAD)
     if data[:at] != _HEAD:

@@ -59,6 +59,7 @@ class PrefixTree:
         self._residency = residency
         self._states = residency.states
         self._roots: dict[Scope, Node] = {}
+        self._max_roots = MAX_ROOTS
         residency.stored.load(self.root)
 
     # ---- looking up
@@ -66,11 +67,14 @@ class PrefixTree:
     def root(self, scope: Scope) -> Node:
         """Return the root of a scope's texts."""
         if scope not in self._roots:
-            if len(self._roots) >= MAX_ROOTS:
+            if len(self._roots) >= self._max_roots:
                 for key in [key for key, root in self._roots.items() if not (root.children or root.is_needed)]:
                     root = self._roots.pop(key)
                     root.forget_children()
                     self._residency.stored.forget_root(root)
+                self._max_roots = max(
+                    MAX_ROOTS, 2 * len(self._roots)
+                )  # that all are looked at as seldom as roots are new
             root = self._roots[scope] = Node(None, tokens_of(()), NodeState.RESIDENT)
             self._residency.stored.note_root(root, scope)
         return self._roots[scope]

@@ -550,6 +550,7 @@ class Residency:
         self.counters.nodes_parked_total += 1
         self._remove_live(node)
         self.host.add(node, blob)
+        self.stored.note_use(node)  # it was in the KV store until now
         self.stored.offer(node)
 
     # ---- the newest text's cells, while nothing runs
@@ -680,6 +681,7 @@ class Residency:
         """Record that a parked node is resident again, in `seq_id`, or in the sequence of a node that will be below it."""
         if node.blob is not None:
             self._restored.append(node.blob)
+        self.stored.note_use(node)
         self.host.remove(node)
         node.state, node.seq_id = NodeState.RESIDENT, seq_id
         self._add_live(node)

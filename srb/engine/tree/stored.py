@@ -13,9 +13,10 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from heapq import heapify, heappop, heappush
 
 from srb.engine.model import Blob, Record, Scope, TextStore
-from srb.engine.tokens import Tokens, is_media
+from srb.engine.tokens import Tokens, common_length, is_media
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Children, Node, NodeState, Slice
@@ -55,7 +56,10 @@ class StoredTexts:
     wake: Callable[[], None] = lambda: None  # called by other threads when there is something to collect
     counters: StoredCounters = field(default_factory=StoredCounters)
     _scopes: dict[Node, Scope] = field(default_factory=dict)  # of roots
-    _nodes: OrderedDict[Record, dict[Node, None]] = field(default_factory=OrderedDict)  # the least recently used first
+    _nodes: dict[Record, dict[Node, None]] = field(default_factory=dict)
+    _used: dict[Record, int] = field(default_factory=dict)  # the number of its last use
+    _num_uses: int = 0
+    _ends: list[tuple[int, str]] = field(default_factory=list)  # heap of last uses and ids; some are not so any more
     _by_id: dict[str, Record] = field(default_factory=dict)
     _behind: dict[str, dict[Record, None]] = field(default_factory=dict)  # by id: the records whose parent it is
     _waiting: OrderedDict[Node, None] = field(default_factory=OrderedDict)  # to be written
@@ -84,33 +88,45 @@ class StoredTexts:
                 self.store.remove(record)
                 continue
             self._add(record)
-            node.stored = (Slice(record, record.start, record.end),)
+            node.stored = (Slice(record, node.start, record.end),)
             self._nodes[record][node] = None
             self.host.add(node, None)
         for record, _ in found:
-            if record in self._nodes:  # else host memory has no room for so many nodes
-                self._nodes.move_to_end(record)
+            for node in self._nodes.get(record, ()):  # of none: host memory has no room for so many nodes
+                self.host.touch(node)
+            self._count_use(record)
         self._keep_budget()
 
     def _place(self, record: Record, tokens: Tokens, root: Callable[[Scope], Node]) -> Node | None:
-        """Return a new node in the record's place; None if it has none, or another node has it."""
-        parent, at = root(record.scope), record.start
-        if record.parent:
-            before = self._by_id.get(record.parent)
-            parents = () if before is None else self._nodes[before]
-            found = next((node for node in parents if node.start < at <= node.end), None)
-            if found is None or before is None or before.scope != record.scope:
+        """Return a new node for a record's tokens; None if it stands behind no text, or the tree has all of them.
+
+        The tree may have its first tokens from another record, whose end was dropped, so that they were computed again.
+        """
+        at, before = record.start, self._by_id.get(record.parent)
+        if len(tokens) != record.end - at or not tokens or min(tokens) < 0:  # negative: media
+            return None
+        if before is not None and before.start < at <= before.end and before.scope == record.scope:
+            node = next(iter(self._nodes[before]))
+            while node.start >= at and node.parent is not None:
+                node = node.parent
+        elif not record.parent and not at:
+            node = root(record.scope)
+        else:
+            return None
+        done = 0
+        while True:
+            common = common_length(node.tokens[at - node.start :], tokens, done)
+            at, done = at + common, done + common
+            if done == len(tokens):
                 return None
-            parent = found
-        elif at:
-            return None
-        if len(tokens) != record.end - record.start or not tokens:
-            return None
-        place = parent.place_at_end() if at == parent.end else parent.inner.setdefault(at, Children(parent))
-        if tokens[0] in place or (at < parent.end and parent.tokens[at - parent.start] == tokens[0]):
-            return None
-        node = Node(parent, tokens, NodeState.PARKED)
-        node.place, node.start = place, at
+            siblings = (node.children if at == node.end else node.children_at(at)).get(tokens[done])
+            if not siblings:
+                break
+            node = siblings[0]
+        parent = node
+        node = Node(parent, tokens[done:], NodeState.PARKED)
+        if at < parent.end:
+            node.place, node.start = parent.inner.setdefault(at, Children(parent)), at
         node.attach()
         self.host.note_child_added(parent)
         return node
@@ -179,14 +195,17 @@ class StoredTexts:
         self._by_id[record.id] = record
         self._behind.setdefault(record.parent, {})[record] = None
         self.nbytes += record.nbytes
+        self._count_use(record)
 
     def _remove(self, record: Record) -> None:
         """Remove a record that no node has a slice of."""
         assert self.store is not None
-        del self._nodes[record], self._by_id[record.id]
+        del self._nodes[record], self._by_id[record.id], self._used[record]
         del self._behind[record.parent][record]
         if not self._behind[record.parent]:
             del self._behind[record.parent]
+            if (parent := self._by_id.get(record.parent)) is not None:
+                self._note_end(parent)
         self.nbytes -= record.nbytes
         self.store.remove(record)
 
@@ -278,13 +297,28 @@ class StoredTexts:
     def _keep_budget(self) -> None:
         """Forget the least recently used records behind which nothing is stored, until the store's budget holds."""
         assert self.store is not None
-        while self.nbytes > self.store.budget:
-            record = next((each for each in self._nodes if each.id not in self._behind), None)
-            if record is None:
-                return
+        while self.nbytes > self.store.budget and self._ends:
+            used, id_ = heappop(self._ends)
+            record = self._by_id.get(id_)
+            if record is None or self._used[record] != used or id_ in self._behind:
+                continue
             if any(node.is_live for node in self._nodes[record]):
                 self.may_lack = False  # until another text comes: what is in the KV store alone is more than the budget
             self._forget(record)
+
+    def _count_use(self, record: Record) -> None:
+        if record in self._nodes:
+            self._num_uses += 1
+            self._used[record] = self._num_uses
+            self._note_end(record)
+
+    def _note_end(self, record: Record) -> None:
+        """List a record as one that may be forgotten, unless there are others behind it."""
+        if record.id not in self._behind:
+            heappush(self._ends, (self._used[record], record.id))
+            if len(self._ends) > 2 * len(self._nodes) + 64:
+                self._ends = [(self._used[each], each.id) for each in self._nodes if each.id not in self._behind]
+                heapify(self._ends)
 
     def _forget(self, record: Record) -> None:
         """Let nodes do without a record, and without those behind it: those that have their KV nowhere else are evicted."""
@@ -319,9 +353,11 @@ class StoredTexts:
                 asked.add(node)
                 is_coming = is_coming or node in self._fetches
             node = node.parent
-        if not is_coming:
-            self._asked.pop(request_id, None)
         return is_coming
+
+    def forget_request(self, request_id: str) -> None:
+        """Forget what was fetched for a request, which begins: it may be fetched anew for what the request does later."""
+        self._asked.pop(request_id, None)
 
     def _note_fetched(self, node: Node, record: Record, blob: Blob | None) -> None:
         del self._fetches[node]
@@ -329,8 +365,8 @@ class StoredTexts:
             return
         [part] = node.stored
         if part.record is record and (own := self._part(part, blob)) is not None:
+            self.counters.stored_tokens_read_total += part.end - part.start
             self.host.note_loaded(node, own)
-            self._note_use(part)
 
     def read(self, node: Node) -> Blob | None:
         """Return the KV of a node that only the store has, waiting for the disk; None if it is lost."""
@@ -338,15 +374,15 @@ class StoredTexts:
         [part] = node.stored
         blob = self._part(part, self.store.read(part.record))
         if blob is not None:
-            self._note_use(part)
+            self.counters.stored_tokens_read_total += part.end - part.start
         return blob
 
-    def _note_use(self, part: Slice) -> None:
-        assert self.store is not None
-        self.counters.stored_tokens_read_total += part.end - part.start
-        if part.record in self._nodes:
-            self._nodes.move_to_end(part.record)
-            self.store.use(part.record)
+    def note_use(self, node: Node) -> None:
+        """Note that a node is used now: its records are forgotten after those that are not."""
+        for each in node.stored:
+            assert self.store is not None
+            self._count_use(each.record)
+            self.store.use(each.record)
 
     def _part(self, part: Slice, blob: Blob | None) -> Blob | None:
         """Return the KV of a slice from that of its record; without it all that hangs on the record is forgotten."""

@@ -87,10 +87,13 @@ class StoredTexts:
             if (node := self._place(record, tokens, root)) is None:
                 self.store.remove(record)
                 continue
+            is_new = not node.stored
             self._add(record)
-            node.stored = (Slice(record, node.start, record.end),)
-            self._nodes[record][node] = None
-            self.host.add(node, None)
+            self._set(node, (Slice(record, node.start, record.end),))
+            if is_new:
+                self.host.add(node, None)
+            else:
+                self.host.make_room()
         for record, _ in found:
             for node in self._nodes.get(record, ()):  # of none: host memory has no room for so many nodes
                 self.host.touch(node)
@@ -98,7 +101,7 @@ class StoredTexts:
         self._keep_budget()
 
     def _place(self, record: Record, tokens: Tokens, root: Callable[[Scope], Node]) -> Node | None:
-        """Return a new node for a record's tokens; None if it stands behind no text, or the tree has all of them.
+        """Return a new node for a record's tokens; None if it has no place, or is one too many.
 
         The tree may have its first tokens from another record, whose end was dropped, so that they were computed again.
         """
@@ -106,7 +109,9 @@ class StoredTexts:
         if len(tokens) != record.end - at or not tokens or min(tokens) < 0:  # negative: media
             return None
         if before is not None and before.start < at <= before.end and before.scope == record.scope:
-            node = next(iter(self._nodes[before]))
+            node = max(self._nodes[before], key=lambda each: each.end)
+            if node.end < at:
+                return None
             while node.start >= at and node.parent is not None:
                 node = node.parent
         elif not record.parent and not at:
@@ -118,7 +123,7 @@ class StoredTexts:
             common = common_length(node.tokens[at - node.start :], tokens, done)
             at, done = at + common, done + common
             if done == len(tokens):
-                return None
+                return self._part_until(node, at, record)
             siblings = (node.children if at == node.end else node.children_at(at)).get(tokens[done])
             if not siblings:
                 break
@@ -129,6 +134,19 @@ class StoredTexts:
             node.place, node.start = parent.inner.setdefault(at, Children(parent)), at
         node.attach()
         self.host.note_child_added(parent)
+        return node
+
+    def _part_until(self, node: Node, end: int, record: Record) -> Node | None:
+        """Return a node for the last tokens of a record that the tree has from another; None if that had none left."""
+        start = max(node.start, record.start)
+        if (start, end) == (node.start, node.end):
+            return None
+        for place in (end, start):
+            if node.start < place < node.end:
+                upper = node.split(place - node.start)
+                self.note_split(upper, node)
+                self.host.note_split(upper, node, None)
+                node = upper if place == end else node
         return node
 
     def note_root(self, root: Node, scope: Scope) -> None:

@@ -176,7 +176,9 @@ def test_settings_cannot_be_changed() -> None:
 # The settings that are paths or have some, each with a text that has one.
 PATHS = {
     **dict.fromkeys(("model", "static_path", "stories", "log_file", "api_key_file", "system_prompt_file"), "~/x"),
-    **dict.fromkeys(("chat_template_file", "mmproj", "media_path", "state_dir", "cache_disk", "spec_draft_model"), "~/x"),
+    **dict.fromkeys(
+        ("chat_template_file", "mmproj", "media_path", "state_dir", "cache_disk", "spec_draft_model"), "~/x"
+    ),
     **dict.fromkeys(("runtime_dir", "ssl_key_file", "ssl_cert_file", "door_token_file", "replicas"), "~/x"),
     "host": "127.0.0.1, ~/x",
     "lora": "~/x=0.5, ~/x",

@@ -55,7 +55,16 @@ def stream(text: str) -> dict[str, Any]:
     lines = [line.removeprefix("data:").strip() for line in text.splitlines() if line.startswith("data:")]
     other = [line for line in text.splitlines() if line and not line.startswith(("data:", ":"))]
     events = [json.loads(line) for line in lines if line != "[DONE]"]
-    return {"events": fold(events), "done": lines[-1:] == ["[DONE]"], "other_lines": other}
+    return {"events": _with_timings_last(fold(events)), "done": lines[-1:] == ["[DONE]"], "other_lines": other}
+
+
+def _with_timings_last(events: list[Any]) -> list[Any]:
+    """Give the last branch the `timings`, which the one has that ended last: any of them may be that one."""
+    branches = [event for event in events if isinstance(event, dict) and _branch(event) != float("inf")]
+    having = [event for event in branches if "timings" in event]
+    if len(having) == 1 and having[0] is not branches[-1]:
+        branches[-1]["timings"] = having[0].pop("timings")
+    return events
 
 
 def fold(events: list[Any]) -> list[Any]:

@@ -88,6 +88,7 @@ def test_readers_of_a_request_that_lingers_read_on_and_lack_nothing(web: Server)
         expected = dict(enumerate(each["text"] for each in undisturbed["completions"]))
         assert texts(streams[number]) == texts(seconds[number]) == expected
         if not number:
+            assert "completions" in gathered[0], gathered
             assert dict(enumerate(each["text"] for each in gathered[0]["completions"])) == expected
         stops = [event["index"] for event in streams[number].events if event["event"] == "stop"]
         assert sorted(stops) == [0, 1, 2], "each once"

@@ -53,6 +53,11 @@ class Reader(Stream):
         self._thread.start()
 
 
+def all_write(running: list[dict[str, Any]]) -> bool:
+    """Whether each request has written something: its worker has been told by then that the engine has it."""
+    return all(branch["length"] > 0 for each in running for branch in each["branches"])
+
+
 def kill_bridge(server: Server) -> None:
     bridge = server.engine
     os.kill(bridge, signal.SIGKILL)
@@ -71,7 +76,10 @@ def test_readers_of_a_request_that_lingers_read_on_and_lack_nothing(web: Server)
     body = {"prompt": prompts[0], **ASKED, "stream": False, "linger": 60}
     asking = threading.Thread(target=lambda: gathered.append(web.post("/v1/srb/completions", body).json()))
     asking.start()
-    wait_for(lambda: len(web.get("/v1/srb/completions").json()["completions"]) == 6, "all run")
+    wait_for(
+        lambda: len(running := web.get("/v1/srb/completions").json()["completions"]) == 6 and all_write(running),
+        "all run",
+    )
     for reader in seconds:
         wait_for(lambda reader=reader: reader.events, "it is attached")  # type: ignore[misc]
     kill_bridge(web)

@@ -434,11 +434,12 @@ class Engine:
     def store_texts(self, seconds: float) -> None:
         """Park all idle texts, and wait until the store has them, so many seconds at most. Nothing runs any more."""
         deadline, stored = self._clock() + seconds, self._residency.stored
-        while stored.store is not None and self._residency.park_one() and self._clock() < deadline:
+        if stored.store is None:
+            return
+        while self._residency.park_one() and self._clock() < deadline:
             stored.collect()
-        if stored.store is not None:
-            for node in self._tree.nodes():  # those that could not be written when they were parked: the disk was full
-                stored.offer(node)
+        for node in self._tree.nodes():  # those that could not be written when they were parked: the disk was full
+            stored.offer(node)
         while stored.is_busy and self._clock() < deadline:
             stored.collect()
             stored.wait(_FETCH_SECONDS)

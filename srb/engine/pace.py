@@ -25,6 +25,8 @@ class Pace:
         self._step_seconds = step_seconds
         self._plain = StepTimes()  # of steps without prompts, by their tokens
         self._nearest = 0  # the size of the latest of these
+        self._line: tuple[float, float] | None = None  # of these (`StepTimes.line`), where `_has_line`
+        self._has_line = False  # only steps of several people ask for it
         # Seconds that each person is owed whose branches are written: her share of the time, less what she has had.
         self._owed: dict[str, float] = {}
         self._each: float | None = None  # seconds that one prompt token adds to a step; None: not measured yet
@@ -48,7 +50,7 @@ class Pace:
             return
         if not num_prompt:
             self._plain.note(num_newest, seconds)
-            self._nearest = num_newest
+            self._nearest, self._has_line = num_newest, False
             return
         each = max(0.0, seconds - self._plain_seconds(num_newest)) / num_prompt
         if self._each is None:
@@ -62,14 +64,13 @@ class Pace:
 
         It takes the time of a step then, or what the person who has the `fewest` tokens is to have of so many people's time.
         """
-        line = self._plain.line()
-        if not self._step_seconds or line is None:
+        if not self._step_seconds or (line := self._known_line()) is None:
             return None
         fixed, each = line
         seconds = max(self._step_seconds, num_people * (fixed + each * fewest))
         return max(num_people, int((seconds - fixed) / each)) if each else None
 
-    def turns(self, wanted: Mapping[str, int], others: Set[str] = frozenset()) -> set[str]:
+    def turns(self, wanted: Mapping[str, int], others: Set[str]) -> set[str]:
         """Return those of several people, of whom each has so many tokens of branches, whose turn a step is.
 
         `others` have prompts alone. A person sits out who has had more than an equal share of the time by more than what it
@@ -77,7 +78,7 @@ class Pace:
         """
         if not self._step_seconds:
             return set(wanted)
-        fixed, each = self._plain.line() or (0.0, 0.0)
+        fixed, each = self._known_line() or (0.0, 0.0)
         others_share = 1 - 1 / len(wanted.keys() | others)
         due = {
             person
@@ -91,11 +92,13 @@ class Pace:
 
         `num_others` is the number of people who have prompts alone.
         """
+        if not self._step_seconds:
+            return
         num_people = len(took) + num_others
         if num_people == 1:
             self._owed = dict.fromkeys(took, -seconds)  # who comes now has the next one
             return
-        fixed, each = self._plain.line() or (0.0, 1.0)
+        fixed, each = self._known_line() or (0.0, 1.0)
         costs = {person: fixed + each * number if number else 0.0 for person, number in took.items()}
         total = sum(costs.values()) + each * num_prompt or 1.0
         most = max(seconds, _MOST_OWED)
@@ -103,6 +106,11 @@ class Pace:
             person: max(-most, min(most, self._owed.get(person, 0.0) + seconds / num_people - seconds * cost / total))
             for person, cost in costs.items()
         }
+
+    def _known_line(self) -> tuple[float, float] | None:
+        if not self._has_line:
+            self._line, self._has_line = self._plain.line(), True
+        return self._line
 
     def _plain_seconds(self, size: int) -> float:
         """Return the seconds of a step of `size` tokens without prompts, or of the latest other size; 0: none is known."""

@@ -19,7 +19,7 @@ UNREAD_EVERY steps, and give back cells and sequences that a request with a read
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from srb.engine.media import MediaRun
@@ -153,9 +153,7 @@ class Scheduler:
         self._model = model
         self._tree = tree
         self._residency = residency
-        self._begin_short: Shortage | None = (
-            None  # of the first request that could not begin when this was last looked at
-        )
+        self._begin_short: Shortage | None = None  # of the first request that could not begin at the latest look
         self._start_short: Shortage | None = None  # of the first branch that could not start then
 
     def runnable(self, requests: Sequence[Request]) -> list[Request]:
@@ -474,15 +472,23 @@ def _in_turns(plan: StepPlan, newest: list[Branch], prompts: Iterable[Request], 
         left = {owner: number for owner, number in wanted.items() if owner in turns}
         if most is not None and sum(left.values()) > most:
             left = divide(left, most)
-        chosen = set[Branch]()
-        for branch in sorted(newest, key=lambda branch: branch.last_step):
-            if left.get(branch.request.owner):
-                left[branch.request.owner] -= 1
-                chosen.add(branch)
-        newest = [branch for branch in newest if branch in chosen]
-    plan.took = dict.fromkeys(wanted, 0) | Counter(branch.request.owner for branch in newest)
+        plan.took = {owner: left.get(owner, 0) for owner in wanted}
+        if plan.took != wanted:
+            newest = _longest_waiting(newest, left)
+    else:
+        plan.took = dict(wanted)
     plan.num_others = len(others)
     return newest
+
+
+def _longest_waiting(newest: list[Branch], numbers: Mapping[str, int]) -> list[Branch]:
+    """Return so many branches of each owner, those that have waited longest for a step, in the order of `newest`."""
+    left, chosen = dict(numbers), set[Branch]()
+    for branch in sorted(newest, key=lambda branch: branch.last_step):
+        if left.get(branch.request.owner):
+            left[branch.request.owner] -= 1
+            chosen.add(branch)
+    return [branch for branch in newest if branch in chosen]
 
 
 def _may_want_room(request: Request) -> bool:

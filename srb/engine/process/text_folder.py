@@ -64,9 +64,9 @@ class TextFolder:
             raise
         self._checksums: dict[str, int] = {}
         self._is_full = self._is_closing = False
-        others = _others(folder, model)
-        total = max_bytes if max_bytes >= 0 else _share(folder, sum(size for _, size, _ in others) + _size(self.folder))
-        left = _shrink(others, total - min(_size(self.folder), total))
+        others, own = _others(folder, model), _size(self.folder)
+        total = max_bytes if max_bytes >= 0 else _share(folder, sum(size for _, size, _ in others) + own)
+        left = _shrink(others, total - min(own, total))
         self.budget = max(total // LEAST_SHARE, total - left)
         self._index: BinaryIO | None = None
         self._writes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

@@ -16,7 +16,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 
 from srb.engine.model import Blob, Record, Scope, TextStore
-from srb.engine.tokens import Tokens, common_length, is_media
+from srb.engine.tokens import Tokens, common_length, has_media
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Children, Node, NodeState, Slice
@@ -65,9 +65,8 @@ class StoredTexts:
     _waiting: OrderedDict[Node, None] = field(default_factory=OrderedDict)  # to be written
     _writes: dict[Node, _Write] = field(default_factory=dict)
     _fetches: dict[Node, Record] = field(default_factory=dict)
-    _asked: OrderedDict[str, set[Node]] = field(
-        default_factory=OrderedDict
-    )  # by request: a node is fetched once for it
+    # By request: a node is fetched once for it.
+    _asked: OrderedDict[str, set[Node]] = field(default_factory=OrderedDict)
     _results: deque[tuple[Node, Record, Blob | bool | None]] = field(default_factory=deque)  # of other threads
     nbytes: int = 0
     may_lack: bool = False  # texts that stay in the KV store may be lacking
@@ -106,7 +105,7 @@ class StoredTexts:
         The tree may have its first tokens from another record, whose end was dropped, so that they were computed again.
         """
         at, before = record.start, self._by_id.get(record.parent)
-        if len(tokens) != record.end - at or not tokens or min(tokens) < 0:  # negative: media
+        if len(tokens) != record.end - at or not tokens or has_media(tokens):
             return None
         if before is not None and before.start < at <= before.end and before.scope == record.scope:
             node = max(self._nodes[before], key=lambda each: each.end)
@@ -245,7 +244,7 @@ class StoredTexts:
 
         None: there is none, or media follow.
         """
-        if any(map(is_media, node.tokens[start - node.start :])) or (parent := node.parent) is None:
+        if has_media(node.tokens[start - node.start :]) or (parent := node.parent) is None:
             return None
         if not start:
             return ""
@@ -257,7 +256,7 @@ class StoredTexts:
         start = node.start
         for each in node.stored:
             start = each.end if each.start == start else start
-        if start == node.end or node in self._writes or self._before(node, start) is None:
+        if start == node.end or self._before(node, start) is None:
             return None
         return start, min(node.end, start + most)
 
@@ -383,17 +382,13 @@ class StoredTexts:
             return
         [part] = node.stored
         if part.record is record and (own := self._part(part, blob)) is not None:
-            self.counters.stored_tokens_read_total += part.end - part.start
             self.host.note_loaded(node, own)
 
     def read(self, node: Node) -> Blob | None:
         """Return the KV of a node that only the store has, waiting for the disk; None if it is lost."""
         assert self.store is not None
         [part] = node.stored
-        blob = self._part(part, self.store.read(part.record))
-        if blob is not None:
-            self.counters.stored_tokens_read_total += part.end - part.start
-        return blob
+        return self._part(part, self.store.read(part.record))
 
     def note_use(self, node: Node) -> None:
         """Note that a node is used now: its records are forgotten after those that are not."""
@@ -411,7 +406,9 @@ class StoredTexts:
         if blob is not None and part.end < record.end:
             parts = self.split_blob(blob, part.start, part.end)
             blob = None if parts is None else parts[0]
-        if blob is None and record in self._nodes:
+        if blob is not None:
+            self.counters.stored_tokens_read_total += part.end - part.start
+        elif record in self._nodes:
             self.counters.stored_texts_lost_total += 1
             self._forget(record)
         return blob

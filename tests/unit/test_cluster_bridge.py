@@ -233,7 +233,7 @@ def test_a_replica_of_another_version_is_told_once_and_is_why_a_bridge_waits(
         await until(lambda: replica.tries > tries + 2)
         assert caplog.text.count("run the same SRB on all machines") == 1
         replica.version = VERSION  # it was upgraded
-        await until(lambda: own.members.answering)
+        await until(lambda: own.members.answering and reporter.states[-1] == "running")  # it is told a moment later
         assert (reporter.states[-1], reporter.message, own.members.misfit) == ("running", "", "")
         own.members.close()
         replica.drop()

@@ -4,7 +4,7 @@
  *
  * A line is a paragraph, as everywhere in a story, so no emphasis goes beyond its line. Emphasis is read by the rules of
  * CommonMark 0.31 ("emphasis and strong emphasis"), without its other inline signs: a backslash takes the meaning of `*` and `_`
- * alone, and a picture's marker is read as one thing. Lists, quotes and code are no part of prose: their signs are text.
+ * alone, and of a heading's first `#`; a picture's marker is read as one thing. Lists, quotes and code are no part of prose: their signs are text.
  */
 
 import { markersOf } from "./markers.js";
@@ -43,6 +43,7 @@ export const LONGEST = 100_000;
 const MARKED = /\\[*_]|\*+|_+/g;
 const BREAK = /^(?!\*{4}$) {0,3}([*_-])[ \t]*(?:\1[ \t]*){2,}$/; // but not the signs of bold in which nothing is written yet
 const HEADING = /^ {0,3}(#{1,6})[ \t]+/;
+const NO_HEADING = /^ {0,3}\\(?=#{1,6}[ \t])/; // words that begin like one
 const SPACE = /^\s$/u;
 const PUNCTUATION = /^[\p{P}\p{S}]$/u;
 
@@ -56,6 +57,11 @@ export function readLine(text) {
     return { ...lineOf("break", 0, text.length, text.length), signs: [{ from: 0, to: text.length }] };
   const { level, from, to } = headingOf(text);
   const line = lineOf(level > 0 ? "heading" : "text", level, from, to);
+  const escape = Number(NO_HEADING.exec(text)?.[0].length) - 1;
+  if (escape >= 0) {
+    line.signs.push({ from: escape, to: escape + 1 });
+    line.escapes.push(escape);
+  }
   readEmphasis(text, line);
   if (from > 0) line.signs.unshift({ from: 0, to: from });
   if (to < text.length && level > 0) line.signs.push({ from: to, to: text.length });

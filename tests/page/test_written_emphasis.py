@@ -49,7 +49,7 @@ PARAGRAPHS: list[tuple[str, list[Run]]] = [
     ("Title", [("The Road", PLAIN)]),
     ("", [("Before ", PLAIN), ("all", "i"), (" chapters.", PLAIN)]),
     ("Heading1", [("Part ", PLAIN), ("One", "i")]),
-    ("Heading1", [("The Salt Road", PLAIN)]),
+    ("Heading2", [("The Salt Road", PLAIN)]),
     (
         "",
         [
@@ -62,19 +62,19 @@ PARAGRAPHS: list[tuple[str, list[Run]]] = [
             (".", PLAIN),
         ],
     ),
-    ("", [("snake_case, 2 * 3 and *so*.", PLAIN)]),
+    ("Line", [("snake_case, 2 * 3 and *so*.", PLAIN)]),
     ("SceneBreak", [("* * *", PLAIN)]),
     ("", [("\u05e9\u05dc\u05d5\u05dd ", PLAIN), ("\u05e2\u05d5\u05dc\u05dd", "i")]),
-    ("Heading2", [("A ", PLAIN), ("small", "i"), (" heading", PLAIN)]),
+    ("Heading3", [("A ", PLAIN), ("small", "i"), (" heading", PLAIN)]),
     ("", [("The ", PLAIN), ("bold ", "b"), ("and italic", "bi"), (" words", "b"), (" end.", PLAIN)]),
 ]
 CHAPTERS = [
     "<p>Before <em>all</em> chapters.</p>",
-    "<h2>Part <em>One</em></h2><p></p>",
+    '<h2 class="part">Part <em>One</em></h2><p></p>',
     (
         "<h2>The Salt Road</h2>"
         "<p>She said <em>never</em>, <strong>always</strong> and <strong><em>both</em></strong>.</p>"
-        "<p>snake_case, 2 * 3 and *so*.</p><hr/>"
+        '<p class="next-line">snake_case, 2 * 3 and *so*.</p><hr/>'
         '<p dir="rtl">\u05e9\u05dc\u05d5\u05dd <em>\u05e2\u05d5\u05dc\u05dd</em></p>'
         "<h3>A <em>small</em> heading</h3>"
         "<p>The <strong>bold </strong><strong><em>and italic</em></strong><strong> words</strong> end.</p>"
@@ -137,7 +137,7 @@ def test_a_word_file_begins_chapters_and_no_other_headings_on_a_page(folder: Pat
         for style in styles.iter(f"{WORD}style")
         if style.find(f"{WORD}pPr/{WORD}pageBreakBefore") is not None
     ]
-    assert breaking == ["Heading1"]
+    assert breaking == ["ChapterName", "Heading1", "Heading2"]
 
 
 def test_each_runs_properties_are_in_the_order_of_the_schema(folder: Path) -> None:

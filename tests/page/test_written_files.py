@@ -150,7 +150,7 @@ def test_a_word_file_has_the_title_the_names_and_every_paragraph(folder: Path) -
     found = [(_style(paragraph), _words(paragraph)) for paragraph in document.iter(f"{WORD}p")]
     expected: list[tuple[str, str]] = [("Title", TITLE), ("Author", AUTHOR)]
     for name, paragraphs in PARAGRAPHS:
-        expected += [("Heading1", name)] if name else []
+        expected += [("ChapterName", name)] if name else []
         expected += [("", text) for text in paragraphs]
     assert [each for each in found if each[1]] == [each for each in expected if each[1]]
     assert [core.findtext(f"{DC}{name}") for name in ("title", "creator", "language")] == [TITLE, AUTHOR, "de-CH"]
@@ -166,7 +166,7 @@ def test_a_word_file_begins_each_chapter_on_a_page_of_its_own_and_says_its_langu
         for style in styles.iter(f"{WORD}style")
         if style.find(f"{WORD}pPr/{WORD}pageBreakBefore") is not None
     ]
-    assert breaking == ["Heading1"]
+    assert breaking == ["ChapterName", "Heading1", "Heading2"]
     assert [each.attrib for each in styles.iter(f"{WORD}lang")] == [{f"{WORD}val": "de-CH"}]
 
 

@@ -164,8 +164,9 @@ function beginningOf(node, pieces, story, order) {
  * Cut a text into paragraphs. Where most paragraphs are parted by one empty line, a wider gap is a break between scenes;
  * where each line is a paragraph, every empty line is one.
  * @param {string} text
- * @returns {{kind: "text" | "heading" | "break", level: number, at: number, text: string, scene: boolean}[]}  text: with its markers and signs,
- *   from `at` on; scene: a gap between scenes stands before the paragraph
+ * @returns {{kind: "text" | "heading" | "break", level: number, at: number, text: string, scene: number, line: boolean}[]}  text: with its
+ *   markers and signs, from `at` on; scene: empty lines of a gap between scenes before the paragraph; line: without it the paragraph would stand in
+ *   the next line
  */
 export function paragraphsOf(text) {
   const blank = text.match(/\n[^\S\n]*\n/g)?.length ?? 0;
@@ -184,9 +185,10 @@ export function paragraphsOf(text) {
     }
     const last = paragraphs.at(-1); // the first one may be the rest of a sentence, with the space before it
     const { kind, level } = readLine(line);
-    const scene = last?.kind === "text" && kind === "text" && empty >= wide;
+    const scene = last?.kind === "text" && kind === "text" ? Math.max(0, empty - wide + 1) : 0;
     const words = last ? line.trimEnd() : line.trim();
-    paragraphs.push({ kind, level, at: at + (last ? 0 : line.indexOf(words)), text: words, scene });
+    const follows = last?.kind === "text" && kind === "text" && (wide === 1 || empty === 0);
+    paragraphs.push({ kind, level, at: at + (last ? 0 : line.indexOf(words)), text: words, scene, line: follows });
     empty = 0;
   }
   return paragraphs;

@@ -24,7 +24,8 @@ const WIDTH = 11_906; // of an A4 page, in twips
 const HEIGHT = 16_838;
 const MARGIN = 1440; // an inch
 const BREAK = "* * *"; // between scenes
-const DEEPEST = 3; // heading's style; deeper ones look like it
+const GAP = '<w:p><w:pPr><w:pStyle w:val="SceneGap"/></w:pPr></w:p>'; // between scenes, too
+const DEEPEST = 6; // heading
 const WIDEST = (WIDTH - 2 * MARGIN) * TWIP;
 const HIGHEST = (HEIGHT - 2 * MARGIN) * TWIP * 0.8; // words stand above or below it
 
@@ -82,18 +83,18 @@ class Writer {
   }
 
   /** @param {Chapter} chapter */
-  chapter({ title, text, at, body }) {
+  chapter({ title, text, at, body, level: of }) {
     const heading =
       body > 0
-        ? this.line(text.slice(0, body), at, "Heading1")
+        ? this.line(text.slice(0, body), at, `Heading${of}`)
         : title.length > 0
-          ? this.paragraph(title, "Heading1")
+          ? this.paragraph(title, "ChapterName")
           : "";
-    const paragraphs = paragraphsOf(text.slice(body)).map(({ kind, level, at: from, text: words, scene }) => {
+    const paragraphs = paragraphsOf(text.slice(body)).map(({ kind, level, at: from, text: words, scene, line }) => {
       const place = at + body + from;
       if (kind === "break") return this.paragraph([{ ...plain(BREAK), at: place }], "SceneBreak", place + words.length);
-      const style = kind === "heading" ? `Heading${Math.min(level - 1, DEEPEST)}` : undefined;
-      return (scene ? "<w:p/>" : "") + this.line(words, place, style);
+      const style = kind === "heading" ? `Heading${level}` : line ? "Line" : undefined;
+      return GAP.repeat(scene) + this.line(words, place, style);
     });
     return heading + paragraphs.join("");
   }
@@ -223,20 +224,22 @@ const styles = (language) =>
     '<w:sz w:val="28"/><w:szCs w:val="28"/>',
   ) +
   heading("SceneBreak", "Scene Break", '<w:spacing w:before="240" w:after="240"/><w:jc w:val="center"/>', "") +
-  heading(
-    "Heading1",
-    "heading 1",
-    '<w:keepNext/><w:pageBreakBefore/><w:spacing w:before="480" w:after="240"/><w:outlineLvl w:val="0"/>',
-    '<w:b/><w:bCs/><w:sz w:val="30"/><w:szCs w:val="30"/>',
-  ) +
-  [2, 3]
-    .map((level) =>
-      heading(
-        `Heading${level}`,
-        `heading ${level}`,
-        `<w:keepNext/><w:spacing w:before="360" w:after="120"/><w:outlineLvl w:val="${level - 1}"/>`,
-        `<w:b/><w:bCs/><w:sz w:val="${32 - 2 * level}"/><w:szCs w:val="${32 - 2 * level}"/>`,
-      ),
-    )
+  heading("SceneGap", "Scene Gap", "", "") +
+  heading("Line", "Line", "<w:contextualSpacing/>", "") +
+  [
+    { id: "ChapterName", name: "Chapter Name", outline: 0 },
+    ...Array.from({ length: DEEPEST }, (_, at) => ({ id: `Heading${at + 1}`, name: `heading ${at + 1}`, outline: at })),
+  ]
+    .map(({ id, name, outline }) => {
+      const begins = outline < 2; // a chapter
+      const size = begins ? 30 : Math.max(24, 30 - 2 * (outline - 1));
+      return heading(
+        id,
+        name,
+        `<w:keepNext/>${begins ? "<w:pageBreakBefore/>" : ""}<w:spacing w:before="${begins ? 480 : 360}" w:after="${begins ? 240 : 120}"/>` +
+          `<w:outlineLvl w:val="${outline}"/>`,
+        `<w:b/><w:bCs/><w:sz w:val="${size}"/><w:szCs w:val="${size}"/>`,
+      );
+    })
     .join("") +
   "</w:styles>";

@@ -27,6 +27,7 @@ export function writeHtml(story, media = {}) {
   return (
     `<!DOCTYPE html>\n<html${language === "und" ? "" : ` lang="${language}"`}><head><meta charset="utf-8"/>` +
     '<meta name="viewport" content="width=device-width, initial-scale=1"/>' +
+    (author === "" ? "" : `<meta name="author" content="${escaped(author)}"/>`) +
     `<title>${escaped(title || msg`Untitled`)}</title><style>${STYLE}</style></head>\n` +
     `<body>${title === "" ? "" : `<h1>${escaped(title)}</h1>\n`}${by}${sections.join("")}</body></html>\n`
   );

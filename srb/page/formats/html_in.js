@@ -1,30 +1,39 @@
 /** HTML, and the pages of EPUBs, as prose. Nothing of it is ever shown as markup: only its words come in. */
-import { msg, NUMBER } from "../languages.js";
 import { titleOf } from "./file.js";
-import { attributesOf, tokens } from "./markup.js";
+import { htmlTree } from "./html_tree.js";
+import { lookOf, Styles } from "./looks.js";
+import { elements, lineOf, walk } from "./markup.js";
 import { Prose } from "./prose.js";
 
+/** @import {Look} from "./looks.js" */
+/** @import {Element} from "./markup.js" */
 /** @import {Draft, Opened} from "./types.js" */
 
 const BLOCKS = new Set(
-  "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr html legend li main nav ol p pre section summary table td th tr ul".split(
+  "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr html legend li main ol p pre section summary table td th tr ul".split(
     " ",
   ),
 );
-const SKIPPED = new Set(
-  "audio canvas head iframe math nav noscript object rp rt script select style svg template textarea video".split(" "),
-);
-const VOID = new Set("area base br col embed hr img input link meta source track wbr".split(" "));
+const PASSED = new Set("head rp rt rtc script style template".split(" "));
+const BESIDE = new Set("audio button canvas iframe math nav noscript object select svg textarea video".split(" "));
 const ITALIC = new Set(["i", "em", "cite", "dfn", "var"]);
 const BOLD = new Set(["b", "strong"]);
-const DEEPEST = 400; // open tags that are remembered
+const PLAINER = new Set(["u", "s", "strike", "del", "ins"]);
 const CHARSET = /<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w-]{1,40})/i;
 
 /** @param {Opened} opened @returns {Draft[]} */
 export function read(opened) {
+  const root = htmlTree(asItSays(opened));
+  const { prose, title, author } = proseOf(root);
+  prose.without(title, author);
+  return [prose.draft({ title: title || titleOf(opened.name), author })];
+}
+
+/** The prose of one page, without a title or an author that its head has. @param {Element} root */
+export function proseOf(root) {
   const prose = new Prose();
-  const { title, pictures } = addPage(prose, asItSays(opened));
-  return [prose.draft({ title: title || titleOf(opened.name) }, picturesLeftOut(pictures))];
+  const title = addPage(prose, root, stylesIn(root));
+  return { prose, title, author: authorOf(root) };
 }
 
 /** A page's text in the encoding that it says, unless its bytes say UTF-8 or UTF-16. @param {Opened} opened */
@@ -43,89 +52,106 @@ function charsetOf(bytes) {
   return CHARSET.exec(new TextDecoder("latin1").decode(bytes.subarray(0, 4096)))?.[1] ?? null;
 }
 
-/** @param {number} pictures */
-export const picturesLeftOut = (pictures) => (pictures > 0 ? [msg`Pictures (${pictures}) were left out.`] : []);
+/** The styles that a page has in itself. @param {Element} root @param {Styles} [styles]  to which they are added */
+export function stylesIn(root, styles = new Styles()) {
+  for (const style of elements(root, ({ name }) => name === "style")) styles.add(lineOf(style));
+  return styles;
+}
 
-/** What is said of footnotes that a file has. @param {number} notes @returns {string[]} */
-export function notesLeftOut(notes) {
-  if (notes === 0) return [];
-  return [notes === 1 ? msg`1 footnote was left out.` : msg`${NUMBER.format(notes)} footnotes were left out.`];
+/** @param {Element} root */
+function authorOf(root) {
+  const said = elements(
+    root,
+    ({ name, attributes }) => name === "meta" && /^author$/i.test(attributes.get("name") ?? ""),
+  );
+  return (said[0]?.attributes.get("content") ?? "").replace(/\s+/g, " ").trim().slice(0, 200);
 }
 
 /**
  * Add the words of a page to prose.
  * @param {Prose} prose
- * @param {string} text
- * @returns {{title: string, pictures: number}}
+ * @param {Element} root
+ * @param {Styles} styles
+ * @returns {string} the page's title
  */
-export function addPage(prose, text) {
-  /** @type {{name: string, italic: boolean, bold: boolean}[]} */
-  const open = [];
-  const skipped = { name: "", depth: 0 };
-  let title = "";
-  let isTitle = false;
-  let level = 0;
-  let pre = 0;
-  let pictures = 0;
-  const end = () => prose.end(level);
-  for (const token of tokens(text, true)) {
-    if (token.kind === "text") {
-      if (isTitle) title += token.text;
-      else if (skipped.depth === 0) prose.add(pre > 0 ? token.text : spaced(prose, token.text), open.at(-1));
-      continue;
-    }
-    const { name } = token;
-    const isOpen = token.kind === "open";
-    if (name === "title") isTitle = isOpen && title === "";
-    if (skipped.depth > 0) {
-      if (name === skipped.name && !(isOpen && token.isEmpty)) skipped.depth += isOpen ? 1 : -1;
-      continue;
-    }
-    if (isOpen && SKIPPED.has(name) && !token.isEmpty) {
-      Object.assign(skipped, { name, depth: 1 });
-      continue;
-    }
-    if (name === "img" || name === "image") pictures += Number(isOpen);
-    if (name === "br" && isOpen) prose.add("\n", open.at(-1));
-    if (BLOCKS.has(name)) {
+export function addPage(prose, root, styles) {
+  /** @type {Look[]} */
+  const looks = [{}];
+  /** @type {{level: number, isName: boolean, isLine: boolean}} of the block that is open */
+  let block = { level: 0, isName: false, isLine: false };
+  const end = () => prose.end(block.level, block);
+  walk(root, {
+    enter: (element) => {
+      const { name, attributes } = element;
+      if (PASSED.has(name)) return false;
+      if (name === "img" || name === "image") prose.leaveOut("pictures");
+      if (BESIDE.has(name)) {
+        prose.leaveOut("pictures", elements(element, (each) => each.name === "image").length);
+        prose.leaveOut("beside", lineOf(element));
+        return false;
+      }
+      const look = { ...looks.at(-1), ...lookIn(element, styles) };
+      if (look.hidden) {
+        prose.leaveOut("hidden", lineOf(element));
+        return false;
+      }
+      if (look.plainer && !looks.at(-1)?.plainer) prose.leaveOut("looks");
+      if (name === "br") prose.add("\n", look);
+      if (BLOCKS.has(name)) {
+        end();
+        if (name === "hr") prose.break();
+        const classes = ` ${attributes.get("class") ?? ""} `;
+        const level = classes.includes(" part ") && name === "h2" ? 1 : Number(/^h([1-6])$/.exec(name)?.[1] ?? 0);
+        if (level > 0) look.bold = false;
+        block = {
+          level,
+          isName: level > 0 && classes.includes(" chapter-name "),
+          isLine: classes.includes(" next-line "),
+        };
+        if (name === "p" && classes.includes(" scene ")) prose.beginScene();
+      }
+      looks.push(look);
+      return true;
+    },
+    leave: ({ name }) => {
+      looks.pop();
+      if (!BLOCKS.has(name)) return;
       end();
-      const heading = /^h([1-6])$/.exec(name);
-      if (heading) level = isOpen ? Number(heading[1]) : 0;
-      if (name === "hr" && isOpen) prose.break();
-      if (name === "pre") pre = Math.max(0, pre + (isOpen ? 1 : -1));
-    }
-    if (isOpen && !token.isEmpty && !VOID.has(name)) push(open, name, token.source);
-    else if (!isOpen) pop(open, name);
-  }
+      block = { level: 0, isName: false, isLine: false };
+    },
+    text: (text) => {
+      const look = looks.at(-1) ?? {};
+      prose.add(
+        look.pre && (prose.isBegun || text.trim() !== "") ? text : spaced(prose, text),
+        block.level > 0 ? { ...look, bold: false } : look,
+      );
+    },
+  });
   end();
-  return { title: title.replace(/\s+/g, " ").trim(), pictures };
+  return lineOf(elements(root, ({ name }) => name === "title")[0]).slice(0, 200);
 }
 
 /** Spaces as a page shows them: one for many, none at a paragraph's beginning. @param {Prose} prose @param {string} text */
 function spaced(prose, text) {
   const one = text.replace(/[ \t\n\r\f]+/g, " ");
-  return prose.isBegun ? one : one.trimStart();
+  return prose.isSpaced ? one.replace(/^ /, "") : one;
 }
 
-/** @param {{name: string, italic: boolean, bold: boolean}[]} open @param {string} name @param {string} source */
-function push(open, name, source) {
-  if (open.length >= DEEPEST) return;
-  const above = open.at(-1) ?? { italic: false, bold: false };
-  const own = source === "" ? "" : styleOf(source);
-  const isHeading = /^h[1-6]$/.test(name);
-  const italic = /italic|oblique/.test(own) || ITALIC.has(name) || (above.italic && !/font-style:\s*normal/.test(own));
-  const bold = /font-weight:\s*(bold|[6-9]00)|\bbold\b/.test(own) || BOLD.has(name) || above.bold;
-  open.push({ name, italic, bold: bold && !isHeading });
-}
-
-/** What a tag says of its look: by its style, and by names of classes that say so themselves. @param {string} source */
-function styleOf(source) {
-  const attributes = attributesOf(source);
-  return `${attributes.get("style") ?? ""} ${attributes.get("class") ?? ""}`.toLowerCase();
-}
-
-/** @param {{name: string}[]} open @param {string} name */
-function pop(open, name) {
-  const at = open.findLastIndex((each) => each.name === name);
-  if (at >= 0) open.length = at;
+/** What an element says of its look, by its name, the page's styles and its own. @param {Element} element @param {Styles} styles @returns {Look} */
+function lookIn(element, styles) {
+  const { name, attributes } = element;
+  /** @type {Look} */
+  const look = {};
+  if (ITALIC.has(name)) look.italic = true;
+  if (BOLD.has(name)) look.bold = true;
+  if (name === "pre") look.pre = true;
+  if (PLAINER.has(name)) look.plainer = true;
+  if (attributes.has("hidden")) look.hidden = true;
+  for (const each of (attributes.get("class") ?? "").toLowerCase().split(/\s+/)) {
+    if (styles.has(each)) continue;
+    if (/^(italics?|oblique)$/.test(each)) look.italic = true;
+    if (each === "bold") look.bold = true;
+  }
+  const [ruled, own] = [styles.of(element), lookOf(attributes.get("style") ?? "")];
+  return Object.assign(look, ruled, own);
 }

@@ -3,7 +3,7 @@
  */
 import { msg } from "../languages.js";
 import { isRecord } from "../story/check.js";
-import { CONTAINER, DOCUMENT, isChat, isHtml, isNested, isNote, isRtf } from "./signs.js";
+import { CONTAINER, isChat, isHtml, isNested, isNote, isRtf, isWord } from "./signs.js";
 
 /** @import {Importer} from "./types.js" */
 
@@ -13,7 +13,7 @@ export const IMPORTERS = [
   {
     label: "Word",
     endings: [".docx"],
-    knows: ({ parts }) => parts?.has(DOCUMENT) ?? false,
+    knows: ({ parts }) => isWord(parts),
     load: () => import("./docx_in.js"),
   },
   {

@@ -1,8 +1,10 @@
 /**
  * Prose of another program on its way to a story: paragraphs of runs become Markdown, since the page shows emphasis, headings and
- * breaks by its signs. A new node begins at each chapter.
+ * breaks by its signs. A new node begins at each chapter. What a file has and a story has not is counted, and told.
  */
-import { msg } from "../languages.js";
+import { written } from "../emphasis.js";
+import { msg, NUMBER } from "../languages.js";
+import { BITS, wordsOf } from "../markdown.js";
 import { StoryError } from "../story/read.js";
 import { whole } from "../story/text.js";
 import { SegmentTree } from "./segments.js";
@@ -12,156 +14,319 @@ import { SegmentTree } from "./segments.js";
 const CHAPTER = 2; // the deepest heading that begins one
 const BREAK = /^(?:[*＊⁂#~•·◦–—_=-]\s*){1,7}$/; // a line of signs alone is a break between scenes
 const MOST = 32 * 2 ** 20; // characters of prose in one file
-/** Marks of a comment's first and last word on their way through the prose: characters that no text has, around the comment's number. */
-const MARK = /[\ufdd0\ufdd1](\d+)\ufdd2/g;
-const SIGNS = /[\ufdd0-\ufdd2]/g;
-const EDGES = /^((?:\s|[\ufdd0\ufdd1]\d+\ufdd2)*)(.*?)((?:\s|[\ufdd0\ufdd1]\d+\ufdd2)*)$/su;
+const LINE_ENDS = /\r\n?|[\u2028\u2029\u0085]/g;
+const NOWHERE = /[\0\ufeff\ufffe\uffff\ufdd0-\ufdef]/g; // characters that no text has
 
 /** @typedef {{number: number, from: number, to: number}} Marked  words of the text that a comment is on */
+/** @typedef {{number: number, at: number}} Mark  where the words of a comment begin or end */
+/**
+ * @typedef {object} Paragraph
+ * @property {"text" | "heading" | "break" | "name"} kind  "name": of the chapter that begins, which is not in the text
+ * @property {number} level  of a heading
+ * @property {string} text
+ * @property {Mark[]} marks
+ * @property {number} empty  paragraphs before it that have no words
+ * @property {number} scene  empty lines before it, as the file says
+ * @property {boolean} isLine  it follows the one before in the next line
+ */
+
+/** Kinds of things that a file has and a story has not. @type {Record<string, (count: string) => string>} */
+const LEFT_OUT = {
+  pictures: (count) => msg`Pictures (${count}) were left out.`,
+  notes: (count) => (count === "1" ? msg`1 footnote was left out.` : msg`${count} footnotes were left out.`),
+  hidden: (count) => msg`Hidden words (${count}) were left out.`,
+  beside: (count) => msg`Words of menus, forms, tables of contents and drawings (${count}) were left out.`,
+  looks: (count) => msg`Underlining and words that are struck through (${count}) became plain.`,
+  emphasis: (count) => msg`Emphasis that has no signs in Markdown was left out in lines (${count}).`,
+  signs: (count) => msg`Signs of symbol fonts (${count}) were left out.`,
+  numbers: (count) => msg`Numbers and bullets of lists (${count}) were left out.`,
+};
 
 /** @param {string} text */
-const unmarked = (text) => text.replace(MARK, "");
+const wordsIn = (text) => text.match(/[\p{L}\p{N}]+/gu)?.length ?? 0;
 
 export class Prose {
-  /** @type {{text: string, italic: boolean, bold: boolean}[]} of the paragraph that is open */
-  #runs = [];
-  /** @type {{level: number, text: string}[]} */
+  #words = ""; // of the open paragraph
+  /** @type {number[]} of each of its units */
+  #styles = [];
+  /** @type {Mark[]} */
+  #marks = [];
+  /** @type {Paragraph[]} */
   #paragraphs = [];
   #length = 0;
+  #empty = 0;
+  #scene = 0;
+  /** @type {Map<string, number>} */
+  #leftOut = new Map();
 
   /** Add words to the open paragraph. @param {string} text @param {{italic?: boolean, bold?: boolean}} [style] */
   add(text, { italic = false, bold = false } = {}) {
-    this.#add(text.replace(SIGNS, ""), { italic, bold });
-  }
-
-  /** Say that words of a comment begin here, or end. @param {"begin" | "end"} what @param {number} number  of the comment */
-  mark(what, number) {
-    this.#add(
-      `${what === "begin" ? "\ufdd0" : "\ufdd1"}${number}\ufdd2`,
-      this.#runs.at(-1) ?? { italic: false, bold: false },
-    );
-  }
-
-  /** @param {string} text @param {{italic: boolean, bold: boolean}} style */
-  #add(text, { italic, bold }) {
-    if (text === "") return;
-    this.#length += text.length;
+    const words = text.replace(LINE_ENDS, "\n").replace(NOWHERE, "");
+    this.#length += words.length;
     if (this.#length > MOST)
       throw new StoryError(msg`The file has more than ${MOST / 2 ** 20} million characters of text.`);
-    const last = this.#runs.at(-1);
-    if (last && last.italic === italic && last.bold === bold) last.text += text;
-    else this.#runs.push({ text, italic, bold });
+    this.#words += words;
+    const style = (italic ? BITS.em : 0) | (bold ? BITS.strong : 0);
+    for (let count = 0; count < words.length; count += 1) this.#styles.push(style);
+  }
+
+  /** Say that words of a comment begin here, or end. @param {number} number  of the comment */
+  mark(number) {
+    this.#marks.push({ number, at: this.#words.length });
+  }
+
+  /** Count what is not taken. @param {keyof typeof LEFT_OUT} kind @param {number | string} count  of things, or words that are counted */
+  leaveOut(kind, count = 1) {
+    const more = typeof count === "string" ? wordsIn(count) : count;
+    if (more > 0) this.#leftOut.set(kind, (this.#leftOut.get(kind) ?? 0) + more);
+  }
+
+  /** Sentences on what was left out. */
+  get remarks() {
+    return Object.entries(LEFT_OUT).flatMap(([kind, says]) => {
+      const count = this.#leftOut.get(kind);
+      return count === undefined ? [] : [says(NUMBER.format(count))];
+    });
   }
 
   /** Whether the open paragraph has words. */
   get isBegun() {
-    return this.#runs.some(({ text }) => unmarked(text).trim() !== "");
+    return this.#words.trim() !== "";
   }
 
-  /** End the open paragraph. @param {number} [level]  of a heading, from 1 on */
-  end(level = 0) {
+  /** Whether no more words have room. */
+  get isFull() {
+    return this.#length > MOST;
+  }
+
+  /** Say that a gap between scenes stands before the next paragraph. */
+  beginScene() {
+    this.end();
+    this.#scene += 1;
+  }
+
+  /** Whether a space that follows would be a second one. */
+  get isSpaced() {
+    return /(^|\s)$/.test(this.#words);
+  }
+
+  /**
+   * End the open paragraph. One that has spaces or line ends alone is empty.
+   * @param {number} [level]  of a heading, from 1 on
+   * @param {{isLine?: boolean, isParagraph?: boolean, isName?: boolean}} [more]  `isParagraph`: it is one, also without anything in it
+   */
+  end(level = 0, { isLine = false, isParagraph = false, isName = false } = {}) {
     const { isBegun } = this;
-    const runs = this.#runs;
-    this.#runs = [];
-    if (!isBegun) return this.#keepMarks(runs);
-    const plain = runs.map(({ text }) => unmarked(text)).join("");
-    if (level > 0) {
-      const words = runs.map((run) => marked({ ...run, bold: false })).join("");
-      this.#paragraphs.push({ level, text: `${"#".repeat(Math.min(level, 6))} ${words.replace(/\s+/g, " ").trim()}` });
-    } else if (BREAK.test(plain.trim())) {
+    const [words, styles, marks] = [this.#words, this.#styles, this.#marks];
+    if (!isBegun) {
+      if (isParagraph || words !== "") this.#empty += 1;
+      [this.#words, this.#styles] = ["", []];
+      this.#marks = marks.map((mark) => ({ ...mark, at: 0 })); // those of an empty paragraph belong to the next one
+      return;
+    }
+    [this.#words, this.#styles, this.#marks] = ["", [], []];
+    if (isName) this.#add({ kind: "name", text: oneLine(words) });
+    else if (level > 0) this.#addHeading(level, words, styles, marks);
+    else if (BREAK.test(words.trim())) {
       this.break();
-      this.#keepMarks(runs);
-    } else
-      this.#paragraphs.push({
-        level,
-        text: runs
-          .map(marked)
-          .join("")
-          .replace(/[ \t]*\n[ \t]*/g, "\n")
-          .trim(),
-      });
+      this.#marks = marks.map((mark) => ({ ...mark, at: 0 }));
+    } else this.#addLines(words, styles, marks, isLine);
   }
 
-  /** Marks of an empty paragraph belong to the next one. @param {{text: string, italic: boolean, bold: boolean}[]} runs */
-  #keepMarks(runs) {
-    for (const { text } of runs)
-      for (const [mark] of text.matchAll(MARK)) this.#add(mark, { italic: false, bold: false });
+  /** @param {Partial<Paragraph>} paragraph */
+  #add(paragraph) {
+    this.#paragraphs.push({
+      kind: "text",
+      level: 0,
+      text: "",
+      marks: [],
+      isLine: false,
+      ...paragraph,
+      empty: this.#empty,
+      scene: this.#scene,
+    });
+    [this.#empty, this.#scene] = [0, 0];
+  }
+
+  /** @param {number} level @param {string} words @param {number[]} styles @param {Mark[]} marks */
+  #addHeading(level, words, styles, marks) {
+    const spaced = words.replace(/\s/g, " "); // as long as they were
+    const line = lineOf(
+      spaced,
+      styles.map((style) => style & BITS.em),
+      marks,
+      true,
+    );
+    const signs = `${"#".repeat(Math.min(level, 6))} `;
+    this.#count(line.isWhole);
+    this.#add({
+      kind: "heading",
+      level,
+      text: signs + line.text,
+      marks: line.marks.map((mark) => ({ ...mark, at: mark.at + signs.length })),
+    });
+  }
+
+  /** Add a paragraph; two line ends in it part two paragraphs. @param {string} words @param {number[]} styles @param {Mark[]} marks @param {boolean} isLine */
+  #addLines(words, styles, marks, isLine) {
+    let from = 0;
+    let follows = isLine;
+    /** @type {ReturnType<typeof lineOf>[]} */
+    let lines = [];
+    const close = () => {
+      if (lines.length === 0) return;
+      let text = "";
+      /** @type {Mark[]} */
+      const placed = [];
+      for (const line of lines) {
+        if (text !== "") text += "\n";
+        placed.push(...line.marks.map((mark) => ({ ...mark, at: mark.at + text.length })));
+        text += line.text;
+      }
+      this.#add({ text, marks: placed, isLine: follows });
+      [lines, follows] = [[], false];
+    };
+    let left = marks;
+    for (const line of words.split("\n")) {
+      const to = from + line.length;
+      const isLast = to === words.length;
+      const here = left
+        .filter((mark) => mark.at <= to || isLast)
+        .map((mark) => ({ ...mark, at: Math.max(0, mark.at - from) }));
+      left = left.filter((mark) => mark.at > to && !isLast);
+      if (line.trim() === "") {
+        const wasOpen = lines.length > 0;
+        close();
+        if (!wasOpen && this.#paragraphs.length > 0) this.#empty += 1;
+        left.unshift(...here.map((mark) => ({ ...mark, at: to + 1 })));
+      } else {
+        const made = lineOf(line, styles.slice(from, to), here);
+        this.#count(made.isWhole);
+        lines.push(made);
+      }
+      from = to + 1;
+    }
+    close();
+    this.#marks.push(...left.map((mark) => ({ ...mark, at: 0 })));
+  }
+
+  /** @param {boolean} isWhole */
+  #count(isWhole) {
+    if (!isWhole) this.leaveOut("emphasis");
+  }
+
+  /** Forget the words of the open paragraph. */
+  drop() {
+    [this.#words, this.#styles] = ["", []];
+  }
+
+  /** Forget all words that have come. */
+  dropAll() {
+    this.drop();
+    [this.#paragraphs, this.#marks, this.#empty] = [[], [], 0];
   }
 
   /** Add a break between scenes; none stands at the beginning, nor twice. */
   break() {
     const last = this.#paragraphs.at(-1);
-    if (last && last.text !== "***") this.#paragraphs.push({ level: 0, text: "***" });
+    if (last && last.kind !== "break") this.#add({ kind: "break", text: "***" });
   }
 
-  /** Take the first heading, or nothing, as a title that stands elsewhere already. @param {string} title */
-  withoutTitle(title) {
-    const [first] = this.#paragraphs;
-    if (title !== "" && first && unmarked(first.text).replace(/^#+ /, "") === title.trim()) this.#paragraphs.shift();
+  /** Take the first paragraphs, or nothing, as a title or an author that stand elsewhere already. @param {string[]} known */
+  without(...known) {
+    for (const words of known) {
+      const [first] = this.#paragraphs;
+      if (words !== "" && first && oneLine(wordsOf(first.text)) === oneLine(words)) this.#paragraphs.shift();
+    }
   }
 
-  /** @param {Omit<import("./types.js").Facts, "current">} facts @param {string[]} [remarks] @returns {Draft & {marked: Marked[]}} */
-  draft(facts, remarks = []) {
+  /**
+   * @param {Omit<import("./types.js").Facts, "current">} facts
+   * @returns {Draft & {marked: Marked[]}}
+   */
+  draft(facts) {
     this.end();
     const tree = new SegmentTree();
-    const marks = new Marks();
-    /** @type {string[]} */
-    let chapter = [];
+    const comments = new Comments();
+    /** @type {{text: string, name: string} | null} */
+    let chapter = null;
+    let begun = 0; // characters of the chapters before
     const close = () => {
-      if (chapter.length === 0) return;
+      if (chapter === null) return;
       const key = tree.size;
-      tree.add(key, {
-        parent: key === 0 ? null : key - 1,
-        text: marks.takenFrom((key === 0 ? "" : "\n\n") + whole(chapter.join("\n\n"))),
-        by: "person",
-      });
-      chapter = [];
+      const parent = key === 0 ? null : key - 1;
+      const marks = chapter.name === "" ? undefined : { name: chapter.name };
+      tree.add(key, { parent, text: whole(chapter.text), by: "person", marks });
+      begun += chapter.text.length;
+      chapter = null;
     };
-    for (const { level, text } of this.#paragraphs) {
-      if (level > 0 && level <= CHAPTER) close();
-      chapter.push(text);
+    let isFirst = true;
+    for (const { paragraph, gap } of withGaps(this.#paragraphs)) {
+      const { kind, level, text, marks } = paragraph;
+      const begins = kind === "name" || (kind === "heading" && level <= CHAPTER && chapter?.text !== "");
+      if (begins) close();
+      chapter ??= { text: "", name: "" };
+      if (kind === "name") {
+        chapter.name = text;
+        continue;
+      }
+      chapter.text += isFirst ? "" : "\n".repeat(gap);
+      isFirst = false;
+      for (const mark of marks) comments.add(mark, begun + chapter.text.length);
+      chapter.text += text;
     }
     close();
-    if (tree.size === 0) throw new StoryError(msg`The file holds no text.`);
+    if (isFirst) throw new StoryError(msg`The file holds no text.`);
+    for (const mark of this.#marks) comments.add(mark, begun);
     const draft = tree.draft({ ...facts, current: tree.size - 1 });
-    return { ...draft, remarks: [...draft.remarks, ...remarks], marked: marks.found };
+    return { ...draft, remarks: [...draft.remarks, ...this.remarks], marked: comments.found };
   }
 }
 
-/** The marks of comments in the text, which they are taken out of. */
-class Marks {
-  #length = 0;
+/** @param {string} words */
+const oneLine = (words) => words.replace(/\s+/g, " ").trim();
+
+/** A line with its signs, without spaces at its ends. @param {string} words @param {number[]} styles @param {Mark[]} marks */
+function lineOf(words, styles, marks, isHeading = false) {
+  const from = words.length - words.trimStart().length;
+  const trimmed = words.trim();
+  const { text, places, isWhole } = written(trimmed, styles.slice(from, from + trimmed.length), isHeading);
+  const placeOf = (/** @type {number} */ at) => places[Math.min(Math.max(at - from, 0), trimmed.length)] ?? text.length;
+  return { text, isWhole, marks: marks.map((mark) => ({ ...mark, at: placeOf(mark.at) })) };
+}
+
+/**
+ * Paragraphs with the line ends before them: two, and three where a scene begins. It does at empty paragraphs, where these are rarer
+ * than other gaps; in a text that parts all paragraphs by one, at more than one.
+ * @param {Paragraph[]} paragraphs
+ * @returns {{paragraph: Paragraph, gap: number}[]}
+ */
+function withGaps(paragraphs) {
+  const isBetween = (/** @type {number} */ index) =>
+    paragraphs[index]?.kind === "text" && paragraphs[index - 1]?.kind === "text";
+  const counts = [0, 0, 0]; // of gaps of no, one, and more empty paragraphs
+  for (const [index, { empty }] of paragraphs.entries()) if (isBetween(index)) counts[Math.min(empty, 2)] += 1;
+  const [none = 0, one = 0, more = 0] = counts;
+  const least = one + more < none ? 1 : more < none + one ? 2 : Number.POSITIVE_INFINITY;
+  return paragraphs.map((paragraph, index) => ({
+    paragraph,
+    gap: (paragraph.isLine ? 1 : 2) + (isBetween(index) ? paragraph.scene || Number(paragraph.empty >= least) : 0),
+  }));
+}
+
+/** Comments, whose marks are found one after the other. */
+class Comments {
   /** @type {Map<number, Marked>} */
   #known = new Map();
 
-  /** @param {string} text  the next part */
-  takenFrom(text) {
-    let removed = 0;
-    for (const { 0: mark, 1: number = "", index } of text.matchAll(MARK)) {
-      const at = this.#length + index - removed;
-      removed += mark.length;
-      const known = this.#known.get(Number(number)) ?? { number: Number(number), from: at, to: at };
-      this.#known.set(known.number, { ...known, to: at });
-    }
-    this.#length += text.length - removed;
-    return unmarked(text);
+  /** @param {Mark} mark @param {number} begun  where its paragraph begins */
+  add({ number, at }, begun) {
+    const place = begun + at;
+    const known = this.#known.get(number) ?? { number, from: place, to: place };
+    this.#known.set(number, { ...known, to: place });
   }
 
   get found() {
     return [...this.#known.values()];
   }
-}
-
-/** A run with its signs, which stand at words: spaces at its ends are outside of them. @param {{text: string, italic: boolean, bold: boolean}} run */
-function marked({ text, italic, bold }) {
-  const sign = (bold ? "**" : "") + (italic ? "*" : "");
-  if (sign === "" || unmarked(text).trim() === "") return text;
-  const back = [...sign].reverse().join("");
-  return text
-    .split("\n")
-    .map((line) => {
-      const [, before = "", words = "", after = ""] = EDGES.exec(line) ?? [];
-      return words === "" ? line : before + sign + words + back + after;
-    })
-    .join("\n");
 }

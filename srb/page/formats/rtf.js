@@ -2,7 +2,6 @@
 import { msg } from "../languages.js";
 import { StoryError } from "../story/read.js";
 import { titleOf } from "./file.js";
-import { notesLeftOut, picturesLeftOut } from "./html_in.js";
 import { Prose } from "./prose.js";
 
 /** @import {Draft, Opened} from "./types.js" */
@@ -62,14 +61,15 @@ const CODE_PAGES = {
   65001: "utf-8",
 };
 
-/** @typedef {{italic: boolean, bold: boolean, hidden: boolean, skipped: boolean, encoding: string, unicode: number, inFonts: boolean, inTitle: boolean}} State */
+/** @typedef {{italic: boolean, bold: boolean, hidden: boolean, skipped: boolean, encoding: string, unicode: number, inFonts: boolean, inTitle: boolean, inAuthor: boolean}} State */
 
 /** @param {Opened} opened @returns {Draft[]} */
 export function read({ bytes, name }) {
   const reader = new Reader();
   reader.read(asLetters(bytes));
-  const remarks = [...picturesLeftOut(reader.pictures), ...notesLeftOut(reader.notes)];
-  return [reader.prose.draft({ title: reader.title.trim() || titleOf(name) }, remarks)];
+  reader.prose.leaveOut("pictures", reader.pictures);
+  reader.prose.leaveOut("notes", reader.notes);
+  return [reader.prose.draft({ title: reader.title.trim() || titleOf(name), author: reader.author.trim() })];
 }
 
 /** A letter for each byte, whose code it is; no encoding has that name. @param {Uint8Array} bytes */
@@ -82,6 +82,7 @@ function asLetters(bytes) {
 class Reader {
   prose = new Prose();
   title = "";
+  author = "";
   pictures = 0;
   notes = 0;
   level = 0;
@@ -95,6 +96,7 @@ class Reader {
     unicode: 1,
     inFonts: false,
     inTitle: false,
+    inAuthor: false,
   };
   /** @type {State[]} */
   states = [];
@@ -125,7 +127,7 @@ class Reader {
         else if (group === "}") isClosed = this.close();
         else if (word === "bin") at += Math.max(0, Number(number ?? 0));
         else if (word !== undefined) this.word(word, number === undefined ? null : Number(number), isStar);
-        else if (sign === "\r" || sign === "\n") this.prose.end(this.level);
+        else if (sign === "\r" || sign === "\n") this.prose.end(this.level, { isParagraph: true });
         else if (sign !== "*" && SIGNS[/** @type {string} */ (sign)])
           this.say(/** @type {string} */ (SIGNS[/** @type {string} */ (sign)]));
       }
@@ -177,6 +179,9 @@ class Reader {
       case "title":
         state.inTitle = true;
         break;
+      case "author":
+        state.inAuthor = true;
+        break;
       case "i":
         state.italic = isOn;
         break;
@@ -208,7 +213,11 @@ class Reader {
       case "page":
       case "cell":
       case "row":
-        if (!state.skipped) this.prose.end(this.level);
+        if (!state.skipped) this.prose.end(this.level, { isParagraph: word === "par" });
+        break;
+      case "strike":
+      case "ul":
+        if (isOn && !state.skipped) this.prose.leaveOut("looks");
         break;
       default:
         if (SIGNS[word]) this.say(/** @type {string} */ (SIGNS[word]));
@@ -242,7 +251,9 @@ class Reader {
   say(text) {
     const { state } = this;
     if (state.inTitle) this.title = (this.title + text).slice(0, 200);
-    else if (!state.skipped && !state.hidden) this.prose.add(text, this.level > 0 ? { italic: state.italic } : state);
+    else if (state.inAuthor) this.author = (this.author + text).slice(0, 200);
+    else if (state.hidden && !state.skipped) this.prose.leaveOut("hidden", text);
+    else if (!state.skipped) this.prose.add(text, this.level > 0 ? { italic: state.italic } : state);
   }
 }
 

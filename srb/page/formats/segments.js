@@ -38,7 +38,7 @@ export class SegmentTree {
    * @param {Facts} facts
    * @returns {Draft}
    */
-  draft({ title, current, memory = "", note = { text: "", depth: 3 }, lore }) {
+  draft({ title, author = "", current, memory = "", note = { text: "", depth: 3 }, lore }) {
     const { order, orphans } = this.#inOrder();
     checkLength(memory, msg`The memory`);
     checkLength(note.text + (note.frame ?? ""), msg`The author's note`);
@@ -59,6 +59,7 @@ export class SegmentTree {
       nodes: growth.nodes,
       runs: {},
       marks: growth.marks,
+      ...(author === "" ? {} : { author: short(author) }),
       ...Object.fromEntries(entries),
     };
     const lost =

@@ -1,10 +1,16 @@
 /** Signs by which a file is known to be of a format, where one line does not say them. */
 import { isRecord } from "../story/check.js";
 
-export const DOCUMENT = "word/document.xml"; // of a Word file
+export const DOCUMENT = "word/document.xml"; // of a Word file, where it does not say another
+export const RELATIONS = "_rels/.rels";
+const WORDS = /^word\/[^/]*\.xml$/;
 export const CONTAINER = "META-INF/container.xml"; // of an EPUB
 
 const RTF = [0x7b, 0x5c, 0x72, 0x74, 0x66];
+
+/** Whether an archive is a Word file. @param {Set<string> | null} parts  its names */
+export const isWord = (parts) =>
+  parts !== null && (parts.has(DOCUMENT) || (parts.has(RELATIONS) && [...parts].some((part) => WORDS.test(part))));
 
 /** Whether a file is Rich Text. @param {Uint8Array} bytes */
 export const isRtf = (bytes) => RTF.every((byte, index) => bytes[index] === byte);

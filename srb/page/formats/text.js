@@ -11,6 +11,8 @@ import { SegmentTree } from "./segments.js";
 
 const REFERENCE = /!\[([^[\]\n]{0,200})\]\[srb-([0-9a-f]{32})\]/g;
 const BYTES = /^\[srb-([0-9a-f]{32})\]: data:([a-z]+\/[a-z]+);base64,/;
+const FRONT_MATTER = /^---[ \t]*\n([\s\S]{0,20000}?)\n(?:---|\.\.\.)[ \t]*(?:\n+|$)/;
+const FACT = /^([A-Za-z][\w-]*):[ \t]+(\S.*)$/gm;
 const LONGEST_BEGINNING = 100; // of a line of bytes
 
 /** @param {Opened} opened @returns {Draft[]} */
@@ -19,17 +21,47 @@ export function readText({ text, name }) {
 }
 
 /**
- * Read Markdown as it is written: it stays as it is, but a first line `# Title` becomes the title, and pictures that `writeMarkdown`
- * has put at the end are the story's.
+ * Read Markdown as it is written: it stays as it is, but a first line `# Title` becomes the title, title and author may stand in front
+ * matter, and pictures that `writeMarkdown` has put at the end are the story's.
  * @param {Opened} opened
  * @returns {Draft[]}
  */
 export function readMarkdown({ text, name }) {
-  const { words, media } = withPictures(textOf(text, msg`The text`));
-  const heading = /^# +(.*\S) *\n+/.exec(words);
-  const draft =
-    heading === null ? draftOf(words, titleOf(name)) : draftOf(words.slice(heading[0].length), heading[1] ?? "");
+  const { words: all, media } = withPictures(textOf(text, msg`The text`));
+  const { facts, words } = withoutFrontMatter(all);
+  const [line = "", heading] = /^# +(.*\S) *(?:\n+|$)/.exec(words) ?? [];
+  const { title = "", author = "" } = facts;
+  const isTitle = heading !== undefined && (title === "" || title === heading);
+  const draft = draftOf(isTitle ? words.slice(line.length) : words, title || heading || titleOf(name), author);
   return [Object.keys(media).length > 0 ? { ...draft, json: { ...draft.json, media } } : draft];
+}
+
+/**
+ * Return a text without the lines of `key: value` that stand between two lines of `---` at its beginning.
+ * @param {string} text
+ * @returns {{facts: Record<string, string>, words: string}}
+ */
+export function withoutFrontMatter(text) {
+  const [all = "", lines = ""] = FRONT_MATTER.exec(text) ?? [];
+  const facts = [...lines.matchAll(FACT)].map(([, key = "", value = ""]) => [
+    key.toLowerCase(),
+    unquoted(value.trim()),
+  ]);
+  return facts.length === 0
+    ? { facts: {}, words: text }
+    : { facts: Object.fromEntries(facts), words: text.slice(all.length) };
+}
+
+/** @param {string} value  of YAML, on one line */
+function unquoted(value) {
+  if (/^'.*'$/.test(value)) return value.slice(1, -1).replace(/''/g, "'");
+  if (!/^".*"$/.test(value)) return value;
+  try {
+    return String(JSON.parse(value));
+  } catch (error) {
+    if (error instanceof SyntaxError) return value.slice(1, -1); // an escape that YAML alone has
+    throw error;
+  }
 }
 
 /**
@@ -62,10 +94,10 @@ function withPictures(text) {
  * @param {string} text
  * @param {string} title
  */
-function draftOf(text, title) {
+function draftOf(text, title, author = "") {
   const tree = new SegmentTree();
   tree.add(0, { parent: null, text, by: "person" });
-  return tree.draft({ title });
+  return tree.draft({ title, author });
 }
 
 /**
@@ -82,8 +114,9 @@ export function writeText(story) {
  * @param {Files} [media]  its pictures and sounds; one that is not given, and a sound, keeps its marker
  */
 export function writeMarkdown(story, media = {}) {
-  const { title, chapters } = chaptersOf(story);
-  let written = title === "" ? "" : `# ${title}\n\n`;
+  const { title, author, chapters } = chaptersOf(story);
+  let written = author === "" ? "" : `---\ntitle: ${JSON.stringify(title)}\nauthor: ${JSON.stringify(author)}\n---\n\n`;
+  if (title !== "") written += `# ${title}\n\n`;
   for (const { name, text, body } of chapters) {
     if (name === "" || body > 0) written += text;
     else written += `${gapAfter(written)}## ${name}\n\n${text.replace(/^\n+/, "")}`;

@@ -18,6 +18,7 @@
  *
  * @typedef {object} Facts  what a file says about a story as a whole
  * @property {string} title
+ * @property {string} [author]
  * @property {Key} [current]  the segment that the manuscript ends with
  * @property {string} [memory]
  * @property {{text: string, depth: number, frame?: string}} [note]

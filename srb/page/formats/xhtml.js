@@ -10,20 +10,22 @@ import { escaped, isRightToLeft } from "./xml.js";
 /** @typedef {{media: Files, pictures: Map<string, Picture>, source: (picture: Picture) => string}} Shown  `source`: a picture's address */
 
 /** @param {Chapter} chapter @param {Shown} shown */
-export function chapterBody({ title, text, body }, shown) {
-  const heading = title.length > 0 ? block("h2", "", inline(title, shown), title) : "";
-  const blocks = paragraphsOf(text.slice(body)).map(({ kind, level, text: words, scene }) => {
+export function chapterBody({ title, level: of, text, body }, shown) {
+  const heading = title.length > 0 ? block("h2", [body === 0 && "chapter-name", of === 1 && "part"], title, shown) : "";
+  const blocks = paragraphsOf(text.slice(body)).map(({ kind, level, text: words, scene, line }) => {
     if (kind === "break") return "<hr/>";
-    const runs = runsOf(words);
-    return block(kind === "heading" ? `h${level}` : "p", scene ? ' class="scene"' : "", inline(runs, shown), runs);
+    const classes = [scene > 0 && "scene", line && "next-line"];
+    const wider = '<p class="scene"></p>'.repeat(Math.max(0, scene - 1));
+    return wider + block(kind === "heading" ? `h${level}` : "p", classes, runsOf(words), shown);
   });
   return heading + (blocks.join("\n") || "<p></p>");
 }
 
-/** @param {string} name @param {string} of @param {string} inner @param {Run[]} runs */
-function block(name, of, inner, runs) {
+/** @param {string} name @param {(string | false)[]} classes @param {Run[]} runs @param {Shown} shown */
+function block(name, classes, runs, shown) {
+  const of = classes.filter(Boolean).join(" ");
   const isRight = isRightToLeft(runs.map(({ text }) => text).join(""));
-  return `<${name}${of}${isRight ? ' dir="rtl"' : ""}>${inner}</${name}>`;
+  return `<${name}${of ? ` class="${of}"` : ""}${isRight ? ' dir="rtl"' : ""}>${inline(runs, shown)}</${name}>`;
 }
 
 /** @param {Run[]} runs @param {Shown} shown */
@@ -47,6 +49,7 @@ const image = (picture, alt, source) =>
 export const BOOK_STYLE = `h1 { text-align: center; margin: 4em 0 }
 p.author { text-align: center }
 h2 { margin: 2em 0 1em }
+h1, h2, h3, h4, h5, h6, p { white-space: pre-wrap }
 p { margin: 0 0 0.7em }
 p.scene { margin-top: 2em }
 hr { width: 20%; margin: 2em auto; border: 0; border-top: 1px solid }

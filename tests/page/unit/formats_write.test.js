@@ -210,7 +210,7 @@ test("a web page has chapters, emphasis and breaks, and a text is no markup in i
   assert.deepEqual(page.split("<body>")[1]?.split("\n"), [
     "<h1>A &amp; B</h1>",
     "<section><p>Intro.</p></section>",
-    "<section><h2>A <em>B</em> &lt;i&gt;</h2><p>She said <strong>&lt;b&gt;no&lt;/b&gt;</strong> &amp; went.</p>",
+    '<section><h2 class="part">A <em>B</em> &lt;i&gt;</h2><p>She said <strong>&lt;b&gt;no&lt;/b&gt;</strong> &amp; went.</p>',
     "<hr/>",
     "<h3>Small</h3>",
     "<p>2 * 3</p></section>",

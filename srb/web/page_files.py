@@ -44,7 +44,7 @@ MEDIA_TYPES = {
 POLICY = (
     *("default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "font-src 'self'"),
     *("img-src 'self' data: blob:", "media-src blob:", "manifest-src 'self'", "base-uri 'none'", "form-action 'none'"),
-    *("frame-ancestors 'none'", "require-trusted-types-for 'script'", "trusted-types lit-html"),
+    *("frame-ancestors 'none'", "require-trusted-types-for 'script'", "trusted-types lit-html srb-worker"),
 )
 # With its lines to itself.
 COMMENT = re.compile(r"^[ \t]*(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*$", re.DOTALL | re.MULTILINE)

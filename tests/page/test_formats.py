@@ -245,3 +245,34 @@ def test_the_dialog_passes_axe_in_light_and_dark_and_on_a_phone(page: Page, dial
     page.set_viewport_size({"width": 412, "height": 839})
     assert violations(page) == []
     assert page.evaluate("document.querySelector('dialog').scrollWidth <= document.querySelector('dialog').clientWidth")
+
+
+def test_a_file_that_takes_long_leaves_the_page_alone_and_can_be_given_up(
+    page: Page, dialog: Locator, tmp_path: Path
+) -> None:
+    """Each `<p>` of it goes through all of the open `<div>`s."""
+    file = tmp_path / "slow.html"
+    file.write_text("<html>" + "<div>" * 100_000 + "<p>x" * 100_000)
+    dialog.get_by_label("Choose files").set_input_files(file)
+    stop = dialog.get_by_role("button", name="Stop reading")
+    stop.click()  # a page that is kept busy would answer no click
+    expect(dialog.get_by_role("alert")).to_have_text("“slow.html” was not read.")
+    expect(stop).to_be_hidden()
+    choose(dialog, "obsidian_loom_note.json")
+    expect(dialog).to_be_hidden()
+    assert len(imported(page)) == 1
+
+
+def test_a_word_file_is_read_by_a_worker_under_the_pages_policy(page: Page, dialog: Locator, tmp_path: Path) -> None:
+    document = (
+        '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body><w:p><w:r><w:rPr><w:i/></w:rPr>'
+        "<w:t>Fog.</w:t></w:r></w:p></w:body></w:document>"
+    )
+    with ZipFile(tmp_path / "fog.docx", "w") as archive:
+        archive.writestr("word/document.xml", document)
+    with page.expect_worker() as worker:
+        dialog.get_by_label("Choose files").set_input_files(tmp_path / "fog.docx")
+    assert worker.value.url.endswith("/formats/reading_worker.js")
+    expect(dialog).to_be_hidden()
+    [story] = imported(page)
+    assert [node["text"] for node in story["nodes"].values()] == ["*Fog.*"]

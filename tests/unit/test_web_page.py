@@ -210,7 +210,7 @@ def test_the_headers_let_the_page_load_and_send_to_its_own_server_only(http: Fla
         "form-action": "'none'",
         "frame-ancestors": "'none'",
         "require-trusted-types-for": "'script'",
-        "trusted-types": "lit-html",
+        "trusted-types": "lit-html srb-worker",
     }
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Referrer-Policy"] == "no-referrer"

@@ -1,4 +1,7 @@
-/** Finds the format of a file and reads it: a whole story or several, or nothing and a sentence that says why. */
+/**
+ * Finds the format of a file and reads it: a whole story or several, or nothing and a sentence that says why. In a browser that is
+ * done by a worker, which can be ended, so that no file keeps the page busy.
+ */
 
 import { commentOn, LONGEST, MOST, PREFIX } from "../desk/comments.js";
 import { msg } from "../languages.js";
@@ -7,6 +10,7 @@ import { newId } from "../story.js";
 import { isArchive, namesIn } from "./archive.js";
 import { BEGINNING, checkSize, decode, parse, quoted } from "./file.js";
 import { IMPORTERS } from "./importers.js";
+import { draftsByWorker } from "./workers.js";
 
 /** @import {Draft, Opened} from "./types.js" */
 
@@ -17,6 +21,8 @@ const LONGEST_NAME = 200; // of a comment's author
  * @property {string} format  the program's name, or "text" or "Markdown"
  * @property {import("../story.js").Story[]} stories
  * @property {string[]} remarks  sentences on what of the file is not in the stories
+ *
+ * @typedef {{format: string, drafts: Draft[], remarks: string[]}} Drafts  `remarks`: on the file as a whole
  */
 
 /** @implements {Opened} */
@@ -74,15 +80,34 @@ class OpenedFile {
  * Read a file of any known format.
  * @param {string} name  of the file; pasted text has none
  * @param {Uint8Array} bytes
+ * @param {AbortSignal} [signal]  gives up
  * @returns {Promise<Found | {error: string}>}
  */
-export async function read(name, bytes) {
-  try {
+export async function read(name, bytes, signal) {
+  const drafts = (await draftsByWorker(name, bytes, signal)) ?? (await draftsIn(name, bytes));
+  return "error" in drafts ? drafts : said(name, () => storiesOf(drafts));
+}
+
+/**
+ * Read a file, whoever waits meanwhile.
+ * @param {string} name
+ * @param {Uint8Array} bytes
+ * @returns {Promise<Drafts | {error: string}>}
+ */
+export function draftsIn(name, bytes) {
+  return said(name, async () => {
     const file = new OpenedFile(name, bytes);
     const importer = IMPORTERS.find((each) => each.knows(file));
     if (importer === undefined) throw await unknown(file);
     const module = await loaded(importer.load);
-    return found(importer.label, module.read(file), file.remarks);
+    return { format: importer.label, drafts: module.read(file), remarks: file.remarks };
+  });
+}
+
+/** @template T @param {string} name @param {() => T | Promise<T>} work @returns {Promise<T | {error: string}>} the sentence of what it throws */
+async function said(name, work) {
+  try {
+    return await work();
   } catch (error) {
     if (error instanceof StoryError) return { error: error.message };
     if (error instanceof RangeError)
@@ -131,13 +156,8 @@ function valueOf(text, name) {
   }
 }
 
-/**
- * @param {string} format
- * @param {Draft[]} drafts
- * @param {string[]} remarks  on the file as a whole
- * @returns {Found}
- */
-function found(format, drafts, remarks) {
+/** @param {Drafts} drafts @returns {Found} */
+function storiesOf({ format, drafts, remarks }) {
   return {
     format,
     stories: drafts.map(({ json, comments = [] }) => withComments(storyOf(json), comments)),

@@ -35,6 +35,8 @@ class Formats extends DialogPart {
     this.offer = null;
     this.message = "";
     this.error = "";
+    /** @type {AbortController | null} of the files that are being read */
+    this.reading = null;
   }
 
   /** @param {{files?: File[]}} [detail] files that were dropped on the page */
@@ -84,15 +86,19 @@ class Formats extends DialogPart {
     if (files.length === 0) return false;
     await this.open();
     this.offer = null;
+    this.reading?.abort();
+    const reading = new AbortController();
+    this.reading = reading;
     this.say(msg`Reading …`);
-    await this.updateComplete;
-    await new Promise((resolve) => setTimeout(resolve)); // a large file keeps the page busy: the words come first
     try {
-      this.offer = await readAll(files);
+      this.offer = await readAll(files, reading.signal);
     } catch (error) {
+      if (this.reading !== reading) return false; // others are being read by now
       if (!(error instanceof StoryError) && !(error instanceof DOMException)) throw error;
       this.fail(files.length > 1 ? `${error.message} ${msg`Nothing was imported.`}` : error.message);
       return false;
+    } finally {
+      if (this.reading === reading) this.reading = null;
     }
     this.say("");
     await this.updateComplete;
@@ -181,6 +187,7 @@ class Formats extends DialogPart {
         <form method="dialog"><button class="quiet" aria-label=${msg`Close`}>✕</button></form>
         <h2 id="formats-title">${msg`Import and export`}</h2>
         <p class="message" role="status">${this.message}</p>
+        ${this.reading ? html`<p><button type="button" @click=${() => this.reading?.abort()}>${msg`Stop reading`}</button></p>` : null}
         ${this.error ? html`<p class="error" role="alert">${this.error}</p>` : null}
         ${this.offer && this.offer.choices.length > 1 ? this.choiceForm(this.offer) : [this.importForm(), this.exportList()]}
       </dialog>`;
@@ -254,15 +261,16 @@ class Formats extends DialogPart {
 
 /**
  * @param {File[]} files
+ * @param {AbortSignal} signal
  * @returns {Promise<Offer>}
  * @throws {StoryError} if one of them is no story
  */
-async function readAll(files) {
+async function readAll(files, signal) {
   for (const file of files) checkSize(file.name, file.size, await file.slice(0, BEGINNING).text());
   /** @type {Offer} */
   const offer = { format: "", choices: [], remarks: [] };
   for (const file of files) {
-    const found = await read(file.name, new Uint8Array(await file.arrayBuffer()));
+    const found = await read(file.name, new Uint8Array(await file.arrayBuffer()), signal);
     if ("error" in found) throw new StoryError(found.error);
     offer.choices.push(...found.stories.map((story) => ({ story, chosen: true })));
     offer.remarks.push(...found.remarks);

@@ -1,0 +1,41 @@
+/** Reads files in a worker of the page, which ends when it has read one, takes too long or is no longer wanted. */
+import { LANGUAGE, msg } from "../languages.js";
+import { quoted } from "./file.js";
+
+/** @import {Drafts} from "./detect.js" */
+
+const LONGEST = 60; // seconds for one file
+const MODULE = new URL("./reading_worker.js", import.meta.url);
+/** The one address that the page's policy lets a worker be made of. */
+const policy = /** @type {any} */ (globalThis).trustedTypes?.createPolicy("srb-worker", {
+  createScriptURL: () => MODULE.href,
+});
+
+/**
+ * @param {string} name  of the file
+ * @param {Uint8Array} bytes
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<Drafts | {error: string} | null>} null: there are no workers here, or its module could not be loaded
+ */
+export async function draftsByWorker(name, bytes, signal) {
+  if (typeof document === "undefined" || typeof Worker === "undefined") return null;
+  const address = /** @type {string} */ (policy?.createScriptURL("") ?? MODULE.href);
+  const worker = new Worker(address, { type: "module", name: LANGUAGE });
+  let timer = 0;
+  try {
+    return await new Promise((resolve, reject) => {
+      const where = quoted(name || msg`The pasted text`);
+      timer = window.setTimeout(
+        () => resolve({ error: msg`${where} took longer than ${LONGEST} seconds to be read, and was given up.` }),
+        LONGEST * 1000,
+      );
+      signal?.addEventListener("abort", () => resolve({ error: msg`${where} was not read.` }), { once: true });
+      worker.onerror = () => resolve(null);
+      worker.onmessage = ({ data }) => ("fault" in data ? reject(new Error(data.fault)) : resolve(data));
+      worker.postMessage({ name, bytes });
+    });
+  } finally {
+    window.clearTimeout(timer);
+    worker.terminate();
+  }
+}

@@ -82,7 +82,7 @@ export function parse(text, where) {
 }
 
 /**
- * Return a text of a file as a story has it: lines end in \n. Halves of characters are refused, since no file could keep them.
+ * Return a text of a file as a story has it: lines end in \n, without NUL and byte order marks. Halves of characters are refused, since no file could keep them.
  * @param {unknown} text
  * @param {string} where
  * @returns {string}
@@ -91,7 +91,7 @@ export function textOf(text, where) {
   if (typeof text !== "string") throw new StoryError(msg`${where} is ${kindOf(text)}, not a text.`);
   if (/\p{Surrogate}/u.test(text))
     throw new StoryError(msg`${where} has half of a character (a lone UTF-16 surrogate).`);
-  return text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text;
+  return text.replace(/\r\n?|[\u2028\u2029]/g, "\n").replace(/[\0\ufeff]/g, "");
 }
 
 /**

@@ -68,12 +68,12 @@ function redoWithCapsLock(event, view) {
 }
 
 /**
- * Return a text with line ends as the story has them.
+ * Return a text with line ends as the story has them, without characters that no text has.
  *
  * @param {string} text
  */
 export function plain(text) {
-  return text.replace(/\r\n?/g, "\n");
+  return text.replace(/\r\n?|[\u2028\u2029]/g, "\n").replace(/[\0\ufeff]/g, "");
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import "./branches.js";
 import { caretInView } from "./caret_in_view.js";
+import { clipboard } from "./clipboard.js";
 import { LaterDialogs } from "./dialogs.js";
 import "./file_drops.js";
 import { focusEnd, typewriter } from "./focus_mode.js";
@@ -39,6 +40,7 @@ const STYLES = [
 export async function addRest(desk, root) {
   /** @type {import("./manuscript.js").Manuscript | null} */ (desk.manuscript)?.extend([
     caretInView,
+    clipboard(),
     proseMarkdown,
     searchWords,
     typewriter(desk),

@@ -2,6 +2,7 @@
 // that a click would set.
 
 import { wordEndAt } from "../../cuts.js";
+import { put } from "../clipboard.js";
 import { mark } from "./gestures.js";
 
 /** @typedef {import("../branches.js").Branches} Pane */
@@ -90,8 +91,7 @@ export class Pointer {
     if (!place?.slot || !selection?.rangeCount) return;
     const { from, to } = place.content.offsetsOf(selection.getRangeAt(0));
     if (from >= to) return;
-    event.clipboardData?.setData("text/plain", place.slot.text.slice(from, to));
-    event.preventDefault();
+    put(event, place.slot.text, from, to);
   }
 
   /** Show the mark that a click would set. @param {PointerEvent} event */

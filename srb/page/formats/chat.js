@@ -20,10 +20,12 @@ export function read({ text, name }) {
   const tree = new SegmentTree();
   let end = /** @type {number | null} */ (null);
   let hidden = 0;
+  const speakers = new Set(values.filter(({ is_user, is_system }) => !is_user && !is_system).map(({ name }) => name));
+  const isGroup = speakers.size > 1;
   for (const [index, message] of values.entries()) {
     const where = lineNumber(index + first);
     if (message.is_system === true) hidden += 1;
-    else end = add(tree, end, message, where);
+    else end = add(tree, end, isGroup ? spoken(message) : message, where);
   }
   if (tree.size === 0) throw new StoryError(msg`The chat holds no message.`);
   const metadata = isRecord(head.chat_metadata) ? head.chat_metadata : {};
@@ -41,6 +43,13 @@ export function read({ text, name }) {
   return [draft];
 }
 
+/** A message of a group, which says who speaks. @param {Record<string, any>} message @returns {Record<string, any>} */
+function spoken({ name, mes, swipes, ...rest }) {
+  const said = (/** @type {unknown} */ text) =>
+    typeof text === "string" && text.trim() ? `${name}: ${text.trim()}` : text;
+  return { ...rest, mes: said(mes), swipes: Array.isArray(swipes) ? swipes.map(said) : swipes };
+}
+
 /**
  * Add a message and its swipes.
  * @param {SegmentTree} tree
@@ -51,7 +60,9 @@ export function read({ text, name }) {
  */
 function add(tree, parent, message, where) {
   const said = textOf(message.mes, msg`${where}: its text`);
-  const swipes = listOf(message.swipes, msg`${where}: its swipes`).map((each) => textOf(each, msg`${where}: a swipe`));
+  const swipes = listOf(message.swipes, msg`${where}: its swipes`).map((each) =>
+    optionalText(each, msg`${where}: a swipe`),
+  );
   const texts = [...new Set([said, ...swipes])].filter((each) => each.trim() !== "");
   const by = message.is_user === true ? "person" : "model";
   const made = Date.parse(String(message.send_date));

@@ -8,8 +8,9 @@ import { msg } from "../languages.js";
 import { StoryError, storyOf } from "../story/read.js";
 import { newId } from "../story.js";
 import { isArchive, namesIn } from "./archive.js";
-import { BEGINNING, checkSize, decode, parse, quoted } from "./file.js";
+import { BEGINNING, checkSize, decode, parse, quoted, takeRemarks } from "./file.js";
 import { IMPORTERS } from "./importers.js";
+import { CARD } from "./signs.js";
 import { draftsByWorker } from "./workers.js";
 
 /** @import {Draft, Opened} from "./types.js" */
@@ -66,6 +67,7 @@ class OpenedFile {
 
   get decoded() {
     if (this.#decoded) return this.#decoded;
+    if (this.parts?.has(CARD)) throw isLorebook(this.name);
     if (this.parts !== null)
       throw new StoryError(
         msg`${nameOf(this.name)} is an archive, but neither a Word file (.docx) nor an EPUB. Save it as one of them, or as plain text.`,
@@ -100,7 +102,9 @@ export function draftsIn(name, bytes) {
     const importer = IMPORTERS.find((each) => each.knows(file));
     if (importer === undefined) throw await unknown(file);
     const module = await loaded(importer.load);
-    return { format: importer.label, drafts: module.read(file), remarks: file.remarks };
+    takeRemarks(); // those of a file that was refused
+    const drafts = module.read(file);
+    return { format: importer.label, drafts, remarks: [...file.remarks, ...takeRemarks()] };
   });
 }
 
@@ -125,13 +129,14 @@ async function loaded(load) {
   }
 }
 
+/** @param {string} name */
+const isLorebook = (name) =>
+  new StoryError(msg`${nameOf(name)} is a lorebook: open a story, and import it in the side panel, under Lorebook.`);
+
 /** The error for JSON of no known format. @param {Opened} file */
 async function unknown({ name, value }) {
   const { lorebookOf } = await loaded(() => import("./lorebooks.js"));
-  if (lorebookOf(value) !== null)
-    return new StoryError(
-      msg`${nameOf(name)} is a lorebook: open a story, and import it in the side panel, under Lorebook.`,
-    );
+  if (lorebookOf(value) !== null) return isLorebook(name);
   const labels = IMPORTERS.filter(({ isJson }) => isJson).map(({ label }) => label);
   return new StoryError(
     msg`${nameOf(name)} is JSON, but no story of ${labels.slice(0, -1).join(", ")} or ${labels.at(-1)}.`,

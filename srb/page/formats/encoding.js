@@ -55,7 +55,15 @@ function withoutMark(bytes) {
   for (let at = 0; at < size; at += 1) if (bytes[at] === 0) zeros[at % 2] += 1;
   const [even = 0, odd = 0] = zeros;
   if (odd > (HALF_ZERO * size) / 2 && even === 0) return "utf-16le";
-  return even > (HALF_ZERO * size) / 2 && odd === 0 ? "utf-16be" : null;
+  if (even > (HALF_ZERO * size) / 2 && odd === 0) return "utf-16be";
+  return bytes.length % 2 === 0 ? (["utf-16le", "utf-16be"].find((name) => isEastAsian(name, bytes)) ?? null) : null;
+}
+
+/** Whether bytes of two to a character are a text of East Asia, in which zeros are rare: by its punctuation, and what it is full of. @param {string} name @param {Uint8Array} bytes */
+function isEastAsian(name, bytes) {
+  const text = new TextDecoder(name).decode(bytes.subarray(0, SAMPLE));
+  if (text.includes("\ufffd") || !/[\u3001\u3002\uff0c]/.test(text)) return false;
+  return EAST_ASIAN.some(({ of, share }) => countOf(text, of) > share * text.length);
 }
 
 /** @param {string} encoding @param {Uint8Array} bytes */

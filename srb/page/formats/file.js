@@ -2,6 +2,7 @@
 import { msg, NUMBER } from "../languages.js";
 import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
+import { whole } from "../story/text.js";
 import { textIn } from "./encoding.js";
 
 /** A story may be as large as this on the server, so no larger file of another program is read. */
@@ -81,16 +82,27 @@ export function parse(text, where) {
   }
 }
 
+let halves = 0; // of characters, since `takeRemarks` was asked
+
+/** Sentences on what was wrong with texts since they were asked for. @returns {string[]} */
+export function takeRemarks() {
+  const count = halves;
+  halves = 0;
+  return count > 0 ? [msg`Halves of characters (${NUMBER.format(count)}) became the sign �.`] : [];
+}
+
 /**
- * Return a text of a file as a story has it: lines end in \n, without NUL and byte order marks. Halves of characters are refused, since no file could keep them.
- * @param {unknown} text
+ * Return a text of a file as a story has it: lines end in \n, without NUL and byte order marks. Half of a character becomes U+FFFD, since
+ * no file could keep it; a number is its digits.
+ * @param {unknown} given
  * @param {string} where
  * @returns {string}
  */
-export function textOf(text, where) {
-  if (typeof text !== "string") throw new StoryError(msg`${where} is ${kindOf(text)}, not a text.`);
-  if (/\p{Surrogate}/u.test(text))
-    throw new StoryError(msg`${where} has half of a character (a lone UTF-16 surrogate).`);
+export function textOf(given, where) {
+  if (typeof given === "number" || typeof given === "boolean") return String(given);
+  if (typeof given !== "string") throw new StoryError(msg`${where} is ${kindOf(given)}, not a text.`);
+  const text = whole(given);
+  if (text !== given) halves += given.match(/\p{Surrogate}/gu)?.length ?? 0;
   return text.replace(/\r\n?|[\u2028\u2029]/g, "\n").replace(/[\0\ufeff]/g, "");
 }
 

@@ -2,9 +2,11 @@
 import { msg } from "../languages.js";
 import { entriesOf, entryOf, titleOf } from "../lore/entries.js";
 import { StoryError } from "../story/read.js";
+import { isArchive, textOfFile, unpacked } from "./archive.js";
 import { checkSize, decode, parse, quoted } from "./file.js";
 import { lorebookOf } from "./lorebooks.js";
 import { cardIn, isPng } from "./png_text.js";
+import { CARD } from "./signs.js";
 
 /** @typedef {import("./lorebooks.js").Lorebook} Lorebook */
 /** @typedef {import("../story.js").Story} Story */
@@ -17,10 +19,22 @@ import { cardIn, isPng } from "./png_text.js";
  */
 export function readLorebook(name, bytes) {
   checkSize(name, bytes.length, "");
-  const text = isPng(bytes) ? cardIn(bytes, name) : decode(bytes, name).text;
+  const text = isPng(bytes)
+    ? cardIn(bytes, name)
+    : isArchive(bytes)
+      ? packedCard(bytes, name)
+      : decode(bytes, name).text;
   const lorebook = lorebookOf(parse(text, quoted(name)));
   if (lorebook !== null) return lorebook;
-  throw new StoryError(msg`${quoted(name)} is no lorebook or card of SillyTavern, NovelAI, KoboldAI, mikupad or SRB.`);
+  throw new StoryError(
+    msg`${quoted(name)} is no lorebook or card of SillyTavern, NovelAI, KoboldAI, Risu, Agnai, mikupad or SRB.`,
+  );
+}
+
+/** The card in an archive (.charx). @param {Uint8Array} bytes @param {string} name */
+function packedCard(bytes, name) {
+  const files = unpacked(bytes, name, (file) => file === CARD);
+  return textOfFile(files, CARD, name);
 }
 
 /** @param {Story} story */

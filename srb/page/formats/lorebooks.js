@@ -10,7 +10,8 @@ import { msg, NUMBER } from "../languages.js";
 import { entryOf, faultOfEntry, MOST, ORDER } from "../lore/entries.js";
 import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
-import { kindOf, listOf, objectOf, optionalText } from "./file.js";
+import { stretches } from "../story/text.js";
+import { listOf, objectOf, optionalText, takeRemarks } from "./file.js";
 
 const PATTERN = /^\/.+\/[a-z]*$/s; // a regular expression: it could keep the page busy without end
 /** SillyTavern's `selectiveLogic`. @type {import("../lore/entries.js").Rule[]} */
@@ -22,6 +23,7 @@ class Gathered {
   entries = [];
   patterns = 0;
   chances = 0;
+  cut = 0; // texts and keywords that were too long or too many
 
   /**
    * @param {{[name in keyof Bare]?: unknown}} given  as the file has it
@@ -34,7 +36,11 @@ class Gathered {
     if (text === "" && name === "" && keys.length === 0) return; // an entry that nobody has filled
     if (this.entries.length === MOST.entries)
       throw new StoryError(msg`The lorebook has more than ${NUMBER.format(MOST.entries)} entries.`);
-    const entry = { ...given, text, name: name.slice(0, MOST.name), keys, others };
+    if (text.length > MOST.text) this.cut += 1;
+    const { always, off, cased } = { always: flag(given.always), off: flag(given.off), cased: flag(given.cased) };
+    const order = numberOf(given.order);
+    const words = { text: stretches(text, MOST.text)[0] ?? "", name: stretches(name, MOST.name)[0] ?? "" };
+    const entry = { ...given, ...words, keys, others, always, off, cased, order };
     const fault = faultOfEntry(entry, where);
     if (fault !== "") throw new StoryError(fault);
     this.entries.push(entryOf(/** @type {any} */ (entry)));
@@ -48,13 +54,17 @@ class Gathered {
     const list = typeof given === "string" ? given.split(",") : listOf(given, msg`${where}: its list of keywords`);
     const keys = list.map((each) => optionalText(each, msg`${where}: a keyword`).trim()).filter((each) => each !== "");
     this.patterns += keys.filter((key) => PATTERN.test(key)).length;
-    return [...new Set(keys)].filter((key) => !PATTERN.test(key) || key.length <= MOST.key);
+    const unique = [...new Set(keys)];
+    const kept = unique.filter((key) => key.length <= MOST.key).slice(0, MOST.keys);
+    this.cut += unique.length - kept.length;
+    return kept;
   }
 
   /** @param {string} format @returns {Lorebook} */
   lorebook(format) {
-    const { entries, patterns, chances } = this;
-    const remarks = [];
+    const { entries, patterns, chances, cut } = this;
+    const remarks = takeRemarks();
+    if (cut > 0) remarks.push(msg`Texts and keywords that were too long or too many (${NUMBER.format(cut)}) were cut.`);
     if (patterns === 1) remarks.push(msg`1 keyword is a pattern (/…/), which are compared as they are written.`);
     if (patterns > 1)
       remarks.push(
@@ -81,10 +91,46 @@ export function lorebookOf(value) {
   if (mikuPediaVersion !== undefined) return ofMikupad(value);
   if (value.spec === "lorebook_v3") return ofCharacterBook(objectOf(data, msg`The lorebook's “data”`), new Gathered());
   if (isCard(value)) return ofCard(value);
-  if (isRecord(entries)) return ofWorldInfo(entries);
+  if (value.type === "risu" && Array.isArray(data)) return ofRisu(data);
+  if (value.kind === "memory" && Array.isArray(entries)) return ofAgnai(entries);
+  if (isRecord(entries)) return ofWorldInfo(Object.values(entries));
   if (Array.isArray(entries) && entries.some((each) => isRecord(each) && Array.isArray(each.keys) && "content" in each))
     return ofCharacterBook(value, new Gathered());
+  if (Array.isArray(entries) && isKobold(entries)) return ofWorldInfo(entries);
   return null;
+}
+
+/** Risu's lorebook. @param {unknown[]} list */
+function ofRisu(list) {
+  const gathered = new Gathered();
+  for (const [index, each] of list.entries()) {
+    const where = entryNumber(index);
+    const { key, secondkey, comment, content, alwaysActive, selective, insertorder, mode } = objectOf(each, where);
+    if (mode === "folder") continue;
+    gathered.add(
+      {
+        name: comment,
+        keys: key,
+        others: flag(selective) ? secondkey : [],
+        text: content,
+        always: alwaysActive,
+        order: insertorder,
+      },
+      where,
+    );
+  }
+  return gathered.lorebook("Risu");
+}
+
+/** Agnai's memory book. @param {unknown[]} list */
+function ofAgnai(list) {
+  const gathered = new Gathered();
+  for (const [index, each] of list.entries()) {
+    const where = entryNumber(index);
+    const { name, keywords, entry, priority, enabled } = objectOf(each, where);
+    gathered.add({ name, keys: keywords, text: entry, order: priority, off: !flag(enabled ?? true) }, where);
+  }
+  return gathered.lorebook("Agnai");
 }
 
 /** @param {Record<string, unknown>} value */
@@ -101,10 +147,10 @@ function ofSrb({ version, entries }) {
   return gathered.lorebook("SRB");
 }
 
-/** SillyTavern's world info. @param {Record<string, unknown>} entries */
+/** SillyTavern's world info. @param {unknown[]} entries */
 function ofWorldInfo(entries) {
   const gathered = new Gathered();
-  for (const [index, each] of Object.values(entries).entries()) {
+  for (const [index, each] of entries.entries()) {
     const where = entryNumber(index);
     const {
       key,
@@ -127,10 +173,10 @@ function ofWorldInfo(entries) {
         keys: key,
         others: selective === false ? [] : keysecondary,
         text: content,
-        always: flag(constant, `${where}: “constant”`),
-        off: flag(disable, `${where}: “disable”`),
-        cased: flag(caseSensitive, `${where}: “caseSensitive”`),
-        order: order ?? ORDER,
+        always: constant,
+        off: disable,
+        cased: caseSensitive,
+        order,
         rule: LOGIC[Number(selectiveLogic ?? 0)] ?? "any",
       },
       where,
@@ -164,10 +210,10 @@ function ofCharacterBook(book, gathered) {
         keys,
         others: selective === true ? secondary_keys : [],
         text: content,
-        always: flag(constant, `${where}: “constant”`),
-        off: !flag(enabled ?? true, `${where}: “enabled”`),
-        cased: flag(case_sensitive, `${where}: “case_sensitive”`),
-        order: insertion_order ?? ORDER,
+        always: constant,
+        off: !flag(enabled ?? true),
+        cased: case_sensitive,
+        order: insertion_order,
         rule: LOGIC[Number(selectiveLogic ?? 0)] ?? "any",
       },
       where,
@@ -224,9 +270,9 @@ export function ofNovelAi(book) {
         name: displayName,
         keys,
         text: [prefix, text, suffix].map((part) => optionalText(part, msg`${where}: its text`)).join(""),
-        always: flag(forceActivation, `${where}: “forceActivation”`),
-        off: !flag(enabled ?? true, `${where}: “enabled”`) || off.has(category),
-        order: budgetPriority ?? ORDER,
+        always: forceActivation,
+        off: !flag(enabled ?? true) || off.has(category),
+        order: budgetPriority,
       },
       where,
     );
@@ -266,8 +312,8 @@ export function ofKobold(list) {
         others: selective === true ? keysecondary : isAnti ? keyanti : [],
         rule: isAnti ? "none" : "any",
         text: content || manual_text,
-        always: flag(constant, `${where}: “constant”`),
-        off: flag(widisabled, `${where}: “widisabled”`),
+        always: constant,
+        off: widisabled,
       },
       where,
     );
@@ -289,9 +335,12 @@ export function ofMikupad(world) {
 /** @param {number} index */
 const entryNumber = (index) => msg`Entry ${index + 1} of the lorebook`;
 
-/** @param {unknown} value @param {string} where @returns {boolean} */
-function flag(value, where) {
-  if (value === undefined || value === null) return false;
-  if (typeof value === "boolean") return value;
-  throw new StoryError(msg`${where} is ${kindOf(value)}, neither true nor false.`);
+/** What programs write for true and false. @param {unknown} value @returns {boolean} */
+const flag = (value) => (typeof value === "string" ? !/^\s*(|0|false|no|off|null)\s*$/i.test(value) : Boolean(value));
+
+/** @param {unknown} value  perhaps in a text @returns {number} */
+function numberOf(value) {
+  const number = typeof value === "string" && value.trim() !== "" ? Number(value) : value;
+  if (typeof number !== "number" || !Number.isFinite(number)) return ORDER;
+  return Math.max(-MOST.order, Math.min(number, MOST.order));
 }

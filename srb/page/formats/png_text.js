@@ -1,11 +1,13 @@
-/** The texts in a PNG's `tEXt` chunks, in which cards of characters travel. */
+/** The texts in a PNG's `tEXt`, `zTXt` and `iTXt` chunks, in which cards of characters travel. */
 import { msg } from "../languages.js";
 import { StoryError } from "../story/read.js";
-import { quoted } from "./file.js";
+import { Unzlib } from "../vendor/zip.js";
+import { MAX_BYTES, quoted } from "./file.js";
 
 const SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 const NAMES = ["ccv3", "chara", "naidata"]; // the newest form first; NovelAI's lorebooks are cards, too
 const MOST_CHUNKS = 100_000;
+const STEP = 4096; // packed bytes at once, which are a thousand times as many unpacked at most
 
 /** @param {Uint8Array} bytes */
 export const isPng = (bytes) => SIGNATURE.every((byte, index) => bytes[index] === byte);
@@ -39,9 +41,48 @@ function textsIn(bytes, name) {
     const data = bytes.subarray(at + 8, at + 8 + length);
     if (data.length < length) throw new StoryError(msg`${quoted(name)} was cut short in its chunk ${quoted(kind)}.`);
     if (kind === "IEND") break;
-    const end = kind === "tEXt" ? data.indexOf(0) : -1;
-    if (end > 0) texts.set(letters.decode(data.subarray(0, end)).toLowerCase(), letters.decode(data.subarray(end + 1)));
+    const end = /^(tEXt|zTXt|iTXt)$/.test(kind) ? data.indexOf(0) : -1;
+    if (end > 0) {
+      const keyword = letters.decode(data.subarray(0, end)).toLowerCase();
+      if (NAMES.includes(keyword)) texts.set(keyword, letters.decode(textIn(kind, data.subarray(end + 1), name)));
+    }
     at += 12 + length;
   }
   return texts;
+}
+
+/** The text of a chunk behind its keyword. @param {string} kind @param {Uint8Array} data @param {string} name @returns {Uint8Array} */
+function textIn(kind, data, name) {
+  if (kind === "tEXt") return data;
+  if (kind === "zTXt") return inflated(data.subarray(1), name);
+  const isPacked = data[0] === 1;
+  let at = 2; // behind the ways of packing
+  for (let ends = 0; ends < 2; at += 1) ends += Number((data[at] ?? 0) === 0); // a language, and a translated keyword
+  return isPacked ? inflated(data.subarray(at), name) : data.subarray(at);
+}
+
+/** @param {Uint8Array} packed @param {string} name @returns {Uint8Array} */
+function inflated(packed, name) {
+  try {
+    /** @type {Uint8Array[]} */
+    const parts = [];
+    let size = 0;
+    const unzip = new Unzlib((part) => {
+      size += part.length;
+      if (size > MAX_BYTES) throw new StoryError(msg`The card in ${quoted(name)} is too large when it is unpacked.`);
+      parts.push(part);
+    });
+    for (let at = 0; at < packed.length; at += STEP)
+      unzip.push(packed.subarray(at, at + STEP), at + STEP >= packed.length);
+    const whole = new Uint8Array(size);
+    let at = 0;
+    for (const part of parts) {
+      whole.set(part, at);
+      at += part.length;
+    }
+    return whole;
+  } catch (error) {
+    if (error instanceof StoryError) throw error;
+    throw new StoryError(msg`The card in ${quoted(name)} is damaged: it cannot be unpacked.`, { cause: error });
+  }
 }

@@ -3,6 +3,7 @@ import { isRecord } from "../story/check.js";
 
 export const DOCUMENT = "word/document.xml"; // of a Word file, where it does not say another
 export const RELATIONS = "_rels/.rels";
+export const CARD = "card.json"; // of a character, in an archive
 const WORDS = /^word\/[^/]*\.xml$/;
 export const CONTAINER = "META-INF/container.xml"; // of an EPUB
 

@@ -200,7 +200,7 @@ class Lorebook extends Part {
     return html`<details class="files">
       <summary>${msg`Import and export`}</summary>
       <p><label>${msg`A lorebook or a card of SillyTavern, NovelAI, KoboldAI, mikupad or SRB`}
-        <input type="file" accept=".json,.lorebook,.png,application/json,image/png" @change=${(/** @type {Event} */ event) => this.pick(event)}></label></p>
+        <input type="file" accept=".json,.lorebook,.png,.charx,application/json,image/png" @change=${(/** @type {Event} */ event) => this.pick(event)}></label></p>
       ${
         isFull
           ? html`<p class="acts">

@@ -50,8 +50,8 @@ for (const [name, content] of [
   });
 
 for (const [content, says] of [
-  [lines(HEAD, { mes: 5 }), /Line 2 of the chat: its text is a number, not a text/],
-  [lines(HEAD, { mes: "a", swipes: ["a", 7] }), /Line 2 of the chat: a swipe is a number/],
+  [lines(HEAD, { mes: ["a"] }), /Line 2 of the chat: its text is a list, not a text/],
+  [lines(HEAD, { mes: "a", swipes: ["a", {}] }), /Line 2 of the chat: a swipe is an object/],
   [lines(HEAD, { mes: "a", swipes: {} }), /Line 2 of the chat: its swipes is an object, not a list/],
   [lines(HEAD, { mes: "a" }, '{"mes": "b'), /Line 3 of the chat is not valid JSON; perhaps it was cut short/],
   [lines(HEAD, { mes: "a" }, "[]"), /Line 3 of the chat is a list, not an object/],
@@ -59,6 +59,23 @@ for (const [content, says] of [
 ])
   test(`a chat that is wrong is refused: ${says.source}`, async () =>
     assert.match((await read("c.jsonl", content)).error ?? "", says));
+
+test("swipes that are null or numbers keep no chat out", async () => {
+  const { json } = await open("c.jsonl", lines(HEAD, { mes: "a", swipes: ["a", null, 7] }));
+  assert.deepEqual([...textsOf(json).values()].sort(), ["7", "a"]);
+});
+
+test("a group's chat says who speaks, and a chat of two does not", async () => {
+  const said = [
+    { name: "Ann", mes: "Hello.", swipes: ["Hello.", "Hm."] },
+    { name: "Me", mes: "Hi.", is_user: true },
+    { name: "Tom", mes: "Who are you?" },
+  ];
+  const { json } = await open("c.jsonl", lines(HEAD, ...said));
+  assert.equal(manuscript(json), "Ann: Hello.\n\nMe: Hi.\n\nTom: Who are you?");
+  assert.ok([...textsOf(json).values()].includes("Ann: Hm."));
+  assert.equal(manuscript((await open("c.jsonl", lines(HEAD, ...said.slice(0, 2)))).json), "Hello.\n\nHi.");
+});
 
 test("prose of lines in braces is text", async () => {
   assert.equal((await open("", encoded('{"a": "b"}\n{She said}'))).format, "text");

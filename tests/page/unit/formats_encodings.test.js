@@ -83,3 +83,10 @@ test("bytes that are no text are refused", async () => {
   for (const each of [bytes("01000200ff"), Uint8Array.from({ length: 500 }, (_, at) => (at * 7) % 256)])
     assert.match((await read("x.bin", each)).error ?? "", /is not a text file/);
 });
+
+for (const [name, text] of Object.entries({ JAPANESE, CHINESE, TAIWANESE }))
+  for (const isBig of [false, true])
+    test(`UTF-16 without a mark, ${isBig ? "big" : "little"} end first: ${name}`, () => {
+      const found = textIn(utf16(text, isBig));
+      assert.deepEqual([found?.text, found?.encoding], [text, isBig ? "utf-16be" : "utf-16le"]);
+    });

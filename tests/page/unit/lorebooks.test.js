@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { deflateSync as zlibSync } from "node:zlib";
 import { readLorebook, writeLorebook, writeWorldInfo } from "../../../srb/page/formats/lorebook_files.js";
 import { entryOf, MOST } from "../../../srb/page/lore/entries.js";
 import { Story } from "../../../srb/page/story.js";
+import { strToU8, zipSync } from "../../../srb/page/vendor/zip.js";
 
 const bytes = (value) => new TextEncoder().encode(typeof value === "string" ? value : JSON.stringify(value));
 const readBook = (value, name = "book.json") => readLorebook(name, bytes(value));
@@ -217,12 +219,6 @@ for (const [file, says] of [
   [info({ key: 5 }), /Entry 1 of the lorebook: its list of keywords is a number, not a list/],
   [info({ key: [null, {}] }), /Entry 1 of the lorebook: a keyword is an object, not a text/],
   [info({ content: ["x"] }), /Entry 1 of the lorebook: its text is a list, not a text/],
-  [info({ content: "\ud83d" }), /its text has half of a character/],
-  [info({ content: "x".repeat(MOST.text + 1) }), /“text” has 20001 characters/],
-  [info({ key: Array.from({ length: 65 }, (_, key) => `k${key}`) }), /“keys” has 65 keywords/],
-  [info({ key: ["k".repeat(121)] }), /a keyword of “keys” has 121 characters/],
-  [info({ order: "high" }), /“order” is not a number/],
-  [info({ disable: 1 }), /“disable” is a number, neither true nor false/],
   [{ entries: { 0: "x" } }, /Entry 1 of the lorebook is a string, not an object/],
   [
     { entries: Object.fromEntries(Array.from({ length: 2001 }, (_, uid) => [uid, { key: ["a"], content: "x" }])) },
@@ -230,7 +226,6 @@ for (const [file, says] of [
   ],
   [{ format: "srb-lorebook", version: 2, entries: [] }, /is of version 2; this page reads version 1/],
   [{ lorebookVersion: 5, entries: {} }, /The lorebook's list of entries is an object, not a list/],
-  [{ spec: "chara_card_v2", data: { name: 5 } }, /The card's name is a number/],
   ["[]", /is no lorebook or card/],
   ['"text"', /is no lorebook or card/],
   ["{", /is not valid JSON/],
@@ -240,6 +235,111 @@ for (const [file, says] of [
       () => readBook(file),
       (error) => error.name === "StoryError" && says.test(error.message),
     ));
+
+for (const [name, given, wanted, says] of [
+  ["numbers in texts", { content: "x", order: "250" }, { order: 250 }, []],
+  ["an order that is no number", { order: "high" }, { order: 100 }, []],
+  ["0 and 1", { disable: 0, constant: 1, caseSensitive: "" }, { off: false, always: true, cased: false }, []],
+  ["true and false in texts", { disable: "true", constant: "false" }, { off: true, always: false }, []],
+  ["null", { disable: null, order: null, comment: null, keysecondary: null }, { off: false, name: "", others: [] }, []],
+  ["a number as its text", { content: 7 }, { text: "7" }, []],
+  ["half of a character", { content: "a\ud83d" }, { text: "a\ufffd" }, [/Halves of characters \(1\)/]],
+  [
+    "a text that is too long",
+    { content: "x".repeat(MOST.text + 5) },
+    { text: "x".repeat(MOST.text) },
+    [/\(1\) were cut/],
+  ],
+  ["too many keywords", { key: Array.from({ length: 66 }, (_, key) => `k${key}`) }, {}, [/\(2\) were cut/]],
+  ["a keyword that is too long", { key: ["k".repeat(121), "a"] }, { keys: ["a"] }, [/\(1\) were cut/]],
+])
+  test(`an odd value keeps no file out: ${name}`, () => {
+    const { entries, remarks } = readBook(info(given));
+    for (const [key, value] of Object.entries(wanted)) assert.deepEqual(entries[0][key], value, key);
+    assert.equal(remarks.length, says.length, remarks.join());
+    for (const [index, each] of says.entries()) assert.match(remarks[index], each);
+  });
+
+test("Risu's and Agnai's books, world info as a list, and a card in an archive come in", () => {
+  const risu = {
+    type: "risu",
+    ver: 1,
+    data: [
+      {
+        key: "Tom, the smith",
+        secondkey: "old",
+        insertorder: 300,
+        comment: "Tom",
+        content: "Old.",
+        alwaysActive: false,
+        selective: true,
+      },
+      { mode: "folder", key: "", content: "", comment: "People" },
+    ],
+  };
+  const tom = { name: "Tom", keys: ["Tom", "the smith"], others: ["old"], text: "Old.", order: 300 };
+  assert.deepEqual(readBook(risu).entries, [entryOf(tom)]);
+  const agnai = {
+    kind: "memory",
+    name: "B",
+    entries: [{ name: "Mill", keywords: ["mill"], entry: "The mill.", priority: 2, weight: 1, enabled: false }],
+  };
+  assert.deepEqual(readBook(agnai).entries, [
+    entryOf({ name: "Mill", keys: ["mill"], text: "The mill.", order: 2, off: true }),
+  ]);
+  const list = { entries: [{ key: ["mill"], content: "The mill." }] };
+  assert.deepEqual(readBook(list).entries, [entryOf({ keys: ["mill"], text: "The mill." })]);
+  const card = JSON.stringify({ spec: "chara_card_v3", data: { name: "Ann", description: "A smith." } });
+  const found = readLorebook(
+    "ann.charx",
+    zipSync({ "card.json": strToU8(card), "assets/icon.png": new Uint8Array(9) }),
+  );
+  assert.deepEqual(found.entries, [entryOf({ name: "Ann", keys: ["Ann"], text: "A smith." })]);
+});
+
+for (const [kind, chunk] of [
+  ["zTXt", (text) => [...strToU8("chara"), 0, 0, ...zlibSync(strToU8(text))]],
+  ["iTXt", (text) => [...strToU8("chara"), 0, 0, 0, 0, 0, ...strToU8(text)]],
+  ["iTXt that is packed", (text) => [...strToU8("chara"), 0, 1, 0, ...strToU8("en"), 0, 0, ...zlibSync(strToU8(text))]],
+])
+  test(`a card in a picture's ${kind} comes in`, () => {
+    const card = btoa(JSON.stringify({ spec: "chara_card_v2", data: { name: "Ann", description: "A smith." } }));
+    const found = readLorebook("ann.png", pngOf(kind.slice(0, 4), chunk(card)));
+    assert.deepEqual(found.entries, [entryOf({ name: "Ann", keys: ["Ann"], text: "A smith." })]);
+  });
+
+test("a packed card that is damaged or unpacks to too much is refused", () => {
+  const chunk = (bytes) => pngOf("zTXt", [...strToU8("chara"), 0, 0, ...bytes]);
+  assert.throws(() => readLorebook("a.png", chunk([1, 2, 3, 4])), /cannot be unpacked/);
+  assert.throws(
+    () => readLorebook("a.png", chunk(zlibSync(new Uint8Array(70 * 2 ** 20)))),
+    /too large when it is unpacked/,
+  );
+});
+
+/** A picture of one chunk. @param {string} kind @param {number[]} data */
+function pngOf(kind, data) {
+  const size = [data.length >>> 24, (data.length >>> 16) & 255, (data.length >>> 8) & 255, data.length & 255];
+  const end = [0, 0, 0, 0, ...strToU8("IEND"), 0, 0, 0, 0];
+  return Uint8Array.from([
+    0x89,
+    0x50,
+    0x4e,
+    0x47,
+    13,
+    10,
+    26,
+    10,
+    ...size,
+    ...strToU8(kind),
+    ...data,
+    0,
+    0,
+    0,
+    0,
+    ...end,
+  ]);
+}
 
 test("what is exported comes in again as it was, and is what SillyTavern's program reads", () => {
   const story = Story.create();

@@ -222,7 +222,7 @@ def test_the_dialog_works_without_a_mouse(page: Page) -> None:
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="Import and export")
     reached = []
-    for _ in range(13):
+    for _ in range(15):
         reached.append(
             page.evaluate(
                 "document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent.trim()"
@@ -276,3 +276,22 @@ def test_a_word_file_is_read_by_a_worker_under_the_pages_policy(page: Page, dial
     expect(dialog).to_be_hidden()
     [story] = imported(page)
     assert [node["text"] for node in story["nodes"].values()] == ["*Fog.*"]
+
+
+def test_a_folder_of_chapters_is_a_story(page: Page, dialog: Locator, tmp_path: Path) -> None:
+    folder = tmp_path / "novel"
+    folder.mkdir()
+    for name, words in (("2.md", "# Two\n\nSo."), ("1.md", "# One\n\nOnce."), ("cover.bin", "\x00")):
+        (folder / name).write_text(words)
+    dialog.get_by_label("Or a folder").set_input_files(folder)
+    expect(dialog).to_be_hidden()
+    [story] = imported(page)
+    assert [node["text"] for node in story["nodes"].values()] == ["# One\n\nOnce.", "\n\n# Two\n\nSo."]
+    assert story["title"] == "novel"
+
+
+def test_a_folder_without_chapters_is_refused_with_a_sentence(page: Page, dialog: Locator, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_bytes(b"\xff\xd8\xff")
+    dialog.get_by_label("Or a folder").set_input_files(tmp_path / "photos")
+    expect(dialog.get_by_role("alert")).to_contain_text("“photos” holds no project")

@@ -70,7 +70,7 @@ class OpenedFile {
     if (this.parts?.has(CARD)) throw isLorebook(this.name);
     if (this.parts !== null)
       throw new StoryError(
-        msg`${nameOf(this.name)} is an archive, but neither a Word file (.docx) nor an EPUB. Save it as one of them, or as plain text.`,
+        msg`${nameOf(this.name)} is an archive, but no Word file (.docx), OpenDocument, EPUB, project of Scrivener or novelWriter, or folder of Markdown.`,
       );
     this.#decoded = decode(this.bytes, this.name === "" ? msg`The pasted text` : this.name);
     if (this.#decoded.text.trim() === "") throw new StoryError(msg`${nameOf(this.name)} is empty.`);

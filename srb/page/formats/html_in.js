@@ -77,6 +77,8 @@ function authorOf(root) {
 export function addPage(prose, root, styles) {
   /** @type {Look[]} */
   const looks = [{}];
+  /** @type {Element[]} */
+  const around = [];
   /** @type {{level: number, isName: boolean, isLine: boolean}} of the block that is open */
   let block = { level: 0, isName: false, isLine: false };
   const end = () => prose.end(block.level, block);
@@ -85,12 +87,12 @@ export function addPage(prose, root, styles) {
       const { name, attributes } = element;
       if (PASSED.has(name)) return false;
       if (name === "img" || name === "image") prose.leaveOut("pictures");
-      if (BESIDE.has(name)) {
+      if (BESIDE.has(name) || (name === "div" && /^(header|footer)$/.test(attributes.get("title") ?? ""))) {
         prose.leaveOut("pictures", elements(element, (each) => each.name === "image").length);
         prose.leaveOut("beside", lineOf(element));
         return false;
       }
-      const look = { ...looks.at(-1), ...lookIn(element, styles) };
+      const look = { ...looks.at(-1), ...lookIn(element, around, styles) };
       if (look.hidden) {
         prose.leaveOut("hidden", lineOf(element));
         return false;
@@ -102,7 +104,7 @@ export function addPage(prose, root, styles) {
         if (name === "hr") prose.break();
         const classes = ` ${attributes.get("class") ?? ""} `;
         const level = classes.includes(" part ") && name === "h2" ? 1 : Number(/^h([1-6])$/.exec(name)?.[1] ?? 0);
-        if (level > 0) look.bold = false;
+        if (level > 0) Object.assign(look, { bold: false, italic: looks.at(-1)?.italic }); // a heading's own look says no emphasis
         block = {
           level,
           isName: level > 0 && classes.includes(" chapter-name "),
@@ -111,10 +113,12 @@ export function addPage(prose, root, styles) {
         if (name === "p" && classes.includes(" scene ")) prose.beginScene();
       }
       looks.push(look);
+      around.push(element);
       return true;
     },
     leave: ({ name }) => {
       looks.pop();
+      around.pop();
       if (!BLOCKS.has(name)) return;
       end();
       block = { level: 0, isName: false, isLine: false };
@@ -137,8 +141,8 @@ function spaced(prose, text) {
   return prose.isSpaced ? one.replace(/^ /, "") : one;
 }
 
-/** What an element says of its look, by its name, the page's styles and its own. @param {Element} element @param {Styles} styles @returns {Look} */
-function lookIn(element, styles) {
+/** What an element says of its look, by its name, the page's styles and its own. @param {Element} element @param {Element[]} around @param {Styles} styles @returns {Look} */
+function lookIn(element, around, styles) {
   const { name, attributes } = element;
   /** @type {Look} */
   const look = {};
@@ -152,6 +156,6 @@ function lookIn(element, styles) {
     if (/^(italics?|oblique)$/.test(each)) look.italic = true;
     if (each === "bold") look.bold = true;
   }
-  const [ruled, own] = [styles.of(element), lookOf(attributes.get("style") ?? "")];
+  const [ruled, own] = [styles.of(element, around), lookOf(attributes.get("style") ?? "")];
   return Object.assign(look, ruled, own);
 }

@@ -3,7 +3,20 @@
  */
 import { msg } from "../languages.js";
 import { isRecord } from "../story/check.js";
-import { CONTAINER, isChat, isHtml, isNested, isNote, isRtf, isWord } from "./signs.js";
+import {
+  BINDER,
+  CARD,
+  CONTAINER,
+  CONTENT,
+  isChat,
+  isHtml,
+  isNested,
+  isNote,
+  isRtf,
+  isWord,
+  MARKDOWN,
+  NOVEL,
+} from "./signs.js";
 
 /** @import {Importer} from "./types.js" */
 
@@ -21,6 +34,30 @@ export const IMPORTERS = [
     endings: [".epub"],
     knows: ({ parts }) => parts?.has(CONTAINER) ?? false,
     load: () => import("./epub_in.js"),
+  },
+  {
+    label: "OpenDocument",
+    endings: [".odt"],
+    knows: ({ parts }) => parts?.has(CONTENT) ?? false,
+    load: () => import("./odt_in.js"),
+  },
+  {
+    label: "Scrivener",
+    endings: [".zip", ".scriv"],
+    knows: ({ parts }) => parts !== null && [...parts].some((part) => BINDER.test(part)),
+    load: () => import("./scrivener.js"),
+  },
+  {
+    label: "novelWriter",
+    endings: [".zip"],
+    knows: ({ parts }) => parts !== null && [...parts].some((part) => NOVEL.test(part)),
+    load: () => import("./markdown_folder.js"),
+  },
+  {
+    label: "Markdown",
+    endings: [".zip"],
+    knows: ({ parts }) => parts !== null && !parts.has(CARD) && [...parts].some((part) => MARKDOWN.test(part)),
+    load: () => import("./markdown_folder.js"),
   },
   { label: "Rich Text", endings: [".rtf"], knows: ({ bytes }) => isRtf(bytes), load: () => import("./rtf.js") },
   // Texts that a name or a beginning tells.

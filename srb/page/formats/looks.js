@@ -1,14 +1,17 @@
 /**
- * How a page's own styles make words look: italic, bold, hidden, with spaces as they are. Rules for elements, classes and ids are
- * read, the last part of longer selectors alone; of two rules the more special one holds, then the later one.
+ * How a page's own styles make words look: italic, bold, hidden, with spaces as they are. Selectors
+ * of elements, classes and ids are read, also within others; of two rules the more special one holds, then the later one.
  *
  * @typedef {{italic?: boolean, bold?: boolean, hidden?: boolean, pre?: boolean, plainer?: boolean}} Look  `plainer`: a look that a story has not
- * @typedef {{name: string, classes: string[], id: string, rank: number, look: Look}} Rule
+ * @typedef {{name: string, classes: string[], id: string}} Part  of a selector
+ * @typedef {Part & {around: Part[], rank: number, order: number, look: Look}} Rule  `around`: what it is within, the innermost first
  */
+
+/** @import {Element} from "./markup.js" */
 
 const RULE = /([^{}]+)\{([^{}]*)\}/g;
 const COMMENT = /\/\*[\s\S]*?(?:\*\/|$)/g;
-const LAST = /(?:^|[\s>+~])([a-z][a-z\d-]*|\*)?((?:[.#][\w-]+)*)$/i;
+const PART = /^([a-z][a-z\d-]*|\*)?((?:[.#][\w-]+)*)$/i;
 const MOST = 5000; // rules of one file
 
 /** @param {string} declarations @returns {Look} */
@@ -31,6 +34,35 @@ export function lookOf(declarations) {
 /** @param {string} said */
 const isBold = (said) => /\b(bold|bolder|[6-9]00|1000)\b/.test(said);
 
+/** @param {string} text @returns {Part | null} null: it is of another kind */
+function partOf(text) {
+  const [all, name = "", more = ""] = PART.exec(text) ?? [];
+  if (!all) return null;
+  const parts = more.match(/[.#][\w-]+/g) ?? [];
+  const of = (/** @type {string} */ sign) => parts.filter((part) => part.startsWith(sign)).map((part) => part.slice(1));
+  return { name: name === "*" ? "" : name.toLowerCase(), classes: of("."), id: of("#")[0] ?? "" };
+}
+
+/** @param {Element} element */
+const classesOf = ({ attributes }) => (attributes.get("class") ?? "").split(/\s+/).filter(Boolean);
+
+/** @param {Part} part @param {Element} element */
+function isPart({ name, classes, id }, element) {
+  if ((name !== "" && name !== element.name) || (id !== "" && id !== element.attributes.get("id"))) return false;
+  const own = classes.length > 0 ? classesOf(element) : [];
+  return classes.every((each) => own.includes(each));
+}
+
+/** Whether elements have others around them, one within the other. @param {Part[]} parts @param {Element[]} around */
+function isWithin(parts, around) {
+  let at = around.length - 1;
+  return parts.every((part) => {
+    while (at >= 0 && !isPart(part, /** @type {Element} */ (around[at]))) at -= 1;
+    at -= 1;
+    return at >= -1;
+  });
+}
+
 /** The rules of a page or book. */
 export class Styles {
   /** @type {Map<string, Rule[]>} by what their selector must have: "#id", ".class" or a name */
@@ -48,36 +80,39 @@ export class Styles {
 
   /** @param {string} selector @param {Look} look */
   #addRule(selector, look) {
-    const [, name = "", more = ""] = LAST.exec(selector) ?? [];
-    if ((name === "" && more === "") || this.#count === MOST) return;
-    const parts = more.match(/[.#][\w-]+/g) ?? [];
-    const classes = parts.filter((part) => part.startsWith(".")).map((part) => part.slice(1));
-    const id = parts.find((part) => part.startsWith("#"))?.slice(1) ?? "";
-    const key = id ? `#${id}` : classes[0] ? `.${classes[0]}` : name.toLowerCase();
-    const rank = (id ? 100 : 0) + classes.length * 10 + Number(name !== "" && name !== "*");
-    const rule = { name: name === "*" ? "" : name.toLowerCase(), classes, id, rank, look };
+    const parts = selector
+      .split(/\s*>\s*|\s+/)
+      .map(partOf)
+      .reverse();
+    const [own, ...around] = parts;
+    if (!own || parts.includes(null) || this.#count === MOST) return; // with siblings or states, which a file has not
+    const key = own.id ? `#${own.id}` : own.classes[0] ? `.${own.classes[0]}` : own.name || "*";
+    const within = /** @type {Part[]} */ (around);
+    const rank = [own, ...within].reduce(
+      (sum, { name, classes, id }) => sum + (id ? 100 : 0) + classes.length * 10 + (name ? 1 : 0),
+      0,
+    );
     this.#count += 1;
+    const rule = { ...own, around: within, rank, order: this.#count, look };
     this.#rules.set(key, [...(this.#rules.get(key) ?? []), rule]);
   }
 
   /**
    * What the rules say of an element.
-   * @param {import("./markup.js").Element} element
+   * @param {Element} element
+   * @param {Element[]} around  those that it is in, the innermost last
    * @returns {Look}
    */
-  of({ name, attributes }) {
+  of(element, around) {
+    const { name, attributes } = element;
     const id = attributes.get("id") ?? "";
-    const classes = (attributes.get("class") ?? "").split(/\s+/).filter(Boolean);
+    const classes = classesOf(element);
     const keys = [...(id ? [`#${id}`] : []), ...classes.map((each) => `.${each}`), name, "*"];
     const rules = keys
       .flatMap((key) => this.#rules.get(key) ?? [])
-      .filter(
-        (rule) =>
-          (rule.name === "" || rule.name === name) &&
-          (rule.id === "" || rule.id === id) &&
-          rule.classes.every((each) => classes.includes(each)),
-      );
-    return Object.assign({}, ...rules.sort((one, other) => one.rank - other.rank).map(({ look }) => look));
+      .filter((rule) => isPart(rule, element) && isWithin(rule.around, around));
+    rules.sort((one, other) => one.rank - other.rank || one.order - other.order);
+    return Object.assign({}, ...rules.map(({ look }) => look));
   }
 
   /** Whether a rule has a class, so that its name alone says nothing. @param {string} name */

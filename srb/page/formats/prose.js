@@ -24,6 +24,7 @@ const NOWHERE = /[\0\ufeff\ufffe\uffff\ufdd0-\ufdef]/g; // characters that no te
  * @property {"text" | "heading" | "break" | "name"} kind  "name": of the chapter that begins, which is not in the text
  * @property {number} level  of a heading
  * @property {string} text
+ * @property {string} note  on a chapter
  * @property {Mark[]} marks
  * @property {number} empty  paragraphs before it that have no words
  * @property {number} scene  empty lines before it, as the file says
@@ -99,6 +100,12 @@ export class Prose {
     return this.#length > MOST;
   }
 
+  /** Begin a chapter. @param {{name: string, note?: string}} chapter  its name, which is not in the text, and a note on it */
+  begin({ name, note = "" }) {
+    this.end();
+    this.#add({ kind: "name", text: oneLine(name), note });
+  }
+
   /** Say that a gap between scenes stands before the next paragraph. */
   beginScene() {
     this.end();
@@ -125,7 +132,7 @@ export class Prose {
       return;
     }
     [this.#words, this.#styles, this.#marks] = ["", [], []];
-    if (isName) this.#add({ kind: "name", text: oneLine(words) });
+    if (isName) this.begin({ name: words });
     else if (level > 0) this.#addHeading(level, words, styles, marks);
     else if (BREAK.test(words.trim())) {
       this.break();
@@ -139,6 +146,7 @@ export class Prose {
       kind: "text",
       level: 0,
       text: "",
+      note: "",
       marks: [],
       isLine: false,
       ...paragraph,
@@ -229,7 +237,7 @@ export class Prose {
   /** Add a break between scenes; none stands at the beginning, nor twice. */
   break() {
     const last = this.#paragraphs.at(-1);
-    if (last && last.kind !== "break") this.#add({ kind: "break", text: "***" });
+    if (last && last.kind !== "break" && last.kind !== "name") this.#add({ kind: "break", text: "***" });
   }
 
   /** Take the first paragraphs, or nothing, as a title or an author that stand elsewhere already. @param {string[]} known */
@@ -248,14 +256,16 @@ export class Prose {
     this.end();
     const tree = new SegmentTree();
     const comments = new Comments();
-    /** @type {{text: string, name: string} | null} */
+    /** @type {{text: string, name: string, note: string} | null} */
     let chapter = null;
     let begun = 0; // characters of the chapters before
     const close = () => {
       if (chapter === null) return;
       const key = tree.size;
       const parent = key === 0 ? null : key - 1;
-      const marks = chapter.name === "" ? undefined : { name: chapter.name };
+      const marks = Object.fromEntries(
+        Object.entries({ name: chapter.name, note: chapter.note }).filter(([, said]) => said !== ""),
+      );
       tree.add(key, { parent, text: whole(chapter.text), by: "person", marks });
       begun += chapter.text.length;
       chapter = null;
@@ -265,9 +275,9 @@ export class Prose {
       const { kind, level, text, marks } = paragraph;
       const begins = kind === "name" || (kind === "heading" && level <= CHAPTER && chapter?.text !== "");
       if (begins) close();
-      chapter ??= { text: "", name: "" };
+      chapter ??= { text: "", name: "", note: "" };
       if (kind === "name") {
-        chapter.name = text;
+        Object.assign(chapter, { name: text, note: paragraph.note });
         continue;
       }
       chapter.text += isFirst ? "" : "\n".repeat(gap);

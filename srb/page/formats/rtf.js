@@ -10,7 +10,7 @@ const TOKEN = /\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\'([\da-fA-F]{2})|\\([^a-zA-Z]
 const STEP = 8192; // bytes at once
 const DEEPEST = 1000; // groups within one another
 const SKIPPED = new Set(
-  "fonttbl colortbl stylesheet pict object header headerl headerr headerf footer footerl footerr footerf footnote annotation atnid atnauthor fldinst themedata colorschememapping datastore latentstyles listtable listoverridetable generator xmlnstbl bkmkstart bkmkend rsidtbl mmathPr".split(
+  "fonttbl colortbl listtext pntext pict object header headerl headerr headerf footer footerl footerr footerf footnote annotation atnid atnauthor fldinst themedata colorschememapping datastore latentstyles listtable listoverridetable generator xmlnstbl bkmkstart bkmkend rsidtbl mmathPr".split(
     " ",
   ),
 );
@@ -61,31 +61,28 @@ const CODE_PAGES = {
   65001: "utf-8",
 };
 
-/** @typedef {{italic: boolean, bold: boolean, hidden: boolean, skipped: boolean, encoding: string, unicode: number, inFonts: boolean, inTitle: boolean, inAuthor: boolean}} State */
+/** @typedef {{italic: boolean, bold: boolean, hidden: boolean, skipped: boolean, encoding: string, unicode: number, level: number, style: number, inFonts: boolean, inStyles: boolean, inTitle: boolean, inAuthor: boolean}} State */
 
 /** @param {Opened} opened @returns {Draft[]} */
 export function read({ bytes, name }) {
   const reader = new Reader();
   reader.read(asLetters(bytes));
-  reader.prose.leaveOut("pictures", reader.pictures);
-  reader.prose.leaveOut("notes", reader.notes);
+  reader.count();
   return [reader.prose.draft({ title: reader.title.trim() || titleOf(name), author: reader.author.trim() })];
 }
 
 /** A letter for each byte, whose code it is; no encoding has that name. @param {Uint8Array} bytes */
-function asLetters(bytes) {
+export function asLetters(bytes) {
   let letters = "";
   for (let at = 0; at < bytes.length; at += STEP) letters += String.fromCharCode(...bytes.subarray(at, at + STEP));
   return letters;
 }
 
-class Reader {
-  prose = new Prose();
+export class Reader {
   title = "";
   author = "";
   pictures = 0;
   notes = 0;
-  level = 0;
   /** @type {State} */
   state = {
     italic: false,
@@ -94,7 +91,10 @@ class Reader {
     skipped: false,
     encoding: "windows-1252",
     unicode: 1,
+    level: 0, // of the paragraph as a heading
+    style: -1,
     inFonts: false,
+    inStyles: false,
     inTitle: false,
     inAuthor: false,
   };
@@ -103,10 +103,25 @@ class Reader {
   /** @type {Map<number, string>} encodings of the fonts */
   fonts = new Map();
   font = 0;
+  /** @type {Map<number, {name: string, level: number, italic: boolean}>} */
+  styles = new Map();
+  naming = 0; // the style whose name comes
+  said = ""; // its words
   page = "windows-1252"; // the document's code page
   /** @type {number[]} */
   bytes = [];
   left = 0; // characters that stand for one of Unicode, for programs that know none
+
+  /** @param {Prose} [prose]  to which the words are added */
+  constructor(prose = new Prose()) {
+    this.prose = prose;
+  }
+
+  /** Count what was left out. */
+  count() {
+    this.prose.leaveOut("pictures", this.pictures);
+    this.prose.leaveOut("notes", this.notes);
+  }
 
   /** @param {string} text */
   read(text) {
@@ -127,7 +142,7 @@ class Reader {
         else if (group === "}") isClosed = this.close();
         else if (word === "bin") at += Math.max(0, Number(number ?? 0));
         else if (word !== undefined) this.word(word, number === undefined ? null : Number(number), isStar);
-        else if (sign === "\r" || sign === "\n") this.prose.end(this.level, { isParagraph: true });
+        else if (sign === "\r" || sign === "\n") this.end(true);
         else if (sign !== "*" && SIGNS[/** @type {string} */ (sign)])
           this.say(/** @type {string} */ (SIGNS[/** @type {string} */ (sign)]));
       }
@@ -158,6 +173,7 @@ class Reader {
     if (word === "fonttbl") state.inFonts = true;
     this.pictures += Number(word === "pict" && !this.states.at(-1)?.skipped);
     this.notes += Number(word === "footnote");
+    if (word === "listtext" || word === "pntext") this.prose.leaveOut("numbers");
     switch (word) {
       case "ansicpg":
         this.page = state.encoding = CODE_PAGES[value ?? 0] ?? `windows-${value}`;
@@ -172,6 +188,16 @@ class Reader {
       case "fcharset":
         if (state.inFonts && CHARSETS[value ?? 0])
           this.fonts.set(this.font, /** @type {string} */ (CHARSETS[value ?? 0]));
+        break;
+      case "stylesheet":
+        state.inStyles = true;
+        break;
+      case "s":
+        if (state.inStyles) this.naming = value ?? 0;
+        else {
+          this.state.style = value ?? 0;
+          this.state.level = this.styles.get(this.state.style)?.level ?? 0;
+        }
         break;
       case "info":
         state.skipped = true;
@@ -196,10 +222,10 @@ class Reader {
         Object.assign(state, { italic: false, bold: false, hidden: false });
         break;
       case "pard":
-        this.level = 0;
+        [this.state.level, this.state.style] = [0, -1];
         break;
       case "outlinelevel":
-        if (value !== null && value >= 0 && value < 9) this.level = value + 1;
+        if (value !== null && value >= 0 && value < 9) this.state.level = value + 1;
         break;
       case "uc":
         state.unicode = Math.max(0, value ?? 1);
@@ -213,7 +239,7 @@ class Reader {
       case "page":
       case "cell":
       case "row":
-        if (!state.skipped) this.prose.end(this.level, { isParagraph: word === "par" });
+        if (!state.skipped) this.end(word === "par");
         break;
       case "strike":
       case "ul":
@@ -247,13 +273,33 @@ class Reader {
     this.say(decoderOf(this.state.encoding).decode(bytes));
   }
 
+  /** End a paragraph; one in the style of titles is the story's. @param {boolean} isParagraph  also without words */
+  end(isParagraph) {
+    if (this.styles.get(this.state.style)?.name === "title" && this.said.trim() !== "") {
+      this.title = this.said.replace(/\s+/g, " ").trim().slice(0, 200);
+      this.prose.dropAll();
+    } else this.prose.end(this.state.level, { isParagraph });
+    this.said = "";
+  }
+
+  /** A part of the name of a style, which ends with a semicolon. @param {string} text */
+  name(text) {
+    const { name = "" } = this.styles.get(this.naming) ?? {};
+    const whole = (name + text).replace(/;.*$/s, "").slice(0, 200).trimStart().toLowerCase();
+    const level = Number(/^heading ([1-9])$/.exec(whole)?.[1] ?? 0);
+    this.styles.set(this.naming, { name: whole, level, italic: this.state.italic });
+  }
+
   /** @param {string} text */
   say(text) {
     const { state } = this;
-    if (state.inTitle) this.title = (this.title + text).slice(0, 200);
+    if (state.inStyles) this.name(text);
+    else if (state.inTitle) this.title = (this.title + text).slice(0, 200);
     else if (state.inAuthor) this.author = (this.author + text).slice(0, 200);
     else if (state.hidden && !state.skipped) this.prose.leaveOut("hidden", text);
-    else if (!state.skipped) this.prose.add(text, this.level > 0 ? { italic: state.italic } : state);
+    else if (!state.skipped) this.said += text;
+    if (!state.inStyles && !state.inTitle && !state.inAuthor && !state.skipped && !state.hidden)
+      this.prose.add(text, state.level > 0 ? { italic: state.italic && !this.styles.get(state.style)?.italic } : state);
   }
 }
 

@@ -4,6 +4,10 @@ import { isRecord } from "../story/check.js";
 export const DOCUMENT = "word/document.xml"; // of a Word file, where it does not say another
 export const RELATIONS = "_rels/.rels";
 export const CARD = "card.json"; // of a character, in an archive
+export const CONTENT = "content.xml"; // of an OpenDocument
+export const BINDER = /(^|\/)[^/]+\.scrivx$/; // of a project of Scrivener
+export const MARKDOWN = /\.(md|markdown)$/i;
+export const NOVEL = /(^|\/)nwProject\.nwx$/; // of a project of novelWriter
 const WORDS = /^word\/[^/]*\.xml$/;
 export const CONTAINER = "META-INF/container.xml"; // of an EPUB
 

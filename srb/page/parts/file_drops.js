@@ -32,7 +32,13 @@ class FileDrops extends Part {
       this.hovering = hovering;
       this.requestUpdate();
     }
-    if (event.type === "drop") this.take([...event.dataTransfer.files], { x: event.clientX, y: event.clientY });
+    if (event.type !== "drop") return;
+    const point = { x: event.clientX, y: event.clientY };
+    const folders = [...event.dataTransfer.items]
+      .map((item) => item.webkitGetAsEntry())
+      .filter((entry) => entry?.isDirectory);
+    if (folders.length === 0) this.take([...event.dataTransfer.files], point);
+    else this.desk.openDialog("formats", { folders });
   }
 
   /** @param {File[]} files @param {{x: number, y: number}} point */

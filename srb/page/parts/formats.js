@@ -3,6 +3,7 @@
 import { setApart } from "../desk/apart.js";
 import { read } from "../formats/detect.js";
 import { BEGINNING, checkSize } from "../formats/file.js";
+import { filesOf, packed } from "../formats/folder.js";
 import { ENDINGS } from "../formats/importers.js";
 import { fileName, WRITERS } from "../formats/write.js";
 import { msg, NUMBER } from "../languages.js";
@@ -39,9 +40,11 @@ class Formats extends DialogPart {
     this.reading = null;
   }
 
-  /** @param {{files?: File[]}} [detail] files that were dropped on the page */
-  async open({ files } = {}) {
+  /** @param {{files?: File[], folders?: FileSystemEntry[]}} [detail] what was dropped on the page */
+  async open({ files, folders } = {}) {
     if (files) return void (await this.take(files));
+    if (folders)
+      return void (await this.takeFolders(folders.map((each) => ({ name: each.name, files: filesOf(each) }))));
     await this.updateComplete;
     if (this.dialog.open) return;
     this.offer = null;
@@ -58,6 +61,26 @@ class Formats extends DialogPart {
     const files = [...(input.files ?? [])];
     await this.take(files);
     input.value = ""; // so that the same file can be chosen again
+  }
+
+  /** @param {Event} event */
+  async pickFolder(event) {
+    const input = /** @type {HTMLInputElement} */ (event.target);
+    const files = [...(input.files ?? [])].map((file) => ({ path: file.webkitRelativePath, file }));
+    const name = files[0]?.path.split("/")[0] ?? "";
+    if (files.length > 0) await this.takeFolders([{ name, files }]);
+    input.value = "";
+  }
+
+  /** @param {{name: string, files: {path: string, file: File}[] | Promise<{path: string, file: File}[]>}[]} folders */
+  async takeFolders(folders) {
+    await this.open();
+    try {
+      await this.take(await Promise.all(folders.map(async ({ name, files }) => packed(name, await files))));
+    } catch (error) {
+      if (!(error instanceof StoryError) && !(error instanceof DOMException)) throw error;
+      this.fail(error.message);
+    }
   }
 
   /** @param {ClipboardEvent} event */
@@ -196,9 +219,10 @@ class Formats extends DialogPart {
   importForm() {
     return html`<section aria-labelledby="formats-import">
       <h3 id="formats-import">${msg`Import a story`}</h3>
-      <p>${msg`From SRB; Word, EPUB, HTML, Rich Text, Markdown or plain text; Obsidian Loom (a note, or the plugin's data.json), socketteer's loom, mikupad, KoboldAI, NovelAI, Exoloom, or a chat of SillyTavern.`}
+      <p>${msg`From SRB; Word, OpenDocument, EPUB, HTML, Rich Text, Markdown or plain text; a project of Scrivener or novelWriter; Obsidian Loom (a note, or the plugin's data.json), socketteer's loom, mikupad, KoboldAI, NovelAI, Exoloom, or a chat of SillyTavern.`}
         ${msg`It becomes a story of its own, with all its branches.`}</p>
       <p><label>${msg`Choose files, or drop them anywhere`} <input type="file" multiple accept=${ACCEPTED} @change=${this.pick}></label></p>
+      <p><label>${msg`Or a folder: a project of Scrivener or novelWriter, or chapters in Markdown`} <input type="file" webkitdirectory @change=${this.pickFolder}></label></p>
       <form @submit=${this.takePasted}>
         <label>${msg`Or paste a story`} <textarea rows="2" required spellcheck="false"></textarea></label>
         <button>${msg`Import what was pasted`}</button>

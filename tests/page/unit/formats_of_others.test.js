@@ -340,3 +340,188 @@ for (const [name, body, text, remarks = []] of [
     );
     assert.deepEqual([found.text, found.remarks], [text, remarks]);
   });
+
+// ---- OpenDocument
+
+const ODF = ["office", "text", "style", "drawing"]
+  .map((each) => `xmlns:${each === "drawing" ? "draw" : each}="urn:oasis:names:tc:opendocument:xmlns:${each}:1.0"`)
+  .concat(
+    'xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0" xmlns:dc="http://purl.org/dc/elements/1.1/"',
+  )
+  .join(" ");
+const odt = (body, styles = "") =>
+  zip({
+    mimetype: "application/vnd.oasis.opendocument.text",
+    "content.xml": `<office:document-content ${ODF}><office:automatic-styles>
+      <style:style style:name="T1" style:family="text"><style:text-properties fo:font-style="italic"/></style:style>
+      <style:style style:name="T2" style:family="text"><style:text-properties fo:font-weight="bold"/></style:style>
+      <style:style style:name="T3" style:family="text"><style:text-properties text:display="none"/></style:style>
+      <style:style style:name="P1" style:family="paragraph" style:parent-style-name="Heading_20_2"/>${styles}</office:automatic-styles>
+      <office:body><office:text>${body}</office:text></office:body></office:document-content>`,
+    "meta.xml": `<office:document-meta ${ODF}><office:meta><dc:title>The Lamp</dc:title><dc:creator>Ann</dc:creator></office:meta></office:document-meta>`,
+  });
+const T = (style, words) => `<text:span text:style-name="${style}">${words}</text:span>`;
+const P = (words, style = "Standard") => `<text:p text:style-name="${style}">${words}</text:p>`;
+
+for (const [name, body, text, remarks = []] of [
+  ["emphasis", P(`a ${T("T1", `b ${T("T2", "c")}`)} d`), "a *b **c*** d"],
+  ["spaces, tabs and lines", P('a<text:s text:c="2"/>b  \n c<text:tab/>d<text:line-break/>e'), "a  b c\td\ne"],
+  [
+    "headings by element and by style",
+    `<text:h text:outline-level="1">One</text:h>${P("a")}${P("Two", "P1")}${P("b")}`,
+    "# One\n\na\n\n## Two\n\nb",
+  ],
+  ["a title by its style", P("The Lamp", "Title") + P("a"), "a"],
+  ["gaps between scenes", P("1") + P("2") + P("3") + P("") + P("4"), "1\n\n2\n\n3\n\n\n4"],
+  ["hidden words", P(`a ${T("T3", "one two ")}b`), "a b", ["Hidden words (2) were left out."]],
+  [
+    "deleted words",
+    `<text:tracked-changes><text:changed-region>${P("gone")}</text:changed-region></text:tracked-changes>${P("a")}`,
+    "a",
+  ],
+  [
+    "a table of contents",
+    `<text:table-of-content>${P("One 3")}</text:table-of-content>${P("a")}`,
+    "a",
+    ["Words of menus, forms, tables of contents and drawings (2) were left out."],
+  ],
+  [
+    "a box and a picture",
+    P(`a<draw:frame><draw:text-box>${P("boxed")}</draw:text-box></draw:frame><draw:frame><draw:image/></draw:frame>`) +
+      P("b"),
+    "a\n\nboxed\n\nb",
+    ["Pictures (1) were left out."],
+  ],
+  [
+    "ruby",
+    P("<text:ruby><text:ruby-base>漢字</text:ruby-base><text:ruby-text>かんじ</text:ruby-text></text:ruby>です"),
+    "漢字です",
+  ],
+  ["signs that are words", P("*so* and _so_"), "\\*so\\* and \\_so\\_"],
+])
+  test(`OpenDocument: ${name}`, async () => {
+    const found = await open("x.odt", odt(body));
+    assert.deepEqual([found.format, found.text, found.remarks], ["OpenDocument", text, remarks]);
+    assert.deepEqual([found.json.title, found.json.author], ["The Lamp", "Ann"]);
+  });
+
+test("OpenDocument: remarks and notes are comments on their words", async () => {
+  const remark = `<office:annotation office:name="r1"><dc:creator>Ed</dc:creator>${P("Check.")}</office:annotation>`;
+  const note = `<text:note><text:note-citation>1</text:note-citation><text:note-body>${P("See the log.")}</text:note-body></text:note>`;
+  const { json, text } = await open(
+    "x.odt",
+    odt(P(`The ${remark}old lamp<office:annotation-end office:name="r1"/> died${note}.`)),
+  );
+  const found = Object.entries(json).filter(([key]) => key.startsWith("comment"));
+  assert.equal(text, "The old lamp died.");
+  assert.deepEqual(found.map(([, { text: words, quote, author = "" }]) => [words, quote, author]).sort(), [
+    ["Check.", "old lamp", "Ed"],
+    ["See the log.", "died", ""],
+  ]);
+});
+
+// ---- Projects and folders
+
+const scriv = (items, files) =>
+  zip({
+    "Fog.scriv/Fog.scrivx": `<?xml version="1.0"?><ScrivenerProject Version="2.0"><Binder><BinderItem UUID="D" Type="DraftFolder"><Title>Draft</Title><Children>${items}</Children></BinderItem><BinderItem UUID="R" Type="ResearchFolder"><Title>Research</Title></BinderItem></Binder></ScrivenerProject>`,
+    ...Object.fromEntries(Object.entries(files).map(([path, text]) => [`Fog.scriv/Files/Data/${path}`, text])),
+  });
+const entry = (id, title, children = "") =>
+  `<BinderItem UUID="${id}" Type="Text"><Title>${title}</Title>${children && `<Children>${children}</Children>`}</BinderItem>`;
+
+test("Scrivener: folders are chapters, texts in them scenes, synopses notes", async () => {
+  const items =
+    entry("A", "Arrival", entry("B", "The quay") + entry("C", "The lamp")) + entry("E", "Leaving &amp; after");
+  const file = scriv(items, {
+    "A/synopsis.txt": "She comes.",
+    "B/content.rtf": "{\\rtf1 The {\\i quay}.\\par}",
+    "C/content.rtf": "{\\rtf1 The lamp.}",
+    "C/notes.rtf": "{\\rtf1 a note}",
+    "E/content.rtf": "{\\rtf1 Gone.}",
+    "Z/content.rtf": "{\\rtf1 In no binder.}",
+  });
+  const { format, json, text, remarks } = await open("Fog.zip", file);
+  assert.deepEqual([format, json.title, text], ["Scrivener", "Fog", "The *quay*.\n\n***\n\nThe lamp.\n\nGone."]);
+  const marks = Object.values(json.marks).map(({ name, note }) => [name, note]);
+  assert.deepEqual(marks, [
+    ["Arrival", "She comes."],
+    ["Leaving & after", undefined],
+  ]);
+  assert.deepEqual(remarks, ["Notes of documents (1) were left out; synopses came."]);
+});
+
+test("Scrivener: a text that is damaged is counted, and the others come", async () => {
+  const file = scriv(entry("A", "One") + entry("B", "Two"), {
+    "A/content.rtf": "{\\rtf1 a {b}",
+    "B/content.rtf": "{\\rtf1 Two.}",
+  });
+  const { text, remarks } = await open("Fog.zip", file);
+  assert.match(text, /Two\.$/);
+  assert.deepEqual(remarks, ["Texts of the project (1) could not be read."]);
+});
+
+test("a folder of Markdown is a story in the order of front matter, else of names", async () => {
+  const { format, json, text } = await open(
+    "novel.zip",
+    zip({
+      "novel/10 End.md": "The end.",
+      "novel/2 Middle.md": "# Middle\n\nIt *went* on.",
+      "novel/1 Begin.md": "---\ntitle: The Beginning\n---\n\nOnce.",
+      "novel/.obsidian/app.md": "no",
+      "novel/cover.txt": "no",
+    }),
+  );
+  assert.deepEqual([format, json.title, text], ["Markdown", "novel", "Once.\n\n# Middle\n\nIt *went* on.\n\nThe end."]);
+  assert.deepEqual(
+    Object.values(json.marks).map(({ name }) => name),
+    ["The Beginning", "10 End"],
+  );
+  const ordered = zip({ "a.md": "---\norder: 2\n---\nb", "b.md": "---\norder: 1\n---\na" });
+  assert.equal((await open("n.zip", ordered)).text, "a\n\nb");
+});
+
+test("a project of Longform has its scenes in its order, also within one another, and nothing else", async () => {
+  const index = '---\nlongform:\n  format: scenes\n  title: The Lamp\n  scenes:\n    - Second\n    - - "First"\n---\n';
+  const { json, text, remarks } = await open(
+    "v.zip",
+    zip({ "v/Index.md": index, "v/First.md": "1", "v/Second.md": "2", "v/Other.md": "3" }),
+  );
+  assert.deepEqual(
+    [json.title, text, remarks],
+    ["The Lamp", "2\n\n1", ["Files that the project does not list (1) were left out."]],
+  );
+});
+
+test("a project of novelWriter has its novel in its order, without tags and notes", async () => {
+  const item = (handle, parent, order, kind, layout) =>
+    `<item handle="${handle}" parent="${parent}" root="r" order="${order}" type="FILE" class="${kind}" layout="${layout}"><name>x</name></item>`;
+  const project = `<?xml version="1.0"?><novelWriterXML><project><name>The Lamp</name></project><content>${item("s2", "c1", 1, "NOVEL", "DOCUMENT")}${item("c1", "r", 0, "NOVEL", "DOCUMENT")}${item("s1", "c1", 0, "NOVEL", "DOCUMENT")}${item("n1", "None", 2, "CHARACTER", "NOTE")}<item handle="r" parent="None" root="r" order="0" type="ROOT" class="NOVEL"><name>Novel</name></item></content></novelWriterXML>`;
+  const { format, json, text, remarks } = await open(
+    "p.zip",
+    zip({
+      "p/nwProject.nwx": project,
+      "p/content/c1.nwd": "%%~name: c\n## Chapter One\n\n@pov: Ann\n% a comment\n",
+      "p/content/s1.nwd": "### Scene\n\n%Synopsis: no\nShe *came*.\n",
+      "p/content/s2.nwd": "### Scene\n\nShe went.\n",
+      "p/content/n1.nwd": "# Ann\n",
+    }),
+  );
+  assert.deepEqual(
+    [format, json.title, text],
+    ["novelWriter", "The Lamp", "## Chapter One\n\nShe *came*.\n\nShe went."],
+  );
+  assert.deepEqual(remarks, ["Notes of the project (1) were left out."]);
+});
+
+// ---- Rules of styles
+
+for (const [name, css, body, text] of [
+  ["within another element", "em em{font-style:normal}em{font-style:italic}", "<em>a <em>b</em></em>", "*a* b"],
+  ["a child", ".x > i{font-style:normal}", "<span class=x><i>a</i></span> <i>b</i>", "a *b*"],
+  ["beside another element: not read", "p + p i{font-style:normal}", "<i>a</i>", "*a*"],
+  ["a state: not read", "i:hover{font-style:normal}", "<i>a</i>", "*a*"],
+  ["a comment and a bad rule", "/* i{} */ }} { i{font-style:normal", "<i>a</i>", "*a*"],
+])
+  test(`styles: ${name}`, async () =>
+    assert.equal((await open("x.html", encoded(`<style>${css}</style><p>${body}`))).text, text));

@@ -105,7 +105,7 @@ test("Word: a damaged file is refused", async () => {
   await refuses("x.docx", good.subarray(0, good.length - 40), /“x.docx” is damaged/);
   await refuses("x.docx", zip({ "word/document.xml": "<w:document><w:body><w:p>" }), /was cut short/);
   await refuses("x.docx", docx(""), /holds no text/);
-  await refuses("x.zip", zip({ "a.txt": "a" }), /is an archive, but neither a Word file/);
+  await refuses("x.zip", zip({ "a.txt": "a" }), /is an archive, but no Word file/);
 });
 
 /** An archive that says another size of its file than it has. */

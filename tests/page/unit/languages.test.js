@@ -104,7 +104,18 @@ const NAMES = [
 ];
 const NAMES_OF_SAMPLERS = ["DRY", "Min-p", "Mirostat", "Top-k", "Top-n-sigma", "Top-p", "Typical-p", "XTC"];
 /** Names that are the same in all languages. */
-const SAME = new Set([...NAMES, ...NAMES_OF_SAMPLERS, "EPUB", "HTML", "Rich Text", "SillyTavern", "Word"]);
+const SAME = new Set([
+  ...NAMES,
+  ...NAMES_OF_SAMPLERS,
+  "EPUB",
+  "HTML",
+  "OpenDocument",
+  "Rich Text",
+  "Scrivener",
+  "SillyTavern",
+  "Word",
+  "novelWriter",
+]);
 /** Calls that say an argument to a person: which one it is. */
 const SAYING = {
   ...{ ApiError: 0, Error: 0, MediaError: 0, StoryError: 0, Trouble: 1 },

@@ -1,0 +1,124 @@
+"""A story of many features, as LibreOffice and pandoc write it: words, emphasis, breaks and headings come in as they are.
+
+The programs are none of the project's: 500 MB. Where they are not installed the tests are skipped, on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.processes import DEADLINE, ROOT
+
+pytestmark = pytest.mark.long
+
+PAGE = """<!DOCTYPE html><html><head><meta charset="utf-8"><title>The Lamp</title></head><body>
+<h1>Chapter <i>One</i></h1>
+<p>It was <i>dark</i> and <b>cold</b>, <b><i>very</i></b> so. “Where?” — she said…</p>
+<p>The note said *do not run* in chalk, and _old_ max_old_count.</p>
+<p># 5 Mill Lane</p>
+<p>Line one,<br>line two.</p>
+<p>Fourth &amp; &lt;b&gt;.</p>
+<p>Fifth paragraph.</p>
+<p><br></p>
+<p>Later, levi<i>o</i>sa.</p>
+<p>* * *</p>
+<p>After the break.</p>
+<h2>Chapter Two</h2>
+<p>Tom’s 海の灯台 🌕 café. שלום</p>
+<p><i>All of it</i>.</p>
+<p>The end.</p>
+</body></html>
+"""
+TEXT = """# Chapter *One*
+
+It was *dark* and **cold**, ***very*** so. “Where?” — she said…
+
+The note said \\*do not run\\* in chalk, and \\_old\\_ max_old_count.
+
+\\# 5 Mill Lane
+
+Line one,
+line two.
+
+Fourth & <b>.
+
+Fifth paragraph.
+
+
+Later, levi*o*sa.
+
+***
+
+After the break.
+
+## Chapter Two
+
+Tom’s 海の灯台 🌕 café. שלום
+
+*All of it*.
+
+The end."""
+READ = """
+import { readFileSync } from "node:fs";
+import { read } from "./srb/page/formats/detect.js";
+const [path] = process.argv.slice(-1);
+const found = await read(path, new Uint8Array(readFileSync(path)));
+if ("error" in found) throw new Error(found.error);
+const [story] = found.stories;
+console.log(JSON.stringify([story.meta("title"), story.text(story.head.node, story.head.at)]));
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not shutil.which("pandoc"):
+        pytest.skip("needs pandoc")
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "story.html").write_text(PAGE, encoding="utf-8")
+    return folder
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=DEADLINE, encoding="utf-8")
+    return done.stdout
+
+
+def read(path: Path) -> tuple[str, str]:
+    title, text = json.loads(run("node", "--input-type=module", "-e", READ, "--", path))
+    return title, text
+
+
+def pandoc(folder: Path, ending: str) -> Path:
+    target = folder / f"pandoc.{ending}"
+    if not target.exists():
+        run("pandoc", folder / "story.html", "-s", "-o", target)
+    return target
+
+
+@pytest.mark.parametrize("ending", ["odt", "docx", "epub", "html"])
+def test_files_of_pandoc_come_in_whole(folder: Path, ending: str) -> None:
+    assert read(pandoc(folder, ending)) == ("The Lamp", TEXT)
+
+
+@pytest.mark.parametrize("ending", ["odt", "docx", "rtf", "html", "epub"])
+def test_files_of_libreoffice_come_in_whole(folder: Path, ending: str) -> None:
+    """Its EPUBs have no headings: these come as bold words."""
+    if not shutil.which("soffice"):
+        pytest.skip("needs LibreOffice")
+    source = pandoc(folder, "odt")
+    if ending == "odt":
+        written = folder / "again" / "pandoc.odt"
+    else:
+        written = folder / "office" / f"pandoc.{ending}"
+    profile = f"-env:UserInstallation={(folder / 'profile').as_uri()}"
+    run("soffice", profile, "--headless", "--convert-to", ending, "--outdir", written.parent, source)
+    title, text = read(written)
+    assert title == "The Lamp"
+    if ending == "epub":
+        text = text.replace("**Chapter *One***", "# Chapter *One*").replace("***Chapter Two***", "## Chapter Two")
+    assert text == TEXT

@@ -26,9 +26,9 @@ const OWN_SIGNS = /[\ue000-\uf8ff]/; // characters that mean something in one fo
 export function read({ bytes, name }) {
   const files = unpacked(bytes, name, (file) => WANTED.test(file));
   const parts = new Parts(files, name);
-  const { root, isWhole } = xmlTree(textOfFile(files, parts.document, name));
+  const { root, isClosed } = xmlTree(textOfFile(files, parts.document, name));
   const body = child(child(root, "w:document"), "w:body");
-  if (!isWhole) throw new StoryError(msg`${quoted(name)} is damaged: ${quoted(parts.document)} was cut short.`);
+  if (!isClosed) throw new StoryError(msg`${quoted(name)} is damaged: ${quoted(parts.document)} was cut short.`);
   if (body === undefined) throw new StoryError(msg`${quoted(name)} is damaged: ${quoted(parts.document)} has no text.`);
   const core = parts.tree("core-properties");
   const reader = new Reader(stylesOf(parts.tree("styles")), notesOf(parts));
@@ -213,7 +213,7 @@ class Reader {
   /** Take the paragraph's words, which the story has by themselves; a title page's words before them are none of the text's. @param {"title" | "author"} as */
   #take(as) {
     this[as] = this.#words.replace(/\s+/g, " ").trim().slice(0, 200);
-    if (as === "title") this.prose.dropAll();
+    if (as === "title") this.prose.dropAll(this[as]);
     else this.prose.drop();
   }
 

@@ -35,6 +35,7 @@ const pair = (key, value) => [key, value];
 class Builder {
   root = /** @type {Element} */ ({ name: "", attributes: new Map(), children: [] });
   isWhole = true; // each element was closed by its own tag
+  isClosed = false; // the outermost one was
   #open = [this.root];
   #spaces = [new Map([["xml", "xml:"]])]; // prefixes of the open elements
   #isPlain = false; // within CDATA
@@ -67,7 +68,9 @@ class Builder {
   /** @param {string} _name @param {boolean} isImplied */
   onclosetag(_name, isImplied) {
     if (this.#open.length === 1) return;
-    this.isWhole &&= !isImplied || this.source[Number(this.parser?.endIndex) - 1] === "/";
+    const isOwn = !isImplied || this.source[Number(this.parser?.endIndex) - 1] === "/";
+    this.isWhole &&= isOwn;
+    if (this.#open.length === 2) this.isClosed = isOwn;
     this.#open.pop();
     this.#spaces.pop();
   }
@@ -97,7 +100,7 @@ function named(name, spaces, isElement) {
 /**
  * Read XML. What is damaged is read as far as it can be.
  * @param {string} text
- * @returns {{root: Element, isWhole: boolean}} the root holds the outermost element
+ * @returns {{root: Element, isWhole: boolean, isClosed: boolean}} the root holds the outermost element
  */
 export function xmlTree(text) {
   const builder = new Builder(text);

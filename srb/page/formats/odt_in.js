@@ -28,9 +28,9 @@ const MOST_SPACES = 1000; // that one element stands for
 /** @param {Opened} opened @returns {Draft[]} */
 export function read({ bytes, name }) {
   const files = unpacked(bytes, name, (file) => WANTED.test(file));
-  const { root, isWhole } = xmlTree(textOfFile(files, CONTENT, name));
+  const { root, isClosed } = xmlTree(textOfFile(files, CONTENT, name));
   const body = first(root, "office:text");
-  if (!isWhole) throw new StoryError(msg`${quoted(name)} is damaged: ${quoted(CONTENT)} was cut short.`);
+  if (!isClosed) throw new StoryError(msg`${quoted(name)} is damaged: ${quoted(CONTENT)} was cut short.`);
   if (body === undefined) throw new StoryError(msg`${quoted(name)} is damaged: ${quoted(CONTENT)} has no text.`);
   const part = (/** @type {string} */ file) => xmlTree(files.has(file) ? textOfFile(files, file, name) : "").root;
   const reader = new Reader(stylesOf(root, part("styles.xml")));
@@ -143,7 +143,7 @@ class Reader {
       const words = this.#words.replace(/\s+/g, " ").trim().slice(0, 200);
       if (of.name === "author") this.author = words;
       else this.title = words;
-      if (of.name === "title") this.prose.dropAll();
+      if (of.name === "title") this.prose.dropAll(this.title);
       else this.prose.drop();
     } else {
       const level = name === "text:h" ? Number(attributes.get("text:outline-level") ?? 1) || 1 : (of.level ?? 0);

@@ -34,6 +34,7 @@ const NOWHERE = /[\0\ufeff\ufffe\uffff\ufdd0-\ufdef]/g; // characters that no te
 /** Kinds of things that a file has and a story has not. @type {Record<string, (count: string) => string>} */
 const LEFT_OUT = {
   pictures: (count) => msg`Pictures (${count}) were left out.`,
+  before: (count) => msg`Words before the title (${count}) were left out.`,
   notes: (count) => (count === "1" ? msg`1 footnote was left out.` : msg`${count} footnotes were left out.`),
   hidden: (count) => msg`Hidden words (${count}) were left out.`,
   beside: (count) => msg`Words of menus, forms, tables of contents and drawings (${count}) were left out.`,
@@ -228,8 +229,10 @@ export class Prose {
     [this.#words, this.#styles] = ["", []];
   }
 
-  /** Forget all words that have come. */
-  dropAll() {
+  /** Forget all words that have come: of the title page, but for the title. @param {string} title */
+  dropAll(title) {
+    const words = this.#paragraphs.map(({ text }) => text).join(" ");
+    this.leaveOut("before", wordsIn(words) + wordsIn(this.#words) - wordsIn(title));
     this.drop();
     [this.#paragraphs, this.#marks, this.#empty] = [[], [], 0];
   }

@@ -277,7 +277,7 @@ export class Reader {
   end(isParagraph) {
     if (this.styles.get(this.state.style)?.name === "title" && this.said.trim() !== "") {
       this.title = this.said.replace(/\s+/g, " ").trim().slice(0, 200);
-      this.prose.dropAll();
+      this.prose.dropAll(this.title);
     } else this.prose.end(this.state.level, { isParagraph });
     this.said = "";
   }

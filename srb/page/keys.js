@@ -4,13 +4,16 @@
 
 const PANES = ["srb-manuscript", "srb-branches", "srb-outline", "srb-header", "srb-side-panel"];
 
+/** Whether a key belongs to text that is being composed. Safari sends the last one after the end, with this code. @param {KeyboardEvent} event */
+export const isComposing = (event) => event.isComposing || event.keyCode === 229;
+
 /**
  * Listen to the page's keys; return a function that stops listening.
  * @param {Desk} desk @param {Document} [page]
  */
 export function bindKeys(desk, page = document) {
   const listener = (/** @type {KeyboardEvent} */ event) => {
-    if (event.defaultPrevented || event.isComposing || page.querySelector("dialog[open]")) return;
+    if (event.defaultPrevented || isComposing(event) || page.querySelector("dialog[open]")) return;
     const act = actionOf(event, desk, page);
     if (!act) return;
     event.preventDefault();

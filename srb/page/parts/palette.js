@@ -1,5 +1,6 @@
 /** <srb-palette>: all actions of the page in one list, to be found by words, done, and given keys of one's own. */
 
+import { isComposing } from "../keys.js";
 import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
 import { keyName } from "./key_names.js";
@@ -50,7 +51,7 @@ class Palette extends DialogPart {
     } else if (
       event.key === "Enter" &&
       event.target instanceof HTMLInputElement &&
-      !event.isComposing &&
+      !isComposing(event) &&
       this.found[0]
     ) {
       event.preventDefault();

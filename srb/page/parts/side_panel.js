@@ -4,6 +4,7 @@
 // the memory stands before the text; on a phone it is a sheet in the place of the branches.
 
 import { countWords } from "../keep/describe.js";
+import { isComposing } from "../keys.js";
 import { LANGUAGE, msg, NUMBER, wordCount } from "../languages.js";
 import { frameOf, NOTE_PLACE } from "../prompt.js";
 import { html, live, nothing } from "../vendor/lit.js";
@@ -132,7 +133,7 @@ class SidePanel extends Part {
 
   /** @param {KeyboardEvent} event */
   onKey(event) {
-    if (event.key !== "Escape" || event.isComposing) return;
+    if (event.key !== "Escape" || isComposing(event)) return;
     event.stopPropagation();
     this.toText();
   }

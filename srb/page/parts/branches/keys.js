@@ -1,5 +1,7 @@
 // The keys of the branches' pane, by `event.code`, so that they are at the same places on every keyboard.
 
+import { isComposing } from "../../keys.js";
+
 /** @typedef {{name: string, value?: number}} Act */
 
 /** Keys that are letters or signs; a setting switches them off. @type {Record<string, Act>} */
@@ -39,7 +41,7 @@ const OTHERS = {
 /** What a key does in the pane; null: it is not the pane's. @param {KeyboardEvent} event @param {boolean} singleKeys @returns {Act|null} */
 export function actOf(event, singleKeys) {
   const { code, shiftKey, ctrlKey, altKey, metaKey } = event;
-  if (altKey || event.isComposing) return null;
+  if (altKey || isComposing(event)) return null;
   if (ctrlKey || metaKey) {
     if (shiftKey) return null;
     return code === "ArrowRight" ? { name: "markNext" } : code === "ArrowLeft" ? { name: "markPrevious" } : null;

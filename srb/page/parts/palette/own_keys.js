@@ -1,5 +1,6 @@
 /** Keys of one's own for actions, kept in this browser: they act beside the page's keys, and never in the place of another. */
 
+import { isComposing } from "../../keys.js";
 import { msg } from "../../languages.js";
 import { CONTROL, keyName } from "../key_names.js";
 import { ACTIONS } from "./actions.js";
@@ -68,7 +69,7 @@ export function bindOwnKeys(desk) {
   addEventListener(
     "keydown",
     (event) => {
-      if (event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]")) return;
+      if (event.defaultPrevented || isComposing(event) || document.querySelector("dialog[open]")) return;
       const chord = chordOf(event);
       const own = ownKeys();
       const action = ACTIONS.find(

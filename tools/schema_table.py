@@ -56,7 +56,7 @@ def _rows() -> Iterator[str]:
         "properties": {"a": {}},
         "anyOf": [{}],
     }  # some mean the same as others where nothing else speaks of a value
-    said = {_said({**beside, name: {}}).replace(f".{name} ", ".KEYWORD ") for name in LOOSENED}
+    said = {_said({**beside, name: {"const": 1}}).replace(f".{name} ", ".KEYWORD ") for name in LOOSENED}
     assert len(said) == 1, said
     yield f"| `{', '.join(LOOSENED)}` | {said.pop()} |\n"
     for example in EXAMPLES:

@@ -117,9 +117,14 @@ class Preparer:
     ) -> Tokens:
         """Return the tokens of one string. Raise InvalidRequest, which names `field`, and what `check` raises."""
         try:
-            return self._texts.tokenize(text, add_special, parse_special, check)
+            tokens = self._texts.tokenize(text, add_special, parse_special, check)
         except RunTooLong as error:
             raise bad_field(field, str(error)) from None
+        bos = self._model.bos_id
+        if add_special and parse_special and bos >= 0 and list(tokens[:2]) == [bos, bos]:
+            _warn("a prompt brings the token that begins texts (BOS) itself: it stands there once")
+            return tokens[1:]  # a model has never read it twice, and writes other texts behind it
+        return tokens
 
     def detokenize(self, tokens: Sequence[int], special: bool = True) -> list[bytes]:
         """Return each token's bytes; control tokens have none, or with `special` their text.
@@ -420,11 +425,13 @@ class Preparer:
             if not self._model.can_rank:
                 raise NotSupported("This server does not support reranking. Start it with `--reranking`")
             self._check_run("query", command.query)
-            for document in command.documents:
+            for place, document in enumerate(command.documents):
                 pair = (command.query, "" if command.truncate else document)
-                self._check_input("documents", "at least ", self._fewest_tokens(pair, most))
+                field = _numbered("documents", place, len(command.documents))
+                self._check_input(field, "at least ", self._fewest_tokens(pair, most))
             pairs = (self._pair(command, document) for document in command.documents)
-            return EmbeddingJob(command.request_id, "rank", self._checked_inputs(pairs, "documents"), lora=self.lora)
+            inputs = self._checked_inputs(pairs, "documents", len(command.documents))
+            return EmbeddingJob(command.request_id, "rank", inputs, lora=self.lora)
         if not self._model.can_embed:
             raise NotSupported("This server does not support embeddings. Start it with `--embeddings`")
         pooling = command.pooling or self._model.pooling
@@ -432,10 +439,11 @@ class Preparer:
             raise NotSupported("This model ranks documents and makes no embeddings")
         if pooling not in POOLINGS:
             raise bad_field("pooling", f"should be one of {', '.join(POOLINGS)}")
-        for parts in () if command.truncate else command.inputs:
-            self._check_input("input", "at least ", self._fewest_tokens(parts, most))
+        for place, parts in enumerate(() if command.truncate else command.inputs):
+            field = _numbered("input", place, len(command.inputs))
+            self._check_input(field, "at least ", self._fewest_tokens(parts, most))
         texts = (self._text(parts, command.truncate) for parts in command.inputs)
-        inputs = self._checked_inputs(texts, "input")
+        inputs = self._checked_inputs(texts, "input", len(command.inputs))
         if count_numbers(inputs, pooling, self._model.n_embd) > MAX_NUMBERS:
             raise bad_field("input", f"asks for more than {MAX_NUMBERS} numbers; send fewer at once")
         return EmbeddingJob(command.request_id, "embed", inputs, pooling, self.lora)
@@ -479,13 +487,14 @@ class Preparer:
         """Return so much of a text that is to be truncated as may be kept: megabytes take seconds to tokenize."""
         return text[: (self._model.n_embed_tokens + 1) * self._model.max_piece_bytes or None]
 
-    def _checked_inputs(self, inputs: Iterable[list[int]], field: str) -> list[list[int]]:
-        """Return inputs that fit; those after the first that does not are never read. Raise InvalidRequest."""
+    def _checked_inputs(self, inputs: Iterable[list[int]], field: str, count: int) -> list[list[int]]:
+        """Return `count` inputs that fit; those after the first that does not are never read. Raise InvalidRequest."""
         checked = []
-        for tokens in inputs:
+        for place, tokens in enumerate(inputs):
+            where = _numbered(field, place, count)
             if not tokens:
-                raise InvalidRequest("Input content cannot be empty", param=field)
-            self._check_input(field, "", len(tokens))
+                raise InvalidRequest(f"Input content cannot be empty{'' if count == 1 else f': {where}'}", param=where)
+            self._check_input(where, "", len(tokens))
             checked.append(tokens)
             go_on()
         if not checked:
@@ -642,6 +651,11 @@ def _check_breakers(specs: Sequence[BranchSpec]) -> None:
 
 
 _prepared = lru_cache(MAX_PREPARED)(prepared)
+
+
+def _numbered(field: str, place: int, count: int) -> str:
+    """Return the name of one of `count` inputs of a field, which is the field's own for a single one."""
+    return field if count == 1 else f"{field}[{place}]"
 
 
 def _tell(what: str, notes: list[str]) -> None:

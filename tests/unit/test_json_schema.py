@@ -345,7 +345,10 @@ def test_what_cannot_hold_is_loosened_at_its_place_alone(
 
 
 # A part of a schema as clients write it, and as llguidance takes it, without a remark.
-MEANT: list[tuple[dict[str, Any], dict[str, Any]]] = [
+MEANT: list[tuple[dict[str, Any], Any]] = [
+    ({"not": {}}, False),
+    ({"type": "string", "not": True}, False),
+    ({"type": "null", "not": False}, {"type": "null"}),
     ({"type": "number", "minimum": 3, "exclusiveMinimum": True}, {"type": "number", "exclusiveMinimum": 3}),
     ({"type": "number", "maximum": 3, "exclusiveMaximum": False}, {"type": "number", "maximum": 3}),
     ({"type": "array", "prefixItems": [{}], "unevaluatedItems": False},
@@ -368,8 +371,13 @@ def test_other_words_for_the_same_hold(part: dict[str, Any], right: dict[str, An
     assert (json.loads(found.text)["items"], found.remarks) == (right, ())
 
 
+def test_a_schema_that_allows_nothing_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="Field 'json_schema': allows no value"):
+        prepared('{"not": {}}', "json_schema")
+
+
 def test_a_remark_is_one_line_whatever_names_it_quotes() -> None:
-    schema = {"type": "object", "properties": {"a\n2026 ERROR srb: forged\x1b[31m": {"not": {}}}}
+    schema = {"type": "object", "properties": {"a\n2026 ERROR srb: forged\x1b[31m": {"not": {"type": "null"}}}}
     [remark] = prepared(json.dumps(schema), "json_schema").remarks
     assert remark.isprintable()
 

@@ -143,9 +143,9 @@ def test_inputs_of_embeddings_and_rankings_are_refused_without_being_read(
     model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forbid_reading(model, monkeypatch)
-    with pytest.raises(InvalidRequest, match="Field 'input': is too large to process: at least 909 tokens"):
+    with pytest.raises(InvalidRequest, match=r"Field 'input\[1\]': is too large to process: at least 909 tokens"):
         Preparer(model, None).embedding(Embed("a", (("a",), ("x" * 9999,))))
-    with pytest.raises(InvalidRequest, match="Field 'documents': is too large to process: at least"):
+    with pytest.raises(InvalidRequest, match=r"Field 'documents\[1\]': is too large to process: at least"):
         Preparer(model, None).embedding(Rerank("a", "x", ("x", "x" * 9999)))
 
 
@@ -198,6 +198,43 @@ def test_an_empty_text_is_embedded_where_the_vocabulary_puts_a_token_before_it(
     with pytest.raises(InvalidRequest, match=r"^Input content cannot be empty$") as caught:
         Preparer(model, None).embedding(Embed("a", (("",),)))
     assert caught.value.extra == {"param": "input"}
+
+
+def test_the_text_that_is_empty_is_named(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenize = model.tokenize
+    monkeypatch.setattr(model, "tokenize", lambda text, *flags: tokenize(text, *flags) if text else [])
+    with pytest.raises(InvalidRequest, match=r"^Input content cannot be empty: input\[2\]$") as caught:
+        Preparer(model, None).embedding(Embed("a", (("a",), ("b",), ("",))))
+    assert caught.value.extra == {"param": "input[2]"}
+
+
+class ReadsSpecials(FakeModel):
+    """A vocabulary whose special tokens are read in texts, as GGUFs' are."""
+
+    def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+        if not parse_special or not text.startswith("<s>"):
+            return super().tokenize(text, add_special, parse_special)
+        rest = self.tokenize(text.removeprefix("<s>"), False, True)
+        return [*([self.bos_id] if add_special else []), self.bos_id, *rest]
+
+
+@pytest.mark.parametrize("text", ["<s>a king", "a king"])
+def test_a_prompt_that_brings_its_bos_has_it_once(text: str) -> None:
+    preparer = Preparer(model := ReadsSpecials(n_ctx=64), None)
+    wanted = [model.bos_id, *model.tokenize("a king", False, False)]
+    assert preparer.tokenize([text], add_special=True, parse_special=True) == wanted
+    request = preparer.request(Generate("a", (text,), (BranchSpec(1),)))
+    assert list(request.prefix.tokens) == wanted
+    request.close()
+
+
+def test_a_bos_that_no_vocabulary_adds_stays_as_it_was_sent(caplog: pytest.LogCaptureFixture) -> None:
+    preparing._warn.cache_clear()  # it is told once
+    preparer = Preparer(model := ReadsSpecials(n_ctx=64), None)
+    assert preparer.tokenize(["<s>"], add_special=False, parse_special=True) == [model.bos_id]
+    twice = preparer.tokenize(["<s><s>"], add_special=True, parse_special=True)
+    assert twice == [model.bos_id] * 2  # the prompt asks for two
+    assert any("brings the token that begins texts" in line for line in lines_of("srb.engine", caplog))
 
 
 def test_one_sampler_is_built_for_each_set_of_parameters(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -306,7 +306,7 @@ def test_one_line_names_each_tool_that_holds_less_and_each_place_and_what_to_do(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     driver = Driver(FakeModel(n_ctx=64))
-    parts = ({"pattern": "(?=a)"}, {"$ref": "#/nowhere"}, {"not": {}}, {"type": "null"})
+    parts = ({"pattern": "(?=a)"}, {"$ref": "#/nowhere"}, {"not": {"const": 1}}, {"type": "null"})
     schemas = tuple(
         json.dumps({PLACE: f"tools[{number}].parameters", TOOL: f"tool{number}\n", "properties": {"box": part}})
         for number, part in enumerate(parts)

@@ -106,6 +106,8 @@ def prepared(text: str, place: str) -> Prepared:
     preparation = _Preparation(schema, _free(INTEGER, json.dumps(schema)))
     preparation.check_nesting(schema, place)
     made = preparation.schema(schema, place)
+    if made is False:
+        raise bad_field(place, "allows no value")
     if preparation.has_integers:
         address = preparation.integer
         # In `definitions`, where every draft looks for ids, which draft 4 calls `id`.
@@ -195,6 +197,8 @@ class _Preparation:
                 _refuse(place, "should be a schema: an object, true or false")
             return schema
         place = str(schema.get(PLACE, place))
+        if schema.get("not") is True or schema.get("not") == {}:  # nothing is not anything
+            return False
         made: dict[str, Any] = {}
         for key, value in self._rewritten(schema, place).items():
             where = f"{place}.{key}"
@@ -204,7 +208,7 @@ class _Preparation:
                 _check_constants([value] if key == "const" else value, where)
             if key in _OF_DATA or key.startswith("x-"):
                 made[key] = value
-            elif value is None:  # as if it were not there
+            elif value is None or (key == "not" and value is False):  # as if it were not there
                 continue
             elif problem := _misuse(key, value):
                 _refuse(where, problem)

@@ -74,7 +74,7 @@ class OllamaLine(Said, BranchEnd, Metrics):
 
 Details = TypedDict("Details", {
     "parent_model": str, "format": str, "family": str, "families": list[str], "parameter_size": str,
-    "quantization_level": str,
+    "quantization_level": str, "context_length": NotRequired[int],
 })  # fmt: skip
 
 
@@ -87,6 +87,7 @@ class TaggedModel(TypedDict):
     size: int
     digest: str
     details: Details
+    capabilities: NotRequired[list[Capability]]
 
 
 Tags = TypedDict("Tags", {"models": list[TaggedModel]})

@@ -55,7 +55,7 @@ def digest_of(*facts: object) -> str:
 
 def details(model: ModelInfo | None) -> Details:
     """Return a model's facts; empty ones of a model that was not loaded yet."""
-    return {
+    found: Details = {
         "parent_model": "",
         "format": "gguf",
         "family": model.architecture if model else "",
@@ -63,9 +63,12 @@ def details(model: ModelInfo | None) -> Details:
         "parameter_size": _in_words(model.n_params) if model else "",
         "quantization_level": model.ftype if model else "",
     }
+    if model is not None:
+        found["context_length"] = model.n_ctx_seq
+    return found
 
 
-def tagged(model: ModelInfo) -> TaggedModel:
+def tagged(settings: Settings, model: ModelInfo) -> TaggedModel:
     """Return the entry of a loaded model in a list."""
     name = tagged_name(model.alias)
     return {
@@ -75,6 +78,7 @@ def tagged(model: ModelInfo) -> TaggedModel:
         "size": model.size,
         "digest": digest_of(model.alias, model.architecture, model.n_params, model.size, model.ftype),
         "details": details(model),
+        "capabilities": capabilities(settings, model),
     }
 
 

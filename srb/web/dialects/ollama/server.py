@@ -44,9 +44,9 @@ def tags() -> Response:
     """List the models, as Ollama lists those that it has."""
     choice = web().choice
     if choice is None:
-        found = [tagged(web().client.check_ready())]
+        found = [tagged(web().settings, web().client.check_ready())]
     else:
-        found = [_unloaded(state) if (model := choice.facts(state.name)) is None else tagged(model)
+        found = [_unloaded(state) if (model := choice.facts(state.name)) is None else tagged(web().settings, model)
                  for state in choice.look()]  # fmt: skip
     answer: Tags = {"models": found}
     return json_reply(answer)
@@ -79,7 +79,7 @@ def loaded() -> Response:
 
 
 def _in_memory(model: ModelInfo) -> LoadedModel:
-    said = tagged(model)
+    said = tagged(web().settings, model)
     return {
         "name": said["name"],
         "model": said["name"],

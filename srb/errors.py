@@ -57,7 +57,7 @@ class ContextExceeded(InvalidRequest):
 
 
 class AnswerTooLarge(InvalidRequest):
-    """The answer needs more memory than max_answer_bytes allows."""
+    """The answer needs more memory than eight times max_body_bytes."""
 
     code = "answer_too_large"
 

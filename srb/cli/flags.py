@@ -67,10 +67,6 @@ def _auto(words: Sequence[str]) -> str:
     return "-1" if words[-1] == "auto" else words[-1]
 
 
-def _spacing(words: Sequence[str]) -> str:
-    return "-1" if words[-1] == "0" else words[-1]  # 0 is no minimum
-
-
 def _mebibytes(words: Sequence[str]) -> str:
     return str(_NO_LIMIT_MIB) if words[-1] == "-1" else words[-1]
 
@@ -124,11 +120,6 @@ def _unescaped(words: Sequence[str]) -> str:
     return orjson.dumps(texts).decode()
 
 
-def _first_string(words: Sequence[str]) -> str:
-    first: str = orjson.loads(_unescaped(words))[0]
-    return first
-
-
 def _breakers(words: Sequence[str]) -> str:
     return _unescaped([] if words[-1] == "none" else words)
 
@@ -143,8 +134,8 @@ def _file_text(words: Sequence[str]) -> str:
 _CONVERSIONS: dict[str, Callable[[Sequence[str]], str]] = {
     each.__name__.removeprefix("_"): each
     for each in (
-        _auto, _breakers, _engines, _file_text, _first_string, _inverse, _layers, _letters, _locks, _maps, _mebibytes,
-        _on_off_auto, _scaled, _severity, _spacing, _speculation, _unescaped,
+        _auto, _breakers, _engines, _file_text, _inverse, _layers, _letters, _locks, _maps, _mebibytes,
+        _on_off_auto, _scaled, _severity, _speculation, _unescaped,
     )
 }  # fmt: skip
 

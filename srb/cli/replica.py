@@ -68,8 +68,7 @@ class _Replica:
 
     def __init__(self, settings: Settings, address: DoorAddress) -> None:
         # Named states are shared by a common state_dir alone: there is no keeper without Ray.
-        own = settings.model_copy(update={"cluster_states_mib": 0})
-        self._engine = ReplicaEngine(own, engine_settings(settings), str(address))
+        self._engine = ReplicaEngine(settings, engine_settings(settings), str(address), shares_states=False)
         self._address = address
         self._alias = settings.model_alias
         self._door = Door(self._engine.socket_path, address.token, self._facts)

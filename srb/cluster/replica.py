@@ -19,7 +19,7 @@ from srb.cluster.door import Door
 from srb.cluster.link import own_stats
 from srb.cluster.members import BROKEN
 from srb.cluster.registry import ANNOUNCE_SECONDS, Entry, find_registry
-from srb.cluster.replica_engine import ReplicaEngine
+from srb.cluster.replica_engine import STATES_MIB, ReplicaEngine
 from srb.cluster.states import StateShare, find_keeper
 from srb.config.settings import Settings
 
@@ -37,7 +37,7 @@ class Replica:
         self._engine = ReplicaEngine(checked, settings, self._name)
         try:
             if self._engine.shares_states:
-                keeper = find_keeper(checked.cluster_states_mib * 1024 * 1024)
+                keeper = find_keeper(STATES_MIB * 1024 * 1024)
                 self._states = StateShare(self._engine.states_folder, keeper)
                 await self._states.open(self._engine.states_socket)
             await self._engine.wait_ready()

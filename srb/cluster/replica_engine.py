@@ -21,6 +21,8 @@ from srb.status import read_status
 
 LOCK_NAME = "replica.lock"  # held as long as the process lives that made the folder
 PREFIX = "srb-replica-"
+# In which replicas share named states without a state_dir, in Ray's memory: one text of 8192 tokens of a model of 8B.
+STATES_MIB = 1024
 _LOOK_SECONDS = 0.1  # between looks whether the model is loaded
 _STOP_SECONDS = 10.0  # from SIGTERM to SIGKILL, beside the time to write states
 
@@ -28,14 +30,19 @@ _STOP_SECONDS = 10.0  # from SIGTERM to SIGKILL, beside the time to write states
 class ReplicaEngine:
     """One engine, which its supervisor starts again when it dies. Native code that aborts never takes this process along."""
 
-    def __init__(self, settings: Settings, given: Mapping[str, Any], name: str = "") -> None:
-        """Start it with the settings that were `given`; all others have their defaults. Its logs have `name`."""
+    def __init__(
+        self, settings: Settings, given: Mapping[str, Any], name: str = "", *, shares_states: bool = True
+    ) -> None:
+        """Start it with the settings that were `given`; all others have their defaults. Its logs have `name`.
+
+        Without `shares_states`, which needs Ray, named states are shared by a common state_dir alone.
+        """
         remove_left_folders(Path(tempfile.gettempdir()))
         self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._lock = _locked(self._folder)
-        self.shares_states = not settings.state_dir and settings.cluster_states_mib > 0  # through `states_socket`
+        self.shares_states = shares_states and not settings.state_dir  # through `states_socket`
         if self.shares_states:
-            given = {**given, "state_dir": self.states_folder, "state_dir_mib": settings.cluster_states_mib}
+            given = {**given, "state_dir": self.states_folder, "state_dir_mib": STATES_MIB}
             settings = settings.model_copy(update={"state_dir": str(self.states_folder)})
         self._stop_seconds = _STOP_SECONDS + settings.state_seconds
         # With --temporary the supervisor removes the folder, should this process be killed.

@@ -53,7 +53,7 @@ class StateKeeper:
         if len(data) > self._max_bytes:
             if self._files.pop(name, None):
                 self._size -= len(older)
-            return f"its {len(data)} bytes are more than cluster_states_mib allows"
+            return f"its {len(data)} bytes are more than the cluster keeps for named states"
         self._size += len(data) - len(older)
         self._files[name] = saved, data
         self._files.move_to_end(name)

@@ -34,16 +34,12 @@ class EngineSettings(SamplingSettings):
         description="name of the model in answers; further names follow after commas; empty: the name that `model` is, or "
         "the file's",
     )
-    tags: str = Field("", description="tags of the model in GET /v1/models, separated by commas")
     models: ModelList = Field(
         "",
         description="several models, of which a request names one: a folder of GGUF files, or models separated by commas, "
         "each a path, a name or hf:USER/MODEL as in model, or NAME=one of these. The first is loaded at the start, or the "
         "one that model names; others are loaded when they are asked for. In a list, tables have a model of their own (name,"
         " model) or name one of the folder, and settings for it alone: [[models]]. Empty: one model",
-    )
-    models_autoload: bool = Field(
-        True, description="with models, load a model when a request names it; off: only POST /models/load does"
     )
     # Each has weights and a KV store of its own; two are seldom in one machine's memory.
     max_engines: int = Field(
@@ -106,9 +102,6 @@ class EngineSettings(SamplingSettings):
         le=19,  # the system's last
         description="added to the nice value of the engine process, so that other programs come first where cores are short",
     )
-    numa: Literal["off", "distribute", "isolate", "numactl", "mirror"] = Field(
-        "off", description="placement of threads and memory by llama.cpp on a machine with several NUMA nodes"
-    )
     flash_attn: Literal["auto", "on", "off"] = Field(
         "auto",
         description="flash attention; auto: as llama.cpp decides. On a CPU, in a build of llama.cpp without shared keys, "
@@ -156,17 +149,10 @@ class EngineSettings(SamplingSettings):
         0, ge=0, description="scale of RoPE's frequencies, such as 0.5 for twice the context; 0: the model's"
     )
     yarn_orig_ctx: int = Field(0, ge=0, description="trained context for YaRN; 0: the model's")
-    yarn_ext_factor: float = Field(-1, description="extrapolation mix of YaRN; below 0: the model's")
-    yarn_attn_factor: float = Field(-1, description="attention magnitude of YaRN; below 0: the model's")
-    yarn_beta_slow: float = Field(-1, description="high correction dimension of YaRN; below 0: the model's")
-    yarn_beta_fast: float = Field(-1, description="low correction dimension of YaRN; below 0: the model's")
     context_shift: bool = Field(
         False,
         description="at the end of the context, discard the older half of the text and continue; only for requests of one "
         "branch",
-    )
-    n_keep: int = Field(
-        0, ge=-1, description="tokens at the beginning of a text that a context shift never discards; -1: the prompt"
     )
 
     embedding: bool = Field(False, description="serve /embedding and /v1/embeddings")
@@ -215,14 +201,6 @@ class EngineSettings(SamplingSettings):
         ge=0,
         description="host memory for parked KV and checkpoints, in MiB; 0: idle texts are kept in the cells only",
     )
-    checkpoint_every: int = Field(
-        -1,
-        ge=-1,
-        description="for recurrent layers (LFM2, Mamba, Qwen3-Next, Granite 4) and swa_full off: tokens between the "
-        "checkpoints of a text, saved states from which it goes on, so an edit computes at most so many tokens before its "
-        "place; in the last tokens of a prompt they are four times as close. -1: 256 (512 on a GPU), more for large "
-        "states; 0: only at the ends of prompts and branches",
-    )
 
     state_dir: FilePath = Field(
         "", description="folder that stores named states across restarts; empty: named states are kept in memory only"
@@ -262,9 +240,6 @@ class EngineSettings(SamplingSettings):
         description="path of the draft model, a GGUF file: a small model with the model's vocabulary (spec_type); "
         "empty: none",
     )
-    # llama-server's.
-    spec_draft_n_max: int = Field(16, ge=1, le=32, description="most tokens that are drafted for a branch in one step")
-    spec_draft_ngl: int = Field(-1, ge=-1, description="layers of the draft model on the GPU; -1: all")
 
     # Engine
     max_queue: int = Field(
@@ -323,10 +298,4 @@ class EngineSettings(SamplingSettings):
         "",
         description="file with the secret of the replicas' doors, at least 16 characters; the same for replicas and web "
         "machines",
-    )
-    # One text of 8192 tokens, of a model of 8 billion parameters, which Ray holds beside the engines.
-    cluster_states_mib: int = Field(
-        1024,
-        ge=0,
-        description="memory of the cluster, in MiB, in which its replicas share named states if state_dir is empty; 0: none",
     )

@@ -63,11 +63,13 @@ class RequestSettings(BaseModel):
     keepalive: int = Field(
         5, ge=1, description="seconds that an idle connection is kept open; also the time limit for a request's headers"
     )
-    # For a body of max_body_bytes that is 18 Mbit/s; a client that sends drop by drop holds its memory so long.
-    read_timeout: int = Field(15, ge=1, description="time limit for receiving a request's body, in seconds; then 408")
-    # A phone that changes its network is back by then; a reader that is gone holds cells and sequences so long.
-    write_timeout: int = Field(
-        30, ge=1, description="seconds without progress of a write before a slow client's request is cancelled"
+    # For a body of max_body_bytes that is 9 Mbit/s; a phone that changes its network is back by then. A client that sends
+    # drop by drop, or reads nothing, holds its memory, cells and sequences so long.
+    client_timeout: int = Field(
+        30,
+        ge=1,
+        description="seconds in which a request's body arrives, else it is answered 408; and seconds without progress of a "
+        "write after which a slow client's request is cancelled",
     )
     # While a long prompt is computed nothing is sent, and a proxy ends what is silent: nginx after 60 seconds.
     sse_ping_interval: int = Field(
@@ -77,7 +79,8 @@ class RequestSettings(BaseModel):
         32 * 1024 * 1024,
         ge=1024,
         description="largest request body, in bytes, 1024 or more; a picture of 20 MiB has 27 MiB as base64, also in the "
-        "history of a model that sees none",
+        "history of a model that sees none. A worker receives eight times as much at once, an answer that it gathers may "
+        "take as much, and a stream may hold an eighth of it unread",
     )
     api_prefix: str = Field(
         "", pattern=r"^(/[\w.~-]+)*$", description="path before all routes, such as /llm; no slash at the end"
@@ -96,7 +99,6 @@ class RequestSettings(BaseModel):
     )
     metrics: bool = Field(True, description="serve GET /metrics (Prometheus text)")
     slots: bool = Field(True, description="serve GET /slots, which lists the branches that are being generated")
-    props: bool = Field(False, description="accept POST /props, which changes nothing")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="lowest level that is logged")
     log_format: Literal["text", "json"] = Field("text", description="format of log lines; each request has one line")
     log_file: FilePath = Field(
@@ -136,7 +138,6 @@ class RequestSettings(BaseModel):
         description="origins of web pages that may use the server, separated by commas; *: any, which without keys control "
         "only requests that they have started; localhost: pages of this machine",
     )
-    cors_credentials: bool = Field(True, description="allow pages of other origins to send credentials")
     ssl_key_file: FilePath = Field("", description="private key in a PEM file, for HTTPS")
     ssl_cert_file: FilePath = Field("", description="certificate in a PEM file, for HTTPS")
 
@@ -163,27 +164,6 @@ class RequestSettings(BaseModel):
         description="POST and PATCH requests per minute that one client (an API key, or an address) may send, apart from "
         "stories that it saves; 0: no limit",
     )
-    # Eight of max_body_bytes; what is read from JSON takes several times that.
-    max_bodies_mib: int = Field(
-        256,
-        ge=1,
-        description="memory of the bodies that one worker receives at the same time, in MiB; beyond it one of more than "
-        "64 KiB is answered 503",
-    )
-    # An event has about 100 bytes: ten minutes of 64 branches that write a token a second.
-    max_unread_bytes: int = Field(
-        4 * 1024 * 1024,
-        ge=65536,
-        description="unread output that a stream may hold in memory, in bytes; at least 16 tokens of each branch are "
-        "allowed. A stream that holds more when the next tokens arrive is cancelled",
-    )
-    # 64 branches of 128 tokens with the log-probabilities of 64 tokens at each place; all of it is in memory at once.
-    max_answer_bytes: int = Field(
-        256 * 1024 * 1024,
-        ge=1024 * 1024,
-        description="memory for one answer that is not streamed, for all that a stream with best_of holds back, and for the "
-        "log-probabilities of a call's prompts, in bytes; a log-probability takes 512",
-    )
 
     # Defaults of requests
     # At most 255: of llama.cpp's 256 sequences one is the prompt's.
@@ -192,8 +172,11 @@ class RequestSettings(BaseModel):
     max_n: int = Field(
         64, ge=1, le=255, description="largest n that a request may ask for; of a cluster, for each replica"
     )
-    n_predict: int = Field(-1, ge=-1, description="max_tokens in the dialects other than srb; -1: no limit")
-    default_max_tokens: int = Field(128, ge=-1, description="max_tokens in the srb dialect; -1: no limit")
+    default_max_tokens: int = Field(
+        0,
+        ge=-1,
+        description="max_tokens of a request that has none; -1: no limit; 0: 128 in the srb dialect, else no limit",
+    )
     stop: Strings = Field("", description="stop string that ends a branch; several as a JSON list")
     cache_prompt: bool = Field(True, description="reuse computed text, and keep new text for reuse")
     cache_apart: bool = Field(
@@ -210,8 +193,6 @@ class RequestSettings(BaseModel):
         "prompt, anti_prompt and assistant_name",
     )
     spm_infill: bool = Field(False, description="put the suffix before the prefix in prompts of POST /infill")
-    user_name: str = Field("User:", description="the user's name in GET /props, for programs that write dialogues")
-    assistant_name: str = Field("Assistant:", description="the model's name in GET /props")
 
     # Chat
     chat_template: str = Field(
@@ -237,18 +218,6 @@ class RequestSettings(BaseModel):
     )
     reasoning_budget: Annotated[int, Field(ge=-1, le=2**31 - 1)] = Field(
         -1, description="most tokens of a reply's reasoning, whose end is then forced, in tokens; -1: any number"
-    )
-    reasoning_budget_message: str = Field(
-        "", description="text before the end of reasoning that is forced by its budget"
-    )
-    reasoning_preserve: bool = Field(
-        True, description="keep the reasoning of past replies in the prompt, for chat templates with such a switch"
-    )
-    skip_chat_parsing: bool = Field(
-        False, description="leave reasoning and tool calls in the content of chats as the model writes them"
-    )
-    prefill_assistant: bool = Field(
-        True, description="continue the last message of a chat if it is the assistant's, instead of replying to it"
     )
 
     # Sampling defaults of requests; the other settings of this section are made from PARAMETERS

@@ -36,18 +36,44 @@ SERVER_ID_VARIABLE = "SRB_SERVER_ID"  # set by the server for its workers and it
 # Settings of earlier versions, and what holds in their place.
 _FORMER = {
     "backend_sampling": "tokens are chosen on the CPU",
+    "assistant_name": "it is Assistant:, until a system prompt has another one",
+    "checkpoint_every": "checkpoints are as close as the size of a state lets",
     "check_tensors": "llama.cpp's own checks are made",
+    "cluster_states_mib": "a cluster without state_dir keeps 1024 MiB of named states",
+    "cors_credentials": "pages of the origins in cors_origins may send credentials",
     "cors_headers": "pages may send all headers that they ask for",
     "cors_methods": "pages may use the methods that there are",
     "divide_from": "a request is divided among replicas if it has more branches than one has sequences",
     "door_token": "put the secret into a file, and name it in door_token_file",
     "embd_normalize": "a request says it in the field of this name",
+    "max_answer_bytes": "an answer may take eight times max_body_bytes",
+    "max_bodies_mib": "a worker receives eight times max_body_bytes at once",
+    "max_unread_bytes": "a stream may hold an eighth of max_body_bytes unread",
+    "models_autoload": "a request that shall load no model says it with ?autoload=false",
+    "n_predict": "default_max_tokens holds for all dialects",
+    "n_keep": "a request says it in the field of this name",
+    "numa": "start the server with numactl",
     "op_offload": "n_gpu_layers = 0 leaves the GPU alone",
+    "prefill_assistant": "a request says it with continue_final_message",
+    "props": "POST /props would change nothing",
+    "read_timeout": "client_timeout is the time for a body and for a write without progress",
+    "reasoning_budget_message": "a request says it in the field of this name",
+    "reasoning_preserve": "chat_template_kwargs = '{\"preserve_reasoning\": false}' says the same",
+    "skip_chat_parsing": "reasoning_format = none leaves reasoning in the content",
+    "spec_draft_n_max": "drafts are as long as they pay, 16 tokens at most",
     "spec_draft_n_min": "drafts are as long as they pay",
+    "spec_draft_ngl": "the draft model is on the GPU if the model has layers there",
     "spec_draft_p_min": "drafts end where the next token would probably not pay",
     "spec_draft_type_k": "the draft model has cache_type_k",
     "spec_draft_type_v": "the draft model has cache_type_v",
+    "tags": "no client reads them",
     "text_overlap": "tokens become text while a GPU computes",
+    "user_name": "it is User:, until a system prompt has another one",
+    "write_timeout": "client_timeout is the time for a body and for a write without progress",
+    **dict.fromkeys(
+        ("yarn_ext_factor", "yarn_attn_factor", "yarn_beta_slow", "yarn_beta_fast"),
+        "the model's own holds, or llama.cpp's",
+    ),
 }
 
 # The headings of --help and config/default.toml, by the first setting under each.
@@ -64,6 +90,8 @@ HEADINGS = {
     "max_queue": "Engine",
     "cluster": "Cluster",
 }
+
+_MAX_TOKENS_OF_SRB = 128  # some sentences, which a reader of eight branches compares at a glance
 
 # Paths by the dialect. On srb's a body may have any field; on openai's one with a sampler's has one answer.
 _EXAMPLES = {"srb": "/v1/srb/completions", "openai": "/v1/completions", "llamacpp": "/completion"}
@@ -116,6 +144,16 @@ class Settings(EngineSettings):
                 raise ValueError(
                     f"{name} fits one model; with models, give it in the table ([[models]]) or section of that model"
                 )
+
+    @property
+    def max_tokens(self) -> int:
+        """The limit of tokens of a request that has none, in the dialects but SRB's own and Kobold's; -1: no limit."""
+        return self.default_max_tokens or -1
+
+    @property
+    def max_tokens_of_srb(self) -> int:
+        """The same in SRB's own dialect and Kobold's, whose clients ask again for more."""
+        return self.default_max_tokens or _MAX_TOKENS_OF_SRB
 
     @property
     def in_profile(self) -> dict[str, Any]:
@@ -180,6 +218,24 @@ class Settings(EngineSettings):
         return not self.threads and not self.threads_batch
 
     @property
+    def max_bodies_bytes(self) -> int:
+        """Memory of the large bodies that one worker receives at a time; read from JSON they take several times that."""
+        return 8 * self.max_body_bytes
+
+    @property
+    def max_answer_bytes(self) -> int:
+        """Memory of an answer that is not streamed, and of all that a stream holds back.
+
+        At 32 MiB it has 64 branches of 128 tokens with the log-probabilities of 64 tokens at each place.
+        """
+        return 8 * self.max_body_bytes
+
+    @property
+    def max_unread_bytes(self) -> int:
+        """Output that a stream may hold unread: at 32 MiB, ten minutes of 64 branches that write a token a second."""
+        return max(65536, self.max_body_bytes // 8)
+
+    @property
     def hosts(self) -> list[str]:
         """The addresses and socket paths to listen on."""
         return split_commas(self.host)
@@ -222,10 +278,6 @@ class Settings(EngineSettings):
     def model_aliases(self) -> list[str]:
         """The model's names, at least one; answers carry the first."""
         return split_commas(self.alias) or [self.model if self.model in NAMED_MODELS else self.model_path.stem]
-
-    @property
-    def model_tags(self) -> list[str]:
-        return split_commas(self.tags)
 
     @property
     def adapters(self) -> list[tuple[Path, float]]:
@@ -271,7 +323,7 @@ class Settings(EngineSettings):
         """
         changes: dict[str, Any] = {
             "model": self.spec_draft_model,
-            "n_gpu_layers": self.spec_draft_ngl,
+            "n_gpu_layers": -1 if self.n_gpu_layers else 0,
             "swa_full": "on",
             **dict.fromkeys(("lora", "mmproj", "rpc", "tensor_split"), ""),
             **dict.fromkeys(("embedding", "reranking"), False),

@@ -91,7 +91,7 @@ class Checkup:
             return model.n_ctx
         if fit < model.n_ctx:
             return max(_STEP, fit // _STEP * _STEP)
-        longest = model.n_ctx_train + settings.n * max(0, settings.default_max_tokens)
+        longest = model.n_ctx_train + settings.n * max(0, settings.max_tokens_of_srb)
         return max(model.n_ctx, min(longest, fit // 2) // _STEP * _STEP)  # never fewer than are set, as those fit
 
 

@@ -241,8 +241,10 @@ def _system(checkup: Checkup) -> Iterator[Finding]:
             "transparent huge pages are off: large buffers are made of pages of 4 KiB",
             "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
         )
-    if machine.numa_nodes > 1 and checkup.settings.numa == "off":
-        yield _note(f"memory is divided among {machine.numa_nodes} NUMA nodes", "try numa = distribute")
+    if machine.numa_nodes > 1:
+        yield _note(
+            f"memory is divided among {machine.numa_nodes} NUMA nodes", "try numactl --interleave=all srb serve"
+        )
 
 
 # The instructions that matter most for speed, as in INSTRUCTIONS.

@@ -31,7 +31,7 @@ _OWN_HEADINGS = {
 }
 _OF_SERVER = {
     *("max_n", "completions_format", "system_prompt_file", "media_path", "media_hosts", "state_dir", "state_dir_mib"),
-    *("models", "models_autoload", "max_engines", "model_seconds"),
+    *("models", "max_engines", "model_seconds"),
 }
 _ALSO_OWN = {"parallel", "stall_timeout"}
 

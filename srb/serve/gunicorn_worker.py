@@ -166,7 +166,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
             print(f"srb: {error.message}", file=sys.stderr, flush=True)
             sys.exit(EXIT_WORKER)
         self.wsgi.take_turns()
-        Response.write_timeout = self.wsgi.extensions["srb"].server.write_timeout
+        Response.write_timeout = self.wsgi.extensions["srb"].server.client_timeout
         gc.collect()
         gc.freeze()
 

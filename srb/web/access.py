@@ -54,7 +54,6 @@ class Access:
         self._prefix = settings.api_prefix
         self._files = StaticFiles(settings.static_path) if settings.static_path else None
         self._origins = split_commas(settings.cors_origins)
-        self._credentials = settings.cors_credentials
         self._rate_limit = RateLimit(settings.rate_limit, folder) if settings.rate_limit else None
         self._hosts = set(split_commas(settings.allowed_hosts.lower()))
         local = not self._keys and all(map(is_local_bind, settings.hosts))
@@ -157,7 +156,7 @@ class Access:
         if not self._allows(origin):
             return headers
         headers.append(("Access-Control-Allow-Origin", origin or "*"))
-        if origin and self._credentials:
+        if origin:
             headers.append(("Access-Control-Allow-Credentials", "true"))
         if environ["REQUEST_METHOD"] == "OPTIONS":
             asked = environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", "*")

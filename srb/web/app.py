@@ -124,8 +124,8 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     check_configured(settings)
     families()  # those of other packages are checked now
     app = Application(__name__, static_folder=None)
-    app.config["READ_TIMEOUT"] = settings.read_timeout
-    app.config["BODY_BUDGET"] = BodyBudget(settings.max_bodies_mib * 2**20)
+    app.config["READ_TIMEOUT"] = settings.client_timeout
+    app.config["BODY_BUDGET"] = BodyBudget(settings.max_bodies_bytes)
     keep_large_blocks_apart()
     trimmer = Trimmer()
     app.teardown_request(lambda _: trimmer.note(g.get(BODY_SIZE, 0)))

@@ -18,7 +18,6 @@ from srb.config.settings import Settings
 from srb.engine.grammar.schemas import prepared
 from srb.engine.llama.dry import MAX_BREAKERS, DrySamplers
 from srb.engine.llama.model import LlamaModel
-from srb.engine.llama.params import NUMA_STRATEGIES
 from srb.engine.llama.sampler import LlamaSampler
 from srb.engine.model import Batch, DecodeStatus, Logits
 from srb.errors import GrammarDeadEnd, InvalidRequest, ModelLoadFailed
@@ -563,24 +562,6 @@ def test_a_text_may_be_longer_than_the_trained_context_only_where_rope_is_scaled
     assert scaled.n_ctx_seq == scaled.n_ctx
     assert not scaled.is_as_trained
     scaled.close()
-
-
-@pytest.mark.parametrize(("numa", "strategies"), [("off", []), ("distribute", [1]), ("numactl", [3])])
-def test_threads_and_memory_are_placed_before_a_model_is_loaded(
-    gguf: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, numa: str, strategies: list[int]
-) -> None:
-    called: list[Any] = []
-    load = native.llama_model_load_from_file
-    monkeypatch.setattr(native, "llama_numa_init", called.append)
-    monkeypatch.setattr(native, "llama_model_load_from_file", lambda *given: (called.append("load"), load(*given))[1])
-    LlamaModel.load(Settings(model=str(gguf("llama")), n_ctx=256, threads=1, numa=numa)).close()
-    assert called == [*strategies, "load"]
-
-
-def test_llama_cpp_knows_the_strategies_by_these_numbers() -> None:
-    for name, number in NUMA_STRATEGIES.items():
-        assert getattr(native, f"GGML_NUMA_STRATEGY_{name.upper()}") == number
-    native.llama_numa_init(0)  # it is there, and takes a number
 
 
 @pytest.mark.parametrize(

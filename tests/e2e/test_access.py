@@ -174,7 +174,7 @@ def test_two_host_headers_are_refused(server: Server) -> None:
 # Slow and odd requests ------------------------------------------------------------------------------------------------
 
 
-IMPATIENT = {"read_timeout": 1, "keepalive": 1}
+IMPATIENT = {"client_timeout": 1, "keepalive": 1}
 
 
 def test_a_body_that_does_not_arrive_is_408(server_with: MakeServer) -> None:

@@ -166,7 +166,7 @@ def test_row_45_a_request_without_readers_ends_when_it_has_lingered(pair: Server
 
 
 def test_row_46_a_reader_that_attaches_and_hangs_loses_only_itself(make_server: MakeServer) -> None:
-    server = make_server(model="fake:2000", workers=2, max_unread_bytes=65536, write_timeout=1).start()
+    server = make_server(model="fake:2000", workers=2, max_body_bytes=2**19, client_timeout=1).start()
     reader = Reader(server, ENDLESS | {"n": 8, "max_tokens": 6000})
     request_id = reader.next()["id"]
     hanging = Reader(server, attach=request_id, buffer=4096)

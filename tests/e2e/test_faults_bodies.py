@@ -131,7 +131,7 @@ def memory(pid: int) -> int:
 def test_row_57_uploads_that_are_held_open_have_a_budget_and_their_memory_goes_back(tmp_path: Path) -> None:
     size, uploads = 30_000_000, 12
     head = b"POST /v1/srb/stories HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    with ExitStack() as held, Server(tmp_path, max_bodies_mib=64, log_level="debug") as server:
+    with ExitStack() as held, Server(tmp_path, max_body_bytes=8 * 2**20, log_level="debug") as server:
         server.start()
         wait_for(lambda: "bodies are built" in server.logs, "the worker has what it needs for all requests")
         [worker] = server.workers

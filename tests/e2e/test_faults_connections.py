@@ -19,7 +19,11 @@ from tests.servers import GUNICORN, PACED, MakeServer, Server
 pytestmark = pytest.mark.e2e
 
 ROOM = 24  # worker_connections
-PATIENT = {"worker_connections": ROOM, "keepalive": 600, "read_timeout": 600}  # so that no time limit ends a connection
+PATIENT = {
+    "worker_connections": ROOM,
+    "keepalive": 600,
+    "client_timeout": 600,
+}  # so that no time limit ends a connection
 
 CROWDS = {
     "silent": b"",

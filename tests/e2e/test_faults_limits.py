@@ -176,7 +176,7 @@ def test_row_17_a_client_that_leaves_while_it_waits_or_its_prompt_is_computed_is
 
 
 def test_row_18_a_reader_that_stands_still_is_cancelled_and_others_go_on(make_server: MakeServer) -> None:
-    server = make_server(write_timeout=2).start()
+    server = make_server(client_timeout=2).start()
     with connect(server, ENDLESS | {"n": 16}, buffer=4096):
         other = Stream(server, ENDLESS)
         wait_for(lambda: "slow_client" in server.logs, "the reader's request is cancelled")
@@ -188,7 +188,7 @@ def test_row_18_a_reader_that_stands_still_is_cancelled_and_others_go_on(make_se
 
 
 def test_row_18_a_reader_that_is_too_slow_keeps_all_it_was_sent_and_is_told(make_server: MakeServer) -> None:
-    server = make_server(max_unread_bytes=65536).start()
+    server = make_server(max_body_bytes=2**19).start()
     with connect(server, ENDLESS | {"n": 8}, buffer=4096) as client:
         wait_for(lambda: server.metric("tokens_predicted_total") > 0, "the request has begun, which may be over by now")
         wait_for(lambda: nothing_runs(server), "more is unread than may be, and it is cancelled")

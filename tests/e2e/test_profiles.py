@@ -24,10 +24,10 @@ def test_gunicorn_obeys_the_profile_of_its_file_and_what_is_given_by_hand(
     make_server: MakeServer, tmp_path: Path
 ) -> None:
     (tmp_path / "srb.toml").write_text('profile = "llama-server"\nlog_format = "text"\n')
-    server = make_server(config=tmp_path / "srb.toml", user_name="Fox:").start()
+    server = make_server(config=tmp_path / "srb.toml", stop="Fox:").start()
     assert server.get("/metrics").status_code == 501
     props = server.get("/props").json()
-    assert (props["user_name"], props["assistant_name"]) == ("Fox:", "")
+    assert (props["user_name"], props["assistant_name"]) == ("Fox:", "Assistant:")
     assert props["default_generation_settings"]["repeat_penalty"] == pytest.approx(1.1)
     assert props["default_generation_settings"]["n_ctx"] == 100_000
     answer = server.post("/v1/completions", {"prompt": "Once", "max_tokens": 2}).json()
@@ -35,8 +35,8 @@ def test_gunicorn_obeys_the_profile_of_its_file_and_what_is_given_by_hand(
     wait_for(lambda: "Profile llama-server: " in server.logs, "the first screen is printed")
     [line] = [line.strip() for line in server.logs.splitlines() if "Profile llama-server: " in line]
     assert line == (
-        "Profile llama-server: n 1, completions_format openai, context_shift on, repeat_penalty 1.1, read_timeout 600, "
-        "write_timeout 600, metrics off, assistant_name empty."
+        "Profile llama-server: n 1, completions_format openai, context_shift on, repeat_penalty 1.1, client_timeout 600, "
+        "metrics off."
     )
 
 

@@ -83,7 +83,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with the bundled model that also makes embeddings."""
     folder = tmp_path_factory.mktemp("seeds")
     with Server(
-        folder, model="storyteller", embedding=True, pooling="mean", threads=1, n_predict=200, state_dir=folder
+        folder, model="storyteller", embedding=True, pooling="mean", threads=1, default_max_tokens=200, state_dir=folder
     ) as shared:
         yield shared.start()
 
@@ -132,7 +132,7 @@ def test_a_cached_prompt_is_not_read_again_after_a_restart(make_server: MakeServ
 
 
 def test_crias_script_runs_to_its_end(make_server: MakeServer) -> None:
-    server = make_server(model="storyteller", threads=1, n_predict=40, profile="cria").start()
+    server = make_server(model="storyteller", threads=1, default_max_tokens=40, profile="cria").start()
     command = [PYTHON, "-W", "ignore::ResourceWarning", FOLDER / "cria.py", server.url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr

@@ -510,10 +510,10 @@ def test_a_wrong_list_is_refused_at_the_start(make_server: MakeServer, settings:
     assert message in server.logs
 
 
-def test_with_autoload_off_only_a_command_loads(make_server: MakeServer) -> None:
-    server = make_server(**TWO, models_autoload=False).start()
+def test_a_request_may_forbid_that_it_loads_a_model(make_server: MakeServer) -> None:
+    server = make_server(**TWO).start()
     assert complete(server, "a").status_code == 200
-    assert complete(server, "b").status_code == 400
+    assert server.post("/v1/completions?autoload=false", {**BODY, "model": "b"}).status_code == 400
     assert server.post("/v1/completions?autoload=true", {**BODY, "model": "b"}).json()["model"] == "b"
 
 
@@ -532,7 +532,6 @@ model = "fake:"
 n_ctx = 512
 default_max_tokens = 3
 chat_template = "chatml"
-tags = "small"
 
 [[models]]
 name = "b"
@@ -570,7 +569,6 @@ def test_each_model_has_its_own_settings_in_its_engine_and_for_its_requests(own:
     assert "<|start_header_id|>user" in rendered("b")
     assert own.get("/props?model=b").json()["default_generation_settings"]["params"]["temperature"] == 0.75
     assert own.get("/props?model=b").json()["default_generation_settings"]["n_ctx"] > 512
-    assert [each["tags"] for each in own.get("/v1/models").json()["data"]] == [["small"], [], []]
 
 
 def test_the_description_of_a_model_that_is_not_loaded_loads_nothing(own: Server) -> None:

@@ -15,7 +15,7 @@ from tests.servers import Server
 def main(folder: Path) -> None:
     """Raise AssertionError where the request of a peer that has vanished goes on."""
     set_loopback(True)
-    with Server(folder, n_ctx=10**6, write_timeout=2, sse_ping_interval=1) as server:  # the stream lasts for minutes
+    with Server(folder, n_ctx=10**6, client_timeout=2, sse_ping_interval=1) as server:  # the stream lasts for minutes
         server.start()
         stream = Stream(server, ENDLESS)
         stream.until("stream")

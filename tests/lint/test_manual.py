@@ -127,7 +127,6 @@ def test_the_settings_of_the_page_about_them_have_the_defaults_they_say() -> Non
         "model": "smollm2",
         "threads": "one per core",
         "cache_cells": "by machine",
-        "checkpoint_every": "by size",
         "cache_disk_mib": "by free space",
     }
     for names, values, _ in rows:

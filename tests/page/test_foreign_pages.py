@@ -71,7 +71,7 @@ class Elsewhere(BaseHTTPRequestHandler):
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that is as open as its settings allow, with a story."""
     folder = tmp_path_factory.mktemp("open")
-    with Server(folder, host="0.0.0.0", cors_origins="*", cors_credentials="true") as server:
+    with Server(folder, host="0.0.0.0", cors_origins="*") as server:
         server.start()
         assert server.post(ONE, {"nodes": {"mine": person("Once upon a time,")}}).status_code == 200
         yield server

@@ -14,7 +14,7 @@ from srb.web.app import create_app
 from tests.scripted import ScriptedClient
 from tests.walks import examples
 
-APP = create_app(Settings(props=True), ScriptedClient(Settings()))
+APP = create_app(Settings(), ScriptedClient(Settings()))
 POSTS = sorted(
     rule.rule.replace("<path:", "<").replace("<", "{").replace(">", "}")
     for rule in APP.url_map.iter_rules()

@@ -20,9 +20,8 @@ CACHE_MIB = 32  # of parked text; small, so that the engine's memory soon reache
 SETTINGS = {
     "n_ctx": 8192,
     "threads": 1,
-    "read_timeout": 2,
+    "client_timeout": 2,
     "embedding": True,
-    "props": True,
     "cache_ram_mib": CACHE_MIB,
 }
 _SAMPLE_SECONDS = 2.0

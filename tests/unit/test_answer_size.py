@@ -79,7 +79,7 @@ def test_row_41_a_client_that_reads_gets_256_logprobs_of_64_branches(stream: boo
 
 
 def test_a_large_frame_alone_makes_no_reader_slow_but_unread_bytes_at_the_next_one_do() -> None:
-    client = ScriptedClient(Settings(max_unread_bytes=65536), lambda command: [[Accepted(command.request_id, 5)]])
+    client = ScriptedClient(Settings(max_body_bytes=2**19), lambda command: [[Accepted(command.request_id, 5)]])
     call = Calls(lambda: client, Settings()).open([command(1, -1)], {}, streamed=True)
     client.receive([Delta("r1", 0, "x" * MIB, [1])])
     call.mailbox.take()
@@ -93,7 +93,7 @@ def test_a_large_frame_alone_makes_no_reader_slow_but_unread_bytes_at_the_next_o
 
 
 def test_some_tokens_of_each_branch_may_always_wait() -> None:
-    client = ScriptedClient(Settings(max_unread_bytes=65536), lambda command: [[Accepted(command.request_id, 5)]])
+    client = ScriptedClient(Settings(max_body_bytes=2**19), lambda command: [[Accepted(command.request_id, 5)]])
     Calls(lambda: client, Settings()).open([command(8, 64)], {}, streamed=True)
     tokens = [Delta("r1", index, " a", [1], [entry(64)]) for index in range(8)]
     for _ in range(16):  # together some 4 MiB
@@ -105,7 +105,7 @@ def test_some_tokens_of_each_branch_may_always_wait() -> None:
 
 
 def test_log_probabilities_of_a_prompt_weigh_too() -> None:
-    client = ScriptedClient(Settings(max_unread_bytes=65536), lambda command: [[Accepted(command.request_id, 5)]])
+    client = ScriptedClient(Settings(max_body_bytes=2**19), lambda command: [[Accepted(command.request_id, 5)]])
     Calls(lambda: client, Settings()).open([command(1, 0, prompt_logprobs=True)], {}, streamed=True)
     for _ in range(2):
         client.receive([PromptLogprobs("r1", [entry(0)] * 200)])
@@ -129,7 +129,7 @@ def test_row_41_an_answer_beyond_the_limit_is_400_beforehand_and_the_stream_is_s
     client = ScriptedClient(Settings(), count_to_three)
     answer = post(client, path, prompt="Once", n=64, **body)
     assert (answer.status_code, answer.json["error"]["param"]) == (400, "logprobs")
-    for word in ("64 branches (n)", "max_tokens 4096", "257 log-probabilities", f"max_answer_bytes ({256 * MIB})"):
+    for word in ("64 branches (n)", "max_tokens 4096", "257 log-probabilities", f"{256 * MIB} (8 × max_body_bytes)"):
         assert word in answer.json["error"]["message"]
     assert client.sent == []
     assert post(client, path, prompt="Once", n=64, **body | {"stream": True}).status_code == 200
@@ -142,10 +142,12 @@ def test_tokens_beyond_the_context_are_not_counted() -> None:
 
 
 def test_row_41_an_answer_without_a_limit_of_its_own_ends_at_the_servers_and_the_request_is_cancelled() -> None:
-    settings = Settings(max_answer_bytes=MIB)
+    settings = Settings(max_body_bytes=2**17)
     client = ScriptedClient(settings, heavy(256, steps=100))
     calls = Calls(lambda: client, settings)
-    with pytest.raises(AnswerTooLarge, match=r"max_answer_bytes \(1048576\).*\(n\).*max_tokens.*logprobs") as raised:
+    with pytest.raises(
+        AnswerTooLarge, match=r"1048576 bytes \(8 × max_body_bytes\).*\(n\).*max_tokens.*logprobs"
+    ) as raised:
         gather(calls.open([command(2, 256)], {}, streamed=False))
     assert raised.value.http_status == 400
     assert client.cancelled == ["r1"]
@@ -155,17 +157,17 @@ def test_row_41_an_answer_without_a_limit_of_its_own_ends_at_the_servers_and_the
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_long_prompts_log_probabilities_before_each_branch_are_400_before_the_first_byte(streamed: bool) -> None:
-    settings = Settings(max_answer_bytes=MIB)
+    settings = Settings(max_body_bytes=2**17)
     client = ScriptedClient(settings, lambda command: [[Accepted(command.request_id, 1000)]])
     calls = Calls(lambda: client, settings)
-    with pytest.raises(AnswerTooLarge, match="max_answer_bytes is 1048576"):
+    with pytest.raises(AnswerTooLarge, match="8 × max_body_bytes is 1048576"):
         calls.open([command(8, 0, prompt_logprobs=True)], {}, streamed=streamed)
     assert client.cancelled == ["r1"]
     assert len(calls) == 0
 
 
 def test_the_prompt_is_part_of_what_is_gathered() -> None:
-    settings = Settings(max_answer_bytes=MIB)
+    settings = Settings(max_body_bytes=2**17)
 
     def script(command: Generate) -> Iterable[list[Event]]:
         yield [Accepted("r1", 1500), PromptLogprobs("r1", [entry(0)] * 1500), PromptDone("r1", 0, 0, 1.0)]

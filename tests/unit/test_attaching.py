@@ -191,7 +191,7 @@ def test_each_reader_gets_one_error_when_the_engine_dies(client: Client) -> None
 
 
 def test_a_slow_reader_loses_only_itself() -> None:
-    client = Client(max_unread_bytes=65536)
+    client = Client(max_body_bytes=2**19)
     slow = client.attached()
     quick = client.attached()
     text = ""
@@ -208,7 +208,7 @@ def test_a_slow_reader_loses_only_itself() -> None:
 
 
 def test_the_only_reader_that_is_too_slow_is_told_to_the_engine() -> None:
-    client = Client(max_unread_bytes=65536)
+    client = Client(max_body_bytes=2**19)
     slow = client.attached()
     for _ in range(80):
         client.receive([Delta("r", 0, "x" * 1000, [1])])

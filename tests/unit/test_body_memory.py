@@ -23,8 +23,9 @@ ENOUGH = orjson.dumps({"content": "x" * (BUDGET // 2)})
 
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> Application:
-    settings = Settings(max_bodies_mib=1)
-    return create_app(settings, ScriptedClient(settings))
+    made = create_app(Settings(), ScriptedClient(Settings()))
+    made.config["BODY_BUDGET"] = BodyBudget(BUDGET)
+    return made
 
 
 class Upload:
@@ -80,7 +81,7 @@ def test_beyond_the_budget_a_body_is_refused_before_it_is_read_and_later_taken(a
     response = refused.answer()
     assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
     assert response.json["error"]["type"] == "unavailable_error"
-    assert "max_bodies_mib" in response.json["error"]["message"]
+    assert "max_body_bytes" in response.json["error"]["message"]
     assert [upload.answer().status_code for upload in held] == [200, 200]
     assert Upload(app, ENOUGH, arrives=0).answer().status_code == 200
 

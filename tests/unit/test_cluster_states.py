@@ -37,7 +37,7 @@ def test_a_state_beyond_the_limit_leaves_no_older_one_of_its_name_to_be_taken_fo
     keeper.keep("b", 1, bytes(4))
     assert keeper.keep("a", 0, bytes(11)) == "", "an earlier save is of no interest"
     assert keeper.fetch("a", 0) == (1, bytes(4))
-    assert keeper.keep("a", 2, bytes(11)) == "its 11 bytes are more than cluster_states_mib allows"
+    assert keeper.keep("a", 2, bytes(11)) == "its 11 bytes are more than the cluster keeps for named states"
     assert keeper.fetch("a", 0) is None
     assert keeper.keep("c", 1, bytes(6)) == ""
     assert [keeper.look(name, 0) for name in "abc"] == [0, 4, 6], "its room is free"
@@ -46,5 +46,5 @@ def test_a_state_beyond_the_limit_leaves_no_older_one_of_its_name_to_be_taken_fo
 def test_a_state_beyond_the_limit_is_refused_and_the_others_stay() -> None:
     keeper = StateKeeper(10)
     keeper.keep("a", 1, bytes(10))
-    assert keeper.keep("b", 1, bytes(11)) == "its 11 bytes are more than cluster_states_mib allows"
+    assert keeper.keep("b", 1, bytes(11)) == "its 11 bytes are more than the cluster keeps for named states"
     assert keeper.fetch("a", 0) == (1, bytes(10))

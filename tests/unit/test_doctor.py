@@ -355,7 +355,7 @@ def test_cores_that_the_server_leaves_to_other_programs_need_no_setting(machine:
         ({"card": Card("an NVIDIA card", "cuda")}, "an NVIDIA card", "make install GPU=cuda"),
         ({"instructions": frozenset({"avx", "avx2", "avx512f"})}, "without AVX512", "make install"),
         ({"huge_pages": "never"}, "huge pages", "transparent_hugepage"),
-        ({"numa_nodes": 2}, "NUMA", "numa = distribute"),
+        ({"numa_nodes": 2}, "NUMA", "numactl"),
     ],
 )
 def test_a_fact_of_the_machine_that_slows_the_server_comes_with_its_change(

@@ -34,8 +34,7 @@ def load(environ: dict[str, str], **flags: str) -> Settings:
             "llama-server",
             {
                 "port": 8080, "n": 1, "completions_format": "openai", "n_ctx": 512, "context_shift": True,
-                "repeat_penalty": 1.1, "read_timeout": 600, "write_timeout": 600, "metrics": False, "log_format": "json",
-                "user_name": "", "assistant_name": "",
+                "repeat_penalty": 1.1, "client_timeout": 600, "metrics": False, "log_format": "json",
             },
         ),
         ("rust", {"port": 8080, "n": 1, "n_ctx": 2048, "repeat_penalty": 1.3}),
@@ -95,7 +94,6 @@ def test_the_first_screen_names_the_profile_and_what_it_set() -> None:
     screen = first_screen(url, load({"SRB_PROFILE": "llama-server"}))
     [line] = [line for line in screen.splitlines() if "Profile" in line]
     assert "metrics off" in line
-    assert "user_name empty" in line
     by_hand = {"SRB_PROFILE": "cria", "SRB_PORT": "1", "SRB_N": "2", "SRB_COMPLETIONS_FORMAT": "srb"}
     assert "  Profile cria: nothing, all of it was given other values.\n" in first_screen(url, load(by_hand))
 

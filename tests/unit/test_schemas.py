@@ -209,8 +209,8 @@ def test_the_context_is_shifted_only_where_the_server_does_so() -> None:
     (command,) = parsed.commands(Settings(context_shift=True), n=1, max_tokens=-1)
     assert command.shift == ContextShift(n_keep=-1, n_discard=7)
     unsaid = CompletionBody.parse({"prompt": "x"})
-    (command,) = unsaid.commands(Settings(context_shift=True, n_keep=5), n=1, max_tokens=-1)
-    assert command.shift == ContextShift(n_keep=5, n_discard=0)
+    (command,) = unsaid.commands(Settings(context_shift=True), n=1, max_tokens=-1)
+    assert command.shift == ContextShift(n_keep=0, n_discard=0)
 
 
 @pytest.mark.parametrize(

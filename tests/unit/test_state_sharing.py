@@ -108,6 +108,6 @@ def test_without_an_actor_nothing_is_asked(tmp_path: Path, caplog: pytest.LogCap
 def test_an_error_of_the_cluster_names_the_state(
     actor: Actor, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    actor.answer = lambda asked: {"error": "its 11 bytes are more than cluster_states_mib allows"}
+    actor.answer = lambda asked: {"error": "its 11 bytes are more than the cluster keeps for named states"}
     StateSharing(tmp_path / "states.sock").share("chapter", 11)
     assert "state chapter: the cluster cannot share it: its 11 bytes" in caplog.text

@@ -246,12 +246,12 @@ def test_a_refusal_can_be_read_by_the_page_that_asked() -> None:
 
 
 def test_preflight_needs_no_key_and_gets_what_the_settings_allow() -> None:
-    http = client(api_key=KEY, cors_credentials=False)
+    http = client(api_key=KEY)
     response = http.options("/v1/completions", headers={"Origin": "null", "Access-Control-Request-Headers": "x-other"})
     assert response.status_code == 200
     assert response.headers["Access-Control-Allow-Methods"] == "GET, POST, PATCH, DELETE, OPTIONS"
     assert response.headers["Access-Control-Allow-Headers"] == "x-other"
-    assert "Access-Control-Allow-Credentials" not in response.headers
+    assert response.headers["Access-Control-Allow-Credentials"] == "true"
     assert "Access-Control-Allow-Private-Network" not in response.headers
 
 

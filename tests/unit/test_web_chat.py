@@ -275,7 +275,6 @@ def test_the_last_message_is_continued_where_it_is_the_assistants() -> None:
     begun = [USER, {"role": "assistant", "content": "Once"}]
     post(http, messages=begun)
     post(http, messages=begun, continue_final_message=False)
-    post(serve(prefill_assistant=False)[0], messages=begun)
     assert engine.sent[0].prompt[0].endswith("assistant\nOnce")
     assert engine.sent[1].prompt[0].endswith("Once<|im_end|>\n<|im_start|>assistant\n")
 
@@ -521,13 +520,13 @@ def test_beside_tools_an_answer_follows_the_schema(field: str) -> None:
 
 
 def test_a_budget_of_reasoning_is_the_requests_or_the_settings() -> None:
-    http, engine = serve(reasoning_budget=7, reasoning_budget_message="Enough.")
+    http, engine = serve(reasoning_budget=7)
     post(http)
     post(http, reasoning_budget_tokens=3, reasoning_budget_message="Stop.")
     post(http, thinking_budget_tokens=-1)
     found = [command.branches[0].sampling for command in engine.sent]
     assert [each.reasoning_budget_tokens for each in found] == [7, 3, 7]
-    assert [each.reasoning_budget_message for each in found] == ["Enough.", "Stop.", "Enough."]
+    assert [each.reasoning_budget_message for each in found] == ["", "Stop.", ""]
     assert {each.reasoning_tags for each in found} == {("<think>", "</think>")}
     refused = post(http, explore={}, reasoning_budget_tokens=3)
     assert (refused.status_code, refused.json["error"]["param"]) == (400, "reasoning_budget_tokens")

@@ -13,7 +13,7 @@ from srb.web.dialects.openai.chat_answers import ChatCompletion, Controlled
 from srb.wire.commands import EndReasoning, Generate
 from tests.scripted import ScriptedClient
 from tests.shapes import read
-from tests.unit.test_web_chat import CALL, THOUGHT, TOOL, USER, chunks, deltas, post, serve, writes
+from tests.unit.test_web_chat import CALL, THOUGHT, TOOL, USER, deltas, post, serve, writes
 
 CONTROL = "/v1/chat/completions/control"
 
@@ -73,26 +73,6 @@ def test_hidden_thoughts_are_no_item_and_no_block_but_counted(
 # Left in the text -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("choice", ["auto", "required"])
-def test_without_parsing_a_reply_is_content_as_the_model_writes_it(choice: str) -> None:
-    text = ("<think>Hm</think>", *CALL)
-    http, engine = serve(writes(*text), skip_chat_parsing=True)
-    (answer,) = post(http, tools=[TOOL], tool_choice=choice, reasoning={"exclude": True}).json["choices"]
-    assert answer["message"] == {"role": "assistant", "content": "".join(text)}
-    assert answer["finish_reason"] == "stop"
-    command = sent(engine)
-    assert command.branches[0].sampling.grammar == ""
-    assert '"weather"' in command.prompt[0]
-    streamed = chunks(post(http, tools=[TOOL], stream=True).text)
-    assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in streamed) == "".join(text)
-
-
-def test_without_parsing_a_schema_still_holds() -> None:
-    http, engine = serve(skip_chat_parsing=True)
-    post(http, response_format={"type": "json_object"})
-    assert sent(engine).branches[0].sampling.json_schema == '{"type":"object"}'
-
-
 @pytest.mark.parametrize(
     ("setting", "body", "kept"),
     [
@@ -104,7 +84,9 @@ def test_without_parsing_a_schema_still_holds() -> None:
 )
 def test_past_thoughts_are_kept_by_the_setting_or_the_request(setting: bool, body: dict[str, Any], kept: bool) -> None:
     template = "{{ preserve_thinking }} {{ clear_thinking }}"
-    http, engine = serve(chat_template=template, reasoning_preserve=setting)
+    http, engine = serve(
+        chat_template=template, chat_template_kwargs=orjson.dumps({"preserve_reasoning": setting}).decode()
+    )
     post(http, **body)
     assert sent(engine).prompt == (f"{kept} {not kept}",)
 
@@ -127,8 +109,8 @@ def control(http: FlaskClient, **body: Any) -> Any:
 
 
 def test_a_request_says_whether_its_reasoning_may_be_ended() -> None:
-    http, engine = serve(reasoning_budget_message="Enough.")
-    post(http, n=2, reasoning_control=True)
+    http, engine = serve()
+    post(http, n=2, reasoning_control=True, reasoning_budget_message="Enough.")
     post(http)
     controlled, free = (command.branches[0].sampling for command in engine.sent)
     assert (controlled.reasoning_control, controlled.reasoning_budget_tokens) == (True, -1)

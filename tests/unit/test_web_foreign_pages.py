@@ -73,7 +73,7 @@ class Door:
 
 @pytest.fixture(scope="module")
 def door() -> Door:
-    return Door(state_dir="/nowhere", props=True)
+    return Door(state_dir="/nowhere")
 
 
 def declared(app: Application) -> dict[str, Operation | None]:

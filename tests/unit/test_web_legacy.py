@@ -144,12 +144,12 @@ def test_a_dialogues_prompt_is_system_prompt_messages_and_the_answerers_name() -
 
 
 def test_a_dialogues_missing_fields_come_from_props() -> None:
-    http, engine = serve(user_name="You:", assistant_name="I:", n_predict=9)
+    http, engine = serve(stop="You:", default_max_tokens=9)
     props = http.get("/props").json
-    assert (props["user_name"], props["assistant_name"]) == ("You:", "I:")
+    assert (props["user_name"], props["assistant_name"]) == ("You:", "Assistant:")
     http.post("/completion", json={"prompt": "Hello", "system_prompt": "", "stop": ["."]}).close()
     command = asked(engine)
-    assert command.prompt == ("Hello", "\nI:")
+    assert command.prompt == ("Hello", "\nAssistant:")
     (branch,) = command.branches
     assert (branch.stop, branch.sampling.temperature, branch.max_tokens) == ((".", "You:"), 0.1, 9)
 

@@ -322,7 +322,7 @@ def test_n_predict_0_computes_the_prompt_and_generates_nothing() -> None:
 
 
 def test_without_n_predict_the_servers_limit_holds() -> None:
-    http, engine = serve(n_predict=33)
+    http, engine = serve(default_max_tokens=33)
     post(http)
     assert engine.sent[0].branches[0].max_tokens == 33
 

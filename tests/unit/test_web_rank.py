@@ -329,7 +329,7 @@ def test_branches_that_are_held_back_are_limited_in_size() -> None:
             gevent.sleep(0)
         raise AssertionError("the request should have been cancelled")
 
-    http, engine = serve(heavy, max_answer_bytes=2**20)
+    http, engine = serve(heavy, max_body_bytes=2**17)
     response = post(http, SRB, n=1, best_of=2, logprobs=0)
     found = events(response.text)
     assert [event["event"] for event in found] == ["start", "error"]

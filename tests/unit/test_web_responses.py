@@ -454,10 +454,10 @@ def test_limits_of_a_client_name_the_field_of_a_response() -> None:
 
 
 def test_a_stream_that_grows_too_large_ends_with_the_error() -> None:
-    app, _ = application(writes(*["word " * 40_000] * 6), max_answer_bytes=2**20)
+    app, _ = application(writes(*["word " * 40_000] * 6), max_body_bytes=2**17)
     last = events(post(app.test_client(), stream=True).text)[-1]
     assert last["type"] == "response.failed"
-    assert "max_answer_bytes" in last["response"]["error"]["message"]
+    assert "max_body_bytes" in last["response"]["error"]["message"]
 
 
 def test_a_type_that_is_no_string_is_refused() -> None:

@@ -165,7 +165,7 @@ def test_a_lost_engine_is_unhealthy() -> None:
 
 
 def test_props_has_all_that_clients_read() -> None:
-    http, _ = serve(props=True, metrics=False)
+    http, _ = serve(metrics=False)
     response = http.get("/props")
     read(Props, response.data)
     found = response.json
@@ -175,7 +175,7 @@ def test_props_has_all_that_clients_read() -> None:
     assert found["default_generation_settings"]["temperature"] == 0.8
     assert found["total_slots"] == 256
     assert serve(parallel=3)[0].get("/props").json["total_slots"] == 3
-    assert (found["endpoint_props"], found["endpoint_slots"], found["endpoint_metrics"]) == (True, True, False)
+    assert (found["endpoint_props"], found["endpoint_slots"], found["endpoint_metrics"]) == (False, True, False)
     assert (found["user_name"], found["assistant_name"]) == ("User:", "Assistant:")
     assert (found["bos_token"], found["eos_token"], found["build_info"]) == ("<s>", "</s>", "b1-scripted")
     assert found["srb_version"] == version()
@@ -190,15 +190,14 @@ def test_props_tell_whether_the_model_is_deterministic_and_if_not_the_reason(mon
 
 
 def test_props_tell_the_servers_own_defaults() -> None:
-    http, _ = serve(temperature=0.3, seed=7, n_predict=50, stop='["a"]', user_name="Me:")
+    http, _ = serve(temperature=0.3, seed=7, default_max_tokens=50, stop='["a"]')
     found = http.get("/props").json
     params = found["default_generation_settings"]["params"]
     assert (params["temperature"], params["seed"], params["n_predict"], params["stop"]) == (0.3, 7, 50, ["a"])
-    assert found["user_name"] == "Me:"
+    assert found["user_name"] == "a"  # as --reverse-prompt sets it
 
 
-def test_props_are_changed_only_where_the_server_allows_it() -> None:
-    assert serve(props=True)[0].post("/props", data=b"{}").json == {"success": True}
+def test_props_are_not_changed() -> None:
     response = serve()[0].post("/props", data=b"{}")
     assert response.status_code == 501
     assert response.json["error"]["type"] == "not_supported_error"

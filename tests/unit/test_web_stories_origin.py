@@ -19,7 +19,7 @@ ONE = f"{ROOT}/abc"
 ROUTES = [("GET", ROOT), ("POST", ROOT), ("GET", ONE), ("POST", ONE), ("DELETE", ONE), ("POST", f"{ONE}/restore"),
           ("GET", f"{ONE}/export"), ("POST", f"{ONE}/media"), ("GET", f"{ONE}/media/0")]  # fmt: skip
 JSON = {"CONTENT_TYPE": "application/json"}
-OPEN = {"cors_origins": "*", "cors_credentials": True}
+OPEN = {"cors_origins": "*"}
 HTTP, HTTPS = "http", "https"
 
 

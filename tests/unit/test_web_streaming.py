@@ -73,12 +73,12 @@ def eventually(condition: Callable[[], object], seconds: float = DEADLINE) -> No
 
 @pytest.fixture
 def client() -> ScriptedClient:
-    return ScriptedClient(Settings(max_unread_bytes=2**24), accept_only)
+    return ScriptedClient(Settings(max_body_bytes=2**27), accept_only)
 
 
 @pytest.fixture
 def requests(client: ScriptedClient) -> Calls:
-    return Calls(lambda: client, Settings(graceful_timeout=1, write_timeout=7))
+    return Calls(lambda: client, Settings(graceful_timeout=1, client_timeout=7))
 
 
 def stream_of(call: Call, ping_interval: float = 5.0) -> EventStream:
@@ -302,7 +302,7 @@ def test_row_18_while_nobody_reads_a_branchs_text_is_put_together_and_none_is_dr
 
 
 def test_row_18_text_beyond_what_may_wait_ends_that_request_alone() -> None:
-    client = ScriptedClient(Settings(max_unread_bytes=65536), accept_only)
+    client = ScriptedClient(Settings(max_body_bytes=2**19), accept_only)
     requests = Calls(lambda: client, Settings())
     slow, other = (
         stream_of(requests.open([COMMAND], {}, streamed=True)),

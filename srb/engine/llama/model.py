@@ -33,7 +33,6 @@ from srb.engine.llama.log import native_log
 from srb.engine.llama.media import LlamaEncoder, marks_of
 from srb.engine.llama.mrope import NUM_SECTIONS, has_mrope, sequences_of
 from srb.engine.llama.params import (
-    NUMA_STRATEGIES,
     changed_settings,
     context_params,
     max_sequence_length,
@@ -148,8 +147,6 @@ class LlamaModel:
         check_model_file(settings)
         path = settings.model_path
         begin()
-        if settings.numa != "off":
-            lib.llama_numa_init(NUMA_STRATEGIES[settings.numa])
         add_nodes(settings.rpc_nodes)
         params, _keep_alive = model_params(settings)
         params.progress_callback = _keep_callback = progress_callback(report)

@@ -28,10 +28,8 @@ _ROPE_SCALINGS = {
     "linear": lib.LLAMA_ROPE_SCALING_TYPE_LINEAR,
     "yarn": lib.LLAMA_ROPE_SCALING_TYPE_YARN,
 }
-_YARN_FACTORS = ("yarn_ext_factor", "yarn_attn_factor", "yarn_beta_slow", "yarn_beta_fast")
 _FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
 _SPLIT_MODES = {"none": 0, "layer": 1, "row": 2, "tensor": 3}  # enum llama_split_mode
-NUMA_STRATEGIES = {"distribute": 1, "isolate": 2, "numactl": 3, "mirror": 4}  # enum ggml_numa_strategy
 _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # (mmap, mlock)
 
 
@@ -105,7 +103,7 @@ def context_params(settings: Settings, model: Any, windows: SwaCache = SwaCache.
     params.offload_kqv = settings.kv_offload
     params.op_offload = settings.n_gpu_layers != 0  # else long prompts alone would be computed on the GPU
     params.rope_scaling_type = _ROPE_SCALINGS[settings.rope_scaling]
-    for name in ("rope_freq_base", "rope_freq_scale", "yarn_orig_ctx", *_YARN_FACTORS):
+    for name in ("rope_freq_base", "rope_freq_scale", "yarn_orig_ctx"):
         setattr(params, name, getattr(settings, name))
     return params
 

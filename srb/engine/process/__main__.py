@@ -58,12 +58,10 @@ _CPU_STEP_MS, _GPU_STEP_MS = (
 )  # of a step with prompts: at 150 small chunks cost a CPU prompts more than they give
 _FLUSH_SECONDS = 1.0  # for the last events, at SIGTERM; a client that does not read them must not hold up the restart
 _CANNOT_IMPORT = (ImportError, OSError, RuntimeError, AttributeError)  # of llama_cpp: no libgomp.so.1, no such symbol
+_MAX_DRAFT = 16  # tokens that are drafted for a branch in one step; llama-server's
 _STOP_SECONDS = 3.0  # from SIGTERM to a forced exit if a decode hangs; the supervisor's deadline is later
 # Settings by which the keys of a text depend on its positions: a state made with others is another model's.
-_POSITIONS = (
-    *("rope_scaling", "rope_freq_base", "rope_freq_scale", "yarn_orig_ctx", "yarn_ext_factor", "yarn_attn_factor"),
-    *("yarn_beta_slow", "yarn_beta_fast"),
-)
+_POSITIONS = ("rope_scaling", "rope_freq_base", "rope_freq_scale", "yarn_orig_ctx")
 
 LoadedEngine = tuple[EngineCore, ModelInfo, Callable[[], None]]  # engine, ModelInfo, and what to call at the end
 Load = Callable[[Settings, Callable[[int], None]], LoadedEngine]
@@ -111,8 +109,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         )
     if model.has_states and info.memory != "sliding_window":
         log.info(
-            "%s memory keeps a state for each text: an earlier text is reused up to a checkpoint of its state "
-            "(checkpoint_every)",
+            "%s memory keeps a state for each text: an earlier text is reused up to a checkpoint of its state",
             info.memory,
         )
     engine = Engine(
@@ -125,8 +122,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
             cache_cells=_cache_cells(settings, model.is_on_gpu),
             cache_bytes=settings.cache_ram_mib * 1024 * 1024,
             step_seconds=_step_seconds(settings, model.is_on_gpu),
-            checkpoint_every=settings.checkpoint_every,
-            max_draft=settings.spec_draft_n_max if can_draft else 0,
+            max_draft=_MAX_DRAFT if can_draft else 0,
             looks_up=settings.looks_up_drafts,
         ),
         clock=time.monotonic,

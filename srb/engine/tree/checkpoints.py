@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from srb.engine.model import Blob
 
-AUTO = -1  # setting checkpoint_every: by the size of the states; 0 means none
+AUTO = -1  # `checkpoint_every`: by the size of the states; 0 means none
 MIN_EVERY = 256  # tokens between checkpoints where the setting is AUTO; a chunk of a prompt is no longer, so not fewer
 MIN_EVERY_ON_GPU = 512  # short chunks cost a GPU more
 STATE_BYTES_PER_TOKEN = 2**17  # most bytes of checkpoints per token where it is AUTO: as the KV of a model of 8B

@@ -68,7 +68,7 @@ def read_body(request: Request) -> dict[str, Any]:
 def read_object(request: Request) -> dict[str, Any]:
     """Return the request's JSON object; its Content-Type is ignored.
 
-    Raise InvalidRequest unless the body is one JSON object, BodyTooSlow after read_timeout, and Werkzeug's 413 beyond
+    Raise InvalidRequest unless the body is one JSON object, BodyTooSlow after client_timeout, and Werkzeug's 413 beyond
     max_body_bytes.
     """
     body = read_json(request)
@@ -284,10 +284,8 @@ class CompletionBody(SamplingBody):
         False, "`tokens`: the ids of a text's tokens, in `stream` events, completions and choices"
     )
 
-    n_keep: NaturalOrMinusOne | None = described(
-        None,
-        "with the setting `context_shift`: at the context's end, keep this many first tokens; -1: the whole prompt",
-        by_default="the setting `n_keep` (0)",
+    n_keep: NaturalOrMinusOne = described(
+        0, "with the setting `context_shift`: at the context's end, keep this many first tokens; -1: the whole prompt"
     )
     n_discard: Natural = described(
         0,
@@ -396,7 +394,7 @@ class CompletionBody(SamplingBody):
             distinct_first=self.distinct_first,
             distinct_words=self.distinct_words,
             sibling_penalty=self.sibling_penalty,
-            shift=ContextShift(self.kept(settings), self.n_discard) if shifts else None,
+            shift=ContextShift(self.n_keep, self.n_discard) if shifts else None,
             explore=explore,
         )
         return CommandTemplate(settings, _limited(command))
@@ -492,10 +490,6 @@ class CompletionBody(SamplingBody):
             for place, (entry, seed) in enumerate(zip(self.branches, seeds, strict=True))
         )
         return alike, *own
-
-    def kept(self, settings: Settings) -> int:
-        """Return the number of tokens at a text's beginning that a context shift keeps; -1: the whole prompt."""
-        return settings.n_keep if self.n_keep is None else self.n_keep
 
     def ping_interval(self, settings: Settings) -> float | None:
         """Return the seconds without an event after which a stream sends a keep-alive comment, or None for never."""

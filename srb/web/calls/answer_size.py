@@ -1,4 +1,4 @@
-"""Memory of answers: the weight of events in bytes, and checks of the limit for one answer (max_answer_bytes).
+"""Memory of answers: the weight of events in bytes, and checks of the limit for one answer (8 × max_body_bytes).
 
 Text is small, since the context bounds it. Log-probabilities are large: with 256 per token and 64 branches, every step
 adds 8 MiB.
@@ -44,7 +44,7 @@ def check_completions(commands: Sequence[Generate], n_ctx_seq: int, limit: int) 
         raise AnswerTooLarge(
             f"Field 'logprobs': {len(specs)} branches (n) with max_tokens {max(spec.max_tokens for spec in specs)} and "
             f"{max(map(_entries, specs))} log-probabilities per token need {entries * ENTRY_BYTES} bytes of memory; an "
-            f"answer that is not streamed may have max_answer_bytes ({limit}): ask for less, or for a stream",
+            f"answer that is not streamed may have {limit} (8 × max_body_bytes): ask for less, or for a stream",
             param="logprobs",
         )
 
@@ -60,7 +60,7 @@ def check_echo(commands: Sequence[Generate], prompt_tokens: dict[str, int], limi
     if size > limit:
         raise AnswerTooLarge(
             f"Field 'echo': the log-probabilities of {sum(prompt_tokens.values())} prompt tokens in each of n branches "
-            f"need {size} bytes of memory; max_answer_bytes is {limit}: ask for fewer logprobs or branches, or leave out "
+            f"need {size} bytes of memory; 8 × max_body_bytes is {limit}: ask for fewer logprobs or branches, or leave out "
             "echo",
             param="echo",
         )
@@ -70,11 +70,11 @@ def grown_too_large(limit: int, held_back: bool = False) -> AnswerTooLarge:
     """Return the error for an answer that exceeds the limit while it is gathered, or while a stream holds it back."""
     if held_back:
         return AnswerTooLarge(
-            f"The branches among which best_of chooses exceed max_answer_bytes ({limit}): ask for fewer of them "
+            f"The branches among which best_of chooses exceed {limit} bytes (8 × max_body_bytes): ask for fewer of them "
             "(best_of), fewer tokens (max_tokens) or log-probabilities (logprobs)"
         )
     return AnswerTooLarge(
-        f"The answer exceeds max_answer_bytes ({limit}): ask for fewer branches (n), tokens (max_tokens) or "
+        f"The answer exceeds {limit} bytes (8 × max_body_bytes): ask for fewer branches (n), tokens (max_tokens) or "
         "log-probabilities (logprobs), or for a stream"
     )
 

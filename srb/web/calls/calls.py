@@ -2,7 +2,7 @@
 
 A disconnected client is noticed within a second, whether its request is queued, in prefill, streaming or gathered for one
 answer. A client counts as disconnected when it has closed its socket, or its sending side; and when it acknowledges nothing
-for write_timeout, since its machine or network is gone.
+for client_timeout, since its machine or network is gone.
 """
 
 from __future__ import annotations
@@ -361,7 +361,7 @@ class Calls:
 
     @property
     def write_timeout(self) -> int:
-        return self._settings.write_timeout
+        return self._settings.client_timeout
 
     def forget(self, call: Call) -> None:
         self._open.discard(call)
@@ -413,7 +413,7 @@ class Calls:
     def _scan_while_open(self) -> None:
         while self._clients:
             gevent.sleep(SCAN_INTERVAL)
-            for call in {*self._clients.left(), *self._clients.vanished(self._settings.write_timeout)}:
+            for call in {*self._clients.left(), *self._clients.vanished(self._settings.client_timeout)}:
                 call.lose_client()
 
 

@@ -129,7 +129,7 @@ def gather(call: Call) -> Outcome:
     """Wait until every branch of the call has ended, close the call, and return its outcome.
 
     Raise the SRBError of a failed request, that of the first branch if every branch failed, or AnswerTooLarge if the
-    answer exceeds max_answer_bytes.
+    answer exceeds `max_answer_bytes` of the settings.
     """
     firsts = first_choices(call)
     branches = [BranchOutcome(spec.seed) for command in call.commands for spec in command.branches]

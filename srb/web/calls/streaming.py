@@ -22,7 +22,7 @@ from srb.wire.events import BranchAdded, BranchEnded, Delta, Done, Failed, Resti
 
 log = logging.getLogger("srb.web")
 
-MAX_WRITE = 16384  # bytes; each write may take write_timeout, so larger ones would end slow clients that do read
+MAX_WRITE = 16384  # bytes; each write may take client_timeout, so larger ones would end slow clients that do read
 SPACING = 0.01  # seconds between two events that are written separately, so that they come as packets of their own
 PING = b": ping\n\n"
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}

@@ -51,7 +51,7 @@ class BodyBudget:
             self._held -= held
 
     def _full(self) -> BodiesFull:
-        return BodiesFull(f"The server receives other large bodies, of {self._most >> 20} MiB in all (max_bodies_mib)")
+        return BodiesFull(f"The server receives other large bodies, of {self._most} bytes in all (8 × max_body_bytes)")
 
 
 class Trimmer:

@@ -109,7 +109,7 @@ class ModelChoice:
 
     def _may_load(self) -> bool:
         asked = request.args.get("autoload")
-        return self._settings.models_autoload if asked is None else asked.lower() in ("1", "true", "on")
+        return asked is None or asked.lower() in ("1", "true", "on")
 
     def present(self) -> EngineClient:
         """Return the client of the default model, or of another that is loaded. Raise the reason why none is."""

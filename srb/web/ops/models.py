@@ -126,7 +126,7 @@ def _listed(model: ModelInfo, settings: Settings) -> dict[str, Any]:
     return {
         "id": model.alias,
         "aliases": settings.model_aliases,
-        "tags": settings.model_tags,
+        "tags": [],
         "object": "model",
         "created": STARTED,
         "owned_by": "llamacpp",
@@ -148,7 +148,7 @@ def _with_status(choice: ModelChoice, state: ModelState) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "id": state.name,
         "aliases": settings.model_aliases,
-        "tags": settings.model_tags,
+        "tags": [],
         "object": "model",
         "created": STARTED,
     }

@@ -63,10 +63,10 @@ def generate_stream() -> Response:
 
 def _command(asked: KoboldBody) -> Generate:
     settings = web().request_settings
-    draft = asked.draft(settings, n=1, max_tokens=settings.default_max_tokens)
+    draft = asked.draft(settings, n=1, max_tokens=settings.max_tokens_of_srb)
     model = web().client.check_ready()
     n_ctx = min(asked.max_context_length or model.n_ctx_seq, model.n_ctx_seq)
-    limit = settings.default_max_tokens if asked.n_predict is None else asked.n_predict
+    limit = settings.max_tokens_of_srb if asked.n_predict is None else asked.n_predict
     prompt, limit = fitted(web().client, model, asked.memory, asked.text, n_ctx, limit)
     filled = asked.with_prompt(prompt, model).model_copy(update={"n_predict": limit})
     [command] = filled.commands(web().request_settings, n=1, max_tokens=limit, draft=draft)

@@ -54,7 +54,7 @@ def max_context_length() -> Response:
 def max_length() -> Response:
     """Tell how many tokens a request gets that does not say it."""
     longest = web().client.check_ready().n_ctx_seq
-    limit = web().settings.default_max_tokens
+    limit = web().settings.max_tokens_of_srb
     answer: Value = {"value": longest if limit < 0 else min(limit, longest)}
     return json_reply(answer)
 

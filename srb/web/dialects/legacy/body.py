@@ -75,10 +75,9 @@ class DialogueBody(_OneText):
         """Validate a body and build its prompt; `known` is the current system prompt, for fields that the body lacks."""
         parsed = cls.parse(_with_defaults(body, DIALOGUE_DEFAULTS, settings))
         system = known.prompt if parsed.system_prompt is None else parsed.system_prompt
-        person = parsed.anti_prompt or known.anti_prompt or settings.user_name
-        name = parsed.assistant_name or known.assistant_name or settings.assistant_name
-        prompts = [_dialogue(system, prompt, name) for prompt in parsed.prompt]
-        stop = tuple(dict.fromkeys((*(parsed.stop or ()), person))) if person else parsed.stop
+        user, assistant = known.names(settings)
+        prompts = [_dialogue(system, prompt, parsed.assistant_name or assistant) for prompt in parsed.prompt]
+        stop = tuple(dict.fromkeys((*(parsed.stop or ()), parsed.anti_prompt or user)))
         return parsed.model_copy(update={"prompt": prompts, "stop": stop})
 
 

@@ -34,7 +34,7 @@ def dialogue(body: dict[str, Any]) -> Response:
     """Answer the user's words in a dialogue, always as a stream of `{"content": …}`."""
     settings = web().settings
     asked = DialogueBody.read(body, settings, web().shared_prompt)
-    with web().calls.open([asked.command(settings, settings.n_predict)], request.environ, streamed=True) as call:
+    with web().calls.open([asked.command(settings, settings.max_tokens)], request.environ, streamed=True) as call:
         return stream_response(call, DialogueRenderer(call), asked.ping_interval(settings))
 
 

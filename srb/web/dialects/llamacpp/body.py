@@ -18,6 +18,7 @@ from pydantic import (
 
 from srb.config.sampling_params import SamplingParams
 from srb.config.settings import Settings
+from srb.config.values import strings_of
 from srb.errors import InvalidRequest, NotSupported, bad_field
 from srb.web.bodies.completion import CommandTemplate, CompletionBody
 from srb.web.bodies.fields import (
@@ -102,6 +103,11 @@ class SystemPrompt(BaseModel):
     prompt: str = ""
     anti_prompt: str = ""
     assistant_name: str = ""
+
+    def names(self, settings: Settings) -> tuple[str, str]:
+        """Return the names of user and assistant; without a system prompt, --reverse-prompt names the user, as in 2023."""
+        user = self.anti_prompt or next(iter(strings_of(settings.stop)), "User:")
+        return user, self.assistant_name or "Assistant:"
 
 
 def _refuse_images(image_data: list[Any]) -> None:

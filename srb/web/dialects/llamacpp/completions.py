@@ -44,7 +44,7 @@ def infill() -> Response:
     draft = _draft(asked)
     model = web().client.check_ready()
     check_infill(model)
-    max_tokens = web().settings.n_predict if asked.n_predict is None else asked.n_predict
+    max_tokens = web().settings.max_tokens if asked.n_predict is None else asked.n_predict
     prompt = infill_prompt(web().client, model, web().settings, around, max_tokens)
     return _answer(asked.model_copy(update={"prompt": [prompt]}), draft)
 
@@ -79,7 +79,7 @@ def _answer_system_prompt(asked: LlamaCompletionBody) -> Response:
 
 
 def _draft(asked: LlamaCompletionBody) -> CommandTemplate:
-    return asked.draft(web().request_settings, n=1, max_tokens=web().settings.n_predict)
+    return asked.draft(web().request_settings, n=1, max_tokens=web().settings.max_tokens)
 
 
 def _answer(
@@ -90,7 +90,7 @@ def _answer(
     if asked.reasoning_format is None:  # llama-server tells its default
         default = "deepseek" if settings.reasoning_format == "auto" else settings.reasoning_format
         asked = asked.model_copy(update={"reasoning_format": default})
-    commands = asked.commands(web().request_settings, n=1, max_tokens=settings.n_predict, draft=draft)
+    commands = asked.commands(web().request_settings, n=1, max_tokens=settings.max_tokens, draft=draft)
     model = web().client.check_ready()
     with web().calls.open(commands, request.environ, streamed=bool(asked.stream)) as call:
         if new_system_prompt is not None:

@@ -45,7 +45,7 @@ def generation_settings(
         "stop": spec.stop,
         "max_tokens": spec.max_tokens,
         "n_predict": spec.max_tokens,
-        "n_keep": command.shift.n_keep if command.shift else asked.n_keep or 0,
+        "n_keep": command.shift.n_keep if command.shift else asked.n_keep,
         "n_discard": asked.n_discard,
         "n_indent": spec.n_indent,
         "stop_at": spec.stop_at,
@@ -90,8 +90,8 @@ def _endings(sampling: SamplingParams, model: ModelInfo) -> list[tuple[int, None
 def default_generation_settings(settings: Settings, model: ModelInfo) -> DefaultSettings:
     """Return the default parameters of requests, at the top level as in 2024, and under `params` as now."""
     seed = UINT32_MAX if settings.seed == -1 else settings.seed
-    spec = BranchSpec(seed, settings.n_predict, default_stop(settings), default_sampling(settings))
-    command = Generate("", (), (spec,), shift=ContextShift(settings.n_keep, 0))
+    spec = BranchSpec(seed, settings.max_tokens, default_stop(settings), default_sampling(settings))
+    command = Generate("", (), (spec,), shift=ContextShift())
     params = generation_settings(command, spec, model, LlamaCompletionBody())
     return {**params, "params": params}
 

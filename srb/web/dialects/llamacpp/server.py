@@ -61,14 +61,13 @@ def get_props() -> Response:
 @routes.post("/props")
 @operation(answer=Success, foreign=False)
 def post_props() -> Response:
-    """Change nothing, as llama-server does."""
-    if not web().settings.props:
-        raise NotSupported("This server does not support changing global properties. Start it with `--props`")
-    return json_reply(_SUCCESS)
+    """Refuse, as a llama-server without `--props` does; with it nothing is changed either."""
+    raise NotSupported("This server does not support changing global properties.")
 
 
 def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> Props:
     """Return the properties that clients read: model, template, features, defaults of requests."""
+    user, assistant = system.names(settings)
     known: Props = {
         "default_generation_settings": default_generation_settings(settings, model),
         "total_slots": settings.parallel if settings.parallel > 0 else model.n_seq_max,
@@ -78,7 +77,7 @@ def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> Props:
         "modalities": {"vision": model.sees, "video": False, "audio": model.hears},
         "media_marker": MEDIA_MARK,
         "endpoint_slots": settings.slots,
-        "endpoint_props": settings.props,
+        "endpoint_props": False,
         "endpoint_metrics": settings.metrics,
         "ui": settings.ui,
         "ui_settings": {},
@@ -93,8 +92,8 @@ def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> Props:
         "deterministic": not model.nondeterminism,
         "nondeterminism": model.nondeterminism,
         "system_prompt": system.prompt,
-        "user_name": system.anti_prompt or settings.user_name,
-        "assistant_name": system.assistant_name or settings.assistant_name,
+        "user_name": user,
+        "assistant_name": assistant,
     }
     if model.chat_template_tool_use:
         known["chat_template_tool_use"] = model.chat_template_tool_use

@@ -136,7 +136,7 @@ class Text:
         body = self.body.model_copy(update={"prompt": prompts})
         if media:
             body = body.with_media(prompts, list(media), "images")
-        commands = body.commands(settings, n=1, max_tokens=settings.n_predict, draft=self.draft)
+        commands = body.commands(settings, n=1, max_tokens=settings.max_tokens, draft=self.draft)
         return Asked(commands, lambda: ReplyParser(reasoning=False))
 
 
@@ -250,7 +250,7 @@ class _Generating(ModelBody):
     def text(self, settings: Settings) -> Text:
         """Return the completion that the fields ask for, of another prompt. Raise InvalidRequest or NotSupported."""
         body = CompletionBody.parse({**self.fields(), "prompt": "-"}).placed("format")
-        return Text(body, body.draft(settings, n=1, max_tokens=settings.n_predict))
+        return Text(body, body.draft(settings, n=1, max_tokens=settings.max_tokens))
 
     def chat(self, fields: dict[str, Any], settings: Settings) -> Chat:
         """Return the chat that these fields and the body's own ask for. Raise InvalidRequest or NotSupported."""
@@ -338,7 +338,7 @@ class OllamaGenerateBody(_Generating):
             raise InvalidRequest(f'"{self.model}" does not support insert', param="suffix")
         limit = checked.body.n_predict
         around = InfillBody.parse({"input_prefix": self.prompt, "input_suffix": self.suffix})
-        max_tokens = settings.n_predict if limit is None else limit
+        max_tokens = settings.max_tokens if limit is None else limit
         return checked.asked([infill_prompt(client, model, settings, around, max_tokens)], settings)
 
     def _as_it_is(self, checked: Text, text: str, settings: Settings) -> Asked:

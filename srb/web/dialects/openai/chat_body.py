@@ -18,7 +18,7 @@ from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, described, short_js
 from srb.web.bodies.media import MAX_FILES, check_reads_media
 from srb.web.bodies.reasoning import ReasoningFields, Thinking
 from srb.web.bodies.sampling import ProbCount, validated
-from srb.web.chat.families import HERMES, PLAIN, Family
+from srb.web.chat.families import HERMES, Family
 from srb.web.chat.media import MarkedMessages, without_past_media
 from srb.web.chat.reply_parser import ReplyParser
 from srb.web.chat.template import (
@@ -147,7 +147,7 @@ class ChatBody(GuidedFields, CompletionBody):
         "continue the last message, the assistant's: its content, or its reasoning if it has nothing else; false: "
         "begin a new turn after it. 400 together with an `add_generation_prompt` that is true",
         form="bool, `content`, `reasoning_content`",
-        by_default="the setting `prefill_assistant`",
+        by_default="true",
     )
     reasoning_effort: str | None = described(None, "for templates that use it; `none`: `enable_thinking` is false")
     reasoning_budget_tokens: NaturalOrMinusOne | None = described(
@@ -160,8 +160,8 @@ class ChatBody(GuidedFields, CompletionBody):
         "thinking_token_budget",
         by_default="the setting `reasoning_budget`",
     )
-    reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] | None = described(
-        None, "text before the end that is forced", by_default="the setting"
+    reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] = described(
+        "", "text before the end that is forced"
     )
     reasoning_control: bool = described(
         False, "`POST /v1/chat/completions/control` may end the reasoning. Not with `explore`"
@@ -244,7 +244,7 @@ class ChatBody(GuidedFields, CompletionBody):
 
     def check(self, settings: Settings) -> CommandTemplate:
         """Return what `request` needs no model for, so that a bad body loads none; raise what it raises."""
-        draft = self._with_schema().draft(settings, n=1, max_tokens=settings.n_predict)
+        draft = self._with_schema().draft(settings, n=1, max_tokens=settings.max_tokens)
         cap_max_tokens([draft.command], settings.max_request_tokens)
         return draft
 
@@ -284,12 +284,10 @@ class ChatBody(GuidedFields, CompletionBody):
             parts, media = self._with_media(prompt.text, marked, settings, model)
             filled = filled.with_media([parts], media, "messages")
             prompt = replace(prompt, text=marked.shown(prompt.text))
-        commands = filled.commands(settings, n=1, max_tokens=settings.n_predict, draft=draft)
+        commands = filled.commands(settings, n=1, max_tokens=settings.max_tokens, draft=draft)
         family, calls, tools, answer = template.family, {}, {}, ""
         may_think = self._may_think(settings)
-        if settings.skip_chat_parsing:
-            family = PLAIN
-        elif self.offered_tools:
+        if self.offered_tools:
             answer = filled.json_schema or ""
             is_awaited = waits_for_answer(template, prompt, may_think)
             schema = self._placed_answer(answer) if answer else None
@@ -300,9 +298,9 @@ class ChatBody(GuidedFields, CompletionBody):
             [shape.command(command) for command in commands],
             prompt,
             tools,
-            "none" if settings.skip_chat_parsing else self.reasoning_format or settings.reasoning_format,
+            self.reasoning_format or settings.reasoning_format,
             family,
-            not settings.skip_chat_parsing and (self.reasoning.exclude or not self.include_reasoning),
+            self.reasoning.exclude or not self.include_reasoning,
             bool(calls) and self._must_call,
         )
 
@@ -396,7 +394,7 @@ class ChatBody(GuidedFields, CompletionBody):
             "datetime": f"{today:%b %d %Y}",
             "date_string": f"{today:%d %b %Y}",
             "enable_thinking": not forbidden if self._asks_for_reasoning else settings.reasoning != "off",
-            **history_variables(given.get("preserve_reasoning", settings.reasoning_preserve)),
+            **history_variables(given.get("preserve_reasoning", True)),
             **given,
         }
 
@@ -410,8 +408,7 @@ class ChatBody(GuidedFields, CompletionBody):
             raise bad_field("continue_final_message", "the last message is not the assistant's")
         if last["role"] != "assistant" or last.get("tool_calls"):
             return ""
-        wanted = settings.prefill_assistant if wanted is None else wanted
-        return "auto" if wanted is True else wanted or ""
+        return "auto" if wanted is None or wanted is True else wanted or ""
 
     @property
     def _is_constrained(self) -> bool:
@@ -438,10 +435,9 @@ class ChatBody(GuidedFields, CompletionBody):
         budget = self._budget(settings)
         if budget < 0 and not self.reasoning_control:
             return {}
-        message = self.reasoning_budget_message
         return {
             "reasoning_budget_tokens": budget,
-            "reasoning_budget_message": settings.reasoning_budget_message if message is None else message,
+            "reasoning_budget_message": self.reasoning_budget_message,
             "reasoning_control": self.reasoning_control,
         }
 

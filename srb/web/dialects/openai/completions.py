@@ -58,7 +58,7 @@ def answer(body: dict[str, Any], stream: bool = False) -> Response:
     asked, verbose = TextCompletionBody.parse(body), VerboseBody(body)
     last = b"" if asked.stream is None else DONE
     stream = stream if asked.stream is None else asked.stream
-    commands, echoes = asked.requests(web(), n=1, max_tokens=web().settings.n_predict)
+    commands, echoes = asked.requests(web(), n=1, max_tokens=web().settings.max_tokens)
     with web().calls.open(commands, request.environ, streamed=stream) as call:
         model = web().client.check_ready()
         if stream:

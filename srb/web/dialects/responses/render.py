@@ -64,8 +64,8 @@ class ResponsesRenderer(Renderer):
         self._size += weight(event)
         if self._size > self._limit:
             raise AnswerTooLarge(
-                f"The response, which a stream repeats at its end, exceeds max_answer_bytes ({self._limit}): ask for fewer "
-                "branches (n) or tokens (max_output_tokens)"
+                f"The response, which a stream repeats at its end, exceeds {self._limit} bytes (8 × max_body_bytes): "
+                "ask for fewer branches (n) or tokens (max_output_tokens)"
             )
         if event.probs:
             branch.probs += event.probs

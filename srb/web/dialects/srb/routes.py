@@ -39,7 +39,7 @@ def answer(body: dict[str, Any]) -> Response:
         raise bad_field("prompt", "this dialect continues one prompt; send several to the openai dialect")
     stream = asked.stream is not False
     n = web().request_settings.n
-    commands, echoes = asked.requests(web(), n, settings.default_max_tokens)
+    commands, echoes = asked.requests(web(), n, settings.max_tokens_of_srb)
     echo = echoes[0] if echoes else None
     grows, reports = asked.best_of is None, asked.return_progress and stream
     commands = [replace(command, can_grow=grows, report_progress=reports) for command in commands]

@@ -50,7 +50,7 @@ def describe_server() -> Response:
         "max_linger": settings.max_linger,
         "max_body_bytes": web().server.max_body_bytes,
         "n": settings.n,
-        "max_tokens": settings.default_max_tokens,
+        "max_tokens": settings.max_tokens_of_srb,
         "sampling": asdict(default_sampling(settings)),
     }
     return json_reply(said)

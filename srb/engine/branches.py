@@ -85,11 +85,13 @@ class Branches:
         prompt = branch.request.prefix.node
         assert prompt is not None
         known = branch.tokens
-        if branch.ending is not None:
-            self._begin_healing(branch)
+        logits = None
+        if (healing := branch.healing) is not None:
+            if healing.ending is not None:
+                self._begin_healing(branch)
             # A pilot computes what the tree may have: it needs the logits.
-            known = branch.tokens if branch.ending is None else branch.tokens[: branch.ending.num_quiet + 1]
-        logits = None if branch.length else self._known_endings.behind(branch.whole_cover)
+            known = branch.tokens if healing.ending is None else branch.tokens[: healing.ending.num_quiet + 1]
+            logits = None if branch.length else self._known_endings.behind(healing.whole_key)
         branch.lease = self._tree.start(prompt, known, is_end_known=logits is not None)
         branch.num_computed = branch.lease.node.end - branch.start
         if branch.num_cached is None:
@@ -97,7 +99,7 @@ class Branches:
         branch.move(BranchState.RUNNING)
         if branch.spec.max_tokens == 0:
             self.end(branch, FinishReason.LIMIT, events)
-        elif not branch.tokens or branch.begins_with_cover:
+        elif not branch.tokens or branch.next_cover is not None:
             self.sample(branch, None, events)
         elif not branch.pending:
             branch.logits = logits
@@ -117,30 +119,31 @@ class Branches:
 
     def note_rows(self, branch: Branch, count: int, last_row: int) -> None:
         """Note the rows of a pilot's next `count` tokens, the last one in `last_row` of the decode."""
-        assert branch.ending is not None
-        for index in range(max(branch.num_computed, branch.ending.num_quiet), branch.num_computed + count):
-            branch.ending.note(index, self._model.logits(last_row - (branch.num_computed + count - 1 - index)))
+        ending = branch.ending
+        assert ending is not None
+        for index in range(max(branch.num_computed, ending.num_quiet), branch.num_computed + count):
+            ending.note(index, self._model.logits(last_row - (branch.num_computed + count - 1 - index)))
 
     def _end_pilot(self, branch: Branch) -> None:
         """Draw the cover of a pilot that has computed all rows; it starts again as all that wait for it do."""
-        assert branch.ending is not None
         # What was appended is left for the branches with the same `append`, this one included.
         self._set_aside(branch, BranchState.WAITING)
         self._draw_cover(branch)
 
     def _draw_cover(self, branch: Branch) -> None:
-        ending, prompt_logits = branch.ending, branch.request.prefix.logits
-        assert ending is not None
+        healing, prompt_logits = branch.healing, branch.request.prefix.logits
+        assert healing is not None
+        assert healing.ending is not None
         assert prompt_logits is not None
-        drawn = ending.draw(branch.spec.sampling, branch.spec.seed, prompt_logits)
+        drawn = healing.ending.draw(branch.spec.sampling, branch.spec.seed, prompt_logits)
         branch.give(drawn.tokens)
-        branch.whole_cover = drawn.key
+        healing.whole_key = drawn.key
         if drawn.logits is not None:
-            branch.cover = drawn
+            healing.cover = drawn
             if not branch.shown:  # else the hidden bytes are the end of a fork's beginning, which is text
-                branch.prompt_bytes = drawn.hidden
+                healing.prompt_bytes = drawn.hidden
                 branch.text.follow(drawn.hidden.decode("utf-8", "replace"))
-        branch.ending = None  # last: another thread that forks the branch reads the rest only then
+        healing.ending = None  # last: another thread that forks the branch reads the rest only then
 
     def note_computed(self, branch: Branch, count: int) -> None:
         """Note that `count` further tokens of a branch were computed; memory with states may leave a checkpoint."""
@@ -149,15 +152,17 @@ class Branches:
 
     def sample(self, branch: Branch, row: int | None, events: list[Event]) -> None:
         """Sample a branch's next token from a row of the last decode, or from its prefix's logits if `row` is None."""
-        if branch.ending is not None:
-            self._end_pilot(branch)
-            return
-        if branch.begins_with_cover:
-            row = None  # the cover has the logits
-        if branch.whole_cover:
-            if row is not None and not branch.length:
-                self._known_endings.note_behind(branch.whole_cover, self._model.logits(row))
-            branch.whole_cover = b""
+        healing = branch.healing
+        if healing is not None and not healing.is_over(branch.length):
+            if healing.ending is not None:
+                self._end_pilot(branch)
+                return
+            if healing.whole_key:
+                if row is not None and not branch.length:
+                    self._known_endings.note_behind(healing.whole_key, self._model.logits(row))
+                healing.whole_key = b""
+            else:
+                row = None  # the cover has the logits
         if branch.chooser.is_early(branch):
             self._set_aside(branch, BranchState.WAITING)
             return
@@ -444,13 +449,13 @@ class Branches:
         n_top = max(0, sampling.n_probs)
         if sampling.post_sampling_probs:
             prob = chosen_probs(self._model, branch.sampler.candidates, token, n_top)
-            if branch.cover is not None and branch.begins_with_cover:
-                prob = behind(prob, branch.cover.hidden)
+            if (cover := branch.next_cover) is not None:
+                prob = behind(prob, cover.hidden)
             branch.logprob_sum += math.log(max(prob["prob"], MIN_PROB))
             return prob
         prob = token_probs(self._model, self._rows.of(branch, row), token, n_top)
-        if branch.cover is not None and branch.begins_with_cover:
-            prob = behind(prob, branch.cover.hidden, branch.cover.logprob)
+        if (cover := branch.next_cover) is not None:
+            prob = behind(prob, cover.hidden, cover.logprob)
         branch.logprob_sum += prob["logprob"] or 0.0  # None is only for a prompt's first token
         return prob
 
@@ -515,7 +520,9 @@ class Branches:
         if not piece and branch.spec.stop:  # a control token, which a stop string may name
             shown = self._model.piece(token, special=True)
             piece = shown if shown and shown.decode(errors="replace") in branch.spec.stop else piece
-        return piece if branch.cover is None or branch.length > 1 else piece[len(branch.cover.hidden) :]
+        if branch.length > 1 or branch.healing is None or branch.healing.cover is None:
+            return piece
+        return piece[len(branch.healing.cover.hidden) :]
 
     def _end(
         self, branch: Branch, reason: FinishReason, events: list[Event], *, stop: str = "", truncated: bool = False

@@ -23,8 +23,8 @@ class Rows:
             return self._model.logits(row)
         if branch.logits is not None:
             return branch.logits
-        if branch.begins_with_cover and branch.cover is not None and branch.cover.logits is not None:
-            return branch.cover.logits
+        if (cover := branch.next_cover) is not None and cover.logits is not None:
+            return cover.logits
         assert branch.request.prefix.logits is not None
         return branch.request.prefix.logits
 

@@ -313,6 +313,23 @@ def _largest(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.intp
     return places[np.argsort(-values[places], kind="stable")][:count]
 
 
+class Healing:
+    """What one branch heals: an ending, and then the cover that it has drawn of it."""
+
+    __slots__ = ("cover", "ending", "prompt_bytes", "whole_key")
+
+    def __init__(self, ending: Ending | None = None, prompt_bytes: bytes = b"") -> None:
+        """A fork of a healed branch has the `prompt_bytes` with which its tokens begin, and its text does not."""
+        self.ending = ending  # None: the cover is drawn
+        self.cover: Cover | None = None  # with which the first own token begins; None: a whole one, or none is drawn
+        self.whole_key = b""  # of a whole cover, while the logits behind it are of use
+        self.prompt_bytes = prompt_bytes
+
+    def is_over(self, length: int) -> bool:
+        """Whether the next token of a branch that has sampled `length` tokens is drawn as any other."""
+        return self.ending is None and not self.whole_key and (length > 0 or self.cover is None)
+
+
 class KnownEndings:
     """Ends of the prompts that were healed last, and the logits behind their whole covers.
 

@@ -14,7 +14,7 @@ from srb.engine.choosing import PLAIN, Chooser, TakingBack
 from srb.engine.diversity import Diversity
 from srb.engine.exploring import Exploration, Fork, Path
 from srb.engine.first_words import FirstWord, FirstWords
-from srb.engine.healing import Cover, Ending
+from srb.engine.healing import Cover, Ending, Healing
 from srb.engine.lookup import Draft, PromptLookup
 from srb.engine.media import MediaRun
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState, Scope
@@ -127,11 +127,11 @@ class Branch:
     """
 
     __slots__ = (
-        "began_at", "chooser", "cover", "draft", "ended", "ending", "first_word", "forced", "grammar_from", "has_new_line",
-        "index", "last_step", "lease", "logits", "logprob_sum", "num_accepted", "num_ahead", "num_appended", "num_cached",
+        "began_at", "chooser", "draft", "ended", "first_word", "forced", "grammar_from", "has_new_line", "healing", "index",
+        "last_step", "lease", "logits", "logprob_sum", "num_accepted", "num_ahead", "num_appended", "num_cached",
         "num_computed", "num_decoded", "num_drafted", "num_given", "num_hidden", "num_of_prompt", "num_rewinds",
-        "num_shifted", "num_shown", "origin", "path", "prompt_bytes", "request", "rewinding", "sampler", "shown", "slot",
-        "spec", "start", "state", "text", "tokens", "whole_cover",
+        "num_shifted", "num_shown", "origin", "path", "request", "rewinding", "sampler", "shown", "slot", "spec", "start",
+        "state", "text", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -145,12 +145,9 @@ class Branch:
     ) -> None:
         self.request = request
         self.start = len(request.prefix.tokens)  # position of tokens[0]
-        self.ending = ending  # whose cover the branch has not drawn yet; None: nothing is healed
-        self.cover: Cover | None = None  # what its first own token has to begin with; None: nothing
-        self.whole_cover = b""  # the key of the cover that its given tokens are, while the logits behind it are of use
+        self.healing = Healing(ending) if ending is not None else None  # None: nothing is healed
         self.num_of_prompt = 0  # given tokens that count with the prompt already
         self.shown: list[str] = []  # the text that readers have seen, in pieces
-        self.prompt_bytes = b""  # with which the readable tokens begin, and the text does not
         self.give(given)
         healed = 0 if ending is None or ending.is_of_prompt else ending.num_sent
         self.num_appended = self.num_given - self.num_of_prompt + healed  # as sent, whatever cover is drawn
@@ -194,7 +191,8 @@ class Branch:
         self.grammar_from = self.num_given  # the grammar's text begins there
         if not self.shown:
             self.num_hidden = self.num_given
-        is_of_prompt = self.ending is not None and self.ending.is_of_prompt
+        ending = self.ending
+        is_of_prompt = ending is not None and ending.is_of_prompt
         self.num_of_prompt = self.num_given if is_of_prompt else min(len(self.request.removed), self.num_given)
 
     def fork(self, fork: Fork) -> Branch:
@@ -278,9 +276,19 @@ class Branch:
         return max(0, (self.num_cached or 0) - self.num_of_prompt)
 
     @property
-    def begins_with_cover(self) -> bool:
-        """Whether the next token is the first, and has to begin with removed bytes of the prompt."""
-        return self.cover is not None and not self.length
+    def ending(self) -> Ending | None:
+        """The end of a text whose cover the branch has not drawn yet; None: there is none."""
+        return self.healing.ending if self.healing is not None else None
+
+    @property
+    def next_cover(self) -> Cover | None:
+        """The cover whose bytes the next token, which is the first, has to begin with; None: any token may come."""
+        return self.healing.cover if self.healing is not None and not self.length else None
+
+    @property
+    def prompt_bytes(self) -> bytes:
+        """The bytes of the prompt with which the readable tokens begin, and the text does not."""
+        return self.healing.prompt_bytes if self.healing is not None else b""
 
     @property
     def end(self) -> int:
@@ -290,14 +298,16 @@ class Branch:
     @property
     def is_free(self) -> bool:
         """Whether the next token depends on the branch alone, and none is forbidden."""
-        if self.ending is not None or self.begins_with_cover or self.whole_cover:
+        if self.healing is not None and not self.healing.is_over(self.length):
             return False
         return self.chooser.is_free(self)
 
     @property
     def may_jump(self) -> bool:
         """Whether tokens that a grammar forces are appended without a step of their own, and so without probabilities."""
-        return self.spec.has_grammar and self.chooser.is_plain and self.cover is None and not self.spec.is_scored
+        if self.healing is not None and self.healing.cover is not None:
+            return False
+        return self.spec.has_grammar and self.chooser.is_plain and not self.spec.is_scored
 
     @property
     def pending(self) -> int:

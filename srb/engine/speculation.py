@@ -107,7 +107,7 @@ class Speculation:
 
     def _most(self, branch: object) -> int:
         """Return how many tokens may be drafted for a branch."""
-        if not isinstance(branch, Branch) or not branch.chooser.is_plain or branch.ending:
+        if not isinstance(branch, Branch) or not branch.chooser.is_plain or branch.ending is not None:
             return 0
         most = min(self._max_draft, self._model.n_ctx_seq - branch.end)
         if branch.spec.max_tokens >= 0:

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from srb.config.sampling_params import with_penalties
 from srb.engine.banned import BannedStrings
 from srb.engine.branch_specs import MAX_SEED, check_banned, check_branches
-from srb.engine.healing import Ending
+from srb.engine.healing import Ending, Healing
 from srb.engine.model import Model, Sampler
 from srb.engine.preparing import Preparer, heals
 from srb.engine.request import Branch, BranchState, Request, RequestState, finder_of
@@ -201,7 +201,8 @@ class Steering:
             branch = Branch(request, index, spec, sampler, new.given, new.ending)
             branch.num_hidden, branch.grammar_from = new.num_hidden, new.grammar_from
             if growth.point:
-                branch.prompt_bytes = growth.point.prompt_bytes
+                if growth.point.prompt_bytes:
+                    branch.healing = Healing(new.ending, growth.point.prompt_bytes)
                 branch.origin = growth.point.origin.index, len(growth.point.tokens) - growth.point.num_hidden
                 branch.follow(new.text)
             request.branches.append(branch)

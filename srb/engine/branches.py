@@ -368,7 +368,7 @@ class Branches:
             return  # or a client would see two ends of one branch
         is_settled = branch.first_word is None  # asked before `show`, which frees the word
         if branch.first_word is not None:  # it counts as it stands
-            ending = branch.first_word.finish(branch, Ending(reason, stop, truncated))
+            ending = branch.first_word.finish(Ending(reason, stop, truncated), branch.finish_text)
             reason, stop = ending.reason, ending.stop
             self.show(branch, events)
         self.counters.tokens_predicted_total += branch.text.num_held
@@ -395,7 +395,7 @@ class Branches:
 
     def begin_fork(self, branch: Branch, fork: Fork, events: list[Event]) -> None:
         """Begin an explored branch: it has its origin's tokens up to the fork, computed once, and then its own first one."""
-        origin, path = fork.origin, branch.path
+        origin, path = branch.siblings[fork.origin.index], branch.path
         assert path is not None
         if origin.num_computed >= fork.at:
             self.share(origin, fork.at)

@@ -32,7 +32,7 @@ class DistinctFirst:
     def end(self, branch: Branch, ending: Ending, events: list[Event]) -> None:
         """End a branch by itself: its first word counts as it stands, and may have to be drawn again."""
         assert branch.first_word is not None
-        branch.first_word.finish(branch, ending)
+        branch.first_word.finish(ending, branch.finish_text)
         self.settle(branch, events)
 
     def settle(self, branch: Branch, events: list[Event]) -> None:
@@ -49,7 +49,7 @@ class DistinctFirst:
         """Settle the words that waited for one that is settled now."""
         words = request.words
         assert words is not None
-        while (branch := words.next_held(request)) is not None:
+        while (branch := words.next_held(request.branches)) is not None:
             if not self._draw_again(branch):
                 self._go_on(branch, events)
 
@@ -77,7 +77,7 @@ class DistinctFirst:
         assert branch.first_word is not None
         ending = branch.first_word.ending
         self._branches.show(branch, events)
-        if ending is not None and (not branch.is_held or ending.stands(branch)):
+        if ending is not None and (not branch.is_held or _stands(ending, branch)):
             self._branches.end(branch, ending.reason, events, stop=ending.stop, truncated=ending.truncated)
         elif branch.is_held:
             branch.move(BranchState.WAITING)
@@ -116,3 +116,10 @@ class DistinctFirst:
         word.return_to(place, branch.text, tokens)
         self._branches.rewind(branch, branch.length - place)
         rewinding.forbid(place, tokens)
+
+
+def _stands(ending: Ending, branch: Branch) -> bool:
+    """Whether a branch still ends so: its limit may have been raised meanwhile."""
+    if ending.reason is not FinishReason.LIMIT or ending.truncated or branch.text.is_cut:
+        return True
+    return branch.length == branch.spec.max_tokens

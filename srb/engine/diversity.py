@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from srb.config.sampling_params import MAX_SIBLING_PENALTY
-from srb.engine.choosing import PLAIN, Rows
+from srb.engine.choosing import PLAIN, Drawing, Rows
 from srb.engine.model import Candidates, Logits
 from srb.errors import bad_field
 from srb.wire.commands import Generate
-
-if TYPE_CHECKING:
-    from srb.engine.request import Branch
 
 BEYOND_SEEDS = 2**32  # added to a branch's seed for `other_candidate`: that draw is independent of any branch's own
 _NONE = -1  # in place of a token: no vocabulary has a negative id
@@ -122,32 +119,32 @@ class Diversity:
         self._places: dict[int, _Place] = {}  # by distance from the shared prompt
         self._turn = 0  # every branch before this one has its first token for good
 
-    def choose(self, branch: Branch, row: int | None, rows: Rows, logits: Logits | None = None) -> int:
+    def choose(self, branch: Drawing, row: int | None, rows: Rows, logits: Logits | None = None) -> int:
         """Return the next token, as `Chooser` says. A row's logits are changed for the sampler; others are copied."""
         if self.is_free(branch):
             return PLAIN.choose(branch, row, rows, logits)
         return self._sample(branch, row, rows.of(branch, row) if logits is None else logits)
 
-    def is_free(self, branch: Branch) -> bool:
+    def is_free(self, branch: Drawing) -> bool:
         """Whether the branch's next token depends on no sibling."""
         return not (self._penalizes or self._begins(branch))
 
-    def is_early(self, branch: Branch) -> bool:
+    def is_early(self, branch: Drawing) -> bool:
         """Whether the branch's next token is its first, and one of a branch before it may still change."""
         if not self._begins(branch):
             return False
-        branches = branch.request.branches
+        branches = branch.siblings
         while self._turn < branch.index and _has_first(branches[self._turn]):
             self._turn += 1
         return self._turn < branch.index
 
-    def _sample(self, branch: Branch, row: int | None, logits: Logits) -> int:
+    def _sample(self, branch: Drawing, row: int | None, logits: Logits) -> int:
         if not self._penalizes:
             return self._draw(branch, row, logits)
         at = _place(branch)
         place = self._places.get(at)
         if place is None:
-            place = self._places[at] = _Place(len(branch.request.branches))
+            place = self._places[at] = _Place(len(branch.siblings))
         if siblings := place.before(branch.index):
             lowered = _Lowered(logits.copy() if row is None else logits, siblings, self._penalty)
             try:
@@ -159,7 +156,7 @@ class Diversity:
         place.record(branch.index, token)
         return token
 
-    def forget(self, branch: Branch, count: int) -> None:
+    def forget(self, branch: Drawing, count: int) -> None:
         """Forget the `count` tokens that a branch sampled at its next place and after it, and that were taken back."""
         first, index = _place(branch), branch.index
         if first <= branch.num_hidden:
@@ -168,23 +165,23 @@ class Diversity:
             if place in self._places:
                 self._places[place].forget(index)
 
-    def _draw(self, branch: Branch, row: int | None, logits: Logits) -> int:
+    def _draw(self, branch: Drawing, row: int | None, logits: Logits) -> int:
         if self._begins(branch):
             taken = {token for index, token in self._first.items() if index != branch.index}
             token = self._first[branch.index] = branch.sampler.sample_apart(logits, taken, branch.spec.seed)
             return token
         return branch.sampler.sample_from(logits) if row is None else branch.sampler.sample(row)
 
-    def _begins(self, branch: Branch) -> bool:
+    def _begins(self, branch: Drawing) -> bool:
         """Whether the branch's next token has to be distinct: the first of its text, which a fork has from its origin."""
         return self._is_distinct and _place(branch) == branch.num_hidden
 
 
-def _has_first(branch: Branch) -> bool:
+def _has_first(branch: Drawing) -> bool:
     """Whether a branch has a first token that stays, its own or a fork's from its origin, or has ended without one."""
     return branch.num_given > branch.num_hidden or branch.num_held < branch.length or not branch.is_active
 
 
-def _place(branch: Branch) -> int:
+def _place(branch: Drawing) -> int:
     """Return the distance of a branch's next token from the shared prompt; a fork has its origin's there."""
     return branch.num_shifted + len(branch.tokens)

@@ -429,7 +429,8 @@ class Engine:
             has_work = branch.pending or self._branches.is_late(branch)
             assert branch.state is not BranchState.RUNNING or has_work, f"{branch!r} has nothing to compute"
         for request in self._requests.active.values():
-            assert request.words is None or not request.words.next_held(request), f"{request!r} holds a branch in vain"
+            held = request.words.next_held(request.branches) if request.words is not None else None
+            assert held is None, f"{request!r} holds a branch in vain"
 
     def store_texts(self, seconds: float) -> None:
         """Park all idle texts, and wait until the store has them, so many seconds at most. Nothing runs any more."""

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from srb.engine.choosing import Rows
+from srb.engine.choosing import Drawing, Rows
 from srb.engine.model import Logits, Model
 from srb.engine.probs import all_token_probs
 from srb.engine.text import Prob
 from srb.errors import GrammarDeadEnd, bad_field
 from srb.wire.commands import MAX_DEPTH, Explore, Generate
-
-if TYPE_CHECKING:
-    from srb.engine.request import Branch, Request
 
 _SLACK = 1e-6  # for rounding, when candidates that may come are counted: sums of one path differ by their order
 _MOST = 50.0  # exponent beyond which a count exceeds any limit of branches, and from about 709 exp() raises
@@ -48,21 +46,11 @@ class Biases:
         return logits
 
 
-@dataclass(slots=True)
-class Path:
-    """An explored branch's way from the prompt: the log-probability of all its tokens together."""
-
-    logprob: float = 0.0  # with that of the end of the text, if the model chose it
-    of_text: float = 0.0  # without
-    probs: list[Prob] = field(default_factory=list)  # of each token, if the answer tells them
-    num_shared: int = 0  # tokens that the branch has from its origin
-
-
 @dataclass(frozen=True, slots=True)
 class Fork:
     """A candidate: `token` instead of the one that `origin` has after its first `at` tokens."""
 
-    origin: Branch
+    origin: Drawing
     at: int
     token: int
     logprob: float  # of the path, with the token
@@ -85,7 +73,7 @@ class Exploration:
         self._heap: list[tuple[float, int, int, int, Fork]] = []  # the likeliest first; then by origin, place and token
         self._least = -math.inf  # log-probability of paths below which no candidate can become a branch any more
 
-    def choose(self, branch: Branch, row: int | None, rows: Rows, logits: Logits | None = None) -> int:
+    def choose(self, branch: Drawing, row: int | None, rows: Rows, logits: Logits | None = None) -> int:
         """Return the likeliest token; keep the other likely ones as candidates. Raise GrammarDeadEnd if none is allowed."""
         logits = rows.of(branch, row) if logits is None else logits
         assert branch.path is not None
@@ -103,36 +91,36 @@ class Exploration:
             path.of_text = path.logprob
         return token
 
-    def is_free(self, branch: Branch) -> bool:
+    def is_free(self, branch: Drawing) -> bool:
         return False
 
-    def is_early(self, branch: Branch) -> bool:
+    def is_early(self, branch: Drawing) -> bool:
         return False
 
-    def take(self, request: Request) -> list[tuple[Branch, Fork]]:
-        """Add a branch for each candidate that is certain to be among the likeliest; return them with their candidates."""
-        active = [branch.path.logprob for branch in request.branches if branch.is_active and branch.path is not None]
-        added: list[tuple[Branch, Fork]] = []
-        while self._heap and (room := self._max_branches - len(request.branches)) > 0:
+    def take(self, branches: Sequence[Drawing]) -> list[Fork]:
+        """Return the candidates that are certain to be among the likeliest beside the branches; each is to become one."""
+        active = [branch.path.logprob for branch in branches if branch.is_active and branch.path is not None]
+        taken: list[Fork] = []
+        while self._heap and (room := self._max_branches - len(branches) - len(taken)) > 0:
             fork = self._heap[0][-1]
             if sum(_most_likelier(logprob, fork.logprob) for logprob in active) >= room:
-                return added
+                return taken
             heapq.heappop(self._heap)
             active.append(fork.logprob)  # as a branch it may find likelier candidates than the next ones
-            added.append((fork.origin.fork(fork), fork))
-        if len(request.branches) >= self._max_branches:
+            taken.append(fork)
+        if len(branches) + len(taken) >= self._max_branches:
             self.stop()
-        return added
+        return taken
 
     def stop(self) -> None:
         """Drop all candidates, and keep no further ones."""
         self._heap.clear()
         self._max_branches = 0
 
-    def _likely(self, branch: Branch, scores: Logits, token: int, total: float) -> list[int]:
+    def _likely(self, branch: Drawing, scores: Logits, token: int, total: float) -> list[int]:
         """Return the tokens that are likely enough beside the likeliest, no more than there is room for."""
         assert branch.path is not None
-        room = self._max_branches - len(branch.request.branches)
+        room = self._max_branches - len(branch.siblings)
         if room <= 0:
             return []
         least = max(float(scores[token]) + self._cutoff, self._least - branch.path.logprob + total - _SLACK)
@@ -142,7 +130,7 @@ class Exploration:
             others = others[np.argpartition(-scores[others], room - 1)[:room]]
         return [int(other) for other in others]
 
-    def _keep(self, branch: Branch, logits: Logits, tokens: list[int], scores: Logits, total: float) -> None:
+    def _keep(self, branch: Drawing, logits: Logits, tokens: list[int], scores: Logits, total: float) -> None:
         if not tokens:
             return
         assert branch.path is not None
@@ -152,7 +140,7 @@ class Exploration:
             logprob = before + float(scores[token]) - total
             fork = Fork(branch, branch.length, token, logprob, before, prob)
             heapq.heappush(self._heap, (-logprob, branch.index, branch.length, token, fork))
-        room = self._max_branches - len(branch.request.branches)
+        room = self._max_branches - len(branch.siblings)
         if len(self._heap) >= 2 * room:  # the others can never become branches
             self._heap = heapq.nsmallest(room, self._heap)
             self._least = -self._heap[-1][0]

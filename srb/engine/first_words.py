@@ -6,17 +6,17 @@ result depends on the branches' seeds alone, not on their times. `distinct_first
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from srb.engine.banned import fold
 from srb.engine.boundaries import finder, is_word
+from srb.engine.choosing import Drawing
 from srb.engine.text import BranchText, Emission, TextState
 from srb.wire.events import FinishReason
 
-if TYPE_CHECKING:
-    from srb.engine.request import Branch, Request
+AnyBranch = TypeVar("AnyBranch", bound=Drawing)
 
 MAX_TOKENS = 32  # held back for a word; longer ones count as they stand: text without spaces would never be shown
 
@@ -28,12 +28,6 @@ class Ending:
     reason: FinishReason
     stop: str = ""
     truncated: bool = False
-
-    def stands(self, branch: Branch) -> bool:
-        """Whether the branch still ends so: its limit may have been raised meanwhile."""
-        if self.reason is not FinishReason.LIMIT or self.truncated or branch.text.is_cut:
-            return True
-        return branch.length == branch.spec.max_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +71,10 @@ class FirstWord:
         self.held.append(emission)
         self._push(emission.text)
 
-    def finish(self, branch: Branch, ending: Ending) -> Ending:
+    def finish(self, ending: Ending, finish_text: Callable[[FinishReason, bool], Emission]) -> Ending:
         """End the word with its branch's text; return how the branch ends, as the rest of its text may have another end."""
         if not ending.stop:
-            emission = branch.finish_text(ending.reason, ending.truncated)
+            emission = finish_text(ending.reason, ending.truncated)
             self.take(emission)
             if emission.stop:
                 ending = Ending(FinishReason.WORD, emission.stop, ending.truncated)
@@ -153,37 +147,36 @@ class FirstWords:
         self._last_tokens: dict[tuple[int, ...], set[int]] = {}  # of the words, by the tokens before
         self._turn = 0  # no branch before this one is unsettled
 
-    def add(self, branch: Branch, word: FirstWord) -> None:
+    def add(self, branch: Drawing, word: FirstWord) -> None:
         """Add a branch's word, which is settled. A text without a letter or digit has none."""
         if word.key:
             self._taken.add(word.key)
             before = _tokens_before(branch, word.last_place)
             self._last_tokens.setdefault(before, set()).add(branch.tokens[branch.num_hidden + len(before)])
 
-    def last_tokens(self, branch: Branch, place: int) -> Set[int]:
+    def last_tokens(self, branch: Drawing, place: int) -> Set[int]:
         """Return the tokens at a branch's place with which the words of siblings ended that begin as its own does."""
         return self._last_tokens.get(_tokens_before(branch, place), frozenset())
 
     def has(self, word: FirstWord) -> bool:
         return word.key in self._taken
 
-    def is_turn(self, branch: Branch) -> bool:
+    def is_turn(self, branch: Drawing) -> bool:
         """Whether the words of all branches before one are settled."""
-        return self._next(branch.request) is branch
+        return self._next(branch.siblings) is branch
 
-    def next_held(self, request: Request) -> Branch | None:
+    def next_held(self, branches: Sequence[AnyBranch]) -> AnyBranch | None:
         """Return the branch whose turn it is, if it was held for that."""
-        branch = self._next(request)
+        branch = self._next(branches)
         return branch if branch is not None and branch.is_held else None
 
-    def _next(self, request: Request) -> Branch | None:
-        branches = request.branches
+    def _next(self, branches: Sequence[AnyBranch]) -> AnyBranch | None:
         while self._turn < len(branches) and branches[self._turn].first_word is None:
             self._turn += 1
         return branches[self._turn] if self._turn < len(branches) else None
 
 
-def _tokens_before(branch: Branch, place: int) -> tuple[int, ...]:
+def _tokens_before(branch: Drawing, place: int) -> tuple[int, ...]:
     """Return the tokens of a branch's text before a place."""
     return tuple(branch.tokens[branch.num_hidden : max(branch.num_hidden, branch.num_given + place)])
 

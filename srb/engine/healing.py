@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +28,6 @@ import numpy.typing as npt
 from srb.config.sampling_params import SamplingParams
 from srb.engine.model import Logits, Model, Scope
 from srb.engine.tokens import Tokens, is_media, tokens_of
-
-if TYPE_CHECKING:
-    from srb.engine.request import Branch
 
 MAX_REMOVED = 8  # tokens; a long run without spaces, as of Chinese, is cut no further back than that
 MAX_KNOWN = 64  # prompts whose rows and covers are remembered: asked again, they need no further decode
@@ -172,6 +169,13 @@ def _nbytes(covers: list[Cover]) -> int:
     return sum(cover.logits.nbytes for cover in covers if cover.logits is not None)
 
 
+class Pilot(Protocol):
+    """A branch, as far as an ending knows it."""
+
+    @property
+    def seq_id(self) -> int | None: ...
+
+
 class Ending:
     """The removed end of a prompt, or of a branch's `append`, and the probabilities of its covers.
 
@@ -201,7 +205,7 @@ class Ending:
         self.num_whole = [count for _, count in found]  # of a place's covers, the first that end as the prompt does
         self.n_vocab = model.n_vocab
         self.known = Known(len(removed))
-        self.pilot: Branch | None = None  # the branch that computes the rows
+        self.pilot: Pilot | None = None  # the branch that computes the rows
         self.key = key
 
     @property
@@ -314,7 +318,7 @@ def _largest(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.intp
 
 
 class Healing:
-    """What one branch heals: an ending, and then the cover that it has drawn of it."""
+    """The part of one branch that is healed: an ending, and then the cover that the branch has drawn of it."""
 
     __slots__ = ("cover", "ending", "prompt_bytes", "whole_key")
 

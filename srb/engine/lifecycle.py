@@ -264,10 +264,11 @@ class Lifecycle:
         """Begin the forks that explored branches have led to; return whether there was one."""
         grown = False
         for request in self.requests.exploring.values():
-            while request.exploration is not None and (added := request.exploration.take(request)):
+            while request.exploration is not None and (forks := request.exploration.take(request.branches)):
                 grown = True
-                self.slots.assign_added([branch for branch, _ in added], self.requests.active.values())
-                for branch, fork in added:
+                added = [request.branches[fork.origin.index].fork(fork) for fork in forks]
+                self.slots.assign_added(added, self.requests.active.values())
+                for branch, fork in zip(added, forks, strict=True):
                     self.branches.begin_fork(branch, fork, events)
         return grown
 

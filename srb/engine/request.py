@@ -10,9 +10,9 @@ from operator import attrgetter
 
 from srb.engine.banned import BannedStrings
 from srb.engine.boundaries import Finder, finder
-from srb.engine.choosing import PLAIN, Chooser, TakingBack
+from srb.engine.choosing import PLAIN, Chooser, Path, TakingBack
 from srb.engine.diversity import Diversity
-from srb.engine.exploring import Exploration, Fork, Path
+from srb.engine.exploring import Exploration, Fork
 from srb.engine.first_words import FirstWord, FirstWords
 from srb.engine.healing import Cover, Ending, Healing
 from srb.engine.lookup import Draft, PromptLookup
@@ -274,6 +274,16 @@ class Branch:
     def num_given_cached(self) -> int:
         """Number of the branch's own given tokens that the tree held when it first started."""
         return max(0, (self.num_cached or 0) - self.num_of_prompt)
+
+    @property
+    def siblings(self) -> list[Branch]:
+        """All branches of the request, this one included, by index."""
+        return self.request.branches
+
+    @property
+    def prompt_logits(self) -> Logits | None:
+        """The logits behind the prompt's last token, once they are known."""
+        return self.request.prefix.logits
 
     @property
     def ending(self) -> Ending | None:

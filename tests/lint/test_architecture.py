@@ -72,8 +72,6 @@ FLOORS = (
     {"srb.engine.tree", "srb.engine"},
     {name for name in MAY_IMPORT if name.startswith("srb.web")},
 )
-# Of these, which are still in a circle, and only for their types: a request, and how its branches choose their tokens.
-REQUEST = {f"srb.engine.{name}" for name in ("choosing", "diversity", "exploring", "first_words", "healing", "request")}
 
 FRAMEWORKS = {"flask", "werkzeug", "gevent", "gunicorn", "requests"}
 # What would make a run of the core differ from the next one, or reach out of it.
@@ -280,8 +278,6 @@ def test_no_package_imports_one_that_stands_above_it() -> None:
 
 def test_no_modules_import_each_other_in_a_circle_also_not_for_their_types() -> None:
     imports = {name: modules - {name} for name, modules in all_imports().items()}
-    for name in REQUEST - {"srb.engine.request"}:
-        imports[name] = imports[name] - {"srb.engine.request"}
     assert circle_in(imports) == []
 
 

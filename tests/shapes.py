@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import jsonschema_rs
+import orjson
 from pydantic import TypeAdapter
+
+from srb.web.recorded import schemas_of
 
 
 def read(shape: Any, data: bytes | str) -> Any:
-    """Return the JSON value of `data`; raise pydantic's ValidationError for another shape."""
-    return TypeAdapter(shape).validate_json(data, strict=True)
+    """Return the JSON value of `data`; raise pydantic's ValidationError, or jsonschema's, for another shape.
+
+    The shape is a type, the name of a recorded answer, or a list with such a name: a list of these.
+    """
+    if not isinstance(shape, str | list):
+        return TypeAdapter(shape).validate_json(data, strict=True)
+    [name] = shape if isinstance(shape, list) else [shape]
+    schema: dict[str, Any] = {"$ref": f"#/components/schemas/{name}"}
+    if isinstance(shape, list):
+        schema = {"type": "array", "items": schema}
+    value = orjson.loads(data)
+    jsonschema_rs.validate({**schema, "components": {"schemas": schemas_of(name)}}, value)
+    return value
 
 
 def chunks_of(data: bytes) -> list[bytes]:

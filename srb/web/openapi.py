@@ -18,6 +18,7 @@ from werkzeug.routing import Rule
 from srb.version import version
 from srb.web.answers import ErrorAnswer
 from srb.web.dialect import DIALECTS, Dialect
+from srb.web.recorded import schemas_of
 
 VERSION = "3.2.0"  # the first that can describe the events of a stream
 _REF = "#/components/schemas/{model}"
@@ -29,8 +30,9 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Operation:
-    """Types of a route: `body` is a pydantic model, `answer` any type that pydantic describes (None unless JSON).
-    `events` is the type of a stream's events, for routes that can stream; `query` names parameters of the URL.
+    """Types of a route: `body` is a pydantic model, `answer` any type that pydantic describes (None unless JSON), the name
+    of a recorded answer (`srb/web/recorded.py`), or a tuple of these; `events` likewise, of the events of routes that can
+    stream. `query` names parameters of the URL.
     `error` is the type of an error before the first byte, `stream_type` how events come: SSE or LINES.
     `foreign`: pages of other origins may use it without a key; never a route to what is everybody's (foreign_pages).
     """
@@ -133,13 +135,15 @@ class _Schemas:
 
     def __init__(self, described: list[Operation]) -> None:
         inputs = {id(each.body): each.body for each in described if each.body is not None}
-        outputs = {
-            id(kind): kind for each in described for kind in (each.answer, each.events, each.error) if kind is not None
-        }
+        declared = (kind for each in described for kind in (each.answer, each.events, each.error) if kind is not None)
+        answers = [part for kind in declared for part in (kind if isinstance(kind, tuple) else (kind,))]
+        outputs = {id(kind): kind for kind in answers if not isinstance(kind, str)}
         wanted = [(key, "validation", TypeAdapter(kind)) for key, kind in {**inputs, **outputs}.items()]
         found, shared = TypeAdapter.json_schemas(wanted, ref_template=_REF)  # type: ignore[arg-type]
         self._by_id = {key: schema for (key, _), schema in found.items()}
         self.components: dict[str, Any] = shared.get("$defs", {})
+        for name in (kind for kind in answers if isinstance(kind, str)):
+            self.components |= schemas_of(name)
         for kind in inputs.values():
             if inspect.isclass(kind) and issubclass(kind, BaseModel):
                 # Not by its name: if another package has a model of the same one, both get longer names here.
@@ -147,6 +151,10 @@ class _Schemas:
                 _add_aliases_and_null(self.components[name], kind)
 
     def of(self, kind: Any) -> dict[str, Any]:
+        if isinstance(kind, tuple):
+            return {"anyOf": [self.of(each) for each in kind]}
+        if isinstance(kind, str):
+            return {"$ref": _REF.format(model=kind)}
         return {} if kind is None else self._by_id[id(kind)]
 
 

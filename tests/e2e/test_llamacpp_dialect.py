@@ -16,7 +16,6 @@ import pytest
 import requests
 
 from srb.version import version
-from srb.web.dialects.llamacpp.answers import Final, FullSlot, Health, LlamaEvent, Props, Slot, TokenList
 from tests.e2e.streams import ENDLESS, Stream
 from tests.processes import DEADLINE, wait_for
 from tests.servers import PACED, MakeServer, Server
@@ -48,14 +47,14 @@ def check_error(response: requests.Response, status: int, kind: str, words: str)
 
 
 def test_a_completion_has_its_shape_streamed_and_not_and_the_same_text(tiny: Server) -> None:
-    answer = read(Final, ask(tiny, return_tokens=True, n_probs=2).content)
+    answer = read("llamacpp.Final", ask(tiny, return_tokens=True, n_probs=2).content)
     assert answer["tokens_predicted"] == len(answer["tokens"]) == 12
     assert (answer["stop_type"], answer["stopped_limit"]) == ("limit", True)
     assert "".join(entry["token"] for entry in answer["completion_probabilities"]) == answer["content"]
     response = ask(tiny, stream=True, n_probs=2, timings_per_token=True, return_progress=True, cache_prompt=False)
     assert response.headers["Content-Type"].startswith("text/event-stream")
-    found = [read(LlamaEvent, json.dumps(event)) for event in events(response)]
-    read(Final, json.dumps(found[-1]))
+    found = [read("llamacpp.LlamaEvent", json.dumps(event)) for event in events(response)]
+    read("llamacpp.Final", json.dumps(found[-1]))
     assert "".join(event["content"] for event in found) == answer["content"]
     assert found[-1]["tokens_predicted"] == 12
     assert any("prompt_progress" in event for event in found)
@@ -126,7 +125,7 @@ def test_infill_fills_in(storyteller: Server) -> None:
         "prompt": "small ",
     }
     response = ask(storyteller, "/infill", stream=False, **body)
-    answer = read(Final, response.content)
+    answer = read("llamacpp.Final", response.content)
     assert answer["prompt"].endswith("small <|fim_suffix|> who lived in the wood.<|fim_middle|>")
     assert answer["content"]
     fill = storyteller.get("/v1/srb/server").json()["fill"]
@@ -210,7 +209,7 @@ def test_head_on_a_generating_route_is_405(storyteller: Server) -> None:
 @pytest.mark.parametrize("text", ["Once upon a time,", "naïve — 雪 🦊", "", " \n\t", "<|fim_middle|>"])
 def test_tokens_lead_back_to_the_text(storyteller: Server, text: str) -> None:
     response = storyteller.post("/tokenize", {"content": text, "with_pieces": True})
-    found = read(TokenList, response.content)
+    found = read("llamacpp.TokenList", response.content)
     ids = [entry["id"] for entry in response.json()["tokens"]]
     assert len(ids) == found["count"]
     assert storyteller.post("/detokenize", {"tokens": ids}).json() == {"content": text}
@@ -219,21 +218,21 @@ def test_tokens_lead_back_to_the_text(storyteller: Server, text: str) -> None:
 
 
 def test_properties_are_those_of_the_model(storyteller: Server) -> None:
-    found = read(Props, storyteller.get("/props").content)
+    found = read("llamacpp.Props", storyteller.get("/props").content)
     assert found["default_generation_settings"]["n_ctx"] > 0
     assert found["chat_template"]
     assert found["model_path"].endswith("storyteller.gguf")
 
 
 def test_slots_and_health_show_what_runs(storyteller: Server) -> None:
-    def busy() -> list[Slot]:
-        slots = [read(Slot, json.dumps(slot)) for slot in storyteller.get("/slots").json()]
+    def busy() -> list[Any]:
+        slots = [read("llamacpp.Slot", json.dumps(slot)) for slot in storyteller.get("/slots").json()]
         return [slot for slot in slots if slot["is_processing"]]
 
     with requests.post(storyteller.url + "/completion", json=LONG, stream=True, timeout=DEADLINE) as stream:
         lines = stream.iter_lines()  # kept: without it the connection would be closed
         next(lines)
-        health = read(Health, storyteller.get("/health").content)
+        health = read("llamacpp.Health", storyteller.get("/health").content)
         slots = busy()
     assert health["slots_processing"] == len(slots) == LONG["n"]
     assert all(slot["next_token"][0]["n_decoded"] > 0 and slot["params"] for slot in slots)
@@ -368,7 +367,7 @@ def test_a_limit_of_requests_is_told_and_kept(make_server: MakeServer) -> None:
     streams = [Stream(server, ENDLESS | {"n": 3}) for _ in range(2)]
     for stream in streams:
         stream.until("stream")
-    slots = [read(FullSlot, json.dumps(slot)) for slot in server.get("/slots").json()]
+    slots = [read("llamacpp.FullSlot", json.dumps(slot)) for slot in server.get("/slots").json()]
     assert [(slot["id"], slot["is_processing"], len(slot["next_token"])) for slot in slots] == [
         (0, True, 3),
         (1, True, 3),
@@ -387,11 +386,11 @@ def test_a_system_prompt_alone_is_computed_and_holds_for_all(make_server: MakeSe
     server = make_server(workers=2).start()
     text = "Transcript of a never ending dialog, where the User interacts with an Assistant.\nUser:"
     system = {"prompt": text, "anti_prompt": "User:", "assistant_name": "Assistant:"}
-    answer = read(Final, server.post("/completion", {"system_prompt": system}).content)
+    answer = read("llamacpp.Final", server.post("/completion", {"system_prompt": system}).content)
     assert (answer["content"], answer["tokens_predicted"], answer["stop_type"]) == ("", 0, "limit")
     for _ in range(8):
         assert server.get("/props").json()["system_prompt"] == text
-    after = read(Final, server.post("/completion", {"prompt": " Hello", "n_predict": 2}).content)
+    after = read("llamacpp.Final", server.post("/completion", {"prompt": " Hello", "n_predict": 2}).content)
     assert after["prompt"].endswith(f"{text} Hello")
     assert after["timings"]["cache_n"] >= answer["tokens_evaluated"] - 1
 

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from srb.config.settings import Settings
 from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
-from srb.web.dialects.openai.answers import TextCompletion, TextCompletionChunk
 from srb.web.dialects.openai.completion_body import TextCompletionBody
 from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
 from srb.web.openapi import describe, field_names
@@ -145,7 +144,7 @@ SAID: dict[str, Any] = {
 
 def test_the_openai_dialects_answer_has_its_shape() -> None:
     http = serve(everything)
-    answer = read(TextCompletion, http.post("/v1/completions", json={"model": "m", **SAID}).data)
+    answer = read("openai.TextCompletion", http.post("/v1/completions", json={"model": "m", **SAID}).data)
     assert [choice["finish_reason"] for choice in answer["choices"]] == ["stop", "length", "error"]
     assert answer["choices"][0]["logprobs"] is not None
     assert answer["choices"][0]["stop_reason"] == "END"
@@ -153,7 +152,7 @@ def test_the_openai_dialects_answer_has_its_shape() -> None:
 
 def test_each_chunk_of_the_openai_dialect_has_its_shape() -> None:
     text = serve(everything).post("/v1/completions", json={"stream": True, **SAID}).text
-    chunks = [read(TextCompletionChunk, event) for event in events(text)]
+    chunks = [read("openai.TextCompletionChunk", event) for event in events(text)]
     assert [len(chunk["choices"]) for chunk in chunks] == [1, 1, 1, 1, 0]
     assert chunks[-1]["usage"] is not None
 

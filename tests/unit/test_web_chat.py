@@ -16,7 +16,6 @@ from srb.config.sampling_params import TOOL as TOOL_MARK
 from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.chat.families import BLANK
-from srb.web.dialects.openai.chat_answers import ChatCompletion, ChatCompletionChunk
 from srb.wire.commands import Generate
 from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Progress, Rejected
 from tests import scripted
@@ -77,11 +76,11 @@ def chunks(text: str) -> list[dict[str, Any]]:
 )
 def test_answers_and_chunks_have_the_shapes_that_the_document_says(body: dict[str, Any]) -> None:
     http, _ = serve(writes("<think>a</think>", CALL, "b", probs=True))
-    read(ChatCompletion, post(http, **body).data)
+    read("openai.ChatCompletion", post(http, **body).data)
     if "logprobs" in body:
         body = {**body, "logprobs": False}
     for chunk in chunks(post(http, stream=True, **body).text):
-        read(ChatCompletionChunk, orjson.dumps(chunk))
+        read("openai.ChatCompletionChunk", orjson.dumps(chunk))
 
 
 def deltas(response: Any, index: int = 0) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -183,7 +182,7 @@ def test_progress_is_told_in_chunks_with_an_empty_delta() -> None:
 def test_verbose_adds_the_llamacpp_dialects_object_of_the_first_branch() -> None:
     http, _ = serve(writes("<think>a</think>", "b\n"))
     answer = post(http, n=2, seed=7, verbose=True, return_tokens=True)
-    read(ChatCompletion, answer.data)
+    read("openai.ChatCompletion", answer.data)
     found = answer.json["__verbose"]
     assert (found["index"], found["content"], found["tokens"]) == (0, "<think>a</think>b\n", [0, 1])
     assert (found["stop_type"], found["tokens_predicted"], found["has_new_line"]) == ("eos", 2, True)
@@ -199,7 +198,7 @@ def test_verbose_adds_the_llamacpp_dialects_object_of_the_first_branch() -> None
 def test_in_a_stream_verbose_is_in_the_first_chunk_that_a_branchs_end_makes() -> None:
     http, _ = serve(writes("a", "<thi"))
     for chunk in (found := chunks(post(http, n=2, stream=True, verbose=True).text)):
-        read(ChatCompletionChunk, orjson.dumps(chunk))
+        read("openai.ChatCompletionChunk", orjson.dumps(chunk))
     told = [chunk for chunk in found if "__verbose" in chunk]
     assert [chunk["choices"][0]["index"] for chunk in told] == [0, 1]
     assert [chunk["__verbose"]["tokens_predicted"] for chunk in told] == [2, 2]

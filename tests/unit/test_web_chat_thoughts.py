@@ -9,7 +9,6 @@ import pytest
 from flask.testing import FlaskClient
 
 from srb.errors import Conflict, NotFound, bad_field
-from srb.web.dialects.openai.chat_answers import ChatCompletion, Controlled
 from srb.wire.commands import EndReasoning, Generate
 from tests.scripted import ScriptedClient
 from tests.shapes import read
@@ -33,7 +32,7 @@ HIDING: list[dict[str, Any]] = [{"reasoning": {"exclude": True}}, {"include_reas
 def test_hidden_thoughts_are_nowhere_in_an_answer(body: dict[str, Any], reasoning_format: str) -> None:
     http, engine = serve(writes(*THOUGHT))
     answer = post(http, n=2, reasoning_format=reasoning_format, **body)
-    read(ChatCompletion, answer.data)
+    read("openai.ChatCompletion", answer.data)
     for choice in answer.json["choices"]:
         assert choice["message"] == {"role": "assistant", "content": "Yes."}
     assert answer.json["usage"]["completion_tokens"] == 2 * len(THOUGHT)
@@ -104,7 +103,7 @@ def test_a_budget_has_the_names_that_clients_send(name: str) -> None:
 def control(http: FlaskClient, **body: Any) -> Any:
     answer = http.post(CONTROL, data=orjson.dumps({"id": "chatcmpl-abc", "action": "reasoning_end", **body}))
     if answer.status_code == 200:
-        read(Controlled, answer.data)
+        read("openai.Controlled", answer.data)
     return answer
 
 

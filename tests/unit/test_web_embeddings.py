@@ -12,7 +12,6 @@ import pytest
 
 from srb.config.settings import Settings
 from srb.web.app import create_app
-from srb.web.dialects.llamacpp.answers import EmbeddingList, RankedList
 from srb.web.dialects.llamacpp.embeddings import normalize
 from srb.wire.commands import Embed, Rerank
 from tests import scripted
@@ -50,7 +49,7 @@ def test_llama_servers_own_shape_is_a_list_of_vectors_for_each_text(
 
 def test_openais_shape_has_one_vector_a_text_and_the_usage_summed(engine: ScriptedClient) -> None:
     response = post(engine, "/v1/embeddings", input=["abc", "de"], model="any")
-    read(EmbeddingList, response.data)
+    read("llamacpp.EmbeddingList", response.data)
     assert response.json == {
         "object": "list",
         "model": "any",
@@ -64,7 +63,7 @@ def test_openais_shape_has_one_vector_a_text_and_the_usage_summed(engine: Script
 
 def test_base64_is_little_endian_float32(engine: ScriptedClient) -> None:
     response = post(engine, "/v1/embeddings", input="abc", encoding_format="base64")
-    read(EmbeddingList, response.data)
+    read("llamacpp.EmbeddingList", response.data)
     (datum,) = response.json["data"]
     assert struct.unpack("<2f", base64.b64decode(datum["embedding"])) == pytest.approx((0.6, 0.8))
 
@@ -112,7 +111,7 @@ def test_a_part_that_is_no_text_is_501(engine: ScriptedClient, path: str, kind: 
 @pytest.mark.parametrize("given", ["abc", ["abc"]])
 def test_one_text_is_answered_alike_alone_and_in_a_list(engine: ScriptedClient, given: Any) -> None:
     plain = post(engine, "/v1/embeddings", input=given)
-    read(EmbeddingList, plain.data)
+    read("llamacpp.EmbeddingList", plain.data)
     assert list(plain.json["data"][0]) == ["object", "index", "embedding"]
     encoded = post(engine, "/v1/embeddings", input=given, encoding_format="base64").json["data"]
     assert encoded == [{"object": "embedding", "index": 0, "embedding": "mpkZP83MTD8=", "encoding_format": "base64"}]
@@ -195,7 +194,7 @@ def test_the_norm_is_the_requests_or_else_euclids(engine: ScriptedClient) -> Non
 @pytest.mark.parametrize("path", RERANK)
 def test_documents_are_ranked_best_first(engine: ScriptedClient, path: str) -> None:
     response = post(engine, path, query="a", documents=["b", "aa", "a"], top_n=2)
-    read(RankedList, response.data)
+    read("llamacpp.RankedList", response.data)
     assert response.json == {
         "model": "storyteller",
         "object": "list",

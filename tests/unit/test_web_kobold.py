@@ -13,21 +13,6 @@ from flask.testing import FlaskClient
 from srb.config.settings import Settings
 from srb.errors import NotFound
 from srb.web.app import create_app
-from srb.web.dialects.kobold.answers import (
-    Aborted,
-    Detokenized,
-    FailedStream,
-    Features,
-    KoboldError,
-    Pending,
-    Performance,
-    PreloadedStory,
-    Result,
-    Results,
-    Token,
-    TokenCount,
-    Value,
-)
 from srb.web.dialects.kobold.fitting import fitted
 from srb.wire.commands import Generate, GetRequest, ListRequests, StopBranches
 from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Failed
@@ -48,7 +33,7 @@ def generate(http: FlaskClient, path: str = "/api/v1/generate", **body: Any) -> 
 
 def results(response: Any) -> list[Any]:
     assert response.status_code == 200, response.text
-    found: list[Any] = read(Results, response.data)["results"]
+    found: list[Any] = read("kobold.Results", response.data)["results"]
     return found
 
 
@@ -57,12 +42,12 @@ def tokens(response: Any) -> list[Any]:
     assert response.headers["Content-Type"].startswith("text/event-stream")
     parts = response.text.removesuffix("\n\n").split("\n\n")
     assert all(part.startswith("event: message\ndata: ") for part in parts)
-    return [read(Token, part.removeprefix("event: message\ndata: ")) for part in parts]
+    return [read("kobold.Token", part.removeprefix("event: message\ndata: ")) for part in parts]
 
 
 def refused(response: Any, status: int) -> str:
     assert response.status_code == status, response.text
-    return str(read(KoboldError, response.data)["detail"]["msg"])
+    return str(read("kobold.KoboldError", response.data)["detail"]["msg"])
 
 
 def asked(engine: ScriptedClient) -> Generate:
@@ -139,7 +124,7 @@ def test_a_stream_that_fails_ends_with_the_error() -> None:
 
     http, _ = serve(broken)
     *_, last = generate(http, "/api/extra/generate/stream").text.removesuffix("\n\n").split("\n\n")
-    said = read(FailedStream, last.removeprefix("event: message\ndata: "))
+    said = read("kobold.FailedStream", last.removeprefix("event: message\ndata: "))
     assert said["detail"]["msg"] == "the engine was restarted"
 
 
@@ -330,7 +315,7 @@ def made_with(http: FlaskClient, engine: ScriptedClient, **body: Any) -> str:
 
 
 def pending(response: Any) -> list[str]:
-    return [each["text"] for each in read(Pending, response.data)["results"]]
+    return [each["text"] for each in read("kobold.Pending", response.data)["results"]]
 
 
 def test_a_request_is_found_by_its_key_alone() -> None:
@@ -353,13 +338,13 @@ def test_the_newest_of_several_requests_with_one_key_is_read_and_all_are_aborted
     other = made_with(http, engine)
     with_running(engine, "n" + first[1:], "o" + second[1:], other)
     assert pending(http.post("/api/extra/generate/check", json={"genkey": "A"})) == ["of n"]
-    assert read(Aborted, http.post("/api/extra/abort", json={"genkey": "A"}).data) == {
+    assert read("kobold.Aborted", http.post("/api/extra/abort", json={"genkey": "A"}).data) == {
         "success": "true",
         "done": "true",
     }
     stopped = [command.target for command in engine.sent if isinstance(command, StopBranches)]
     assert stopped == ["n" + first[1:], "o" + second[1:]]
-    assert read(Aborted, http.post("/api/extra/abort", json={"genkey": "A"}).data) == {
+    assert read("kobold.Aborted", http.post("/api/extra/abort", json={"genkey": "A"}).data) == {
         "success": "false",
         "done": "false",
     }
@@ -368,7 +353,7 @@ def test_the_newest_of_several_requests_with_one_key_is_read_and_all_are_aborted
 def test_an_abort_needs_no_body() -> None:
     http, engine = serve()
     with_running(engine, made_with(http, engine))
-    assert read(Aborted, http.post("/api/extra/abort").data)["success"] == "true"
+    assert read("kobold.Aborted", http.post("/api/extra/abort").data)["success"] == "true"
     assert refused(http.post("/api/extra/abort", data=b"["), 400).startswith("The body is not valid JSON")
     assert refused(http.post("/api/extra/abort", data=b"[]"), 400) == "The body must be a JSON object"
 
@@ -385,12 +370,12 @@ def test_only_the_callers_requests_are_listed() -> None:
 
 def test_tokens_are_counted_and_turned_into_text() -> None:
     http, _ = serve()
-    count = read(TokenCount, http.post("/api/extra/tokencount", json={"prompt": "abc"}).data)
+    count = read("kobold.TokenCount", http.post("/api/extra/tokencount", json={"prompt": "abc"}).data)
     assert count == {"value": 4, "ids": [1, 97, 98, 99]}
     plain = http.post("/api/extra/tokencount", json={"prompt": "abc", "special": False})
-    assert read(TokenCount, plain.data)["value"] == 3
-    assert read(TokenCount, http.post("/api/extra/tokencount", json={"special": False}).data)["value"] == 0
-    text = read(Detokenized, http.post("/api/extra/detokenize", json={"ids": [1, 104, 105]}).data)
+    assert read("kobold.TokenCount", plain.data)["value"] == 3
+    assert read("kobold.TokenCount", http.post("/api/extra/tokencount", json={"special": False}).data)["value"] == 0
+    text = read("kobold.Detokenized", http.post("/api/extra/detokenize", json={"ids": [1, 104, 105]}).data)
     assert text == {"result": "hi", "success": True}
     assert "Field 'ids'" in refused(http.post("/api/extra/detokenize", json={"ids": ["a"]}), 400)
 
@@ -398,16 +383,16 @@ def test_tokens_are_counted_and_turned_into_text() -> None:
 def test_facts_that_clients_look_for() -> None:
     http, engine = serve(default_max_tokens=33)
     for path in ("/api/v1/model", "/api/latest/model"):
-        assert read(Result, http.get(path).data) == {"result": "storyteller"}
-    assert read(Result, http.get("/api/v1/info/version").data)["result"].count(".") == 2
+        assert read("kobold.Result", http.get(path).data) == {"result": "storyteller"}
+    assert read("kobold.Result", http.get("/api/v1/info/version").data)["result"].count(".") == 2
     for path in ("/api/extra/true_max_context_length", "/api/v1/config/max_context_length"):
-        assert read(Value, http.get(path).data) == {"value": 8192}
-    assert read(Value, http.get("/api/v1/config/max_length").data) == {"value": 33}
-    features = read(Features, http.get("/api/extra/version").data)
+        assert read("kobold.Value", http.get(path).data) == {"value": 8192}
+    assert read("kobold.Value", http.get("/api/v1/config/max_length").data) == {"value": 33}
+    features = read("kobold.Features", http.get("/api/extra/version").data)
     assert (features["result"], features["embeddings"], features["protected"]) == ("KoboldCpp", True, False)
-    assert read(PreloadedStory, http.get("/api/extra/preloadstory").data) == {}
+    assert read("kobold.PreloadedStory", http.get("/api/extra/preloadstory").data) == {}
     engine.values |= {"requests_total": 7, "requests_deferred": 2, "requests_processing": 1}
-    figures = read(Performance, http.get("/api/extra/perf").data)
+    figures = read("kobold.Performance", http.get("/api/extra/perf").data)
     assert (figures["total_gens"], figures["queue"], figures["idle"]) == (7, 2, 0)
 
 

@@ -13,7 +13,6 @@ from flask.testing import FlaskClient
 from srb.config.sampling_params import SamplingParams
 from srb.config.settings import Settings
 from srb.web.app import create_app
-from srb.web.dialects.llamacpp.answers import Final, Partial
 from srb.wire.commands import Detokenize, Generate, Tokenize
 from srb.wire.events import Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Progress, PromptDone, Rejected
 from tests import scripted
@@ -67,7 +66,7 @@ def everything(command: Generate) -> Iterable[list[Event]]:
 def test_one_branch_is_an_object_with_all_that_llama_server_says(path: str) -> None:
     http, _ = serve(everything)
     answer = post(http, path, seed=5, n_predict=9, stop=["END"]).json
-    read(Final, orjson.dumps(answer))
+    read("llamacpp.Final", orjson.dumps(answer))
     settings, timings = answer.pop("generation_settings"), answer.pop("timings")
     assert answer == {
         "index": 0, "content": "a\n", "tokens": [], "id_slot": 0, "stop": True, "model": "storyteller",
@@ -334,7 +333,9 @@ def test_each_event_of_a_stream_has_its_shape() -> None:
     http, _ = serve(everything)
     said = {"n": 2, "n_probs": 1, "timings_per_token": True, "return_progress": True, "stream": True}
     lines = post(http, **said).text.removesuffix("\n\n").split("\n\n")
-    for shape, line in zip([Partial, Partial, Final, Final], lines, strict=True):
+    for shape, line in zip(
+        ["llamacpp.Partial", "llamacpp.Partial", "llamacpp.Final", "llamacpp.Final"], lines, strict=True
+    ):
         read(shape, line.removeprefix("data: "))
 
 

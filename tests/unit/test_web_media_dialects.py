@@ -11,11 +11,6 @@ from flask.testing import FlaskClient
 
 from srb.config.settings import Settings
 from srb.web.app import Application, create_app
-from srb.web.dialects.anthropic.errors import AnthropicError
-from srb.web.dialects.kobold.answers import Features, KoboldError
-from srb.web.dialects.llamacpp.answers import Final
-from srb.web.dialects.ollama.answers import OllamaError, OllamaLine, Shown
-from srb.web.dialects.responses.answers import Response
 from srb.web.dialects.srb.answers import SRBCompletion
 from srb.wire.commands import CountTokens, Generate
 from srb.wire.events import Accepted, BranchEnded, Delta, Done, PromptDone
@@ -112,7 +107,7 @@ def test_ollamas_own_client_sends_pictures(engine: ScriptedClient, app: Applicat
 def test_ollamas_completion_has_its_pictures_in_the_users_message(engine: ScriptedClient, http: FlaskClient) -> None:
     response = post(http, "/api/generate", prompt="Which?", images=[ONE, TWO], **OLLAMA)
     assert response.status_code == 200, response.text
-    assert "context" not in read(OllamaLine, response.data)
+    assert "context" not in read("ollama.OllamaLine", response.data)
     prompt, media = sent(engine)
     assert "{0}{1}Which?" in prompt
     assert media == (ONE, TWO)
@@ -152,14 +147,14 @@ def test_pictures_without_a_place_in_ollamas_prompt_are_400(
 ) -> None:
     response = post(http, "/api/generate", images=[ONE], **body, **OLLAMA)
     assert response.status_code == 400
-    assert "Field 'images'" in read(OllamaError, response.data)["error"]
+    assert "Field 'images'" in read("ollama.OllamaError", response.data)["error"]
     assert engine.sent == []
 
 
 @pytest.mark.parametrize("sees", [True, False])
 def test_ollama_says_whether_the_model_sees(monkeypatch: pytest.MonkeyPatch, http: FlaskClient, sees: bool) -> None:
     monkeypatch.setattr(scripted, "MODEL", replace(scripted.MODEL, sees=sees))
-    shown = read(Shown, http.post("/api/show", json={"model": "storyteller"}).data)
+    shown = read("ollama.Shown", http.post("/api/show", json={"model": "storyteller"}).data)
     assert ("vision" in shown["capabilities"]) is sees
 
 
@@ -184,7 +179,10 @@ def test_kobolds_prompt_is_not_cut_beside_files(engine: ScriptedClient, http: Fl
     body = {"prompt": "Once upon a time. " * 20, "max_context_length": 40, "max_length": 8}
     response = post(http, "/api/v1/generate", images=[ONE], **body)
     assert response.status_code == 400
-    assert "Field 'prompt': is too long for max_context_length" in read(KoboldError, response.data)["detail"]["msg"]
+    assert (
+        "Field 'prompt': is too long for max_context_length"
+        in read("kobold.KoboldError", response.data)["detail"]["msg"]
+    )
     assert not any(isinstance(command, Generate) for command in engine.sent)
     assert post(http, "/api/v1/generate", **body).status_code == 200
 
@@ -194,7 +192,7 @@ def test_koboldcpps_features_say_what_the_model_reads(
     monkeypatch: pytest.MonkeyPatch, http: FlaskClient, sees: bool, hears: bool
 ) -> None:
     monkeypatch.setattr(scripted, "MODEL", replace(scripted.MODEL, sees=sees, hears=hears))
-    features = read(Features, http.get("/api/extra/version").data)
+    features = read("kobold.Features", http.get("/api/extra/version").data)
     assert (features["vision"], features["audio"]) == (sees, hears)
 
 
@@ -248,7 +246,7 @@ def test_a_picture_that_cannot_be_had_is_refused_by_messages(
     with pytest.raises(anthropic.APIStatusError) as refused:
         ask_anthropic(app, block)
     assert refused.value.status_code == status
-    error = read(AnthropicError, refused.value.response.content)["error"]
+    error = read("anthropic.AnthropicError", refused.value.response.content)["error"]
     assert words in error["message"]
     assert error["param"] == "messages"
     assert engine.sent == []
@@ -273,7 +271,7 @@ def test_messages_without_a_projector_are_400_and_name_the_flag(blind: Applicati
     with pytest.raises(anthropic.APIStatusError) as refused:
         ask_anthropic(blind, embedded(ONE))
     assert refused.value.status_code == 400
-    assert "--mmproj" in read(AnthropicError, refused.value.response.content)["error"]["message"]
+    assert "--mmproj" in read("anthropic.AnthropicError", refused.value.response.content)["error"]["message"]
 
 
 # Responses ------------------------------------------------------------------------------------------------------------
@@ -372,12 +370,12 @@ def test_usage_tells_a_prompts_tokens_of_pictures_and_sounds(engine: ScriptedCli
     response = client.responses.create(model="any", input="Hi")
     assert response.usage is not None
     assert response.usage.input_tokens_details.model_dump(exclude_none=True) == {**kinds, "cache_write_tokens": 0}
-    read(Response, post(http, "/v1/responses", input="Hi").data)
+    read("responses.Response", post(http, "/v1/responses", input="Hi").data)
 
     done = read(SRBCompletion, post(http, "/v1/srb/completions", prompt="Hi", stream=False).data)
     assert done["usage"]["prompt_tokens_details"] == kinds
     assert (done["timings"]["image_n"], done["timings"]["audio_n"]) == (3, 1)
-    final = read(Final, post(http, "/completion", prompt="Hi", n=1).data)
+    final = read("llamacpp.Final", post(http, "/completion", prompt="Hi", n=1).data)
     assert (final["timings"]["image_n"], final["timings"]["audio_n"]) == (3, 1)
 
 

@@ -10,9 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from srb.errors import InvalidRequest, NotSupported
-from srb.web.dialects.anthropic.answers import MessageAnswer, StreamEvent
 from srb.web.dialects.anthropic.body import MessagesBody
-from srb.web.dialects.anthropic.errors import AnthropicError
 from srb.wire.commands import Generate
 from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Failed, PromptDone, Rejected
 from tests.official import anthropic, anthropic_over, application
@@ -224,7 +222,7 @@ def test_a_bad_field_is_refused_by_its_own_name(body: dict[str, Any], field: str
     for path in ("/v1/messages", "/v1/messages/count_tokens"):
         answer = post(http, path, **body)
         assert answer.status_code == 400, answer.text
-        error = read(AnthropicError, answer.data)["error"]
+        error = read("anthropic.AnthropicError", answer.data)["error"]
         assert error["type"] == "invalid_request_error"
         assert error["param"] == field
         assert f"Field '{field}'" in error["message"]
@@ -255,9 +253,9 @@ def test_what_the_server_cannot_do_is_said_with_the_field(body: dict[str, Any], 
 @pytest.mark.parametrize("body", [{"tools": [TOOL]}, {"thinking": {"type": "adaptive", "display": "omitted"}}])
 def test_answers_and_events_have_the_shapes_that_the_document_says(body: dict[str, Any]) -> None:
     http = serve(*REPLY)
-    read(MessageAnswer, post(http, **body).data)
+    read("anthropic.MessageAnswer", post(http, **body).data)
     for event in events(post(http, stream=True, **body).text):
-        read(StreamEvent, orjson.dumps(event))
+        read("anthropic.StreamEvent", orjson.dumps(event))
 
 
 def test_an_answer_has_a_block_for_each_part_of_the_reply() -> None:
@@ -381,8 +379,8 @@ def test_errors_before_the_route_have_the_form_of_the_api() -> None:
         (http.post("/v1/messages", data=b"{"), "invalid_request_error"),
         (http.post("/v1/messages", data=b"{}", headers={"Host": "srb.example"}), "permission_error"),
     ):
-        assert read(AnthropicError, response.data)["error"]["type"] == kind
-        assert read(AnthropicError, response.data)["error"]["code"] == response.status_code
+        assert read("anthropic.AnthropicError", response.data)["error"]["type"] == kind
+        assert read("anthropic.AnthropicError", response.data)["error"]["code"] == response.status_code
     assert "type" not in http.get("/v1/chat").json
 
 

@@ -14,16 +14,6 @@ from flask.testing import FlaskClient
 from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.dialects.ollama import routes
-from srb.web.dialects.ollama.answers import (
-    Embedded,
-    EmbeddedPrompt,
-    Loaded,
-    OllamaError,
-    OllamaLine,
-    Shown,
-    Tags,
-    Version,
-)
 from srb.wire.commands import Embed, Generate
 from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Failed, Rejected
 from tests import scripted
@@ -52,18 +42,18 @@ def chat(http: FlaskClient, **body: Any) -> Any:
 def lines(response: Any) -> list[Any]:
     assert response.status_code == 200, response.text
     assert response.headers["Content-Type"] == "application/x-ndjson"
-    return [read(OllamaLine, line) for line in response.data.splitlines()]
+    return [read("ollama.OllamaLine", line) for line in response.data.splitlines()]
 
 
 def whole(response: Any) -> Any:
     assert response.status_code == 200, response.text
     assert response.headers["Content-Type"] == "application/json"
-    return read(OllamaLine, response.data)
+    return read("ollama.OllamaLine", response.data)
 
 
 def refused(response: Any, status: int) -> str:
     assert response.status_code == status, response.text
-    return str(read(OllamaError, response.data)["error"])
+    return str(read("ollama.OllamaError", response.data)["error"])
 
 
 def asked(engine: ScriptedClient) -> Generate:
@@ -156,7 +146,7 @@ def test_a_stream_that_fails_ends_with_the_error() -> None:
 
     http, _ = serve(broken)
     *_, last = generate(http).data.splitlines()
-    assert read(OllamaError, last) == {"error": "the engine was restarted"}
+    assert read("ollama.OllamaError", last) == {"error": "the engine was restarted"}
 
 
 def half_broken(command: Generate) -> Iterable[list[Event]]:
@@ -526,15 +516,15 @@ def test_the_model_has_its_names_with_and_without_latest(name: str) -> None:
 
 def test_lists_and_facts_of_the_model() -> None:
     http, _ = serve()
-    [tagged] = read(Tags, http.get("/api/tags").data)["models"]
-    [loaded] = read(Loaded, http.get("/api/ps").data)["models"]
+    [tagged] = read("ollama.Tags", http.get("/api/tags").data)["models"]
+    [loaded] = read("ollama.Loaded", http.get("/api/ps").data)["models"]
     assert tagged["name"] == tagged["model"] == loaded["name"] == "storyteller:latest"
     assert tagged["digest"] == loaded["digest"]
     assert len(tagged["digest"]) == 64
     assert tagged["details"]["parameter_size"] == "5.00M"
     assert loaded["context_length"] == 8192
-    assert read(Version, http.get("/api/version").data)["version"].count(".") == 2
-    shown = read(Shown, http.post("/api/show", json={"name": "storyteller"}).data)
+    assert read("ollama.Version", http.get("/api/version").data)["version"].count(".") == 2
+    shown = read("ollama.Shown", http.post("/api/show", json={"name": "storyteller"}).data)
     assert shown["capabilities"] == ["completion", "tools", "embedding"]
     assert shown["model_info"]["llama.context_length"] == 2048
     assert shown["details"] == tagged["details"]
@@ -544,7 +534,7 @@ def test_lists_and_facts_of_the_model() -> None:
 def test_the_license_is_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripted, "MODEL", replace(scripted.MODEL, license="apache-2.0"))
     http, _ = serve()
-    assert read(Shown, http.post("/api/show", json={"model": "storyteller"}).data)["license"] == "apache-2.0"
+    assert read("ollama.Shown", http.post("/api/show", json={"model": "storyteller"}).data)["license"] == "apache-2.0"
 
 
 @pytest.mark.parametrize("path", ["/api/generate", "/api/chat", "/api/embed"])
@@ -579,7 +569,7 @@ def test_the_time_that_a_call_waits_for_its_model_is_told(
 )
 def test_a_model_thinks_whose_family_does(template: str, thinks: bool) -> None:
     http, _ = serve(chat_template=template)
-    shown = read(Shown, http.post("/api/show", json={"model": "storyteller"}).data)
+    shown = read("ollama.Shown", http.post("/api/show", json={"model": "storyteller"}).data)
     assert ("thinking" in shown["capabilities"]) == thinks
 
 
@@ -587,7 +577,7 @@ def test_abilities_are_those_of_template_and_vocabulary(monkeypatch: pytest.Monk
     monkeypatch.setattr(scripted, "MODEL", replace(scripted.MODEL, fim={"pre": 1, "suf": 2, "mid": 3}, embedding=False))
     template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}{% if enable_thinking %}<think>{% endif %}"
     http, _ = serve(chat_template=template)
-    shown = read(Shown, http.post("/api/show", json={"model": "storyteller"}).data)
+    shown = read("ollama.Shown", http.post("/api/show", json={"model": "storyteller"}).data)
     assert set(shown["capabilities"]) == {"completion", "tools", "insert", "thinking"}
 
 
@@ -597,14 +587,18 @@ def test_abilities_are_those_of_template_and_vocabulary(monkeypatch: pytest.Monk
 def test_texts_become_vectors_of_length_one() -> None:
     http, _ = serve()
     body = {"model": "storyteller", "input": ["a", "bc"]}
-    answer = read(Embedded, http.post("/api/embed", json=body).data)
+    answer = read("ollama.Embedded", http.post("/api/embed", json=body).data)
     assert answer["embeddings"] == [[0.6, 0.8], [0.6, 0.8]]
     assert answer["prompt_eval_count"] == 3
-    assert read(Embedded, http.post("/api/embed", json=body | {"input": "a"}).data)["embeddings"] == [[0.6, 0.8]]
-    assert read(Embedded, http.post("/api/embed", json=body | {"input": []}).data)["embeddings"] == []
+    assert read("ollama.Embedded", http.post("/api/embed", json=body | {"input": "a"}).data)["embeddings"] == [
+        [0.6, 0.8]
+    ]
+    assert read("ollama.Embedded", http.post("/api/embed", json=body | {"input": []}).data)["embeddings"] == []
     one = http.post("/api/embeddings", json={"model": "storyteller", "prompt": "a"})
-    assert read(EmbeddedPrompt, one.data) == {"embedding": [3.0, 4.0]}
-    assert read(EmbeddedPrompt, http.post("/api/embeddings", json={"model": "storyteller"}).data) == {"embedding": []}
+    assert read("ollama.EmbeddedPrompt", one.data) == {"embedding": [3.0, 4.0]}
+    assert read("ollama.EmbeddedPrompt", http.post("/api/embeddings", json={"model": "storyteller"}).data) == {
+        "embedding": []
+    }
 
 
 @pytest.mark.parametrize(
@@ -612,7 +606,7 @@ def test_texts_become_vectors_of_length_one() -> None:
 )
 def test_a_text_to_embed_loses_its_end_unless_this_is_forbidden(fields: dict[str, Any], truncates: bool) -> None:
     http, engine = serve()
-    read(Embedded, http.post("/api/embed", json={"model": "storyteller", "input": ["a", "bc"], **fields}).data)
+    read("ollama.Embedded", http.post("/api/embed", json={"model": "storyteller", "input": ["a", "bc"], **fields}).data)
     assert [command.truncate for command in engine.sent if isinstance(command, Embed)] == [truncates]
 
 

@@ -14,9 +14,6 @@ from flask.testing import FlaskClient
 from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.answer_size import ENTRY_BYTES
-from srb.web.dialects.llamacpp.answers import Final
-from srb.web.dialects.openai.answers import TextCompletion, TextCompletionChunk
-from srb.web.dialects.openai.chat_answers import ChatCompletion, ChatCompletionChunk
 from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
 from srb.wire.commands import Generate
 from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Failed, PromptDone
@@ -103,9 +100,9 @@ def keys_of_ranking(answer: dict[str, Any]) -> dict[str, Any]:
     ("path", "shape", "pick"),
     [
         (SRB, SRBCompletion, lambda answer: answer),
-        (OPENAI, TextCompletion, lambda answer: answer),
-        (CHAT, ChatCompletion, lambda answer: answer),
-        (LLAMACPP, list[Final], last_of_list),
+        (OPENAI, "openai.TextCompletion", lambda answer: answer),
+        (CHAT, "openai.ChatCompletion", lambda answer: answer),
+        (LLAMACPP, ["llamacpp.Final"], last_of_list),
     ],
 )
 def test_an_answer_has_the_ranking_that_was_asked_for(
@@ -120,7 +117,8 @@ def test_an_answer_has_the_ranking_that_was_asked_for(
 
 @pytest.mark.parametrize(("rank", "expected"), [(True, RANKING), ("near", NEAR), ("fresh", FRESH), (False, {})])
 @pytest.mark.parametrize(
-    ("path", "shape"), [(SRB, SRBEvent), (OPENAI, TextCompletionChunk), (CHAT, ChatCompletionChunk), (LLAMACPP, Any)]
+    ("path", "shape"),
+    [(SRB, SRBEvent), (OPENAI, "openai.TextCompletionChunk"), (CHAT, "openai.ChatCompletionChunk"), (LLAMACPP, Any)],
 )
 def test_the_last_event_of_a_stream_has_the_ranking_that_was_asked_for(
     path: str, shape: Any, rank: Any, expected: dict[str, Any]
@@ -258,7 +256,7 @@ def test_a_stream_and_an_answer_choose_the_same_branches_with_the_same_seeds(
 
     answer = post(http, OPENAI, **body, **details).json
     found = events(post(http, OPENAI, **body, **details, stream=True).text)
-    chunks = [read(TextCompletionChunk, orjson.dumps(each)) for each in found]
+    chunks = [read("openai.TextCompletionChunk", orjson.dumps(each)) for each in found]
     choices = [choice for chunk in chunks for choice in chunk["choices"]]
     assert [choice["text"] for choice in choices if choice["text"]] == expected
     assert [choice["text"] for choice in answer["choices"]] == expected
@@ -389,7 +387,8 @@ def test_verbose_objects_of_a_stream_have_the_seed_and_the_slot_of_the_chosen_br
     http, _ = serve(script)
     body: dict[str, Any] = {"n": 2, "best_of": 5, "select": "diverse", "seed": 40, "verbose": True, "rank": True}
     chunks = [
-        read(TextCompletionChunk, orjson.dumps(each)) for each in events(post(http, OPENAI, **body, stream=True).text)
+        read("openai.TextCompletionChunk", orjson.dumps(each))
+        for each in events(post(http, OPENAI, **body, stream=True).text)
     ]
     finals = [chunk["__verbose"] for chunk in chunks if chunk["choices"] and chunk["choices"][0]["finish_reason"]]
     assert [final["generation_settings"]["seed"] for final in finals] == [42, 41]

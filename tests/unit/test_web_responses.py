@@ -10,7 +10,6 @@ import pytest
 from flask.testing import FlaskClient
 
 from srb.errors import InvalidRequest, NotSupported
-from srb.web.dialects.responses.answers import Response, StreamEvent
 from srb.web.dialects.responses.body import ResponsesBody
 from srb.wire.commands import Generate
 from srb.wire.events import Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Failed, Progress
@@ -243,9 +242,9 @@ def test_a_template_that_refuses_the_messages_names_the_input() -> None:
 )
 def test_answers_and_events_have_the_shapes_that_the_document_says(body: dict[str, Any]) -> None:
     http = serve(*REPLY, probs="include" in body)
-    read(Response, post(http, **body).data)
+    read("responses.Response", post(http, **body).data)
     for event in events(post(http, stream=True, **body).text):
-        read(StreamEvent, orjson.dumps(event))
+        read("responses.StreamEvent", orjson.dumps(event))
 
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/responses"])
@@ -369,7 +368,7 @@ def test_progress_of_the_prompt_is_an_event() -> None:
     assert [event["type"] for event in progress] == ["response.in_progress"]
     assert progress[0]["prompt_progress"]["total"] == 5
     for event in found:
-        read(StreamEvent, orjson.dumps(event))
+        read("responses.StreamEvent", orjson.dumps(event))
 
 
 def test_a_branch_that_is_added_has_items_of_its_own() -> None:

@@ -15,7 +15,6 @@ from srb.web.app import create_app
 from srb.web.bodies.fields import Prompt
 from srb.web.calls.echo import read_back
 from srb.web.calls.engine_client import EngineClient
-from srb.web.dialects.openai.answers import TextCompletion, TextCompletionChunk
 from srb.wire.commands import Detokenize, Generate, Tokenize
 from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Progress, PromptDone, PromptLogprobs
 from tests import scripted
@@ -358,14 +357,14 @@ def test_verbose_adds_the_llamacpp_dialects_object_to_the_answer_and_to_each_eve
 
     http, _ = serve(script)
     whole = post(http, **OPENAI, verbose=True)
-    read(TextCompletion, whole.data)
+    read("openai.TextCompletion", whole.data)
     found = whole.json["__verbose"]
     assert (found["content"], found["prompt"], found["tokens_evaluated"]) == ("a", "<s>x", 9)
     assert found["timings"]["cache_n"] == 2
     response = post(http, **OPENAI, verbose=True, stream=True, return_progress=True, timings_per_token=True)
     streamed = events(response.text)
     for event in streamed:
-        read(TextCompletionChunk, orjson.dumps(event))
+        read("openai.TextCompletionChunk", orjson.dumps(event))
     progress, first, second, last = (event["__verbose"] for event in streamed)
     assert progress["prompt_progress"] == streamed[0]["prompt_progress"]
     assert [(part["content"], part["tokens_predicted"]) for part in (first, second)] == [("a", 1), ("", 2)]

@@ -12,7 +12,6 @@ from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.engine_client import ASK_DEADLINE, TEXT_SECONDS
 from srb.web.calls.mailbox import Mailbox
-from srb.web.dialects.llamacpp.answers import TabbyModel, TokenList
 from srb.wire.commands import Tokenize
 from tests import scripted
 from tests.scripted import MODEL, ScriptedClient
@@ -40,7 +39,7 @@ def test_tokenize_says_what_each_token_stands_for_and_lists_the_bytes_of_half_a_
     engine: ScriptedClient,
 ) -> None:
     response = post(engine, "/tokenize", content="hé", with_pieces=True)
-    read(TokenList, response.data)
+    read("llamacpp.TokenList", response.data)
     assert response.json["tokens"] == [
         {"id": 104, "piece": "h"}, {"id": 195, "piece": [195]}, {"id": 169, "piece": [169]},
     ]  # fmt: skip
@@ -108,7 +107,7 @@ def test_text_generation_webuis_model_has_the_adapters_in_force(engine: Scripted
 
 def test_tabbyapis_model_has_the_limits_of_this_server(engine: ScriptedClient) -> None:
     response = create_app(Settings(n_batch=512, cache_type_k="q8_0"), engine).test_client().get("/v1/model")
-    read(TabbyModel, response.data)
+    read("llamacpp.TabbyModel", response.data)
     card = response.json
     assert (card["id"], card["object"], card["owned_by"]) == ("storyteller", "model", "llamacpp")
     assert card["parameters"] == {

@@ -17,7 +17,6 @@ from srb.web.bodies.completion import read_body
 from srb.web.bodies.sampling import validated
 from srb.web.calls.streaming import HEADERS
 from srb.web.context import web
-from srb.web.dialects.llamacpp.answers import Success
 from srb.web.models.choice import ModelChoice, model_path, word
 from srb.web.models.events import ModelEvents
 from srb.web.openapi import operation
@@ -28,7 +27,7 @@ routes = Blueprint("models", __name__)
 
 STARTED = int(time.time())  # of this worker, in Unix seconds
 _ANTHROPIC = "anthropic-version"  # the header that all clients of Anthropic's API send
-_SUCCESS: Success = {"success": True}
+_SUCCESS: JSONObject = {"success": True}
 _ONE_MODEL = "This server has one model, which stays loaded. Start it with `--models` for several"
 
 
@@ -92,7 +91,7 @@ def model_events() -> Response:
 
 
 @routes.post("/models/load")
-@operation(NamedModel, Success, foreign=False)
+@operation(NamedModel, "llamacpp.Success", foreign=False)
 def load() -> Response:
     """Have one of several models loaded, in its turn; the answer does not wait for it."""
     choice, name = _named()
@@ -101,7 +100,7 @@ def load() -> Response:
 
 
 @routes.post("/models/unload")
-@operation(NamedModel, Success, foreign=False)
+@operation(NamedModel, "llamacpp.Success", foreign=False)
 def unload() -> Response:
     """Have a model unloaded when its running requests have ended; the answer does not wait for it."""
     choice, name = _named()

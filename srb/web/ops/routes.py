@@ -12,8 +12,8 @@ from flask import Blueprint, Response, request
 
 from srb.errors import EngineLoading, NotSupported, Unavailable
 from srb.version import version
+from srb.web.answers import JSONObject
 from srb.web.context import web
-from srb.web.dialects.llamacpp.answers import CurrentModel, Health, TabbyModel
 from srb.web.dialects.llamacpp.server import shown_slots
 from srb.web.foreign_pages import is_page
 from srb.web.metrics import CONTENT_TYPE
@@ -23,14 +23,14 @@ from srb.web.replies import aged_reply, json_reply
 
 routes = Blueprint("ops", __name__)
 
-_OK: Health = {"status": "ok"}
+_OK: JSONObject = {"status": "ok"}
 HEALTH_DEADLINE = 0.5  # seconds that a health check waits for the engine's counts
 STATS_AGE = 1.0  # seconds; a cluster's replicas are asked so often at most, however many check and scrape
 
 
 @routes.get("/health")
 @routes.get("/v1/health")
-@operation(answer=Health, query=("include_slots", "fail_on_no_slot"), foreign=True)
+@operation(answer="llamacpp.Health", query=("include_slots", "fail_on_no_slot"), foreign=True)
 def health() -> Response:
     """Report whether the server is ready, how many branches run, and how many more a request could start now.
 
@@ -55,7 +55,7 @@ def health() -> Response:
         web().client.check_not_hung()
     processing = int(stats["branches_running"])
     idle = int(stats["branches_room"])
-    body: Health = {
+    body: JSONObject = {
         "status": "ok" if idle > 0 else "no slot available",
         "slots_idle": idle,
         "slots_processing": processing,
@@ -72,7 +72,7 @@ def health() -> Response:
     return _ready(body, 503 if idle <= 0 and "fail_on_no_slot" in request.args else 200, at)
 
 
-def _ready(body: Health, status: int = 200, at: float = math.inf) -> Response:
+def _ready(body: JSONObject, status: int = 200, at: float = math.inf) -> Response:
     return aged_reply({**body, "version": version()}, at, status)
 
 
@@ -86,45 +86,45 @@ def _not_ready(error: Unavailable) -> Response:
 
 
 @routes.get("/livez")
-@operation(answer=Health, foreign=True)
+@operation(answer="llamacpp.Health", foreign=True)
 def alive() -> Response:
     """Report that this worker answers, whatever the engine's state."""
     return json_reply(_OK)
 
 
 @routes.get("/v1/internal/model/info")
-@operation(answer=CurrentModel, foreign=True)
+@operation(answer="llamacpp.CurrentModel", foreign=True)
 def current_model() -> Response:
     """Name the model and the LoRA adapters in force, as text-generation-webui does."""
     adapters = [Path(each["path"]).stem for each in web().client.adapters() if each["scale"]]
     model = web().client.check_ready()
-    answer: CurrentModel = {"model_name": model.alias, "lora_names": adapters, "loader": "llama.cpp"}
-    return json_reply(answer)
+    return json_reply({"model_name": model.alias, "lora_names": adapters, "loader": "llama.cpp"})
 
 
 @routes.get("/v1/model")
-@operation(answer=TabbyModel, foreign=True)
+@operation(answer="llamacpp.TabbyModel", foreign=True)
 def tabby_model() -> Response:
     """Describe the model with its limits, as TabbyAPI does."""
     model, settings = web().client.check_ready(), web().settings
-    answer: TabbyModel = {
-        "id": model.alias,
-        "object": "model",
-        "created": STARTED,
-        "owned_by": "llamacpp",
-        "logging": None,
-        "parameters": {
-            "max_seq_len": model.n_ctx_seq,
-            "max_batch_size": model.n_seq_max,
-            "cache_size": model.n_ctx,
-            "cache_mode": settings.cache_type_k,
-            "chunk_size": settings.n_batch,
-            "prompt_template": None,
-            "prompt_template_content": model.chat_template or None,
-            "draft": None,
-        },
-    }
-    return json_reply(answer)
+    return json_reply(
+        {
+            "id": model.alias,
+            "object": "model",
+            "created": STARTED,
+            "owned_by": "llamacpp",
+            "logging": None,
+            "parameters": {
+                "max_seq_len": model.n_ctx_seq,
+                "max_batch_size": model.n_seq_max,
+                "cache_size": model.n_ctx,
+                "cache_mode": settings.cache_type_k,
+                "chunk_size": settings.n_batch,
+                "prompt_template": None,
+                "prompt_template_content": model.chat_template or None,
+                "draft": None,
+            },
+        }
+    )
 
 
 @routes.get("/metrics")

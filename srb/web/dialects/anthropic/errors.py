@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
-
-from typing_extensions import TypedDict
-
 from srb.errors import ContextExceeded, SRBError
-from srb.web.answers import ErrorObject, shapes
+from srb.web.answers import JSONObject
 
 _TYPES = {
     401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
@@ -15,12 +11,7 @@ _TYPES = {
 }  # fmt: skip
 
 
-class AnthropicError(TypedDict):
-    type: Literal["error"]
-    error: ErrorObject
-
-
-def anthropic_error(error: SRBError) -> AnthropicError:
+def anthropic_error(error: SRBError) -> JSONObject:
     """Return the body of an error's answer, and the data of its event in a stream.
 
     Claude Code knows by the words of the message that a conversation has become too long.
@@ -30,8 +21,4 @@ def anthropic_error(error: SRBError) -> AnthropicError:
     message = error.message
     if isinstance(error, ContextExceeded) and {"n_prompt_tokens", "n_ctx"} <= error.extra.keys():
         message = f"prompt is too long: {error.extra['n_prompt_tokens']} tokens > {error.extra['n_ctx']} maximum"
-    written = {**error.body()["error"], "type": kind, "message": message}
-    return {"type": "error", "error": cast(ErrorObject, written)}
-
-
-shapes(__name__)
+    return {"type": "error", "error": {**error.body()["error"], "type": kind, "message": message}}

@@ -13,14 +13,13 @@ from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome, timings, usage
 from srb.web.calls.renderer import Renderer, named_sse
 from srb.web.chat.blocks import Begin, Block, Blocks, More, Step, blocks_of
-from srb.web.dialects.anthropic.answers import ContentBlock, MessageAnswer, MessageUsage, Stopped, StopReason
 from srb.web.dialects.anthropic.body import MessagesBody
 from srb.web.dialects.anthropic.errors import anthropic_error
 from srb.web.dialects.openai.chat_body import ChatRequest
 from srb.wire.events import BranchEnded, Delta, Done, FinishReason, ModelInfo, PromptDone, PromptEvent
 
 # A cancelled message is cut short like one at its limit.
-_STOP_REASONS: dict[str, StopReason] = dict.fromkeys((FinishReason.LIMIT, FinishReason.CANCELLED), "max_tokens")
+_STOP_REASONS: dict[str, str] = dict.fromkeys((FinishReason.LIMIT, FinishReason.CANCELLED), "max_tokens")
 
 
 class MessageFrame:
@@ -43,7 +42,7 @@ class MessageFrame:
     def blocks_of(self, text: str) -> Blocks:
         return blocks_of(self._asked.parser(stream=False, in_parts=True), text)
 
-    def begun(self, cached: int) -> MessageAnswer:
+    def begun(self, cached: int) -> JSONObject:
         """Return the message before its content; `cached` tokens of the prompt were computed before."""
         return {
             "id": self._id,
@@ -57,14 +56,14 @@ class MessageFrame:
             "seed": self._seed,
         }
 
-    def content(self, block: Block) -> ContentBlock:
+    def content(self, block: Block) -> JSONObject:
         if block.kind == "text":
             return {"type": "text", "text": block.text}
         if block.kind == "reasoning":
             return {"type": "thinking", "thinking": block.text if self.shows_thinking else "", "signature": ""}
         return {"type": "tool_use", "id": block.id, "name": block.name, "input": _input(block.text)}
 
-    def stopped(self, ended: BranchEnded, blocks: Blocks) -> Stopped:
+    def stopped(self, ended: BranchEnded, blocks: Blocks) -> JSONObject:
         """Return the reason of the end; a stop string of the template or the settings ends the turn as its own end does."""
         word = ended.stopping_word if ended.stopping_word in self._stops else ""
         reason = _STOP_REASONS.get(ended.reason) or (
@@ -75,7 +74,7 @@ class MessageFrame:
         return {"stop_reason": reason, "stop_sequence": word or None}
 
 
-def message(frame: MessageFrame, outcome: Outcome) -> MessageAnswer:
+def message(frame: MessageFrame, outcome: Outcome) -> JSONObject:
     """Return the answer of a call that was not streamed."""
     branch = outcome.branches[0]  # others may have been added to the request
     assert branch.ended is not None  # the engine ends every branch before the request
@@ -182,14 +181,14 @@ def _input(arguments: str) -> JSONObject:
     return cast(JSONObject, value) if isinstance(value, dict) else {}
 
 
-def _summed(done: Sequence[Done], ended: BranchEnded, blocks: Blocks) -> MessageUsage:
+def _summed(done: Sequence[Done], ended: BranchEnded, blocks: Blocks) -> JSONObject:
     summed = usage(done)
     cached = summed["prompt_tokens_details"]["cached_tokens"]
     thinking = blocks.reasoning_tokens(ended.length)
     return _usage(summed["prompt_tokens"], cached, summed["completion_tokens"], thinking)
 
 
-def _usage(prompt: int, cached: int, output: int, thinking: int) -> MessageUsage:
+def _usage(prompt: int, cached: int, output: int, thinking: int) -> JSONObject:
     return {
         "input_tokens": prompt - cached,
         "cache_creation_input_tokens": 0,

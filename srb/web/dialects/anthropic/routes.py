@@ -8,9 +8,7 @@ from srb.web.bodies.completion import read_body
 from srb.web.calls.outcome import gather
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
-from srb.web.dialects.anthropic.answers import MessageAnswer, StreamEvent, TokenCount
 from srb.web.dialects.anthropic.body import MessagesBody
-from srb.web.dialects.anthropic.errors import AnthropicError
 from srb.web.dialects.anthropic.render import MessageFrame, MessageRenderer, message
 from srb.web.dialects.openai.chat import prompt_length
 from srb.web.openapi import operation
@@ -20,7 +18,9 @@ routes = Blueprint("anthropic", __name__)
 
 
 @routes.post("/v1/messages")
-@operation(MessagesBody, MessageAnswer, StreamEvent, error=AnthropicError, foreign=True)
+@operation(
+    MessagesBody, "anthropic.MessageAnswer", "anthropic.StreamEvent", error="anthropic.AnthropicError", foreign=True
+)
 def messages() -> Response:
     """Reply to a conversation in the form of Anthropic's API."""
     body = MessagesBody.parse(read_body(request))
@@ -36,8 +36,7 @@ def messages() -> Response:
 
 
 @routes.post("/v1/messages/count_tokens")
-@operation(MessagesBody, TokenCount, error=AnthropicError, foreign=True)
+@operation(MessagesBody, "anthropic.TokenCount", error="anthropic.AnthropicError", foreign=True)
 def count_tokens() -> Response:
     """Count the tokens of a conversation, with the BOS if the model has one."""
-    answer: TokenCount = {"input_tokens": prompt_length(MessagesBody.parse(read_body(request)))}
-    return json_reply(answer)
+    return json_reply({"input_tokens": prompt_length(MessagesBody.parse(read_body(request)))})

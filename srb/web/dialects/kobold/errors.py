@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from srb.errors import SRBError
-from srb.web.dialects.kobold.answers import KoboldError
+from srb.web.answers import JSONObject
 
 
-def kobold_error(error: SRBError) -> KoboldError:
+def kobold_error(error: SRBError) -> JSONObject:
     return {"detail": {"msg": error.message, "type": error.type}}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import orjson
 
 from srb.errors import SRBError
+from srb.web.answers import JSONObject
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome
 from srb.web.calls.renderer import FINISH_REASONS, Renderer
-from srb.web.dialects.kobold import answers
-from srb.web.dialects.kobold.answers import FailedStream, GeneratedText, Results, Token
 from srb.wire.events import BranchAdded, BranchEnded, Delta
 
 
-def message(value: Token | FailedStream) -> bytes:
+def message(value: JSONObject) -> bytes:
     return b"event: message\ndata: " + orjson.dumps(value) + b"\n\n"
 
 
@@ -40,19 +39,19 @@ class KoboldRenderer(Renderer):
     def failed(self, error: SRBError) -> bytes:
         return message({"token": "", "finish_reason": "error", "detail": {"msg": error.message, "type": error.type}})
 
-    def _token(self, index: int, text: str, reason: answers.FinishReason | None) -> bytes:
-        token: Token = {"token": text, "finish_reason": reason}
+    def _token(self, index: int, text: str, reason: str | None) -> bytes:
+        token: JSONObject = {"token": text, "finish_reason": reason}
         if self._several:
             token["index"] = index
         return message(token)
 
 
-def results(outcome: Outcome, trim_stop: bool) -> Results:
+def results(outcome: Outcome, trim_stop: bool) -> JSONObject:
     prompt_tokens = sum(event.prompt_tokens for event in outcome.done)
     return {"results": [_result(branch, prompt_tokens, trim_stop) for branch in outcome.branches]}
 
 
-def _result(branch: BranchOutcome, prompt_tokens: int, trim_stop: bool) -> GeneratedText:
+def _result(branch: BranchOutcome, prompt_tokens: int, trim_stop: bool) -> JSONObject:
     assert branch.ended is not None  # the engine ends every branch before the request
     return {
         "text": branch.text if trim_stop else branch.text + branch.ended.stopping_word,

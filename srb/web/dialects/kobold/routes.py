@@ -14,21 +14,13 @@ from uuid import uuid4
 from flask import Blueprint, Response, request
 
 from srb.errors import InvalidRequest, NotFound
+from srb.web.answers import JSONObject
 from srb.web.bodies.completion import parse_json, read_body, read_bytes, without_nulls
 from srb.web.bodies.fields import EMPTY_PROMPT
 from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.outcome import gather
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
-from srb.web.dialects.kobold.answers import (
-    Aborted,
-    Detokenized,
-    KoboldError,
-    Pending,
-    Results,
-    Token,
-    TokenCount,
-)
 from srb.web.dialects.kobold.body import DetokenizeIdsBody, KeyBody, KoboldBody, TokenCountBody
 from srb.web.dialects.kobold.fitting import fitted
 from srb.web.dialects.kobold.render import KoboldRenderer, results
@@ -44,7 +36,7 @@ _HALF = 16  # hexadecimal digits: half of a request's id
 
 @routes.post("/api/v1/generate")
 @routes.post("/api/latest/generate")
-@operation(KoboldBody, Results, error=KoboldError, foreign=True)
+@operation(KoboldBody, "kobold.Results", error="kobold.KoboldError", foreign=True)
 def generate() -> Response:
     """Continue a prompt as KoboldCpp does, with a result for each of `n` branches."""
     asked = KoboldBody.parse(read_body(request))
@@ -53,7 +45,7 @@ def generate() -> Response:
 
 
 @routes.post("/api/extra/generate/stream")
-@operation(KoboldBody, events=Token, error=KoboldError, foreign=True)
+@operation(KoboldBody, events="kobold.Token", error="kobold.KoboldError", foreign=True)
 def generate_stream() -> Response:
     """Continue a prompt as a stream of KoboldCpp's events."""
     asked = KoboldBody.parse(read_body(request))
@@ -105,21 +97,21 @@ def _optional_body() -> dict[str, Any]:
 
 
 @routes.get("/api/extra/generate/check")
-@operation(answer=Pending, error=KoboldError, foreign=True)
+@operation(answer="kobold.Pending", error="kobold.KoboldError", foreign=True)
 def check() -> Response:
     """Return the text so far of the caller's newest request without a key."""
     return _pending()
 
 
 @routes.post("/api/extra/generate/check")
-@operation(KeyBody, Pending, error=KoboldError, foreign=True)
+@operation(KeyBody, "kobold.Pending", error="kobold.KoboldError", foreign=True)
 def check_by_key() -> Response:
     """Return the text so far of the caller's newest request with this key."""
     return _pending()
 
 
 def _pending() -> Response:
-    answer: Pending = {"results": [{"text": ""}]}
+    answer: JSONObject = {"results": [{"text": ""}]}
     for engine, target in _running()[:1]:
         try:
             known = engine.ask(GetRequest(uuid4().hex, target, web().calls.controller(request.environ)))
@@ -130,7 +122,7 @@ def _pending() -> Response:
 
 
 @routes.post("/api/extra/abort")
-@operation(KeyBody, Aborted, error=KoboldError, foreign=True)
+@operation(KeyBody, "kobold.Aborted", error="kobold.KoboldError", foreign=True)
 def abort() -> Response:
     """End the caller's requests with this key; their answers have the text that was written."""
     stopped = 0
@@ -140,12 +132,11 @@ def abort() -> Response:
         except NotFound:  # it has just ended
             continue
         stopped += 1
-    answer: Aborted = {"success": "true", "done": "true"} if stopped else {"success": "false", "done": "false"}
-    return json_reply(answer)
+    return json_reply({"success": "true", "done": "true"} if stopped else {"success": "false", "done": "false"})
 
 
 @routes.post("/api/extra/tokencount")
-@operation(TokenCountBody, TokenCount, error=KoboldError, foreign=True)
+@operation(TokenCountBody, "kobold.TokenCount", error="kobold.KoboldError", foreign=True)
 def count_tokens() -> Response:
     """Count the tokens of a text, with its BOS unless `special` is false."""
     asked, client = TokenCountBody.parse(read_body(request)), web().client
@@ -153,16 +144,14 @@ def count_tokens() -> Response:
     parts = (asked.prompt,) if asked.prompt else EMPTY_PROMPT
     asker = web().calls.asker(request.environ)
     ids = client.tokenize(parts, add_special=asked.special, asker=asker) if asked.prompt or asked.special else []
-    answer: TokenCount = {"value": len(ids), "ids": ids}
-    return json_reply(answer)
+    return json_reply({"value": len(ids), "ids": ids})
 
 
 @routes.post("/api/extra/detokenize")
-@operation(DetokenizeIdsBody, Detokenized, error=KoboldError, foreign=True)
+@operation(DetokenizeIdsBody, "kobold.Detokenized", error="kobold.KoboldError", foreign=True)
 def detokenize() -> Response:
     """Return the text of tokens."""
     asked, client = DetokenizeIdsBody.parse(read_body(request)), web().client
     client.check_ready()
     text = b"".join(client.detokenize(asked.ids, special=False)).decode("utf-8", "replace")
-    answer: Detokenized = {"result": text, "success": True}
-    return json_reply(answer)
+    return json_reply({"result": text, "success": True})

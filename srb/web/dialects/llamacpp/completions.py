@@ -14,7 +14,6 @@ from srb.web.calls.streaming import stream_response
 from srb.web.context import web
 from srb.web.dialects.legacy import routes as legacy
 from srb.web.dialects.legacy.body import DialogueBody
-from srb.web.dialects.llamacpp.answers import LlamaAnswer, LlamaEvent
 from srb.web.dialects.llamacpp.body import InfillBody, LlamaCompletionBody, SystemPrompt
 from srb.web.dialects.llamacpp.infill import check_infill, infill_prompt
 from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, PromptTexts, completion
@@ -27,7 +26,7 @@ routes = Blueprint("llamacpp", __name__)
 
 @routes.post("/completion")
 @routes.post("/completions")
-@operation(LlamaCompletionBody, LlamaAnswer, LlamaEvent, foreign=True)
+@operation(LlamaCompletionBody, "llamacpp.LlamaAnswer", "llamacpp.LlamaEvent", foreign=True)
 def completions() -> Response:
     """Continue a prompt in llama-server's own dialect; a dialogue's body is answered as by a server of 2023."""
     body = read_body(request)
@@ -35,7 +34,7 @@ def completions() -> Response:
 
 
 @routes.post("/infill")
-@operation(InfillBody, LlamaAnswer, LlamaEvent, foreign=True)
+@operation(InfillBody, "llamacpp.LlamaAnswer", "llamacpp.LlamaEvent", foreign=True)
 def infill() -> Response:
     """Fill the gap between a prefix and a suffix, as a stream unless `stream` is false."""
     body = read_body(request)

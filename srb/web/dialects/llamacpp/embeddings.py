@@ -11,17 +11,9 @@ from uuid import uuid4
 from flask import Blueprint, Response, request
 
 from srb.errors import InvalidRequest, NotSupported, bad_field
+from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
 from srb.web.context import web
-from srb.web.dialects.llamacpp.answers import (
-    EmbeddingList,
-    InputUsage,
-    OpenAIEmbedding,
-    OwnEmbedding,
-    Ranked,
-    RankedList,
-    TEIRanked,
-)
 from srb.web.dialects.llamacpp.body import EmbeddingBody, RerankBody, no_documents
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
@@ -36,7 +28,7 @@ LARGEST = 32760.0  # largest value of a vector that is scaled for 16-bit integer
 
 @routes.post("/embedding")
 @routes.post("/embeddings")
-@operation(EmbeddingBody, list[OwnEmbedding], foreign=True)
+@operation(EmbeddingBody, "llamacpp.OwnEmbeddings", foreign=True)
 def embedding() -> Response:
     """Embed texts; the answer has llama-server's form, a list of vectors for each text."""
     asked, model, embedded = _embed()
@@ -44,26 +36,27 @@ def embedding() -> Response:
 
 
 @routes.post("/v1/embeddings")
-@operation(EmbeddingBody, EmbeddingList | list[OwnEmbedding], foreign=True)
+@operation(EmbeddingBody, ("llamacpp.EmbeddingList", "llamacpp.OwnEmbeddings"), foreign=True)
 def openai_embeddings() -> Response:
     """Embed texts; the answer has OpenAI's form, or llama-server's if the body has `content`."""
     asked, model, embedded = _embed(one_vector=True)
     if asked.input is None:
         return json_reply(_own_shape(asked, model, embedded))
-    data: list[OpenAIEmbedding] = []
+    data: list[JSONObject] = []
     for index, (vector,) in enumerate(normalized(asked, model, embedded)):
         if asked.encoding_format == "base64":
             text = base64.b64encode(array("f", vector).tobytes()).decode()
             data.append({"object": "embedding", "index": index, "embedding": text, "encoding_format": "base64"})
         else:
             data.append({"object": "embedding", "index": index, "embedding": vector})
-    answer: EmbeddingList = {
-        "object": "list",
-        "model": model.alias if asked.model is None else asked.model,
-        "data": data,
-        "usage": _usage(embedded["tokens"]),
-    }
-    return json_reply(answer)
+    return json_reply(
+        {
+            "object": "list",
+            "model": model.alias if asked.model is None else asked.model,
+            "data": data,
+            "usage": _usage(embedded["tokens"]),
+        }
+    )
 
 
 @routes.post("/rerank")
@@ -71,7 +64,7 @@ def openai_embeddings() -> Response:
 @routes.post("/v1/rerank")
 @routes.post("/v1/reranking")
 @routes.post("/v2/rerank")
-@operation(RerankBody, RankedList | list[TEIRanked], foreign=True)
+@operation(RerankBody, ("llamacpp.RankedList", "llamacpp.TEIRankeds"), foreign=True)
 def rerank() -> Response:
     """Rank documents by their relevance to a query, the best first."""
     refuse_reranking()
@@ -88,20 +81,21 @@ def rerank() -> Response:
     ranked = web().calls.ask(command, request.environ)
     best = sorted(enumerate(ranked["scores"]), key=lambda scored: scored[1], reverse=True)[: asked.top_n]
     if asked.texts is not None:
-        scored: list[TEIRanked] = [{"index": index, "score": score} for index, score in best]
+        scored: list[JSONObject] = [{"index": index, "score": score} for index, score in best]
         for each in scored if asked.return_text else ():
             each["text"] = documents[each["index"]]
         return json_reply(scored)
-    results: list[Ranked] = [{"index": index, "relevance_score": score} for index, score in best]
+    results: list[JSONObject] = [{"index": index, "relevance_score": score} for index, score in best]
     for result in results if asked.return_documents else ():
         result["document"] = {"text": documents[result["index"]]}
-    answer: RankedList = {
-        "model": model.alias if asked.model is None else asked.model,
-        "object": "list",
-        "usage": _usage(ranked["tokens"]),
-        "results": results,
-    }
-    return json_reply(answer)
+    return json_reply(
+        {
+            "model": model.alias if asked.model is None else asked.model,
+            "object": "list",
+            "usage": _usage(ranked["tokens"]),
+            "results": results,
+        }
+    )
 
 
 def refuse_embeddings() -> None:
@@ -154,7 +148,7 @@ def _embed(one_vector: bool = False) -> tuple[EmbeddingBody, ModelInfo, dict[str
     return asked, model, embed(asked, model)
 
 
-def _own_shape(asked: EmbeddingBody, model: ModelInfo, embedded: dict[str, Any]) -> list[OwnEmbedding]:
+def _own_shape(asked: EmbeddingBody, model: ModelInfo, embedded: dict[str, Any]) -> list[JSONObject]:
     vectors = normalized(asked, model, embedded)
     return [{"index": index, "embedding": of_text} for index, of_text in enumerate(vectors)]
 
@@ -185,5 +179,5 @@ def normalize(vector: list[float], norm: int) -> list[float]:
     return [x / length for x in vector] if length else vector
 
 
-def _usage(tokens: list[int]) -> InputUsage:
+def _usage(tokens: list[int]) -> JSONObject:
     return {"prompt_tokens": sum(tokens), "total_tokens": sum(tokens)}

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from srb.config.sampling_params import PARAMETERS, SamplingParams
 from srb.config.settings import Settings
+from srb.web.answers import JSONObject
 from srb.web.bodies.defaults import default_sampling, default_stop
 from srb.web.bodies.fields import UINT32_MAX
-from srb.web.dialects.llamacpp.answers import (
-    Constant,
-    DefaultSettings,
-    Forms,
-    GenerationSettings,
-    Plain,
-    Sampling,
-)
 from srb.web.dialects.llamacpp.body import TOKEN_TRIGGER, WORD_TRIGGER, LlamaCompletionBody
 from srb.wire.commands import BranchSpec, ContextShift, Generate
 from srb.wire.events import ModelInfo
 
-# Constant values: features that completions do not use here, and samplers that llama.cpp has removed.
-_CONSTANT: Constant = {
+# JSONObject values: features that completions do not use here, and samplers that llama.cpp has removed.
+_CONSTANT: JSONObject = {
     "chat_format": "Content-only",
     "reasoning_format": "none",
     "reasoning_in_content": False,
@@ -34,7 +27,7 @@ _CONSTANT: Constant = {
 
 def generation_settings(
     command: Generate, spec: BranchSpec, model: ModelInfo, asked: LlamaCompletionBody
-) -> GenerationSettings:
+) -> JSONObject:
     """Return the parameters of one branch; `seed` is the branch's own seed."""
     sampling = spec.sampling
     return {
@@ -60,7 +53,7 @@ def generation_settings(
     }
 
 
-def _forms(sampling: SamplingParams, model: ModelInfo) -> Forms:
+def _forms(sampling: SamplingParams, model: ModelInfo) -> JSONObject:
     """Return the parameters that are no numbers or switches."""
     return {
         "dry_sequence_breakers": sampling.dry_sequence_breakers,
@@ -87,7 +80,7 @@ def _endings(sampling: SamplingParams, model: ModelInfo) -> list[tuple[int, None
     return [(token, None) for token in model.eog_ids] if sampling.ignore_eos else []
 
 
-def default_generation_settings(settings: Settings, model: ModelInfo) -> DefaultSettings:
+def default_generation_settings(settings: Settings, model: ModelInfo) -> JSONObject:
     """Return the default parameters of requests, at the top level as in 2024, and under `params` as now."""
     seed = UINT32_MAX if settings.seed == -1 else settings.seed
     spec = BranchSpec(seed, settings.max_tokens, default_stop(settings), default_sampling(settings))
@@ -96,13 +89,13 @@ def default_generation_settings(settings: Settings, model: ModelInfo) -> Default
     return {**params, "params": params}
 
 
-def slot_settings(settings: Settings, model: ModelInfo) -> GenerationSettings:
+def slot_settings(settings: Settings, model: ModelInfo) -> JSONObject:
     """Return the parameters that an idle slot shows: the defaults, without those that may hold much text."""
-    default: GenerationSettings = default_generation_settings(settings, model)["params"]
+    default: JSONObject = default_generation_settings(settings, model)["params"]
     return {**default, "stop": (), "grammar": "", "json_schema": "", "logit_bias": [], "dry_sequence_breakers": ()}
 
 
-def running_settings(slot: dict[str, Any], idle: GenerationSettings) -> GenerationSettings:
+def running_settings(slot: dict[str, Any], idle: JSONObject) -> JSONObject:
     """Return the parameters that run in a slot, from the engine's entry; those that it does not have are `idle`'s."""
     limit = slot["max_tokens"]
     sampling = SamplingParams(**{**slot["sampling"], "samplers": tuple(slot["sampling"]["samplers"])})
@@ -117,7 +110,7 @@ def running_settings(slot: dict[str, Any], idle: GenerationSettings) -> Generati
     }
 
 
-def _sampling(sampling: SamplingParams, drafts: str) -> Sampling:
+def _sampling(sampling: SamplingParams, drafts: str) -> JSONObject:
     return {
         **_plain(sampling),
         **_CONSTANT,
@@ -128,7 +121,7 @@ def _sampling(sampling: SamplingParams, drafts: str) -> Sampling:
     }
 
 
-def _plain(sampling: SamplingParams) -> Plain:
+def _plain(sampling: SamplingParams) -> JSONObject:
     """Return the parameters that are numbers or switches; in llama-server n_probs is 0 for none."""
     found = {name: getattr(sampling, name) for name, parameter in PARAMETERS.items() if parameter.is_plain}
-    return cast(Plain, found | {"n_probs": max(0, sampling.n_probs)})
+    return found | {"n_probs": max(0, sampling.n_probs)}

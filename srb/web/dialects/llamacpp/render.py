@@ -14,14 +14,13 @@ from typing import Any, Literal
 import orjson
 
 from srb.errors import SRBError
-from srb.web.answers import Ranking, Timings
+from srb.web.answers import JSONObject, Ranking, Timings
 from srb.web.bodies.fields import EMPTY_PROMPT
 from srb.web.calls.calls import Call
 from srb.web.calls.echo import read_back
 from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.outcome import Outcome, PromptTimes, error_of, timings
 from srb.web.calls.renderer import Renderer, prompt_progress, sse
-from srb.web.dialects.llamacpp.answers import Final, Partial, Probabilities, Selection
 from srb.web.dialects.llamacpp.body import LlamaCompletionBody
 from srb.web.dialects.llamacpp.generation_settings import generation_settings
 from srb.wire.commands import BranchSpec, Generate
@@ -112,12 +111,12 @@ class Answers:
         first = self.choices[0]
         self.choices += [_Choice(first.command, i) for i in range(len(self.choices), count)]
 
-    def final(self, number: int, ended: BranchEnded, content: str = "") -> Final:
+    def final(self, number: int, ended: BranchEnded, content: str = "") -> JSONObject:
         """Return the object that ends a branch; `content` is its whole text if it was not streamed."""
         choice = self.choices[number]
         request_id, length = choice.command.request_id, ended.length
         evaluated = self.prompt_tokens[request_id]
-        final: Final = {
+        final: JSONObject = {
             "index": number,
             "content": content,
             "tokens": [],
@@ -162,21 +161,19 @@ class Answers:
         found["predicted_per_second"] = steps * 1000 / predicted_ms if steps and predicted_ms else 0.0
         return found
 
-    def fields(self, final: Final) -> Final | Selection:
+    def fields(self, final: JSONObject) -> JSONObject:
         """Return the keys of an object that `response_fields` names: "a/b" is b of a, under the key "a/b"."""
         if not self.asked.response_fields:
             return final
         return {path: value for path in self.asked.response_fields if (value := _at(final, path)) is not _NOTHING}
 
 
-def completion(
-    answers: Answers, outcome: Outcome, ranking: Ranking | None = None
-) -> Final | Selection | list[Final | Selection]:
+def completion(answers: Answers, outcome: Outcome, ranking: Ranking | None = None) -> JSONObject | list[JSONObject]:
     """Return the answer of a call that was not streamed: one object, or a list of one object per branch.
 
     The last object has the ranking.
     """
-    finals: list[Final | Selection] = []
+    finals: list[JSONObject] = []
     answers.times = outcome.times
     answers.grow(len(outcome.branches))
     for number, branch in enumerate(outcome.branches):
@@ -243,7 +240,7 @@ class LlamaRenderer(Renderer):
     def _middle(self, number: int) -> bytes:
         return b',"stop":false,"id_slot":%d,"tokens_predicted":' % self._answers.slot(number)
 
-    def progress(self, event: Progress) -> Partial:
+    def progress(self, event: Progress) -> JSONObject:
         """Return the object of a prompt's progress, once for all branches that share the prompt."""
         said = self._partial(self._firsts[event.request_id], "", [])
         said["id_slot"] = event.slot
@@ -276,7 +273,7 @@ class LlamaRenderer(Renderer):
         choice.has_new_line = choice.has_new_line or "\n" in event.text
         return number, choice
 
-    def _partial(self, number: int, text: str, tokens: list[int]) -> Partial:
+    def _partial(self, number: int, text: str, tokens: list[int]) -> JSONObject:
         choice = self._answers.choices[number]
         return {
             "index": number,
@@ -288,7 +285,7 @@ class LlamaRenderer(Renderer):
             "tokens_evaluated": self._answers.prompt_tokens[choice.command.request_id],
         }
 
-    def partial(self, event: Delta) -> Partial:
+    def partial(self, event: Delta) -> JSONObject:
         """Return the object of a branch's new text."""
         number, choice = self._count(event)
         partial = self._partial(number, event.text, event.tokens)
@@ -302,7 +299,7 @@ class LlamaRenderer(Renderer):
         """Render the object that ends a branch; this dialect has no further event at the end of a stream."""
         return sse(self.final(event))
 
-    def final(self, event: BranchEnded) -> Final | Selection:
+    def final(self, event: BranchEnded) -> JSONObject:
         """Return the object that ends a branch."""
         number = self._firsts[event.request_id] + event.index
         final = self._answers.final(number, event)
@@ -316,7 +313,7 @@ def _head(number: int) -> bytes:
     return b'data: {"index":%d,"content":' % number
 
 
-def probabilities(probs: list[TokenProbs]) -> list[Probabilities]:
+def probabilities(probs: list[TokenProbs]) -> list[JSONObject]:
     """Return entries of Delta.probs with the keys of 2024 in addition: `content` and `probs`."""
     return [
         {

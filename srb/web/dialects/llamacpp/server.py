@@ -7,28 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Response, request, send_from_directory
+from typing_extensions import TypedDict
 
 from srb.config.settings import Settings
 from srb.errors import InvalidRequest, NotFound, NotSupported, Unavailable, bad_field
 from srb.version import version
+from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body, read_json
 from srb.web.bodies.fields import parse_scales
 from srb.web.chat.template import CHATML, template_capabilities, template_source
 from srb.web.context import web
-from srb.web.dialects.llamacpp.answers import (
-    Adapter,
-    BusySlot,
-    FullSlot,
-    GenerationSettings,
-    IdleSlot,
-    NextToken,
-    Props,
-    Scale,
-    Slot,
-    SlotAction,
-    SlotState,
-    Success,
-)
 from srb.web.dialects.llamacpp.body import SlotBody, SystemPrompt
 from srb.web.dialects.llamacpp.generation_settings import (
     default_generation_settings,
@@ -44,31 +32,38 @@ routes = Blueprint("server", __name__)
 adapters = Blueprint("adapters", __name__)  # which the page asks too
 
 STATIC = Path(__file__).parents[2] / "static"
-_SUCCESS: Success = {"success": True}
+_SUCCESS: JSONObject = {"success": True}
 _FEW_SLOTS = 16  # a list of so many has all parameters of each slot
 _FULL_SLOTS = 4  # slots of a longer list that have them; as many as llama-server has by default
 _NONE = {"has_new_line": False, "n_remain": -1, "n_decoded": 0}  # the branch of an idle slot
+
+
+class Scale(TypedDict):
+    id: int
+    scale: float  # of an adapter
+
+
 STATE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 
 
 @routes.get("/props")
-@operation(answer=Props, query=("model", "autoload"), foreign=True)
+@operation(answer="llamacpp.Props", query=("model", "autoload"), foreign=True)
 def get_props() -> Response:
     """Describe the server, its model and the defaults of requests."""
     return json_reply(props(web().settings, web().client.check_ready(), web().shared_prompt))
 
 
 @routes.post("/props")
-@operation(answer=Success, foreign=False)
+@operation(answer="llamacpp.Success", foreign=False)
 def post_props() -> Response:
     """Refuse, as a llama-server without `--props` does; with it nothing is changed either."""
     raise NotSupported("This server does not support changing global properties.")
 
 
-def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> Props:
+def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> JSONObject:
     """Return the properties that clients read: model, template, features, defaults of requests."""
     user, assistant = system.names(settings)
-    known: Props = {
+    known: JSONObject = {
         "default_generation_settings": default_generation_settings(settings, model),
         "total_slots": settings.parallel if settings.parallel > 0 else model.n_seq_max,
         "model_alias": model.alias,
@@ -101,7 +96,7 @@ def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> Props:
 
 
 @routes.get("/slots")
-@operation(answer=list[Slot], query=("fail_on_no_slot",), foreign=False)
+@operation(answer="llamacpp.Slots", query=("fail_on_no_slot",), foreign=False)
 def get_slots() -> Response:
     """List the slots, each with the branch that runs in it; with a limit of requests, each with a request."""
     if not web().settings.slots:
@@ -112,7 +107,7 @@ def get_slots() -> Response:
     return aged_reply(slots, at)
 
 
-def shown_slots() -> tuple[list[Slot], float]:
+def shown_slots() -> tuple[list[JSONObject], float]:
     """Return the engine's entries of the slots under llama-server's names, and the UNIX time at which they were so.
 
     Of a long list, only some are full.
@@ -124,9 +119,9 @@ def shown_slots() -> tuple[list[Slot], float]:
     return [_shown(slot, idle, is_full=place < full) for place, slot in enumerate(slots)], latest.at
 
 
-def _shown(slot: dict[str, Any], idle: GenerationSettings, is_full: bool) -> Slot:
+def _shown(slot: dict[str, Any], idle: JSONObject, is_full: bool) -> JSONObject:
     runs: bool = slot["is_processing"]
-    state: SlotState = {
+    state: JSONObject = {
         "id": slot["id"],
         "speculative": idle["speculative.types"] != "none",
         "is_processing": runs,
@@ -143,15 +138,14 @@ def _shown(slot: dict[str, Any], idle: GenerationSettings, is_full: bool) -> Slo
         state["replica"] = slot["replica"]
     params = running_settings(slot, idle) if runs else idle
     if is_full:
-        full: FullSlot = {**params, **state, "task_id": state["id_task"], "params": params}
-        return full
-    brief: IdleSlot = {**state, "n_ctx": slot["n_ctx"], "model": idle["model"]}
-    busy: BusySlot = {**brief, "params": params}
+        return {**params, **state, "task_id": state["id_task"], "params": params}
+    brief: JSONObject = {**state, "n_ctx": slot["n_ctx"], "model": idle["model"]}
+    busy: JSONObject = {**brief, "params": params}
     return busy if runs else brief
 
 
-def _next_token(branch: dict[str, Any], is_full: bool) -> NextToken:
-    token: NextToken = {
+def _next_token(branch: dict[str, Any], is_full: bool) -> JSONObject:
+    token: JSONObject = {
         "has_next_token": branch is not _NONE,
         "has_new_line": branch["has_new_line"],
         "n_remain": branch["n_remain"],
@@ -163,7 +157,7 @@ def _next_token(branch: dict[str, Any], is_full: bool) -> NextToken:
 
 
 @routes.post("/slots/<slot>")
-@operation(SlotBody, SlotAction, query=("action",), foreign=False)
+@operation(SlotBody, "llamacpp.SlotAction", query=("action",), foreign=False)
 def slot_action(slot: str) -> Response:
     """Save, restore or erase a slot's text; a file is a named state of the prefix tree, which any prompt may continue."""
     if not (web().settings.state_dir or web().settings.has_replicas):  # replicas have folders of their own
@@ -177,10 +171,9 @@ def slot_action(slot: str) -> Response:
     number = _slot_number(slot)
     if action == "erase":
         erased = web().client.state_action("erase", "", number)
-        gone: SlotAction = {"id_slot": number, "n_erased": erased["tokens"]}
-        return json_reply(gone)
+        return json_reply({"id_slot": number, "n_erased": erased["tokens"]})
     done = web().client.state_action(action, name, number)
-    answer: SlotAction = {"id_slot": number, "filename": name}
+    answer: JSONObject = {"id_slot": number, "filename": name}
     if action == "save":
         answer |= {"n_saved": done["tokens"], "n_written": done["bytes"], "timings": {"save_ms": done["ms"]}}
     else:
@@ -201,14 +194,14 @@ def _slot_numbers() -> int:
 
 
 @adapters.get("/lora-adapters")
-@operation(answer=list[Adapter], foreign=True)
+@operation(answer="llamacpp.Adapters", foreign=True)
 def get_adapters() -> Response:
     """List the LoRA adapters and their scales."""
     return json_reply(web().client.adapters())
 
 
 @adapters.post("/lora-adapters")
-@operation(list[Scale], Success, foreign=False)
+@operation(list[Scale], "llamacpp.Success", foreign=False)
 def set_adapters() -> Response:
     """Set the scales for later requests; adapters that are not named get 0."""
     body = read_json(request)

@@ -7,10 +7,10 @@ from typing import Literal
 
 from flask import Blueprint, Response, request
 
+from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
 from srb.web.bodies.fields import EMPTY_PROMPT
 from srb.web.context import web
-from srb.web.dialects.llamacpp.answers import Content, Encoded, Length, Piece, Text, TokenList
 from srb.web.dialects.llamacpp.body import DetokenizeBody, TabbyDetokenizeBody, TokenizeBody, TokenizeWithBOSBody
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
@@ -19,7 +19,7 @@ routes = Blueprint("tokens", __name__)
 
 
 @routes.post("/tokenize")
-@operation(TokenizeBody, TokenList, foreign=True)
+@operation(TokenizeBody, "llamacpp.TokenList", foreign=True)
 def tokenize() -> Response:
     """Return the tokens of a text.
 
@@ -29,7 +29,7 @@ def tokenize() -> Response:
 
 
 @routes.post("/v1/tokenize")
-@operation(TokenizeWithBOSBody, TokenList, foreign=True)
+@operation(TokenizeWithBOSBody, "llamacpp.TokenList", foreign=True)
 def tokenize_with_bos() -> Response:
     """Return the tokens of a text with its BOS, as Aphrodite does."""
     return _token_list(TokenizeWithBOSBody.parse(read_body(request)))
@@ -37,35 +37,33 @@ def tokenize_with_bos() -> Response:
 
 def _token_list(asked: TokenizeBody) -> Response:
     tokens = _tokens(asked)
-    listed: list[int] | list[Piece] = tokens
+    listed: list[int] | list[JSONObject] = tokens
     if asked.with_pieces:
         pieces = web().client.detokenize(tokens)
-        shown: list[Piece] = [
+        shown: list[JSONObject] = [
             {"id": token, "piece": _piece_json(piece)} for token, piece in zip(tokens, pieces, strict=True)
         ]
         listed = shown
     longest = web().client.check_ready().n_ctx_seq
-    answer: TokenList = {"tokens": listed, "count": len(tokens), "length": len(tokens), "max_model_len": longest}
-    return json_reply(answer)
+    return json_reply({"tokens": listed, "count": len(tokens), "length": len(tokens), "max_model_len": longest})
 
 
 @routes.post("/detokenize")
-@operation(DetokenizeBody, Content, foreign=True)
+@operation(DetokenizeBody, "llamacpp.Content", foreign=True)
 def detokenize() -> Response:
     """Return the text of tokens."""
-    answer: Content = {"content": _detokenized(DetokenizeBody.parse(read_body(request)).tokens)}
-    return json_reply(answer)
+    return json_reply({"content": _detokenized(DetokenizeBody.parse(read_body(request)).tokens)})
 
 
 @routes.post("/v1/internal/encode")
-@operation(TokenizeBody, Encoded, foreign=True)
+@operation(TokenizeBody, "llamacpp.Encoded", foreign=True)
 def encode() -> Response:
     """Return the tokens of a text, as text-generation-webui does."""
     return _encoded(TokenizeBody.parse(read_body(request)))
 
 
 @routes.post("/v1/token/encode")
-@operation(TokenizeWithBOSBody, Encoded, foreign=True)
+@operation(TokenizeWithBOSBody, "llamacpp.Encoded", foreign=True)
 def encode_with_bos() -> Response:
     """Return the tokens of a text with its BOS, as TabbyAPI does."""
     return _encoded(TokenizeWithBOSBody.parse(read_body(request)))
@@ -73,33 +71,29 @@ def encode_with_bos() -> Response:
 
 def _encoded(asked: TokenizeBody) -> Response:
     tokens = _tokens(asked)
-    answer: Encoded = {"tokens": tokens, "length": len(tokens)}
-    return json_reply(answer)
+    return json_reply({"tokens": tokens, "length": len(tokens)})
 
 
 @routes.post("/v1/internal/token-count")
-@operation(TokenizeBody, Length, foreign=True)
+@operation(TokenizeBody, "llamacpp.Length", foreign=True)
 def token_count() -> Response:
     """Count the tokens of a text."""
-    answer: Length = {"length": len(_tokens(TokenizeBody.parse(read_body(request))))}
-    return json_reply(answer)
+    return json_reply({"length": len(_tokens(TokenizeBody.parse(read_body(request))))})
 
 
 @routes.post("/v1/internal/decode")
-@operation(DetokenizeBody, Text, foreign=True)
+@operation(DetokenizeBody, "llamacpp.Text", foreign=True)
 def decode() -> Response:
     """Return the text of tokens, as text-generation-webui does."""
-    answer: Text = {"text": _detokenized(DetokenizeBody.parse(read_body(request)).tokens)}
-    return json_reply(answer)
+    return json_reply({"text": _detokenized(DetokenizeBody.parse(read_body(request)).tokens)})
 
 
 @routes.post("/v1/token/decode")
-@operation(TabbyDetokenizeBody, Text, foreign=True)
+@operation(TabbyDetokenizeBody, "llamacpp.Text", foreign=True)
 def decode_tokens() -> Response:
     """Return the text of tokens, as TabbyAPI does."""
     asked = TabbyDetokenizeBody.parse(read_body(request))
-    answer: Text = {"text": _detokenized(asked.tokens, special=asked.decode_special_tokens)}
-    return json_reply(answer)
+    return json_reply({"text": _detokenized(asked.tokens, special=asked.decode_special_tokens)})
 
 
 @routes.post("/v1/internal/stop-generation")

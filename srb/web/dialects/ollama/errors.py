@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from srb.errors import SRBError
-from srb.web.dialects.ollama.answers import OllamaError
+from srb.web.answers import JSONObject
 
 
-def ollama_error(error: SRBError) -> OllamaError:
+def ollama_error(error: SRBError) -> JSONObject:
     return {"error": error.message}

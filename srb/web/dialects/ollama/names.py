@@ -10,9 +10,9 @@ from pathlib import Path
 from srb.config.settings import Settings
 from srb.errors import InvalidRequest, NotFound
 from srb.models.listed import LATEST, resolve
+from srb.web.answers import JSONObject
 from srb.web.chat.template import can_think, template_capabilities
 from srb.web.dialects.llamacpp.infill import missing_infill
-from srb.web.dialects.ollama.answers import Capability, Details, TaggedModel
 from srb.wire.events import ModelInfo
 
 STARTED = time.time()  # of this worker, in Unix seconds
@@ -53,9 +53,9 @@ def digest_of(*facts: object) -> str:
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
-def details(model: ModelInfo | None) -> Details:
+def details(model: ModelInfo | None) -> JSONObject:
     """Return a model's facts; empty ones of a model that was not loaded yet."""
-    found: Details = {
+    found: JSONObject = {
         "parent_model": "",
         "format": "gguf",
         "family": model.architecture if model else "",
@@ -68,7 +68,7 @@ def details(model: ModelInfo | None) -> Details:
     return found
 
 
-def tagged(settings: Settings, model: ModelInfo) -> TaggedModel:
+def tagged(settings: Settings, model: ModelInfo) -> JSONObject:
     """Return the entry of a loaded model in a list."""
     name = tagged_name(model.alias)
     return {
@@ -90,8 +90,8 @@ def _in_words(count: int) -> str:
     return str(count)
 
 
-def capabilities(settings: Settings, model: ModelInfo) -> list[Capability]:
-    found: list[Capability] = ["completion"]
+def capabilities(settings: Settings, model: ModelInfo) -> list[str]:
+    found: list[str] = ["completion"]
     if template_capabilities(settings, model):  # a template without tools has them described in a message
         found.append("tools")
     if not missing_infill(model):

@@ -13,13 +13,12 @@ from typing import Any, Protocol, cast
 import orjson
 
 from srb.errors import SRBError
+from srb.web.answers import JSONObject
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome, timings
 from srb.web.calls.renderer import FINISH_REASONS, Renderer
 from srb.web.chat.reply_parser import Content, Piece, Reasoning, ReplyParser, parse_reply
 from srb.web.chat.reply_parser import ToolCall as ParsedCall
-from srb.web.dialects.ollama import answers
-from srb.web.dialects.ollama.answers import BranchEnd, Metrics, OllamaLine, Said, WholeBranch
 from srb.web.dialects.ollama.body import Asked
 from srb.web.dialects.ollama.errors import ollama_error
 from srb.web.dialects.ollama.names import timestamp
@@ -35,15 +34,17 @@ class Form(Protocol):
 
     def __call__(
         self, content: str = "", thinking: str = "", calls: Sequence[ParsedCall] = (), first: int = 0
-    ) -> Said: ...
+    ) -> JSONObject: ...
 
 
-def generate_form(content: str = "", thinking: str = "", calls: Sequence[ParsedCall] = (), first: int = 0) -> Said:
+def generate_form(
+    content: str = "", thinking: str = "", calls: Sequence[ParsedCall] = (), first: int = 0
+) -> JSONObject:
     return {"response": content, "thinking": thinking} if thinking else {"response": content}
 
 
-def chat_form(content: str = "", thinking: str = "", calls: Sequence[ParsedCall] = (), first: int = 0) -> Said:
-    message: answers.Message = {"role": "assistant", "content": content}
+def chat_form(content: str = "", thinking: str = "", calls: Sequence[ParsedCall] = (), first: int = 0) -> JSONObject:
+    message: JSONObject = {"role": "assistant", "content": content}
     if thinking:
         message["thinking"] = thinking
     if calls:
@@ -51,7 +52,7 @@ def chat_form(content: str = "", thinking: str = "", calls: Sequence[ParsedCall]
     return {"message": message}
 
 
-def _call(index: int, call: ParsedCall) -> answers.ToolCall:
+def _call(index: int, call: ParsedCall) -> JSONObject:
     """Return a call with its arguments as an object; those that a model wrote in another form are its `value`."""
     try:
         arguments: Any = orjson.loads(call.arguments or "{}")
@@ -73,17 +74,17 @@ class Answers:
         self._load_ns = load_ns
         self._began = time.monotonic_ns() - load_ns
 
-    def line(self, said: Said, done: bool = False) -> OllamaLine:
-        return cast(OllamaLine, {"model": self._name, "created_at": timestamp(), **said, "done": done})
+    def line(self, said: JSONObject, done: bool = False) -> JSONObject:
+        return cast(JSONObject, {"model": self._name, "created_at": timestamp(), **said, "done": done})
 
-    def end(self, event: BranchEnded, tokens: list[int]) -> BranchEnd:
+    def end(self, event: BranchEnded, tokens: list[int]) -> JSONObject:
         """Return the end of a branch with these tokens."""
-        end: BranchEnd = {"done_reason": FINISH_REASONS[event.reason]}
+        end: JSONObject = {"done_reason": FINISH_REASONS[event.reason]}
         if self.asked.context is not None:
             end["context"] = [*self.asked.context, *tokens]
         return end
 
-    def metrics(self, done: list[Done]) -> Metrics:
+    def metrics(self, done: list[Done]) -> JSONObject:
         times = timings(done)
         return {
             "total_duration": time.monotonic_ns() - self._began,
@@ -148,7 +149,7 @@ class OllamaRenderer(Renderer):
         if len(self._branches) == 1:
             return lines
         end = self._answers.end(event, self._branches[event.index].tokens)
-        line: OllamaLine = {**self._answers.line(self._answers.form(), done=True), **end}
+        line: JSONObject = {**self._answers.line(self._answers.form(), done=True), **end}
         line |= {"index": event.index, "eval_count": event.length, "seed": self._specs[event.index].seed}
         if error is not None:
             line["failure"] = error.message
@@ -158,9 +159,9 @@ class OllamaRenderer(Renderer):
         return _encoded(ollama_error(error))
 
     def _end(self, done: list[Done]) -> bytes:
-        line: OllamaLine = {**self._answers.line(self._answers.form(), done=True), **self._answers.metrics(done)}
+        line: JSONObject = {**self._answers.line(self._answers.form(), done=True), **self._answers.metrics(done)}
         if len(self._branches) == 1 and self._last is not None:
-            line = cast(OllamaLine, line | self._answers.end(self._last, self._branches[0].tokens))
+            line |= self._answers.end(self._last, self._branches[0].tokens)
             self._branches[0].move_probs_to(line)
         else:
             line["done_reason"] = "stop"
@@ -187,7 +188,7 @@ class _Branch:
         self.probs: list[TokenProbs] = []
         self._calls = 0
 
-    def said(self, form: Form, piece: Piece) -> Said:
+    def said(self, form: Form, piece: Piece) -> JSONObject:
         if isinstance(piece, Content):
             return form(content=piece.text)
         if isinstance(piece, Reasoning):
@@ -196,21 +197,21 @@ class _Branch:
         self._calls += 1
         return form(calls=[piece], first=self._calls - 1)
 
-    def move_probs_to(self, line: OllamaLine) -> None:
+    def move_probs_to(self, line: JSONObject) -> None:
         """Move the log-probabilities of all tokens since the last line into a new one."""
         if self.probs:
             line["logprobs"], self.probs = self.probs, []
 
 
-def _encoded(line: OllamaLine | answers.OllamaError) -> bytes:
+def _encoded(line: JSONObject) -> bytes:
     return orjson.dumps(line) + b"\n"
 
 
-def whole(given: Answers, outcome: Outcome) -> OllamaLine:
+def whole(given: Answers, outcome: Outcome) -> JSONObject:
     """Return the answer of a call that was not streamed; the first branch stands where clients look for the only one."""
     first, *others = (_whole_branch(given, index, branch) for index, branch in enumerate(outcome.branches))
-    said: Said = {name: value for name, value in first.items() if name in Said.__annotations__}  # type: ignore[assignment]
-    line: OllamaLine = {**given.line(said, done=True), **given.metrics(outcome.done)}
+    said = {name: value for name, value in first.items() if name in ("response", "thinking", "message")}
+    line: JSONObject = {**given.line(said, done=True), **given.metrics(outcome.done)}
     if "logprobs" in first:
         line["logprobs"] = first["logprobs"]
     if "context" in first:
@@ -221,12 +222,12 @@ def whole(given: Answers, outcome: Outcome) -> OllamaLine:
     return line
 
 
-def _whole_branch(given: Answers, index: int, branch: BranchOutcome) -> WholeBranch:
+def _whole_branch(given: Answers, index: int, branch: BranchOutcome) -> JSONObject:
     assert branch.ended is not None  # the engine ends every branch before the request
     content, thinking, calls = parse_reply(given.asked.parser(), branch.text)
     said, end = given.form(content, thinking, calls), given.end(branch.ended, branch.tokens)
     counts = {"index": index, "eval_count": branch.ended.length, "seed": branch.seed}
-    whole = cast(WholeBranch, {**said, **end, **counts})
+    whole = cast(JSONObject, {**said, **end, **counts})
     if branch.probs:
         whole["logprobs"] = branch.probs
     if branch.error is not None:

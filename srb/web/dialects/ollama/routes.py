@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from flask import Blueprint, Response, request
 
+from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
 from srb.web.calls.outcome import gather
 from srb.web.calls.streaming import HEADERS, EventStream
 from srb.web.chat.reply_parser import ReplyParser
 from srb.web.context import web
 from srb.web.dialects.llamacpp.embeddings import check_embeds, embed, normalized, refuse_embeddings
-from srb.web.dialects.ollama.answers import Embedded, EmbeddedPrompt, OllamaError, OllamaLine
 from srb.web.dialects.ollama.body import (
     Asked,
     OllamaChatBody,
@@ -33,7 +33,14 @@ routes = Blueprint("ollama", __name__)
 
 
 @routes.post("/api/generate")
-@operation(OllamaGenerateBody, OllamaLine, OllamaLine, stream_type=LINES, error=OllamaError, foreign=True)
+@operation(
+    OllamaGenerateBody,
+    "ollama.OllamaLine",
+    "ollama.OllamaLine",
+    stream_type=LINES,
+    error="ollama.OllamaError",
+    foreign=True,
+)
 def generate() -> Response:
     """Complete a prompt as Ollama does; a body without a prompt asks only for the model."""
     body = OllamaGenerateBody.parse(read_body(request))
@@ -48,7 +55,14 @@ def generate() -> Response:
 
 
 @routes.post("/api/chat")
-@operation(OllamaChatBody, OllamaLine, OllamaLine, stream_type=LINES, error=OllamaError, foreign=True)
+@operation(
+    OllamaChatBody,
+    "ollama.OllamaLine",
+    "ollama.OllamaLine",
+    stream_type=LINES,
+    error="ollama.OllamaError",
+    foreign=True,
+)
 def chat() -> Response:
     """Reply to a conversation as Ollama does; a body without messages asks only for the model."""
     body = OllamaChatBody.parse(read_body(request))
@@ -101,7 +115,7 @@ def _answer(body: OllamaGenerateBody | OllamaChatBody, form: Form, asked: Asked,
 
 
 @routes.post("/api/embed")
-@operation(OllamaEmbedBody, Embedded, error=OllamaError, foreign=True)
+@operation(OllamaEmbedBody, "ollama.Embedded", error="ollama.OllamaError", foreign=True)
 def embed_texts() -> Response:
     """Embed texts as Ollama does, as vectors of length 1."""
     began = time.monotonic_ns()
@@ -116,25 +130,26 @@ def embed_texts() -> Response:
         embedded = embed(asked, model)
         vectors = [vector for (vector,) in normalized(asked, model, embedded)]
         tokens = sum(embedded["tokens"])
-    answer: Embedded = {
-        "model": body.model,
-        "embeddings": vectors,
-        "total_duration": time.monotonic_ns() - began,
-        "load_duration": load_ns,
-        "prompt_eval_count": tokens,
-    }
-    return json_reply(answer)
+    return json_reply(
+        {
+            "model": body.model,
+            "embeddings": vectors,
+            "total_duration": time.monotonic_ns() - began,
+            "load_duration": load_ns,
+            "prompt_eval_count": tokens,
+        }
+    )
 
 
 @routes.post("/api/embeddings")
-@operation(OllamaEmbeddingsBody, EmbeddedPrompt, error=OllamaError, foreign=True)
+@operation(OllamaEmbeddingsBody, "ollama.EmbeddedPrompt", error="ollama.OllamaError", foreign=True)
 def embed_prompt() -> Response:
     """Embed one text as Ollama's older route does."""
     refuse_embeddings()
     body = OllamaEmbeddingsBody.parse(read_body(request))
     model = check_embeds(one_vector=True)
     check_name(body.model, web().settings, model)
-    answer: EmbeddedPrompt = {"embedding": []}
+    answer: JSONObject = {"embedding": []}
     if body.prompt:
         asked = body.embedding()
         [[answer["embedding"]]] = normalized(asked, model, embed(asked, model))

@@ -12,10 +12,10 @@ from srb.config.settings import Settings
 from srb.errors import InvalidRequest, NotSupported
 from srb.models.control import ModelState
 from srb.models.listed import resolve
+from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
 from srb.web.chat.template import template_source
 from srb.web.context import web
-from srb.web.dialects.ollama.answers import Loaded, LoadedModel, OllamaError, Pulled, Shown, TaggedModel, Tags, Version
 from srb.web.dialects.ollama.body import ModelBody, OllamaPullBody, OllamaShowBody
 from srb.web.dialects.ollama.names import capabilities, changed_at, check_name, details, digest_of, tagged, tagged_name
 from srb.web.models.choice import model_path
@@ -31,15 +31,14 @@ NEVER = "2318-01-01T00:00:00Z"  # when the model is unloaded
 
 
 @routes.get("/api/version")
-@operation(answer=Version, error=OllamaError, foreign=True)
+@operation(answer="ollama.Version", error="ollama.OllamaError", foreign=True)
 def version() -> Response:
     """Name the version of Ollama whose interface this is."""
-    answer: Version = {"version": VERSION}
-    return json_reply(answer)
+    return json_reply({"version": VERSION})
 
 
 @routes.get("/api/tags")
-@operation(answer=Tags, error=OllamaError, foreign=True)
+@operation(answer="ollama.Tags", error="ollama.OllamaError", foreign=True)
 def tags() -> Response:
     """List the models, as Ollama lists those that it has."""
     choice = web().choice
@@ -48,11 +47,10 @@ def tags() -> Response:
     else:
         found = [_unloaded(state) if (model := choice.facts(state.name)) is None else tagged(web().settings, model)
                  for state in choice.look()]  # fmt: skip
-    answer: Tags = {"models": found}
-    return json_reply(answer)
+    return json_reply({"models": found})
 
 
-def _unloaded(state: ModelState) -> TaggedModel:
+def _unloaded(state: ModelState) -> JSONObject:
     """Return the entry of a model that was not loaded yet, so that only its file is known."""
     name, path = tagged_name(state.name), model_path(state)
     return {
@@ -66,7 +64,7 @@ def _unloaded(state: ModelState) -> TaggedModel:
 
 
 @routes.get("/api/ps")
-@operation(answer=Loaded, error=OllamaError, foreign=True)
+@operation(answer="ollama.Loaded", error="ollama.OllamaError", foreign=True)
 def loaded() -> Response:
     """List the models in memory, as Ollama does."""
     choice = web().choice
@@ -74,11 +72,10 @@ def loaded() -> Response:
         models = [web().client.check_ready()]
     else:
         models = [model for name in choice.models.loaded() if (model := choice.facts(name)) is not None]
-    answer: Loaded = {"models": [_in_memory(model) for model in models]}
-    return json_reply(answer)
+    return json_reply({"models": [_in_memory(model) for model in models]})
 
 
-def _in_memory(model: ModelInfo) -> LoadedModel:
+def _in_memory(model: ModelInfo) -> JSONObject:
     said = tagged(web().settings, model)
     return {
         "name": said["name"],
@@ -93,23 +90,24 @@ def _in_memory(model: ModelInfo) -> LoadedModel:
 
 
 @routes.post("/api/show")
-@operation(OllamaShowBody, Shown, error=OllamaError, foreign=True)
+@operation(OllamaShowBody, "ollama.Shown", error="ollama.OllamaError", foreign=True)
 def show() -> Response:
     """Describe the model as Ollama does."""
     body, settings = OllamaShowBody.parse(read_body(request)), web().settings
     model = _known(body.model) or web().client.check_ready()
     check_name(body.model, settings, model)
-    answer: Shown = {
-        "license": model.license,
-        "modelfile": f"FROM {model.path}\n",
-        "parameters": _parameters(settings),
-        "template": template_source(settings, model) or NO_TEMPLATE,
-        "details": details(model),
-        "model_info": _facts(model),
-        "capabilities": capabilities(settings, model),
-        "modified_at": changed_at(model.path),
-    }
-    return json_reply(answer)
+    return json_reply(
+        {
+            "license": model.license,
+            "modelfile": f"FROM {model.path}\n",
+            "parameters": _parameters(settings),
+            "template": template_source(settings, model) or NO_TEMPLATE,
+            "details": details(model),
+            "model_info": _facts(model),
+            "capabilities": capabilities(settings, model),
+            "modified_at": changed_at(model.path),
+        }
+    )
 
 
 def _known(name: str) -> ModelInfo | None:
@@ -141,13 +139,15 @@ def _facts(model: ModelInfo) -> dict[str, Any]:
 
 
 @routes.post("/api/pull")
-@operation(OllamaPullBody, Pulled, Pulled, stream_type=LINES, error=OllamaError, foreign=True)
+@operation(
+    OllamaPullBody, "ollama.Pulled", "ollama.Pulled", stream_type=LINES, error="ollama.OllamaError", foreign=True
+)
 def pull() -> Response:
     """Say that a model which the server has is there; refuse to fetch another one."""
     body = OllamaPullBody.parse(read_body(request))
     if not _serves(body.model):
         refuse()
-    answer: Pulled = {"status": "success"}
+    answer: JSONObject = {"status": "success"}
     return Response(orjson.dumps(answer) + b"\n", mimetype=LINES) if body.stream else json_reply(answer)
 
 
@@ -164,7 +164,7 @@ def _serves(name: str) -> bool:
 @routes.post("/api/create")
 @routes.post("/api/copy")
 @routes.delete("/api/delete")
-@operation(ModelBody, error=OllamaError, foreign=False)
+@operation(ModelBody, error="ollama.OllamaError", foreign=False)
 def refuse() -> Response:
     """Refuse to fetch, send, make, copy or remove models: the server has the one that it was started with."""
     action = request.path.rpartition("/")[2]

@@ -9,7 +9,6 @@ from srb.web.calls.outcome import gather, ranking
 from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
-from srb.web.dialects.openai.chat_answers import AppliedTemplate, ChatCompletion, ChatCompletionChunk, InputTokens
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_render import ChatRenderer, chat_completion
 from srb.web.dialects.openai.frame import VerboseBody
@@ -22,7 +21,7 @@ templates = Blueprint("templates", __name__)  # llama-server's, which the page a
 
 @routes.post("/v1/chat/completions")
 @routes.post("/chat/completions")
-@operation(ChatBody, ChatCompletion, ChatCompletionChunk, foreign=True)
+@operation(ChatBody, "openai.ChatCompletion", "openai.ChatCompletionChunk", foreign=True)
 def chat_completions() -> Response:
     """Reply to a conversation, with one or several branches."""
     given = read_body(request)
@@ -45,22 +44,20 @@ def chat_completions() -> Response:
 
 
 @templates.post("/apply-template")
-@operation(ChatBody, AppliedTemplate, foreign=True)
+@operation(ChatBody, "openai.AppliedTemplate", foreign=True)
 def apply_template() -> Response:
     """Return the conversation rendered as a prompt."""
     body = ChatBody.parse(read_body(request))
-    answer: AppliedTemplate = {"prompt": body.render(web().settings, web().client.check_ready()).text}
-    return json_reply(answer)
+    return json_reply({"prompt": body.render(web().settings, web().client.check_ready()).text})
 
 
 @routes.post("/v1/chat/completions/input_tokens")
 @routes.post("/chat/completions/input_tokens")
-@operation(ChatBody, InputTokens, foreign=True)
+@operation(ChatBody, "openai.InputTokens", foreign=True)
 def input_tokens() -> Response:
     """Count the tokens of a rendered conversation, with the BOS if the model has one."""
     body = ChatBody.parse(read_body(request))
-    answer: InputTokens = {"input_tokens": prompt_length(body), "object": "response.input_tokens"}
-    return json_reply(answer)
+    return json_reply({"input_tokens": prompt_length(body), "object": "response.input_tokens"})
 
 
 def prompt_length(body: ChatBody) -> int:

@@ -9,11 +9,11 @@ from flask import Blueprint, Response, request
 from pydantic import Field
 
 from srb.errors import Conflict, NotFound
+from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
 from srb.web.bodies.fields import INT32_MAX, Integer, between
 from srb.web.context import web
 from srb.web.dialects.llamacpp.body import Body
-from srb.web.dialects.openai.chat_answers import Controlled
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 from srb.wire.commands import EndReasoning
@@ -33,11 +33,11 @@ class ControlBody(Body):
 
 
 @routes.post("/v1/chat/completions/control")
-@operation(ControlBody, Controlled, foreign=True)
+@operation(ControlBody, "openai.Controlled", foreign=True)
 def control() -> Response:
     """End the reasoning of a running chat's branches; the answers begin at once."""
     body = ControlBody.parse(read_body(request))
-    answer: Controlled = {"success": False, "message": "no active completion for this id"}
+    answer: JSONObject = {"success": False, "message": "no active completion for this id"}
     for engine in web().engines:
         command = EndReasoning(uuid4().hex, _request_id(body.id), web().calls.controller(request.environ), body.index)
         try:

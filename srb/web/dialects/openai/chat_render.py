@@ -12,7 +12,7 @@ from itertools import groupby
 import orjson
 
 from srb.errors import SRBError
-from srb.web.answers import PromptProgress, Ranking
+from srb.web.answers import JSONObject, PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome
 from srb.web.calls.renderer import prompt_progress
@@ -20,20 +20,7 @@ from srb.web.chat.blocks import Block, blocks_of
 from srb.web.chat.families import END_THINK, THINK
 from srb.web.chat.pieces import CallArguments, CallBegan, CallEnded, Content, Piece, Reasoning
 from srb.web.chat.reply_parser import ReplyParser
-from srb.web.dialects.llamacpp.answers import Final, Selection
 from srb.web.dialects.llamacpp.render import Answers
-from srb.web.dialects.openai.chat_answers import (
-    CalledTool,
-    ChatChoice,
-    ChatChunkChoice,
-    ChatCompletion,
-    ChatCompletionChunk,
-    ChatEnding,
-    ChatLogprobs,
-    FunctionPart,
-    Message,
-    MessageDelta,
-)
 from srb.web.dialects.openai.chat_body import ChatRequest
 from srb.web.dialects.openai.completion_render import ending
 from srb.web.dialects.openai.frame import ChunkRenderer, origin, whole
@@ -46,7 +33,7 @@ class ChatRenderer(ChunkRenderer):
     Log-probabilities and token ids are held back with the text: a chunk has those of all tokens since the last chunk.
     """
 
-    _empty: ChatCompletionChunk
+    _empty: JSONObject
 
     def __init__(
         self,
@@ -58,7 +45,7 @@ class ChatRenderer(ChunkRenderer):
         verbose: Answers | None = None,
     ) -> None:
         frame = origin("chatcmpl", call, model)
-        empty: ChatCompletionChunk = {"object": "chat.completion.chunk", **frame, "choices": []}
+        empty: JSONObject = {"object": "chat.completion.chunk", **frame, "choices": []}
         super().__init__(call, empty, include_usage, verbose)
         self._asked = asked
         self._return_tokens = return_tokens
@@ -66,13 +53,13 @@ class ChatRenderer(ChunkRenderer):
         self._before, self._after = self._around(b'"delta":{"content":', b'},"logprobs":null,"finish_reason":null')
 
     def _chunk(
-        self, choice: ChatChunkChoice, progress: PromptProgress | None = None, verbose: Final | Selection | None = None
+        self, choice: JSONObject, progress: PromptProgress | None = None, verbose: JSONObject | None = None
     ) -> bytes:
-        chunk: ChatCompletionChunk = {**self._empty, "choices": [choice]}
+        chunk: JSONObject = {**self._empty, "choices": [choice]}
         return self._encode(chunk, progress, verbose)
 
     def start(self) -> bytes:
-        role: MessageDelta = {"role": "assistant", "content": ""}
+        role: JSONObject = {"role": "assistant", "content": ""}
         return b"".join(self._chunk(_choice_of(index, role)) for index in range(len(self._branches)))
 
     def _begun(self, event: BranchAdded) -> bytes:
@@ -102,7 +89,7 @@ class ChatRenderer(ChunkRenderer):
         branch = self._branches[event.index]
         verbose = self._verbose.final(event) if self._verbose is not None else None
         data = self._pieces(event.index, branch, branch.parser.end(), verbose)
-        choice: ChatChunkChoice = {
+        choice: JSONObject = {
             "index": event.index,
             "delta": {},
             "logprobs": None,
@@ -112,9 +99,7 @@ class ChatRenderer(ChunkRenderer):
         branch.move_details_to(choice)
         return data + self._chunk(choice, verbose=None if data else verbose)
 
-    def _pieces(
-        self, index: int, branch: _Branch, pieces: list[Piece], verbose: Final | Selection | None = None
-    ) -> bytes:
+    def _pieces(self, index: int, branch: _Branch, pieces: list[Piece], verbose: JSONObject | None = None) -> bytes:
         """Render new pieces of a branch, the first one with `verbose`."""
         data = b""
         for piece in _joined(pieces):
@@ -137,17 +122,17 @@ class _Branch:
         self.probs: list[TokenProbs] = []
         self.tokens: list[int] = []
 
-    def delta(self, piece: Piece) -> MessageDelta:
+    def delta(self, piece: Piece) -> JSONObject:
         if isinstance(piece, CallBegan):
             self.calls += 1
-            function: FunctionPart = {"name": piece.name, "arguments": ""}
+            function: JSONObject = {"name": piece.name, "arguments": ""}
             return {"tool_calls": [{"index": self.calls - 1, "id": piece.id, "type": "function", "function": function}]}
         if isinstance(piece, CallArguments):
             return {"tool_calls": [{"index": self.calls - 1, "function": {"arguments": piece.text}}]}
         assert isinstance(piece, Content | Reasoning)
         return {"content": piece.text} if isinstance(piece, Content) else {"reasoning_content": piece.text}
 
-    def move_details_to(self, choice: ChatChunkChoice) -> None:
+    def move_details_to(self, choice: JSONObject) -> None:
         """Move the log-probabilities and ids of all tokens since the last chunk into the choice of a new chunk."""
         if self.probs:
             choice["logprobs"] = {"content": self.probs}
@@ -164,7 +149,7 @@ def chat_completion(
     return_tokens: bool = False,
     verbose: Answers | None = None,
     ranking: Ranking | None = None,
-) -> ChatCompletion:
+) -> JSONObject:
     """Return the answer of a call that was not streamed."""
     choices = [_choice(asked, index, branch) for index, branch in enumerate(outcome.branches)]
     if return_tokens:
@@ -174,7 +159,7 @@ def chat_completion(
     return {"object": "chat.completion", "choices": choices, **frame}
 
 
-def _choice(asked: ChatRequest, index: int, branch: BranchOutcome) -> ChatChoice:
+def _choice(asked: ChatRequest, index: int, branch: BranchOutcome) -> JSONObject:
     assert branch.ended is not None  # the engine ends every branch before the request
     # In parts, as a stream is read: a call that was cut has one form.
     blocks = blocks_of(asked.parser(stream=False, in_parts=True), branch.text)
@@ -182,12 +167,12 @@ def _choice(asked: ChatRequest, index: int, branch: BranchOutcome) -> ChatChoice
     calls = [_call(block) for block in blocks.all if block.kind == "call"]
     if asked.reasoning_format == "deepseek-legacy" and reasoning:
         content = f"{THINK}{reasoning}{END_THINK}{content}"
-    message: Message = {"role": "assistant", "content": content if content or not calls else None}
+    message: JSONObject = {"role": "assistant", "content": content if content or not calls else None}
     if reasoning:
         message["reasoning_content"] = reasoning
     if calls:
         message["tool_calls"] = calls
-    logprobs: ChatLogprobs | None = {"content": branch.probs} if branch.probs else None
+    logprobs: JSONObject | None = {"content": branch.probs} if branch.probs else None
     end = _chat_ending(branch.ended, blocks.calls)
     return {"index": index, "message": message, "logprobs": logprobs, **end, "seed": branch.seed}
 
@@ -201,16 +186,16 @@ def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
             yield from group
 
 
-def _choice_of(index: int, delta: MessageDelta) -> ChatChunkChoice:
+def _choice_of(index: int, delta: JSONObject) -> JSONObject:
     return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
 
 
-def _call(block: Block) -> CalledTool:
+def _call(block: Block) -> JSONObject:
     return {"id": block.id, "type": "function", "function": {"name": block.name, "arguments": block.text}}
 
 
-def _chat_ending(event: BranchEnded, calls: int) -> ChatEnding:
-    end: ChatEnding = {**ending(event)}
+def _chat_ending(event: BranchEnded, calls: int) -> JSONObject:
+    end: JSONObject = {**ending(event)}
     if calls and end["finish_reason"] == "stop":
         end["finish_reason"] = "tool_calls"
     return end

@@ -12,21 +12,12 @@ from collections.abc import Sequence
 import orjson
 
 from srb.errors import SRBError, from_code
-from srb.web.answers import PromptProgress, Ranking
+from srb.web.answers import JSONObject, PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.echo import Echo
 from srb.web.calls.outcome import BranchOutcome, Outcome
 from srb.web.calls.renderer import FINISH_REASONS, prompt_progress
-from srb.web.dialects.llamacpp.answers import Final, Partial, Selection
 from srb.web.dialects.llamacpp.render import Answers
-from srb.web.dialects.openai.answers import (
-    Ending,
-    LegacyLogprobs,
-    TextChoice,
-    TextChunkChoice,
-    TextCompletion,
-    TextCompletionChunk,
-)
 from srb.web.dialects.openai.frame import DONE, ChunkRenderer, origin, whole
 from srb.wire.events import (
     BranchAdded,
@@ -46,7 +37,7 @@ from srb.wire.events import (
 class CompletionRenderer(ChunkRenderer):
     """Streamed chunks of `/v1/completions`."""
 
-    _empty: TextCompletionChunk
+    _empty: JSONObject
 
     def __init__(
         self,
@@ -58,7 +49,7 @@ class CompletionRenderer(ChunkRenderer):
         last: bytes = DONE,
         verbose: Answers | None = None,
     ) -> None:
-        empty: TextCompletionChunk = {"object": "text_completion", **origin("cmpl", call, model), "choices": []}
+        empty: JSONObject = {"object": "text_completion", **origin("cmpl", call, model), "choices": []}
         super().__init__(call, empty, include_usage, verbose, last)
         self._commands = {command.request_id: command for command in call.commands}
         self._return_tokens = return_tokens
@@ -69,11 +60,11 @@ class CompletionRenderer(ChunkRenderer):
 
     def _chunk(
         self,
-        choice: TextChunkChoice,
+        choice: JSONObject,
         progress: PromptProgress | None = None,
-        verbose: Partial | Final | Selection | None = None,
+        verbose: JSONObject | None = None,
     ) -> bytes:
-        chunk: TextCompletionChunk = {**self._empty, "choices": [choice]}
+        chunk: JSONObject = {**self._empty, "choices": [choice]}
         return self._encode(chunk, progress, verbose)
 
     def start(self) -> bytes:
@@ -117,7 +108,7 @@ class CompletionRenderer(ChunkRenderer):
         return self._before[index] + orjson.dumps(event.text) + self._after if event.text else b""
 
     def _detailed(self, index: int, event: Delta) -> bytes:
-        choice: TextChunkChoice = {"index": index, "text": event.text, "logprobs": None, "finish_reason": None}
+        choice: JSONObject = {"index": index, "text": event.text, "logprobs": None, "finish_reason": None}
         if event.probs:
             choice["logprobs"] = legacy_logprobs(event.probs, self._offsets[index])
             self._offsets[index] += sum(len(entry["token"]) for entry in event.probs)
@@ -128,7 +119,7 @@ class CompletionRenderer(ChunkRenderer):
     def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
         index = self._firsts[event.request_id] + event.index
         seed = self._specs[index].seed
-        choice: TextChunkChoice = {"index": index, "text": "", "logprobs": None, **ending(event), "seed": seed}
+        choice: JSONObject = {"index": index, "text": "", "logprobs": None, **ending(event), "seed": seed}
         return self._chunk(choice, verbose=self._verbose.final(event) if self._verbose is not None else None)
 
 
@@ -143,14 +134,14 @@ def completion(
     echoes: Sequence[Echo] = (),
     verbose: Answers | None = None,
     ranking: Ranking | None = None,
-) -> TextCompletion:
+) -> JSONObject:
     """Return the answer of a call that was not streamed.
 
     `branches` are the outcome's branches to return, equally many per prompt. `echoes` has one entry per prompt if texts
     begin with their prompts, else none.
     """
     each = len(branches) // len(call.commands)
-    choices: list[TextChoice] = []
+    choices: list[JSONObject] = []
     for index, branch in enumerate(branches):
         command = call.commands[index // each]
         text, probs = branch.text, branch.probs
@@ -161,7 +152,7 @@ def completion(
                 echo.label(outcome.prompt_logprobs[command.request_id]) + probs if command.prompt_logprobs else probs
             )
         assert branch.ended is not None  # the engine ends every branch before the request
-        choice: TextChoice = {
+        choice: JSONObject = {
             "index": index,
             "text": text,
             "logprobs": legacy_logprobs(probs, 0) if logprobs and probs else None,
@@ -175,13 +166,13 @@ def completion(
     return {"object": "text_completion", "choices": choices, **frame}
 
 
-def _empty_choice(index: int) -> TextChunkChoice:
+def _empty_choice(index: int) -> JSONObject:
     return {"index": index, "text": "", "logprobs": None, "finish_reason": None}
 
 
-def ending(event: BranchEnded) -> Ending:
+def ending(event: BranchEnded) -> JSONObject:
     """Return the keys of a choice that describe its end."""
-    choice: Ending = {"finish_reason": FINISH_REASONS[event.reason]}
+    choice: JSONObject = {"finish_reason": FINISH_REASONS[event.reason]}
     if choice["finish_reason"] == "stop":
         choice["stop_reason"] = "boundary" if event.reason == FinishReason.BOUNDARY else event.stopping_word
     if event.reason == FinishReason.ERROR:
@@ -189,7 +180,7 @@ def ending(event: BranchEnded) -> Ending:
     return choice
 
 
-def legacy_logprobs(probs: list[TokenProbs], offset: int) -> LegacyLogprobs:
+def legacy_logprobs(probs: list[TokenProbs], offset: int) -> JSONObject:
     """Return the logprobs object of text completions, with that of chats under `content`.
 
     `offset` is the index of the first token's text in the choice's text, in characters. A prompt's first token has no

@@ -12,10 +12,10 @@ from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
 from srb.web.dialects.openai import completion_render
-from srb.web.dialects.openai.answers import CompletionAnswer, CompletionEvent
 from srb.web.dialects.openai.completion_body import TextCompletionBody
 from srb.web.dialects.openai.frame import DONE, VerboseBody
 from srb.web.dialects.srb import routes as srb
+from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 
@@ -25,7 +25,9 @@ SRB_KEYS = frozenset({"prompt", "n", "max_tokens", "temperature", "seed", "forma
 
 
 @routes.post("/v1/completions")
-@operation(TextCompletionBody, CompletionAnswer, CompletionEvent, foreign=True)
+@operation(
+    TextCompletionBody, ("openai.TextCompletion", SRBCompletion), ("openai.TextCompletionChunk", SRBEvent), foreign=True
+)
 def completions() -> Response:
     """Continue a prompt, in the srb or the openai dialect."""
     given = read_object(request)

@@ -11,20 +11,18 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import orjson
 
 from srb.errors import SRBError
-from srb.web.answers import PromptProgress, Ranking
+from srb.web.answers import JSONObject, PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome, timings, usage
 from srb.web.calls.renderer import Renderer, sse
 from srb.web.context import web
-from srb.web.dialects.llamacpp.answers import Final, Partial, Selection
 from srb.web.dialects.llamacpp.body import LlamaCompletionBody
 from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, PromptTexts, completion
-from srb.web.dialects.openai.answers import Chunk, Origin, Whole
 from srb.wire.commands import BranchSpec
 from srb.wire.events import BranchAdded, BranchEnded, Done, ModelInfo, PromptEvent
 
@@ -33,7 +31,7 @@ DONE = b"data: [DONE]\n\n"
 Kind = Literal["cmpl", "chatcmpl"]
 
 
-def origin(kind: Kind, call: Call, model: ModelInfo) -> Chunk:
+def origin(kind: Kind, call: Call, model: ModelInfo) -> JSONObject:
     """Return the beginning of an answer or of a stream's chunks."""
     return {
         "id": f"{kind}-{call.commands[0].request_id}",
@@ -45,10 +43,9 @@ def origin(kind: Kind, call: Call, model: ModelInfo) -> Chunk:
 
 def whole(
     kind: Kind, call: Call, model: ModelInfo, outcome: Outcome, verbose: Answers | None, ranking: Ranking
-) -> Whole:
+) -> JSONObject:
     """Return an answer without its choices."""
-    begin = cast(Origin, origin(kind, call, model))
-    frame: Whole = {**begin, "usage": usage(outcome.done), "timings": timings(outcome.done), **ranking}
+    frame = {**origin(kind, call, model), "usage": usage(outcome.done), "timings": timings(outcome.done), **ranking}
     if verbose is not None:
         objects = completion(verbose, outcome)
         frame["__verbose"] = objects[0] if isinstance(objects, list) else objects
@@ -72,10 +69,10 @@ class VerboseBody:
 class ChunkRenderer(Renderer):
     """Chunks of one call: copies of `empty` with a choice; `choices` must be the last key of `empty`."""
 
-    _empty: Chunk
+    _empty: JSONObject
 
     def __init__(
-        self, call: Call, empty: Chunk, include_usage: bool, verbose: Answers | None = None, last: bytes = DONE
+        self, call: Call, empty: JSONObject, include_usage: bool, verbose: Answers | None = None, last: bytes = DONE
     ) -> None:
         super().__init__(call)
         self._empty = empty
@@ -109,9 +106,7 @@ class ChunkRenderer(Renderer):
     def _before_index(self, index: int) -> bytes:
         return b'%b{"index":%d,%b' % (self._head, index, self._before_text)
 
-    def _encode(
-        self, chunk: Chunk, progress: PromptProgress | None, verbose: Partial | Final | Selection | None
-    ) -> bytes:
+    def _encode(self, chunk: JSONObject, progress: PromptProgress | None, verbose: JSONObject | None) -> bytes:
         if progress is not None:
             chunk["prompt_progress"] = progress
         if verbose is not None:
@@ -154,7 +149,7 @@ class ChunkRenderer(Renderer):
         ranking = self.ranking()
         if not self._include_usage and not ranking:
             return waiting + self._last
-        chunk: Chunk = {**self._empty, **ranking}
+        chunk: JSONObject = {**self._empty, **ranking}
         if self._include_usage:
             chunk["usage"], chunk["timings"] = usage(done), timings(done)
         return waiting + sse(chunk) + self._last

@@ -8,24 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from srb.errors import SRBError, from_code
-from srb.web.answers import Ranking
+from srb.web.answers import JSONObject, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import timings, usage
 from srb.web.chat.blocks import Block, Blocks
 from srb.web.dialects.openai.chat_body import ChatRequest
 from srb.web.dialects.openai.completion_render import ending
-from srb.web.dialects.responses.answers import (
-    BranchEnd,
-    CallItem,
-    Item,
-    ItemStatus,
-    OfBranch,
-    OfNamespace,
-    Response,
-    ResponseError,
-    ResponseUsage,
-    Status,
-)
 from srb.web.dialects.responses.body import ResponsesBody
 from srb.web.dialects.responses.items import namespaced
 from srb.wire.events import BranchEnded, Done, FinishReason, ModelInfo, TokenProbs
@@ -55,16 +43,16 @@ class ResponseBranch:
             return None
         return from_code(self.ended.code, self.ended.message)
 
-    def status(self, block: Block) -> ItemStatus:
+    def status(self, block: Block) -> str:
         """Return the status of a block that has ended."""
         if block.kind == "call":
             return "completed" if block.is_whole else "incomplete"
         return "incomplete" if self.is_cut and block is self.blocks.all[-1] else "completed"
 
-    def described(self) -> BranchEnd:
+    def described(self) -> JSONObject:
         if self.ended is None:
             return {"index": self.index, "seed": self.seed, "finish_reason": None}
-        end: BranchEnd = {"index": self.index, "seed": self.seed, **ending(self.ended)}  # type: ignore[typeddict-unknown-key]
+        end: JSONObject = {"index": self.index, "seed": self.seed, **ending(self.ended)}
         if self.blocks.calls and end["finish_reason"] == "stop":
             end["finish_reason"] = "tool_calls"
         return end
@@ -81,7 +69,7 @@ class ResponseFrame:
         self._asked = asked
         self._namespaced = namespaced(given.get("tools"))
         first = call.commands[0].branches[0]
-        self._empty: Response = {
+        self._empty: JSONObject = {
             "id": f"resp_{self._id}",
             "object": "response",
             "created_at": int(time.time()),
@@ -113,16 +101,16 @@ class ResponseFrame:
     def branch(self, index: int, seed: int) -> ResponseBranch:
         return ResponseBranch(index, seed, Blocks(self._asked.parser(stream=False, in_parts=True)))
 
-    def begun(self, branches: Sequence[ResponseBranch]) -> Response:
+    def begun(self, branches: Sequence[ResponseBranch]) -> JSONObject:
         return {**self._empty, "branches": [branch.described() for branch in branches]}
 
     def ended(
-        self, branches: Sequence[ResponseBranch], output: list[Item], done: list[Done], ranking: Ranking
-    ) -> Response:
+        self, branches: Sequence[ResponseBranch], output: list[JSONObject], done: list[Done], ranking: Ranking
+    ) -> JSONObject:
         """Return the response at its end; `output` has the items of all branches."""
         error = next((branch.error for branch in branches if branch.error is not None), None)
         cut = error is None and any(branch.is_cut for branch in branches)
-        status: Status = "failed" if error is not None else "incomplete" if cut else "completed"
+        status: str = "failed" if error is not None else "incomplete" if cut else "completed"
         return {
             **self._finished(branches, output, status),
             "error": _error(error) if error is not None else None,
@@ -132,21 +120,21 @@ class ResponseFrame:
             **ranking,
         }
 
-    def failed(self, branches: Sequence[ResponseBranch], output: list[Item], error: SRBError) -> Response:
+    def failed(self, branches: Sequence[ResponseBranch], output: list[JSONObject], error: SRBError) -> JSONObject:
         return {**self._finished(branches, output, "failed"), "error": _error(error)}
 
-    def _finished(self, branches: Sequence[ResponseBranch], output: list[Item], status: Status) -> Response:
+    def _finished(self, branches: Sequence[ResponseBranch], output: list[JSONObject], status: str) -> JSONObject:
         return {**self.begun(branches), "status": status, "output": output, "completed_at": int(time.time())}
 
-    def item(self, branch: ResponseBranch, block: Block, status: ItemStatus) -> Item:
+    def item(self, branch: ResponseBranch, block: Block, status: str) -> JSONObject:
         """Return a block as an item; one in progress is without its text."""
-        of_branch: OfBranch = {"branch": branch.index} if branch.index else {}
+        of_branch: JSONObject = {"branch": branch.index} if branch.index else {}
         item_id = f"{_PREFIXES[block.kind]}_{self._id}_{branch.index}_{block.place}"
         begins = status == "in_progress"
         if block.kind == "call":
             namespace, name = self._namespaced.get(block.name, ("", block.name))
-            of_namespace: OfNamespace = {"namespace": namespace} if namespace else {}
-            call: CallItem = {
+            of_namespace: JSONObject = {"namespace": namespace} if namespace else {}
+            return {
                 "id": item_id,
                 "type": "function_call",
                 "status": status,
@@ -156,7 +144,6 @@ class ResponseFrame:
                 **of_branch,
                 **of_namespace,
             }
-            return call
         if block.kind == "reasoning":
             return {
                 "id": item_id,
@@ -193,7 +180,7 @@ def _text_of(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _usage(done: Iterable[Done], branches: Sequence[ResponseBranch]) -> ResponseUsage:
+def _usage(done: Iterable[Done], branches: Sequence[ResponseBranch]) -> JSONObject:
     summed = usage(done)
     reasoning = sum(branch.blocks.reasoning_tokens(branch.ended.length) for branch in branches if branch.ended)
     return {
@@ -205,7 +192,7 @@ def _usage(done: Iterable[Done], branches: Sequence[ResponseBranch]) -> Response
     }
 
 
-def _error(error: SRBError) -> ResponseError:
+def _error(error: SRBError) -> JSONObject:
     code = (
         "rate_limit_exceeded"
         if error.http_status == 429
@@ -213,4 +200,4 @@ def _error(error: SRBError) -> ResponseError:
         if error.http_status < 500
         else "server_error"
     )
-    return cast(ResponseError, {"code": code, "message": error.message, "type": error.type})
+    return cast(JSONObject, {"code": code, "message": error.message, "type": error.type})

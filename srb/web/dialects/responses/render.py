@@ -11,18 +11,17 @@ from typing import Any
 import orjson
 
 from srb.errors import AnswerTooLarge, SRBError
-from srb.web.answers import Ranking
+from srb.web.answers import JSONObject, Ranking
 from srb.web.calls.answer_size import weight
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome
 from srb.web.calls.renderer import Renderer, named_sse, prompt_progress
 from srb.web.chat.blocks import Begin, Block, More, Step
-from srb.web.dialects.responses.answers import Item, Response
 from srb.web.dialects.responses.frame import ResponseBranch, ResponseFrame
 from srb.wire.events import BranchAdded, BranchEnded, Delta, Done, Progress, PromptEvent
 
 
-def response(frame: ResponseFrame, outcome: Outcome, ranking: Ranking) -> Response:
+def response(frame: ResponseFrame, outcome: Outcome, ranking: Ranking) -> JSONObject:
     """Return the answer of a call that was not streamed."""
     branches, output = [], []
     for index, done in enumerate(outcome.branches):
@@ -42,7 +41,7 @@ class ResponsesRenderer(Renderer):
         super().__init__(call)
         self._frame = frame
         self._branches = [frame.branch(index, spec.seed) for index, spec in enumerate(self._specs)]
-        self._output: list[Item] = []
+        self._output: list[JSONObject] = []
         self._places: dict[int, int] = {}  # by id() of a block: its output_index
         self._plain: dict[int, bytes] = {}  # by branch: the bytes before the text of an event
         self._unsent: list[int] = [0] * len(self._branches)  # by branch: number of log-probabilities that were sent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
+from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
 from srb.web.bodies.renaming import renamed
 from srb.web.calls.outcome import gather, ranking
@@ -11,8 +12,6 @@ from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
 from srb.web.dialects.openai.chat import prompt_length
-from srb.web.dialects.openai.chat_answers import InputTokens
-from srb.web.dialects.responses import answers
 from srb.web.dialects.responses.body import NAMES, ResponsesBody
 from srb.web.dialects.responses.frame import ResponseFrame
 from srb.web.dialects.responses.render import ResponsesRenderer, response
@@ -24,7 +23,7 @@ routes = Blueprint("responses", __name__)
 
 @routes.post("/v1/responses")
 @routes.post("/responses")
-@operation(ResponsesBody, answers.Response, answers.StreamEvent, foreign=True)
+@operation(ResponsesBody, "responses.Response", "responses.StreamEvent", foreign=True)
 def responses() -> Response:
     """Respond to an input, with one or several branches."""
     given = read_body(request)
@@ -44,10 +43,10 @@ def responses() -> Response:
 
 @routes.post("/v1/responses/input_tokens")
 @routes.post("/responses/input_tokens")
-@operation(ResponsesBody, InputTokens, foreign=True)
+@operation(ResponsesBody, "openai.InputTokens", foreign=True)
 def input_tokens() -> Response:
     """Count the tokens of an input, with the BOS if the model has one."""
     body = ResponsesBody.parse(read_body(request))
     with renamed(NAMES):
-        answer: InputTokens = {"input_tokens": prompt_length(body), "object": "response.input_tokens"}
+        answer: JSONObject = {"input_tokens": prompt_length(body), "object": "response.input_tokens"}
     return json_reply(answer)

@@ -1,4 +1,4 @@
-"""Saved sequences of llama.cpp, split or converted: they have two layouts, values of a cell together, or transposed.
+"""Saved sequences of llama.cpp, split: they have two layouts, values of a cell together, or transposed.
 
 A context with flash attention has the values of each cell in a row, one without has them transposed: for each value's
 place in the row, those of all cells. Keys are the same in both. A saved sequence begins with 8 bytes of llama.cpp's, and has
@@ -23,7 +23,6 @@ import numpy as np
 from srb.engine.model import Blob
 
 _HEAD = 8  # bytes before the first cache
-_SIZES = {0: 4, 1: 2, 30: 2}  # bytes of a value by ggml's type: f32, f16, bf16; others exist with flash attention alone
 
 
 @dataclass(frozen=True)
@@ -33,74 +32,6 @@ class Form:
     num_caches: int = 1
     has_states: bool = False
     cell_bytes: int = 12  # of a cell's position and ids
-
-
-def in_other_layout(blob: Blob, form: Form) -> Blob | None:
-    """Return a saved sequence, shape (bytes,), in the layout that it has not, or None if its form is another one."""
-    parts, at = [blob[:_HEAD]], _HEAD
-    for _ in range(form.num_caches):
-        found = _cache(blob, at, form)
-        if found is None:
-            return None
-        converted, at = found
-        parts += converted
-    if not form.has_states and at != len(blob):
-        return None
-    return np.concatenate([*parts, blob[at:]])
-
-
-def _cache(blob: Blob, at: int, form: Form) -> tuple[list[Blob], int] | None:
-    """Return the parts of the cache at a place of a saved sequence in the other layout, and where it ends."""
-    start = at
-    if len(blob) < at + 8 or _number(blob, at, np.uint32) != 1:
-        return None
-    n_cells = _number(blob, at + 4, np.uint32)
-    at += 8
-    if not n_cells:
-        return [blob[start:at]], at
-    at += form.cell_bytes * n_cells
-    if len(blob) < at + 8:
-        return None
-    transposed, n_layers = _number(blob, at, np.uint32), _number(blob, at + 4, np.uint32)
-    if transposed > 1:
-        return None
-    head = blob[start : at + 4].copy()
-    head[-4:] = _bytes(np.uint32(not transposed))
-    start, at = at + 4, at + 8
-    for _ in range(n_layers):
-        if len(blob) < at + 12:
-            return None
-        at += 12 + n_cells * _number(blob, at + 4, np.uint64)
-    if at > len(blob):
-        return None
-    parts = [head, blob[start:at]]
-    for _ in range(n_layers if at < len(blob) else 0):  # some models have keys alone
-        found = _values(blob, at, n_cells, bool(transposed))
-        if found is None:
-            return None
-        converted, at = found
-        parts += converted
-    return parts, at
-
-
-def _values(blob: Blob, at: int, n_cells: int, transposed: bool) -> tuple[list[Blob], int] | None:
-    """Return the parts of a layer's values in the other layout, and where they end."""
-    if len(blob) < at + 12 or (size := _SIZES.get(_number(blob, at, np.uint32))) is None:
-        return None
-    kind = blob[at : at + 4]
-    if transposed:
-        length = _number(blob, at + 8, np.uint32)
-        shape, head = (length, n_cells), _bytes(np.uint64(length * size))
-        is_known = _number(blob, at + 4, np.uint32) == size
-    else:
-        length, rest = divmod(_number(blob, at + 4, np.uint64), size)
-        shape, head, is_known = (n_cells, length), _bytes(np.array([size, length], np.uint32)), not rest
-    at += 12
-    end = at + n_cells * length * size
-    if not is_known or end > len(blob):
-        return None
-    values = np.ndarray(shape, np.dtype(f"u{size}"), np.ascontiguousarray(blob), at)
-    return [kind, head, np.ascontiguousarray(values.T).view(np.uint8).ravel()], end
 
 
 def split(blob: Blob, count: int, form: Form) -> tuple[Blob, Blob] | None:

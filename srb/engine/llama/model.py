@@ -428,14 +428,10 @@ class LlamaModel:
     def restore(self, seq_id: int, blob: Blob) -> bool:
         """Append a saved span to a sequence that holds the text before it; return False if llama.cpp refuses it.
 
-        A span of a server with other settings of flash attention has another layout, and is converted.
+        It refuses a span of a server with other settings of flash attention, which has another layout.
         """
         self.flush()
-        with native_log.muted():
-            if self._sequences.restore(seq_id, blob):
-                return True
-        converted = self._sequences.in_other_layout(blob)
-        return self._sequences.restore(seq_id, blob if converted is None else converted)
+        return self._sequences.restore(seq_id, blob)
 
     def split(self, blob: Blob, start: int, at: int) -> tuple[Blob, Blob] | None:
         """Return the two spans of a saved one from `start` on: up to the token `at`, and from there on.

@@ -72,14 +72,6 @@ class MRopeSequences(Sequences):
         except ValueError:
             return None
 
-    def in_other_layout(self, blob: Blob) -> Blob | None:
-        try:
-            cells = self._positions.unpack(blob)[1]
-        except ValueError:
-            return None
-        converted = self._inner.in_other_layout(cells)
-        return None if converted is None else np.concatenate([blob[: len(blob) - len(cells)], converted])
-
     def save_state(self, seq_id: int) -> Blob:
         return self._inner.save_state(seq_id)
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.engine.llama.batch import NativeBatch
-from srb.engine.llama.kv_layout import Form, in_other_layout, num_cells, split
+from srb.engine.llama.kv_layout import Form, num_cells, split
 from srb.engine.llama.memory import bytes_pointer
 from srb.engine.model import Batch, Blob
 
@@ -61,13 +61,6 @@ class Sequences:
     def split(self, blob: Blob, start: int, at: int) -> tuple[Blob, Blob] | None:
         """Return the two spans of a saved one from `start` on, up to `at` and from there on; None: its form is not known."""
         return split(blob, at - start, self.form)
-
-    def in_other_layout(self, blob: Blob) -> Blob | None:
-        """Return a saved span as a context with flash attention would have it if this one has none, or the other way round.
-
-        None: its form is not known.
-        """
-        return in_other_layout(blob, self.form)
 
     def save_state(self, seq_id: int) -> Blob:
         return self._state(seq_id, _STATE_ALONE)
@@ -197,11 +190,6 @@ class GuardedSequences(Sequences):
             uppers.append(part)
             left -= size
         return (_joined(uppers), _joined(lowers)) if lowers and not left else None
-
-    def in_other_layout(self, blob: Blob) -> Blob | None:
-        converted = [super(GuardedSequences, self).in_other_layout(part) for part in _parts(blob) or ()]
-        known = [part for part in converted if part is not None]
-        return _joined(known) if known and len(known) == len(converted) else None
 
     def remove(self, seq_id: int) -> None:
         super().remove(seq_id)

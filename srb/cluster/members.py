@@ -11,11 +11,11 @@ from typing import Any
 from uuid import uuid4
 
 from srb.cluster.affinity import Affinity, News
+from srb.cluster.fair_queue import FairQueue
 from srb.cluster.homes import Homes, without_homes
 from srb.cluster.link import Link
 from srb.cluster.registry import SILENT, Entry
 from srb.cluster.totals import Engine, Totals
-from srb.cluster.turns import Turns
 from srb.errors import (
     EngineHung,
     EngineLoading,
@@ -120,7 +120,7 @@ class Members:
     def __init__(self, on_change: Callable[[], None]) -> None:
         """Call `on_change` when a replica becomes ready or is lost, or begins or ceases to hang."""
         self.affinity = Affinity()
-        self.turns = Turns()
+        self.fair_queue = FairQueue()
         self.totals = Totals()
         self.trouble = ""  # why the list of replicas may be old; "": it is not
         self.homes = Homes()
@@ -177,7 +177,7 @@ class Members:
 
     def begin_next(self) -> None:
         """Begin the requests that wait here and have their turn now."""
-        while (go := self.turns.next(self._room)) is not None:
+        while (go := self.fair_queue.next(self._room)) is not None:
             go()
 
     def with_other_models(self, name: str) -> set[str]:

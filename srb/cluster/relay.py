@@ -198,7 +198,7 @@ class Relay:
     def _wait_for_turn(self, command: Generate, request: _Open) -> None:
         """Place a request when its key has its turn: at once, unless the replicas are full."""
         try:
-            self._members.turns.wait(command.request_id, command.key, lambda: self._place(command, request))
+            self._members.fair_queue.wait(command.request_id, command.key, lambda: self._place(command, request))
         except QueueFull as error:
             self._refuse(command.request_id, error)
         else:
@@ -217,7 +217,7 @@ class Relay:
         if request.channel is not None:
             request.channel.send(payload)
         if command.index is None:
-            if self._members.turns.forget(command.request_id):
+            if self._members.fair_queue.forget(command.request_id):
                 self._refuse(command.request_id, Cancelled("the request was cancelled"))
             request.payload = None  # should its replica be lost or refuse it, nobody wants it from another one
         if command.leaves:
@@ -278,7 +278,7 @@ class Relay:
         if isinstance(command, Generate):
             request.counted = len(command.branches)
             self._members.affinity.begin(member.name, request.counted)
-            self._members.turns.begin(command.key, request.counted)
+            self._members.fair_queue.begin(command.key, request.counted)
             self._members.homes.note(command.request_id, member.name)
         request.channel.send(request.payload)
         if isinstance(command, (Tokenize, CountTokens, Detokenize)):
@@ -383,7 +383,7 @@ class Relay:
         cluster = {"trouble": self._members.trouble, "replicas": replicas}
         sums = sum_stats(member.stats for member in telling)
         values: dict[str, Any] = {**sums, **self._members.totals.sum(), "cluster": cluster}
-        if waiting := len(self._members.turns):
+        if waiting := len(self._members.fair_queue):
             values["requests_deferred"] += waiting
         return values
 
@@ -489,7 +489,7 @@ class Relay:
         """Read a request no more; it may go on for others, or linger."""
         request = self._open.pop(request_id, None)
         if request is not None:
-            self._members.turns.forget(request_id)
+            self._members.fair_queue.forget(request_id)
             self._uncount(request)
 
     def _count_added(self, request: _Open, index: int) -> None:
@@ -497,14 +497,14 @@ class Relay:
         if request.channel is not None and 0 < request.counted <= index:
             assert isinstance(request.command, Generate)  # which alone is counted
             self._members.affinity.grow(request.channel.member.name, index + 1 - request.counted)
-            self._members.turns.begin(request.command.key, index + 1 - request.counted)
+            self._members.fair_queue.begin(request.command.key, index + 1 - request.counted)
             request.counted = index + 1
 
     def _uncount(self, request: _Open) -> None:
         if request.counted and request.channel is not None:
             assert isinstance(request.command, Generate)  # which alone is counted
             self._members.affinity.end(request.channel.member.name, request.counted)
-            self._members.turns.end(request.command.key, request.counted)
+            self._members.fair_queue.end(request.command.key, request.counted)
             request.counted = 0
             self._members.begin_next()
 
@@ -530,7 +530,7 @@ class Relay:
 
     def _close(self) -> None:
         for request_id in self._open:  # first: the end of one must not begin another
-            self._members.turns.forget(request_id)
+            self._members.fair_queue.forget(request_id)
         for request_id in list(self._open):
             self._forget(request_id)
         for channel in self._channels.values():

@@ -75,7 +75,7 @@ class Branches:
         self._unread: dict[Branch, Prob | None] = {}
         # Branches whose newest token is computed and whose grammar takes too long for this step, with its logits; None:
         # those of the prompt.
-        self._late: dict[Branch, Logits | None] = {}
+        self._deferred: dict[Branch, Logits | None] = {}
         self._grammar_seconds = 0.0  # of this step
         self.counters = BranchCounters()
 
@@ -90,7 +90,7 @@ class Branches:
             if healing.ending is not None:
                 self._begin_healing(branch)
             # A pilot computes what the tree may have: it needs the logits.
-            known = branch.tokens if healing.ending is None else branch.tokens[: healing.ending.num_quiet + 1]
+            known = branch.tokens if healing.ending is None else branch.tokens[: healing.ending.num_without_logits + 1]
             logits = None if branch.length else self._known_endings.behind(healing.whole_key)
         branch.lease = self._tree.start(prompt, known, is_end_known=logits is not None)
         branch.num_computed = branch.lease.node.end - branch.start
@@ -121,7 +121,7 @@ class Branches:
         """Note the rows of a pilot's next `count` tokens, the last one in `last_row` of the decode."""
         ending = branch.ending
         assert ending is not None
-        for index in range(max(branch.num_computed, ending.num_quiet), branch.num_computed + count):
+        for index in range(max(branch.num_computed, ending.num_without_logits), branch.num_computed + count):
             ending.note(index, self._model.logits(last_row - (branch.num_computed + count - 1 - index)))
 
     def _end_pilot(self, branch: Branch) -> None:
@@ -172,7 +172,7 @@ class Branches:
             self._sample(branch, row, events)
         elif self._grammar_seconds >= STEP_SECONDS and not grammar.is_quick:
             # A copy, since the next decode overwrites the row.
-            self._late[branch] = branch.logits if row is None else self._model.logits(row).copy()
+            self._deferred[branch] = branch.logits if row is None else self._model.logits(row).copy()
         else:
             before = grammar.seconds
             self._sample(branch, row, events)
@@ -184,17 +184,17 @@ class Branches:
         The longest wait comes first. Return whether there were any.
         """
         self._grammar_seconds = 0.0
-        waiting = list(self._late)
+        waiting = list(self._deferred)
         for branch in waiting:
-            if branch in self._late:  # the token of another may have ended it
-                branch.logits = self._late.pop(branch)
+            if branch in self._deferred:  # the token of another may have ended it
+                branch.logits = self._deferred.pop(branch)
                 self.sample(branch, None, events)
                 branch.logits = None
         return bool(waiting)
 
-    def is_late(self, branch: Branch) -> bool:
+    def is_deferred(self, branch: Branch) -> bool:
         """Whether a branch waits for its grammar alone."""
-        return branch in self._late
+        return branch in self._deferred
 
     def _sample(self, branch: Branch, row: int | None, events: list[Event]) -> None:
         if branch.forced:
@@ -268,7 +268,7 @@ class Branches:
         """
         rewinding = branch.rewinding
         assert rewinding is not None
-        self._late.pop(branch, None)
+        self._deferred.pop(branch, None)
         place, keep = branch.length - count, len(branch.tokens) - count
         end = None
         if keep > 0 and branch.lease is not None:  # the last token that stays is computed again, for its logits
@@ -331,17 +331,17 @@ class Branches:
 
     def drop_ahead(self, branch: Branch) -> None:
         """Drop the cells of drafted tokens that were not drawn."""
-        if branch.num_ahead:
+        if branch.num_unverified:
             assert branch.lease is not None
             end = branch.start + branch.num_computed
-            self._tree.shorten(branch.lease, end + branch.num_ahead, end)
-            branch.num_ahead = 0
+            self._tree.shorten(branch.lease, end + branch.num_unverified, end)
+            branch.num_unverified = 0
 
     def return_lease(self, branch: Branch, keep: bool) -> None:
         """End a branch's lease; with `keep` its computed tokens stay in the tree. Does nothing without a lease."""
         if branch.lease is None:
             return
-        self._late.pop(branch, None)
+        self._deferred.pop(branch, None)
         self._note_stop(branch, keep)
         self.drop_ahead(branch)  # or cells of tokens that were not drawn would become the node's
         lease, branch.lease = branch.lease, None
@@ -492,7 +492,7 @@ class Branches:
             self._avoid_banned(branch, emission.rewind, events)
             return
         else:
-            self.counters.tokens_predicted_total += branch.rewinding.settle(branch.length, branch.num_held)
+            self.counters.tokens_predicted_total += branch.rewinding.commit(branch.length, branch.num_held)
         if branch.first_word is None:
             self._emit(branch, emission, events)
         else:
@@ -512,7 +512,7 @@ class Branches:
         elif branch.end >= self._model.n_ctx_seq:
             self._end(branch, FinishReason.LIMIT, events, truncated=True)
         elif branch.first_word is not None and branch.first_word.is_complete:
-            self._distinct.settle(branch, events)
+            self._distinct.commit(branch, events)
 
     def _piece(self, branch: Branch, token: int) -> bytes:
         """Return the bytes of a branch's newest token, less those that the prompt has."""

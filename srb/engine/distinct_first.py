@@ -33,9 +33,9 @@ class DistinctFirst:
         """End a branch by itself: its first word counts as it stands, and may have to be drawn again."""
         assert branch.first_word is not None
         branch.first_word.finish(ending, branch.finish_text)
-        self.settle(branch, events)
+        self.commit(branch, events)
 
-    def settle(self, branch: Branch, events: list[Event]) -> None:
+    def commit(self, branch: Branch, events: list[Event]) -> None:
         """Settle a branch's first word, which is complete, or hold the branch until it is its turn."""
         words = branch.request.words
         assert words is not None

@@ -21,7 +21,7 @@ class DraftBudget:
         self.is_in_doubt = False  # whether it was the loss of the latest step with drafts
         self._has_begun = False
 
-    def settle(self, saved: float, is_doubtful: bool) -> float:
+    def weigh(self, saved: float, is_doubtful: bool) -> float:
         """Return what counts of the seconds that a step's drafts saved.
 
         A large loss that is doubtful, since such a step was hardly measured before, is owed, so that drafts are tried

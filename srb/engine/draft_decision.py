@@ -93,7 +93,7 @@ class DraftDecision:
             saved = without - computing - self._lost
             if self._is_asked:
                 self._worth(self._size).note(saved / without)
-            saved = self._budget.settle(saved, is_slow or self._is_doubtful)
+            saved = self._budget.weigh(saved, is_slow or self._is_doubtful)
         self._elapsed += seconds
         self._tries = min(_MOST_TRIES, self._tries + SHARE * seconds)
         if self._is_try:

@@ -31,7 +31,7 @@ from srb.engine.tree.checkpoints import AUTO
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
 from srb.errors import NotSupported, SRBError
-from srb.turns import IsWanted, always
+from srb.progress import IsWanted, always
 from srb.wire.commands import (
     AddBranches,
     Ask,
@@ -426,7 +426,7 @@ class Engine:
         self._speculation.check_invariants()
         for branch in branches:
             assert (branch.state is BranchState.RUNNING) == (branch.seq_id is not None), repr(branch)
-            has_work = branch.pending or self._branches.is_late(branch)
+            has_work = branch.pending or self._branches.is_deferred(branch)
             assert branch.state is not BranchState.RUNNING or has_work, f"{branch!r} has nothing to compute"
         for request in self._requests.active.values():
             held = request.words.next_held(request.branches) if request.words is not None else None
@@ -513,7 +513,7 @@ class Engine:
                 if not span.length:
                     span.num_decoded += chunk.count
                 self._residency.record_branch(chunk.num_tokens, span.start + span.num_computed)
-                span.num_computed, span.num_ahead = span.num_computed + chunk.count, len(chunk.draft)
+                span.num_computed, span.num_unverified = span.num_computed + chunk.count, len(chunk.draft)
                 if self.model.has_states:
                     self._branches.note_computed(span, chunk.count)
             else:
@@ -568,7 +568,7 @@ class Engine:
         self._speculation.note(plan, seconds)
         newest = sum(chunk.num_tokens for chunk in plan.chunks if chunk.is_newest)
         self._pace.note(newest, plan.num_tokens - newest, since_plan)
-        self._pace.note_turns(plan.took, plan.num_tokens - newest, plan.num_others, since_plan)
+        self._pace.note_served(plan.took, plan.num_tokens - newest, plan.num_others, since_plan)
         total, prompt = plan.num_tokens, plan.num_prompt_tokens
         if total:
             self._step_seconds.observe(seconds)

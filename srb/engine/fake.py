@@ -33,7 +33,7 @@ from srb.engine.sampling import is_greedy
 from srb.engine.watching import watch_of
 from srb.errors import GrammarDeadEnd
 from srb.files.media_files import kind_of
-from srb.turns import IsWanted, always, check_wanted
+from srb.progress import IsWanted, always, check_wanted
 from srb.wire.events import ModelInfo
 
 _WORDS = [

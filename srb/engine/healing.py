@@ -214,7 +214,7 @@ class Ending:
         return self.before + self.removed[:-1]
 
     @property
-    def num_quiet(self) -> int:
+    def num_without_logits(self) -> int:
         """Number of the path's tokens behind which there is no place."""
         return max(0, len(self.before) - 1)
 

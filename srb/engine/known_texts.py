@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from srb.engine.model import Model
 from srb.engine.tokens import Tokens, tokens_of
-from srb.turns import Turns, go_on
+from srb.progress import FairSemaphore, go_on
 
 log = logging.getLogger("srb.engine")
 
@@ -57,7 +57,7 @@ class KnownTexts:
         self._known_tokens = lru_cache(max_blocks)(self._read)
         self._edge = lru_cache(_MAX_EDGES)(self._read_edge)
         self._is_trusted = True  # False once a cut proved wrong
-        self._pieces, self._runs = Turns(NUM_TURNS), Turns(1)
+        self._pieces, self._runs = FairSemaphore(NUM_TURNS), FairSemaphore(1)
 
     def tokenize(
         self, text: str, add_special: bool, parse_special: bool, check: Callable[[int], None] = any_count

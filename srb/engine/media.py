@@ -18,7 +18,7 @@ import numpy.typing as npt
 from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import NotSupported, bad_field, in_field
 from srb.files.media_files import MediaKind, kind_of
-from srb.turns import IsWanted, always
+from srb.progress import IsWanted, always
 
 Vectors = npt.NDArray[np.float32]  # one for each token, shape (tokens, n)
 Numbers = npt.NDArray[np.int32]

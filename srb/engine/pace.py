@@ -70,7 +70,7 @@ class Pace:
         seconds = max(self._step_seconds, num_people * (fixed + each * fewest))
         return max(num_people, int((seconds - fixed) / each)) if each else None
 
-    def turns(self, wanted: Mapping[str, int], others: Set[str]) -> set[str]:
+    def due(self, wanted: Mapping[str, int], others: Set[str]) -> set[str]:
         """Return those of several people, of whom each has so many tokens of branches, whose turn a step is.
 
         `others` have prompts alone. A person sits out who has had more than an equal share of the time by more than what it
@@ -87,7 +87,7 @@ class Pace:
         }
         return due or {max(wanted, key=lambda person: self._owed.get(person, 0.0))}
 
-    def note_turns(self, took: Mapping[str, int], num_prompt: int, num_others: int, seconds: float) -> None:
+    def note_served(self, took: Mapping[str, int], num_prompt: int, num_others: int, seconds: float) -> None:
         """Note whose step it was: each person's tokens of branches (0: she sat out), and those of prompts.
 
         `num_others` is the number of people who have prompts alone.

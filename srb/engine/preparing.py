@@ -31,7 +31,7 @@ from srb.engine.state_actions import StateJob, check_action
 from srb.engine.tokens import Tokens, ids_of, tokens_of, without_media
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, bad_field
 from srb.files.media_files import MediaKind
-from srb.turns import IsWanted, always, go_on
+from srb.progress import IsWanted, always, go_on
 from srb.wire.commands import BranchSpec, CountTokens, Embed, Explore, Generate, Rerank, StateAction
 
 log = logging.getLogger("srb.engine")

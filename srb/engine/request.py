@@ -127,11 +127,45 @@ class Branch:
     """
 
     __slots__ = (
-        "began_at", "chooser", "draft", "ended", "first_word", "forced", "grammar_from", "has_new_line", "healing", "index",
-        "last_step", "lease", "logits", "logprob_sum", "num_accepted", "num_ahead", "num_appended", "num_cached",
-        "num_computed", "num_decoded", "num_drafted", "num_given", "num_hidden", "num_of_prompt", "num_rewinds",
-        "num_shifted", "num_shown", "origin", "path", "request", "rewinding", "sampler", "shown", "slot", "spec", "start",
-        "state", "text", "tokens",
+        "began_at",
+        "chooser",
+        "draft",
+        "ended",
+        "first_word",
+        "forced",
+        "grammar_from",
+        "has_new_line",
+        "healing",
+        "index",
+        "last_step",
+        "lease",
+        "logits",
+        "logprob_sum",
+        "num_accepted",
+        "num_appended",
+        "num_cached",
+        "num_computed",
+        "num_decoded",
+        "num_drafted",
+        "num_given",
+        "num_hidden",
+        "num_of_prompt",
+        "num_rewinds",
+        "num_shifted",
+        "num_shown",
+        "num_unverified",
+        "origin",
+        "path",
+        "request",
+        "rewinding",
+        "sampler",
+        "shown",
+        "slot",
+        "spec",
+        "start",
+        "state",
+        "text",
+        "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -154,7 +188,7 @@ class Branch:
         self.num_cached: int | None = None  # given tokens that the tree held when the branch first started
         self.num_decoded = 0  # given tokens that were decoded before its own first one
         self.num_computed = 0
-        self.num_ahead = 0  # drafted tokens that are computed and not yet drawn; never between two steps
+        self.num_unverified = 0  # drafted tokens that are computed and not yet drawn; never between two steps
         self.draft: Draft | None = None
         self.forced: list[int] = []  # tokens that its grammar leaves no choice of and that are not appended yet
         self.num_drafted = self.num_accepted = 0  # computed tokens of drafts, and of those the ones that it drew

@@ -70,7 +70,7 @@ class Rewinding:
             raise dead_end(len(self.forbidden))
         return token
 
-    def settle(self, length: int, num_held: int) -> int:
+    def commit(self, length: int, num_held: int) -> int:
         """Record that the newest of `length` tokens stays, and that only the last `num_held` can still be taken back.
 
         Return how many tokens can no longer be taken back that could be before.
@@ -79,7 +79,7 @@ class Rewinding:
         return self.release(length, num_held)
 
     def release(self, length: int, num_held: int) -> int:
-        """Record, as `settle` does, that fewer tokens can be taken back; what is forbidden next stays so."""
+        """Record, as `commit` does, that fewer tokens can be taken back; what is forbidden next stays so."""
         settled = len(self._sums) - num_held
         if settled:
             if not num_held:

@@ -57,11 +57,11 @@ class Chunk:
         return self.count + len(self.draft)
 
     @property
-    def num_quiet(self) -> int:
+    def num_without_logits(self) -> int:
         """Number of a pilot's first tokens here whose logits are not needed."""
         assert isinstance(self.span, Branch)
         assert self.span.ending is not None
-        return max(0, self.span.ending.num_quiet - self.span.num_computed)
+        return max(0, self.span.ending.num_without_logits - self.span.num_computed)
 
     @property
     def is_newest(self) -> bool:
@@ -97,10 +97,10 @@ class Chunk:
             batch.vectors = run.chunk.vectors[first - run.start : first - run.start + count]
             batch.is_whole, batch.run = run.chunk.is_whole, run
         if isinstance(span, Branch) and span.ending is not None:
-            quiet = min(self.num_quiet, count)
-            row = batch.add(seq_id, position, span.tokens[first : first + quiet], False) if quiet else -1
-            loud = span.tokens[first + quiet : first + count]
-            return batch.add(seq_id, position + quiet, loud, True, want_all=True) if loud else row
+            without = min(self.num_without_logits, count)
+            row = batch.add(seq_id, position, span.tokens[first : first + without], False) if without else -1
+            wanted = span.tokens[first + without : first + count]
+            return batch.add(seq_id, position + without, wanted, True, want_all=True) if wanted else row
         want_all = isinstance(span, Prefix) and span.request.wants_prompt_logprobs
         return batch.add(seq_id, position, span.tokens[first : first + count], self.completes, want_all)
 
@@ -270,7 +270,7 @@ class Scheduler:
         resumed = [branch for branch in running if branch.pending > 1] if len(newest) < len(running) else []
         prompts = [request for request in requests if request.prefix.node and not request.prefix.is_complete]
         if newest and len({request.owner for request in requests}) > 1:
-            newest = _in_turns(plan, newest, (request for request in prompts if request not in plan.drops), pace)
+            newest = _due(plan, newest, (request for request in prompts if request not in plan.drops), pace)
         elif newest:
             plan.took = {newest[0].request.owner: len(newest)}
         plan.add_newest(newest[: min(self._model.n_batch, free)])
@@ -289,9 +289,9 @@ class Scheduler:
                 count = min(count, MAX_PROMPT_LOGPROBS, 1 + spare_rows)
                 spare_rows -= max(count - 1, 0)
             if isinstance(span, Branch) and span.ending is not None and count > 0:
-                quiet = Chunk(span, count).num_quiet
-                count = min(count, quiet + 1 + spare_rows)
-                spare_rows -= max(count - quiet - 1, 0)
+                without = Chunk(span, count).num_without_logits
+                count = min(count, without + 1 + spare_rows)
+                spare_rows -= max(count - without - 1, 0)
             if isinstance(span, Prefix) and span.media and count > 0:
                 count = _up_to_media(span, count, free, may_be_whole=not has_whole)
                 has_whole = has_whole or count > budget
@@ -459,7 +459,7 @@ class Scheduler:
         return free
 
 
-def _in_turns(plan: StepPlan, newest: list[Branch], prompts: Iterable[Request], pace: Pace) -> list[Branch]:
+def _due(plan: StepPlan, newest: list[Branch], prompts: Iterable[Request], pace: Pace) -> list[Branch]:
     """Return the branches of which this step computes the newest token: those of the people whose turn it is.
 
     Where these have more than a step has time for, those that have waited longest come first.
@@ -467,9 +467,9 @@ def _in_turns(plan: StepPlan, newest: list[Branch], prompts: Iterable[Request], 
     wanted = Counter(branch.request.owner for branch in newest)
     others = {request.owner for request in prompts} - wanted.keys()
     if len(wanted) + len(others) > 1:
-        turns = pace.turns(wanted, others)
+        due = pace.due(wanted, others)
         most = pace.most_newest(len(wanted) + len(others), min(wanted.values()))
-        left = {owner: number for owner, number in wanted.items() if owner in turns}
+        left = {owner: number for owner, number in wanted.items() if owner in due}
         if most is not None and sum(left.values()) > most:
             left = divide(left, most)
         plan.took = {owner: left.get(owner, 0) for owner in wanted}

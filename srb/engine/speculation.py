@@ -243,7 +243,7 @@ class Speculation:
             if branch.lease is None:
                 break
             branch.num_computed += 1
-            branch.num_ahead -= 1
+            branch.num_unverified -= 1
             self.counters.spec_decode_num_accepted_tokens_total += 1
             branch.num_accepted += 1
             self._branches.sample(branch, row + place, events)

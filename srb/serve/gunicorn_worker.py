@@ -165,7 +165,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
         except ConfigError as error:
             print(f"srb: {error.message}", file=sys.stderr, flush=True)
             sys.exit(EXIT_WORKER)
-        self.wsgi.take_turns()
+        self.wsgi.rotate_clients()
         Response.write_timeout = self.wsgi.extensions["srb"].server.client_timeout
         gc.collect()
         gc.freeze()

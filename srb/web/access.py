@@ -24,7 +24,7 @@ from srb.errors import Forbidden, NotFound, SRBError, Unauthorized
 from srb.web.foreign_pages import NO_PAGE, OWNER, is_foreign, owner_of
 from srb.web.hosts import is_local_bind, is_loopback, name_of
 from srb.web.limits import CLIENT, MAX_N, PERSON, RateLimit
-from srb.web.loop.turns import Turns
+from srb.web.loop.round_robin import RoundRobin
 from srb.web.replies import ErrorReplies
 from srb.web.static_files import StaticFiles
 from srb.web.stories import origin_check
@@ -44,7 +44,7 @@ class Access:
     repeated slashes are removed from the path: clients join URLs carelessly, and few follow a redirect.
     """
 
-    turns: Turns | None = None  # in which calls begin, in a worker
+    round_robin: RoundRobin | None = None  # in which calls begin, in a worker
 
     def __init__(self, settings: Settings, error_reply: ErrorReplies, folder: Path | None = None) -> None:
         """Read the keys; raise ConfigError if a file is unreadable. Workers with the same `folder` share the rate limit."""
@@ -75,8 +75,8 @@ class Access:
         file = self._files.find(path) if self._files and reading and path is not None else None
         public = reading and (file is not None or (path is not None and _is_public(_route(path))))
         key, client = self._key(environ)
-        if self.turns is not None:
-            self.turns.wait(client)
+        if self.round_robin is not None:
+            self.round_robin.wait(client)
         if self._keys and not public and key is None:
             return self._refuse(Unauthorized("Invalid API Key"), path, environ, start)
         if key and key.is_for_metrics and not public and not (reading and path and _route(path) == "/metrics"):

@@ -32,7 +32,7 @@ from srb.web.context import Web, web
 from srb.web.dialect import DIALECTS
 from srb.web.foreign_pages import refuse_page
 from srb.web.loop.memory import BodyBudget, Trimmer, keep_large_blocks_apart
-from srb.web.loop.turns import Turns
+from srb.web.loop.round_robin import RoundRobin
 from srb.web.metrics import ROUTE, Metrics
 from srb.web.models.choice import ModelChoice
 from srb.web.models.client import ModelsClient
@@ -62,9 +62,9 @@ class Application(Flask):
     metrics: Metrics
     spans: HttpSpans | None = None
 
-    def take_turns(self) -> None:
+    def rotate_clients(self) -> None:
         """Let calls that are there at the same time begin in a rotation of their clients, on this thread's loop."""
-        self.access.turns = Turns()
+        self.access.round_robin = RoundRobin()
 
     def build_bodies(self) -> None:
         """Build the checks of all bodies, 10 to 20 ms of CPU time for each; let calls go first in between."""

@@ -81,7 +81,7 @@ OUTSIDE |= {"subprocess", "tempfile", "threading", "time", "uuid"}
 CORE = {"srb.engine", "srb.engine.tree"}
 KNOWN_TO_THE_CORE = {
     "srb.errors",
-    "srb.turns",  # of the threads that prepare; the decode thread takes none
+    "srb.progress",  # of the threads that prepare; the decode thread takes none
     "srb.files.media_files",
     "srb.config.sampling_params",
     "srb.wire.commands",

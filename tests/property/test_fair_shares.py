@@ -13,7 +13,7 @@ from functools import partial
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srb.cluster.turns import Turns
+from srb.cluster.fair_queue import FairQueue
 from srb.engine.fake import FakeModel
 from srb.engine.request import Branch, BranchState, Request
 from tests.engine_helpers import Driver
@@ -124,7 +124,7 @@ def test_nobody_starves_beside_others_who_never_stop(
 @settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 5))
 def test_the_key_with_the_fewest_branches_is_next_at_a_bridge(seed: int, capacity: int, keys: int) -> None:
-    chance, turns = random.Random(seed), Turns()
+    chance, turns = random.Random(seed), FairQueue()
     counts: Counter[str] = Counter()
     waiting: dict[str, tuple[str, int]] = {}  # in the order of arrival
     begun: dict[str, tuple[str, int]] = {}
@@ -169,4 +169,4 @@ def test_the_key_with_the_fewest_branches_is_next_at_a_bridge(seed: int, capacit
     while begun:
         end()
     assert not waiting, "somebody waits for ever"
-    assert repr(turns) == "<Turns {} open, 0 waiting>"
+    assert repr(turns) == "<FairQueue {} open, 0 waiting>"

@@ -715,19 +715,19 @@ def test_where_replicas_are_full_a_request_of_the_key_with_more_branches_waits_a
             here.worker.send(of_key("alice", 6, 1))
             second = await here.begun(of_key("bob", 1, 2))
             assert not {"alice5", "alice6"} & {each for replica in here.replicas.values() for each in replica.known}
-            assert len(here.members.turns) == 2
+            assert len(here.members.fair_queue) == 2
             for number in range(2):  # now 6 of 8 sequences are in use by alice, and bob has 4 branches
                 home = here.replicas[here.members.homes.get(f"alice{number}")]
                 home.say(Accepted(f"alice{number}", 3), Done(f"alice{number}", 3, 0, 1, 0.0, 0.0))
                 await here.worker.next(Done)
-            assert len(here.members.turns) == 2, "ten branches are open"
+            assert len(here.members.fair_queue) == 2, "ten branches are open"
             second.say(Accepted("bob1", 3), Done("bob1", 3, 0, 1, 0.0, 0.0))
             await here.worker.next(Done)
-            assert len(here.members.turns) == 2
+            assert len(here.members.fair_queue) == 2
             home = here.replicas[here.members.homes.get("bob0")]
             home.say(Accepted("bob0", 3), Done("bob0", 3, 0, 1, 0.0, 0.0))
             await here.worker.next(Done)
-            while here.members.turns:
+            while here.members.fair_queue:
                 await asyncio.sleep(0)
             assert sum(here.members.affinity._open.values()) == 8
 
@@ -742,7 +742,7 @@ def test_a_request_that_waits_at_the_bridge_can_be_given_up(how: str) -> None:
                 await here.begun(of_key("alice", number, 2))
             replica = await here.begun(of_key("bob", 0, 1))
             here.worker.send(of_key("alice", 2, 1))
-            while not here.members.turns:
+            while not here.members.fair_queue:
                 await asyncio.sleep(0)
             if how == "gone":
                 here.worker._writer.close()
@@ -751,7 +751,7 @@ def test_a_request_that_waits_at_the_bridge_can_be_given_up(how: str) -> None:
             if how == "cancelled":
                 refused = await here.worker.next(Rejected)
                 assert (refused.request_id, refused.code) == ("alice2", "cancelled")
-            while here.members.turns:
+            while here.members.fair_queue:
                 await asyncio.sleep(0)
             if how == "gone":
                 while here.relay._open:
@@ -760,7 +760,7 @@ def test_a_request_that_waits_at_the_bridge_can_be_given_up(how: str) -> None:
                 replica.say(Accepted("bob0", 3), Done("bob0", 3, 0, 1, 0.0, 0.0))
                 await here.worker.next(Done)
             assert "alice2" not in replica.known
-            assert here.members.turns._open == ({} if how == "gone" else {"key @alice": 4})
+            assert here.members.fair_queue._open == ({} if how == "gone" else {"key @alice": 4})
 
     play(scene)
 
@@ -777,7 +777,7 @@ def test_a_replica_that_comes_gives_those_that_wait_their_turn() -> None:
                 await here.begun(of_key("alice", number, 2))
             await here.begun(of_key("bob", 0, 1))
             here.worker.send(of_key("alice", 2, 1))
-            while not here.members.turns:
+            while not here.members.fair_queue:
                 await asyncio.sleep(0)
             other.version = VERSION
             assert (await other.next(Generate)).request_id == "alice2"
@@ -786,7 +786,7 @@ def test_a_replica_that_comes_gives_those_that_wait_their_turn() -> None:
 
 
 def test_those_that_wait_at_the_bridge_are_told_in_the_numbers_and_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("srb.cluster.turns.MAX_WAITING", 1)
+    monkeypatch.setattr("srb.cluster.fair_queue.MAX_WAITING", 1)
 
     async def scene() -> None:
         async with bench(1) as here:

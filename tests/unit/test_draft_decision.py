@@ -284,17 +284,17 @@ def test_a_budget_is_what_was_saved_and_a_share_of_the_time() -> None:
 
 def test_one_doubtful_loss_is_owed_until_drafts_have_paid_it() -> None:
     budget = DraftBudget()
-    assert budget.settle(-20.0, True) == 0
+    assert budget.weigh(-20.0, True) == 0
     assert budget.owed == 20.0
-    assert budget.settle(-1.0, False) == -1.0
-    assert budget.settle(2.0, True) == 2.0
+    assert budget.weigh(-1.0, False) == -1.0
+    assert budget.weigh(2.0, True) == 2.0
     budget.note(0.0, 1.0, saved=17.0)  # of 6 + 17 seconds, 16 can be saved up
     assert (budget.seconds, budget.owed) == (16.0, 13.0)
     budget.note(0.0, 1.0, saved=20.0)
     assert (budget.seconds, budget.owed) == (16.0, 0.0)
-    assert budget.settle(-7.0, True) == -7.0  # the budget can well pay it
-    assert budget.settle(-9.0, True) == 0
-    assert budget.settle(-6.0, True) == -15.0  # twice is no chance
+    assert budget.weigh(-7.0, True) == -7.0  # the budget can well pay it
+    assert budget.weigh(-9.0, True) == 0
+    assert budget.weigh(-6.0, True) == -15.0  # twice is no chance
     assert budget.owed == 0
 
 

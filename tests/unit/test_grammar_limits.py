@@ -416,14 +416,14 @@ def test_a_branch_that_waits_for_its_grammar_is_paused_cancelled_and_forked_as_a
     slow = driver.submit("the fox", n=16, max_tokens=30, grammar=LETTERS, can_grow=True)
     for _ in range(14):
         driver.step()
-    late = [branch for branch in driver.request(slow).branches if driver.engine._branches.is_late(branch)]
+    late = [branch for branch in driver.request(slow).branches if driver.engine._branches.is_deferred(branch)]
     begun = [branch for branch in late if branch.length > 1]
     assert len(late) > 8
     driver.cancel(slow, begun[0].index)
     driver.engine._branches.pause(begun[1])
     driver.engine._branches.share(begun[2])
     driver.engine.check_invariants()
-    assert not any(map(driver.engine._branches.is_late, begun[:3]))
+    assert not any(map(driver.engine._branches.is_deferred, begun[:3]))
     [fork] = driver.add(slow, plain(seed=99), origin=begun[3].index)
     driver.run()
     ends, texts = driver.result(slow).ends, driver.result(slow).texts

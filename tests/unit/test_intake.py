@@ -17,7 +17,7 @@ from srb.config.sampling_params import SamplingParams
 from srb.engine.process import intake as module
 from srb.engine.process.intake import CancelItem, DisconnectItem, Intake, QueryItem, SubmitItem, Work
 from srb.errors import Cancelled, InvalidRequest, NotFound
-from srb.turns import Turns, go_on
+from srb.progress import FairSemaphore, go_on
 from srb.wire.commands import (
     AddBranches,
     BranchSpec,
@@ -552,7 +552,7 @@ class TakingTurns(SlowEngine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.turns = Turns(1)
+        self.turns = FairSemaphore(1)
 
     def prepare(self, command: Any, is_wanted: Any) -> Prepared:
         with self.turns:
@@ -563,7 +563,7 @@ def test_a_request_that_waits_for_its_turn_makes_progress_and_is_alone_to_blame_
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Grammars of many requests wait longer than one may take; counted as hung, they would end the engine."""
-    monkeypatch.setattr("srb.turns.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("srb.progress.LOOK_SECONDS", 0.001)
     desk.engine = TakingTurns()
     desk.intake.open(desk.engine)
     specs = (BranchSpec(0, sampling=SamplingParams(grammar="root ::= [a-z]")),)
@@ -593,7 +593,7 @@ def test_a_request_that_waits_for_its_turn_makes_progress_and_is_alone_to_blame_
 def test_a_request_that_is_cancelled_while_it_waits_for_its_turn_is_not_prepared(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("srb.turns.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("srb.progress.LOOK_SECONDS", 0.001)
     desk.engine = TakingTurns()
     desk.intake.open(desk.engine)
     specs = (BranchSpec(0, sampling=SamplingParams(grammar="root ::= [a-z]")),)

@@ -15,7 +15,7 @@ from srb.engine.cuts import BYTE_LETTERS, Cuts, spellings
 from srb.engine.fake import BOS, EOS, FakeModel
 from srb.engine.known_texts import KnownTexts, RunTooLong
 from srb.errors import Cancelled
-from srb.turns import Turns, work_while
+from srb.progress import FairSemaphore, work_while
 
 BLOCK = 32
 WORDS = ("the", "old", "king", "said", "that", "a", "small", "boat", "was", "lost", "near", "grey", "garden", "and")
@@ -179,8 +179,8 @@ def piece(monkeypatch: pytest.MonkeyPatch) -> int:
     return 3 * BLOCK
 
 
-class Counted(Turns):
-    """Turns that are counted."""
+class Counted(FairSemaphore):
+    """FairSemaphore that are counted."""
 
     taken = 0
 

@@ -19,7 +19,7 @@ from srb.engine.grammar.lark import Lark, lark_of
 from srb.engine.grammar.limits import LIMITS
 from srb.engine.grammar.matcher import Grammar, Matcher, Vocabulary, reason_of
 from srb.errors import GrammarTooComplex, QueueFull, bad_field
-from srb.turns import Turns, taken
+from srb.progress import FairSemaphore, taken
 
 # Of grammars that are kept, since every turn of a chat has the same tools: bytes of Lark, for each of which llguidance takes
 # about 100. 128 tools have up to 300 KiB.
@@ -52,7 +52,7 @@ class Grammars:
         self._given_up: list[threading.Thread] = []
         self._anew = WeakSet[Grammar]()  # compiled anew for texts that go on in them
         self._lock = threading.Lock()  # guards all of these
-        self._small, self._large = Turns(1), Turns(MAX_LARGE)
+        self._small, self._large = FairSemaphore(1), FairSemaphore(MAX_LARGE)
 
     def make_ready(self) -> None:
         """Make what the first grammar needs; it holds the interpreter's lock, so it is best done before requests come."""

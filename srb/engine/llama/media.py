@@ -25,7 +25,7 @@ from srb.engine.llama.webp import has_pillow, readable
 from srb.engine.media import EncodedFile, Encoder, MediaChunk, Numbers, Sections
 from srb.errors import ModelLoadFailed, NotSupported
 from srb.host.cores import usable_cores
-from srb.turns import IsWanted, always, check_wanted
+from srb.progress import IsWanted, always, check_wanted
 
 log = logging.getLogger("srb.llama")
 

@@ -15,7 +15,7 @@ from srb.errors import Cancelled, EngineLoading, InvalidRequest, ProtocolError, 
 from srb.host.cores import give_way
 from srb.host.memory import give_back
 from srb.process.connection import Connection
-from srb.turns import IsWanted, always, work_while
+from srb.progress import IsWanted, always, work_while
 from srb.wire.commands import (
     AddBranches,
     Ask,

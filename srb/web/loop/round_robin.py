@@ -1,4 +1,4 @@
-"""Turns: of the calls that are there at the same time, those of each client begin one after the other, clients in rotation.
+"""Round robin of clients: of the calls that are there at one time, those of each client begin one after the other.
 
 A thousand calls of one client take a worker for a second, one behind the other. Another client's is the next one here.
 """
@@ -10,7 +10,7 @@ from collections import deque
 from gevent.hub import Waiter, get_hub
 
 
-class Turns:
+class RoundRobin:
     """Lets one call at a time begin: the next when the one before it first waits for something, or has ended."""
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class Turns:
         self._is_taken = False
 
     def __repr__(self) -> str:
-        return f"<Turns {sum(map(len, self._waiting.values()))} calls of {len(self._waiting)} clients wait>"
+        return f"<RoundRobin {sum(map(len, self._waiting.values()))} calls of {len(self._waiting)} clients wait>"
 
     def wait(self, client: str) -> None:
         """Wait for the client's turn."""

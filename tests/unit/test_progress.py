@@ -1,4 +1,4 @@
-"""Turns come in their order, and a thread that waits for one is told of as alive, until nobody waits for its work."""
+"""Threads work in their order, and a thread that waits for one is told of as alive, until nobody waits for its work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from srb import turns as module
 from srb.errors import Cancelled
-from srb.turns import Turns, taken, work_while
+from srb.progress import FairSemaphore, taken, work_while
 from tests.processes import DEADLINE, wait_for
 
 
@@ -46,11 +46,11 @@ def turn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cal
     if request.param == "lock":
         lock = threading.Lock()
         return lambda: taken(lock)
-    turns = Turns(1)
+    turns = FairSemaphore(1)
     return lambda: _of(turns)
 
 
-def _of(turns: Turns) -> AbstractContextManager[None]:
+def _of(turns: FairSemaphore) -> AbstractContextManager[None]:
     return turns  # type: ignore[return-value]
 
 
@@ -92,7 +92,7 @@ def test_a_thread_whose_work_nobody_wants_waits_no_more_and_takes_no_turn(worker
 
 
 def test_turns_come_in_the_order_of_those_who_wait() -> None:
-    turns, order = Turns(1), list[int]()
+    turns, order = FairSemaphore(1), list[int]()
 
     def take(number: int) -> None:
         with turns:

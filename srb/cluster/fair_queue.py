@@ -1,4 +1,4 @@
-"""The turns of requests at a bridge: where the replicas are full, a key that has more branches than another's waits here.
+"""The queue of requests at a bridge: where the replicas are full, a key that has more branches than another's waits here.
 
 Each replica serves what waits there by the fair shares of keys; that does not keep a key with many requests from standing
 before another at every replica. So a request waits at the bridge while its replicas have no sequence left and another key
@@ -18,7 +18,7 @@ from srb.errors import QueueFull
 MAX_WAITING = 1000  # requests at one bridge
 
 
-class Turns:
+class FairQueue:
     """The open branches of each key, and the requests that wait for their turn, in the order of arrival."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Turns:
         return len(self._waiting)
 
     def __repr__(self) -> str:
-        return f"<Turns {dict(self._open)} open, {len(self)} waiting>"
+        return f"<FairQueue {dict(self._open)} open, {len(self)} waiting>"
 
     def begin(self, key: str, branches: int) -> None:
         """Count branches that a replica has been given."""

@@ -1,4 +1,4 @@
-"""Turns: calls that are there together begin in a rotation of their clients."""
+"""RoundRobin: calls that are there together begin in a rotation of their clients."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import gevent
 
-from srb.web.loop.turns import Turns
+from srb.web.loop.round_robin import RoundRobin
 
 
 def order_of(calls: Sequence[str], work: int = 0) -> list[str]:
     """Return the order in which calls of these clients begin that are there at once; each yields so often at its work."""
-    turns, began = Turns(), list[str]()
+    turns, began = RoundRobin(), list[str]()
 
     def call(client: str) -> None:
         turns.wait(client)
@@ -20,7 +20,7 @@ def order_of(calls: Sequence[str], work: int = 0) -> list[str]:
             gevent.sleep(0)
 
     gevent.joinall([gevent.spawn(call, client) for client in calls], raise_error=True)
-    assert repr(turns) == "<Turns 0 calls of 0 clients wait>"
+    assert repr(turns) == "<RoundRobin 0 calls of 0 clients wait>"
     return began
 
 
@@ -30,7 +30,7 @@ def test_a_client_waits_for_one_call_of_each_other_and_not_for_a_crowd() -> None
 
 
 def test_calls_of_one_client_begin_as_they_came() -> None:
-    turns, began = Turns(), list[int]()
+    turns, began = RoundRobin(), list[int]()
 
     def call(number: int) -> None:
         turns.wait("a")
@@ -41,7 +41,7 @@ def test_calls_of_one_client_begin_as_they_came() -> None:
 
 
 def test_a_call_that_is_alone_begins_at_once_and_the_next_when_it_waits() -> None:
-    turns, began = Turns(), list[str]()
+    turns, began = RoundRobin(), list[str]()
 
     def call(name: str) -> None:
         turns.wait(name)

@@ -1,4 +1,4 @@
-"""Turns of threads that prepare requests, and signs of progress of their work, which ends where nobody waits for it."""
+"""Progress of the threads that prepare requests, whose work ends where nobody waits for it; and who of them works next."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def taken(lock: threading.Lock) -> Iterator[None]:
         lock.release()
 
 
-class Turns:
-    """Turns of threads, of which a few work at once, in the order in which they came.
+class FairSemaphore:
+    """A semaphore for threads, of which a few work at once, in the order in which they came.
 
     A lock may be taken again by the thread that releases it, so a thread with much work would have all turns in a row.
     To wait is progress: those before a thread are bounded, and where one hangs, it alone is to blame. Entering raises

@@ -33,48 +33,8 @@ CONFIG_VARIABLE = "SRB_CONFIG"  # names the config file; not a setting itself
 REPLICA_VARIABLE = "SRB_REPLICA"  # set by a replica of a cluster for its engine: the name in its logs; not a setting
 SERVER_ID_VARIABLE = "SRB_SERVER_ID"  # set by the server for its workers and its engine; not a setting either
 
-# Settings of earlier versions, and what holds in their place.
-_FORMER = {
-    "backend_sampling": "tokens are chosen on the CPU",
-    "assistant_name": "it is Assistant:, until a system prompt has another one",
-    "checkpoint_every": "checkpoints are as close as the size of a state lets",
-    "check_tensors": "llama.cpp's own checks are made",
-    "cluster_states_mib": "a cluster without state_dir keeps 1024 MiB of named states",
-    "cors_credentials": "pages of the origins in cors_origins may send credentials",
-    "cors_headers": "pages may send all headers that they ask for",
-    "cors_methods": "pages may use the methods that there are",
-    "divide_from": "a request is divided among replicas if it has more branches than one has sequences",
-    "door_token": "put the secret into a file, and name it in door_token_file",
-    "embd_normalize": "a request says it in the field of this name",
-    "max_answer_bytes": "an answer may take eight times max_body_bytes",
-    "max_bodies_mib": "a worker receives eight times max_body_bytes at once",
-    "max_unread_bytes": "a stream may hold an eighth of max_body_bytes unread",
-    "models_autoload": "a request that shall load no model says it with ?autoload=false",
-    "n_predict": "default_max_tokens holds for all dialects",
-    "n_keep": "a request says it in the field of this name",
-    "numa": "start the server with numactl",
-    "op_offload": "n_gpu_layers = 0 leaves the GPU alone",
-    "prefill_assistant": "a request says it with continue_final_message",
-    "props": "POST /props would change nothing",
-    "read_timeout": "client_timeout is the time for a body and for a write without progress",
-    "reasoning_budget_message": "a request says it in the field of this name",
-    "reasoning_preserve": "chat_template_kwargs = '{\"preserve_reasoning\": false}' says the same",
-    "skip_chat_parsing": "reasoning_format = none leaves reasoning in the content",
-    "spec_draft_n_max": "drafts are as long as they pay, 16 tokens at most",
-    "spec_draft_n_min": "drafts are as long as they pay",
-    "spec_draft_ngl": "the draft model is on the GPU if the model has layers there",
-    "spec_draft_p_min": "drafts end where the next token would probably not pay",
-    "spec_draft_type_k": "the draft model has cache_type_k",
-    "spec_draft_type_v": "the draft model has cache_type_v",
-    "tags": "no client reads them",
-    "text_overlap": "tokens become text while a GPU computes",
-    "user_name": "it is User:, until a system prompt has another one",
-    "write_timeout": "client_timeout is the time for a body and for a write without progress",
-    **dict.fromkeys(
-        ("yarn_ext_factor", "yarn_attn_factor", "yarn_beta_slow", "yarn_beta_fast"),
-        "the model's own holds, or llama.cpp's",
-    ),
-}
+# What holds in the place of settings of earlier versions.
+_FORMER: dict[str, str] = tomllib.loads(Path(__file__).with_name("former.toml").read_text("utf-8"))
 
 # The headings of --help and config/default.toml, by the first setting under each.
 HEADINGS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -15,6 +16,16 @@ from srb.config.trusted_proxies import proxies_of
 from srb.extensions import ALL, dialect_names
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
+
+
+def _read_by(read: Callable[[str], object]) -> AfterValidator:
+    """Return the check of a setting's text that `read` reads, or raises ValueError for."""
+
+    def check(text: str) -> str:
+        read(text)
+        return text
+
+    return AfterValidator(check)
 
 
 def _on_or_off(value: object) -> object:
@@ -49,47 +60,38 @@ def _dialects(text: str) -> str:
 Dialects = Annotated[str, AfterValidator(_dialects)]
 
 
-def _proportions(text: str) -> str:
+def _proportions(text: str) -> None:
     try:
         shares = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise ValueError("should be numbers separated by commas, such as 3,2") from None
     if any(share < 0 for share in shares):
         raise ValueError("shares cannot be negative")
-    return text
 
 
-Proportions = Annotated[str, AfterValidator(_proportions)]
+Proportions = Annotated[str, _read_by(_proportions)]
 
 
-def _biases(text: str) -> str:
+def _biases(text: str) -> None:
     """Check pairs of a token id and a signed bias, separated by commas; the bias may be -inf."""
     for part in filter(None, text.split(",")):
         if not re.fullmatch(r"\s*\d{1,9}([+-]\d{1,6}(\.\d+)?|-inf)\s*", part):
             raise ValueError("should be token ids with a bias, such as 15043+1,29-inf")
-    return text
 
 
-Biases = Annotated[str, AfterValidator(_biases)]
+Biases = Annotated[str, _read_by(_biases)]
 
 
-def _json(text: str) -> str:
+def _schema(text: str) -> None:
     try:
         schema = json.loads(text or "{}")
     except ValueError as error:
         raise ValueError(f"should be JSON: {error}") from None
     if schema is not True and not isinstance(schema, dict):
         raise ValueError("should be a JSON schema, an object or true")
-    return text
 
 
-JsonSchema = Annotated[str, Field(max_length=MAX_GRAMMAR), AfterValidator(_json)]
-
-
-def _check_strings(text: str) -> str:
-    """Raise ValueError for a text that `strings_of` cannot read."""
-    strings_of(text)
-    return text
+JsonSchema = Annotated[str, Field(max_length=MAX_GRAMMAR), _read_by(_schema)]
 
 
 def strings_of(text: str) -> list[str]:
@@ -105,7 +107,7 @@ def strings_of(text: str) -> list[str]:
     return strings
 
 
-Strings = Annotated[str, AfterValidator(_check_strings)]
+Strings = Annotated[str, _read_by(strings_of)]
 
 
 def expanded(path: str) -> str:
@@ -121,17 +123,16 @@ FilePath = Annotated[str, AfterValidator(expanded)]
 OF_ONE_MODEL = ("mmproj", "spec_draft_model", "lora")  # files that fit one model, and not all of a list
 
 
-def _object(text: str) -> str:
+def _object(text: str) -> None:
     try:
         value = json.loads(text or "{}")
     except ValueError:
         value = None
     if not isinstance(value, dict):
         raise ValueError("should be a JSON object")
-    return text
 
 
-JsonObject = Annotated[str, AfterValidator(_object)]
+JsonObject = Annotated[str, _read_by(_object)]
 
 
 def _not_zero(number: int) -> int:
@@ -143,22 +144,8 @@ def _not_zero(number: int) -> int:
 NotZero = Annotated[int, AfterValidator(_not_zero)]
 
 
-def _nodes(text: str) -> str:
-    """Raise ValueError for a text that `nodes_of` cannot read."""
-    nodes_of(text)
-    return text
-
-
-Nodes = Annotated[str, AfterValidator(_nodes)]
-
-
-def _proxies(text: str) -> str:
-    """Raise ValueError for a text that `proxies_of` cannot read."""
-    proxies_of(text)
-    return text
-
-
-Proxies = Annotated[str, AfterValidator(_proxies)]
+Nodes = Annotated[str, _read_by(nodes_of)]
+Proxies = Annotated[str, _read_by(proxies_of)]
 
 
 def _replicas(text: str) -> str:
@@ -178,7 +165,7 @@ def _replicas(text: str) -> str:
 ReplicaList = Annotated[str, AfterValidator(_replicas)]
 
 
-def _adapters(text: str) -> str:
+def _adapters(text: str) -> None:
     for part in split_commas(text):
         path, separator, scale = part.rpartition("=")
         expanded(path or part)
@@ -188,10 +175,9 @@ def _adapters(text: str) -> str:
             finite = False
         if not finite:
             raise ValueError("should be paths separated by commas, each optionally followed by =scale")
-    return text
 
 
-Adapters = Annotated[str, AfterValidator(_adapters)]
+Adapters = Annotated[str, _read_by(_adapters)]
 
 
 def _listed(value: object) -> object:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from srb.config.named_models import BUNDLED_MODEL
-from srb.config.settings import Settings
+from srb.config.settings import _FORMER, Settings
 from srb.errors import ConfigError
 from srb.files.gguf import check_adapter_files
 from srb.models.listed import list_models
@@ -167,6 +167,16 @@ def test_each_port_has_a_runtime_folder_of_its_own(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
     assert Settings(port=1).socket_path == Path("/run/user/7/srb-1/engine.sock")
     assert Settings(runtime_dir="/run/srb").socket_path == Path("/run/srb/engine.sock")
+
+
+def test_no_former_setting_is_one_again_and_each_has_its_line() -> None:
+    assert not _FORMER.keys() & Settings.model_fields.keys()
+    for name, instead in _FORMER.items():
+        with pytest.raises(ConfigError) as caught:
+            Settings.load({}, {f"SRB_{name.upper()}": "1"})
+        assert caught.value.message == (
+            f"{name} (from SRB_{name.upper()}) is no setting any more, leave it out: {instead}"
+        )
 
 
 def test_settings_cannot_be_changed() -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,8 @@ class Flag:
     optional: Sequence[str] = ()  # the possible words of an option whose word may be missing
     words: int = 1
     why: str = ""
+    # By spelling: the line about one that means another thing on another server, {0} for its number.
+    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
     refused: bool = False  # an error: without the option, another model would be served or another program was meant
 
     def value_of(self, words: Sequence[str]) -> str:

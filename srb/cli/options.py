@@ -7,7 +7,6 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from srb.cli.ambiguous import ambiguity
 from srb.cli.flags import FALSE, FLAGS, TRUE, Flag
 from srb.config.settings import ENV_PREFIX, Settings
 from srb.errors import ConfigError
@@ -59,8 +58,8 @@ def read_options(arguments: Sequence[str]) -> Options:
         if separator:
             words.appendleft(value)
         taken = _words_of(flags[0], name, words, bool(separator))
-        if line := ambiguity(name, taken):
-            options.ambiguities.append(line)
+        if (note := flags[0].notes.get(name)) and taken[-1].isdecimal():
+            options.ambiguities.append(note.format(taken[-1]))
         for flag in flags:
             _check(flag, name)
             if flag.why:

@@ -6,6 +6,7 @@ class attribute `code` is a word; error events of a stream carry it, since a str
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -14,10 +15,13 @@ from typing import Any, ClassVar
 class SRBError(Exception):
     """Base of every error that a client may see."""
 
-    code: ClassVar[str] = "internal_error"
+    code: ClassVar[str] = "internal_error"  # of a subclass: its name with underscores, unless it has another one
     type: ClassVar[str] = "server_error"
     http_status: ClassVar[int] = 500
     retry_after: int | None = None  # seconds
+
+    def __init_subclass__(cls) -> None:
+        cls.code = cls.__dict__.get("code") or re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     def __init__(self, message: str, **extra: Any) -> None:
         """Keep the message, and `extra` (JSON values) as further keys of the error object."""
@@ -33,7 +37,7 @@ class SRBError(Exception):
 class InvalidRequest(SRBError):
     """The request is wrong; the key `param` names the field at fault, if one is."""
 
-    code, type, http_status = "invalid_request", "invalid_request_error", 400
+    type, http_status = "invalid_request_error", 400
 
 
 def bad_field(name: str, problem: str) -> InvalidRequest:
@@ -53,89 +57,81 @@ def in_field(name: str) -> Iterator[None]:
 class ContextExceeded(InvalidRequest):
     """The prompt alone exceeds the context; carries `n_prompt_tokens` and `n_ctx`."""
 
-    code, type = "context_exceeded", "exceed_context_size_error"
+    type = "exceed_context_size_error"
 
 
 class AnswerTooLarge(InvalidRequest):
     """The answer needs more memory than eight times max_body_bytes."""
 
-    code = "answer_too_large"
-
 
 class PreparationTooLong(InvalidRequest):
     """The request's preparation does not end, so the engine is restarted; no 503, which clients send again by themselves."""
 
-    code = "preparation_too_long"
-
 
 class Unauthorized(SRBError):
-    code, type, http_status = "unauthorized", "authentication_error", 401
+    type, http_status = "authentication_error", 401
 
 
 class Forbidden(SRBError):
-    code, type, http_status = "forbidden", "permission_error", 403
+    type, http_status = "permission_error", 403
 
 
 class Cancelled(SRBError):
     """The client has disconnected, or the request was cancelled; 499 is nginx's status for this."""
 
-    code, type, http_status = "cancelled", "cancelled_error", 499
+    type, http_status = "cancelled_error", 499
 
 
 class NotFound(SRBError):
-    code, type, http_status = "not_found", "not_found_error", 404
+    type, http_status = "not_found_error", 404
 
 
 class ModelNotFound(NotFound):
     """A request names a model that the list of several models lacks."""
 
-    code = "model_not_found"
-
 
 class Conflict(SRBError):
     """A control of a running request that its present state does not allow; carries `state`."""
 
-    code, type, http_status = "conflict", "invalid_request_error", 409
+    type, http_status = "invalid_request_error", 409
 
 
 class MethodNotAllowed(InvalidRequest):
-    code, http_status = "method_not_allowed", 405
+    http_status = 405
 
 
 class BodyTooSlow(InvalidRequest):
-    code, http_status = "body_too_slow", 408
+    http_status = 408
 
 
 class BodyTooLarge(InvalidRequest):
-    code, http_status = "body_too_large", 413
+    http_status = 413
 
 
 class UnsupportedMedia(InvalidRequest):
     """The body has another Content-Type than the route takes."""
 
-    code, http_status = "unsupported_media", 415
+    http_status = 415
 
 
 class UnsupportedEncoding(InvalidRequest):
     """The body has a Content-Encoding that the server does not decode."""
 
-    code, http_status = "unsupported_encoding", 415
+    http_status = 415
 
 
 class StoryTooLarge(BodyTooLarge):
     """A story would exceed the limits of one story."""
 
-    code = "story_too_large"
-
 
 class QueueFull(SRBError):
-    code, type, http_status, retry_after = "queue_full", "rate_limit_error", 429, 1
+    type, http_status, retry_after = "rate_limit_error", 429, 1
 
 
 class RateLimited(SRBError):
     """The client has sent too many requests, or has too many open."""
 
-    code, type, http_status = "rate_limited", "rate_limit_error", 429
+    type, http_status = "rate_limit_error", 429
 
     def __init__(self, message: str, retry_after: int = 1) -> None:
         super().__init__(message)
@@ -145,30 +141,28 @@ class RateLimited(SRBError):
 class SlowClient(SRBError):
     """The client reads more slowly than text is generated, or not at all."""
 
-    code, type, http_status = "slow_client", "cancelled_error", 499
+    type, http_status = "cancelled_error", 499
 
 
 class NotSupported(SRBError):
-    code, type, http_status = "not_supported", "not_supported_error", 501
+    type, http_status = "not_supported_error", 501
 
 
 class Unavailable(SRBError):
     """The server cannot answer now, but will later: it is loading, restarting or shutting down."""
 
-    code, type, http_status = "unavailable", "unavailable_error", 503
+    type, http_status = "unavailable_error", 503
     retry_after: int | None = 1
 
 
 class BodiesFull(Unavailable):
     """The worker receives as many large bodies as it has memory for."""
 
-    code = "bodies_full"
-
 
 class QueueTimeout(Unavailable):
     """The request waited in the queue for queue_timeout seconds."""
 
-    code, retry_after = "queue_timeout", 5
+    retry_after = 5
 
 
 class EngineLoading(Unavailable):
@@ -177,127 +171,113 @@ class EngineLoading(Unavailable):
     code = "loading"
 
 
-class EngineRestarted(Unavailable):
-    code = "engine_restarted"
+class EngineRestarted(Unavailable): ...
 
 
 class ForeignEngine(Unavailable):
     """The engine in the runtime folder was started by another server, and may have another model."""
 
-    code, retry_after = "foreign_engine", 5
+    retry_after = 5
 
 
 class EngineHung(Unavailable):
     """The engine hangs; its supervisor is about to restart it."""
 
-    code = "engine_hung"
 
-
-class ShuttingDown(Unavailable):
-    code = "shutting_down"
+class ShuttingDown(Unavailable): ...
 
 
 class ModelLoadFailed(Unavailable):
-    code, retry_after = "model_load_failed", None
+    retry_after = None
 
 
 class DecodeFailed(SRBError):
     """llama.cpp failed to compute a step that had tokens of this request."""
 
-    code = "decode_failed"
-
 
 class StateNotSaved(SRBError):
     """A named state could not be written; an older state of that name is unchanged."""
-
-    code = "state_not_saved"
 
 
 class InsufficientStorage(StateNotSaved):
     """The disk is full, or state_dir_mib is reached."""
 
-    code, http_status = "insufficient_storage", 507
+    http_status = 507
 
 
 class StoriesOff(NotFound):
     """The setting `stories` is empty: the server keeps none."""
 
-    code = type = "stories_off"
+    type = "stories_off"
 
 
 class StoriesUnavailable(Unavailable):
     """The file of the stories cannot be used now; the server goes on without it. Pages read `type`."""
 
-    code = type = "stories_unavailable"
+    type = "stories_unavailable"
     retry_after: int | None = None
 
 
 class StoriesReadOnly(StoriesUnavailable):
     """The file of the stories, or its folder, may only be read."""
 
-    code = type = "stories_read_only"
+    type = "stories_read_only"
 
 
 class StoriesDamaged(StoriesUnavailable):
     """The file of the stories is damaged, or no such file. It is neither read nor changed."""
 
-    code = type = "stories_damaged"
+    type = "stories_damaged"
 
 
 class StoriesNewer(StoriesUnavailable):
     """The file of the stories was written by a newer version. It is neither read nor changed."""
 
-    code = type = "stories_newer"
+    type = "stories_newer"
 
 
 class StoriesLocked(StoriesUnavailable):
     """Another process has been writing into the file of the stories for seconds."""
 
-    code = type = "stories_locked"
+    type = "stories_locked"
     retry_after = 1
 
 
 class StoriesFull(SRBError):
     """The disk with the file of the stories is full; nothing of the request was stored."""
 
-    code = type = "stories_full"
+    type = "stories_full"
     http_status = 507
 
 
 class GrammarDeadEnd(SRBError):
     """The grammar allows no further token in this branch."""
 
-    code, type, http_status = "grammar_dead_end", "invalid_request_error", 400
+    type, http_status = "invalid_request_error", 400
 
 
 class GrammarTooComplex(SRBError):
     """The grammar takes too much work at a place of the text, so the branch ends there."""
 
-    code, type, http_status = "grammar_too_complex", "invalid_request_error", 400
+    type, http_status = "invalid_request_error", 400
 
 
 class BannedDeadEnd(SRBError):
     """Every further token that was tried in this branch completes a banned string."""
 
-    code, type, http_status = "banned_dead_end", "invalid_request_error", 400
+    type, http_status = "invalid_request_error", 400
 
 
 class ProtocolError(SRBError):
     """A frame on the engine's socket is malformed; the connection that sent it is closed."""
 
-    code = "protocol_error"
-
 
 class ConfigError(SRBError):
     """A setting is unknown or has a bad value; the server does not start."""
 
-    code = "config_error"
-
 
 class MachineError(ConfigError):
     """The machine lacks what a setting asks for, such as room on a disk; a later start may find it."""
-
-    code = "machine_error"
 
 
 def _tree(cls: type[SRBError]) -> dict[str, type[SRBError]]:

@@ -21,6 +21,12 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True)
 
 
+class OpenModel(StrictModel):
+    """A model that may have further keys."""
+
+    model_config = ConfigDict(extra="allow")
+
+
 class EntryShape(StrictModel):
     """A value with the time, in milliseconds, at which a client set it."""
 
@@ -28,18 +34,14 @@ class EntryShape(StrictModel):
     changed: Natural
 
 
-class EndShape(StrictModel):
+class EndShape(OpenModel):
     """The end of a model's branch."""
-
-    model_config = ConfigDict(extra="allow")
 
     reason: str
 
 
-class NodeShape(StrictModel):
+class NodeShape(OpenModel):
     """A splice of its parent's text: the first `keep` units, then `text`, then the parent's text from `tail` on."""
-
-    model_config = ConfigDict(extra="allow")
 
     text: str
     by: Literal["person", "model", "import"]
@@ -68,10 +70,8 @@ class NodeShape(StrictModel):
         return self
 
 
-class RunShape(StrictModel):
+class RunShape(OpenModel):
     """One request to the model, and the place in a node where its branches begin."""
-
-    model_config = ConfigDict(extra="allow")
 
     node: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{0,64}$")] | None = None  # empty: before all texts
     at: Natural | None = None
@@ -79,17 +79,13 @@ class RunShape(StrictModel):
     seeds: list[Any] | None = None
 
 
-class NoteShape(StrictModel):
+class NoteShape(OpenModel):
     """The author's note, and how deep in the prompt it stands."""
-
-    model_config = ConfigDict(extra="allow")
 
     text: str
 
 
-class HeadShape(StrictModel):
-    model_config = ConfigDict(extra="allow")
-
+class HeadShape(OpenModel):
     node: Id
     at: Natural
 
@@ -150,10 +146,8 @@ class ChangesShape(StrictModel):
     marks: dict[Id, dict[Key, Natural]] = {}
 
 
-class MediumShape(StrictModel):
+class MediumShape(OpenModel):
     """A picture or sound as base64; its type is told by its bytes, whatever `type` says."""
-
-    model_config = ConfigDict(extra="allow")
 
     data: Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"})]
 
@@ -165,10 +159,8 @@ class ShareShape(StrictModel):
     access: Literal["read", "write", "none"] = "read"
 
 
-class FileShape(BaseModel):
+class FileShape(OpenModel):
     """A story as a file; every further key is a value of the story."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="allow")
 
     format: Literal["srb-story"]
     version: Literal[1]

@@ -70,7 +70,7 @@ class Call:
         self._line: CallLine | ReaderLine | None = None
         if self.commands:
             self._began = environ.get(BEGAN, time.monotonic())
-            self._line = CallLine(environ, self.commands, prompts=registry.log_prompts)
+            self._line = CallLine(environ, self.commands, prompts=registry.settings.log_prompts)
         self._taken_over = False
         self._client_left = False
         self._abandoned_for: SRBError | None = None
@@ -95,7 +95,7 @@ class Call:
 
     @property
     def max_answer_bytes(self) -> int:
-        return self._registry.max_answer_bytes
+        return self._registry.settings.max_answer_bytes
 
     def show(self, n: int) -> None:
         """Let `commands` have as many branches as the answer: `n` of each request, which are chosen when all have ended."""
@@ -132,8 +132,8 @@ class Call:
         self.abandon(Cancelled("The client has disconnected"))
 
     def write_timed_out(self, since: float) -> bool:
-        """Whether a write that began at `since`, on time.monotonic()'s clock, has taken write_timeout or longer."""
-        return time.monotonic() - since >= self._registry.write_timeout
+        """Whether a write that began at `since`, on time.monotonic()'s clock, has taken client_timeout or longer."""
+        return time.monotonic() - since >= self._registry.settings.client_timeout
 
     def close(self, reason: SRBError | None = None) -> None:
         """Cancel the requests that have not ended, leave the registry and log the call's line; idempotent."""
@@ -198,7 +198,7 @@ class Calls:
         Show the number of open calls in `gauge`; all workers with the same `folder` count a client's calls together.
         Call `observe` with the mailbox of each call that generated, and its beginning, at its end."""
         self._client_of_call = client_of_call
-        self._settings = settings
+        self.settings = settings
         self._gauge = gauge
         self.observe = observe
         limit = settings.max_client_requests
@@ -223,14 +223,14 @@ class Calls:
         Raise the engine's refusal, InvalidRequest, RateLimited or AnswerTooLarge beyond the limits of a client or an
         answer, or ShuttingDown after the grace of `shut_down`.
         """
-        commands = cap_max_tokens(commands, self._settings.max_request_tokens)
+        commands = cap_max_tokens(commands, self.settings.max_request_tokens)
         if any(command.state for command in commands):  # named states are everybody's
             refuse_page("state")
         client = self.client  # before the call is counted: it may wait for a model
         own = {
             "owner": environ.get(OWNER, ""),
-            "max_unread": self._settings.max_client_requests,
-            "max_lingering": self._settings.max_client_lingering,
+            "max_unread": self.settings.max_client_requests,
+            "max_lingering": self.settings.max_client_lingering,
             "traceparent": environ.get(TRACEPARENT, ""),
         }
         salts = [self._salt(command.cache_salt, own["owner"]) for command in commands]
@@ -238,9 +238,9 @@ class Calls:
         call = self._admit(commands, environ)
         try:
             if not streamed:
-                check_completions(commands, client.check_ready().n_ctx_seq, self.max_answer_bytes)
+                check_completions(commands, client.check_ready().n_ctx_seq, self.settings.max_answer_bytes)
             call.receive(client.submit(*commands, streamed=streamed))
-            check_echo(commands, call.mailbox.prompt_tokens, self.max_answer_bytes)
+            check_echo(commands, call.mailbox.prompt_tokens, self.settings.max_answer_bytes)
         except BaseException:
             call.close()
             raise
@@ -248,7 +248,7 @@ class Calls:
 
     def _salt(self, given: str, owner: str) -> str:
         """Return the salt of a request: a digest of its own and, with `cache_apart`, its key's name; "" without any."""
-        key = owner if self._settings.cache_apart and owner.startswith(KEY) else ""
+        key = owner if self.settings.cache_apart and owner.startswith(KEY) else ""
         return blake2b(orjson.dumps([key, given]), digest_size=16).hexdigest() if key or given else ""
 
     def attach(self, target: str, environ: MutableMapping[str, Any]) -> Call:
@@ -351,18 +351,6 @@ class Calls:
         """The client of the engine for the present call. Raise the reasons why there is none."""
         return self._client_of_call()
 
-    @property
-    def max_answer_bytes(self) -> int:
-        return self._settings.max_answer_bytes
-
-    @property
-    def log_prompts(self) -> bool:
-        return self._settings.log_prompts
-
-    @property
-    def write_timeout(self) -> int:
-        return self._settings.client_timeout
-
     def forget(self, call: Call) -> None:
         self._open.discard(call)
         self._clients.remove(call)
@@ -387,7 +375,7 @@ class Calls:
         self.closing = True
         gevent.spawn(self._end_listeners)
         if grace is None:
-            grace = self._settings.graceful_timeout
+            grace = self.settings.graceful_timeout
         gevent.spawn_later(grace, self._end_all)
 
     def wait_ended(self, seconds: float) -> None:
@@ -413,7 +401,7 @@ class Calls:
     def _scan_while_open(self) -> None:
         while self._clients:
             gevent.sleep(SCAN_INTERVAL)
-            for call in {*self._clients.left(), *self._clients.vanished(self._settings.client_timeout)}:
+            for call in {*self._clients.left(), *self._clients.vanished(self.settings.client_timeout)}:
                 call.lose_client()
 
 

@@ -12,7 +12,7 @@ from itertools import groupby
 import orjson
 
 from srb.errors import SRBError
-from srb.web.answers import JSONObject, PromptProgress, Ranking
+from srb.web.answers import JSONObject, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome
 from srb.web.calls.renderer import prompt_progress
@@ -33,8 +33,6 @@ class ChatRenderer(ChunkRenderer):
     Log-probabilities and token ids are held back with the text: a chunk has those of all tokens since the last chunk.
     """
 
-    _empty: JSONObject
-
     def __init__(
         self,
         asked: ChatRequest,
@@ -51,12 +49,6 @@ class ChatRenderer(ChunkRenderer):
         self._return_tokens = return_tokens
         self._branches = [_Branch(asked.parser(stream=True, in_parts=True)) for _ in self._specs]
         self._before, self._after = self._around(b'"delta":{"content":', b'},"logprobs":null,"finish_reason":null')
-
-    def _chunk(
-        self, choice: JSONObject, progress: PromptProgress | None = None, verbose: JSONObject | None = None
-    ) -> bytes:
-        chunk: JSONObject = {**self._empty, "choices": [choice]}
-        return self._encode(chunk, progress, verbose)
 
     def start(self) -> bytes:
         role: JSONObject = {"role": "assistant", "content": ""}

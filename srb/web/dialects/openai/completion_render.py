@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import orjson
 
 from srb.errors import SRBError, from_code
-from srb.web.answers import JSONObject, PromptProgress, Ranking
+from srb.web.answers import JSONObject, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.echo import Echo
 from srb.web.calls.outcome import BranchOutcome, Outcome
@@ -37,8 +37,6 @@ from srb.wire.events import (
 class CompletionRenderer(ChunkRenderer):
     """Streamed chunks of `/v1/completions`."""
 
-    _empty: JSONObject
-
     def __init__(
         self,
         call: Call,
@@ -57,15 +55,6 @@ class CompletionRenderer(ChunkRenderer):
         self._prompt_logprobs: dict[str, list[TokenProbs]] = {}
         self._offsets = [0] * len(self._specs)  # characters sent so far, for text_offset
         self._before, self._after = self._around(b'"text":', b',"logprobs":null,"finish_reason":null')
-
-    def _chunk(
-        self,
-        choice: JSONObject,
-        progress: PromptProgress | None = None,
-        verbose: JSONObject | None = None,
-    ) -> bytes:
-        chunk: JSONObject = {**self._empty, "choices": [choice]}
-        return self._encode(chunk, progress, verbose)
 
     def start(self) -> bytes:
         return b"".join(

@@ -69,8 +69,6 @@ class VerboseBody:
 class ChunkRenderer(Renderer):
     """Chunks of one call: copies of `empty` with a choice; `choices` must be the last key of `empty`."""
 
-    _empty: JSONObject
-
     def __init__(
         self, call: Call, empty: JSONObject, include_usage: bool, verbose: Answers | None = None, last: bytes = DONE
     ) -> None:
@@ -106,7 +104,10 @@ class ChunkRenderer(Renderer):
     def _before_index(self, index: int) -> bytes:
         return b'%b{"index":%d,%b' % (self._head, index, self._before_text)
 
-    def _encode(self, chunk: JSONObject, progress: PromptProgress | None, verbose: JSONObject | None) -> bytes:
+    def _chunk(
+        self, choice: JSONObject, progress: PromptProgress | None = None, verbose: JSONObject | None = None
+    ) -> bytes:
+        chunk: JSONObject = {**self._empty, "choices": [choice]}
         if progress is not None:
             chunk["prompt_progress"] = progress
         if verbose is not None:

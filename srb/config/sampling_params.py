@@ -1,15 +1,17 @@
-"""Sampling parameters: each with its default, range, names and meaning, in this one place.
+"""Sampling parameters: types and defaults here; ranges, names and meanings in sampling_params.toml.
 
 The settings, request fields, command-line options, `generation_settings`, config/default.toml and the tables in docs/ are
-made from `PARAMETERS`. To add a parameter, add a field to `SamplingParams` and its stage to engine/sampling.py, then run
-`python -m tools.generated`, which writes the generated pages.
+made from `PARAMETERS`. To add a parameter, add a field to `SamplingParams`, its entry to the table and its stage to
+engine/sampling.py, then run `python -m tools.generated`, which writes the generated pages.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from enum import Enum
+from pathlib import Path
 from typing import Any, get_type_hints
 
 MAX_GRAMMAR = 64 * 1024  # bytes, also of a JSON schema; what else one may cost is limited in engine/grammar
@@ -48,7 +50,7 @@ class Outside(Enum):
     TAKEN = "taken"  # accepted: only settings have the range
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """One sampling parameter; `name`, `type` and `default` are those of its field of SamplingParams.
 
@@ -56,10 +58,10 @@ class Parameter:
     the form of a setting that is written as text, `form` the forms of a request's field that has several.
     """
 
-    name: str = ""
-    type: Any = None
-    default: Any = None
-
+    name: str
+    type: Any
+    default: Any
+    _: KW_ONLY
     description: str
     note: str = ""  # follows the description in docs/api.md
     unit: str = ""
@@ -82,14 +84,6 @@ class Parameter:
         return self.type in (int, float, bool)
 
 
-_OF_THE_REST = "measured over the tokens that may come; llama.cpp's sums are NaN where others were excluded before"
-_LAST_N = "at most the context; -1 is the context, as in llama-server of 2024, and refused by that of today"
-
-
-def _parameter(default: Any, description: str, **described: Any) -> Any:
-    return field(default=default, metadata={"parameter": Parameter(description=description, **described)})
-
-
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """Sampling parameters of a branch; names, defaults and order are llama.cpp's. The seed is in BranchSpec.
@@ -109,168 +103,59 @@ class SamplingParams:
     With `reasoning_control` EndReasoning has them forced at once.
     """
 
-    samplers: tuple[str, ...] = _parameter(
-        DEFAULT_SAMPLERS, "samplers, in the order in which they run", as_text="separated by semicolons",
-        form=f"list of at most {MAX_SAMPLERS} names, or a string of letters",
-        note="unknown names are skipped; without `penalties`, the penalties that are on run first",
-        flags="--samplers", differs=f"at most {MAX_SAMPLERS}; without `penalties`, the penalties that are on run first",
-    )  # fmt: skip
-    temperature: float = _parameter(
-        0.8, "temperature; 0: always the most likely token", note="all branches are then identical, unless they spread",
-        least=0, outside=Outside.CLAMPED, flags="--temp --temperature -T", variable="LLAMA_ARG_TEMPERATURE",
-    )  # fmt: skip
-    dynatemp_range: float = _parameter(
-        0.0, "range of the dynamic temperature, ± around temperature; 0: off",
-        least=0, outside=Outside.TAKEN, flags="--dynatemp-range",
-    )  # fmt: skip
-    dynatemp_exponent: float = _parameter(
-        1.0, "exponent of the entropy in the dynamic temperature", flags="--dynatemp-exp"
-    )
-    top_k: int = _parameter(
-        40, "keep the k most likely tokens; 0: all",
-        least=0, outside=Outside.CLAMPED, flags="--top-k -k", variable="LLAMA_ARG_TOP_K",
-    )  # fmt: skip
-    top_p: float = _parameter(
-        0.95, "keep the most likely tokens whose probabilities add up to p; 1: all",
-        least=0, most=1, outside=Outside.CLAMPED, flags="--top-p", variable="LLAMA_ARG_TOP_P",
-    )  # fmt: skip
-    min_p: float = _parameter(
-        0.05, "drop tokens less likely than p times the most likely one; 0: off",
-        least=0, most=1, outside=Outside.CLAMPED, flags="--min-p", variable="LLAMA_ARG_MIN_P",
-    )  # fmt: skip
-    typical_p: float = _parameter(
-        1.0, "locally typical sampling; 1: off",
-        least=0, most=1, outside=Outside.TAKEN, aliases=("typical",), flags="--typical --typical-p", differs=_OF_THE_REST,
-    )  # fmt: skip
-    top_n_sigma: float = _parameter(
-        -1.0, "keep tokens whose logit is within n standard deviations of the highest; below 0: off",
-        aliases=("nsigma",), flags="--top-nsigma --top-n-sigma",
-    )  # fmt: skip
-    xtc_probability: float = _parameter(
-        0.0, "probability that XTC is applied to a token; 0: off",
-        least=0, most=1, outside=Outside.CLAMPED, flags="--xtc-probability",
-    )  # fmt: skip
-    xtc_threshold: float = _parameter(
-        0.1, "XTC drops all but the least likely of the tokens above this probability; above 0.5: off",
-        least=0, most=1, outside=Outside.CLAMPED, flags="--xtc-threshold",
-    )  # fmt: skip
-    repeat_last_n: int = _parameter(
-        64, "number of last tokens that the penalties consider; 0: none; -1: as many as the context holds",
-        note="the prompt's included", unit="tokens", least=-1, differs=_LAST_N,
-        aliases=("repetition_penalty_range", "rep_pen_range"), flags="--repeat-last-n",
-    )  # fmt: skip
-    repeat_penalty: float = _parameter(
-        1.0, "penalty for repeated tokens; 1: off",
-        above=0, aliases=("repetition_penalty", "rep_pen"),
-        flags="--repeat-penalty -p", variable="LLAMA_ARG_REPEAT_PENALTY",
-    )  # fmt: skip
-    frequency_penalty: float = _parameter(
-        0.0, "penalty for each occurrence of a token; 0: off",
-        flags="--frequency-penalty", variable="LLAMA_ARG_FREQUENCY_PENALTY",
-    )  # fmt: skip
-    presence_penalty: float = _parameter(
-        0.0, "penalty for tokens that have occurred; 0: off",
-        flags="--presence-penalty", variable="LLAMA_ARG_PRESENCE_PENALTY",
-    )  # fmt: skip
-    dry_multiplier: float = _parameter(
-        0.0, "multiplier of DRY's penalty for repeated phrases; 0: off", flags="--dry-multiplier"
-    )
-    dry_base: float = _parameter(
-        1.75, "base of DRY's penalty, which grows exponentially with the phrase's length",
-        least=1, outside=Outside.DEFAULT, flags="--dry-base",
-    )  # fmt: skip
-    dry_allowed_length: int = _parameter(
-        2, "length in tokens of the longest repeated phrase that DRY does not penalize",
-        unit="tokens", least=0, flags="--dry-allowed-length",
-    )  # fmt: skip
-    dry_penalty_last_n: int = _parameter(
-        64, "number of last tokens that DRY considers; 0: none; -1: as many as the context holds",
-        unit="tokens", least=-1, differs=_LAST_N, flags="--dry-penalty-last-n",
-    )  # fmt: skip
-    dry_sequence_breakers: tuple[str, ...] = _parameter(
-        ("\n", ":", '"', "*"), "strings at which DRY ends a phrase", as_text="as a JSON list",
-        form=f"list of 1 to {MAX_BREAKERS} strings, or a string of JSON with such a list, with or without brackets",
-    )  # fmt: skip
-    mirostat: int = _parameter(
-        0, "version of Mirostat; 0: off",
-        least=0, most=2, outside=Outside.CLAMPED, aliases=("mirostat_mode",), flags="--mirostat",
-        differs=f"1: {_OF_THE_REST}",
-    )  # fmt: skip
-    mirostat_tau: float = _parameter(5.0, "target entropy of Mirostat", flags="--mirostat-ent")
-    mirostat_eta: float = _parameter(0.1, "learning rate of Mirostat", flags="--mirostat-lr")
-    adaptive_target: float = _parameter(
-        -1.0, "target probability of adaptive-p, which prefers tokens near it; below 0: off",
-        most=1, outside=Outside.CLAMPED, flags="--adaptive-target",
-    )  # fmt: skip
-    adaptive_decay: float = _parameter(
-        0.9, "decay of adaptive-p's average over past tokens; lower adapts faster",
-        least=0, most=0.99, flags="--adaptive-decay",
-    )  # fmt: skip
-    min_keep: int = _parameter(
-        0, "minimum number of tokens that samplers such as top_p keep", unit="tokens", least=0, is_setting=False
-    )
-    logit_bias: tuple[tuple[int | str, float | None], ...] = _parameter(
-        (), "biases added to the logits of tokens", as_text="such as 15043+1,29-inf (-inf forbids a token)",
-        form=f'`{{"token": bias}}` or `[[token, bias], …]`, at most {MAX_BIASES}',
-        note="a token is an id or a string; `false` forbids it; ids beyond the vocabulary are skipped",
-        differs=f"at most {MAX_BIASES}",
-    )  # fmt: skip
-    ignore_eos: bool = _parameter(
-        False,
-        "forbid the end-of-text token, so that a branch continues to another limit",
-        aliases=("ban_eos_token",),
-        flags="--ignore-eos",
-    )
-    grammar: str = _parameter(
-        "", "grammar that constrains the text", form="GBNF, Lark or a regular expression, at most 64 KiB",
-        note="groups nested at most 100 deep", differs="at most 64 KiB, groups nested at most 100 deep",
-        aliases=("grammar_string",), flags="--grammar",
-    )  # fmt: skip
-    json_schema: str = _parameter(
-        "", "JSON schema that constrains the text", form="object or `true`, at most 64 KiB, nested at most 64 deep",
-        note="`{}`: any object, `true`: any JSON; `grammar` has precedence",
-        differs="at most 64 KiB, nested at most 64 deep; read by llguidance, which holds more of the standard",
-        flags="-j --json-schema",
-    )  # fmt: skip
-    grammar_place: str = _parameter(
-        "grammar", "where in the request `grammar` stands, for errors", is_setting=False, is_field=False
-    )
-    schema_place: str = _parameter(
-        "json_schema", "where in the request `json_schema` stands, for errors", is_setting=False, is_field=False
-    )
-    n_probs: int = _parameter(
-        -1, "number of most likely tokens whose log-probabilities are reported", is_setting=False, is_field=False
-    )
-    post_sampling_probs: bool = _parameter(
-        False, "report probabilities after all samplers (`prob`, `top_probs`) instead of the model's log-probabilities",
-        is_setting=False,
-    )  # fmt: skip
-    grammar_triggers: tuple[tuple[str, str | int], ...] = _parameter(
-        (), "texts at which the grammar begins; none: at the first token", is_setting=False, is_field=False
-    )
-    grammar_schemas: tuple[str, ...] = _parameter(
-        (), "JSON schemas that the grammar names", is_setting=False, is_field=False
-    )
-    reasoning_tags: tuple[str, ...] = _parameter((), "the tags around reasoning", is_setting=False, is_field=False)
-    reasoning_budget_tokens: int = _parameter(
-        -1, "most tokens of reasoning; -1: any number", is_setting=False, is_field=False
-    )
-    reasoning_budget_message: str = _parameter(
-        "", "text before the end tag of reasoning that is cut", is_setting=False, is_field=False
-    )
-    reasoning_control: bool = _parameter(
-        False, "whether EndReasoning may end the reasoning", is_setting=False, is_field=False
-    )
-    penalty_prompt: tuple[str | int, ...] | None = _parameter(
-        None, "text that the penalties consider instead of the prompt",
-        form="string, or list of token ids and strings", is_setting=False,
-    )  # fmt: skip
+    samplers: tuple[str, ...] = DEFAULT_SAMPLERS
+    temperature: float = 0.8
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    repeat_last_n: int = 64
+    repeat_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
+    min_keep: int = 0
+    logit_bias: tuple[tuple[int | str, float | None], ...] = ()
+    ignore_eos: bool = False
+    grammar: str = ""
+    json_schema: str = ""
+    grammar_place: str = "grammar"
+    schema_place: str = "json_schema"
+    n_probs: int = -1
+    post_sampling_probs: bool = False
+    grammar_triggers: tuple[tuple[str, str | int], ...] = ()
+    grammar_schemas: tuple[str, ...] = ()
+    reasoning_tags: tuple[str, ...] = ()
+    reasoning_budget_tokens: int = -1
+    reasoning_budget_message: str = ""
+    reasoning_control: bool = False
+    penalty_prompt: tuple[str | int, ...] | None = None
 
 
+def _parameter(name: str, kind: Any, default: Any, row: dict[str, Any]) -> Parameter:
+    known: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    return Parameter(name, kind, default, **known | {"outside": Outside(known.get("outside", "refused"))})
+
+
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _TYPES = get_type_hints(SamplingParams)
 
 PARAMETERS: dict[str, Parameter] = {
-    each.name: replace(each.metadata["parameter"], name=each.name, type=_TYPES[each.name], default=each.default)
+    each.name: _parameter(each.name, _TYPES[each.name], each.default, _TABLE[each.name])
     for each in fields(SamplingParams)
 }
 

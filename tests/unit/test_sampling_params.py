@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from srb.cli.options import read_options
-from srb.config.sampling_params import PARAMETERS, Outside, Parameter, SamplingParams
+from srb.config.sampling_params import (
+    MAX_BIASES,
+    MAX_BREAKERS,
+    MAX_GRAMMAR,
+    MAX_SAMPLERS,
+    PARAMETERS,
+    Outside,
+    Parameter,
+    SamplingParams,
+)
 from srb.config.settings import Settings
 from srb.errors import ConfigError, InvalidRequest
 from srb.web.bodies.completion import CompletionBody
@@ -85,3 +94,14 @@ def test_an_option_sets_its_parameter(parameter: Parameter) -> None:
     for flag in parameter.flags.split():
         settings = Settings.load(read_options([flag, str(value)]).values, {})
         assert getattr(default_sampling(settings), parameter.name) == value
+
+
+def test_the_words_about_limits_tell_the_numbers_that_hold() -> None:
+    for name, limit in (
+        ("samplers", MAX_SAMPLERS),
+        ("dry_sequence_breakers", MAX_BREAKERS),
+        ("logit_bias", MAX_BIASES),
+    ):
+        assert f"at most {limit} " in f"{PARAMETERS[name].form} " or f"1 to {limit} " in PARAMETERS[name].form, name
+    for name in ("grammar", "json_schema"):
+        assert f"at most {MAX_GRAMMAR // 1024} KiB" in PARAMETERS[name].form

@@ -1,7 +1,7 @@
 """Every setting, with its default, range and meaning: profile < config file < SRB_* environment < command-line flags.
 
-Only `Settings` defines defaults; config/default.toml is generated from it, and a test keeps the two equal. An unknown key or
-a bad value raises a ConfigError that names the key and its source.
+Defaults, ranges and meanings are in settings.toml; config/default.toml is generated, and a test keeps it equal. An unknown
+key or a bad value raises a ConfigError that names the key and its source.
 """
 
 from __future__ import annotations

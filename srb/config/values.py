@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from collections.abc import Callable
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -14,6 +16,14 @@ from srb.config.rpc_nodes import nodes_of
 from srb.config.sampling_params import MAX_GRAMMAR
 from srb.config.trusted_proxies import proxies_of
 from srb.extensions import ALL, dialect_names
+
+_TABLE = tomllib.loads(Path(__file__).with_name("settings.toml").read_text("utf-8"))
+
+
+def setting(name: str) -> Any:
+    """Return the pydantic field of a setting, as settings.toml has it."""
+    return Field(**_TABLE[name])
+
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 

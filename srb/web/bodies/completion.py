@@ -39,7 +39,6 @@ from srb.web.bodies.fields import (
     Real,
     between,
     check_between,
-    described,
     parse_prompts,
 )
 from srb.web.bodies.media import MAX_FILES, image_prompts, marked_prompt, own_media
@@ -216,126 +215,39 @@ class CompletionBody(SamplingBody):
     continues_text: ClassVar[bool] = True  # False: the prompt is a template's, whose end is no writer's
 
     # Filled by `parse`, from every form of a prompt.
-    prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA)] = described(
-        [],
-        'several only in the openai dialect; for a string, also `{"prompt_string": …, "multimodal_data": […]}` '
-        '(see Pictures and sounds); `""` is an empty page, see An empty page',
-        form="string; list of token ids and strings; list of those",
-    )
-    n: Integer | None = described(
-        None,
-        "number of branches; `n_cmpl` has precedence",
-        "n_cmpl",
-        "n",
-        form="1 to the setting `max_n` (64)",
-        by_default="by dialect",
-    )
-    branches: BranchList | None = described(
-        None,
-        "one entry per branch, see Branches that differ; `n` is then their number",
-        form="list of objects, 1 to `max_n`",
-    )
-    explore: ExploreBody | None = described(
-        None, "the request forks by itself wherever the model hesitates, see Explore", form="object"
-    )
-    linger: Annotated[Real, between(0, INT32_MAX)] | None = described(
-        None,
-        "the request stays so long after its last branch has ended, its last reader has come or left, or it was given "
-        "more to write, see Controls",
-        form="0 to the setting `max_linger` (600) seconds",
-        by_default="0",
-    )
-    distinct_first: bool = described(False, "no two branches begin with the same token, see Branches that spread")
-    distinct_words: bool = described(False, "no two branches have the same first word, see Branches that spread")
-    sibling_penalty: Annotated[float, between(0, MAX_SIBLING_PENALTY)] = described(
-        0.0,
-        "makes a token less likely for each sibling that chose it at the same place, see Branches that spread; 0: off",
-    )
-    cache_prompt: bool | None = described(
-        None,
-        "reuse computed text, and keep this request's; false: compute the whole prompt, and keep nothing",
-        by_default="true",
-    )
-    state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = described(
-        "",
-        "keep the prompt's KV under this name: it is evicted last and, with the setting `state_dir`, saved on "
-        "disk and used again after a restart. It is written while the answer continues. If the file is not on the "
-        "disk yet, or could not be written (the log has the reason), the next request with the name writes it",
-        form="letters, digits, `-`, `_`, and inside also `.`; at most 64",
-    )
-    session: Annotated[str, Field(max_length=200)] | None = described(
-        None,
-        "names a story: in a cluster its requests go to one replica, whatever their texts; see docs/cluster.md",
-        "session",
-        "prompt_cache_key",
-        form="up to 200 characters",
-        by_default="the text decides",
-    )
-    cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = described(
-        None,
-        "as vLLM's: computed text is shared only with requests that have the same one, so that who does not know it cannot "
-        "find out by `cache_n` or the time what was sent; see also the setting `cache_apart`",
-        form="1 to 1024 characters",
-        by_default="shared by all",
-    )
-    stream: bool | None = described(None, "events while the text grows, or one answer", by_default="by dialect")
-    stream_options: StreamOptions = described(StreamOptions(), "openai dialect", form='`{"include_usage": bool}`')
-    return_tokens: bool = described(
-        False, "`tokens`: the ids of a text's tokens, in `stream` events, completions and choices"
-    )
+    prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA)] = []
+    n: Integer | None = None
+    branches: BranchList | None = None
+    explore: ExploreBody | None = None
+    linger: Annotated[Real, between(0, INT32_MAX)] | None = None
+    distinct_first: bool = False
+    distinct_words: bool = False
+    sibling_penalty: Annotated[float, between(0, MAX_SIBLING_PENALTY)] = 0.0
+    cache_prompt: bool | None = None
+    state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = ""
+    session: Annotated[str, Field(max_length=200)] | None = None
+    cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions = StreamOptions()
+    return_tokens: bool = False
 
-    n_keep: NaturalOrMinusOne = described(
-        0, "with the setting `context_shift`: at the context's end, keep this many first tokens; -1: the whole prompt"
-    )
-    n_discard: Natural = described(
-        0,
-        "with the setting `context_shift`: at the context's end, discard this many tokens after those that are "
-        "kept; 0: half",
-    )
-    lora: LoraScales | None = described(
-        None,
-        "scales of the LoRA adapters; adapters that are not listed get 0",
-        form='`[{"id", "scale"}, …]`',
-        by_default="the server's",
-    )
-    return_progress: bool = described(
-        False, "in streams, events that show how far the prompt is, one before the first batch and one after each"
-    )
-    sse_ping_interval: NaturalOrMinusOne | None = described(
-        None,
-        "seconds of silence after which a stream sends a comment; 0 and -1: never",
-        by_default="the setting",
-    )
-    verbose: bool = described(
-        False,
-        "in the openai dialect: `__verbose`, the object that `/completion` has for the same answer or event (see "
-        "there; its `response_fields` and `timings_per_token` apply to it). With several branches an answer has "
-        "that of the first; in a stream of a chat, it is in the first chunk of a branch's end",
-    )
-    rank: Rank = described(
-        False,
-        "how likely, alike and different the branches are, see Ranking and choice",
-        form='bool, `"near"` or `"fresh"`',
-    )
-    reasoning_format: Literal["auto", "deepseek", "deepseek-legacy", "none"] | None = described(
-        None,
-        "of chats: `none`: reasoning stays in `content`; `deepseek-legacy`: reasoning is in both fields, in a "
-        "stream only in `content`",
-        by_default="the setting",
-    )
+    n_keep: NaturalOrMinusOne = 0
+    n_discard: Natural = 0
+    lora: LoraScales | None = None
+    return_progress: bool = False
+    sse_ping_interval: NaturalOrMinusOne | None = None
+    verbose: bool = False
+    rank: Rank = False
+    reasoning_format: Literal["auto", "deepseek", "deepseek-legacy", "none"] | None = None
 
-    id_slot: NaturalOrMinusOne = described(
-        -1,
-        "slot of the first branch, from which `POST /slots/<slot>` saves its text; a number beyond the last slot "
-        "counts on from 0; -1: a free one",
-    )
+    id_slot: NaturalOrMinusOne = -1
 
     _media: list[str] = PrivateAttr(default_factory=list)
     _media_field: str = PrivateAttr("prompt")
 
     # Checked, but without effect: the prefix tree finds all reusable text.
-    n_cache_reuse: Natural | None = described(None, "checked, no effect")
-    backend_sampling: bool = described(False, "checked, no effect")
+    n_cache_reuse: Natural | None = None
+    backend_sampling: bool = False
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:

@@ -7,9 +7,12 @@ not an int, and "3" is not a number.
 from __future__ import annotations
 
 import re
+import sys
+import tomllib
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -59,17 +62,6 @@ _NUMBER = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")  # as strtol reads it
 EMPTY_PROMPT: Prompt = ("",)  # an empty text, before which the engine puts the model's `blank_page`
 
 
-class ObjectFields(BaseModel):
-    """The base of fields that are objects with fields of their own: a null in one counts as absent, as in a body."""
-
-    model_config = ConfigDict(strict=True, frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, given: Any) -> Any:
-        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
-
-
 def described(default: Any, description: str, *names: str, form: str = "", by_default: str = "") -> Any:
     """Declare a field of a body (`...` as its default: it is required) in the words of docs/api.md and /openapi.json.
 
@@ -79,6 +71,36 @@ def described(default: Any, description: str, *names: str, form: str = "", by_de
     marks: dict[str, Any] = {name: words for name, words in ((FORM, form), (DEFAULT, by_default)) if words}
     alias = AliasChoices(*names) if names else None
     return Field(default, description=description, validation_alias=alias, json_schema_extra=marks or None)
+
+
+@cache
+def _words(module: str) -> dict[str, Any]:
+    """Return what fields.toml beside a module says of the fields of bodies, by class; {} if there is none."""
+    file = Path(str(sys.modules[module].__file__)).with_name("fields.toml")
+    return tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
+
+
+class DescribedBody(BaseModel):
+    """The base of bodies whose fields have their words, and further names, in fields.toml beside the module."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Give each field of the class its words, before pydantic collects the fields."""
+        super().__init_subclass__(**options)
+        for name, row in _words(cls.__module__).get(cls.__name__, {}).items():
+            words = {key: value for key, value in row.items() if key in ("form", "by_default")}
+            default = cls.__dict__.get(name, ...)
+            setattr(cls, name, described(default, row["description"], *row.get("names", ()), **words))
+
+
+class ObjectFields(BaseModel):
+    """The base of fields that are objects with fields of their own: a null in one counts as absent, as in a body."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
 
 
 def between(least: float, most: float) -> Any:

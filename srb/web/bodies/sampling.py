@@ -17,6 +17,7 @@ from srb.web.bodies.fields import (
     Banned,
     BannedTokens,
     Content,
+    DescribedBody,
     Integer,
     Milliseconds,
     Natural,
@@ -25,21 +26,19 @@ from srb.web.bodies.fields import (
     Stop,
     at_most,
     between,
-    described,
     sampling_field,
     short_json,
 )
 from srb.wire.commands import MAX_BRANCHES, MAX_STOP_AFTER, Boundary, BranchSpec
 
 # The names of a branch's length, in their precedence.
-LENGTH_NAMES = ("n_predict", "max_completion_tokens", "max_tokens", "max_new_tokens", "num_predict", "max_length")
 MAX_N_PROBS = 256  # probabilities of a token; each is a dict of 512 bytes for every token of every branch
 
 Shape = TypeVar("Shape", bound=BaseModel)
 ProbCount = Annotated[Integer, between(0, MAX_N_PROBS)]
 
 
-class FieldsBody(BaseModel):
+class FieldsBody(DescribedBody):
     """The base of bodies that have sampling parameters. Its checks are built when they are first used, or by a worker
     that has started (`Application.build_bodies`), and those of base classes never: a sixth of the application's import.
     """
@@ -91,77 +90,23 @@ else:
 class BranchFields(_ParametersBody):
     """The fields that describe a branch: its sampling parameters, seed, length and ends."""
 
-    n_predict: NaturalOrMinusOne | None = described(
-        None,
-        "most tokens of each branch; -1: no limit; `n_predict` has precedence",
-        *LENGTH_NAMES,
-        by_default="by dialect",
-    )
-    stop: Stop | None = described(
-        None,
-        "ends a branch; not part of its text",
-        "stop",
-        "stopping_strings",
-        "stop_sequence",
-        "stop_sequences",
-        form="string or list of at most 256, with 8192 characters in all",
-    )
-    banned_strings: Banned | None = described(
-        None,
-        "strings that never come in the text, see Banned strings",
-        "banned_strings",
-        "banned_phrases",
-        form="string or list of at most 1,024 strings, each of at most 256 characters",
-    )
-    banned_tokens: BannedTokens | None = described(
-        None,
-        "KoboldCpp's name for `banned_strings`, which has precedence; token ids in the list have no effect",
-        form="list of strings",
-    )
-    seed: Annotated[Integer, between(-INT64_MAX - 1, UINT64_MAX)] | None = described(
-        None,
-        "branch *i* uses `seed` + *i*; -1 and 2³²−1: a random seed. Other seeds are folded: the remainder of the "
-        "division by 2³²−1 is used, told and repeats the answer",
-        "seed",
-        "sampler_seed",
-        by_default="-1",
-    )
-    t_max_predict_ms: Milliseconds | None = described(
-        None,
-        "ends a branch (`limit`) at the first line end after this many milliseconds since its first token; -1: never",
-        by_default="-1",
-    )
-    n_indent: Natural | None = described(
-        None,
-        "ends a branch (`limit`) at a line that is indented by fewer characters",
-        by_default="0",
-    )
-    stop_at: Boundary | None = described(None, "ends a branch after one of these, see Ends of sentences")
-    stop_after: Annotated[Integer, between(1, MAX_STOP_AFTER)] | None = described(
-        None, "ends a branch after so many of these; needs `stop_at`", by_default="1"
-    )
-    min_tokens: Natural | None = described(
-        None, "the model may not end the text before this many tokens", by_default="0"
-    )
-    token_healing: bool | None = described(
-        None,
-        "the last characters of the prompt may become part of the next token, see Unfinished words",
-        by_default="the setting `token_healing`: true in the srb dialect",
-    )
+    n_predict: NaturalOrMinusOne | None = None
+    stop: Stop | None = None
+    banned_strings: Banned | None = None
+    banned_tokens: BannedTokens | None = None
+    seed: Annotated[Integer, between(-INT64_MAX - 1, UINT64_MAX)] | None = None
+    t_max_predict_ms: Milliseconds | None = None
+    n_indent: Natural | None = None
+    stop_at: Boundary | None = None
+    stop_after: Annotated[Integer, between(1, MAX_STOP_AFTER)] | None = None
+    min_tokens: Natural | None = None
+    token_healing: bool | None = None
 
     # The bounds of a temperature that varies, by the names of text-generation-webui and its clients.
-    dynamic_temperature: bool = described(True, "false: `dynatemp_low` and `dynatemp_high` have no effect")
+    dynamic_temperature: bool = True
 
-    dynatemp_low: NotNegative | None = described(
-        None,
-        "the lower bound of a temperature that varies, instead of `temperature` and `dynatemp_range`; equal "
-        "bounds, or a `dynatemp_range`: no effect",
-        form="number from 0",
-        by_default="1",
-    )
-    dynatemp_high: NotNegative | None = described(
-        None, "the upper bound of such a temperature", form="number from 0", by_default="1"
-    )
+    dynatemp_low: NotNegative | None = None
+    dynatemp_high: NotNegative | None = None
 
     def sampling_changes(self) -> dict[str, Any]:
         """Return the sampling parameters that this body has. Raise InvalidRequest."""
@@ -228,13 +173,9 @@ BranchList = Annotated[list[BranchBody], Field(fail_fast=True), at_most(MAX_BRAN
 class SamplingBody(BranchFields):
     """The fields of branches, and the number of probabilities in the answer."""
 
-    n_probs: ProbCount | None = described(None, "as `logprobs`; 0: none", by_default="0")
-    logprobs: ProbCount | bool | None = described(
-        None,
-        "the log-probability of each token, and of this many likeliest tokens; `true`: as many as `top_logprobs`",
-        form="0 to 256, or bool",
-    )
-    top_logprobs: ProbCount | None = described(None, 'with `"logprobs": true`', by_default="0")
+    n_probs: ProbCount | None = None
+    logprobs: ProbCount | bool | None = None
+    top_logprobs: ProbCount | None = None
 
     @property
     def wanted_probs(self) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, WithJsonSchema
 
 from srb.errors import bad_field
-from srb.web.bodies.fields import ObjectFields, described
+from srb.web.bodies.fields import ObjectFields
 from srb.web.bodies.reasoning import ThinkingFields
 from srb.web.bodies.renaming import renamed
 from srb.web.dialects.anthropic.conversation import chat_messages, chat_tool_choice, chat_tools, system_messages
@@ -76,50 +76,18 @@ class MessagesBody(ChatBody):
         list[dict[str, Any]],
         BeforeValidator(lambda value: parse_messages(chat_messages(value))),
         WithJsonSchema(MESSAGES_SCHEMA),
-    ] = described(
-        ...,
-        "`role`: `user`, `assistant` or `system`; `content`: a string or blocks `text`, `thinking`, `tool_use`, "
-        "`tool_result`, `image`. Results of tools become messages of their own before the rest of their message; "
-        "`is_error` and `cache_control` have no effect. An `image` has a `source` `base64` or `url`, see Pictures "
-        "and sounds, also in a `tool_result`. A `document` with a text or blocks, a `search_result` and a "
-        "`tool_reference` are texts; blocks of tools that Anthropic's servers ran are skipped. Other documents "
-        "and files (`file_id`) are 400 in the newest turn, and a word in their place in earlier ones; of a block "
-        "of another type the model reads that it is there. A last message of the assistant is continued",
-        form='list of `{"role", "content"}`',
-    )
-    system: Annotated[list[dict[str, Any]], BeforeValidator(system_messages), WithJsonSchema(_TEXT)] = described(
-        [],
-        "blocks are joined without a space. The number `cch` in Claude Code's billing header, which changes with "
-        "each request, is made constant, so that the next turn finds this one's text",
-        form="string or list of text blocks",
-    )
+    ]
+    system: Annotated[list[dict[str, Any]], BeforeValidator(system_messages), WithJsonSchema(_TEXT)] = []
     tools: Annotated[
         list[dict[str, Any]],
         BeforeValidator(lambda value: parse_tools(chat_tools(value))),
         WithJsonSchema(TOOLS_SCHEMA),
-    ] = described(
-        [],
-        "tools that Anthropic defines (with another `type` than `custom`) are 501",
-        form='list of `{"name", "description", "input_schema"}`',
-    )
-    tool_choice: Annotated[str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = described(
-        "auto",
-        "`disable_parallel_tool_use` is the opposite of `parallel_tool_calls`",
-        form='`{"type": "auto"}`, `any`, `none`, `{"type": "tool", "name"}`',
-    )
-    thinking: ThinkingFields | None = described(
-        None,
-        "`enabled`: `budget_tokens` as `reasoning_budget_tokens`; `adaptive`: without a budget; `disabled`: as a "
-        "budget of 0. With `display` `omitted` the blocks are empty",
-        form='`{"type", "budget_tokens", "display"}`',
-    )
-    output_config: OutputFields = described(
-        OutputFields(),
-        '`effort` as `reasoning_effort`; `format` `{"type": "json_schema", "schema"}` as `response_format`',
-        form='`{"effort", "format"}`',
-    )
+    ] = []
+    tool_choice: Annotated[str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
+    thinking: ThinkingFields | None = None
+    output_config: OutputFields = OutputFields()
 
-    metadata: dict[str, Any] = described({}, "no effect")
+    metadata: dict[str, Any] = {}
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from srb.errors import bad_field
 from srb.web.bodies.completion import CompletionBody
-from srb.web.bodies.fields import INT32_MAX, Integer, Prompt, Real, between, described, schema_text
+from srb.web.bodies.fields import INT32_MAX, Integer, Prompt, Real, between, schema_text
 from srb.web.bodies.media import Base64Files, check_reads_media
 from srb.web.dialects.llamacpp.body import Body, Tokens
 from srb.wire.events import ModelInfo
@@ -37,54 +37,32 @@ def _check_bans(value: str) -> str:
     return value
 
 
-_LACKING = "no effect: llama.cpp lacks these samplers"
-
-
 class KoboldBody(CompletionBody):
     """The body of `POST /api/v1/generate` and its like."""
 
-    max_context_length: Annotated[Integer, between(LEAST_CONTEXT, INT32_MAX)] | None = described(
-        None,
-        "length of prompt and continuation together. A prompt that is too long loses text at its beginning, and "
-        "keeps a fifth of this length in any case",
-        form="8 or more",
-        by_default="the context",
-    )
-    memory: str = described("", "a text before the prompt, which stays when the prompt is cut")
-    trim_stop: bool = described(True, "false: the text ends with the stop string that ended it")
-    sampler_order: Annotated[list[Integer], AfterValidator(_check_order), WithJsonSchema(ORDER_SCHEMA)] = described(
-        [],
-        "the order of the samplers, by KoboldAI's numbers: 6 penalties, 0 `top_k`, 2 `top_p` and `min_p`, 4 "
-        "`typical_p`, 5 `temperature`; DRY runs first and XTC last. 1 and 3 (top-a, tail-free) have no effect. "
-        "Those that are left out do not run; `samplers` has precedence",
-        form="list of 0 to 6",
-    )
-    use_default_badwordsids: bool = described(False, "as `ignore_eos`")
-    custom_token_bans: Annotated[str, AfterValidator(_check_bans)] = described(
-        "", "ids of tokens that never come, separated by commas"
-    )
-    singleline: bool = described(False, "end at the first line's end")
-    genkey: Annotated[str, Field(max_length=200)] = described("", "the request's name for the routes above")
-    images: Base64Files = described(
-        [],
-        "pictures and sounds (see Pictures and sounds), in this order between `memory` and `prompt`. Beside them "
-        "a prompt is not cut: text that `max_context_length` has no room for is 400. The files themselves count "
-        "only to the server's context, beyond which the answer is 400 with the numbers",
-    )
-    audio: Base64Files = described([], "sounds, likewise; they come after `images`")
+    max_context_length: Annotated[Integer, between(LEAST_CONTEXT, INT32_MAX)] | None = None
+    memory: str = ""
+    trim_stop: bool = True
+    sampler_order: Annotated[list[Integer], AfterValidator(_check_order), WithJsonSchema(ORDER_SCHEMA)] = []
+    use_default_badwordsids: bool = False
+    custom_token_bans: Annotated[str, AfterValidator(_check_bans)] = ""
+    singleline: bool = False
+    genkey: Annotated[str, Field(max_length=200)] = ""
+    images: Base64Files = []
+    audio: Base64Files = []
 
-    tfs: Real | None = described(None, _LACKING)
-    top_a: Real | None = described(None, _LACKING)
-    rep_pen_slope: Real | None = described(None, _LACKING)
-    smoothing_factor: Real | None = described(None, _LACKING)
-    smoothing_curve: Real | None = described(None, _LACKING)
-    guidance_scale: Real | None = described(None, _LACKING)
-    negative_prompt: str | None = described(None, "no effect, as `guidance_scale`")
+    tfs: Real | None = None
+    top_a: Real | None = None
+    rep_pen_slope: Real | None = None
+    smoothing_factor: Real | None = None
+    smoothing_curve: Real | None = None
+    guidance_scale: Real | None = None
+    negative_prompt: str | None = None
 
     # Without effect: each request has its own grammar, and control tokens have no text and end a branch.
-    grammar_retain_state: bool = described(False, "no effect")
-    render_special: bool = described(False, "no effect")
-    bypass_eos: bool = described(False, "no effect")
+    grammar_retain_state: bool = False
+    render_special: bool = False
+    bypass_eos: bool = False
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from srb.config.settings import Settings
 from srb.errors import bad_field
 from srb.web.bodies.completion import CompletionBody
-from srb.web.bodies.fields import INT32_MAX, Integer, Natural, NotNegative, Prompt, between, described
+from srb.web.bodies.fields import INT32_MAX, Integer, Natural, NotNegative, Prompt, between
 from srb.web.dialects.llamacpp.body import SystemPrompt
 from srb.wire.commands import Generate
 
@@ -37,13 +37,9 @@ class _OneText(CompletionBody):
 class StreamBody(_OneText):
     """The body of `POST /stream`; `num_predict` is a name of n_predict."""
 
-    temp: NotNegative | None = described(
-        None, "as `temperature`, before which it counts", form="clamped to at least 0", by_default="0.8"
-    )
-    cache: Natural = described(
-        0, "keep the prompt's KV under this number, as `state` does under a name; 0: no", form="0 to 2³¹−1"
-    )
-    n_batch: Annotated[Integer, between(1, INT32_MAX)] | None = described(None, "checked, no effect", form="1 to 2³¹−1")
+    temp: NotNegative | None = None
+    cache: Natural = 0
+    n_batch: Annotated[Integer, between(1, INT32_MAX)] | None = None
 
     @classmethod
     def read(cls, body: dict[str, Any], settings: Settings) -> Self:

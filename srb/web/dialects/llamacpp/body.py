@@ -25,6 +25,7 @@ from srb.web.bodies.fields import (
     INT32_MAX,
     PROMPT_SCHEMA,
     Content,
+    DescribedBody,
     Integer,
     NaturalOrMinusOne,
     Prompt,
@@ -33,7 +34,6 @@ from srb.web.bodies.fields import (
     are_tokens,
     between,
     check_length,
-    described,
     is_token,
     kinds_of,
     parse_prompts,
@@ -152,58 +152,21 @@ ShortText = Annotated[str, Field(max_length=MAX_TEXT)]
 class LlamaCompletionBody(GuidedFields, CompletionBody):
     """The body of `POST /completion`, with llama-server's current fields and those of 2024."""
 
-    response_fields: ResponseFields = described(
-        (),
-        'the keys to send of a final object; `"a/b"` is `b` of `a`, under the key `a/b`',
-        by_default="all",
-    )
-    timings_per_token: bool = described(False, "`timings` in every event")
-    system_prompt: SystemPrompt | None = described(
-        None,
-        "put before this prompt and every later prompt of this dialect, for all clients, until another one is "
-        "set; `GET /props` shows the names. In a body without `prompt` it is put in force and computed, and "
-        "answered with an empty completion. See also the setting `system_prompt_file`",
-        form='`{"prompt", "anti_prompt", "assistant_name"}`',
-    )
-    image_data: Annotated[list[Any], WithJsonSchema(IMAGE_DATA_SCHEMA)] = described(
-        [], "see Pictures and sounds", form='list of `{"data", "id"}`'
-    )
-    grammar_lazy: bool = described(
-        False, "the grammar applies where the text has one of the triggers, from the trigger on; 400 without triggers"
-    )
-    grammar_triggers: Triggers = described(
-        (),
-        '`{"type": 1, "value": text}`, or `{"type": 0, "value", "token": id}`; patterns, types 2 and 3, are 501',
-    )
-    preserved_tokens: Annotated[list[ShortText], Field(max_length=MAX_TRIGGERS)] = described(
-        [], "control tokens whose text stays in the content"
-    )
-    reasoning_budget_tokens: NaturalOrMinusOne | None = described(
-        None,
-        "most tokens between the two tags at the beginning of a text; needs the end tag. No effect with "
-        "`json_schema`, or a `grammar` that is not lazy. Not with `explore`",
-        form="-1 to 2³¹−1",
-        by_default="-1",
-    )
-    reasoning_budget_start_tag: ShortText = described(
-        "", "the tag that begins reasoning; without it the text begins inside"
-    )
-    reasoning_budget_end_tags: Annotated[list[ShortText], Field(max_length=1)] | ShortText | None = described(
-        None,
-        "the tag that ends it",
-        "reasoning_budget_end_tags",
-        "reasoning_budget_end_tag",
-        form="string, or a list of one",
-    )
-    reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] = described(
-        "", "text before the end tag that is forced"
-    )
-    reasoning_control: bool = described(
-        False, "`POST /v1/chat/completions/control` may end the reasoning, by the request's id. Not with `explore`"
-    )
+    response_fields: ResponseFields = ()
+    timings_per_token: bool = False
+    system_prompt: SystemPrompt | None = None
+    image_data: Annotated[list[Any], WithJsonSchema(IMAGE_DATA_SCHEMA)] = []
+    grammar_lazy: bool = False
+    grammar_triggers: Triggers = ()
+    preserved_tokens: Annotated[list[ShortText], Field(max_length=MAX_TRIGGERS)] = []
+    reasoning_budget_tokens: NaturalOrMinusOne | None = None
+    reasoning_budget_start_tag: ShortText = ""
+    reasoning_budget_end_tags: Annotated[list[ShortText], Field(max_length=1)] | ShortText | None = None
+    reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] = ""
+    reasoning_control: bool = False
 
-    tfs_z: Real | None = described(None, "no effect: llama.cpp has removed these samplers")
-    penalize_nl: bool | None = described(None, "no effect: llama.cpp has removed these samplers")
+    tfs_z: Real | None = None
+    penalize_nl: bool | None = None
 
     @property
     def wanted_probs(self) -> int:
@@ -244,7 +207,7 @@ class LlamaCompletionBody(GuidedFields, CompletionBody):
         return replace(draft, command=command)
 
 
-class Body(BaseModel):
+class Body(DescribedBody):
     """The base of bodies that generate no text."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
@@ -302,16 +265,12 @@ def _parse_extra(value: Any) -> tuple[tuple[str, str], ...]:
 class InfillBody(Body):
     """The fields of `POST /infill` besides those of LlamaCompletionBody; `prompt` begins the text in the gap."""
 
-    input_prefix: Content = described(..., "the text before the gap", form="string, or list of strings and token ids")
-    input_suffix: Content = described(..., "the text after the gap", form="string, or list of strings and token ids")
-    input_extra: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_parse_extra), WithJsonSchema(EXTRA_SCHEMA)] = (
-        described(
-            (),
-            "other files, as far as the context has room; the last ones have precedence",
-            form='`[{"filename", "text"}, …]`, at most 1024',
-        )
-    )
-    prompt: str = described("", "the beginning of the text in the gap")
+    input_prefix: Content
+    input_suffix: Content
+    input_extra: Annotated[
+        tuple[tuple[str, str], ...], BeforeValidator(_parse_extra), WithJsonSchema(EXTRA_SCHEMA)
+    ] = ()
+    prompt: str = ""
 
 
 def _parse_inputs(value: Any, info: ValidationInfo) -> list[Prompt]:

@@ -19,7 +19,6 @@ from srb.web.bodies.fields import (
     Integer,
     Prompt,
     between,
-    described,
     schema_text,
     short_json,
 )
@@ -156,7 +155,7 @@ class Chat:
 class ModelBody(Body):
     """A body that names the model: by `model` or, as older clients do, `name`; the other may be empty."""
 
-    model: str = described("", "one of the names that the server has", "model", "name", by_default="required")
+    model: str = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -174,50 +173,18 @@ class OllamaPullBody(ModelBody):
 class _Generating(ModelBody):
     """The fields that completions and chats share."""
 
-    stream: bool = described(True, "a JSON object on each line (`application/x-ndjson`), or one object")
-    format: Format = described(
-        "",
-        "constrains the text; beside `tools` a reply is a call, or text that follows it",
-        form='`"json"` or a JSON schema (an object or `true`)',
-    )
-    options: dict[str, Any] = described(
-        {},
-        "`num_predict`, `temperature`, `top_k`, `top_p`, `min_p`, `typical_p`, `repeat_penalty`, `repeat_last_n`, "
-        "`seed`, `stop`, `num_keep` and every other field of a branch (see Request fields); defaults are the "
-        "server's. `num_predict` -2 is -1. `num_ctx` and other settings of a load (`num_gpu`, `num_thread`, "
-        "`use_mmap` …) have no effect, and so have unknown ones",
-        by_default="`{}`",
-    )
-    think: Think | None = described(
-        None,
-        "switches thinking, if the template can; thoughts are in `thinking`",
-        form='bool or `"low"`, `"medium"`, `"high"`',
-        by_default="the template's",
-    )
-    n: Integer | None = described(
-        None,
-        "ours: branches. Each line has the `index` of its branch; a branch ends with a line that is `done`, with "
-        "its `done_reason`, `eval_count` and `seed`; the last line, with the counts of all, has no `index`. An "
-        "answer in one object has all in `branches`",
-        by_default="1",
-    )
-    session: Annotated[str, Field(max_length=200)] | None = described(
-        None, "ours: names a story, see Request fields", form="up to 200 characters", by_default="the text decides"
-    )
-    logprobs: bool = described(False, "`logprobs` in lines and answers")
-    top_logprobs: Annotated[Integer, between(0, MAX_TOP)] = described(0, "`logprobs` in lines and answers")
+    stream: bool = True
+    format: Format = ""
+    options: dict[str, Any] = {}
+    think: Think | None = None
+    n: Integer | None = None
+    session: Annotated[str, Field(max_length=200)] | None = None
+    logprobs: bool = False
+    top_logprobs: Annotated[Integer, between(0, MAX_TOP)] = 0
 
-    keep_alive: KeepAlive | None = described(
-        None,
-        'seconds, or a duration such as `"5m"`; with several models (see Several models) 0 in any form (`"0m"`, '
-        '`"-0s"`) unloads the model after its running requests; no other effect. Without a prompt and with 0 the '
-        "answer says `unload`",
-        form="string or number",
-    )
-    truncate: bool = described(
-        True, "no effect, but for `/api/embed`: a conversation that is too long is 400, with the numbers"
-    )
-    shift: bool = described(True, "no effect: a conversation that is too long is 400, with the numbers")
+    keep_alive: KeepAlive | None = None
+    truncate: bool = True
+    shift: bool = True
 
     def fields(self) -> dict[str, Any]:
         """Return what completions and chats have in common, as fields of the other dialects' bodies."""
@@ -261,26 +228,13 @@ class _Generating(ModelBody):
 class OllamaGenerateBody(_Generating):
     """The body of `POST /api/generate`."""
 
-    prompt: str = described("", "without them the answer says at once that the model is loaded (`done_reason` `load`)")
-    suffix: str = described("", "the text after the gap, for models with fill-in-the-middle tokens, else 400")
-    system: str = described(
-        "", "the system message of `/api/generate`; without a template a paragraph before the prompt"
-    )
-    template: str = described(
-        "", "501: Ollama's templates are not supported; send the whole prompt with `raw`, or set `chat_template`"
-    )
-    raw: bool = described(False, "no template, no `context`; not with `system`, `context`")
-    context: Tokens | None = described(
-        None,
-        "the `context` of an earlier answer, which the prompt continues: the tokens of prompt and text",
-        form="list of token ids",
-    )
-    images: Base64Files = described(
-        [],
-        "pictures, also in messages (see Pictures and sounds): at each `[img]` of the text, and before it those "
-        "that are left. A `raw` prompt has them at `[img-0]`, `[img-1]` …, or all before a prompt without marks. "
-        "The answer to pictures has no `context`, since no token stands for one; not with `suffix`",
-    )
+    prompt: str = ""
+    suffix: str = ""
+    system: str = ""
+    template: str = ""
+    raw: bool = False
+    context: Tokens | None = None
+    images: Base64Files = []
 
     def check(self, settings: Settings) -> Text | Chat:
         """Return what `request` needs no model for. Raise InvalidRequest or NotSupported."""
@@ -393,10 +347,8 @@ def _check_messages(value: list[Any]) -> list[Any]:
 class OllamaChatBody(_Generating):
     """The body of `POST /api/chat`."""
 
-    messages: Annotated[list[Any], AfterValidator(_check_messages), WithJsonSchema(MESSAGES_SCHEMA)] = described(
-        [], "without them the answer says at once that the model is loaded (`done_reason` `load`)"
-    )
-    tools: list[Any] = described([], "see Chat; calls have an object as `arguments`, and all of a step's come together")
+    messages: Annotated[list[Any], AfterValidator(_check_messages), WithJsonSchema(MESSAGES_SCHEMA)] = []
+    tools: list[Any] = []
 
     def check(self, settings: Settings) -> Text | Chat:
         """Return what the answer needs no model for; a Text without messages. Raise InvalidRequest or NotSupported."""

@@ -14,7 +14,7 @@ from srb.config.sampling_params import PLACE, SamplingParams
 from srb.config.settings import Settings
 from srb.errors import bad_field, in_field
 from srb.web.bodies.completion import CommandTemplate, CompletionBody
-from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, described, short_json
+from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, short_json
 from srb.web.bodies.media import MAX_FILES, check_reads_media
 from srb.web.bodies.reasoning import ReasoningFields, Thinking
 from srb.web.bodies.sampling import ProbCount, validated
@@ -96,94 +96,33 @@ class ChatBody(GuidedFields, CompletionBody):
     parameters_field: ClassVar[str] = "function.parameters"  # of a tool
     _tool_places: dict[str, str] = PrivateAttr(default_factory=dict)  # in the client's list, by name
 
-    messages: Annotated[list[dict[str, Any]], BeforeValidator(parse_messages), WithJsonSchema(MESSAGES_SCHEMA)] = (
-        described(
-            ...,
-            '`content`: string, list of `{"type": "text", "text"}`, or null for the assistant; or parts of pictures '
-            "and sounds (see Pictures and sounds); video and files are 400. Also `tool_calls`, `tool_call_id`, "
-            "`name`, `reasoning_content`",
-            form='list of `{"role", "content"}`',
-        )
-    )
-    tools: Annotated[list[dict[str, Any]], BeforeValidator(parse_tools)] = described(
-        [],
-        'as OpenAI\'s: `{"type": "function", "function": {"name", "description", "parameters"}}`. A name has '
-        "letters, digits and `_ . : / -`; families whose calls are JSON objects take any. `strict` has no effect: "
-        "every call follows its schema as far as it makes a grammar (`minimum` and `maximum` of integers do, "
-        "those of other numbers do not)",
-        form="list of at most 256 functions",
-    )
-    tool_choice: Annotated[str, BeforeValidator(parse_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = described(
-        "auto",
-        "`required` and a named function force a call by a grammar; `none`: the prompt does not mention the tools "
-        "either; `allowed_tools`: the prompt has only these, and `mode` is `auto` or `required`",
-        form='`auto`, `none`, `required`, `{"type": "function", "function": {"name"}}`, '
-        'or `{"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}`',
-    )
-    parallel_tool_calls: bool = described(
-        True, "false: a reply has one call at most. A call of a tool that `tool_choice` names is always a single one"
-    )
-    documents: list[Any] | None = described(None, "for templates that use them")
+    messages: Annotated[list[dict[str, Any]], BeforeValidator(parse_messages), WithJsonSchema(MESSAGES_SCHEMA)]
+    tools: Annotated[list[dict[str, Any]], BeforeValidator(parse_tools)] = []
+    tool_choice: Annotated[str, BeforeValidator(parse_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
+    parallel_tool_calls: bool = True
+    documents: list[Any] | None = None
 
     response_format: Annotated[ReplyFormat, BeforeValidator(parse_response_format), WithJsonSchema(FORMAT_SCHEMA)] = (
-        described(
-            ReplyFormat(),
-            "the answer after the thoughts follows the schema, beside tools where it is no call; not with `grammar` "
-            "or `json_schema`",
-            form='`{"type": "text"}`, `{"type": "json_object", "schema"}`, '
-            '`{"type": "json_schema", "json_schema": {"schema"}}`',
-            by_default="text",
-        )
+        ReplyFormat()
     )
-    logprobs: bool | None = described(None, "not with tools in a stream", by_default="false")
-    top_logprobs: ProbCount | None = described(None, "needs `logprobs`", by_default="20")
+    logprobs: bool | None = None
+    top_logprobs: ProbCount | None = None
 
-    chat_template_kwargs: dict[str, Any] = described(
-        {}, 'variables for the template, such as `{"enable_thinking": false}`', by_default="the setting"
-    )
-    add_generation_prompt: bool = described(True, "begin the assistant's turn")
-    continue_final_message: bool | Literal["content", "reasoning_content"] | None = described(
-        None,
-        "continue the last message, the assistant's: its content, or its reasoning if it has nothing else; false: "
-        "begin a new turn after it. 400 together with an `add_generation_prompt` that is true",
-        form="bool, `content`, `reasoning_content`",
-        by_default="true",
-    )
-    reasoning_effort: str | None = described(None, "for templates that use it; `none`: `enable_thinking` is false")
-    reasoning_budget_tokens: NaturalOrMinusOne | None = described(
-        None,
-        "most tokens of each branch's reasoning, whose end is then forced; -1: the setting's number. 0: "
-        "`enable_thinking` is false as well. Not with `explore`",
-        "reasoning_budget_tokens",
-        "thinking_budget_tokens",
-        "thinking_budget",
-        "thinking_token_budget",
-        by_default="the setting `reasoning_budget`",
-    )
-    reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] = described(
-        "", "text before the end that is forced"
-    )
-    reasoning_control: bool = described(
-        False, "`POST /v1/chat/completions/control` may end the reasoning. Not with `explore`"
-    )
-    reasoning: ReasoningFields = described(
-        ReasoningFields(),
-        "see Thoughts and their limits; `exclude`: the model thinks, but the answer lacks its thoughts. `usage`, "
-        "log-probabilities and token ids are those of all tokens. `summary` has no effect, reasoning is sent as it is",
-        form='`{"effort", "max_tokens", "enabled", "exclude"}`',
-    )
-    thinking: Thinking | None = described(
-        None,
-        "whether and how much to think, see Thoughts and their limits; `type`: `enabled`, `adaptive`, `auto` or "
-        "`disabled`",
-        form='`{"type", "budget_tokens"}` or bool',
-    )
-    enable_thinking: bool | None = described(None, "whether to think, see Thoughts and their limits")
-    include_reasoning: bool = described(True, "false: as `exclude` of `reasoning`")
+    chat_template_kwargs: dict[str, Any] = {}
+    add_generation_prompt: bool = True
+    continue_final_message: bool | Literal["content", "reasoning_content"] | None = None
+    reasoning_effort: str | None = None
+    reasoning_budget_tokens: NaturalOrMinusOne | None = None
+    reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] = ""
+    reasoning_control: bool = False
+    reasoning: ReasoningFields = ReasoningFields()
+    thinking: Thinking | None = None
+    enable_thinking: bool | None = None
+    include_reasoning: bool = True
 
     # `model` was read before: ModelChoice picks by it, and a server with one model takes any name. `user` has no effect.
-    model: str | None = described(None, "no effect")
-    user: Any = described(None, "no effect", form="string")
+    model: str | None = None
+    user: Any = None
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:

@@ -10,7 +10,7 @@ from pydantic import WithJsonSchema
 from srb.config.settings import Settings
 from srb.errors import bad_field
 from srb.web.bodies.completion import CommandTemplate, CompletionBody
-from srb.web.bodies.fields import Integer, check_between, described
+from srb.web.bodies.fields import Integer, check_between
 from srb.web.bodies.media import IMAGE_DATA_SCHEMA
 from srb.web.calls.echo import Echo, read_back
 from srb.web.calls.ranking import Select
@@ -24,32 +24,16 @@ from srb.wire.events import ModelInfo
 class TextCompletionBody(GuidedFields, CompletionBody):
     """The body of a text completion. With `best_of`, that many branches are sampled per prompt, and `n` chosen of them."""
 
-    best_of: Integer | None = described(
-        None,
-        "sample this many branches and return `n` of them, see Ranking and choice",
-        form="`n` to the setting `max_n`",
-        by_default="`n`",
-    )
-    select: Select | None = described(
-        None,
-        "the choice among `best_of` branches: the likeliest, or those that differ most",
-        form="`likely`, `diverse`",
-        by_default="`likely`",
-    )
-    echo: bool = described(
-        False, "each text begins with the prompt; log-probabilities begin with the prompt's, the first of them null"
-    )
-    suffix: str = described("", "the text after the completion; 400 if the model has no fill-in-the-middle tokens")
-    image_data: Annotated[list[Any], WithJsonSchema(IMAGE_DATA_SCHEMA)] = described(
-        [],
-        "pictures and sounds as base64; `[img-12]` in the prompt stands for the one with the id 12; not in chats",
-        form='list of `{"data", "id"}`',
-    )
+    best_of: Integer | None = None
+    select: Select | None = None
+    echo: bool = False
+    suffix: str = ""
+    image_data: Annotated[list[Any], WithJsonSchema(IMAGE_DATA_SCHEMA)] = []
 
     # `model` was read before: ModelChoice picks by it, and a server with one model takes any name. `user` has no effect.
-    model: str | None = described(None, "no effect")
-    user: Any = described(None, "no effect", form="string")
-    format: Any = described(None, "the dialect, see The HTTP interface", form="`srb` or `openai`")
+    model: str | None = None
+    user: Any = None
+    format: Any = None
 
     def commands(
         self, settings: Settings, n: int, max_tokens: int, draft: CommandTemplate | None = None

@@ -9,7 +9,7 @@ import orjson
 from pydantic import WithJsonSchema, model_validator
 
 from srb.errors import bad_field, in_field
-from srb.web.bodies.fields import SCHEMA_SCHEMA, described, schema_text
+from srb.web.bodies.fields import SCHEMA_SCHEMA, schema_text
 from srb.web.bodies.sampling import FieldsBody
 from srb.web.chat.grammar import quoted
 
@@ -24,22 +24,14 @@ _BOOLEAN = WithJsonSchema({"type": "boolean"})
 class GuidedFields(FieldsBody):
     """The names of others for a constraint of the text; at most one of all is given."""
 
-    guided_json: Annotated[Any, _SCHEMA] = described(None, "as `json_schema`", form="object or `true`, or its text")
-    guided_json_object: Annotated[Any, _BOOLEAN] = described(None, "true: any object")
-    guided_regex: Annotated[Any, _TEXT] = described(
-        None, "a regular expression that the whole text matches, as `grammar` between slashes"
-    )
-    guided_choice: Annotated[Any, _CHOICES] = described(
-        None, "the text is one of these", form="list of 1 to 1024 strings"
-    )
-    guided_grammar: Annotated[Any, _TEXT] = described(None, "as `grammar`")
-    structured_outputs: Annotated[Any, _OUTPUTS] = described(
-        None, "one of `json`, `json_object`, `regex`, `choice` and `grammar`, each as the field `guided_…` of its name"
-    )
-    regex: Annotated[Any, _TEXT] = described(
-        None, "a regular expression that the whole text matches, as `grammar` between slashes"
-    )
-    ebnf: Annotated[Any, _TEXT] = described(None, "as `grammar`")
+    guided_json: Annotated[Any, _SCHEMA] = None
+    guided_json_object: Annotated[Any, _BOOLEAN] = None
+    guided_regex: Annotated[Any, _TEXT] = None
+    guided_choice: Annotated[Any, _CHOICES] = None
+    guided_grammar: Annotated[Any, _TEXT] = None
+    structured_outputs: Annotated[Any, _OUTPUTS] = None
+    regex: Annotated[Any, _TEXT] = None
+    ebnf: Annotated[Any, _TEXT] = None
 
     @property
     def schema_place(self) -> str:

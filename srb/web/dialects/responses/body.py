@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from srb.errors import NotSupported, bad_field, in_field
-from srb.web.bodies.fields import NaturalOrMinusOne, ObjectFields, described
+from srb.web.bodies.fields import NaturalOrMinusOne, ObjectFields
 from srb.web.bodies.renaming import renamed
-from srb.web.bodies.sampling import LENGTH_NAMES, validated
+from srb.web.bodies.sampling import validated
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_fields import (
     CHOICE_SCHEMA,
@@ -103,59 +103,23 @@ class ResponsesBody(ChatBody):
     parameters_field = "parameters"
 
     messages: list[dict[str, Any]] = Field(default_factory=list)  # made by `parse`, from the instructions and the input
-    input: Annotated[Any, WithJsonSchema(INPUT_SCHEMA)] = described(
-        None,
-        "items: messages (`role` `user`, `assistant`, `system` or `developer`; `content` a string or parts "
-        "`input_text`, `output_text`, `refusal`), `function_call`, `function_call_output`, `reasoning`. The items "
-        "of one turn of the assistant become one message; reasoning without a text is left out. `input_image` "
-        "(`image_url`: a data URL or another, see Pictures and sounds) and `input_audio`, also in the output of a "
-        "call; a `file_id` and an `input_file` are 400 in the newest turn, and a word in their place in earlier "
-        "ones. Calls of other tools and their outputs (`local_shell_call`, `custom_tool_call`, …) are calls and "
-        "results; items without a `call_id` that only OpenAI's servers read are skipped",
-        form="string or list of items",
-    )
-    instructions: str | None = described(
-        None, "the system's message. System and developer messages that follow it at the beginning are joined with it"
-    )
+    input: Annotated[Any, WithJsonSchema(INPUT_SCHEMA)] = None
+    instructions: str | None = None
     tools: Annotated[
         list[dict[str, Any]],
         BeforeValidator(lambda value: parse_tools(list((tools := chat_tools(value)).values()), list(tools))),
         WithJsonSchema(TOOLS_SCHEMA),
-    ] = described(
-        [],
-        "those of a `namespace` are offered with it before their name, as `sky__weather`, and called back by "
-        "`name` and `namespace`; tools of other types, which OpenAI's servers run, are left out; the answer's "
-        "`tools` has those that count",
-        form='list of `{"type": "function", "name", "description", "parameters"}`',
-    )
-    tool_choice: Annotated[str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = described(
-        "auto",
-        'a tool of a namespace is named with `namespace`, or without it if no other tool has its name; `{"type": '
-        '"namespace", "name"}` stands for its tools',
-        form='`auto`, `none`, `required`, `{"type": "function", "name"}`, `{"type": "allowed_tools", "mode", "tools"}`',
-    )
-    text: TextFields = described(
-        TextFields(),
-        '`format`: `{"type": "text"}`, `{"type": "json_object"}` or `{"type": "json_schema", "name", "schema"}`, '
-        "as `response_format`; `verbosity` has no effect",
-        form='`{"format", "verbosity"}`',
-    )
-    n_predict: NaturalOrMinusOne | None = described(
-        None, "any of its names will do", "max_output_tokens", *LENGTH_NAMES, form="as `max_tokens`"
-    )
-    include: list[str] = described(
-        [],
-        "`message.output_text.logprobs`: log-probabilities, of `top_logprobs` likely tokens, which asks for them, too; "
-        "others have no effect",
-    )
-    metadata: Metadata = described({}, "sent back", form="object of strings")
+    ] = []
+    tool_choice: Annotated[str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
+    text: TextFields = TextFields()
+    n_predict: NaturalOrMinusOne | None = None
+    include: list[str] = []
+    metadata: Metadata = {}
 
     # Without effect: nothing is kept, and a prompt that is too long is refused.
-    store: bool | None = described(None, "no effect: nothing is kept")
-    truncation: Literal["auto", "disabled"] | None = described(None, "no effect: an input beyond the context is 400")
-    background: Literal[False] | None = described(
-        None, "no effect: a response is made while its client waits; true is 501"
-    )
+    store: bool | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    background: Literal[False] | None = None
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:

@@ -95,13 +95,27 @@ class Explore:
 
 
 @dataclass(frozen=True, slots=True)
-class Generate:
+class _Message:
+    """A command with an id, which its events and its reply have."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Control(_Message):
+    """A command about the running request `target`; an empty `owner` may control any request whose id it knows."""
+
+    target: str
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Generate(_Message):
     """A request: its prompt (strings and token ids, in order) and the branches that continue it.
 
     A part −1 − i of the prompt stands for the file `media[i]`, as base64, which `media_field` of the body has named.
     """
 
-    request_id: str
     prompt: tuple[str | int, ...]
     branches: tuple[BranchSpec, ...]
     add_special: bool = True  # begin with BOS if the vocabulary has it added
@@ -144,13 +158,12 @@ class Generate:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(_Message):
     """Cancel a request, or one of its branches. Unknown ids are ignored: the request may just have ended.
 
     `leaves` says only that the connection has no reader of the request any more; then it goes on for others, or lingers.
     """
 
-    request_id: str
     index: int | None = None
     leaves: bool = False
 
@@ -159,10 +172,9 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class Tokenize:
+class Tokenize(_Message):
     """list[int]: the tokens of strings and ids, in order; `add_special` adds the vocabulary's BOS and EOS."""
 
-    request_id: str
     parts: tuple[str | int, ...]
     add_special: bool
     parse_special: bool
@@ -170,10 +182,9 @@ class Tokenize:
 
 
 @dataclass(frozen=True, slots=True)
-class CountTokens:
+class CountTokens(_Message):
     """int: the number of tokens of a prompt with media (see `Generate`), the vocabulary's BOS included."""
 
-    request_id: str
     prompt: tuple[str | int, ...]
     media: tuple[str, ...]
     media_field: str = "prompt"  # named in errors
@@ -181,40 +192,35 @@ class CountTokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Detokenize:
+class Detokenize(_Message):
     """list[str]: the bytes of each token as latin-1 characters; control tokens as their text, or "" without `special`."""
 
-    request_id: str
     tokens: tuple[int, ...]
     special: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class GetStats:
+class GetStats(_Message):
     """dict[str, float]: the engine's counters (`…_total`) and gauges; with a cluster also `cluster`, ClusterStats.
 
     A cluster's bridge answers from memory if that is no older than `max_age` seconds.
     """
 
-    request_id: str
     max_age: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class GetSlots:
+class GetSlots(_Message):
     """list[dict]: every slot, with what runs in it; engine/slots.py describes the keys."""
-
-    request_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Embed:
+class Embed(_Message):
     """{"embeddings": [[[float]]], "tokens": [int]}: for each input its vectors, not normalized, and its length.
 
     Each input has one vector, or with `pooling` none one per token; "" is the model's own pooling.
     """
 
-    request_id: str
     inputs: tuple[tuple[str | int, ...], ...]
     pooling: str = ""
     truncate: bool = False  # whether an input that is too long loses its end
@@ -225,10 +231,9 @@ class Embed:
 
 
 @dataclass(frozen=True, slots=True)
-class Rerank:
+class Rerank(_Message):
     """{"scores": [float], "tokens": [int]}: the score of each document, and the length of each pair in tokens."""
 
-    request_id: str
     query: str
     documents: tuple[str, ...]
     truncate: bool = False  # whether a document that is too long loses its end
@@ -240,39 +245,34 @@ class Rerank:
 
 
 @dataclass(frozen=True, slots=True)
-class GetAdapters:
+class GetAdapters(_Message):
     """list[dict]: id, path, scale, task_name, prompt_prefix of each LoRA adapter."""
-
-    request_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class SetAdapters:
+class SetAdapters(_Message):
     """list[dict], as for GetAdapters: set the scales of future requests; adapters that are not named get 0."""
 
-    request_id: str
     scales: tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StateAction:
+class StateAction(_Message):
     """{"tokens": int, "bytes": int, "ms": float}: save, restore or erase a named state.
 
     `save` stores the text of the latest ended branch of `slot`; `restore` brings a state into the tree, for later
     requests; `erase` evicts the idle text of `slot`; `forget` leaves that text in the tree, and the slot without it.
     """
 
-    request_id: str
     action: str
     name: str
     slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class GetSlotTime:
+class GetSlotTime(_Message):
     """float | None: the UNIX time from which a slot has the text that StateAction would save; None if it has none."""
 
-    request_id: str
     slot: int
 
 
@@ -280,67 +280,51 @@ class GetSlotTime:
 
 
 @dataclass(frozen=True, slots=True)
-class ListRequests:
+class ListRequests(_Message):
     """list[dict]: the owner's requests, as GetRequest's without texts.
 
     With `prefix` those whose ids begin so: an id is known to who may control it, so without an owner anybody's.
     """
 
-    request_id: str
     owner: str
     prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class GetRequest:
+class GetRequest(_Control):
     """dict: the request and each branch with its text so far; engine/steering.py describes the keys."""
 
-    request_id: str
-    target: str
-    owner: str = ""
-
 
 @dataclass(frozen=True, slots=True)
-class Attach:
+class Attach(_Control):
     """Read the target's events from now on: answered by Attached, then the target's events come as to its first reader."""
 
-    request_id: str
-    target: str
-    owner: str = ""
-
 
 @dataclass(frozen=True, slots=True)
-class StopBranches:
+class StopBranches(_Control):
     """dict, as for GetRequest without texts: end branch `index`, or with None all branches and the request."""
 
-    request_id: str
-    target: str
-    owner: str = ""
     index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class EndReasoning:
+class EndReasoning(_Control):
     """{"branches": [int]}: end the reasoning of branch `index`, or with None of all; those whose reasoning was not over.
 
     Only in branches with `reasoning_control`.
     """
 
-    request_id: str
-    target: str
-    owner: str = ""
     index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeBranch:
+class ChangeBranch(_Message):
     """dict: the changed branch: `more` tokens are added to its limit, `changes` are other fields of BranchSpec.
 
     A branch that has ended by its limit goes on, if no more than `max_running` branches of the request run or wait then.
     `max_tokens` is the limit of all branches together; 0: none.
     """
 
-    request_id: str
     target: str
     index: int
     owner: str = ""
@@ -355,14 +339,13 @@ NewBranch = tuple[int | None, tuple[str | int, ...], tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class AddBranches:
+class AddBranches(_Message):
     """{"indices": [int], "seeds": [int]}: add branches, from the prompt or forked from branch `origin`.
 
     A fork begins with the first `token` tokens or `character` characters of its origin's text. At most `max_running`
     branches of the request may run or wait; `max_tokens` is the limit of all branches together, 0: none.
     """
 
-    request_id: str
     target: str
     branches: tuple[NewBranch, ...]
     owner: str = ""

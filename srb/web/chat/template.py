@@ -41,7 +41,7 @@ _NAMED_SOURCES = frozenset(NAMED_TEMPLATES.values())
 CHATML = NAMED_TEMPLATES["chatml"]
 CHATML_STOPS = ("<|im_end|>", "<|im_start|>")  # of a model without a template, of which they may be no tokens
 
-TOOLS_PROMPT = """\
+_TOOLS = """\
 # Tools
 
 You may call one or more functions to assist with the user query.
@@ -51,23 +51,22 @@ You are provided with function signatures within <tools></tools> XML tags:
 {tools}
 </tools>
 
+"""
+TOOLS_PROMPT = (
+    _TOOLS
+    + """\
 For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
 <tool_call>
 {"name": <function-name>, "arguments": <args-json-object>}
 </tool_call>"""
+)
 
-OWN_FORM_PROMPT = """\
-# Tools
-
-You may call one or more functions to assist with the user query.
-
-You are provided with function signatures within <tools></tools> XML tags:
-<tools>
-{tools}
-</tools>
-
+OWN_FORM_PROMPT = (
+    _TOOLS
+    + """\
 Write function calls in this form, and nothing after them:
 {example}"""
+)
 
 
 @dataclass(frozen=True)

@@ -76,8 +76,9 @@ def described(default: Any, description: str, *names: str, form: str = "", by_de
 @cache
 def _words(module: str) -> dict[str, Any]:
     """Return what fields.toml beside a module says of the fields of bodies, by class; {} if there is none."""
-    file = Path(str(sys.modules[module].__file__)).with_name("fields.toml")
-    return tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
+    found = getattr(sys.modules.get(module), "__file__", None)
+    file = Path(found).with_name("fields.toml") if found else None
+    return tomllib.loads(file.read_text("utf-8")) if file is not None and file.exists() else {}
 
 
 class DescribedBody(BaseModel):

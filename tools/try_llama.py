@@ -28,7 +28,6 @@ LIKE_PEER = {
     "SRB_N_CTX": "4096",
     "SRB_PARALLEL": "4",
     "SRB_THREADS": "1",
-    "SRB_PROPS": "on",
     "SRB_FLASH_ATTN": "off",
     "SRB_CACHE_TYPE_K": "f32",
     "SRB_CACHE_TYPE_V": "f32",

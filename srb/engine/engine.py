@@ -508,7 +508,7 @@ class Engine:
             if chunk.completes:
                 done.append((span, row, chunk.draft))
             if isinstance(span, Branch):
-                if span.ending is not None:
+                if span.healing is not None and span.healing.ending is not None:
                     self._branches.note_rows(span, chunk.count, row)
                 if not span.length:
                     span.num_decoded += chunk.count

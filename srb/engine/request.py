@@ -349,9 +349,9 @@ class Branch:
     @property
     def may_jump(self) -> bool:
         """Whether tokens that a grammar forces are appended without a step of their own, and so without probabilities."""
-        if self.healing is not None and self.healing.cover is not None:
+        if not self.spec.has_grammar or not self.chooser.is_plain or self.spec.is_scored:
             return False
-        return self.spec.has_grammar and self.chooser.is_plain and not self.spec.is_scored
+        return self.healing is None or self.healing.cover is None
 
     @property
     def pending(self) -> int:

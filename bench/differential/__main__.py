@@ -5,8 +5,8 @@
 A is a llama-server and B an SRB, with the same model and the same options. Sums must not depend on what else is computed:
 give both a model whose weights are F32 (`llama-quantize --allow-requantize MODEL COPY F32` makes one; the sums of SRB's
 kernel for quantized weights are others) and `-np 4 -kvu -fa off -ctk f32 -ctv f32 -t 1`, the same `-c`, `--metrics`
-and a folder as `--slot-save-path`, without `--props`. With a projector (`--mmproj`) pictures are compared, too; llama-server then
-needs `LLAMA_MEDIA_MARKER=<__media__>` in its environment, or it takes no mark but a random one.
+and a folder as `--slot-save-path`, without `--props`. With a projector (`--mmproj`) pictures are compared, too;
+llama-server then needs `LLAMA_MEDIA_MARKER=<__media__>` in its environment, or it takes no mark but a random one.
 
 Each difference is a line below its request, with "told" before it if docs/compatibility.md tells it. The exit status is 1 if
 there are others, and 2 without an answer.

@@ -162,7 +162,7 @@ class Diversity:
     def forget(self, branch: Branch, count: int) -> None:
         """Forget the `count` tokens that a branch sampled at its next place and after it, and that were taken back."""
         first, index = _place(branch), branch.index
-        if first <= branch.num_hidden:
+        if first <= branch.num_hidden - branch.num_directed:
             self._first.pop(index, None)
         for place in range(first, first + count):
             if place in self._places:
@@ -177,7 +177,7 @@ class Diversity:
 
     def _begins(self, branch: Branch) -> bool:
         """Whether the branch's next token has to be distinct: the first of its text, which a fork has from its origin."""
-        return self._is_distinct and _place(branch) == branch.num_hidden
+        return self._is_distinct and _place(branch) == branch.num_hidden - branch.num_directed
 
 
 def _has_first(branch: Branch) -> bool:
@@ -186,5 +186,5 @@ def _has_first(branch: Branch) -> bool:
 
 
 def _place(branch: Branch) -> int:
-    """Return the distance of a branch's next token from the shared prompt; a fork has its origin's there."""
-    return branch.num_shifted + len(branch.tokens)
+    """Return the distance of a branch's next token from the prompt's end; a fork has its origin's there."""
+    return branch.num_shifted + len(branch.tokens) - branch.num_directed

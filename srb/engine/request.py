@@ -11,6 +11,7 @@ from operator import attrgetter
 from srb.engine.banned import BannedStrings
 from srb.engine.boundaries import Finder, finder
 from srb.engine.choosing import PLAIN, Chooser, TakingBack
+from srb.engine.directions import Directed
 from srb.engine.diversity import Diversity
 from srb.engine.exploring import Exploration, Fork, Path
 from srb.engine.first_words import FirstWord, FirstWords
@@ -129,9 +130,9 @@ class Branch:
     __slots__ = (
         "began_at", "chooser", "cover", "draft", "ended", "ending", "first_word", "forced", "grammar_from", "has_new_line",
         "index", "last_step", "lease", "logits", "logprob_sum", "num_accepted", "num_ahead", "num_appended", "num_cached",
-        "num_computed", "num_decoded", "num_drafted", "num_given", "num_hidden", "num_of_prompt", "num_rewinds",
-        "num_shifted", "num_shown", "origin", "path", "prompt_bytes", "request", "rewinding", "sampler", "shown", "slot",
-        "spec", "start", "state", "text", "tokens", "whole_cover",
+        "num_computed", "num_decoded", "num_directed", "num_drafted", "num_given", "num_hidden", "num_of_prompt",
+        "num_rewinds", "num_shifted", "num_shown", "origin", "path", "prompt_bytes", "request", "rewinding", "sampler",
+        "shown", "slot", "spec", "start", "state", "text", "tokens", "whole_cover",
     )  # fmt: skip
 
     def __init__(
@@ -163,6 +164,7 @@ class Branch:
         self.num_drafted = self.num_accepted = 0  # computed tokens of drafts, and of those the ones that it drew
         self.num_shifted = 0  # tokens before the latest context shift, given ones included; `tokens` has those after it
         self.lease: Lease | None = None  # its node and sequence in the tree, while the branch runs
+        self.num_directed = 0  # given tokens with its direction and what follows that in the prompt
         self.index = index
         self.slot = index  # its number in the llamacpp dialect, assigned when the request begins
         self.spec = spec
@@ -321,7 +323,7 @@ class Request:
 
     __slots__ = (
         "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "ceased_at",
-        "diversity", "ending", "exploration", "id_slot", "linger", "lora", "max_lingering", "max_unread",
+        "directed", "diversity", "ending", "exploration", "id_slot", "linger", "lora", "max_lingering", "max_unread",
         "num_prompt", "owner", "prefix", "prefix_done_at", "preserved", "prompt_logprobs", "removed",
         "report_progress", "request_id", "saved", "scope", "shift", "since", "started_at", "state", "state_name", "words",
     )  # fmt: skip
@@ -338,11 +340,12 @@ class Request:
         media: Sequence[MediaRun] = (),
         endings: Iterable[Ending | None] | None = None,
         removed: Tokens | None = None,
+        directed: Directed | None = None,
     ) -> None:
         """Take ownership of the samplers, one for each branch.
 
-        `given` has each branch's tokens of `append`, `media` the runs of media in the prompt, and `endings` what each
-        branch heals. `removed` are the last tokens as they were sent, which the `prompt` lacks.
+        `given` has each branch's tokens of its direction and of `append`, `media` the runs of media in the prompt, and
+        `endings` what each branch heals. `removed` are the last tokens as they were sent, which the `prompt` lacks.
         """
         self.request_id = command.request_id
         self.awaits: Node | None = None  # another request's prompt that is being computed and shares more of this one
@@ -369,6 +372,10 @@ class Request:
         none = [None] * len(command.branches)
         parts = zip(command.branches, samplers, given or [()] * len(none), endings or none, strict=True)
         self.branches = [Branch(self, index, *part) for index, part in enumerate(parts)]
+        self.directed = directed  # None: the whole prompt is shared
+        if directed is not None:
+            for branch in self.branches:
+                branch.num_directed = len(directed.behind[branch.spec.direction])
         of_prompt = (branch.ending for branch in self.branches if branch.ending and branch.ending.is_of_prompt)
         self.ending: Ending | None = next(of_prompt, None)  # for branches that are added; None: it is not healed
         self.base = command.base or command.branches[0]  # of branches that are added

@@ -24,6 +24,7 @@ from srb.config.sampling_params import MAX_SIBLING_PENALTY
 from srb.config.settings import Settings
 from srb.errors import BodyTooSlow, InvalidRequest, SRBError, bad_field, in_field
 from srb.web.bodies.defaults import default_stop
+from srb.web.bodies.directions import DirectionList, DirectionPlace, dealt, place_in
 from srb.web.bodies.encodings import Decoder, without_lone_surrogates, without_mark, wrong_byte
 from srb.web.bodies.fields import (
     INT32_MAX,
@@ -47,7 +48,7 @@ from srb.web.bodies.sampling import BranchList, SamplingBody, validated
 from srb.web.bodies.size import refusal_of
 from srb.web.loop.memory import BodyBudget
 from srb.web.loop.yielding import Turnstile, count_in_pieces
-from srb.wire.commands import MAX_DEPTH, BranchSpec, ContextShift, Explore, Generate
+from srb.wire.commands import MAX_DEPTH, BranchSpec, ContextShift, Explore, Generate, Place
 
 BODY_SIZE = "srb_body_size"  # name in flask.g: the bytes of the body that have arrived
 REPLACED = "srb_replaced"  # name in flask.g: the half characters of the body that became U+FFFD
@@ -195,7 +196,17 @@ class ExploreBody(ObjectFields):
 
 # Fields that do not go with `explore`, which chooses tokens and branches by itself; a body may lack them.
 NOT_WITH_EXPLORE = (
-    *("branches", "best_of", "response_format", "tools", "grammar", "json_schema", "distinct_first", "distinct_words"),
+    *(
+        "branches",
+        "directions",
+        "best_of",
+        "response_format",
+        "tools",
+        "grammar",
+        "json_schema",
+        "distinct_first",
+        "distinct_words",
+    ),
     *("sibling_penalty", "banned_strings", "banned_tokens", "post_sampling_probs", "echo"),
 )
 
@@ -234,6 +245,18 @@ class CompletionBody(SamplingBody):
         None,
         "one entry per branch, see Branches that differ; `n` is then their number",
         form="list of objects, 1 to `max_n`",
+    )
+    directions: DirectionList | None = described(
+        None,
+        "an instruction for each branch, which is no part of its text, see Directions; fewer than `n` are dealt in turn, "
+        "and `n` is their number if it is left out",
+        form="list of at most `n` strings, each of at most 1,000 characters",
+    )
+    direction_place: DirectionPlace | None = described(
+        None,
+        "where directions stand in the prompt, and what a branch reads before and behind its own",
+        form='`{"at", "before", "rest"}`',
+        by_default="before the last paragraph",
     )
     explore: ExploreBody | None = described(
         None, "the request forks by itself wherever the model hesitates, see Explore", form="object"
@@ -334,6 +357,7 @@ class CompletionBody(SamplingBody):
 
     _media: list[str] = PrivateAttr(default_factory=list)
     _media_field: str = PrivateAttr("prompt")
+    _place: Place | None = PrivateAttr(None)  # of directions, where a template has made the prompt
 
     # Checked, but without effect: the prefix tree finds all reusable text.
     n_cache_reuse: Natural | None = described(None, "checked, no effect")
@@ -347,7 +371,7 @@ class CompletionBody(SamplingBody):
         media: list[str] = []
         with in_field("prompt"):
             prompts = parse_prompts(body["prompt"], lambda text, data: marked_prompt(text, data, media))
-        parsed = validated(cls, {**body, "prompt": []})
+        parsed = validated(cls, {**body, "prompt": []}).counted()
         if media:
             if getattr(parsed, "image_data", None):
                 raise bad_field("image_data", "cannot be used together with multimodal_data")
@@ -356,6 +380,22 @@ class CompletionBody(SamplingBody):
             with in_field("image_data"):
                 return parsed.with_media(*image_prompts(prompts, image_data), "image_data")
         return parsed.model_copy(update={"prompt": prompts})
+
+    def counted(self) -> Self:
+        """Return the body with as many branches as it has directions, if it does not say how many."""
+        if self.directions is None or self.n is not None or self.branches is not None:
+            return self
+        return self.model_copy(update={"n": len(self.directions)})
+
+    @property
+    def has_directions(self) -> bool:
+        """Whether some branch has a direction, or may get one."""
+        own = any(entry.direction is not None for entry in self.branches or ())
+        if own and self.directions is not None:
+            raise bad_field("directions", "cannot be used together with a branch's 'direction'")
+        if not own and self.directions is None and self.direction_place is not None:
+            raise bad_field("direction_place", "needs directions")
+        return own or self.directions is not None
 
     def with_media(self, prompts: list[Prompt], media: list[str], field: str) -> Self:
         """Return the body with prompts that have media, base64 files that `field` of the body has named."""
@@ -398,6 +438,7 @@ class CompletionBody(SamplingBody):
             sibling_penalty=self.sibling_penalty,
             shift=ContextShift(self.kept(settings), self.n_discard) if shifts else None,
             explore=explore,
+            directions=tuple(self.directions or ()),
         )
         return CommandTemplate(settings, _limited(command))
 
@@ -420,6 +461,8 @@ class CompletionBody(SamplingBody):
             made, first = first or self.draft(settings, n, max_tokens), None  # each prompt has its own random seeds
             parts, media = own_media(prompt, self._media) if self._media else (prompt, ())
             given = replace(made.command, request_id=uuid4().hex, prompt=parts, media=media)
+            if self.has_directions:
+                given = replace(given, place=self._place or place_in(parts, self.direction_place))
             commands.append(replace(given, media_field=self._media_field))
         return commands
 
@@ -480,16 +523,19 @@ class CompletionBody(SamplingBody):
         )
         if not self.continues_text:
             alike = replace(alike, token_healing=False)
+        directions = dealt(self.directions or [], n)
         if self.branches is None:
-            return (alike, *(replace(alike, seed=seed) for seed in seeds))
+            specs = zip(seeds, directions, strict=True)
+            return (alike, *(replace(alike, seed=seed, direction=direction) for seed, direction in specs))
         own = (
             replace(
                 entry.spec_from(alike),
                 seed=seed if entry.seed is None else first_seed(entry.seed),
                 sampling=entry.numbered(place).sampling_from(alike.sampling),
                 append=entry.append,
+                direction=entry.direction or direction,
             )
-            for place, (entry, seed) in enumerate(zip(self.branches, seeds, strict=True))
+            for place, (entry, seed, direction) in enumerate(zip(self.branches, seeds, directions, strict=True))
         )
         return alike, *own
 

@@ -43,6 +43,7 @@ class BranchOutcome:
     ended: BranchEnded | None = None
     origin: int | None = None  # of a fork: the index of its origin, and how many of its tokens it has
     token: int | None = None
+    direction: str = ""
 
     @property
     def error(self) -> SRBError | None:
@@ -132,7 +133,9 @@ def gather(call: Call) -> Outcome:
     answer exceeds max_answer_bytes.
     """
     firsts = first_choices(call)
-    branches = [BranchOutcome(spec.seed) for command in call.commands for spec in command.branches]
+    branches = [
+        BranchOutcome(spec.seed, direction=spec.direction) for command in call.commands for spec in command.branches
+    ]
     prompt_logprobs: dict[str, list[TokenProbs]] = {}
     times = PromptTimes()
     prompt_tokens = call.mailbox.prompt_tokens
@@ -150,7 +153,9 @@ def gather(call: Call) -> Outcome:
                 if event.resumed:
                     branches[event.index].ended = None
                 else:
-                    branch = BranchOutcome(event.seed, origin=event.origin, token=event.token)
+                    branch = BranchOutcome(
+                        event.seed, origin=event.origin, token=event.token, direction=event.direction
+                    )
                     begun = event.begun
                     if event.tokens and event.origin is not None:  # of one request: others never explore
                         begun = replace(begun, probs=branches[event.origin].probs[: len(event.tokens)])

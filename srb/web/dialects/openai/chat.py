@@ -49,7 +49,14 @@ def chat_completions() -> Response:
 def apply_template() -> Response:
     """Return the conversation rendered as a prompt."""
     body = ChatBody.parse(read_body(request))
-    answer: AppliedTemplate = {"prompt": body.render(web().settings, web().client.check_ready()).text}
+    settings, model = web().settings, web().client.check_ready()
+    answer: AppliedTemplate = {"prompt": body.render(settings, model).text}
+    if (place := body.place(settings, model, answer["prompt"])) is not None:
+        answer["direction_place"] = {
+            "at": place.character,
+            "before": place.before,
+            "rest": "".join(map(str, place.rest)),
+        }
     return json_reply(answer)
 
 

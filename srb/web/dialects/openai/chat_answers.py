@@ -91,7 +91,16 @@ class ChatCompletionChunk(Chunk):
     choices: list[ChatChunkChoice]
 
 
-AppliedTemplate = TypedDict("AppliedTemplate", {"prompt": str})
+DirectionPlaceAnswer = TypedDict("DirectionPlaceAnswer", {"at": int, "before": str, "rest": str})
+
+
+class AppliedTemplate(TypedDict):
+    """A rendered conversation, and for a body with directions the `direction_place` of a completion with this prompt."""
+
+    prompt: str
+    direction_place: NotRequired[DirectionPlaceAnswer]
+
+
 InputTokens = TypedDict("InputTokens", {"input_tokens": int, "object": Literal["response.input_tokens"]})
 
 

@@ -225,6 +225,16 @@ def test_directions_are_dealt_in_turn_and_told_with_each_branch() -> None:
     assert "directions" not in plain_start
 
 
+def test_a_branch_does_not_write_the_note_in_which_its_direction_stands() -> None:
+    http, engine = serve()
+    post(http, prompt=STORY, directions=["one"], banned_strings=["x"])
+    assert engine.sent[-1].branches[0].banned_strings == ("x", "[What happens next:")
+    assert engine.sent[-1].base.banned_strings == ("x", "[What happens next:")
+    for given in ({"grammar": 'root ::= "a"'}, {"direction_place": {"at": 0, "before": ""}}):
+        post(http, prompt=STORY, directions=["one"], **given)
+        assert engine.sent[-1].branches[0].banned_strings == ()
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [

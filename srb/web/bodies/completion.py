@@ -24,7 +24,7 @@ from srb.config.sampling_params import MAX_SIBLING_PENALTY
 from srb.config.settings import Settings
 from srb.errors import BodyTooSlow, InvalidRequest, SRBError, bad_field, in_field
 from srb.web.bodies.defaults import default_stop
-from srb.web.bodies.directions import DirectionList, DirectionPlace, dealt, place_in
+from srb.web.bodies.directions import DirectionList, DirectionPlace, dealt, place_in, without_notes
 from srb.web.bodies.encodings import Decoder, without_lone_surrogates, without_mark, wrong_byte
 from srb.web.bodies.fields import (
     INT32_MAX,
@@ -462,7 +462,8 @@ class CompletionBody(SamplingBody):
             parts, media = own_media(prompt, self._media) if self._media else (prompt, ())
             given = replace(made.command, request_id=uuid4().hex, prompt=parts, media=media)
             if self.has_directions:
-                given = replace(given, place=self._place or place_in(parts, self.direction_place))
+                place = self._place or place_in(parts, self.direction_place)
+                given = without_notes(replace(given, place=place))
             commands.append(replace(given, media_field=self._media_field))
         return commands
 

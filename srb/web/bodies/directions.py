@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field
 
 from srb.errors import bad_field
-from srb.web.bodies.fields import Natural, ObjectFields, Prompt, at_most
-from srb.wire.commands import MAX_BRANCHES, MAX_DIRECTION, Place
+from srb.web.bodies.fields import MAX_BANNED_LENGTH, Natural, ObjectFields, Prompt, at_most
+from srb.wire.commands import MAX_BRANCHES, MAX_DIRECTION, BranchSpec, Generate, Place
 
 BEFORE, BEHIND = "[What happens next: ", "]"  # around a direction in a text without a template: a writer's note
 MAX_FRAME = 8192  # characters of `before`
@@ -67,6 +68,22 @@ def _gap(text: str, at: int) -> str:
     """Return the line ends before a place, which stand behind a direction there as well."""
     before = text[max(0, at - 8) : at]
     return before[len(before.rstrip("\n")) :] or "\n\n"
+
+
+def without_notes(command: Generate) -> Generate:
+    """Return a command whose branches do not write notes like those in which their directions stand, as models go on to do.
+
+    A branch with a grammar writes what that allows.
+    """
+    note = command.place.before.strip() if command.place else ""
+    if not note.startswith("[") or len(note) > MAX_BANNED_LENGTH:
+        return command
+
+    def without(spec: BranchSpec) -> BranchSpec:
+        return spec if spec.has_grammar else replace(spec, banned_strings=(*spec.banned_strings, note))
+
+    base = without(command.base or command.branches[0])
+    return replace(command, base=base, branches=tuple(map(without, command.branches)))
 
 
 def dealt(directions: list[str], n: int) -> list[str]:

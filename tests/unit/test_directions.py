@@ -265,6 +265,7 @@ CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+PLAIN = "<|im_start|>user\nWrite a story.<|im_end|>\n<|im_start|>assistant\n"
 TRIMMING = CHATML.replace("{{ m.content }}", "{{ m.content | trim }}")
 
 
@@ -276,15 +277,17 @@ def test_a_chats_direction_is_said_by_the_user_behind_the_text_that_all_share(te
     assert answer.status_code == 200, answer.text
     [command] = engine.sent
     [text] = parts_with(command, "one")
-    asked = "<|im_start|>user\nWrite a story.\n\none<|im_end|>\n<|im_start|>assistant\n"
+    asked = "<|im_start|>user\nWrite a story.\n\nWhat happens next: one. Begin with that.<|im_end|>\n<|im_start|>assistant\n"
     assert text == asked
-    assert command.prompt == (asked.replace("\n\none", ""),)
+    assert command.prompt == (PLAIN,)
     begun = {"role": "assistant", "content": STORY}
     post(http, "/v1/chat/completions", messages=[user, begun], directions=["one"], continue_final_message=True)
     command = engine.sent[-1]
     [text] = parts_with(command, "one")
-    assert str(text).endswith("<|im_start|>user\none<|im_end|>\n<|im_start|>assistant\nA fox came to the")
-    assert command.prompt[0] == asked.replace("\n\none", "") + STORY
+    assert str(text).endswith(
+        "user\nWhat happens next: one. Begin with that.<|im_end|>\n<|im_start|>assistant\nA fox came to the"
+    )
+    assert command.prompt[0] == PLAIN + STORY
     assert command.place is not None
     assert command.place.character > str(command.prompt[0]).index("was dark.")
     short = {"role": "assistant", "content": "A fox"}

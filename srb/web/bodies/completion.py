@@ -340,7 +340,7 @@ class CompletionBody(SamplingBody):
     rank: Rank = described(
         False,
         "how likely, alike and different the branches are, see Ranking and choice",
-        form='bool, `"near"` or `"fresh"`',
+        form='bool, `"near"`, `"fresh"` or `"meaning"`',
     )
     reasoning_format: Literal["auto", "deepseek", "deepseek-legacy", "none"] | None = described(
         None,

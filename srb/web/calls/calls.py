@@ -97,6 +97,10 @@ class Call:
     def max_answer_bytes(self) -> int:
         return self._registry.max_answer_bytes
 
+    def embed(self, texts: Sequence[str]) -> list[list[float]] | None:
+        """Return an embedding of each text; None if the server has no model for it that is at hand."""
+        return self._registry.embed(texts)
+
     def show(self, n: int) -> None:
         """Let `commands` have as many branches as the answer: `n` of each request, which are chosen when all have ended."""
         self.commands = tuple(replace(command, branches=command.branches[:n]) for command in self.commands)
@@ -192,6 +196,7 @@ class Calls:
         gauge: Gauge | None = None,
         folder: Path | None = None,
         observe: Callable[[Mailbox, float], None] = lambda mailbox, began: None,
+        embed: Callable[[Sequence[str]], list[list[float]] | None] = lambda texts: None,
     ) -> None:
         """Submit each call to the engine of `client_of_call`, which may wait for it.
 
@@ -200,7 +205,7 @@ class Calls:
         self._client_of_call = client_of_call
         self._settings = settings
         self._gauge = gauge
-        self.observe = observe
+        self.observe, self.embed = observe, embed
         limit = settings.max_client_requests
         self._limit = OpenLimit(limit, folder) if limit else None
         self._open: set[Call] = set()

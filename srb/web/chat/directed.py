@@ -10,6 +10,8 @@ from srb.web.chat.history import content_text, joined
 from srb.wire.commands import Place
 
 Message = dict[str, Any]
+# Around a direction. Small models heed it so: of 8 branches of Qwen2.5 0.5B 5.6 really differ, with the direction alone 5.0.
+SAID = "What happens next: {}. Begin with that."
 
 
 def with_direction(messages: Sequence[Message], direction: str, continues: bool) -> list[Message]:
@@ -17,6 +19,7 @@ def with_direction(messages: Sequence[Message], direction: str, continues: bool)
 
     A reply that has paragraphs is divided: the user's turn with the direction stands before the last of them.
     """
+    direction = SAID.format(direction)
     if not continues:
         return _told(messages, direction)
     *before, last = messages

@@ -33,7 +33,7 @@ def chat_completions() -> Response:
     with web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
         if not body.stream:
             outcome = gather(call)
-            answers, found = verbose.answers(call, model), ranking(outcome.branches, call.commands, body.rank)
+            answers, found = verbose.answers(call, model), ranking(outcome.branches, call, body.rank)
             return json_reply(chat_completion(asked, call, model, outcome, body.return_tokens, answers, found))
         include_usage, return_tokens = body.stream_options.include_usage, body.return_tokens
         renderer = staged(

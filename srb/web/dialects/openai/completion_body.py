@@ -32,8 +32,8 @@ class TextCompletionBody(GuidedFields, CompletionBody):
     )
     select: Select | None = described(
         None,
-        "the choice among `best_of` branches: the likeliest, or those that differ most",
-        form="`likely`, `diverse`",
+        "the choice among `best_of` branches: the likeliest, or those that differ most in their words or their meaning",
+        form="`likely`, `diverse`, `meaning`",
         by_default="`likely`",
     )
     echo: bool = described(

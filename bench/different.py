@@ -3,9 +3,9 @@
 Each row writes 8 branches of 100 tokens after each opening, with each seed. *Vendi* is how many really different ones there
 are of 8: the exponential of the entropy of the eigenvalues of K/8, where K has the cosines of their embeddings by
 all-MiniLM-L6-v2 (Friedman and Dieng 2022, https://arxiv.org/abs/2210.02410). *Surprise* judges without a second model: the
-bits of a byte of each branch behind the seven others, by the model itself. *log p* is the mean log-probability of a token
-under the model without sampling. Times are of whole rounds, each row's beside the first row's for the same opening and
-seed, in turns; *computed* are a round's tokens, with those that were not chosen.
+bits of a byte of each branch behind the seven others, by the model itself. *first* is the share of different first tokens,
+*log p* the mean log-probability of a token under the model without sampling. Times are of whole rounds, each row's beside
+the first row's for the same opening and seed, in turns; *computed* are a round's tokens, with those that were not chosen.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ N = 8
 TOKENS = 100
 _PLAIN = {"temperature": 1, "min_p": 0.05, "top_k": 0, "top_p": 1, "dry_multiplier": 0.8, "dry_penalty_last_n": 4096}
 _BEST = {"best_of": 4 * N}
+_SHOWN = ("surprise", "first", "logprob")
 ROWS: dict[str, dict[str, Any]] = {
     "independent": {},
     "distinct_words": {"distinct_words": True},
     "sibling_penalty 2": {"sibling_penalty": 2},
     "temperature 1.4": {"temperature": 1.4},
+    "arithmetic": {"sampling": "arithmetic"},
     "best_of 32, likely": {**_BEST, "select": "likely"},
     "best_of 32, diverse": {**_BEST, "select": "diverse"},
     "best_of 32, meaning": {**_BEST, "select": "meaning"},
@@ -66,7 +68,17 @@ def prompts_of(url: str, opening: str, is_chat: bool) -> dict[str, Any]:
 
 def round_of(url: str, asked: dict[str, Any], row: dict[str, Any], seed: int, deck: Sequence[str]) -> dict[str, Any]:
     """Return the texts, log-probabilities, seconds and computed tokens of a round."""
-    body = {**_PLAIN, **asked, "n": N, "max_tokens": TOKENS, "seed": seed, "rank": True, "cache_prompt": False, **row}
+    body = {
+        **_PLAIN,
+        **asked,
+        "n": N,
+        "max_tokens": TOKENS,
+        "seed": seed,
+        "rank": True,
+        "cache_prompt": False,
+        "return_tokens": True,
+        **row,
+    }
     if body.pop("directions", False):
         body["directions"] = list(deck)
     else:
@@ -80,7 +92,8 @@ def round_of(url: str, asked: dict[str, Any], row: dict[str, Any], seed: int, de
         "logprob": statistics.fmean(each["logprob"] for each in done if "logprob" in each),
         "seconds": seconds,
         "computed": timings["prompt_n"] + timings["predicted_n"],
-        "by": answer.get("selected_by", ""),
+        "first": len({each["tokens"][0] for each in done if each["tokens"]}) / N,
+        "by": answer.get("chosen_by", ""),
     }
 
 
@@ -143,14 +156,13 @@ def main() -> None:
                         found[name][key].append(value)
             if options.texts:
                 options.texts.write_text(json.dumps(found, ensure_ascii=False, indent=1))
-    print("| row | Vendi of 8 | ± | surprise | log p | loops | time | computed |\n|---|---|---|---|---|---|---|---|")
+    print("| row | Vendi of 8 | ± | surprise | first | log p | loops | time | computed |\n" + "|---" * 9 + "|")
     for name, row in found.items():
-        count = len(row["vendi"])
+        count, mean = len(row["vendi"]), {key: statistics.fmean(row[key]) for key in row if key not in ("texts", "by")}
         error = statistics.stdev(row["vendi"]) / math.sqrt(count) if count > 1 else math.nan
-        mean = {key: statistics.fmean(row[key]) for key in ("vendi", "surprise", "logprob", "loops", "computed")}
-        ratio = statistics.median(row["time"])
-        print(f"| {name} | {mean['vendi']:.2f} | {error:.2f} | {mean['surprise']:.2f} | {mean['logprob']:.2f} "
-              f"| {mean['loops']:.1%} | {ratio:.2f} | {mean['computed']:.0f} |", flush=True)  # fmt: skip
+        numbers = [f"{each:.2f}" for each in (mean["vendi"], error, *(mean[key] for key in _SHOWN))]
+        print("|", " | ".join([name, *numbers, f"{mean['loops']:.1%}", f"{statistics.median(row['time']):.2f}",
+                               f"{mean['computed']:.0f}"]), "|", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -23,6 +23,10 @@ _FEW = 16  # tokens; for so few a loop is faster than numpy's overhead for a cal
 
 def check_diversity(command: Generate) -> None:
     """Raise InvalidRequest, which names the field, for a penalty that is no number of its range."""
+    if command.arithmetic and (command.distinct_first or command.sibling_penalty):
+        raise bad_field(
+            "sampling", "is arithmetic, which cannot be used together with distinct_first and sibling_penalty"
+        )
     value = command.sibling_penalty
     if type(value) not in (int, float) or not 0 <= value <= MAX_SIBLING_PENALTY:
         raise bad_field("sibling_penalty", f"should be a number from 0 to {MAX_SIBLING_PENALTY:g}, not {value!r}")

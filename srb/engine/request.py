@@ -8,6 +8,7 @@ from dataclasses import replace
 from enum import Enum, auto
 from operator import attrgetter
 
+from srb.engine.arithmetic import Arithmetic
 from srb.engine.banned import BannedStrings
 from srb.engine.boundaries import Finder, finder
 from srb.engine.choosing import PLAIN, Chooser, TakingBack
@@ -177,7 +178,7 @@ class Branch:
             self.rewinding = Rewinding(sampler)
         self.num_rewinds = 0
         self.last_step = 0  # the latest step that computed it where others' branches were left for later ones
-        chooser: Chooser = request.diversity or PLAIN
+        chooser: Chooser = request.diversity or request.arithmetic or PLAIN
         self.chooser = chooser if self.rewinding is None else TakingBack(chooser)
         self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
         self.state = BranchState.WAITING
@@ -322,7 +323,7 @@ class Request:
     """One prompt and its branches, and whether it waits, runs or rests."""
 
     __slots__ = (
-        "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "ceased_at",
+        "alone_since", "arithmetic", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "ceased_at",
         "directed", "diversity", "ending", "exploration", "id_slot", "linger", "lora", "max_lingering", "max_unread",
         "num_prompt", "owner", "prefix", "prefix_done_at", "preserved", "prompt_logprobs", "removed",
         "report_progress", "request_id", "saved", "scope", "shift", "since", "started_at", "state", "state_name", "words",
@@ -365,6 +366,7 @@ class Request:
         self.diversity: Diversity | None = None  # None: branches do not depend on each other
         if command.distinct_first or command.sibling_penalty:
             self.diversity = Diversity(distinct_first=command.distinct_first, sibling_penalty=command.sibling_penalty)
+        self.arithmetic = Arithmetic(command.branches[0].seed) if command.arithmetic else None
         self.words: FirstWords | None = None  # None: first words may be the same
         if command.distinct_words and (command.shift is None or len(command.branches) > 1):  # else there is one branch
             self.words = FirstWords()

@@ -137,6 +137,7 @@ class Generate:
     base: BranchSpec | None = None  # of added branches, whose seeds follow its seed; None: the first of `branches`
     distinct_first: bool = False  # no two branches begin with the same token while there are candidates
     distinct_words: bool = False  # no two branches have the same first word while there are others
+    arithmetic: bool = False  # first tokens are drawn by points that lie evenly apart, see srb/engine/arithmetic.py
     sibling_penalty: float = 0.0  # subtracted from a token's logit for each sibling that chose it at the same place
     explore: Explore | None = None  # None: branches are added by AddBranches alone
     place: Place | None = None  # of directions; None: no branch has one
@@ -159,7 +160,7 @@ class Generate:
     @property
     def branches_interact(self) -> bool:
         """Whether a branch depends on its siblings: then the seeds reproduce the request, but no branch alone."""
-        return self.distinct_first or self.distinct_words or self.sibling_penalty > 0
+        return self.distinct_first or self.distinct_words or self.sibling_penalty > 0 or self.arithmetic
 
 
 @dataclass(frozen=True, slots=True)

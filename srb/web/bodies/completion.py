@@ -274,6 +274,12 @@ class CompletionBody(SamplingBody):
         0.0,
         "makes a token less likely for each sibling that chose it at the same place, see Branches that spread; 0: off",
     )
+    sampling_method: Literal["independent", "arithmetic"] = described(
+        "independent",
+        "how the branches' random numbers are drawn: `arithmetic` spreads their beginnings, see Branches that spread",
+        "sampling",
+        "sampling_method",
+    )
     cache_prompt: bool | None = described(
         None,
         "reuse computed text, and keep this request's; false: compute the whole prompt, and keep nothing",
@@ -435,6 +441,7 @@ class CompletionBody(SamplingBody):
             base=base if self.branches is not None else None,
             distinct_first=self.distinct_first,
             distinct_words=self.distinct_words,
+            arithmetic=self.sampling_method == "arithmetic",
             sibling_penalty=self.sibling_penalty,
             shift=ContextShift(self.kept(settings), self.n_discard) if shifts else None,
             explore=explore,

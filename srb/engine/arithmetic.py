@@ -11,7 +11,7 @@ https://arxiv.org/abs/2210.15458. The points are van der Corput's, so that branc
 from __future__ import annotations
 
 import math
-from random import Random
+from hashlib import blake2b
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -32,7 +32,7 @@ def point_of(index: int, shift: float) -> float:
 
 
 class Code:
-    """What is left of a branch's point."""
+    """The part of a branch's point that is not read yet."""
 
     __slots__ = ("_bits", "_number")
 
@@ -63,7 +63,7 @@ class Arithmetic:
     __slots__ = ("_codes", "_shift")
 
     def __init__(self, seed: int) -> None:
-        self._shift = Random(seed).random()
+        self._shift = int.from_bytes(blake2b(str(seed).encode(), digest_size=6).digest()) / 2**48
         self._codes: dict[int, Code] = {}  # by index of the branch
 
     def choose(self, branch: Branch, row: int | None, rows: Rows, logits: Logits | None = None) -> int:

@@ -73,7 +73,10 @@ FLOORS = (
     {name for name in MAY_IMPORT if name.startswith("srb.web")},
 )
 # Of these, which are still in a circle, and only for their types: a request, and how its branches choose their tokens.
-REQUEST = {f"srb.engine.{name}" for name in ("choosing", "diversity", "exploring", "first_words", "healing", "request")}
+REQUEST = {
+    f"srb.engine.{name}"
+    for name in ("arithmetic", "choosing", "diversity", "exploring", "first_words", "healing", "request")
+}
 
 FRAMEWORKS = {"flask", "werkzeug", "gevent", "gunicorn", "requests"}
 # What would make a run of the core differ from the next one, or reach out of it.

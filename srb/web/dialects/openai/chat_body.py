@@ -19,7 +19,6 @@ from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, described, short_js
 from srb.web.bodies.media import MAX_FILES, check_reads_media
 from srb.web.bodies.reasoning import ReasoningFields, Thinking
 from srb.web.bodies.sampling import ProbCount, validated
-from srb.web.chat.directed import place_between, with_direction
 from srb.web.chat.families import HERMES, PLAIN, Family
 from srb.web.chat.media import MarkedMessages, without_past_media
 from srb.web.chat.reply_parser import ReplyParser
@@ -45,6 +44,7 @@ from srb.web.dialects.openai.chat_fields import (
     tool_places,
 )
 from srb.web.dialects.openai.chat_shape import ReplyShape, calls_of, waits_for_answer
+from srb.web.dialects.openai.directed import place_between, with_direction
 from srb.web.dialects.openai.guided import GuidedFields
 from srb.web.limits import cap_max_tokens
 from srb.web.media_sources import MAX_CHARACTERS, load_media

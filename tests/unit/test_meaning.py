@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from tests.scripted import ScriptedClient
 from tests.unit.test_web_rank import OPENAI, SRB, TEXTS, events, post, tells
 
 EYE = np.eye(8)
+SOME = [Candidate("", None)] * 3
 
 
 def of(*vectors: Sequence[float]) -> Likeness:
@@ -44,8 +45,24 @@ def test_without_vectors_texts_are_compared_by_their_words() -> None:
 def test_each_text_that_is_taken_is_the_one_least_like_those_before() -> None:
     angles = np.radians([0, 5, 90, 45, 84])
     likeness = of(*np.stack([np.cos(angles), np.sin(angles)], 1))
-    assert likeness.spread(3) == [0, 2, 3]
-    assert likeness.spread(9) == [0, 2, 3, 4, 1]
+    assert likeness.spread(2, [-1.0] * 5) == [0, 2]
+    assert sorted(likeness.spread(9, [-1.0] * 5)) == [0, 1, 2, 3, 4]
+    assert likeness.spread(9, [-1.0] * 5)[:3] == likeness.spread(3, [-1.0] * 5)
+    assert of(*EYE[:4]).spread(3, [-1, -3, -2, -2.5]) == [0, 2, 3]  # of what differs alike, the likeliest
+
+
+def test_a_choice_of_few_is_nearly_the_best_of_all_and_copies_come_last() -> None:
+    draw = np.random.default_rng(7)
+    for _ in range(20):
+        rows = draw.normal(size=(10, 6))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        rows[5] = rows[0]
+        likeness = of(*rows)
+        chosen = likeness.spread(10, [0.0] * 10)
+        assert 5 in chosen[6:]
+        found = of(*rows[chosen[:3]]).different()
+        best = max(of(*rows[[0, *others]]).different() for others in combinations(range(1, 10), 2))
+        assert found >= 0.9 * best
 
 
 @pytest.mark.parametrize("size", [3, 8, 64])
@@ -60,7 +77,7 @@ def test_neighbours_in_the_order_are_alike(size: int) -> None:
 
 
 def test_meaning_tells_of_each_branch_the_one_before_it_that_it_resembles() -> None:
-    said = meaning_of([([4, 2, 7], of([1, 0, 0], [0.9, 0.1, 0], [0, 0, 1])), ([1], of([1, 0]))])
+    said = meaning_of([([4, 2, 7], SOME, of([1, 0, 0], [0.9, 0.1, 0], [0, 0, 1])), ([1], SOME[:1], of([1, 0]))])
     assert said["spread"] == [4, 7, 2, 1]
     assert said["nearest"] == [4, 4, 4, 1]
     assert sorted(said["order"]) == [1, 2, 4, 7]
@@ -76,7 +93,7 @@ def embed(texts: Sequence[str]) -> list[list[float]]:
 
 def test_a_choice_by_meaning_takes_failed_branches_last_and_words_without_a_model() -> None:
     candidates = [Candidate(text, -1.0 - place, failed=place == 3) for place, text in enumerate(TEXTS)]
-    assert choose_places(candidates, 2, "meaning", embed) == ([0, 4], "meaning")
+    assert choose_places(candidates, 2, "meaning", embed)[0][0] == 0
     assert choose_places(candidates, 5, "meaning", embed)[0][-1] == 3
     places, by = choose_places(candidates, 2, "meaning", lambda texts: None)
     assert by == "words"
@@ -116,6 +133,8 @@ def test_a_stream_and_an_answer_say_by_what_they_chose(has_model: bool, by: str,
 def test_the_meaning_of_all_branches_is_ranked_without_a_choice() -> None:
     http = serve(has_model=True)
     said = post(http, SRB, n=5, rank="meaning", stream=False).json["meaning"]
-    assert said["spread"] == [2, 3, 4, 1, 0]
-    assert said["nearest"] == [2, 2, 2, 2, 2]
+    assert said["spread"][:2] == [2, 3]
+    assert sorted(said["spread"]) == sorted(said["order"]) == [0, 1, 2, 3, 4]
+    assert said["nearest"][:2] == [2, 2]
+    assert said["nearest"][said["spread"].index(0)] == 2
     assert said["order"] in ([0, 2, 1, 4, 3], [2, 0, 1, 4, 3])

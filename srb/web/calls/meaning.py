@@ -3,7 +3,8 @@
 A likeness is 1 for equal texts; of embeddings it is their cosine. *Different* is the Vendi score, how many really different
 texts there are: the exponential of the entropy of the eigenvalues of the matrix of likenesses, divided by its size.
 
-Sources: Friedman and Dieng 2022, https://arxiv.org/abs/2210.02410; the order by the second eigenvector of the Laplacian in
+Sources: Friedman and Dieng 2022, https://arxiv.org/abs/2210.02410; the choice, the greedy one for a determinantal point
+process, in Chen et al. 2018, https://arxiv.org/abs/1709.05135; the order by the second eigenvector of the Laplacian in
 Atkins, Boman and Hendrickson, "A spectral algorithm for seriation" (SIAM Journal on Computing, 1998).
 """
 
@@ -15,10 +16,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from srb.web.answers import Meaning
-from srb.web.calls.ranking import WordSets, spread
+from srb.web.calls.ranking import Candidate, WordSets
 
 By = Literal["meaning", "words"]
 Vectors = Sequence[Sequence[float]]
+NOISE = 0.1  # added to a text's likeness to itself: what two copies would differ by
+LIKELIHOOD = (
+    0.1  # weight of a mean log-probability beside the logarithm of the variance: 0.1 nats more for 0.02 of 8 less
+)
 Embed = Callable[[Sequence[str]], Vectors | None]  # a vector for each text; None: no model is there for it
 
 
@@ -43,9 +48,27 @@ class Likeness:
         np.fill_diagonal(matrix, 1.0)
         return cls(matrix, "meaning")
 
-    def spread(self, n: int) -> list[int]:
-        """Return `n` texts (or all) that differ: the first, then each time the one least like those that were taken."""
-        chosen: list[int] = spread((1.0 - self.matrix).tolist(), n)
+    def spread(self, n: int, logprobs: Sequence[float]) -> list[int]:
+        """Return `n` texts (or all) that differ: the first, then each time the one that those taken say least of.
+
+        The mean `logprobs` of their tokens count a little, so that of two the likelier is taken.
+        """
+        import numpy as np
+
+        size = len(self.matrix)
+        kernel = self.matrix + NOISE * np.eye(size)
+        left, rows = (
+            np.full(size, 1.0 + NOISE),
+            np.zeros((size, size)),
+        )  # Cholesky's: the variance that is not explained
+        chosen: list[int] = []
+        while len(chosen) < min(n, size):
+            scores = np.log(np.maximum(left, 1e-12)) + LIKELIHOOD * np.array(logprobs)
+            scores[chosen] = -np.inf
+            best, known = int(scores.argmax()) if chosen else 0, rows[: len(chosen)]
+            row = (kernel[best] - known.T @ known[:, best]) / math.sqrt(max(left[best], 1e-12))
+            rows[len(chosen)], left = row, left - row * row
+            chosen.append(best)
         return chosen
 
     def different(self) -> float:
@@ -71,18 +94,25 @@ class Likeness:
         return order if 2 * order.index(0) < size else order[::-1]
 
 
-def meaning_of(prompts: Sequence[tuple[Sequence[int], Likeness]]) -> Meaning:
-    """Return what `rank` says of each prompt's branches, by their indices, likeliest first, and their likeness."""
+def logprobs_of(candidates: Sequence[Candidate]) -> list[float]:
+    """Return the mean log-probability of each branch; of one without tokens, the least of the others."""
+    known = [each.logprob for each in candidates if each.logprob is not None]
+    least = min(known, default=0.0)
+    return [least if each.logprob is None else each.logprob for each in candidates]
+
+
+def meaning_of(prompts: Sequence[tuple[Sequence[int], Sequence[Candidate], Likeness]]) -> Meaning:
+    """Return what `rank` says of each prompt's branches: their indices, likeliest first, themselves, and their likeness."""
     said: Meaning = {"by": "words", "different": 0.0, "spread": [], "nearest": [], "order": []}
-    for indices, likeness in prompts:
+    for indices, branches, likeness in prompts:
         said["by"] = likeness.by
-        chosen = likeness.spread(len(indices))
+        chosen = likeness.spread(len(indices), logprobs_of(branches))
         said["spread"] += [indices[place] for place in chosen]
         for count, place in enumerate(chosen):
             before = chosen[:count]
             nearest = max(before, key=lambda other: likeness.matrix[place][other]) if before else place
             said["nearest"].append(indices[nearest])
         said["order"] += [indices[place] for place in likeness.order()]
-    differ = [likeness.different() for _, likeness in prompts]
+    differ = [likeness.different() for *_, likeness in prompts]
     said["different"] = round(math.fsum(differ) / len(differ), 2) if differ else 0.0
     return said

@@ -12,7 +12,7 @@ from srb.web.bodies.fields import Rank
 from srb.web.calls.answer_size import echoed_bytes, grown_too_large, weight
 from srb.web.calls.calls import Call
 from srb.web.calls.mailbox import Mailbox
-from srb.web.calls.meaning import By, Embed, Likeness, meaning_of
+from srb.web.calls.meaning import By, Embed, Likeness, logprobs_of, meaning_of
 from srb.web.calls.ranking import Candidate, Select, choose, likeliest_first, rank
 from srb.web.loop.threads import in_thread
 from srb.wire.commands import Generate
@@ -120,9 +120,9 @@ def choose_places(candidates: Sequence[Candidate], n: int, select: Select, embed
     vectors = embed([candidate.text for candidate in candidates if not candidate.failed])
     by_text = {} if vectors is None else dict(zip((c.text for c in candidates if not c.failed), vectors, strict=True))
 
-    def spread_of(texts: Sequence[str], n: int) -> list[int]:
-        own = None if vectors is None else [by_text[text] for text in texts]
-        return Likeness.of(texts, own).spread(n)
+    def spread_of(kept: Sequence[Candidate], n: int) -> list[int]:
+        own = None if vectors is None else [by_text[each.text] for each in kept]
+        return Likeness.of([each.text for each in kept], own).spread(n, logprobs_of(kept))
 
     return in_thread(choose, candidates, n, select, spread_of), "words" if vectors is None else "meaning"
 
@@ -151,9 +151,9 @@ def ranked(
         for branches in prompts:
             kept = [index for index in likeliest_first(branches) if not branches[index].failed]
             texts = [branches[index].text for index in kept]
-            asked.append((kept, texts, embed(texts)))
+            asked.append((kept, [branches[index] for index in kept], texts, embed(texts)))
         found["meaning"] = in_thread(
-            lambda: meaning_of([(kept, Likeness.of(texts, vectors)) for kept, texts, vectors in asked])
+            lambda: meaning_of([(kept, own, Likeness.of(texts, vectors)) for kept, own, texts, vectors in asked])
         )
     return found
 

@@ -88,20 +88,20 @@ def choose(
     candidates: Sequence[Candidate],
     n: int,
     select: Select,
-    spread_of: Callable[[Sequence[str], int], list[int]] | None = None,
+    spread_of: Callable[[Sequence[Candidate], int], list[int]] | None = None,
 ) -> list[int]:
     """Return the places of `n` candidates: the likeliest first, or (`diverse`) it and then each that differs most.
 
-    Texts differ by `spread_of`, which returns `n` of them that do, the first included; without it by their words. Failed
+    They differ by `spread_of`, which returns `n` of them that do, the first included; without it by their words. Failed
     candidates are chosen only if there are no others left.
     """
     order = likeliest_first(dict(enumerate(candidates)))
     if select == "likely":
         return order[:n]
     whole = [place for place in order if not candidates[place].failed]
-    texts = [candidates[place].text for place in whole]
-    spread_out = spread_of(texts, n) if spread_of else spread(WordSets(texts).distances(), n)
-    chosen = [whole[row] for row in spread_out]
+    kept = [candidates[place] for place in whole]
+    rows = spread_of(kept, n) if spread_of else spread(WordSets([each.text for each in kept]).distances(), n)
+    chosen = [whole[row] for row in rows]
     return chosen + order[len(whole) :][: n - len(chosen)]
 
 

@@ -277,7 +277,7 @@ def test_a_chats_direction_is_said_by_the_user_behind_the_text_that_all_share(te
     assert answer.status_code == 200, answer.text
     [command] = engine.sent
     [text] = parts_with(command, "one")
-    asked = "<|im_start|>user\nWrite a story.\n\nWhat happens next: one. Begin with that.<|im_end|>\n<|im_start|>assistant\n"
+    asked = "<|im_start|>user\nWrite a story.\n\nWhat happens in it: one. Begin with that.<|im_end|>\n<|im_start|>assistant\n"
     assert text == asked
     assert command.prompt == (PLAIN,)
     begun = {"role": "assistant", "content": STORY}
@@ -285,7 +285,7 @@ def test_a_chats_direction_is_said_by_the_user_behind_the_text_that_all_share(te
     command = engine.sent[-1]
     [text] = parts_with(command, "one")
     assert str(text).endswith(
-        "user\nWhat happens next: one. Begin with that.<|im_end|>\n<|im_start|>assistant\nA fox came to the"
+        "user\nWhat happens in it: one. Begin with that.<|im_end|>\n<|im_start|>assistant\nA fox came to the"
     )
     assert command.prompt[0] == PLAIN + STORY
     assert command.place is not None

@@ -11,7 +11,7 @@ from srb.wire.commands import Place
 
 Message = dict[str, Any]
 # Around a direction. Small models heed it so: of 8 branches of Qwen2.5 0.5B 5.6 really differ, with the direction alone 5.0.
-SAID = "What happens next: {}. Begin with that."
+SAID = "What happens in it: {}. Begin with that."
 
 
 def with_direction(messages: Sequence[Message], direction: str, continues: bool) -> list[Message]:

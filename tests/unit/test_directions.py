@@ -277,7 +277,8 @@ def test_a_chats_direction_is_said_by_the_user_behind_the_text_that_all_share(te
     assert answer.status_code == 200, answer.text
     [command] = engine.sent
     [text] = parts_with(command, "one")
-    asked = "<|im_start|>user\nWrite a story.\n\nWhat happens in it: one. Begin with that.<|im_end|>\n<|im_start|>assistant\n"
+    said = "Write a story.\n\nWhat happens in it: one. Begin with that."
+    asked = f"<|im_start|>user\n{said}<|im_end|>\n<|im_start|>assistant\n"
     assert text == asked
     assert command.prompt == (PLAIN,)
     begun = {"role": "assistant", "content": STORY}

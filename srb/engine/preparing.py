@@ -197,8 +197,14 @@ class Preparer:
         """
         is_blank = command.prompt == ("",)
         texts = {"": prompt}
+        head, cut = self._known_head(command)
         for direction in dict.fromkeys(spec.direction for spec in command.branches if spec.direction):
-            texts[direction] = self._prompt(replace(command, prompt=parts_with(command, direction)), is_wanted)[0]
+            parts = parts_with(command, direction)
+            tail = self._texts.behind(str(parts[0])[cut - 1 :], True) if cut > 0 and len(parts) == 1 else None
+            if tail is not None:
+                texts[direction] = head + tail
+            else:
+                texts[direction] = self._prompt(replace(command, prompt=parts), is_wanted)[0]
         if not (count := num_shared(texts)):  # a text that begins with the direction begins as an empty page does
             page = self._blank_page()
             texts = {each: text if is_blank and not each else page + text for each, text in texts.items()}
@@ -209,6 +215,19 @@ class Preparer:
             self._check_fits("", len(text))
         behind = {direction: text[count:] for direction, text in texts.items()}
         return Directed(replace(command, branches=(), media=()), texts[""][:count], behind)
+
+    def _known_head(self, command: Generate) -> tuple[Tokens, int]:
+        """Return the tokens of a long text up to its last cut before directions, and where that is; -1: there is none.
+
+        Of n directions, what stands before is tokenized once.
+        """
+        text, place = command.prompt[0], command.place
+        assert place is not None
+        cut = self._texts.last_cut(text, place.character) if isinstance(text, str) and not place.part else -1
+        if cut < 0:
+            return tokens_of(()), -1
+        assert isinstance(text, str)
+        return self._read(text[:cut], command.add_special, True, "prompt"), cut
 
     def directed(self, directed: Directed, direction: str) -> Tokens:
         """Return the tokens behind the shared prompt of a branch that is added. Raise InvalidRequest or ContextExceeded."""

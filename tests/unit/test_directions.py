@@ -62,6 +62,29 @@ def test_a_branch_writes_what_it_would_alone_behind_the_text_with_its_direction(
     driver.check_drained()
 
 
+@pytest.mark.parametrize("end", ["A fox", "", "and it was “so”.\n\nA fox", "1, 2, 3"])
+def test_a_long_text_is_read_once_and_its_tokens_are_those_of_each_whole_text(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = "the old king said nothing to the quiet fox. " * 200
+    directions = [f"a stranger number {number} arrives" for number in range(20)]
+    command, texts = asked(f"{before}{end}", directions, max_tokens=1)
+    driver, read = Driver(FakeModel(n_ctx=2**16)), list[int]()
+    tokenize = driver.model.tokenize
+
+    def counting(text: str, add_special: bool, parse_special: bool) -> list[int]:
+        read.append(len(text))
+        return tokenize(text, add_special, parse_special)
+
+    monkeypatch.setattr(driver.model, "tokenize", counting)
+    request = driver.engine.prepare(command)
+    monkeypatch.undo()
+    assert sum(read) < 3 * len(before) + 20 * 2000
+    for branch, text in zip(request.branches, texts, strict=True):
+        assert [*request.prefix.tokens, *branch.tokens] == FakeModel().tokenize(text, True, True)
+    request.close()
+
+
 def test_the_text_before_directions_is_computed_once_and_what_follows_once_for_each_branch() -> None:
     before = "the old king said nothing to the fox. " * 40 + "\n\n"
     last = "A river and a boat, and the"
@@ -241,6 +264,8 @@ def test_a_branch_does_not_write_the_note_in_which_its_direction_stands() -> Non
         ({"directions": ["a", "b", "c", 4], "n": 4}, "directions[3]"),
         ({"directions": ["a", "b" * 1001]}, "directions[1]"),
         ({"directions": ["a"] * 9, "n": 8}, "directions"),
+        ({"directions": ["a"] * 65}, "directions"),
+        ({"directions": ["a"] * 5000}, "directions"),
         ({"directions": []}, "directions"),
         ({"directions": "a"}, "directions"),
         ({"directions": ["a"], "branches": [{"direction": "b"}]}, "directions"),

@@ -498,6 +498,10 @@ class CompletionBody(SamplingBody):
     def _check_count(self, n: int, most: int) -> int:
         """Return the number of branches per prompt. Raise InvalidRequest, which names the field at fault."""
         name = "n"
+        if len(self.directions or ()) > most:
+            raise bad_field(
+                "directions", f"has {len(self.directions or ())} entries; at most {most} are allowed (max_n)"
+            )
         if self.branches is not None:
             if self.n not in (None, len(self.branches)):
                 raise bad_field("n", f"is {self.n}, and 'branches' has {len(self.branches)}; leave one of them out")

@@ -26,9 +26,15 @@ def state(server: Server, name: str) -> str:
 
 def test_a_model_for_embeddings_is_loaded_beside_the_writer_and_chooses(make_server: MakeServer) -> None:
     server = make_server(models=models(embedding=True), model="", max_engines=2).start()
+    foreign = {"Origin": "http://elsewhere.example"}
+    for stream in (False, True):  # a foreign page loads no model
+        said = server.post("/v1/srb/completions", {**BODY, "stream": stream}, headers=foreign).text
+        assert '"chosen_by":"words"' in said
+    assert state(server, "judge") == "unloaded"
     answer = server.post("/v1/srb/completions", BODY)
     assert answer.status_code == 200, answer.text
     assert answer.json()["chosen_by"] == "meaning"
+    assert server.post("/v1/srb/completions", BODY, headers=foreign).json()["chosen_by"] == "meaning"
     assert len({each["text"] for each in answer.json()["completions"]}) == 3
     assert state(server, "judge") == "loaded"
     assert (
@@ -40,7 +46,10 @@ def test_a_model_for_embeddings_is_loaded_beside_the_writer_and_chooses(make_ser
     )
 
 
-@pytest.mark.parametrize("settings", [{"max_engines": 1}, {"max_engines": 2, "models": models()}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_engines": 1}, {"max_engines": 2, "models": models()}, {"max_engines": 2, "models_autoload": False}],
+)
 def test_without_room_or_without_such_a_model_words_decide(make_server: MakeServer, settings: dict[str, Any]) -> None:
     server = make_server(**{"models": models(embedding=True), "model": "", **settings}).start()
     answer = server.post("/v1/srb/completions", BODY)

@@ -103,7 +103,7 @@ def test_a_choice_by_meaning_takes_failed_branches_last_and_words_without_a_mode
 def serve(has_model: bool) -> FlaskClient:
     app = create_app(Settings(), ScriptedClient(Settings(), tells()))
     if has_model:
-        app.extensions["srb"].calls.embed = embed
+        app.extensions["srb"].calls.embed = lambda texts, may_load: embed(texts)
     return app.test_client()
 
 

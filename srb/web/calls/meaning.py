@@ -21,9 +21,7 @@ from srb.web.calls.ranking import Candidate, WordSets
 By = Literal["meaning", "words"]
 Vectors = Sequence[Sequence[float]]
 NOISE = 0.1  # added to a text's likeness to itself: what two copies would differ by
-LIKELIHOOD = (
-    0.1  # weight of a mean log-probability beside the logarithm of the variance: 0.1 nats more for 0.02 of 8 less
-)
+LIKELIHOOD = 0.2  # weight of a mean log-probability beside the logarithm of the variance: 0.1 nats for 0.04 of 8
 Embed = Callable[[Sequence[str]], Vectors | None]  # a vector for each text; None: no model is there for it
 
 

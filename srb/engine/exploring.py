@@ -170,6 +170,7 @@ def check_exploring(command: Generate) -> None:
         "distinct_first": command.distinct_first,
         "distinct_words": command.distinct_words,
         "sibling_penalty": command.sibling_penalty > 0,
+        "sampling": command.arithmetic,
         "echo": command.prompt_logprobs,
     }
     for name, is_used in refused.items():

@@ -523,6 +523,10 @@ class FakeSampler:
                 token = token if other is None else other
         return self._accept(weights, token)
 
+    def sample_by(self, logits: Logits, take: Callable[[Candidates], int]) -> int:
+        weights, token = self._draw(self._scores(logits))
+        return self._accept(weights, token if self._is_forced else take(_candidates(weights)))
+
     def _scores(self, logits: Logits) -> npt.NDArray[np.float64]:
         """Return the logits with -inf for tokens that may not come. Raise GrammarDeadEnd if none may."""
         if not self._is_open:

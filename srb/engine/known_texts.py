@@ -78,6 +78,22 @@ class KnownTexts:
         with self._turn(0, len(text)):
             return tokens_of(self._model.tokenize(text, add_special, parse_special))
 
+    def last_cut(self, text: str, end: int) -> int:
+        """Return the last cut before `end`, of a text that is divided into blocks; -1 for others, and where none is near."""
+        last = -1
+        if end >= _SHORTEST * self._block and self._is_trusted:
+            at = self._model.find_cut(text, end - self._block)
+            while 0 <= at <= end - _AFTER:
+                last, at = at, self._model.find_cut(text, at + 1)
+        return last
+
+    def behind(self, text: str, parse_special: bool) -> Tokens | None:
+        """Return the tokens of a text without its first letter, behind which there is a cut; None if it proves wrong."""
+        try:
+            return self._read(text, True, False, parse_special)
+        except _WrongCut:
+            return None
+
     def _join(self, tokens: Tokens, text: str, parse_special: bool, check: Callable[[int], None]) -> Tokens:
         """Append the tokens of all blocks of a text to `tokens`. Raise _WrongCut."""
         for blocks in self._pieces_of(text):

@@ -320,7 +320,7 @@ def _added(branch: Branch, predicted_ms: float) -> BranchAdded:
     text = "".join(branch.shown)
     said = (False, origin, token, text)
     spec, request_id = branch.spec, branch.request.request_id
-    return BranchAdded(request_id, branch.index, spec.seed, *said, predicted_ms=predicted_ms)
+    return BranchAdded(request_id, branch.index, spec.seed, *said, predicted_ms=predicted_ms, direction=spec.direction)
 
 
 def _closed(request: Request) -> Done:

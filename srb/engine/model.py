@@ -134,6 +134,13 @@ class Sampler(Protocol):
         """
         ...
 
+    def sample_by(self, logits: Logits, take: Callable[[Candidates], int]) -> int:
+        """Sample and accept the token that `take` returns of those that the chain leaves of logits, shape (n_vocab,).
+
+        A grammar is applied first. Raise GrammarDeadEnd if no token is allowed.
+        """
+        ...
+
     @property
     def candidates(self) -> Candidates:
         """Candidates of the last sampled token; only with post_sampling_probs."""

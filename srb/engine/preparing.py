@@ -15,6 +15,7 @@ import numpy as np
 
 from srb.config.sampling_params import MAX_BIASES, SamplingParams
 from srb.engine.branch_specs import check_branches
+from srb.engine.directions import Directed, check_place, num_shared, parts_with
 from srb.engine.diversity import check_diversity
 from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers, truncated
 from srb.engine.exploring import Biases, Exploration, check_exploring
@@ -143,6 +144,7 @@ class Preparer:
         """
         check_branches(command.branches)
         check_exploring(command)
+        check_place(command)
         if not self._model.can_generate:
             raise NotSupported("This model only makes embeddings and cannot generate text")
         if str not in set(map(type, command.prompt)):
@@ -150,21 +152,22 @@ class Preparer:
         self._check_fits("at least ", self._fewest_tokens(command.prompt, self._model.n_ctx_seq))
         if not command.prompt:
             raise bad_field("prompt", "should not be empty")
-        if command.media:
-            prompt, media = self._with_media(command, is_wanted)
-            command = replace(command, shift=None, media=())  # media cannot be cut
-        else:
-            prompt = self._tokens(command.prompt, command.add_special, True, "prompt", self._check_may_fit)
-            media = []
+        prompt, media = self._prompt(command, is_wanted)
         is_blank = not prompt or command.prompt == ("",)
         if is_blank:
             prompt = self._blank_page()
         self._check_fits("", len(prompt))
-        sent_prompt, prompt = prompt, prompt if is_blank else self._cut(command, prompt)
+        directed = None if command.place is None else self._directed(command, prompt, media, is_wanted)
+        if command.media:
+            command = replace(command, shift=None, media=())  # media cannot be cut
+        if directed is not None:
+            sent_prompt = prompt = directed.shared
+        else:
+            sent_prompt, prompt = prompt, prompt if is_blank else self._cut(command, prompt)
         removed = sent_prompt[len(prompt) :]
         lora = self.lora if command.lora is None else self.scales(command.lora)
-        appended = self._given(command.branches, len(sent_prompt))
-        endings = self._endings(command, sent_prompt, removed, appended, lora)
+        appended = self._given(command.branches, len(sent_prompt), directed)
+        endings = self._endings(command, sent_prompt, removed, appended, lora, directed)
         given = [self.given_before(own, removed, ending) for own, ending in zip(appended, endings, strict=True)]
         if command.shift is not None and (command.shift.n_keep < -1 or command.shift.n_discard < 0):
             raise bad_field("n_keep", "should be -1 or more, and n_discard should be 0 or more")
@@ -174,10 +177,71 @@ class Preparer:
         samplers = self._samplers(command.branches, prompt, given)
         saved = saved if saved and saved.scope == Scope(lora, command.cache_salt) else None
         preserved = self._preserved(command.preserved_tokens)
-        request = Request(command, prompt, samplers, saved, lora, given, preserved, media, endings, removed)
+        request = Request(command, prompt, samplers, saved, lora, given, preserved, media, endings, removed, directed)
         if command.explore is not None:
             request.explore(self._exploration(command.explore, command.branches[0]), command.explore)
         return request
+
+    def _prompt(self, command: Generate, is_wanted: IsWanted) -> tuple[Tokens, list[MediaRun]]:
+        """Return the tokens of a prompt, and where its media are. Raise what `request` does."""
+        if command.media:
+            return self._with_media(command, is_wanted)
+        return self._tokens(command.prompt, command.add_special, True, "prompt", self._check_may_fit), []
+
+    # ---- directions
+
+    def _directed(self, command: Generate, prompt: Tokens, media: Sequence[MediaRun], is_wanted: IsWanted) -> Directed:
+        """Return the shared prompt of branches with directions, and what each of them reads behind it.
+
+        `prompt` has the tokens of the prompt without any. Raise InvalidRequest or ContextExceeded.
+        """
+        is_blank = command.prompt == ("",)
+        texts = {"": prompt}
+        head, cut = self._known_head(command)
+        for direction in dict.fromkeys(spec.direction for spec in command.branches if spec.direction):
+            parts = parts_with(command, direction)
+            tail = self._texts.behind(str(parts[0])[cut - 1 :], True) if cut > 0 and len(parts) == 1 else None
+            if tail is not None:
+                texts[direction] = head + tail
+            else:
+                texts[direction] = self._prompt(replace(command, prompt=parts), is_wanted)[0]
+        if not (count := num_shared(texts)):  # a text that begins with the direction begins as an empty page does
+            page = self._blank_page()
+            texts = {each: text if is_blank and not each else page + text for each, text in texts.items()}
+            count = num_shared(texts)
+        if any(run.end > count for run in media):
+            raise bad_field("directions", "stand before the last paragraph, and a picture or sound stands behind that")
+        for text in texts.values():
+            self._check_fits("", len(text))
+        behind = {direction: text[count:] for direction, text in texts.items()}
+        return Directed(replace(command, branches=(), media=()), texts[""][:count], behind)
+
+    def _known_head(self, command: Generate) -> tuple[Tokens, int]:
+        """Return the tokens of a long text up to its last cut before directions, and where that is; -1: there is none.
+
+        Of n directions, what stands before is tokenized once.
+        """
+        text, place = command.prompt[0], command.place
+        assert place is not None
+        cut = self._texts.last_cut(text, place.character) if isinstance(text, str) and not place.part else -1
+        if cut < 0:
+            return tokens_of(()), -1
+        assert isinstance(text, str)
+        return self._read(text[:cut], command.add_special, True, "prompt"), cut
+
+    def directed(self, directed: Directed, direction: str) -> Tokens:
+        """Return the tokens behind the shared prompt of a branch that is added. Raise InvalidRequest or ContextExceeded."""
+        if direction in directed.behind:
+            return directed.behind[direction]
+        if any(isinstance(part, int) and part < 0 for part in directed.command.prompt):
+            raise bad_field("direction", "should be one of the request's, whose prompt has pictures or sounds")
+        command = replace(directed.command, prompt=parts_with(directed.command, direction))
+        text, shared = self._prompt(command, always)[0], directed.shared
+        if text[: len(shared)] != shared and self._model.blank_page:
+            text = tokens_of(self._model.blank_page) + text
+        if text[: len(shared)] != shared:
+            raise bad_field("direction", "begins otherwise than those of the request, and shares too little with them")
+        return text[len(shared) :]
 
     # ---- token healing
 
@@ -193,18 +257,24 @@ class Preparer:
         return self._model.supports_partial_reuse and command.explore is None and not command.prompt_logprobs
 
     def _endings(
-        self, command: Generate, prompt: Tokens, removed: Tokens, given: Sequence[list[int]], lora: LoraScales
+        self,
+        command: Generate,
+        prompt: Tokens,
+        removed: Tokens,
+        given: Sequence[Sequence[int]],
+        lora: LoraScales,
+        directed: Directed | None,
     ) -> list[Ending | None]:
-        """Return what each branch heals: alike for all without `append`, and for those with the same one."""
-        found: dict[tuple[str | int, ...], Ending | None] = {(): None}
-        if removed:
-            found[()] = Ending(
-                removed, self._pieces, self._model, key=key_of(prompt, removed, Scope(lora, command.cache_salt))
-            )
+        """Return what each branch heals: alike for all that begin alike, by their direction and their `append`."""
+        found: dict[tuple[str, tuple[str | int, ...]], Ending | None] = {}
+        if directed is None:
+            key = key_of(prompt, removed, Scope(lora, command.cache_salt)) if removed else b""
+            found["", ()] = Ending(removed, self._pieces, self._model, key=key) if removed else None
         for spec, own in zip(command.branches, given, strict=True):
-            if spec.append not in found and heals(spec):
-                found[spec.append] = self.ending(spec.append, own, removed)
-        return [found[spec.append] if heals(spec) else None for spec in command.branches]
+            if (spec.direction, spec.append) not in found and heals(spec):
+                parts = spec.append or (directed.last_of(spec.direction),) if directed else spec.append
+                found[spec.direction, spec.append] = self.ending(parts, own, removed)
+        return [found[spec.direction, spec.append] if heals(spec) else None for spec in command.branches]
 
     def ending(self, append: Sequence[str | int], given: Sequence[int], before: Tokens) -> Ending | None:
         """Return the end of an `append` that can be healed; None if there is none.
@@ -286,12 +356,17 @@ class Preparer:
         early = self._model.biases(replace(params, ignore_eos=True)) if spec.min_tokens else {}
         return Exploration(asked, self._model, Biases.of(self._model.biases(params)), Biases.of(early))
 
-    def _given(self, specs: Sequence[BranchSpec], num_prompt: int) -> list[list[int]]:
-        """Return the tokens of each branch's `append`. Raise InvalidRequest or ContextExceeded."""
-        tokens: dict[tuple[str | int, ...], list[int]] = {(): []}
-        for parts in dict.fromkeys(spec.append for spec in specs if spec.append):
-            tokens[parts] = self.appended(parts, num_prompt)
-        return [tokens[spec.append] for spec in specs]
+    def _given(self, specs: Sequence[BranchSpec], num_prompt: int, directed: Directed | None) -> list[Tokens]:
+        """Return the tokens of each branch behind the shared prompt: with its direction, and of its `append`.
+
+        Raise InvalidRequest or ContextExceeded.
+        """
+        found: dict[tuple[str, tuple[str | int, ...]], Tokens] = {}
+        for direction, parts in dict.fromkeys((spec.direction, spec.append) for spec in specs):
+            behind = tokens_of(()) if directed is None else directed.behind[direction]
+            appended = self.appended(parts, num_prompt + len(behind)) if parts else ()
+            found[direction, parts] = behind + tokens_of(appended)
+        return [found[spec.direction, spec.append] for spec in specs]
 
     def appended(self, parts: Sequence[str | int], num_before: int) -> list[int]:
         """Return the tokens of an `append` behind so many others. Raise InvalidRequest or ContextExceeded."""

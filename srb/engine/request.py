@@ -8,9 +8,11 @@ from dataclasses import replace
 from enum import Enum, auto
 from operator import attrgetter
 
+from srb.engine.arithmetic import Arithmetic
 from srb.engine.banned import BannedStrings
 from srb.engine.boundaries import Finder, finder
 from srb.engine.choosing import PLAIN, Chooser, Path, TakingBack
+from srb.engine.directions import Directed
 from srb.engine.diversity import Diversity
 from srb.engine.exploring import Exploration, Fork
 from srb.engine.first_words import FirstWord, FirstWords
@@ -146,6 +148,7 @@ class Branch:
         "num_cached",
         "num_computed",
         "num_decoded",
+        "num_directed",
         "num_drafted",
         "num_given",
         "num_hidden",
@@ -194,6 +197,7 @@ class Branch:
         self.num_drafted = self.num_accepted = 0  # computed tokens of drafts, and of those the ones that it drew
         self.num_shifted = 0  # tokens before the latest context shift, given ones included; `tokens` has those after it
         self.lease: Lease | None = None  # its node and sequence in the tree, while the branch runs
+        self.num_directed = 0  # given tokens with its direction and what follows that in the prompt
         self.index = index
         self.slot = index  # its number in the llamacpp dialect, assigned when the request begins
         self.spec = spec
@@ -206,7 +210,7 @@ class Branch:
             self.rewinding = Rewinding(sampler)
         self.num_rewinds = 0
         self.last_step = 0  # the latest step that computed it where others' branches were left for later ones
-        chooser: Chooser = request.diversity or PLAIN
+        chooser: Chooser = request.diversity or request.arithmetic or PLAIN
         self.chooser = chooser if self.rewinding is None else TakingBack(chooser)
         self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
         self.state = BranchState.WAITING
@@ -374,8 +378,8 @@ class Request:
     """One prompt and its branches, and whether it waits, runs or rests."""
 
     __slots__ = (
-        "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "ceased_at",
-        "diversity", "ending", "exploration", "id_slot", "linger", "lora", "max_lingering", "max_unread",
+        "alone_since", "arithmetic", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "ceased_at",
+        "directed", "diversity", "ending", "exploration", "id_slot", "linger", "lora", "max_lingering", "max_unread",
         "num_prompt", "owner", "prefix", "prefix_done_at", "preserved", "prompt_logprobs", "removed",
         "report_progress", "request_id", "saved", "scope", "shift", "since", "started_at", "state", "state_name", "words",
     )  # fmt: skip
@@ -392,11 +396,12 @@ class Request:
         media: Sequence[MediaRun] = (),
         endings: Iterable[Ending | None] | None = None,
         removed: Tokens | None = None,
+        directed: Directed | None = None,
     ) -> None:
         """Take ownership of the samplers, one for each branch.
 
-        `given` has each branch's tokens of `append`, `media` the runs of media in the prompt, and `endings` what each
-        branch heals. `removed` are the last tokens as they were sent, which the `prompt` lacks.
+        `given` has each branch's tokens of its direction and of `append`, `media` the runs of media in the prompt, and
+        `endings` what each branch heals. `removed` are the last tokens as they were sent, which the `prompt` lacks.
         """
         self.request_id = command.request_id
         self.awaits: Node | None = None  # another request's prompt that is being computed and shares more of this one
@@ -416,6 +421,7 @@ class Request:
         self.diversity: Diversity | None = None  # None: branches do not depend on each other
         if command.distinct_first or command.sibling_penalty:
             self.diversity = Diversity(distinct_first=command.distinct_first, sibling_penalty=command.sibling_penalty)
+        self.arithmetic = Arithmetic(command.branches[0].seed) if command.arithmetic else None
         self.words: FirstWords | None = None  # None: first words may be the same
         if command.distinct_words and (command.shift is None or len(command.branches) > 1):  # else there is one branch
             self.words = FirstWords()
@@ -423,6 +429,10 @@ class Request:
         none = [None] * len(command.branches)
         parts = zip(command.branches, samplers, given or [()] * len(none), endings or none, strict=True)
         self.branches = [Branch(self, index, *part) for index, part in enumerate(parts)]
+        self.directed = directed  # None: the whole prompt is shared
+        if directed is not None:
+            for branch in self.branches:
+                branch.num_directed = len(directed.behind[branch.spec.direction])
         of_prompt = (branch.ending for branch in self.branches if branch.ending and branch.ending.is_of_prompt)
         self.ending: Ending | None = next(of_prompt, None)  # for branches that are added; None: it is not healed
         self.base = command.base or command.branches[0]  # of branches that are added

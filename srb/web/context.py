@@ -41,7 +41,9 @@ class Web:
         shared = os.environ.get(SHARED_FOLDER)
         self.folder = Path(shared) if shared else None
         self.metrics = Metrics(self.folder)
-        self.calls = Calls(lambda: self.client, self.server, self.metrics.open_calls, self.folder, self.metrics.observe)
+        embed = (lambda texts, may_load: None) if isinstance(self.engine, EngineClient) else self.engine.embed
+        shown = self.metrics.open_calls, self.folder, self.metrics.observe
+        self.calls = Calls(lambda: self.client, self.server, *shown, embed=embed)
         self.system_prompt = SystemPromptStore(self.server, self.folder)
         self.stories = StoriesFile(self.server.stories_path)
 

@@ -16,10 +16,10 @@ import orjson
 
 from srb.config.sampling_params import SamplingParams
 from srb.errors import AnswerTooLarge, ProtocolError
-from srb.wire.commands import Ask, Attach, BranchSpec, Cancel, Command, ContextShift, Explore, Generate
+from srb.wire.commands import Ask, Attach, BranchSpec, Cancel, Command, ContextShift, Explore, Generate, Place
 from srb.wire.events import Attached, Delta, Event, PromptLogprobs, Rejected, Reply
 
-VERSION = 18  # raised with each change of a command or event; a worker waits until it finds an engine of its own
+VERSION = 19  # raised with each change of a command or event; a worker waits until it finds an engine of its own
 
 
 class _Codec:
@@ -169,6 +169,9 @@ def _generate_from_row(request_id: Any, prompt: Any, rows: Any, options: dict[st
         given["shift"] = ContextShift(**given["shift"])
     if given.get("explore") is not None:
         given["explore"] = Explore(**given["explore"])
+    if given.get("place") is not None:
+        place = given["place"]
+        given["place"] = Place(**{**place, "rest": _frozen(place["rest"])})
     return Generate(request_id, prompt, tuple(branches), **given)
 
 

@@ -10,6 +10,7 @@ from srb.config.sampling_params import SamplingParams as SamplingParams
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000  # words or sentences; a longer text is bounded by max_tokens
+MAX_DIRECTION = 1000  # characters of a branch's direction: an instruction, no text; n of them are computed
 MAX_DEPTH = 1000  # of Explore: places at which its branches may fork
 MAX_BRANCHES = 4096  # of one request in its whole life; each keeps its text, and `added` ones have no other limit
 MEDIA_MARK = "<__media__>"  # the place of a picture or a sound in a text, as llama-server has it
@@ -40,7 +41,8 @@ class BranchSpec:
     token ids) stands after the shared prompt for this branch alone, and counts as prompt. With `score` the end of the
     branch has the mean log-probability, even if its tokens' are not asked for (`sampling.n_probs` −1). No string of
     `banned_strings` comes in the text. With `token_healing` the last characters before the text may become a part of its
-    first token (see `srb/engine/healing.py`).
+    first token (see `srb/engine/healing.py`). `direction` is an instruction for this branch alone, which stands at the
+    request's `place` in the prompt ("": none does, and the branch has the prompt as it is); it counts as prompt.
     """
 
     seed: int
@@ -56,6 +58,7 @@ class BranchSpec:
     banned_strings: tuple[str, ...] = ()
     score: bool = False
     token_healing: bool = False
+    direction: str = ""
 
     @property
     def is_scored(self) -> bool:
@@ -76,6 +79,20 @@ class ContextShift:
 
     n_keep: int = 0
     n_discard: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of directions: before character `character` of the prompt's part `part`, which is a text.
+
+    A branch with a direction reads the prompt up to there, then `before`, the direction, and `rest` instead of what
+    stands behind the place.
+    """
+
+    part: int
+    character: int
+    before: str
+    rest: tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +151,11 @@ class Generate(_Message):
     base: BranchSpec | None = None  # of added branches, whose seeds follow its seed; None: the first of `branches`
     distinct_first: bool = False  # no two branches begin with the same token while there are candidates
     distinct_words: bool = False  # no two branches have the same first word while there are others
+    arithmetic: bool = False  # first tokens are drawn by points that lie evenly apart, see srb/engine/arithmetic.py
     sibling_penalty: float = 0.0  # subtracted from a token's logit for each sibling that chose it at the same place
     explore: Explore | None = None  # None: branches are added by AddBranches alone
+    place: Place | None = None  # of directions; None: no branch has one
+    directions: tuple[str, ...] = ()  # dealt in turn, by their index, to branches that are added without one
     preserved_tokens: tuple[str, ...] = ()  # control tokens that are part of the text, by their own text
     media: tuple[str, ...] = ()
     media_field: str = "prompt"
@@ -154,7 +174,7 @@ class Generate(_Message):
     @property
     def branches_interact(self) -> bool:
         """Whether a branch depends on its siblings: then the seeds reproduce the request, but no branch alone."""
-        return self.distinct_first or self.distinct_words or self.sibling_penalty > 0
+        return self.distinct_first or self.distinct_words or self.sibling_penalty > 0 or self.arithmetic
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,7 @@ class BranchAdded:
     logprob: float | None = None
     tokens: list[int] = field(default_factory=list)
     predicted_ms: float = field(default=0.0, compare=False)  # as Delta's
+    direction: str = ""
 
     @property
     def begun(self) -> Delta:

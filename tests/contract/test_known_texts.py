@@ -89,6 +89,14 @@ def check(model: LlamaModel, count: int, seed: int = 0) -> None:
             whole = model.tokenize(text, add_special, parse_special)
             assert texts.tokenize(text, add_special, parse_special).tolist() == whole, repr(text)
             assert texts.tokenize(text, add_special, parse_special).tolist() == whole, repr(text)
+        end = pick.randint(0, len(text))
+        if (cut := texts.last_cut(text, end)) > 0:
+            assert cut < end
+            for other in (text, text[:end] + "".join(pick.choices(PARTS, k=9))):
+                behind = texts.behind(other[cut - 1 :], True)
+                assert behind is not None
+                whole = model.tokenize(other, True, True)
+                assert (texts.tokenize(text[:cut], True, True) + behind).tolist() == whole, repr(other)
     assert has_cuts
     assert texts._is_trusted
 

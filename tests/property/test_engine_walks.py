@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from srb.engine import tokens as ids
 from srb.engine.banned import fold
+from srb.engine.directions import parts_with
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.grammar.languages import rule_of
 from srb.engine.grammar.matcher import Matcher
@@ -25,7 +26,8 @@ from srb.engine.grammar.schemas import prepared
 from srb.engine.model import DecodeStatus, Scope
 from srb.engine.request import BranchState
 from srb.errors import Conflict, ContextExceeded, InvalidRequest, NotFound
-from srb.wire.commands import ContextShift, Embed, Explore, GetSlots, StateAction
+from srb.web.bodies.directions import place_in
+from srb.wire.commands import ContextShift, Embed, Explore, Generate, GetSlots, StateAction
 from srb.wire.events import Failed, FinishReason, PromptDone, PromptLogprobs
 from tests.engine_helpers import Contrary, Driver, Outcome, Slowly, Wavering, always_draft, parked_bytes, plain, solo
 from tests.media import b64, png, wav
@@ -308,6 +310,7 @@ class EngineWalk(RuleBasedStateMachine):
         append=st.sampled_from([(), (), (5, 6), ("the fox",)]),
         cache_prompt=st.sampled_from([True, True, True, False]),
         salt=st.sampled_from(["", "", "a", "b"]),
+        direction=st.sampled_from(["", "", "the fox", "a lamp"]),
     )
     def submit(
         self,
@@ -324,13 +327,24 @@ class EngineWalk(RuleBasedStateMachine):
         append: tuple[str | int, ...] = (),
         cache_prompt: bool = True,
         salt: str = "",
+        direction: str = "",
     ) -> None:
         lora = ((0, scale),)
-        prompt_logprobs = prompt_logprobs and isinstance(prompt, str)
+        prompt_logprobs = prompt_logprobs and isinstance(prompt, str) and not direction
         options: dict[str, Any] = {"prompt_logprobs": prompt_logprobs, "id_slot": id_slot, "cache_prompt": cache_prompt}
         options |= {"stop": stop, "lora": lora, "linger": linger, "append": append, "can_grow": True}
         options |= {"banned_strings": banned, "owner": OWNERS[seed % len(OWNERS)], "cache_salt": salt}
-        request_id = self.driver.submit(prompt, n, seed, max_tokens, media=media_of(prompt), **options)
+        whole = prompt  # as a branch reads it
+        if direction and isinstance(prompt, str):
+            place = place_in((prompt,))
+            options |= {"place": place, "direction": direction, "directions": (direction,)}
+            whole = "".join(map(str, parts_with(Generate("r", (prompt,), (), place=place), direction)))
+        try:
+            request_id = self.driver.submit(prompt, n, seed, max_tokens, media=media_of(prompt), **options)
+        except ContextExceeded:
+            assert whole != prompt  # the texts without a direction fit
+            return
+        prompt = whole
         asked = Submitted(prompt, n, seed, max_tokens, stop, lora, append=append, banned=banned, linger=linger)
         asked.is_kept, asked.salt = cache_prompt, salt
         self.note(request_id, asked)

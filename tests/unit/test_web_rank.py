@@ -208,7 +208,7 @@ def test_a_rank_of_another_form_is_refused(path: str, rank: Any) -> None:
     response = post(http, path, rank=rank)
     assert response.status_code == 400
     assert response.json["error"]["param"] == "rank"
-    assert 'must be true, false, "near" or "fresh"' in response.json["error"]["message"]
+    assert 'must be true, false, "near", "fresh" or "meaning"' in response.json["error"]["message"]
     assert engine.sent == []
 
 
@@ -357,8 +357,8 @@ def test_a_stream_that_holds_text_back_sends_keep_alive_comments() -> None:
     ("body", "words"),
     [
         ({"select": "diverse"}, "needs best_of"),
-        ({"best_of": 5, "select": "best"}, "Input should be 'likely' or 'diverse', but got \"best\""),
-        ({"best_of": 5, "select": True}, "Input should be 'likely' or 'diverse', but got true"),
+        ({"best_of": 5, "select": "best"}, "Input should be 'likely', 'diverse' or 'meaning', but got \"best\""),
+        ({"best_of": 5, "select": True}, "Input should be 'likely', 'diverse' or 'meaning', but got true"),
     ],
 )
 def test_a_select_that_makes_no_sense_is_refused(path: str, stream: bool, body: dict[str, Any], words: str) -> None:

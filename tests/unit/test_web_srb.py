@@ -315,3 +315,14 @@ def test_the_server_describes_its_model_limits_and_defaults() -> None:
     assert (said["max_n"], said["n"], said["max_tokens"], said["max_linger"]) == (12, 4, 33, 600)
     assert said["sampling"]["temperature"] == 0.5
     assert said["chat_template"] is False
+
+
+def test_arithmetic_sampling_is_of_the_request_and_its_seeds() -> None:
+    http, engine = serve()
+    start, *_ = events(post(http, "/v1/srb/completions", prompt="x", n=2, sampling="arithmetic").text)
+    assert engine.sent[-1].arithmetic
+    assert start["seeds_reproduce"] == "request"
+    post(http, "/v1/srb/completions", prompt="x", n=2, sampling="independent")
+    assert not engine.sent[-1].arithmetic
+    refused = post(http, "/v1/srb/completions", prompt="x", sampling="other")
+    assert (refused.status_code, refused.json["error"]["param"]) == (400, "sampling")

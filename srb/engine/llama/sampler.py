@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from itertools import takewhile
 from random import Random
 from typing import Any, Protocol
@@ -226,6 +226,13 @@ class LlamaSampler:
                 other = self._next_likeliest(logits, taken)
             token = token if other is None else other
         return self._accept(self._fitting(token, logits))
+
+    def sample_by(self, logits: Logits, take: Callable[[Candidates], int]) -> int:
+        self._note_state()
+        if (forced := self._forced()) is not None:
+            return self._accept(forced)
+        self._choose_within_grammar(logits)
+        return self._accept(self._fitting(take(self._model.candidates.left()), logits))
 
     def _next_likeliest(self, logits: Logits, taken: Set[int]) -> int | None:
         """Return the likeliest token that may be sampled and is not taken; None if there is none."""

@@ -321,7 +321,10 @@ def _text_length(command: Submit | Text) -> int:
         case Generate():
             appended = {spec.append for spec in command.branches}
             penalized = {spec.sampling.penalty_prompt or () for spec in command.branches}
-            return _length(command.prompt) + sum(map(_length, appended | penalized))
+            directed = len({spec.direction for spec in command.branches}) * _length(
+                command.place.rest if command.place else ()
+            )
+            return _length(command.prompt) + directed + sum(map(_length, appended | penalized))
         case AddBranches():
             return sum(_length(append) for _, append, *_ in command.branches)
         case Embed():

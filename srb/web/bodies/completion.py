@@ -24,6 +24,7 @@ from srb.config.sampling_params import MAX_SIBLING_PENALTY
 from srb.config.settings import Settings
 from srb.errors import BodyTooSlow, InvalidRequest, SRBError, bad_field, in_field
 from srb.web.bodies.defaults import default_stop
+from srb.web.bodies.directions import DirectionList, DirectionPlace, dealt, place_in, without_notes
 from srb.web.bodies.encodings import Decoder, without_lone_surrogates, without_mark, wrong_byte
 from srb.web.bodies.fields import (
     INT32_MAX,
@@ -46,7 +47,7 @@ from srb.web.bodies.sampling import BranchList, SamplingBody, validated
 from srb.web.bodies.size import refusal_of
 from srb.web.loop.memory import BodyBudget
 from srb.web.loop.yielding import Turnstile, count_in_pieces
-from srb.wire.commands import MAX_DEPTH, BranchSpec, ContextShift, Explore, Generate
+from srb.wire.commands import MAX_DEPTH, BranchSpec, ContextShift, Explore, Generate, Place
 
 BODY_SIZE = "srb_body_size"  # name in flask.g: the bytes of the body that have arrived
 REPLACED = "srb_replaced"  # name in flask.g: the half characters of the body that became U+FFFD
@@ -194,7 +195,17 @@ class ExploreBody(ObjectFields):
 
 # Fields that do not go with `explore`, which chooses tokens and branches by itself; a body may lack them.
 NOT_WITH_EXPLORE = (
-    *("branches", "best_of", "response_format", "tools", "grammar", "json_schema", "distinct_first", "distinct_words"),
+    *(
+        "branches",
+        "directions",
+        "best_of",
+        "response_format",
+        "tools",
+        "grammar",
+        "json_schema",
+        "distinct_first",
+        "distinct_words",
+    ),
     *("sibling_penalty", "banned_strings", "banned_tokens", "post_sampling_probs", "echo"),
 )
 
@@ -218,11 +229,14 @@ class CompletionBody(SamplingBody):
     prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA)] = []
     n: Integer | None = None
     branches: BranchList | None = None
+    directions: DirectionList | None = None
+    direction_place: DirectionPlace | None = None
     explore: ExploreBody | None = None
     linger: Annotated[Real, between(0, INT32_MAX)] | None = None
     distinct_first: bool = False
     distinct_words: bool = False
     sibling_penalty: Annotated[float, between(0, MAX_SIBLING_PENALTY)] = 0.0
+    sampling_method: Literal["independent", "arithmetic"] = "independent"
     cache_prompt: bool | None = None
     state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = ""
     session: Annotated[str, Field(max_length=200)] | None = None
@@ -244,6 +258,7 @@ class CompletionBody(SamplingBody):
 
     _media: list[str] = PrivateAttr(default_factory=list)
     _media_field: str = PrivateAttr("prompt")
+    _place: Place | None = PrivateAttr(None)  # of directions, where a template has made the prompt
 
     # Checked, but without effect: the prefix tree finds all reusable text.
     n_cache_reuse: Natural | None = None
@@ -257,7 +272,7 @@ class CompletionBody(SamplingBody):
         media: list[str] = []
         with in_field("prompt"):
             prompts = parse_prompts(body["prompt"], lambda text, data: marked_prompt(text, data, media))
-        parsed = validated(cls, {**body, "prompt": []})
+        parsed = validated(cls, {**body, "prompt": []}).counted()
         if media:
             if getattr(parsed, "image_data", None):
                 raise bad_field("image_data", "cannot be used together with multimodal_data")
@@ -266,6 +281,22 @@ class CompletionBody(SamplingBody):
             with in_field("image_data"):
                 return parsed.with_media(*image_prompts(prompts, image_data), "image_data")
         return parsed.model_copy(update={"prompt": prompts})
+
+    def counted(self) -> Self:
+        """Return the body with as many branches as it has directions, if it does not say how many."""
+        if self.directions is None or self.n is not None or self.branches is not None:
+            return self
+        return self.model_copy(update={"n": len(self.directions)})
+
+    @property
+    def has_directions(self) -> bool:
+        """Whether some branch has a direction, or may get one."""
+        own = any(entry.direction is not None for entry in self.branches or ())
+        if own and self.directions is not None:
+            raise bad_field("directions", "cannot be used together with a branch's 'direction'")
+        if not own and self.directions is None and self.direction_place is not None:
+            raise bad_field("direction_place", "needs directions")
+        return own or self.directions is not None
 
     def with_media(self, prompts: list[Prompt], media: list[str], field: str) -> Self:
         """Return the body with prompts that have media, base64 files that `field` of the body has named."""
@@ -305,9 +336,11 @@ class CompletionBody(SamplingBody):
             base=base if self.branches is not None else None,
             distinct_first=self.distinct_first,
             distinct_words=self.distinct_words,
+            arithmetic=self.sampling_method == "arithmetic",
             sibling_penalty=self.sibling_penalty,
             shift=ContextShift(self.n_keep, self.n_discard) if shifts else None,
             explore=explore,
+            directions=tuple(self.directions or ()),
         )
         return CommandTemplate(settings, _limited(command))
 
@@ -330,6 +363,9 @@ class CompletionBody(SamplingBody):
             made, first = first or self.draft(settings, n, max_tokens), None  # each prompt has its own random seeds
             parts, media = own_media(prompt, self._media) if self._media else (prompt, ())
             given = replace(made.command, request_id=uuid4().hex, prompt=parts, media=media)
+            if self.has_directions:
+                place = self._place or place_in(parts, self.direction_place)
+                given = without_notes(replace(given, place=place))
             commands.append(replace(given, media_field=self._media_field))
         return commands
 
@@ -357,6 +393,10 @@ class CompletionBody(SamplingBody):
     def _check_count(self, n: int, most: int) -> int:
         """Return the number of branches per prompt. Raise InvalidRequest, which names the field at fault."""
         name = "n"
+        if len(self.directions or ()) > most:
+            raise bad_field(
+                "directions", f"has {len(self.directions or ())} entries; at most {most} are allowed (max_n)"
+            )
         if self.branches is not None:
             if self.n not in (None, len(self.branches)):
                 raise bad_field("n", f"is {self.n}, and 'branches' has {len(self.branches)}; leave one of them out")
@@ -390,16 +430,19 @@ class CompletionBody(SamplingBody):
         )
         if not self.continues_text:
             alike = replace(alike, token_healing=False)
+        directions = dealt(self.directions or [], n)
         if self.branches is None:
-            return (alike, *(replace(alike, seed=seed) for seed in seeds))
+            specs = zip(seeds, directions, strict=True)
+            return (alike, *(replace(alike, seed=seed, direction=direction) for seed, direction in specs))
         own = (
             replace(
                 entry.spec_from(alike),
                 seed=seed if entry.seed is None else first_seed(entry.seed),
                 sampling=entry.numbered(place).sampling_from(alike.sampling),
                 append=entry.append,
+                direction=entry.direction or direction,
             )
-            for place, (entry, seed) in enumerate(zip(self.branches, seeds, strict=True))
+            for place, (entry, seed, direction) in enumerate(zip(self.branches, seeds, directions, strict=True))
         )
         return alike, *own
 

@@ -280,8 +280,8 @@ def _parse_stop(value: Any) -> tuple[str, ...]:
 
 
 def _check_rank(value: Any) -> Any:
-    if value is not True and value is not False and value not in ("near", "fresh"):
-        raise ValueError(f'must be true, false, "near" or "fresh", but got {short_json(value)}')
+    if value is not True and value is not False and value not in ("near", "fresh", "meaning"):
+        raise ValueError(f'must be true, false, "near", "fresh" or "meaning", but got {short_json(value)}')
     return value
 
 
@@ -469,9 +469,9 @@ SCHEMA_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "object", "description": "JS
 Schema = Annotated[str, BeforeValidator(schema_text), WithJsonSchema(SCHEMA_SCHEMA)]
 LoraScales = Annotated[tuple[tuple[int, float], ...], BeforeValidator(parse_scales), WithJsonSchema(_SCALES)]
 Rank = Annotated[
-    bool | Literal["near", "fresh"],
+    bool | Literal["near", "fresh", "meaning"],
     BeforeValidator(_check_rank),
-    WithJsonSchema({"enum": [True, False, "near", "fresh"]}),
+    WithJsonSchema({"enum": [True, False, "near", "fresh", "meaning"]}),
 ]
 ResponseFields = Annotated[
     tuple[str, ...],

@@ -11,6 +11,7 @@ from srb.config.sampling_params import PARAMETERS, SamplingParams, with_penaltie
 from srb.config.settings import Settings
 from srb.errors import InvalidRequest, bad_field, in_field
 from srb.web.bodies.defaults import default_sampling
+from srb.web.bodies.directions import Direction
 from srb.web.bodies.fields import (
     INT64_MAX,
     UINT64_MAX,
@@ -153,6 +154,10 @@ class BranchBody(BranchFields):
     model_config = ConfigDict(extra="forbid")
 
     append: Content = ()
+    direction: Direction | None = None
+
+    def changes(self) -> dict[str, Any]:
+        return super().changes() | ({} if self.direction is None else {"direction": self.direction})
 
     def numbered(self, number: int) -> Self:
         """Return the entry with its place in `branches`."""
@@ -211,13 +216,21 @@ def explain(error: ValidationError) -> InvalidRequest:
     return bad_field(name, f"{words}, but got {short_json(problem['input'])}")
 
 
-_OBJECTS = ("explore", "reasoning", "text", "thinking", "output_config")  # fields that have fields of their own
+_LISTS = ("branches", "directions")  # fields whose entries are named by their place
+_OBJECTS = (
+    "explore",
+    "direction_place",
+    "reasoning",
+    "text",
+    "thinking",
+    "output_config",
+)  # fields that have fields of their own
 
 
 def _field_name(loc: tuple[int | str, ...]) -> str:
     """Return the name of the field at fault: that of the body, or one inside it such as branches[1].seed, explore.depth."""
     if loc[0] in _OBJECTS and len(loc) > 1:
         return f"{loc[0]}.{loc[1]}"
-    if loc[0] != "branches" or len(loc) < 2:
+    if loc[0] not in _LISTS or len(loc) < 2:
         return str(loc[0])
-    return f"branches[{loc[1]}]" + (f".{loc[2]}" if len(loc) > 2 else "")
+    return f"{loc[0]}[{loc[1]}]" + (f".{loc[2]}" if len(loc) > 2 else "")

@@ -71,6 +71,7 @@ class Call:
         if self.commands:
             self._began = environ.get(BEGAN, time.monotonic())
             self._line = CallLine(environ, self.commands, prompts=registry.settings.log_prompts)
+        self._is_page = str(environ.get(OWNER, "")).startswith(PAGE)
         self._taken_over = False
         self._client_left = False
         self._abandoned_for: SRBError | None = None
@@ -96,6 +97,13 @@ class Call:
     @property
     def max_answer_bytes(self) -> int:
         return self._registry.settings.max_answer_bytes
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]] | None:
+        """Return an embedding of each text; None if the server has no model for it that is at hand.
+
+        A page of another origin loads none.
+        """
+        return self._registry.embed(texts, not self._is_page)
 
     def show(self, n: int) -> None:
         """Let `commands` have as many branches as the answer: `n` of each request, which are chosen when all have ended."""
@@ -192,6 +200,7 @@ class Calls:
         gauge: Gauge | None = None,
         folder: Path | None = None,
         observe: Callable[[Mailbox, float], None] = lambda mailbox, began: None,
+        embed: Callable[[Sequence[str], bool], list[list[float]] | None] = lambda texts, may_load: None,
     ) -> None:
         """Submit each call to the engine of `client_of_call`, which may wait for it.
 
@@ -200,7 +209,7 @@ class Calls:
         self._client_of_call = client_of_call
         self.settings = settings
         self._gauge = gauge
-        self.observe = observe
+        self.observe, self.embed = observe, embed
         limit = settings.max_client_requests
         self._limit = OpenLimit(limit, folder) if limit else None
         self._open: set[Call] = set()

@@ -7,7 +7,7 @@ next bridge. Pure: no I/O and no clock.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from srb.wire.commands import Generate
@@ -90,7 +90,8 @@ class Seen:
         if index == len(self._branches):
             begun = described["text"] if "origin" in described else ""  # of a fork, with what it has written since
             origin, token = described.get("origin"), described.get("token")
-            yield BranchAdded(self._request_id, index, described["seed"], origin=origin, token=token, text=begun)
+            added = BranchAdded(self._request_id, index, described["seed"], origin=origin, token=token, text=begun)
+            yield replace(added, direction=described.get("direction", ""))
         branch = self._branches[index]
         text, tokens = described["text"][branch.characters :], described.get("tokens", [])[branch.tokens :]
         has_more = bool(text or tokens)

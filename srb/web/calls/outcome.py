@@ -12,7 +12,8 @@ from srb.web.bodies.fields import Rank
 from srb.web.calls.answer_size import echoed_bytes, grown_too_large, weight
 from srb.web.calls.calls import Call
 from srb.web.calls.mailbox import Mailbox
-from srb.web.calls.ranking import Candidate, Select, choose, rank
+from srb.web.calls.meaning import By, Embed, Likeness, logprobs_of, meaning_of
+from srb.web.calls.ranking import Candidate, Select, choose, likeliest_first, rank
 from srb.web.loop.threads import in_thread
 from srb.wire.commands import Generate
 from srb.wire.events import (
@@ -43,6 +44,7 @@ class BranchOutcome:
     ended: BranchEnded | None = None
     origin: int | None = None  # of a fork: the index of its origin, and how many of its tokens it has
     token: int | None = None
+    direction: str = ""
 
     @property
     def error(self) -> SRBError | None:
@@ -96,33 +98,64 @@ class Outcome:
     prompt_logprobs: dict[str, list[TokenProbs]] = field(default_factory=dict)
     times: PromptTimes = field(default_factory=PromptTimes)
 
-    def best(self, n: int, of: int, select: Select = "likely") -> list[BranchOutcome]:
+    chosen_by: By | None = None  # by what branches differ that were chosen by their meaning
+
+    def best(self, n: int, of: int, select: Select, embed: Embed) -> list[BranchOutcome]:
         """Return `n` of each request's `of` branches, in the order of their choice, or all in their own if `n` is `of`."""
         if n == of:
             return self.branches
         chosen: list[BranchOutcome] = []
         for first in range(0, len(self.branches), of):
             branches = self.branches[first : first + of]
-            places = in_thread(choose, [branch.candidate for branch in branches], n, select)
+            places, by = choose_places([branch.candidate for branch in branches], n, select, embed)
             chosen += [branches[place] for place in places]
+            self.chosen_by = by
         return chosen
 
 
-def ranking(branches: Sequence[BranchOutcome], commands: Sequence[Generate], wanted: Rank) -> Ranking:
+def choose_places(candidates: Sequence[Candidate], n: int, select: Select, embed: Embed) -> tuple[list[int], By | None]:
+    """Return the places of `n` candidates in the order of their choice, computed in a thread, and by what they differ."""
+    if select != "meaning":
+        return in_thread(choose, candidates, n, select), None
+    vectors = embed([candidate.text for candidate in candidates if not candidate.failed])
+    by_text = {} if vectors is None else dict(zip((c.text for c in candidates if not c.failed), vectors, strict=True))
+
+    def spread_of(kept: Sequence[Candidate], n: int) -> list[int]:
+        own = None if vectors is None else [by_text[each.text] for each in kept]
+        return Likeness.of([each.text for each in kept], own).spread(n, logprobs_of(kept))
+
+    return in_thread(choose, candidates, n, select, spread_of), "words" if vectors is None else "meaning"
+
+
+def ranking(branches: Sequence[BranchOutcome], call: Call, wanted: Rank, chosen_by: By | None = None) -> Ranking:
     """Return the keys that `rank` asks for: the ranking of an answer's branches, equally many of each of its commands."""
+    said: Ranking = {} if chosen_by is None else {"chosen_by": chosen_by}
     if not wanted:
-        return {}
-    each = len(branches) // len(commands)
+        return said
+    each = len(branches) // len(call.commands)
     indices = [range(first, first + each) for first in range(0, len(branches), each)]
-    return ranked([{index: branches[index].candidate for index in own} for own in indices], commands, wanted)
+    prompts = [{index: branches[index].candidate for index in own} for own in indices]
+    return {**ranked(prompts, call.commands, wanted, call.embed), **said}
 
 
-def ranked(prompts: Sequence[Mapping[int, Candidate]], commands: Sequence[Generate], wanted: Rank) -> Ranking:
+def ranked(
+    prompts: Sequence[Mapping[int, Candidate]], commands: Sequence[Generate], wanted: Rank, embed: Embed
+) -> Ranking:
     """Return the ranking of the branches of each command, computed in a thread; of a prompt its text counts, not its ids."""
     before = None
     if wanted == "fresh":
         before = ["".join(part for part in command.prompt if isinstance(part, str)) for command in commands]
-    return in_thread(rank, prompts, wanted == "near", before)
+    found = in_thread(rank, prompts, wanted == "near", before)
+    if wanted == "meaning":
+        asked = []
+        for branches in prompts:
+            kept = [index for index in likeliest_first(branches) if not branches[index].failed]
+            texts = [branches[index].text for index in kept]
+            asked.append((kept, [branches[index] for index in kept], texts, embed(texts)))
+        found["meaning"] = in_thread(
+            lambda: meaning_of([(kept, own, Likeness.of(texts, vectors)) for kept, own, texts, vectors in asked])
+        )
+    return found
 
 
 def gather(call: Call) -> Outcome:
@@ -132,7 +165,9 @@ def gather(call: Call) -> Outcome:
     answer exceeds `max_answer_bytes` of the settings.
     """
     firsts = first_choices(call)
-    branches = [BranchOutcome(spec.seed) for command in call.commands for spec in command.branches]
+    branches = [
+        BranchOutcome(spec.seed, direction=spec.direction) for command in call.commands for spec in command.branches
+    ]
     prompt_logprobs: dict[str, list[TokenProbs]] = {}
     times = PromptTimes()
     prompt_tokens = call.mailbox.prompt_tokens
@@ -150,7 +185,9 @@ def gather(call: Call) -> Outcome:
                 if event.resumed:
                     branches[event.index].ended = None
                 else:
-                    branch = BranchOutcome(event.seed, origin=event.origin, token=event.token)
+                    branch = BranchOutcome(
+                        event.seed, origin=event.origin, token=event.token, direction=event.direction
+                    )
                     begun = event.begun
                     if event.tokens and event.origin is not None:  # of one request: others never explore
                         begun = replace(begun, probs=branches[event.origin].probs[: len(event.tokens)])

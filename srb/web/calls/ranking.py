@@ -17,14 +17,14 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, count
 from typing import Literal
 
 from srb.web.answers import Diversity, Ranking
 
-Select = Literal["likely", "diverse"]
+Select = Literal["likely", "diverse", "meaning"]
 
 NEAR = 0.1  # the largest Jaccard distance of texts that are nearly the same: they share nine words of ten
 WEIGHT = 4.0  # nats: a branch that only repeats is ranked as if each token were e⁻⁴ times as likely
@@ -84,17 +84,24 @@ def rank(
     return found
 
 
-def choose(candidates: Sequence[Candidate], n: int, select: Select) -> list[int]:
+def choose(
+    candidates: Sequence[Candidate],
+    n: int,
+    select: Select,
+    spread_of: Callable[[Sequence[Candidate], int], list[int]] | None = None,
+) -> list[int]:
     """Return the places of `n` candidates: the likeliest first, or (`diverse`) it and then each that differs most.
 
-    Failed candidates are chosen only if there are no others left.
+    They differ by `spread_of`, which returns `n` of them that do, the first included; without it by their words. Failed
+    candidates are chosen only if there are no others left.
     """
     order = likeliest_first(dict(enumerate(candidates)))
     if select == "likely":
         return order[:n]
     whole = [place for place in order if not candidates[place].failed]
-    distances = WordSets([candidates[place].text for place in whole]).distances()
-    chosen = [whole[row] for row in spread(distances, n)]
+    kept = [candidates[place] for place in whole]
+    rows = spread_of(kept, n) if spread_of else spread(WordSets([each.text for each in kept]).distances(), n)
+    chosen = [whole[row] for row in rows]
     return chosen + order[len(whole) :][: n - len(chosen)]
 
 

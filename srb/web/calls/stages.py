@@ -13,10 +13,10 @@ from srb.web.answers import Ranking
 from srb.web.bodies.fields import Rank
 from srb.web.calls.answer_size import grown_too_large, weight
 from srb.web.calls.calls import Call
-from srb.web.calls.outcome import BranchOutcome, first_choices, ranked
-from srb.web.calls.ranking import Candidate, Select, choose
+from srb.web.calls.meaning import By
+from srb.web.calls.outcome import BranchOutcome, choose_places, first_choices, ranked
+from srb.web.calls.ranking import Candidate, Select
 from srb.web.calls.renderer import Renderer
-from srb.web.loop.threads import in_thread
 from srb.wire.commands import BranchSpec, Generate
 from srb.wire.events import BranchAdded, BranchEnded, Delta, Done, PromptDone, PromptEvent, Resting
 
@@ -38,16 +38,16 @@ def staged(call: Call, render: Callable[[], Renderer], wanted: Rank, best: Best 
     if best is not None:
         call.show(best.n)
     renderer = render()
-    if wanted:
+    if wanted or (best is not None and best.select == "meaning"):
         renderer = RankStage(renderer, Ranker(call, wanted))
-    return renderer if best is None else BestOfStage(renderer, running, best, call.max_answer_bytes)
+    return renderer if best is None else BestOfStage(renderer, running, best, call)
 
 
 class Ranker:
     """The texts and ends of the branches of a stream; branches are known by their events, so others may be added later."""
 
     def __init__(self, call: Call, wanted: Rank) -> None:
-        self._commands = call.commands
+        self._commands, self._embed = call.commands, call.embed
         self._firsts = first_choices(call)
         self._wanted = wanted
         self._texts: dict[tuple[str, int], str] = {}
@@ -70,7 +70,7 @@ class Ranker:
         for key, ended in self._ended.items():
             branch = BranchOutcome(0, self._texts.get(key, ""), ended=ended)
             prompts[ended.request_id][self._firsts[ended.request_id] + ended.index] = branch.candidate
-        return ranked(list(prompts.values()), self._commands, self._wanted)
+        return ranked(list(prompts.values()), self._commands, self._wanted, self._embed) if self._wanted else {}
 
 
 class Stage(Renderer):
@@ -118,7 +118,12 @@ class RankStage(Stage):
     def __init__(self, inner: Renderer, ranker: Ranker) -> None:
         super().__init__(inner)
         self._ranker = ranker
-        inner.ranking = ranker.ranking
+        self._chosen: Ranking = {}
+        inner.ranking = lambda: {**ranker.ranking(), **self._chosen}
+
+    def note_choice(self, by: By) -> None:
+        """Say with the ranking by what the branches of the answer were chosen."""
+        self._chosen = {"chosen_by": by}
 
     def delta(self, event: Delta) -> bytes:
         self._ranker.put(event)
@@ -137,14 +142,15 @@ class BestOfStage(Stage):
     """A stage that holds a request's branches back until all have ended, and passes on those that are chosen.
 
     The chosen branches get the indices from 0 in the order of the choice. Raise AnswerTooLarge if all that is held back
-    together exceeds `limit` bytes.
+    together exceeds the call's `max_answer_bytes`.
     """
 
-    def __init__(self, inner: Renderer, commands: Sequence[Generate], best: Best, limit: int) -> None:
+    def __init__(self, inner: Renderer, commands: Sequence[Generate], best: Best, call: Call) -> None:
         super().__init__(inner)
         self.follows_rests = False  # the choice is made when all branches have ended
         self._best = best
-        self._limit = limit
+        self._embed = call.embed
+        self._limit = call.max_answer_bytes
         self._size = 0
         self._slots: dict[str, list[int]] = {}
         self._branches = {
@@ -174,7 +180,9 @@ class BestOfStage(Stage):
     def _chosen(self, request_id: str) -> bytes:
         branches = self._branches.pop(request_id)
         candidates = [branch.candidate for _, branch in branches]
-        places = in_thread(choose, candidates, self._best.n, self._best.select)
+        places, by = choose_places(candidates, self._best.n, self._best.select, self._embed)
+        if by is not None and isinstance(self._inner, RankStage):
+            self._inner.note_choice(by)
         slots = self._slots.get(request_id)
         chosen = [slots[place] for place in places] if slots else []
         self.choose(request_id, [branches[place][0] for place in places], chosen)

@@ -6,6 +6,8 @@ place where a name becomes a model.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,20 +15,23 @@ from uuid import uuid4
 from flask import g, request
 
 from srb.config.settings import Settings
-from srb.errors import EngineLoading, InvalidRequest, ModelLoadFailed, NotFound, Unavailable, bad_field
+from srb.errors import EngineLoading, InvalidRequest, ModelLoadFailed, NotFound, SRBError, Unavailable, bad_field
 from srb.models.control import ModelState
 from srb.web.access import PUBLIC
 from srb.web.bodies.completion import named_model
 from srb.web.calls.calls import CALL, Calls
-from srb.web.calls.engine_client import EngineClient
+from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient
 from srb.web.foreign_pages import refuse_page
 from srb.web.models.client import ModelLease, ModelsClient
 from srb.web.request_log import MODEL
-from srb.wire.commands import GetRequest
+from srb.wire.commands import Embed, GetRequest
 from srb.wire.events import ModelInfo
+
+log = logging.getLogger("srb.web")
 
 _ENGINE, _HOLD, _SETTINGS = "srb_engine", "srb_hold", "srb_settings"  # names in flask.g
 _METRICS_SECONDS = 1.0  # that numbers wait for the supervisor: a scrape has ten, and is answered without it otherwise
+_EMBED_SECONDS = 20.0  # that a choice waits for its model: to load a small one takes a second or two
 _NAMED = ("ollama", "ollama_server")  # blueprints whose bodies may have `name` in the place of `model`
 
 
@@ -194,6 +199,32 @@ class ModelChoice:
             except NotFound:
                 raise silent from None
         return engines[0]
+
+    def embed(self, texts: Sequence[str], may_load: bool) -> list[list[float]] | None:
+        """Return an embedding of each text, by the first model with the setting `embedding`.
+
+        None without one, and where it is not loaded and may not be, or would have to take the place of another model. A text
+        that is too long loses its end.
+        """
+        name = next((name for name, each in self.models.states.items() if each.own.get("embedding")), None)
+        if name is None or not texts:
+            return None
+        if self.models.states[name].state != "loaded":
+            engines = sum(each.state not in ("unloaded", "failed") for each in self.models.states.values())
+            if not may_load or engines >= self._settings.max_engines:
+                return None
+        inputs = tuple((text or " ",) for text in texts)
+        try:
+            hold = self.models.hold(name)
+            try:
+                hold.wait(_EMBED_SECONDS)
+                found = self.models.connected(name).ask(Embed(uuid4().hex, inputs, truncate=True), WORK_DEADLINE)
+            finally:
+                hold.release()
+        except SRBError as error:
+            log.warning("texts are compared by their words, since the model %s does not embed them: %s", name, error)
+            return None
+        return [vectors[0] for vectors in found["embeddings"]]
 
     def release(self, calls: Calls) -> None:
         """Release the present request's hold at the end of its view; while its answer is streamed, at the call's end."""

@@ -97,6 +97,6 @@ def _answer(
         answers = Answers(call, model, asked, PromptTexts(web().client, model))
         if not asked.stream:
             outcome = gather(call)
-            return json_reply(completion(answers, outcome, ranking(outcome.branches, commands, asked.rank)))
+            return json_reply(completion(answers, outcome, ranking(outcome.branches, call, asked.rank)))
         renderer = staged(call, lambda: LlamaRenderer(call, answers), asked.rank)
         return stream_response(call, renderer, asked.ping_interval(settings))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flask import Blueprint, Response, request
 
 from srb.web.bodies.completion import read_body
@@ -32,7 +34,7 @@ def chat_completions() -> Response:
     with web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
         if not body.stream:
             outcome = gather(call)
-            answers, found = verbose.answers(call, model), ranking(outcome.branches, call.commands, body.rank)
+            answers, found = verbose.answers(call, model), ranking(outcome.branches, call, body.rank)
             return json_reply(chat_completion(asked, call, model, outcome, body.return_tokens, answers, found))
         include_usage, return_tokens = body.stream_options.include_usage, body.return_tokens
         renderer = staged(
@@ -48,7 +50,15 @@ def chat_completions() -> Response:
 def apply_template() -> Response:
     """Return the conversation rendered as a prompt."""
     body = ChatBody.parse(read_body(request))
-    return json_reply({"prompt": body.render(web().settings, web().client.check_ready()).text})
+    settings, model = web().settings, web().client.check_ready()
+    answer: dict[str, Any] = {"prompt": body.render(settings, model).text}
+    if (place := body.place(settings, model, answer["prompt"])) is not None:
+        answer["direction_place"] = {
+            "at": place.character,
+            "before": place.before,
+            "rest": "".join(map(str, place.rest)),
+        }
+    return json_reply(answer)
 
 
 @routes.post("/v1/chat/completions/input_tokens")

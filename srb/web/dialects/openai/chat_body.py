@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -43,10 +44,11 @@ from srb.web.dialects.openai.chat_fields import (
     tool_places,
 )
 from srb.web.dialects.openai.chat_shape import ReplyShape, calls_of, waits_for_answer
+from srb.web.dialects.openai.directed import place_between, with_direction
 from srb.web.dialects.openai.guided import GuidedFields
 from srb.web.limits import cap_max_tokens
 from srb.web.media_sources import MAX_CHARACTERS, load_media
-from srb.wire.commands import Generate
+from srb.wire.commands import Generate, Place
 from srb.wire.events import ModelInfo
 
 MAX_BUDGET_MESSAGE = 4096  # characters
@@ -163,7 +165,7 @@ class ChatBody(GuidedFields, CompletionBody):
         if "messages" not in body:
             raise bad_field("messages", "is required")
         cls._check_known(body)
-        return validated(cls, {**body, "prompt": []})
+        return validated(cls, {**body, "prompt": []}).counted()
 
     @property
     def wanted_probs(self) -> int:
@@ -222,7 +224,12 @@ class ChatBody(GuidedFields, CompletionBody):
         if marked.sources:
             parts, media = self._with_media(prompt.text, marked, settings, model)
             filled = filled.with_media([parts], media, "messages")
+            text, rest = prompt.text, parts[-1]
+            start = len(text) - len(rest) if isinstance(rest, str) else len(text) + 1
+            filled._place = self._directed(template, marked, settings, model, text, len(parts) - 1, start)
             prompt = replace(prompt, text=marked.shown(prompt.text))
+        else:
+            filled._place = self._directed(template, marked, settings, model, prompt.text)
         commands = filled.commands(settings, n=1, max_tokens=settings.max_tokens, draft=draft)
         family, calls, tools, answer = template.family, {}, {}, ""
         may_think = self._may_think(settings)
@@ -242,6 +249,37 @@ class ChatBody(GuidedFields, CompletionBody):
             self.reasoning.exclude or not self.include_reasoning,
             bool(calls) and self._must_call,
         )
+
+    def _directed(
+        self,
+        template: ChatTemplate,
+        marked: MarkedMessages,
+        settings: Settings,
+        model: ModelInfo,
+        text: str,
+        part: int = 0,
+        start: int = 0,
+    ) -> Place | None:
+        """Return the place of directions in the rendered conversation `text`; None if there are none.
+
+        Part `part` of the prompt, which follows the media, begins at character `start` of it. Raise InvalidRequest.
+        """
+        if not self.has_directions:
+            return None
+        if self.direction_place is not None:
+            raise bad_field("direction_place", "is for prompts; in a chat the template has a place for directions")
+        mark = f"direction-{secrets.token_hex(8)}"
+        messages = with_direction(marked.messages, mark, bool(self._continues(settings)))
+        directed = self._prompt(template, replace(marked, messages=messages), settings, model).text
+        place = place_between(text, directed, mark, part, start)
+        if place is None:
+            raise bad_field("directions", "have no place in what the chat template makes of these messages")
+        return place
+
+    def place(self, settings: Settings, model: ModelInfo, text: str) -> Place | None:
+        """Return the place of directions in a rendered conversation without media; None if the body has no directions."""
+        template = template_for(settings, model, bool(self.offered_tools))
+        return self._directed(template, self._marked(model), settings, model, text)
 
     def prompt_and_media(self, settings: Settings, model: ModelInfo) -> tuple[Prompt, list[str]]:
         """Return the rendered conversation as a prompt, and its media as base64. Raise InvalidRequest or NotSupported."""

@@ -56,6 +56,8 @@ class TextCompletionBody(GuidedFields, CompletionBody):
         if self.best(n):
             commands = [_scored(command) for command in commands]
         if self.echo and self.wanted_probs >= 0:
+            if self.has_directions:
+                raise bad_field("echo", "cannot be used together with logprobs and directions")
             if self.suffix:
                 raise bad_field("echo", "cannot be used together with logprobs and suffix")
             commands = [replace(command, prompt_logprobs=True) for command in commands]
@@ -91,7 +93,12 @@ def _filling_in(command: Generate, suffix: str, model: ModelInfo, suffix_first: 
     pre, suf, mid = (model.fim[name] for name in ("pre", "suf", "mid"))
     before, after = (pre, *command.prompt), (suf, suffix)
     parts = (*after, *before) if suffix_first else (*before, *after)
-    return replace(command, prompt=(*begin, *parts, mid), add_special=False)
+    place = command.place
+    if place is not None:  # it is in the prompt that was sent, whose parts follow `pre`
+        first = len(begin) + (len(after) if suffix_first else 0) + 1
+        rest = (*place.rest, mid) if suffix_first else (*place.rest, *after, mid)
+        place = replace(place, part=first + place.part, rest=rest)
+    return replace(command, prompt=(*begin, *parts, mid), place=place, add_special=False)
 
 
 def _scored(command: Generate) -> Generate:

@@ -75,7 +75,7 @@ def answer(body: dict[str, Any], stream: bool = False) -> Response:
             )
             return stream_response(call, renderer, asked.ping_interval(web().settings))
         outcome = gather(call)
-        branches = outcome.best(asked.count(1), len(commands[0].branches), asked.select or "likely")
+        branches = outcome.best(asked.count(1), len(commands[0].branches), asked.select or "likely", call.embed)
         completion = completion_render.completion(
             call,
             model,
@@ -85,6 +85,6 @@ def answer(body: dict[str, Any], stream: bool = False) -> Response:
             return_tokens=asked.return_tokens,
             echoes=echoes,
             verbose=verbose.answers(call, model),
-            ranking=ranking(branches, commands, asked.rank),
+            ranking=ranking(branches, call, asked.rank, outcome.chosen_by),
         )
         return json_reply(completion)

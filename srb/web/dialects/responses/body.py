@@ -135,7 +135,7 @@ class ResponsesBody(ChatBody):
         if body.get("background") is True:
             raise NotSupported("Field 'background': a response is made while its client waits", param="background")
         values = {name: value for name, value in body.items() if name not in ("messages", "prompt", "background")}
-        parsed = validated(cls, values)
+        parsed = validated(cls, values).counted()
         messages = parse_messages_of(parsed.input, parsed.instructions)
         for name in _NO_PLACE:
             if getattr(parsed, name):

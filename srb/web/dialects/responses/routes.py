@@ -36,7 +36,7 @@ def responses() -> Response:
         frame = ResponseFrame(asked, body, given, call, model)
         if not body.stream:
             outcome = gather(call)
-            return json_reply(response(frame, outcome, ranking(outcome.branches, call.commands, body.rank)))
+            return json_reply(response(frame, outcome, ranking(outcome.branches, call, body.rank)))
         renderer = staged(call, lambda: ResponsesRenderer(call, frame), body.rank)
         return stream_response(call, renderer, body.ping_interval(settings))
 

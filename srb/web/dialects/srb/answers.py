@@ -24,6 +24,7 @@ class StartEvent(SeedsNote):
     of: NotRequired[int]
     id: str
     seeds: NotRequired[list[int]]
+    directions: NotRequired[list[str]]  # of each branch, if there are any
     prompt_tokens: int
 
 
@@ -88,6 +89,7 @@ class BranchEvent(_Fork):
     event: Literal["branch"]
     index: int
     seed: int
+    direction: NotRequired[str]
     text: NotRequired[str]
     resumed: NotRequired[Literal[True]]
     parent: NotRequired[int]
@@ -115,6 +117,7 @@ class BranchDescription(_Fork):
     state: BranchStateName
     length: int
     max_tokens: int
+    direction: NotRequired[str]
     text: NotRequired[str]
     tokens: NotRequired[list[int]]
     stop: NotRequired[Literal[0, 1]]
@@ -196,6 +199,7 @@ class DoneEvent(Ranking):
     event: Literal["done"]
     count: int
     seeds: NotRequired[list[int]]  # of chosen branches (best_of)
+    directions: NotRequired[list[str]]
     usage: Usage
     timings: Timings
 
@@ -217,6 +221,7 @@ AttachedEvent = SnapshotEvent | _LaterEvent
 class SRBCompletionChoice(BranchEnding, _Fork):
     index: int
     text: str
+    direction: NotRequired[str]
     tokens: NotRequired[list[int]]
     logprobs: NotRequired[list[TokenProbs]]
     error: NotRequired[SRBErrorObject]

@@ -75,8 +75,11 @@ class SRBRenderer(Renderer):
         }
         if command.branches_interact:
             start["seeds_reproduce"] = "request"
+        if command.place is not None:
+            start["directions"] = [branch.direction for branch in command.branches]
         if self._of is not None:
             del start["seeds"]
+            start.pop("directions", None)
             start["of"] = self._of
         return sse(start) if command.prompt_logprobs else sse(start) + self._render_prompt()
 
@@ -121,6 +124,8 @@ class SRBRenderer(Renderer):
         said: BranchEvent = {"event": "branch", "index": event.index, "seed": event.seed}
         if event.resumed:
             said["resumed"] = True
+        elif event.direction:
+            said["direction"] = event.direction
         if event.origin is not None and event.token is not None:
             said["from"] = {"branch": event.origin, "token": event.token}
             said["text"] = event.text
@@ -144,6 +149,8 @@ class SRBRenderer(Renderer):
         said: DoneEvent = {"event": "done", "count": count, "usage": usage(done), "timings": timings(done)}
         if self._of is not None:
             said["seeds"] = [branch.seed for branch in self._specs]
+            if self._command.place is not None:
+                said["directions"] = [branch.direction for branch in self._specs]
         return sse({**said, **self.ranking()})
 
     def failed(self, error: SRBError) -> bytes:
@@ -188,7 +195,7 @@ def describe_branch(said: dict[str, Any]) -> BranchDescription:
     """Return the description of a branch, from the engine's."""
     branch: dict[str, Any] = {
         name: said[name]
-        for name in ("index", "seed", "state", "length", "max_tokens", "text", "tokens")
+        for name in ("index", "seed", "state", "length", "max_tokens", "direction", "text", "tokens")
         if name in said
     }
     if "origin" in said:
@@ -253,6 +260,8 @@ def _choice(index: int, branch: BranchOutcome) -> SRBCompletionChoice:
     choice = cast(SRBCompletionChoice, {"index": index, "text": branch.text, **ending(branch.ended)})
     if branch.origin is not None and branch.token is not None:
         choice["from"] = {"branch": branch.origin, "token": branch.token}
+    if branch.direction:
+        choice["direction"] = branch.direction
     if branch.error:
         choice["error"] = {"code": branch.error.code, "message": branch.error.message}
     return choice

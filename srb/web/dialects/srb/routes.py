@@ -54,7 +54,7 @@ def answer(body: dict[str, Any]) -> Response:
 
 def _complete(call: Call, asked: TextCompletionBody, echo: Echo | None, n: int) -> Response:
     outcome = gather(call)
-    branches = outcome.best(asked.count(n), len(call.commands[0].branches), asked.select or "likely")
+    branches = outcome.best(asked.count(n), len(call.commands[0].branches), asked.select or "likely", call.embed)
     answer = completion(
         call,
         outcome,
@@ -62,6 +62,6 @@ def _complete(call: Call, asked: TextCompletionBody, echo: Echo | None, n: int) 
         logprobs=asked.wanted_probs >= 0,
         return_tokens=asked.return_tokens,
         echo=echo,
-        ranking=ranking(branches, call.commands, asked.rank),
+        ranking=ranking(branches, call, asked.rank, outcome.chosen_by),
     )
     return json_reply(answer)

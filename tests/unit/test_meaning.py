@@ -1,0 +1,140 @@
+"""Branches by what they mean: how many really differ, which to take, and the answers that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from flask.testing import FlaskClient
+
+from srb.config.settings import Settings
+from srb.web.app import create_app
+from srb.web.calls.meaning import Likeness, meaning_of
+from srb.web.calls.outcome import choose_places
+from srb.web.calls.ranking import Candidate
+from tests.scripted import ScriptedClient
+from tests.unit.test_web_rank import OPENAI, SRB, TEXTS, events, post, tells
+
+EYE = np.eye(8)
+SOME = [Candidate("", None)] * 3
+
+
+def of(*vectors: Sequence[float]) -> Likeness:
+    return Likeness.of([str(place) for place in range(len(vectors))], [list(each) for each in vectors])
+
+
+def test_different_counts_texts_that_have_nothing_in_common_and_no_copies() -> None:
+    for count in range(1, 9):
+        assert of(*EYE[:count]).different() == pytest.approx(count)
+        assert of(*([3, 4, 0],) * count).different() == pytest.approx(1)
+    assert of(*EYE[:2], *EYE[:2]).different() == pytest.approx(2)
+    assert 1 < of([1, 0], [1, 0.5]).different() < 2
+    assert Likeness.of([], None).different() == 0
+
+
+def test_without_vectors_texts_are_compared_by_their_words() -> None:
+    likeness = Likeness.of(["a b", "a b", "c d"], None)
+    assert likeness.by == "words"
+    assert likeness.matrix.tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
+    assert likeness.different() == pytest.approx(np.exp(-(2 / 3) * np.log(2 / 3) - (1 / 3) * np.log(1 / 3)))
+
+
+def test_each_text_that_is_taken_is_the_one_least_like_those_before() -> None:
+    angles = np.radians([0, 5, 90, 45, 84])
+    likeness = of(*np.stack([np.cos(angles), np.sin(angles)], 1))
+    assert likeness.spread(2, [-1.0] * 5) == [0, 2]
+    assert sorted(likeness.spread(9, [-1.0] * 5)) == [0, 1, 2, 3, 4]
+    assert likeness.spread(9, [-1.0] * 5)[:3] == likeness.spread(3, [-1.0] * 5)
+    assert of(*EYE[:4]).spread(3, [-1, -3, -2, -2.5]) == [0, 2, 3]  # of what differs alike, the likeliest
+
+
+def test_a_choice_of_few_is_nearly_the_best_of_all_and_copies_come_last() -> None:
+    draw = np.random.default_rng(7)
+    for _ in range(20):
+        rows = draw.normal(size=(10, 6))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        rows[5] = rows[0]
+        likeness = of(*rows)
+        chosen = likeness.spread(10, [0.0] * 10)
+        assert 5 in chosen[6:]
+        found = of(*rows[chosen[:3]]).different()
+        best = max(of(*rows[[0, *others]]).different() for others in combinations(range(1, 10), 2))
+        assert found >= 0.9 * best
+
+
+@pytest.mark.parametrize("size", [3, 8, 64])
+def test_neighbours_in_the_order_are_alike(size: int) -> None:
+    """Texts along an arc, in a random order, come back in the order of the arc."""
+    angles = np.linspace(0, np.pi / 2, size)
+    shuffled = np.random.default_rng(size).permutation(size)
+    order = of(*np.stack([np.cos(angles), np.sin(angles)], 1)[shuffled]).order()
+    assert sorted(order) == list(range(size))
+    steps = [shuffled[b] - shuffled[a] for a, b in pairwise(order)]
+    assert set(steps) in ({1}, {-1})
+
+
+def test_meaning_tells_of_each_branch_the_one_before_it_that_it_resembles() -> None:
+    said = meaning_of([([4, 2, 7], SOME, of([1, 0, 0], [0.9, 0.1, 0], [0, 0, 1])), ([1], SOME[:1], of([1, 0]))])
+    assert said["spread"] == [4, 7, 2, 1]
+    assert said["nearest"] == [4, 4, 4, 1]
+    assert sorted(said["order"]) == [1, 2, 4, 7]
+    assert said["by"] == "meaning"
+    assert 1 < said["different"] < 2.1
+
+
+def embed(texts: Sequence[str]) -> list[list[float]]:
+    """Return vectors by which text 3 differs most from the likeliest, 2, which text 0 equals."""
+    angles = [{TEXTS[2]: 0.0, TEXTS[1]: 0.1, TEXTS[4]: 0.2, TEXTS[3]: 1.5}[text] for text in texts]
+    return [[float(np.cos(angle)), float(np.sin(angle))] for angle in angles]
+
+
+def test_a_choice_by_meaning_takes_failed_branches_last_and_words_without_a_model() -> None:
+    candidates = [Candidate(text, -1.0 - place, failed=place == 3) for place, text in enumerate(TEXTS)]
+    assert choose_places(candidates, 2, "meaning", embed)[0][0] == 0
+    assert choose_places(candidates, 5, "meaning", embed)[0][-1] == 3
+    places, by = choose_places(candidates, 2, "meaning", lambda texts: None)
+    assert by == "words"
+    assert places == choose_places(candidates, 2, "diverse", embed)[0]
+
+
+def serve(has_model: bool) -> FlaskClient:
+    app = create_app(Settings(), ScriptedClient(Settings(), tells()))
+    if has_model:
+        app.extensions["srb"].calls.embed = lambda texts, may_load: embed(texts)
+    return app.test_client()
+
+
+@pytest.mark.parametrize("rank", [False, True, "meaning"])
+@pytest.mark.parametrize(("has_model", "by", "texts"), [(True, "meaning", [2, 3]), (False, "words", [2, 1])])
+def test_a_stream_and_an_answer_say_by_what_they_chose(has_model: bool, by: str, texts: list[int], rank: Any) -> None:
+    http = serve(has_model)
+    body = {"n": 2, "best_of": 5, "select": "meaning", "rank": rank}
+    whole = post(http, SRB, **body, stream=False).json
+    found = events(post(http, SRB, **body).text)
+    done = found[-1]
+    chosen = [TEXTS[place] for place in texts]
+    assert [each["text"] for each in whole["completions"]] == chosen
+    assert [each["text"] for each in found if each["event"] == "stream"] == chosen
+    assert whole["chosen_by"] == done["chosen_by"] == by
+    assert post(http, OPENAI, **body).json["chosen_by"] == by
+    assert events(post(http, OPENAI, **body, stream=True).text)[-1]["chosen_by"] == by
+    assert ("ranking" in done) == bool(rank)
+    if rank == "meaning":
+        assert done["meaning"] == whole["meaning"]
+        assert done["meaning"]["by"] == by
+        assert sorted(done["meaning"]["spread"]) == [0, 1]
+    for other in ("likely", "diverse"):
+        assert "chosen_by" not in post(http, SRB, **{**body, "select": other}, stream=False).json
+
+
+def test_the_meaning_of_all_branches_is_ranked_without_a_choice() -> None:
+    http = serve(has_model=True)
+    said = post(http, SRB, n=5, rank="meaning", stream=False).json["meaning"]
+    assert said["spread"][:2] == [2, 3]
+    assert sorted(said["spread"]) == sorted(said["order"]) == [0, 1, 2, 3, 4]
+    assert said["nearest"][:2] == [2, 2]
+    assert said["nearest"][said["spread"].index(0)] == 2
+    assert said["order"] in ([0, 2, 1, 4, 3], [2, 0, 1, 4, 3])

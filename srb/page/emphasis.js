@@ -8,12 +8,14 @@ import { BITS, LONGEST, readLine, SIGNS, stylesOf } from "./markdown.js";
 /** @typedef {import("./markdown.js").Kind} Kind */
 /** @typedef {import("./markdown.js").Range} Range */
 /** @typedef {{from: number, to: number, insert: string}} Change */
-/** @typedef {{at: number, style: number, isSpace: boolean}} Unit  a UTF-16 unit of the words, and its emphasis */
+/** @typedef {{style: number, isSpace: boolean}} Look  of a unit, or of several that are alike */
+/** @typedef {Look & {at: number}} Unit  a UTF-16 unit of the words, and its emphasis */
 
 /** @type {Kind[]} */
 const KINDS = ["em", "strong"];
 const IN_WORD = /[\p{L}\p{M}\p{N}'’]/u;
-const SIGN = /[\p{P}\p{S}]/u;
+const SIGN = /^[\p{P}\p{S}]$/u;
+const HEADING = /^#{1,6}[ \t]+[^ \t]/;
 
 /**
  * Whether all words of a part have an emphasis; null if it has no words.
@@ -106,11 +108,11 @@ function around(line, part) {
 }
 
 /** The changes that put the signs of all units' styles between them. @param {string} text @param {Range} region @param {Unit[]} units */
-function changesOf(text, region, units, signs = signsOf(units)) {
+function changesOf(text, region, units) {
   /** @type {Change[]} */
   const changes = [];
   let end = region.from; // of the unit before
-  for (const [place, { closing, opening }] of signs.entries()) {
+  for (const [place, { closing, opening }] of signsOf(units).entries()) {
     const to = units[place]?.at ?? region.to;
     if (text.slice(end, to) !== closing + opening) changes.push({ from: end, to, insert: closing + opening });
     end = to + 1;
@@ -120,7 +122,7 @@ function changesOf(text, region, units, signs = signsOf(units)) {
 
 /**
  * The signs before each unit, and behind the last one, that give all of them their styles.
- * @param {Unit[]} units
+ * @param {Look[]} units
  * @param {boolean} [isExact]  an emphasis does not go on over spaces that are without it
  */
 function signsOf(units, isExact = false) {
@@ -128,7 +130,7 @@ function signsOf(units, isExact = false) {
   /** @type {Kind[]} */
   const open = []; // from the outer one to the inner one
   let index = 0; // in `words`
-  const spaces = (/** @type {Unit} */ unit, /** @type {number} */ place) => {
+  const spaces = (/** @type {Look} */ unit, /** @type {number} */ place) => {
     let style = isExact && unit.isSpace ? 0 : ~0;
     for (let at = place; style !== ~0 && units[at]?.isSpace; at += 1) style |= Number(units[at]?.style);
     return style;
@@ -155,7 +157,7 @@ function closed(open, style) {
         .join("");
 }
 
-/** Open what a word has more, what lasts longer first. @param {Kind[]} open @param {Unit[]} words @param {number} index */
+/** Open what a word has more, what lasts longer first. @param {Kind[]} open @param {Look[]} words @param {number} index */
 function opened(open, words, index) {
   const style = words[index]?.style ?? 0;
   const more = KINDS.filter((kind) => (style & BITS[kind]) > 0 && !open.includes(kind));
@@ -164,98 +166,159 @@ function opened(open, words, index) {
   return more.map((kind) => SIGNS[kind]).join("");
 }
 
-/** @param {Unit[]} words @param {number} index @param {Kind} kind @returns {number} where an emphasis ends */
+/** @param {Look[]} words @param {number} index @param {Kind} kind @returns {number} where an emphasis ends */
 function lasting(words, index, kind) {
   let end = index;
   while (end < words.length && (Number(words[end]?.style) & BITS[kind]) > 0) end += 1;
   return end;
 }
 
+/** @typedef {{text: string, style: number}} Run  `style`: bits of its emphasis */
+/**
+ * @typedef {Run & {isSpace: boolean, from: number, out: number, at: number}} Piece  words of one look, or spaces: `from` in the words, `out` in
+ *   the line behind the signs that close before it, `at` behind those that open
+ */
+
 /**
  * Return words of another program as a line of Markdown: with the signs of their emphasis, and with a backslash before those of their
  * own characters that would be signs. Where Markdown has no signs for an emphasis, as inside a word beside a quotation mark, the
  * quotation mark goes without; where that does not help, the line goes without bold, or without any.
- * @param {string} words  without line ends
- * @param {ArrayLike<number>} styles  bits of each UTF-16 unit
+ * @param {Run[]} runs  without line ends
  * @param {boolean} [isHeading]  the signs of one will stand before them
- * @returns {{text: string, places: number[], isWhole: boolean}} `places`: where each unit of the words, and their end, is in the text;
- *   `isWhole`: the words have all of their emphasis
+ * @returns {{text: string, placeOf: (at: number) => number, isWhole: boolean}} `placeOf`: where a unit of the words, or their end, is in
+ *   the text; `isWhole`: the words have all of their emphasis
  */
-export function written(words, styles, isHeading = false) {
-  const { length } = words;
-  if (length > LONGEST)
-    return { text: words, places: Array.from({ length: length + 1 }, (_, at) => at), isWhole: false };
-  const isPlain = !Array.prototype.some.call(styles, (style, at) => style !== 0 && !/\s/u.test(words.charAt(at)));
-  const { text, at, units } = escaped(words, styles, isPlain && !hasSigns(words), isHeading);
-  const wanted = stylesOfWords(units);
-  for (const mend of [() => {}, trim, without("strong"), without("em")]) {
-    mend(text, units);
-    const signs = signsOf(units, true);
-    const line = changed(text, changesOf(text, { from: 0, to: text.length }, units, signs));
-    if (stylesOfWords(unitsOf(line)) !== stylesOfWords(units)) continue;
-    if (!isPlain && units.every(({ style, isSpace }) => style === 0 || isSpace)) break;
-    let added = 0;
-    const moved = signs.map(({ closing, opening }, place) => {
-      const before = place + added + closing.length; // between the signs that close and those that open
-      added += closing.length + opening.length;
-      return before;
-    });
-    return { text: line, places: at.map((place) => moved[place] ?? 0), isWhole: stylesOfWords(units) === wanted };
+export function written(runs, isHeading = false) {
+  const words = runs.map((run) => run.text).join("");
+  const isPlain = runs.every(({ text, style }) => style === 0 || text.trim() === "");
+  if (words.length > LONGEST) return { text: words, placeOf: (at) => at, isWhole: isPlain };
+  if (isPlain) return plainly(words, isHeading, true);
+  for (const mend of MENDS) {
+    const pieces = piecesOf(mend(runs));
+    if (pieces.every(({ style, isSpace }) => style === 0 || isSpace)) break;
+    const { text, added } = joined(pieces, isHeading);
+    if (!isReadAs(text, added, pieces)) continue;
+    const placeOf = (/** @type {number} */ at) => {
+      const piece = pieces.findLast(({ from }) => from <= at);
+      if (at >= words.length || !piece) return text.length;
+      return piece.from === at ? piece.out : piece.at + escaped(words, piece.from, at).length;
+    };
+    return { text, placeOf, isWhole: mend === MENDS[0] };
   }
-  return isPlain
-    ? { text, places: at, isWhole: true }
-    : { ...written(words, new Uint8Array(length), isHeading), isWhole: false };
+  return plainly(words, isHeading, false);
 }
 
-/** Whether words would be read as signs. @param {string} words */
-function hasSigns(words) {
+/** Words without emphasis: nothing is before their signs where these mean nothing. @param {string} words @param {boolean} isHeading @param {boolean} isWhole */
+function plainly(words, isHeading, isWhole) {
+  const sign = !isHeading && HEADING.test(words) ? "\\" : "";
+  const isSigned = /[*_]/.test(words) && hasEmphasis(words);
+  const before = (/** @type {number} */ to) => (isSigned ? escaped(words, 0, to) : words.slice(0, to));
+  const placeOf = (/** @type {number} */ at) => before(at).length + (at > 0 ? sign.length : 0);
+  return { text: sign + before(words.length), placeOf, isWhole };
+}
+
+/** Whether words would be read with an emphasis, or without a backslash. @param {string} words */
+function hasEmphasis(words) {
   const { kind, signs } = readLine(words);
-  return kind !== "break" && signs.length > 0;
+  return kind !== "break" && signs.some(({ from }) => /[*_\\]/.test(words[from] ?? ""));
 }
 
-/** Words with backslashes, where each of their units and their end is, and all units. @param {string} words @param {ArrayLike<number>} styles @param {boolean} isPlain @param {boolean} isHeading */
-function escaped(words, styles, isPlain, isHeading) {
-  const heading = isPlain || isHeading ? -1 : Number(/^ {0,3}(?=#{1,6}[ \t])/.exec(words)?.[0].length ?? -1);
-  let text = "";
-  const at = [];
-  /** @type {Unit[]} */
-  const units = [];
-  const put = (/** @type {string} */ sign, /** @type {number} */ style) => {
-    units.push({ at: text.length, style, isSpace: /\s/u.test(sign) });
-    text += sign;
-  };
-  for (let place = 0; place < words.length; place += 1) {
-    const sign = words.charAt(place);
-    const style = Number(styles[place]);
-    at.push(text.length);
-    if ((place === heading && style === 0) || (!isPlain && isSign(words, place))) put("\\", style);
-    put(sign, style);
-  }
-  return { text, at: [...at, text.length], units };
+/** A part of words with backslashes before its signs; an underscore inside a word is a letter. @param {string} words @param {number} from @param {number} to */
+function escaped(words, from, to) {
+  return words.slice(from, to).replace(/[*_]/g, (sign, index) => {
+    const at = from + index;
+    const isLetter = sign === "_" && IN_WORD.test(words[at - 1] ?? "") && IN_WORD.test(words[at + 1] ?? "");
+    return isLetter ? sign : `\\${sign}`;
+  });
 }
 
-/** An underscore inside a word is a letter. @param {string} words @param {number} at */
-function isSign(words, at) {
-  const sign = words.charAt(at);
-  if (sign === "*") return true;
-  return sign === "_" && !(IN_WORD.test(words[at - 1] ?? "") && IN_WORD.test(words[at + 1] ?? ""));
-}
-
-/** Take an emphasis from signs at its ends that stand beside a letter. @param {string} text @param {Unit[]} units */
-function trim(text, units) {
-  for (const kind of KINDS) {
-    for (const step of [1, -1]) {
-      const first = step === 1 ? 0 : units.length - 1;
-      for (let place = first; units[place]; place += step) {
-        const [unit, outside] = [/** @type {Unit} */ (units[place]), units[place - step]];
-        const begins = (unit.style & BITS[kind]) > 0 && outside && (outside.style & BITS[kind]) === 0;
-        if (begins && SIGN.test(text[unit.at] ?? "") && IN_WORD.test(text[outside.at] ?? "")) unit.style &= ~BITS[kind];
-      }
+/** Runs as words and the spaces around them, each neighbour of another look. @param {Run[]} runs @returns {Piece[]} */
+function piecesOf(runs) {
+  /** @type {Piece[]} */
+  const pieces = [];
+  let from = 0;
+  for (const { text, style } of runs) {
+    for (const [part] of text.matchAll(/^\s+|\s+$|\S(?:.*\S)?/gsu)) {
+      const isSpace = part.trim() === "";
+      const last = pieces.at(-1);
+      if (last && last.style === style && last.isSpace === isSpace) last.text += part;
+      else pieces.push({ text: part, style, isSpace, from, out: 0, at: 0 });
+      from += part.length;
     }
   }
+  return pieces;
 }
 
-/** @param {Kind} kind @returns {(text: string, units: Unit[]) => void} */
-const without = (kind) => (_text, units) => {
-  for (const unit of units) unit.style &= ~BITS[kind];
-};
+/** The line of pieces, and the length of all signs in it. @param {Piece[]} pieces @param {boolean} isHeading */
+function joined(pieces, isHeading) {
+  const words = pieces.map((piece) => piece.text).join("");
+  const signs = signsOf(pieces, true);
+  let text = "";
+  let added = 0;
+  for (const [index, { closing, opening }] of signs.entries()) {
+    text += closing + opening;
+    added += closing.length + opening.length;
+    const piece = pieces[index];
+    if (!piece) continue;
+    piece.out = text.length - opening.length;
+    if (index === 0 && piece.style === 0 && !isHeading && HEADING.test(words)) {
+      text += "\\"; // no words begin behind spaces
+      added += 1;
+    }
+    piece.at = text.length;
+    const own = escaped(words, piece.from, piece.from + piece.text.length);
+    added += own.length - piece.text.length;
+    text += own;
+  }
+  return { text, added };
+}
+
+/** Whether a line is read as its pieces: with their looks, and with no other signs. @param {string} text @param {number} added @param {Piece[]} pieces */
+function isReadAs(text, added, pieces) {
+  const line = readLine(text);
+  if (line.kind !== "text" || line.signs.reduce((sum, { from, to }) => sum + to - from, 0) !== added) return false;
+  const styles = stylesOf(text, line);
+  let sign = 0;
+  let at = 0;
+  for (const { text: words, style, isSpace } of pieces) {
+    for (let unit = 0; unit < words.length; unit += 1) {
+      while (line.signs[sign] && Number(line.signs[sign]?.from) <= at) {
+        at = Number(line.signs[sign]?.to);
+        sign += 1;
+      }
+      if (!isSpace && styles[at] !== style) return false;
+      at += 1;
+    }
+  }
+  return true;
+}
+
+/** Runs whose emphasis leaves out a sign at its end that stands beside a letter. @param {Run[]} runs @returns {Run[]} */
+function trimmed(runs) {
+  let all = runs;
+  for (const kind of KINDS) {
+    const bit = BITS[kind];
+    all = all.flatMap(({ text, style }, index) => {
+      if ((style & bit) === 0) return [{ text, style }];
+      const [before, after] = [all[index - 1], all[index + 1]];
+      const [first = "", last = ""] = [[...text][0], [...text].at(-1)];
+      const isFirst =
+        before && (before.style & bit) === 0 && IN_WORD.test(before.text.at(-1) ?? "") && SIGN.test(first);
+      const isLast = after && (after.style & bit) === 0 && IN_WORD.test(after.text[0] ?? "") && SIGN.test(last);
+      if (text === first) return [{ text, style: isFirst || isLast ? style & ~bit : style }];
+      const middle = text.slice(isFirst ? first.length : 0, isLast ? -last.length : undefined);
+      return [
+        ...(isFirst ? [{ text: first, style: style & ~bit }] : []),
+        { text: middle, style },
+        ...(isLast ? [{ text: last, style: style & ~bit }] : []),
+      ];
+    });
+  }
+  return all;
+}
+
+/** @param {Kind} kind @returns {(runs: Run[]) => Run[]} */
+const without = (kind) => (runs) => runs.map(({ text, style }) => ({ text, style: style & ~BITS[kind] }));
+
+/** What is tried in turn, until a line is read as it is meant. @type {((runs: Run[]) => Run[])[]} */
+const MENDS = [(runs) => runs, trimmed, without("strong"), without("em")];

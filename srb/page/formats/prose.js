@@ -9,6 +9,7 @@ import { StoryError } from "../story/read.js";
 import { whole } from "../story/text.js";
 import { SegmentTree } from "./segments.js";
 
+/** @import {Run} from "../emphasis.js" */
 /** @import {Draft} from "./types.js" */
 
 const CHAPTER = 2; // the deepest heading that begins one
@@ -49,8 +50,8 @@ const wordsIn = (text) => text.match(/[\p{L}\p{N}]+/gu)?.length ?? 0;
 
 export class Prose {
   #words = ""; // of the open paragraph
-  /** @type {number[]} of each of its units */
-  #styles = [];
+  /** @type {Run[]} that make it */
+  #runs = [];
   /** @type {Mark[]} */
   #marks = [];
   /** @type {Paragraph[]} */
@@ -69,7 +70,9 @@ export class Prose {
       throw new StoryError(msg`The file has more than ${MOST / 2 ** 20} million characters of text.`);
     this.#words += words;
     const style = (italic ? BITS.em : 0) | (bold ? BITS.strong : 0);
-    for (let count = 0; count < words.length; count += 1) this.#styles.push(style);
+    const last = this.#runs.at(-1);
+    if (last && last.style === style) last.text += words;
+    else if (words !== "") this.#runs.push({ text: words, style });
   }
 
   /** Say that words of a comment begin here, or end. @param {number} number  of the comment */
@@ -125,20 +128,20 @@ export class Prose {
    */
   end(level = 0, { isLine = false, isParagraph = false, isName = false } = {}) {
     const { isBegun } = this;
-    const [words, styles, marks] = [this.#words, this.#styles, this.#marks];
+    const [words, runs, marks] = [this.#words, this.#runs, this.#marks];
     if (!isBegun) {
       if (isParagraph || words !== "") this.#empty += 1;
-      [this.#words, this.#styles] = ["", []];
+      [this.#words, this.#runs] = ["", []];
       this.#marks = marks.map((mark) => ({ ...mark, at: 0 })); // those of an empty paragraph belong to the next one
       return;
     }
-    [this.#words, this.#styles, this.#marks] = ["", [], []];
+    [this.#words, this.#runs, this.#marks] = ["", [], []];
     if (isName) this.begin({ name: words });
-    else if (level > 0) this.#addHeading(level, words, styles, marks);
+    else if (level > 0) this.#addHeading(level, runs, marks);
     else if (BREAK.test(words.trim())) {
       this.break();
       this.#marks = marks.map((mark) => ({ ...mark, at: 0 }));
-    } else this.#addLines(words, styles, marks, isLine);
+    } else this.#addLines(runs, marks, isLine);
   }
 
   /** @param {Partial<Paragraph>} paragraph */
@@ -157,15 +160,10 @@ export class Prose {
     [this.#empty, this.#scene] = [0, 0];
   }
 
-  /** @param {number} level @param {string} words @param {number[]} styles @param {Mark[]} marks */
-  #addHeading(level, words, styles, marks) {
-    const spaced = words.replace(/\s/g, " "); // as long as they were
-    const line = lineOf(
-      spaced,
-      styles.map((style) => style & BITS.em),
-      marks,
-      true,
-    );
+  /** @param {number} level @param {Run[]} runs @param {Mark[]} marks */
+  #addHeading(level, runs, marks) {
+    const spaced = runs.map(({ text, style }) => ({ text: text.replace(/\s/g, " "), style: style & BITS.em })); // as long as they were
+    const line = lineOf(spaced, marks, true);
     const signs = `${"#".repeat(Math.min(level, 6))} `;
     this.#count(line.isWhole);
     this.#add({
@@ -176,9 +174,8 @@ export class Prose {
     });
   }
 
-  /** Add a paragraph; two line ends in it part two paragraphs. @param {string} words @param {number[]} styles @param {Mark[]} marks @param {boolean} isLine */
-  #addLines(words, styles, marks, isLine) {
-    let from = 0;
+  /** Add a paragraph; two line ends in it part two paragraphs. @param {Run[]} runs @param {Mark[]} marks @param {boolean} isLine */
+  #addLines(runs, marks, isLine) {
     let follows = isLine;
     /** @type {ReturnType<typeof lineOf>[]} */
     let lines = [];
@@ -195,21 +192,23 @@ export class Prose {
       this.#add({ text, marks: placed, isLine: follows });
       [lines, follows] = [[], false];
     };
+    let from = 0;
     let left = marks;
-    for (const line of words.split("\n")) {
-      const to = from + line.length;
-      const isLast = to === words.length;
+    const all = linesOf(runs);
+    for (const [index, line] of all.entries()) {
+      const to = from + line.reduce((sum, run) => sum + run.text.length, 0);
+      const isLast = index === all.length - 1;
       const here = left
         .filter((mark) => mark.at <= to || isLast)
         .map((mark) => ({ ...mark, at: Math.max(0, mark.at - from) }));
-      left = left.filter((mark) => mark.at > to && !isLast);
-      if (line.trim() === "") {
+      if (here.length > 0) left = left.filter((mark) => mark.at > to && !isLast);
+      if (line.every((run) => run.text.trim() === "")) {
         const wasOpen = lines.length > 0;
         close();
         if (!wasOpen && this.#paragraphs.length > 0) this.#empty += 1;
         left.unshift(...here.map((mark) => ({ ...mark, at: to + 1 })));
       } else {
-        const made = lineOf(line, styles.slice(from, to), here);
+        const made = lineOf(line, here);
         this.#count(made.isWhole);
         lines.push(made);
       }
@@ -226,7 +225,7 @@ export class Prose {
 
   /** Forget the words of the open paragraph. */
   drop() {
-    [this.#words, this.#styles] = ["", []];
+    [this.#words, this.#runs] = ["", []];
   }
 
   /** Forget all words that have come: of the title page, but for the title. @param {string} title */
@@ -299,13 +298,31 @@ export class Prose {
 /** @param {string} words */
 const oneLine = (words) => words.replace(/\s+/g, " ").trim();
 
-/** A line with its signs, without spaces at its ends. @param {string} words @param {number[]} styles @param {Mark[]} marks */
-function lineOf(words, styles, marks, isHeading = false) {
-  const from = words.length - words.trimStart().length;
-  const trimmed = words.trim();
-  const { text, places, isWhole } = written(trimmed, styles.slice(from, from + trimmed.length), isHeading);
-  const placeOf = (/** @type {number} */ at) => places[Math.min(Math.max(at - from, 0), trimmed.length)] ?? text.length;
-  return { text, isWhole, marks: marks.map((mark) => ({ ...mark, at: placeOf(mark.at) })) };
+/** Runs cut at line ends. @param {Run[]} runs @returns {Run[][]} */
+function linesOf(runs) {
+  /** @type {Run[][]} */
+  const lines = [[]];
+  for (const { text, style } of runs) {
+    const [first = "", ...others] = text.split("\n");
+    if (first !== "") lines.at(-1)?.push({ text: first, style });
+    for (const each of others) lines.push(each === "" ? [] : [{ text: each, style }]);
+  }
+  return lines;
+}
+
+/** A line with its signs, without spaces at its ends. @param {Run[]} runs @param {Mark[]} marks */
+function lineOf(runs, marks, isHeading = false) {
+  const words = runs.map((run) => run.text).join("");
+  const [begin, end] = [words.length - words.trimStart().length, words.trimEnd().length];
+  let at = 0;
+  const own = runs.flatMap(({ text, style }) => {
+    const part = text.slice(Math.max(0, begin - at), Math.max(0, end - at));
+    at += text.length;
+    return part === "" ? [] : [{ text: part, style }];
+  });
+  const { text, placeOf, isWhole } = written(own, isHeading);
+  const placed = (/** @type {number} */ place) => placeOf(Math.min(Math.max(place - begin, 0), end - begin));
+  return { text, isWhole, marks: marks.map((mark) => ({ ...mark, at: placed(mark.at) })) };
 }
 
 /**

@@ -37,9 +37,15 @@ function lineOf(random) {
     for (let unit = 0; unit < word.length; unit += 1) styles.push(style);
   }
   const plain = words.join("");
-  if (!/[\p{L}\p{N}]/u.test(plain)) return "Night.";
-  const trimmed = plain.trim();
-  return written(trimmed, styles.slice(plain.indexOf(trimmed))).text;
+  if (!/[\p{L}\p{N}]/u.test(plain) || /^\s*\\/.test(plain)) return "Night."; // `\# x` cannot be said as words
+  const first = plain.length - plain.trimStart().length;
+  const runs = [...plain.trim()].map((text, index) => ({ text, style: 0, index }));
+  let at = first;
+  for (const run of runs) {
+    run.style = styles[at] ?? 0;
+    at += run.text.length;
+  }
+  return written(runs).text;
 }
 
 /** A story as a person could have written it in this page. @param {number} seed */

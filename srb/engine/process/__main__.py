@@ -240,7 +240,7 @@ def _open_texts(settings: Settings, memory: str, model: Model) -> TextFolder | N
     Texts of another build of llama.cpp are not used: its sums may differ. A fake model has a folder only where one is set.
     """
     folder, is_set = settings.texts_path, settings.cache_disk != "auto"
-    if folder is None or not model.can_generate or model.has_states or not model.supports_partial_reuse:
+    if folder is None or not model.can_generate:
         return None
     if is_fake(settings) and not is_set:
         return None

@@ -166,6 +166,8 @@ class HostMemory:
                 self._blob_bytes -= len(spare.blob)
                 spare.blob = None
                 del self._spare[spare]
+            elif self.checkpoints.unload_one():
+                continue
             elif leaves:
                 self._evict(next(iter(leaves)))
             elif not self._evict_oldest_end():

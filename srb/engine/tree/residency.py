@@ -52,8 +52,7 @@ class Residency:
     ) -> None:
         """Keep at most `cache_cells` idle cells in the KV store and `cache_bytes` in host memory, and all texts in `texts`.
 
-        Memory with states has a checkpoint after each `checkpoint_every` tokens; see `Spacing`. It is not stored, nor is
-        memory that cannot be cut.
+        Memory with states has a checkpoint after each `checkpoint_every` tokens; see `Spacing`.
         """
         self._model = model
         self._cache_cells = cache_cells
@@ -70,8 +69,10 @@ class Residency:
         self._private: dict[Node, None] = {}
         self.lengths = Lengths()  # of the texts; only used for memory that cannot be cut
         self.host = HostMemory(cache_bytes, self.evict, self._absorb_below)
-        may_store = self._partial_reuse and not model.has_states and cache_bytes > 0
-        self.stored = StoredTexts(texts if may_store else None, self.host, self.evict, model.split)
+        self.stored = StoredTexts(
+            texts if cache_bytes > 0 else None, self.host, self.evict, self._attach, self.key_of, model.split,
+            lambda node: self.states.to_store(node), model.has_states,
+        )  # fmt: skip
         self.states = States(model, self.host, checkpoint_every, self._take_free, self.free_seq)
         self.counters = MoveCounters()
 
@@ -513,7 +514,7 @@ class Residency:
 
     def store_some(self) -> None:
         """Copy a part of an idle text that stays in the KV store, for the store; called while nothing runs."""
-        for leaf in self._idle.newest_leaves() if self._free_ids else ():
+        for leaf in self._idle.newest_leaves() if self._free_ids and self._partial_reuse else ():
             for node in leaf.path():
                 if self.stored.is_writing(node):
                     return  # those behind it come after it
@@ -608,11 +609,17 @@ class Residency:
         A text can go on there: with memory that keeps states, the rest may be less than what was restored.
         """
         at = self._make_resident(match)
-        if self.states.has(at):
-            return at
-        upper = self._make_resident(self.states.deepest(Match(at)))  # all of it is resident, so this moves nothing
-        self.unpin(at)
-        return upper
+        while not self._has_state(at):
+            upper = self._make_resident(self.states.deepest(Match(at)))  # all of it is resident, so this moves nothing
+            self.unpin(at)
+            at = upper
+        return at
+
+    def _has_state(self, node: Node) -> bool:
+        """Whether a text can go on at the end of a pinned node, whose state is read if the store alone has it."""
+        if not self.states.is_at_hand(node):
+            self.stored.read_state(node.checkpoints[node.end])
+        return self.states.has(node)
 
     def _make_resident(self, match: Match) -> Node:
         self.host.protect(match.into or match.node)  # making room for the beginning must not evict the end

@@ -66,7 +66,9 @@ class StoredWalk(RuleBasedStateMachine):
         whole = self.whole_texts()
         self.store.num_reads = 0
         options: dict[str, Any] = dict(self.options)
-        model = FakeModel(options.pop("n_ctx"), options.pop("n_seq_max"), 256, 64, LONGEST + 300, n_adapters=1, **self.memory)
+        model = FakeModel(
+            options.pop("n_ctx"), options.pop("n_seq_max"), 256, 64, LONGEST + 300, n_adapters=1, **self.memory
+        )
         self.driver = Driver(model, texts=self.store, **options)
         stored = self.driver.engine._residency.stored
         assert {record.id for record in stored._by_id.values()} == set(self.store.files)

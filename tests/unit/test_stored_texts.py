@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -219,12 +220,10 @@ def test_states_that_stand_close_together_are_not_all_stored() -> None:
     write(driver, store, STORY)
     places = sorted(record.start for record, *_ in store.files.values() if record.is_state)
     assert len(places) < driver.engine.stats()["checkpoints"]
-    assert all(after - before <= 2 * 128 for before, after in zip(places, places[1:], strict=False))
+    assert all(after - before <= 2 * 128 for before, after in itertools.pairwise(places))
 
 
-@pytest.mark.parametrize(
-    "span", [("x", "", 300, []), ("x", "a", 700, []), ("x", "none", 300, []), ("x", "s", 300, [])]
-)
+@pytest.mark.parametrize("span", [("x", "", 300, []), ("x", "a", 700, []), ("x", "none", 300, []), ("x", "s", 300, [])])
 def test_a_state_without_a_place_is_removed(span: tuple[str, str, int, Sequence[int]]) -> None:
     store = records(("a", "", 0, STORY), ("s", "a", 300, []), span)
     driver = with_memory(store, {"has_states": True})

@@ -131,7 +131,9 @@ class Checkpoints:
         self._levels: list[OrderedDict[Checkpoint, None]] = [OrderedDict() for _ in range(_TOP_LEVEL + 1)]
         self._spare: OrderedDict[Checkpoint, None] = OrderedDict()  # those of them that a store has, too
         self.nbytes = 0
-        self.on_drop: Callable[[Record], None] = lambda record: None  # called with what a store has of a forgotten state
+        self.on_drop: Callable[[Record], None] = lambda record: (
+            None
+        )  # called with what a store has of a forgotten state
 
     def __len__(self) -> int:
         return sum(map(len, self._levels))

@@ -105,17 +105,23 @@ class StoredTexts:
             if (node := self._place(record, tokens, root)) is None:
                 self.store.remove(record)
                 continue
-            is_new = not node.stored
-            self._add(record)
-            self._set(node, (Slice(record, node.start, record.end),))
-            if is_new:
-                self.host.add(node, None)
+            self._count(record)
+            own = (Slice(record, node.start, record.end),)
+            if node.stored:
+                self._nodes[record] = {}
+                self._set(node, own)
             else:
-                self.host.make_room()
+                node.stored, self._nodes[record] = own, {node: None}
+                self.host.note_found(node)
         for record, _ in found:
-            for node in self._nodes.get(record, ()):  # of none: host memory has no room for so many nodes
-                self.host.touch(node)
-            self._count_use(record)
+            for node in self._nodes.get(record, ()):
+                if node.is_childless:
+                    self.host.touch(node)
+        known = (record for record, _ in found if record.id in self._by_id)
+        self._used = {record: place for place, record in enumerate(known)}
+        self._num_uses = len(self._used)
+        self._list_ends()
+        self.host.make_room()
         self._keep_budget()
 
     def _place(self, record: Record, tokens: Tokens, root: Callable[[Scope], Node]) -> Node | None:
@@ -129,7 +135,7 @@ class StoredTexts:
         if (key := self.key_of(tokens)) is not None:
             return self._place_whole(record, tokens, root(record.scope), key)
         if before is not None and before.start < at <= before.end and before.scope == record.scope:
-            node = max(self._nodes[before], key=lambda each: each.end)
+            node = self._last(before)
             if node.end < at:
                 return None
             while node.start >= at and node.parent is not None:
@@ -140,7 +146,7 @@ class StoredTexts:
             return None
         done = 0
         while True:
-            common = common_length(node.tokens[at - node.start :], tokens, done)
+            common = common_length(node.tokens[at - node.start :], tokens, done) if at < node.end else 0
             at, done = at + common, done + common
             if run_start(tokens, done) < done:
                 return None  # of a medium that has two forms
@@ -151,11 +157,16 @@ class StoredTexts:
                 break
             node = siblings[0]
         parent = node
-        node = Node(parent, tokens[done:], NodeState.PARKED)
+        node = Node(parent, tokens[done:] if done else tokens, NodeState.PARKED)
         if at < parent.end:
             node.place, node.start = parent.inner.setdefault(at, Children(parent)), at
         self.attach(node)
         return node
+
+    def _last(self, record: Record) -> Node:
+        """Return the node that has the last tokens of a record."""
+        nodes = self._nodes[record]
+        return next(iter(nodes)) if len(nodes) == 1 else max(nodes, key=lambda each: each.end)
 
     def _place_whole(self, record: Record, tokens: Tokens, root: Node, key: int) -> Node | None:
         """Return a new node for a text of memory that cannot be cut; None if there is one."""
@@ -170,7 +181,7 @@ class StoredTexts:
         before, at = self._by_id.get(record.parent), record.start
         if before is None or before.is_state or not before.start < at <= before.end:
             return False
-        node = max(self._nodes[before], key=lambda each: each.end)
+        node = self._last(before)
         while node.start >= at and node.parent is not None:
             node = node.parent
         if at > node.end or at in node.checkpoints:
@@ -257,15 +268,10 @@ class StoredTexts:
                 self._remove(record)
         self.host.note_stored(node)
 
-    def _add(self, record: Record) -> None:
-        self._nodes[record] = {}
-        self._count(record)
-
     def _count(self, record: Record) -> None:
         self._by_id[record.id] = record
         self._behind.setdefault(record.parent, {})[record] = None
         self.nbytes += record.nbytes
-        self._count_use(record)
 
     def _remove(self, record: Record) -> None:
         """Remove a record that no node has a slice of, with the states behind it, or the record of a state."""
@@ -276,7 +282,8 @@ class StoredTexts:
         if (checkpoint := self._states.pop(record, None)) is not None:
             checkpoint.record = None
             self.host.checkpoints.note_stored(checkpoint)
-        del self._by_id[record.id], self._used[record]
+        del self._by_id[record.id]
+        self._used.pop(record, None)  # while they are loaded, none has been used
         del self._behind[record.parent][record]
         if not self._behind[record.parent]:
             del self._behind[record.parent]
@@ -385,6 +392,7 @@ class StoredTexts:
                 self.store.remove(record)
             else:
                 self._add_state(record, node)
+                self._count_use(record)
                 self._keep_budget()
             return
         is_whole = node.state is not NodeState.EVICTED and node.start <= record.start and record.end <= node.end
@@ -394,7 +402,9 @@ class StoredTexts:
             self.store.remove(record)  # the tree has let go of the text meanwhile, or has divided it
             self.offer(node)
             return
-        self._add(record)
+        self._nodes[record] = {}
+        self._count(record)
+        self._count_use(record)
         self.counters.stored_tokens_written_total += len(write.tokens)
         own = Slice(record, record.start, record.end)
         rest = [each for each in node.stored if each.end <= own.start or each.start >= own.end]
@@ -427,9 +437,11 @@ class StoredTexts:
         if record.id not in self._behind:
             heappush(self._ends, (self._used[record], record.id))
             if len(self._ends) > 2 * len(self._by_id) + 64:
-                known = self._by_id.values()
-                self._ends = [(self._used[each], each.id) for each in known if each.id not in self._behind]
-                heapify(self._ends)
+                self._list_ends()
+
+    def _list_ends(self) -> None:
+        self._ends = [(use, each.id) for each, use in self._used.items() if each.id not in self._behind]
+        heapify(self._ends)
 
     def _forget(self, record: Record) -> None:
         """Let nodes do without a record, and without those behind it: those that have their KV nowhere else are evicted."""

@@ -10,7 +10,7 @@ Sums are updated as nodes change; nothing here looks through the tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from srb.engine.model import Blob, Logits, Model, TextStore
@@ -27,6 +27,7 @@ from srb.engine.tree.whole import Lengths, find_text, text_key
 
 MAX_INNER = 8192  # positions within a node's span at which children begin; a merge or a split handles all of them
 PARK_TOKENS = 256  # most tokens saved in one step, so that saving does not hold up running branches
+RESTORE_TOKENS = 2 * PARK_TOKENS  # more are restored in several steps beside running branches
 PARK_NODES = 16  # most nodes saved in one step, since each is a call of its own
 
 
@@ -65,6 +66,7 @@ class Residency:
         self._idle = IdleNodes()
         self._solid = SolidCells()
         self._kept: KeptText | None = None
+        self.held: Node | None = None  # the end of a text that is restored in several steps, pinned
         self._restored: list[Blob] = []  # not needed any more; to free their memory takes a while
         self._private: dict[Node, None] = {}
         self.lengths = Lengths()  # of the texts; only used for memory that cannot be cut
@@ -111,7 +113,7 @@ class Residency:
 
     @property
     def needs_trim(self) -> bool:
-        return self._is_over_cache or bool(self._restored) or self.states.num_unsaved > 0
+        return self._is_over_cache or bool(self._restored) or self.states.num_unsaved > 0 or self.held is not None
 
     @property
     def private_nodes(self) -> list[Node]:
@@ -653,6 +655,34 @@ class Residency:
         self.host.protect(None)
         self.host.make_room()  # for the parts of parked nodes
         return at
+
+    def restore_part(self, match: Match, is_late: Callable[[], bool]) -> bool:
+        """Restore nodes of a long match until it is late; return whether the rest is short, else it has to be matched again.
+
+        They are held until `let_go`. Memory with states, or that cannot be cut, is restored at once.
+        """
+        path = (match.into or match.node).path()
+        parked = [place for place, node in enumerate(path) if node.state is NodeState.PARKED]
+        is_short = sum(len(path[place].tokens) for place in parked) <= RESTORE_TOKENS
+        if is_short or self.states.are_kept or not self._partial_reuse:
+            return True
+        for place in parked[:-1]:
+            node, end = path[place], path[place + 1].start
+            part = Match(node) if end == node.end or node.parent is None else Match(node.parent, node, end - node.start)
+            before, self.held = self.held, self._make_resident(part)
+            if before is not None:
+                self.unpin(before)
+            if self.held.end < end:  # there is no room, or it is lost
+                return True
+            if is_late():
+                break
+        return False
+
+    def let_go(self) -> None:
+        """Let go of what `restore_part` holds: its text has begun, or does not begin now."""
+        if self.held is not None:
+            held, self.held = self.held, None
+            self.unpin(held)
 
     def restore(self, node: Node) -> bool:
         """Restore a parked node, whose parent is resident and pinned; return False if there is no room."""

@@ -494,9 +494,10 @@ class Engine:
         began = False
         for request, match in self._scheduler.to_begin(self._life.runnable()):
             began = True
-            if match is not None and self._most_seconds and self._is_beside(request):
-                if not self._residency.restore_part(match, partial(self._has_lasted, began_at, RESTORE_SHARE)):
-                    return True
+            is_late = partial(self._has_lasted, began_at, RESTORE_SHARE)
+            is_shared = self._most_seconds > 0 and self._is_beside(request)
+            if is_shared and match is not None and not self._residency.restore_part(match, is_late):
+                return True
             if request.is_waiting:
                 self._slots.assign(request, (other for other in self._requests.active.values() if not other.is_waiting))
             self._prompts.begin(request, match, events)

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from srb.engine.fake import FakeModel
 from srb.engine.model import Scope
 from srb.engine.tokens import NEXT, Tokens, tokens_of
+from srb.engine.tree import residency
 from tests.engine_helpers import Driver, parked_bytes, solo
 from tests.text_stores import MemoryTexts
 from tests.tree_oracle import check_found, texts_of
@@ -49,10 +50,12 @@ class StoredWalk(RuleBasedStateMachine):
         n_seq_max=st.integers(4, 12),
         cache_cells=st.sampled_from([0, 0, 0, 300, 10**6]),
         cache_bytes=MEMORIES,
+        step_seconds=st.sampled_from([0.0, 0.002]),  # a long text is restored in parts beside others
         budget=st.sampled_from([ENOUGH, ENOUGH, ENOUGH, 20_000]),
         memory=st.sampled_from([{}, {}, {"has_states": True}, {"supports_partial_reuse": False}]),
     )
     def begin(self, budget: int, memory: dict[str, bool], **options: Any) -> None:
+        residency.RESTORE_TOKENS = 8
         self.options = options
         self.memory = memory
         self.store = MemoryTexts(budget)
@@ -138,6 +141,12 @@ class StoredWalk(RuleBasedStateMachine):
         self.open.append(asked)
         self.go_on(steps)
 
+    @rule(data=st.data(), steps=st.sampled_from([2, 10**6]))
+    def open_beside_a_writer(self, data: st.DataObject, steps: int) -> None:
+        """Another text is being written while one is opened, which comes back in parts."""
+        self.write(data, 0.3, [3, 7], 1, 1, 300, None, 4)
+        self.write(data, 1.0, [9], 1, 1, 20, None, steps)
+
     @rule(steps=st.sampled_from([1, 5, 50, 10**6]))
     def go_on(self, steps: int) -> None:
         for _ in range(steps):
@@ -205,6 +214,7 @@ class StoredWalk(RuleBasedStateMachine):
         self.kill(self.options["cache_bytes"])
 
     def teardown(self) -> None:
+        residency.RESTORE_TOKENS = 512
         if hasattr(self, "driver"):
             self.go_on(10**6)
 

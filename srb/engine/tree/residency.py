@@ -664,7 +664,7 @@ class Residency:
         path = (match.into or match.node).path()
         parked = [place for place, node in enumerate(path) if node.state is NodeState.PARKED]
         is_short = sum(len(path[place].tokens) for place in parked) <= RESTORE_TOKENS
-        if is_short or self.states.are_kept or not self._partial_reuse:
+        if is_short or len(parked) < 2 or self.states.are_kept or not self._partial_reuse:
             return True
         for place in parked[:-1]:
             node, end = path[place], path[place + 1].start

@@ -131,6 +131,7 @@ class Engine:
         self._scheduler = Scheduler(model, self._tree, self._residency, options.max_running)
         forget_prompt, forget = (drafts.forget_prompt, drafts.forget) if drafts else (_ignore, _ignore)
         self._most_seconds = options.step_seconds  # 0: any
+        self._seconds_saved = 0.0  # by the store
         self._pace, self._embedding_pace = Pace(options.step_seconds), Pace(options.step_seconds)
         self._prompts = Prompts(model, self._tree, self._residency, named, clock, note_release=forget_prompt)
         self._branches = Branches(
@@ -412,8 +413,16 @@ class Engine:
             **self._speculation.stats(),
             **self._prompts.stats(),
             **self._preparer.media.stats(),
-            **self._residency.stats(),
+            **(found := self._residency.stats()),
+            "stored_seconds_saved_total": self._seconds_of(int(found["stored_tokens_read_total"])),
         }
+
+    def _seconds_of(self, saved_tokens: int) -> float:
+        """Return about how long so many saved prompt tokens would have taken, by those that were computed; it only grows."""
+        computed = self._prompts.tokens_total
+        seconds = saved_tokens * self._counters.prompt_seconds_total / computed if computed else 0.0
+        self._seconds_saved = max(self._seconds_saved, seconds)
+        return self._seconds_saved
 
     def check_invariants(self) -> None:
         """Assert the rules that hold between two steps. Visits every node: for tests, not for a step."""

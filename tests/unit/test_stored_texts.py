@@ -63,7 +63,10 @@ def test_the_next_engine_finds_a_text_and_writes_as_the_first_would() -> None:
     for tokens in branches:
         text = [*STORY, *tokens]
         assert cached(second, store, text) == len(text) - 1
-    assert second.engine.stats()["stored_tokens_read_total"] >= len(STORY)
+    stats = second.engine.stats()
+    assert stats["stored_tokens_read_total"] >= len(STORY)
+    assert stats["stored_hits_total"] == 3
+    assert stats["stored_seconds_saved_total"] > stats["prompt_seconds_total"], "three tokens were computed"
     assert store.num_reads == 0, "the engine waited for none"
     again = write(second, store, STORY, n=3)
     assert texts_of(second, again, 3) == branches
@@ -149,6 +152,26 @@ def test_the_budget_forgets_the_text_that_was_used_longest_ago() -> None:
     assert cached(driver, store, [5, *STORY]) == len(STORY)
     assert cached(driver, store, [0, *STORY]) < len(STORY)
     assert sum(record.nbytes for record, *_ in store.files.values()) <= store.budget
+
+
+@pytest.mark.parametrize("memory", [{}, {"has_states": True}])
+def test_a_name_is_a_pin_on_the_texts_of_the_store(memory: dict[str, bool]) -> None:
+    store = MemoryTexts()
+    driver = with_memory(store, memory)
+    for story, name in ((30, ""), (31, "chapter-1"), (32, ""), (33, "")):
+        write(driver, store, [story, *STORY], state=name)
+    nbytes = driver.engine.stats()["stored_bytes"]
+    store.budget = int(nbytes * 0.6)
+    write(driver, store, [34, *STORY])
+    assert driver.engine.stats()["stored_bytes"] <= store.budget
+    later = with_memory(store, memory)
+    assert found(later, [31, *STORY]) == len(STORY) + 1, "the oldest but one, and it has a name"
+    assert found(later, [32, *STORY]) < len(STORY)
+    assert found(later, [34, *STORY]) >= len(STORY)
+    store.budget = int(nbytes * 0.2)
+    write(driver, store, [35, *STORY])
+    assert driver.engine.stats()["stored_bytes"] <= store.budget, "names fill no disk"
+    driver.engine.check_invariants()
 
 
 def test_a_full_disk_harms_nobody_and_is_tried_again() -> None:

@@ -39,6 +39,7 @@ class StoredCounters:
 
     stored_tokens_written_total: int = 0
     stored_tokens_read_total: int = 0
+    stored_hits_total: int = 0  # requests for which something was read
     stored_texts_lost_total: int = 0  # records that could not be read
 
 
@@ -415,16 +416,27 @@ class StoredTexts:
         self._keep_budget()
 
     def _keep_budget(self) -> None:
-        """Forget the least recently used records behind which nothing is stored, until the store's budget holds."""
+        """Forget the least recently used records behind which nothing is stored, until the store's budget holds.
+
+        Those of texts with a name come last.
+        """
         assert self.store is not None
-        while self.nbytes > self.store.budget and self._ends:
-            used, id_ = heappop(self._ends)
+        named: list[tuple[int, str]] = []
+        while self.nbytes > self.store.budget and (self._ends or named):
+            is_last = not self._ends
+            used, id_ = named.pop(0) if is_last else heappop(self._ends)
             record = self._by_id.get(id_)
             if record is None or self._used[record] != used or id_ in self._behind:
+                continue
+            nodes = self._nodes.get(self._by_id[record.parent] if record.is_state else record, {})
+            if any(node.names for node in nodes) and not is_last:
+                named.append((used, id_))
                 continue
             if any(node.is_live for node in self._nodes.get(record, ())):
                 self.may_lack = False  # until another text comes: what is in the KV store alone is more than the budget
             self._forget(record)
+        for end in named:
+            heappush(self._ends, end)
 
     def _count_use(self, record: Record) -> None:
         if record.id in self._by_id:
@@ -491,7 +503,7 @@ class StoredTexts:
 
     def forget_request(self, request_id: str) -> None:
         """Forget what was fetched for a request, which begins: it may be fetched anew for what the request does later."""
-        self._asked.pop(request_id, None)
+        self.counters.stored_hits_total += bool(self._asked.pop(request_id, None))
 
     def _note_fetched(self, node: Kept, record: Record, blob: Blob | None) -> None:
         del self._fetches[node]

@@ -1,7 +1,7 @@
 """The index of a folder of texts: a log of records, with their tokens, of removals and of uses.
 
-Each entry stands behind its length and its checksum. A record's entry has the form of `_RECORD`, its scope as JSON, and the
-tokens (int32); the entry of a removal or of a use is the record's id. Nothing behind a damaged entry is read. When most
+Each entry stands behind its length and its checksum (`text_entry`). The facts of a record are its scope; the entry of a
+removal or of a use is the record's id. Nothing behind a damaged entry is read. When most
 of the log is of records that are gone, or of uses, it is written anew.
 """
 
@@ -22,17 +22,13 @@ import orjson
 from srb.atomic import private
 from srb.engine.model import Record, Scope
 from srb.engine.tokens import Tokens
+from srb.files.text_entry import ADDED, FRAME, MAX_ENTRY, TextEntry, framed, packed, unpacked
 
 log = logging.getLogger("srb.texts")
 
 _HEAD = b"SRBTEXTS 2\n"  # with the version of the form
-_FRAME = struct.Struct("<II")  # before each entry: its length and its checksum
-_RECORD = struct.Struct(
-    "<c16s16sIIQIH"
-)  # kind, id, parent, start, number of tokens, bytes and checksum of its file, scope
 _MARK = struct.Struct("<c16s")
-_ADDED, _GONE, _USED = b"+", b"-", b"u"
-_MAX_ENTRY = 64 * 1024 * 1024  # bytes; a longer length is that of a damaged entry
+_GONE, _USED = b"-", b"u"
 _SPARE = 4  # the log has at most so many times the bytes of what lives …
 _SLACK = 64 * 1024  # … and these
 
@@ -92,14 +88,14 @@ class TextIndex:
         view, at = memoryview(data), len(_HEAD)
         if data[:at] != _HEAD:
             return 0
-        while at + _FRAME.size <= len(data):
-            length, checksum = _FRAME.unpack_from(data, at)
-            start, end = at + _FRAME.size, at + _FRAME.size + length
-            if not 0 < length <= _MAX_ENTRY or end > len(data) or zlib.crc32(view[start:end]) != checksum:
+        while at + FRAME.size <= len(data):
+            length, checksum = FRAME.unpack_from(data, at)
+            start, end = at + FRAME.size, at + FRAME.size + length
+            if not 0 < length <= MAX_ENTRY or end > len(data) or zlib.crc32(view[start:end]) != checksum:
                 break
             kind = data[start : start + 1]
             try:
-                if kind == _ADDED:
+                if kind == ADDED:
                     record, tokens, of_file = _record_of(view[start:end], scopes)
                     self._drop(record.id)
                     found[record.id] = record, tokens
@@ -129,11 +125,10 @@ class TextIndex:
         """Append a record whose file is whole, and sync the log."""
         assert self._file is not None
         scope = orjson.dumps([record.scope.lora, record.scope.salt])
-        ids = bytes.fromhex(record.id), bytes.fromhex(record.parent)
-        head = _RECORD.pack(_ADDED, *ids, record.start, len(tokens), record.nbytes, checksum, len(scope))
-        entry = head + scope + np.asarray(tokens, np.int32).tobytes()
+        of = TextEntry(record.id, record.parent, record.start, len(tokens), record.nbytes, checksum, scope)
+        entry = packed(of, np.asarray(tokens, np.int32).tobytes())
         at = self._append(entry)
-        self._put(record.id, checksum, at, _FRAME.size + len(entry))
+        self._put(record.id, checksum, at, FRAME.size + len(entry))
         os.fdatasync(self._file.fileno())
 
     def remove(self, id_: str) -> None:
@@ -156,7 +151,7 @@ class TextIndex:
     def _append(self, entry: bytes) -> int:
         """Append an entry, whole or not at all, since behind a part nothing would be read; return its place."""
         assert self._file is not None
-        at, rest = self._file.tell(), memoryview(_FRAME.pack(len(entry), zlib.crc32(entry)) + entry)
+        at, rest = self._file.tell(), memoryview(framed(entry))
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
@@ -199,14 +194,12 @@ class TextIndex:
 
 def _record_of(entry: memoryview, scopes: dict[bytes, Scope]) -> tuple[Record, Tokens, int]:
     """Return the record of an entry, its tokens and its file's checksum. Raise ValueError, TypeError or struct.error."""
-    _, id_, parent, start, count, nbytes, checksum, size = _RECORD.unpack_from(entry)
-    at = _RECORD.size + size
-    if len(entry) != at + 4 * count:
+    of, at = unpacked(entry)
+    if len(entry) != at + 4 * of.count:
         raise ValueError
-    given = bytes(entry[_RECORD.size : at])
-    if (scope := scopes.get(given)) is None:
-        lora, salt = orjson.loads(given)
-        scope = scopes[given] = Scope(tuple(map(float, lora)), str(salt))
+    if (scope := scopes.get(of.facts)) is None:
+        lora, salt = orjson.loads(of.facts)
+        scope = scopes[of.facts] = Scope(tuple(map(float, lora)), str(salt))
     tokens = array("i")
     tokens.frombytes(entry[at:])
-    return Record(id_.hex(), parent.hex() if any(parent) else "", start, start + count, nbytes, scope), tokens, checksum
+    return Record(of.id, of.parent, of.start, of.start + of.count, of.nbytes, scope), tokens, of.checksum

@@ -41,6 +41,18 @@ N = 4
 EVERY = 32
 
 
+def test_a_context_that_changes_what_positions_are_is_a_fact_of_its_texts(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load("llama")
+    known = {"general.architecture": "phi3", "phi3.rope.scaling.original_context_length": str(model.n_ctx - 1)}
+    assert model.rope_facts == []
+    monkeypatch.setattr(model, "_metadata", lambda key: known.get(key, ""))
+    assert model.rope_facts == ["long context"]
+    known["phi3.rope.scaling.original_context_length"] = str(model.n_ctx)
+    assert model.rope_facts == []
+
+
 class Told:
     """An engine, and what it has told: of each request its branches, its cached tokens and the logits after its prompt."""
 

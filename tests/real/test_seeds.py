@@ -116,7 +116,7 @@ def test_each_of_48_branches_is_written_again_from_cold_warm_parked_stored_and_r
 ) -> None:
     """Six times n = 8 beside another request; then one by one, and in any order beside each other. 64 tokens each."""
     states = {"model": need_model(name), "state_dir": tmp_path / "states", "n_ctx": 16_384, "threads": 1, "stories": ""}
-    states["cache_disk"] = tmp_path / "texts"
+    states |= {"cache_disk": tmp_path / "texts", "cache_disk_mib": 2000}
 
     def eight(server: Server, at: int) -> list[str]:
         return texts(server, BEGINNINGS[at], 8, 100 * at, max_tokens=64, state=f"beginning-{at}")

@@ -12,6 +12,7 @@ import os
 import struct
 import zlib
 from array import array
+from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -48,7 +49,8 @@ class TextIndex:
     def __init__(self, path: Path) -> None:
         """Read the log. Nothing raises: an index that cannot be read or written is told in the log of the server."""
         self._path = path
-        self._known: dict[str, _Known] = {}  # the least recently used first
+        # The least recently used first. Moved, not put anew: another thread would miss one that is read.
+        self._known: OrderedDict[str, _Known] = OrderedDict()
         self._live = 0  # bytes of their entries
         self._file: BinaryIO | None = None
         self.found: list[tuple[Record, Tokens]] = []  # the least recently used first, until the tree has taken them
@@ -189,7 +191,7 @@ class TextIndex:
             self._live -= known.size
 
     def _note_use(self, id_: str) -> None:
-        self._known[id_] = self._known.pop(id_)
+        self._known.move_to_end(id_)
 
 
 def _record_of(entry: memoryview, scopes: dict[bytes, Scope]) -> tuple[Record, Tokens, int]:

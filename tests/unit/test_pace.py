@@ -15,6 +15,7 @@ from srb.engine.model import Batch, Blob, DecodeStatus, LoraScales
 from srb.engine.pace import FIRST, LEAST, Pace
 from srb.engine.shares import divide
 from srb.wire.commands import Embed
+from srb.wire.events import Done, Failed
 from tests.engine_helpers import Always, Driver, solo
 from tests.text_stores import MemoryTexts
 
@@ -362,6 +363,25 @@ def test_a_long_text_is_restored_in_parts_between_the_tokens_of_a_writer(is_stor
     driver.run()
     assert driver.engine._residency.held is None
     assert driver.engine.stats()["kv_cells_idle"] == 0, "nothing is held"
+
+
+def test_a_failed_decode_lets_go_of_a_text_that_is_being_restored() -> None:
+    model = Restoring(FAST.seconds, 0.01)
+    model.driver = driver = Driver(model, step_seconds=0.15, cache_cells=0)
+    prompt = [place % 40 for place in range(6000)]
+    driver.submit(prompt, max_tokens=1)
+    driver.run()
+    writer = driver.submit("the old king", max_tokens=50, ignore_eos=True)
+    driver.step()
+    driver.step()
+    asked = driver.submit([*prompt, 7], max_tokens=3, ignore_eos=True)
+    while driver.engine._residency.held is None:
+        driver.step()
+    model.failures.append(DecodeStatus.FATAL)
+    driver.run()
+    assert driver.engine._residency.held is None
+    assert [type(driver.result(each).terminal[0]) for each in (writer, asked)] == [Failed, Done]
+    assert driver.result(asked).events[1].cached_tokens < 6000, "what was restored is computed again"
 
 
 def test_the_pace_of_prompts_is_not_that_of_restores() -> None:

@@ -234,6 +234,7 @@ class PrefixTree:
     def clear(self) -> None:
         """Evict everything in the KV store, after a failure that leaves it in doubt. Nothing is running."""
         self._states.forget_unsaved()
+        self._residency.let_go()
         for root in self._roots.values():
             for node in list(root.live_children):
                 self._residency.evict(node)

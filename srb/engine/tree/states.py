@@ -178,12 +178,13 @@ class States:
         """Return the checkpoints of a node that are worth their room in a store, the last one first.
 
         Those are the ends of prompts and branches, and of the others one in the spacing: not all that are close together.
+        Before a prompt's end there is one more, from which it goes on if it is sent again: its logits are not stored.
         """
-        found, last = [], node.end + self.spacing.every
+        found: list[Checkpoint] = []
         for position in sorted(node.checkpoints, reverse=True):
-            checkpoint = node.checkpoints[position]
-            if checkpoint.level >= LEVEL_OF_ENDS or last - position >= self.spacing.every:
-                last = position
+            checkpoint, last = node.checkpoints[position], found[-1] if found else None
+            is_far = last is None or last.position - position >= self.spacing.every or last.position in node.prompt_ends
+            if is_far or checkpoint.level >= LEVEL_OF_ENDS:
                 found.append(checkpoint)
         return found
 

@@ -111,6 +111,21 @@ def test_an_engine_that_is_killed_loses_only_what_was_not_written() -> None:
     assert cached(driver, store, STORY) == len(STORY) - 1
 
 
+@pytest.mark.parametrize("memory", [{}, {"has_states": True}])
+def test_a_text_is_stored_while_another_that_begins_like_it_is_being_written(memory: dict[str, bool]) -> None:
+    store = MemoryTexts()
+    driver = with_memory(store, memory)
+    writer = driver.submit([*STORY[:300], 9], max_tokens=400, ignore_eos=True)
+    asked = driver.submit([*STORY[:300], 7], max_tokens=5, ignore_eos=True)
+    for _ in range(60):
+        driver.step()
+        store.deliver()
+    assert driver.result(asked).terminal
+    assert not driver.result(writer).terminal
+    text = [*STORY[:300], 7, *driver.result(asked).tokens[0]]
+    assert found(with_memory(store, memory), text) >= len(text) - 1
+
+
 def test_texts_beyond_host_memory_stay_in_the_store_and_come_back() -> None:
     store = MemoryTexts()
     small = 110_000

@@ -513,22 +513,32 @@ class Residency:
                 return
             tokens, nodes = tokens + len(victim.tokens), nodes + 1
             self._park(victim)
+        # Texts in use have a common beginning with parked ones, which wait for it to be stored.
+        beginning = self.stored.beginning
+        if beginning is not None and self._free_ids and self._partial_reuse and not tokens:
+            self.stored.beginning = beginning if beginning.is_live and self._store_part(beginning) else None
 
     def store_some(self) -> None:
         """Copy a part of an idle text that stays in the KV store, for the store; called while nothing runs."""
         for leaf in self._idle.newest_leaves() if self._free_ids and self._partial_reuse else ():
-            for node in leaf.path():
-                if self.stored.is_writing(node):
-                    return  # those behind it come after it
-                if (part := self.stored.lacking(node, PARK_TOKENS)) is None:
-                    continue
-                holder, seq_id = node.holder(), self._free_ids.pop()
-                assert holder is not None
-                self._model.fork(holder, seq_id, part[1])
-                self.stored.write_copy(node, *part, self._model.save(seq_id, part[0]))
-                self.free_seq(seq_id)
+            if self._store_part(leaf):
                 return
         self.stored.may_lack = False
+
+    def _store_part(self, end: Node) -> bool:
+        """Copy the first part of a resident path that the store lacks; return whether some of it is being written."""
+        for node in end.path():
+            if self.stored.is_writing(node):
+                return True  # those behind it come after it
+            if node.state is not NodeState.RESIDENT or (part := self.stored.lacking(node, PARK_TOKENS)) is None:
+                continue
+            holder, seq_id = node.holder(), self._free_ids.pop()
+            assert holder is not None
+            self._model.fork(holder, seq_id, part[1])
+            self.stored.write_copy(node, *part, self._model.save(seq_id, part[0]))
+            self.free_seq(seq_id)
+            return True
+        return False
 
     def _victim(self) -> Node | None:
         """Return the least recently used idle leaf, or of a long one a node of its last PARK_TOKENS tokens.

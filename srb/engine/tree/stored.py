@@ -86,6 +86,7 @@ class StoredTexts:
     _asked: OrderedDict[str, set[Kept]] = field(default_factory=OrderedDict)
     _results: deque[tuple[Kept, Record, Blob | bool | None]] = field(default_factory=deque)  # of other threads
     nbytes: int = 0
+    beginning: Node | None = None  # that stays in the KV store, behind which a parked node waits
     may_lack: bool = False  # texts that stay in the KV store may be lacking
 
     def stats(self) -> dict[str, float]:
@@ -302,12 +303,13 @@ class StoredTexts:
         self._offer_states(node)
         if node.blob is None:
             return
-        if (
-            not (node.is_private or node.is_stored or node in self._writes)
-            and self._before(node, node.start) is not None
-        ):
+        if node.is_private or node.is_stored or node in self._writes:
+            return
+        if self._before(node, node.start) is not None:
             self._waiting[node] = None
             self._write_more()
+        elif node.parent is not None and node.parent.is_live:
+            self.beginning = node.parent
 
     def _offer_states(self, node: Node) -> None:
         """Write the states of a node, as far as its text is stored."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from srb.doctor.checkup import Checkup
@@ -141,7 +142,13 @@ def _needs(checkup: Checkup) -> Iterator[Line]:
     if (folder := checkup.settings.texts_path) is not None:
         mib = checkup.settings.cache_disk_mib
         most = f"{size_text(mib << 20):>10}" if mib > 0 else "1/10 of the free space"
-        yield "on the disk", f"{most}  at most, in {folder} (cache_disk_mib)"
+        yield "on the disk", f"{most}  at most, in {folder} (cache_disk_mib){_there(folder)}"
+
+
+def _there(folder: Path) -> str:
+    """Return how much a folder of texts has, of all models; nothing if it has none."""
+    sizes = [path.stat().st_size for path in folder.glob("*/*") if path.is_file()]
+    return f"; {size_text(sum(sizes))} are there, in {len(sizes):,} files" if sum(sizes) else ""
 
 
 def _largest(checkup: Checkup) -> Iterator[Line]:

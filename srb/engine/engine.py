@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from srb.engine.branches import Branches
@@ -57,6 +58,7 @@ from srb.wire.commands import (
 from srb.wire.events import Event, FinishReason
 from srb.wire.step_seconds import StepSeconds
 
+RESTORE_SHARE = 1 / 4  # of a step's time, for a text that is restored beside branches that are read
 _FETCH_SECONDS = 0.005  # that a step without work waits for the disk: new commands are looked at between
 MAX_TOLD = 8  # chunks of a plan in a line of the log
 _SHARE_OF_DRAFTS = 4  # a draft model gets 1/4 of the host memory: it takes less for a token, and needs the same texts
@@ -129,6 +131,7 @@ class Engine:
         self._scheduler = Scheduler(model, self._tree, self._residency, options.max_running)
         forget_prompt, forget = (drafts.forget_prompt, drafts.forget) if drafts else (_ignore, _ignore)
         self._most_seconds = options.step_seconds  # 0: any
+        self._seconds_saved = 0.0  # by the store
         self._pace, self._embedding_pace = Pace(options.step_seconds), Pace(options.step_seconds)
         self._prompts = Prompts(model, self._tree, self._residency, named, clock, note_release=forget_prompt)
         self._branches = Branches(
@@ -410,8 +413,16 @@ class Engine:
             **self._speculation.stats(),
             **self._prompts.stats(),
             **self._preparer.media.stats(),
-            **self._residency.stats(),
+            **(found := self._residency.stats()),
+            "stored_seconds_saved_total": self._seconds_of(int(found["stored_tokens_read_total"])),
         }
+
+    def _seconds_of(self, saved_tokens: int) -> float:
+        """Return about how long so many saved prompt tokens would have taken, by those that were computed; it only grows."""
+        computed = self._prompts.tokens_total
+        seconds = saved_tokens * self._counters.prompt_seconds_total / computed if computed else 0.0
+        self._seconds_saved = max(self._seconds_saved, seconds)
+        return self._seconds_saved
 
     def check_invariants(self) -> None:
         """Assert the rules that hold between two steps. Visits every node: for tests, not for a step."""
@@ -473,21 +484,35 @@ class Engine:
         A parked or saved text is restored by one copy of each node, and a first token takes all logits: of many, the others
         come in the next steps.
         """
-        if not self._most_seconds or self._clock() - began <= self._most_seconds:
-            return False
+        return self._has_lasted(began, 1.0) and self._is_beside(request)
+
+    def _has_lasted(self, began: float, share: float) -> bool:
+        """Whether a share of a step's time is over since `began`."""
+        return self._most_seconds > 0 and self._clock() - began > share * self._most_seconds
+
+    def _is_beside(self, request: Request) -> bool:
+        """Whether others than `request` write and are read."""
         others = (each for each in self._requests.active.values() if each is not request and not each.is_unread)
         return any(branch.length for other in others for branch in other.in_state(BranchState.RUNNING))
 
     def _admit(self, events: list[Event], began_at: float) -> bool:
-        """Begin the waiting requests that have room, one at least, as long as the step has time; return whether any was."""
+        """Begin the waiting requests that have room, one at least, as long as the step has time; return whether any was.
+
+        A long text that is parked is restored in several steps beside others, before its request begins.
+        """
         began = False
         for request, match in self._scheduler.to_begin(self._life.runnable()):
             began = True
+            is_late = partial(self._has_lasted, began_at, RESTORE_SHARE)
+            is_shared = self._most_seconds > 0 and self._is_beside(request)
+            if is_shared and match is not None and not self._residency.restore_part(match, is_late):
+                return True
             if request.is_waiting:
                 self._slots.assign(request, (other for other in self._requests.active.values() if not other.is_waiting))
             self._prompts.begin(request, match, events)
             if self._is_late(began_at, request):
                 break
+        self._residency.let_go()
         return began
 
     def _make_room(self, plan: StepPlan, events: list[Event]) -> None:

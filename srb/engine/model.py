@@ -307,7 +307,10 @@ class StateStore(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Record:
-    """The KV of a text's tokens `start` … `end` in a store; `parent` is the record before it, "" at a text's beginning."""
+    """The KV of a text's tokens `start` … `end` in a store; `parent` is the record before it, "" at a text's beginning.
+
+    Without tokens it is the state after the text's first `start` tokens; `parent` has the last of them.
+    """
 
     id: str
     parent: str
@@ -315,6 +318,10 @@ class Record:
     end: int
     nbytes: int
     scope: Scope
+
+    @property
+    def is_state(self) -> bool:
+        return self.start == self.end
 
 
 class TextStore(Protocol):

@@ -1,14 +1,16 @@
-"""The header of a named state's file, which tells its model and its save; the text and its KV follow."""
+"""The header of a named state's file, which tells its model and its save: a text's entry, behind which its KV follows."""
 
 from __future__ import annotations
 
+import struct
 from typing import Any, BinaryIO
 
 import orjson
 
-MAGIC = b"SRBSTATE"
-VERSION = 1  # of the file's form; a prompt whose file has another one is computed
-_MAX_HEADER = 4096  # bytes; it is read before anything is checked, and a foreign file's length may be any number
+from srb.files.text_entry import FRAME, HEAD, unpacked
+
+MAGIC = b"SRBSTAT2"  # with the version of the file's form; a prompt whose file has another one is computed
+_OLDER = b"SRBSTATE"  # of version 1
 
 
 class StateError(Exception):
@@ -16,26 +18,29 @@ class StateError(Exception):
 
 
 def read_header(file: BinaryIO) -> dict[str, Any]:
-    """Read the header. Raise StateError for a file that has none."""
-    start = file.read(12)
-    size = int.from_bytes(start[8:], "little")
-    if start[:8] != MAGIC or size > _MAX_HEADER:
-        raise StateError("it is no state file")
+    """Read the header, without the tokens and unchecked by its sum. Raise StateError for a file that has none."""
+    start = file.read(len(MAGIC) + FRAME.size + HEAD.size)
+    if start.startswith(_OLDER):
+        raise StateError("its version is 1; this server reads version 2")
     try:
-        header = orjson.loads(file.read(size))
-        counts = [header[key] for key in ("tokens", "logits", "bytes")]
-        if header["version"] != VERSION:
-            raise StateError(f"its version is {header['version']}; this server reads version {VERSION}")
-        header["lora"] = tuple(float(scale) for scale in header.get("lora", ()))
-        header["salt"] = str(header.get("salt", ""))
-        if not all(type(count) is int and count >= 0 for count in counts):
+        entry, at = unpacked(start[len(MAGIC) + FRAME.size :])
+        if not start.startswith(MAGIC):
             raise ValueError
-        return {"automatic": False, "checksum": header["checksum"], "model": header["model"], **header}
+    except (ValueError, struct.error):
+        raise StateError("it is no state file") from None
+    try:
+        facts = orjson.loads(file.read(at - HEAD.size))
+        facts["lora"] = tuple(float(scale) for scale in facts["lora"])
+        logits = facts["logits"]
+        if type(logits) is not int or not 0 <= 4 * logits <= entry.nbytes:
+            raise ValueError
+        known = {"model": facts["model"], "saved": saved_number(facts), "automatic": facts["automatic"] is True}
+        return {**facts, **known, "salt": str(facts["salt"]), "entry": entry, "tokens": entry.count}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise StateError("its header is damaged") from None
 
 
 def saved_number(header: dict[str, Any]) -> int:
-    """Return the number of the save that a header is of: later saves have larger ones; 0 in older files."""
+    """Return the number of the save that a header is of: later saves have larger ones."""
     number = header.get("saved", 0)
     return number if type(number) is int else 0

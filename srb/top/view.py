@@ -66,11 +66,15 @@ def _numbers(before: Reading | None, now: Reading) -> Iterator[str]:
     known, read = of("prompt_tokens_cached_total", 0.0), of("prompt_tokens_total", 0.0)
     reused = f", {known / (known + read):.0%} of all prompts' tokens were there" if known + read else ""
     stored = of("stored_bytes", 0.0)
-    on_disk = f", {size_text(stored)} on the disk" if stored else ""
     yield (
         f"cache     {count('tree_tokens_resident'):>9} tokens in cells, {count('tree_tokens_parked')} parked "
-        f"({size_text(of('tree_parked_bytes', 0.0))}){on_disk}{reused}"
+        f"({size_text(of('tree_parked_bytes', 0.0))}){reused}"
     )
+    if stored or of("stored_hits_total", 0.0):
+        yield (
+            f"disk      {size_text(stored):>9} in {count('stored_texts')} files; {count('stored_hits_total')} texts came "
+            f"back: {count('stored_tokens_read_total')} tokens, about {count('stored_seconds_saved_total')} s of computing"
+        )
     if "replicas_ready" in now.numbers:
         yield f"replicas  {count('replicas_ready'):>9} ready"
 

@@ -15,7 +15,7 @@ from srb.config.sampling_params import SamplingParams
 from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama.media import LlamaEncoder
 from srb.engine.llama.model import LlamaModel
-from srb.engine.model import Logits, StateStore
+from srb.engine.model import Logits, StateStore, TextStore
 from srb.wire.commands import BranchSpec, Generate, StateAction
 from srb.wire.events import Delta, PromptDone
 from tests.media import b64, bmp, png, wav
@@ -121,12 +121,17 @@ class Reader:
     """An engine that answers prompts with media greedily."""
 
     def __init__(
-        self, model: LlamaModel, files: Sequence[bytes], states: StateStore | None = None, **options: Any
+        self,
+        model: LlamaModel,
+        files: Sequence[bytes],
+        states: StateStore | None = None,
+        texts: TextStore | None = None,
+        **options: Any,
     ) -> None:
         self.files = tuple(map(b64, files))
         options = {"cache_cells": 10**6, "cache_bytes": 10**8} | options
         asked = EngineOptions(max_queue=100, **options)
-        self.engine = Engine(model, asked, clock=iter(range(10**6)).__next__, states=states)
+        self.engine = Engine(model, asked, clock=iter(range(10**6)).__next__, states=states, texts=texts)
         self.cached = -1
         self.logits: Logits | None = None
 

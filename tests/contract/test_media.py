@@ -22,6 +22,7 @@ from srb.engine.llama.model import LlamaModel
 from srb.engine.media import MediaChunk, Vectors
 from srb.engine.model import Logits
 from srb.engine.process.state_folder import StateFolder
+from srb.engine.process.text_folder import TextFolder
 from srb.engine.tokens import tokens_of
 from srb.errors import InvalidRequest, ModelLoadFailed, NotSupported
 from srb.wire.commands import BranchSpec, CountTokens, Generate
@@ -203,6 +204,25 @@ def test_a_state_that_ends_with_a_picture_is_stored_with_it(
     more = other.read(*prompt, " and")
     model.clear()
     assert more == Reader(model, kind.files).read(*prompt, " and")
+
+
+def test_a_text_with_pictures_is_found_on_the_disk(
+    model: LlamaModel, kind: Kind, load_kind: Callable[..., LlamaModel], tmp_path: Path
+) -> None:
+    prompt = ("the old king saw", -1, " then", -2)
+    texts = TextFolder(tmp_path, "m", 10**9)
+    reader = Reader(model, kind.files, texts=texts, cache_cells=0)
+    told, known = reader.read(*prompt, n=2), reader.num_prompt
+    reader.engine.store_texts(1e6)
+    texts.close(60)
+    model.clear()
+    reader = Reader(model, kind.files)
+    reader.read(*prompt, n=2)
+    [expected] = reader.read(*prompt, " and")
+    other = Reader(load_kind(), kind.files, texts=TextFolder(tmp_path, "m", 10**9), cache_cells=0)
+    assert other.read(*prompt, " and") == [expected]
+    assert other.cached == known
+    assert other.read(*prompt, n=2) == told
 
 
 def test_the_text_of_a_slot_that_ends_with_a_picture_is_saved_with_it(reader: Reader) -> None:

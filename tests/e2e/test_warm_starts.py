@@ -50,3 +50,9 @@ def test_row_69_the_next_engine_has_the_texts_of_the_one_before(
     assert again >= length - 1
     assert texts_again == texts
     assert server.metric("stored_tokens_read_total") >= length - 1
+    assert server.metric("stored_hits_total") == 1
+    told = server.get("/props").json()["kept_texts"]
+    assert told["hits"] == 1
+    assert told["files"] == server.metric("stored_texts") > 0
+    assert told["bytes"] == server.metric("stored_bytes") > 0
+    assert told["tokens_saved"] == server.metric("stored_tokens_read_total")

@@ -25,6 +25,7 @@ from srb.engine.grammar.matcher import Matcher
 from srb.engine.grammar.schemas import prepared
 from srb.engine.model import DecodeStatus, Scope
 from srb.engine.request import BranchState
+from srb.engine.tree import residency
 from srb.errors import Conflict, ContextExceeded, InvalidRequest, NotFound
 from srb.web.bodies.directions import place_in
 from srb.wire.commands import ContextShift, Embed, Explore, Generate, GetSlots, StateAction
@@ -205,6 +206,7 @@ class EngineWalk(RuleBasedStateMachine):
         ahead=st.booleans(),
         sections=st.booleans(),
         slow_grammars=st.booleans(),
+        short_restores=st.booleans(),
     )
     def begin(
         self,
@@ -226,7 +228,9 @@ class EngineWalk(RuleBasedStateMachine):
         step_seconds: float = 0.0,
         texts: int | None = None,
         slow_grammars: bool = False,
+        short_restores: bool = False,
     ) -> None:
+        residency.RESTORE_TOKENS = 4 if short_restores else 512
         self.n_ctx_seq = 60 if short else n_ctx
         model = FakeModel(
             n_ctx,
@@ -765,6 +769,7 @@ class EngineWalk(RuleBasedStateMachine):
             self.driver.model.failures.clear()
 
     def teardown(self) -> None:
+        residency.RESTORE_TOKENS = 512
         if not hasattr(self, "driver"):
             return
         self.driver.run()

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from srb.engine.fake import FakeModel
 from srb.engine.model import Scope
 from srb.engine.tokens import NEXT, Tokens, tokens_of
+from srb.engine.tree import residency
 from tests.engine_helpers import Driver, parked_bytes, solo
 from tests.text_stores import MemoryTexts
 from tests.tree_oracle import check_found, texts_of
@@ -49,10 +50,14 @@ class StoredWalk(RuleBasedStateMachine):
         n_seq_max=st.integers(4, 12),
         cache_cells=st.sampled_from([0, 0, 0, 300, 10**6]),
         cache_bytes=MEMORIES,
+        step_seconds=st.sampled_from([0.0, 0.002]),  # a long text is restored in parts beside others
         budget=st.sampled_from([ENOUGH, ENOUGH, ENOUGH, 20_000]),
+        memory=st.sampled_from([{}, {}, {"has_states": True}, {"supports_partial_reuse": False}]),
     )
-    def begin(self, budget: int, **options: Any) -> None:
+    def begin(self, budget: int, memory: dict[str, bool], **options: Any) -> None:
+        residency.RESTORE_TOKENS = 8
         self.options = options
+        self.memory = memory
         self.store = MemoryTexts(budget)
         self.texts = [(list(beginning), "", 0) for beginning in BEGINNINGS]  # with salt and scale
         self.seed = 0
@@ -64,10 +69,12 @@ class StoredWalk(RuleBasedStateMachine):
         whole = self.whole_texts()
         self.store.num_reads = 0
         options: dict[str, Any] = dict(self.options)
-        model = FakeModel(options.pop("n_ctx"), options.pop("n_seq_max"), 256, 64, LONGEST + 300, n_adapters=1)
+        model = FakeModel(
+            options.pop("n_ctx"), options.pop("n_seq_max"), 256, 64, LONGEST + 300, n_adapters=1, **self.memory
+        )
         self.driver = Driver(model, texts=self.store, **options)
         stored = self.driver.engine._residency.stored
-        assert {record.id for record in stored._nodes} == set(self.store.files)
+        assert {record.id for record in stored._by_id.values()} == set(self.store.files)
         assert stored.nbytes <= self.store.budget
         if self.has_room:
             for scope, tokens in whole:
@@ -91,14 +98,15 @@ class StoredWalk(RuleBasedStateMachine):
             assert record.parent in texts, f"{record} has lost the text before it"
             texts[record.id] = texts[record.parent][: record.start] + tokens
             assert len(texts[record.id]) == record.end
-            found.append((record.scope, texts[record.id]))
+            if record.is_state == ("has_states" in self.memory):  # a text goes on where a state is alone
+                found.append((record.scope, texts[record.id]))
         return found
 
     @invariant()
     def the_store_has_what_the_tree_knows(self) -> None:
         if hasattr(self, "driver"):
             stored = self.driver.engine._residency.stored
-            assert {record.id for record in stored._nodes} <= set(self.store.files)
+            assert {record.id for record in stored._by_id.values()} <= set(self.store.files)
             if self.has_room:
                 assert self.store.num_reads == 0, "the engine has waited for the disk"
 
@@ -132,6 +140,12 @@ class StoredWalk(RuleBasedStateMachine):
         asked.request_id = self.driver.submit(prompt, n, self.seed, max_tokens, **asked.options)
         self.open.append(asked)
         self.go_on(steps)
+
+    @rule(data=st.data(), steps=st.sampled_from([2, 10**6]))
+    def open_beside_a_writer(self, data: st.DataObject, steps: int) -> None:
+        """Another text is being written while one is opened, which comes back in parts."""
+        self.write(data, 0.3, [3, 7], 1, 1, 300, None, 4)
+        self.write(data, 1.0, [9], 1, 1, 20, None, steps)
 
     @rule(steps=st.sampled_from([1, 5, 50, 10**6]))
     def go_on(self, steps: int) -> None:
@@ -181,7 +195,7 @@ class StoredWalk(RuleBasedStateMachine):
         engine.check_invariants()
         self.store.close(1)
         self.start()
-        if self.has_room and not self.store.is_full:
+        if self.has_room and not (self.store.is_full or self.memory):
             for scope, tokens in had:
                 self.check_found(scope, tokens)
 
@@ -200,6 +214,7 @@ class StoredWalk(RuleBasedStateMachine):
         self.kill(self.options["cache_bytes"])
 
     def teardown(self) -> None:
+        residency.RESTORE_TOKENS = 512
         if hasattr(self, "driver"):
             self.go_on(10**6)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
 from tests.contract.rounding import needs_own_products
 from tests.needs import long
+from tests.processes import wait_for
 from tests.real.conftest import SETTINGS, need_model, smoke_with_smollm2
 from tests.real.prompts import PROMPTS, STORY
 from tests.servers import Server
@@ -108,11 +111,12 @@ def test_a_branch_of_eight_is_written_again_alone(model: Server, prompt: str) ->
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_each_of_48_branches_is_written_again_from_cold_warm_parked_and_restored_texts(
+def test_each_of_48_branches_is_written_again_from_cold_warm_parked_stored_and_restored_texts(
     name: str, tmp_path: Path
 ) -> None:
     """Six times n = 8 beside another request; then one by one, and in any order beside each other. 64 tokens each."""
     states = {"model": need_model(name), "state_dir": tmp_path / "states", "n_ctx": 16_384, "threads": 1, "stories": ""}
+    states |= {"cache_disk": tmp_path / "texts", "cache_disk_mib": 2000}
 
     def eight(server: Server, at: int) -> list[str]:
         return texts(server, BEGINNINGS[at], 8, 100 * at, max_tokens=64, state=f"beginning-{at}")
@@ -131,6 +135,13 @@ def test_each_of_48_branches_is_written_again_from_cold_warm_parked_and_restored
         shuffled = random.Random(1).sample(branches, len(branches))
         parked = dict(zip(shuffled, pool.map(lambda branch: again(server, *branch), shuffled), strict=True))
         assert parked == wanted, "parked"
+        wait_for(lambda: server.metric("stored_texts") >= len(branches), "the branches are on the disk")
+        before = server.engine
+        os.kill(before, signal.SIGKILL)
+        wait_for(lambda: server.engine not in (0, before), "another engine starts")
+        server.wait_ready()
+        assert {branch: again(server, *branch) for branch in branches} == wanted, "from the disk"
+        assert server.metric("stored_hits_total") >= len(BEGINNINGS)
         server.stop()
         server.start()
         restored = {branch: again(server, *branch, state=f"beginning-{branch[0]}") for branch in branches}

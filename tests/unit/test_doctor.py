@@ -60,6 +60,15 @@ def only(found: list[Finding], level: Level) -> Finding:
 # The machine ---------------------------------------------------------------------------------------------------------
 
 
+def test_what_lies_on_the_disk_is_told(machine: Machine, tmp_path: Path) -> None:
+    settings = Settings(model="/models/one.gguf", cache_disk=str(tmp_path / "texts"), cache_disk_mib=64)
+    assert "(cache_disk_mib)\n" in as_text(checkup(machine, settings=settings), [])
+    for model in "ab":
+        (tmp_path / "texts" / model).mkdir(parents=True)
+        (tmp_path / "texts" / model / "index").write_bytes(bytes(1 << 20))
+    assert "(cache_disk_mib); 2.00 MiB are there, in 2 files" in as_text(checkup(machine, settings=settings), [])
+
+
 def test_a_machine_is_read_from_its_files(tmp_path: Path) -> None:
     fake = FakeRoot(tmp_path, cpus=4, siblings=True)
     fake.write("sys/fs/cgroup/cpu.max", "150000 100000\n")

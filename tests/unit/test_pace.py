@@ -15,7 +15,9 @@ from srb.engine.model import Batch, Blob, DecodeStatus, LoraScales
 from srb.engine.pace import FIRST, LEAST, Pace
 from srb.engine.shares import divide
 from srb.wire.commands import Embed
+from srb.wire.events import Done, Failed
 from tests.engine_helpers import Always, Driver, solo
+from tests.text_stores import MemoryTexts
 
 N_UBATCH = 512
 
@@ -286,13 +288,16 @@ def test_a_step_is_divided_equally_and_what_one_leaves_is_the_others(
 
 
 class Restoring(Timed):
-    """A model that restores a text in a second, by the driver's clock."""
+    """A model that takes a while to restore a node, by the driver's clock."""
 
-    restored = 0
+    def __init__(self, seconds: Callable[[int], float], restore_seconds: float = 1.0) -> None:
+        super().__init__(seconds)
+        self.restore_seconds = restore_seconds
+        self.restored = 0
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
         assert self.driver is not None
-        self.driver.now += 1.0
+        self.driver.now += self.restore_seconds
         self.restored += 1
         return super().restore(seq_id, blob)
 
@@ -321,6 +326,62 @@ def test_restored_texts_come_one_after_another_between_the_tokens_of_a_writer(st
     assert all(one[1] or next_one[1] for one, next_one in pairwise(steps)), (
         "the writer has a token in every second step"
     )
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_long_text_is_restored_in_parts_between_the_tokens_of_a_writer(is_stored: bool, leaves: bool) -> None:
+    model, texts = Restoring(FAST.seconds, 0.01), MemoryTexts(is_eager=True) if is_stored else None
+    model.driver = driver = Driver(model, step_seconds=0.15, cache_cells=0, texts=texts)
+    prompt = [place % 40 for place in range(6000)]
+    driver.submit(prompt, max_tokens=1)
+    driver.run()
+    if texts is not None:
+        driver.engine.collect()
+        assert not driver.engine._residency.stored.is_busy
+        host = driver.engine._residency.host
+        while host._spare:
+            host.budget = host.used_bytes - 1
+            host.make_room()
+        host.budget = 10**9
+    writer = driver.submit("the old king", max_tokens=500, ignore_eos=True)
+    driver.step()
+    driver.step()
+    asked = driver.submit([*prompt, 7], max_tokens=1)
+    steps: list[tuple[int, int]] = []  # the nodes restored and the writer's new tokens of each
+    while not driver.result(asked).terminal:
+        before, written = model.restored, len(driver.result(writer).tokens[0])
+        driver.step()
+        steps.append((model.restored - before, len(driver.result(writer).tokens[0]) - written))
+        if leaves and sum(count for count, _ in steps) > 8:
+            driver.cancel(asked)
+    assert max(count for count, _ in steps) <= 0.15 / 4 / 0.01 + 1
+    assert all(one[1] or next_one[1] for one, next_one in pairwise(steps))
+    if not leaves:
+        assert sum(count for count, _ in steps) >= 6000 // 256
+        assert driver.result(asked).events[1].cached_tokens == 6000
+    driver.run()
+    assert driver.engine._residency.held is None
+    assert driver.engine.stats()["kv_cells_idle"] == 0, "nothing is held"
+
+
+def test_a_failed_decode_lets_go_of_a_text_that_is_being_restored() -> None:
+    model = Restoring(FAST.seconds, 0.01)
+    model.driver = driver = Driver(model, step_seconds=0.15, cache_cells=0)
+    prompt = [place % 40 for place in range(6000)]
+    driver.submit(prompt, max_tokens=1)
+    driver.run()
+    writer = driver.submit("the old king", max_tokens=50, ignore_eos=True)
+    driver.step()
+    driver.step()
+    asked = driver.submit([*prompt, 7], max_tokens=3, ignore_eos=True)
+    while driver.engine._residency.held is None:
+        driver.step()
+    model.failures.append(DecodeStatus.FATAL)
+    driver.run()
+    assert driver.engine._residency.held is None
+    assert [type(driver.result(each).terminal[0]) for each in (writer, asked)] == [Failed, Done]
+    assert driver.result(asked).events[1].cached_tokens < 6000, "what was restored is computed again"
 
 
 def test_the_pace_of_prompts_is_not_that_of_restores() -> None:

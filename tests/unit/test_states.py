@@ -30,6 +30,7 @@ from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSave
 from srb.files import state_disk
 from srb.files.state_disk import StateEntry
 from srb.files.state_header import StateError
+from srb.files.text_entry import framed, packed, unpacked
 from srb.wire.commands import BranchSpec, Generate, SetAdapters, StateAction
 from srb.wire.events import Done
 from tests.engine_helpers import parked_bytes, solo
@@ -162,18 +163,29 @@ def test_a_changed_or_truncated_file_is_refused(sizes: tuple[int, int, int]) -> 
     for size in range(0, len(data), 7):
         with pytest.raises(StateError):
             read_state(io.BytesIO(data[:size]), "m")
-    for place in [*range(12), *range(len(header), len(data))]:
+    for place in range(len(data)):
         with pytest.raises(StateError):
             read_state(io.BytesIO(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]), "m")
 
 
-@pytest.mark.parametrize("counts", [{"tokens": -1, "bytes": 4}, {"logits": 1.0}, {"bytes": "0"}, {"tokens": True}])
-def test_a_header_that_lies_about_sizes_is_refused(counts: dict[str, Any]) -> None:
-    state = SavedState(tokens_of(()), np.empty(0, np.uint8), np.empty(0, np.float32))
-    header = orjson.loads(header_of(state, "m")[12:]) | counts
-    packed = orjson.dumps(header)
-    with pytest.raises(StateError, match="header is damaged"):
-        read_state(io.BytesIO(b"SRBSTATE" + len(packed).to_bytes(4, "little") + packed), "m")
+@pytest.mark.parametrize(
+    ("changes", "facts"),
+    [({"count": 2**31}, {}), ({"nbytes": 2**40}, {}), ({}, {"logits": 1.0}), ({}, {"logits": -1}), ({}, {"logits": 9})],
+)
+def test_a_header_that_lies_about_sizes_is_refused(changes: dict[str, int], facts: dict[str, Any]) -> None:
+    state = SavedState(tokens_of((1, 2)), np.empty(8, np.uint8), np.empty(0, np.float32))
+    header = header_of(state, "m")
+    entry, at = unpacked(header[16:])
+    for name, value in changes.items():
+        setattr(entry, name, value)
+    entry.facts = orjson.dumps(orjson.loads(entry.facts) | facts)
+    with pytest.raises(StateError, match="damaged"):
+        read_state(io.BytesIO(header[:8] + framed(packed(entry, header[16 + at :])) + bytes(8)), "m")
+
+
+def test_a_file_of_an_older_version_is_refused_by_its_number() -> None:
+    with pytest.raises(StateError, match="its version is 1; this server reads version 2"):
+        read_state(io.BytesIO(b"SRBSTATE" + (80).to_bytes(4, "little") + b'{"version":1}' + bytes(200)), "m")
 
 
 # ---- only what is missing is read and written

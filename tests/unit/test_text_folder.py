@@ -16,8 +16,9 @@ import pytest
 
 from srb.engine.fake import FakeModel
 from srb.engine.model import Blob, Record, Scope
-from srb.engine.process import text_folder
+from srb.engine.process import text_folder, text_index
 from srb.engine.process.text_folder import TextFolder
+from srb.engine.process.text_index import TextIndex
 from srb.engine.tokens import Tokens, tokens_of
 from tests.engine_helpers import Driver, solo
 from tests.processes import DEADLINE, wait_for
@@ -85,8 +86,6 @@ def test_the_order_is_that_of_use_and_what_is_removed_is_gone(opened: Open, tmp_
     loaded(folder)
     records = [record(folder) for _ in range(4)]
     write(folder, *records)
-    for place, each in enumerate(records):
-        os.utime(tmp_path / MODEL / each.id, (place, place))
     folder.use(records[0])
     folder.remove(records[1])
     folder.close(DEADLINE)
@@ -122,12 +121,15 @@ def test_an_index_that_is_damaged_or_cut_anywhere_loses_no_more_than_what_follow
     whole, files = index.read_bytes(), {each.id: (tmp_path / MODEL / each.id).read_bytes() for each in records}
     for place in range(len(whole)):
         for data in (whole[:place], whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :]):
-            found = list(text_folder._read_index(_written(index, data)))
+            again = TextIndex(_written(index, data))
+            found = [each.id for each, _ in again.found]
             assert found == [each.id for each in records][: len(found)]
+            assert len(found) == 3 or index.stat().st_size < len(whole), "what is damaged is cut off"
+            again.close()
     index.write_bytes(whole[: len(whole) - 1])
     folder = opened()
     assert list(loaded(folder)) == [each.id for each in records[:2]]
-    assert not (tmp_path / MODEL / records[2].id).exists(), "a file that the index does not name"
+    wait_for(lambda: not (tmp_path / MODEL / records[2].id).exists(), "a file that the index does not name is removed")
     assert files.keys() >= {each.id for each in records}
 
 
@@ -150,8 +152,50 @@ def test_what_a_killed_process_leaves_is_no_text(opened: Open, tmp_path: Path, l
         path.write_bytes(path.read_bytes()[:-1])
     else:
         shutil.copy(path, path.with_name("ab" * 16))
-    assert loaded(opened()).keys() == ({each.id} if left == "unknown file" else set())
+    again = opened()
+    assert loaded(again).keys() == {each.id}
+    assert (again.read(each) is not None) == (left == "unknown file")
+    again.close(DEADLINE)
     assert {file.name for file in path.parent.iterdir()} <= {"index", "lock", each.id}
+
+
+def test_the_index_does_not_grow_with_what_is_gone_and_used(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_index, "_SLACK", 1000)
+    folder = opened()
+    loaded(folder)
+    kept = [record(folder) for _ in range(5)]
+    write(folder, *kept)
+    for _ in range(60):
+        write(folder, gone := record(folder))
+        folder.remove(gone)
+        folder.use(kept[1])
+    folder.use(kept[0])
+    folder.close(DEADLINE)
+    size = (tmp_path / MODEL / "index").stat().st_size
+    assert size <= 1000 + 4 * 5 * 120 + 120
+    folder = opened()
+    assert list(loaded(folder)) == [kept[place].id for place in (2, 3, 4, 1, 0)]
+    read = folder.read(kept[4])
+    assert read is not None
+    assert np.array_equal(read, blob_of(kept[4]))
+
+
+def test_an_index_of_another_form_is_begun_anew(opened: Open, tmp_path: Path) -> None:
+    folder = opened()
+    loaded(folder)
+    each = record(folder)
+    write(folder, each)
+    folder.close(DEADLINE)
+    index = tmp_path / MODEL / "index"
+    index.write_bytes(b"SRBTEXTS 1\n" + index.read_bytes())
+    folder = opened()
+    assert loaded(folder) == {}
+    assert write(folder, again := record(folder)) == [True]
+    folder.close(DEADLINE)
+    assert loaded(opened()).keys() == {again.id}
+    assert not (tmp_path / MODEL / each.id).exists()
 
 
 def test_files_and_folder_are_their_owners_alone(opened: Open, tmp_path: Path) -> None:
@@ -267,12 +311,12 @@ def test_an_entry_that_was_cut_by_a_full_disk_costs_none_that_follow(
     folder = opened()
     loaded(folder)
     first, cut, last = (record(folder) for _ in range(3))
-    index: Any = folder._index
+    index: Any = folder._index._file
     assert write(folder, first) == [True]
-    folder._index = cast(BinaryIO, Clogged(index))
+    folder._index._file = cast(BinaryIO, Clogged(index))
     assert write(folder, cut) == [False]
     folder.remove(record(folder))
-    folder._writes.put(lambda: setattr(folder, "_index", index))
+    folder._writes.put(lambda: setattr(folder._index, "_file", index))
     assert write(folder, last) == [True]
     assert "texts are not kept" in caplog.text
     folder.close(DEADLINE)

@@ -18,7 +18,8 @@ NUMBERS = {
     "requests_resting": 3.0, "requests_total": 1234.0, "branches_running": 16.0, "branches_waiting": 4.0,
     "branches_room": 76.0, "tokens_predicted_total": 5000.0, "prompt_tokens_total": 600.0,
     "prompt_tokens_cached_total": 1800.0, "tree_tokens_resident": 240.0, "tree_tokens_parked": 90.0,
-    "tree_parked_bytes": 3 << 20, "stored_bytes": 5 << 20,
+    "tree_parked_bytes": 3 << 20, "stored_bytes": 5 << 20, "stored_texts": 12.0, "stored_hits_total": 2.0,
+    "stored_tokens_read_total": 6100.0, "stored_seconds_saved_total": 33.0,
 }  # fmt: skip
 URL = "http://127.0.0.1:9090"
 
@@ -42,8 +43,8 @@ def test_everything_has_its_number() -> None:
     assert "branches 16 running 4 waiting 76 more have room" in text
     assert "cells 250 of 1,000 in use ██████·················· 25%" in text
     assert (
-        "cache 240 tokens in cells, 90 parked (3.00 MiB), 5.00 MiB on the disk, 75% of all prompts' tokens were there"
-        in text
+        "cache 240 tokens in cells, 90 parked (3.00 MiB), 75% of all prompts' tokens were there\n"
+        "disk 5.00 MiB in 12 files; 2 texts came back: 6,100 tokens, about 33 s of computing" in text
     )
 
 

@@ -555,6 +555,12 @@ class LlamaModel:
     def _token_text(self, token: int) -> str:
         return self._read_piece(token, special=True).decode("utf-8", "replace") if token >= 0 else ""
 
+    @property
+    def rope_facts(self) -> list[str]:
+        """Facts that keys depend on beside the file: LongRoPE has other factors in contexts beyond the original one."""
+        original = self._metadata(f"{self._metadata('general.architecture')}.rope.scaling.original_context_length")
+        return ["long context"] if original.isdecimal() and self.n_ctx > int(original) else []
+
     def _metadata(self, key: str) -> str:
         return string_of(lib.llama_model_meta_val_str, self._model, key.encode())
 

@@ -212,7 +212,11 @@ def _kv_facts(settings: Settings, memory: str, model: Model) -> list[str]:
         facts.append("every window" if model.supports_partial_reuse else "newest windows")
     if model.has_states:
         facts.append("cells and a state")
-    facts += [model_fingerprint(path) for path, _ in settings.adapters if not is_fake(settings)]
+    if not is_fake(settings):
+        from srb.engine.llama.model import LlamaModel
+
+        assert isinstance(model, LlamaModel)
+        facts += [*(model_fingerprint(path) for path, _ in settings.adapters), *model.rope_facts]
     return facts + [f"{name}={value}" for name in _POSITIONS if (value := getattr(settings, name)) != _default(name)]
 
 
@@ -240,7 +244,7 @@ def _open_texts(settings: Settings, memory: str, model: Model) -> TextFolder | N
     Texts of another build of llama.cpp are not used: its sums may differ. A fake model has a folder only where one is set.
     """
     folder, is_set = settings.texts_path, settings.cache_disk != "auto"
-    if folder is None or not model.can_generate or model.has_states or not model.supports_partial_reuse:
+    if folder is None or not model.can_generate:
         return None
     if is_fake(settings) and not is_set:
         return None

@@ -1,14 +1,15 @@
 """The file of a named state: a prompt's KV, for later requests and later runs of the server.
 
-A file is a magic, the length of a JSON header, the header, the tokens (int32), the logits of the last token (float32)
-and the saved KV. The header has the format's version, the model's fingerprint and a checksum. A file that does not
-match is refused, and its prompt is computed. Nothing is copied, since a state may fill most of the memory.
+It has a magic, the text's entry (`text_entry`, as in the index of texts), whose facts have the model's fingerprint and the
+save, and then the KV and the logits of the last token (float32). A file that does not match is refused, and its prompt is
+computed. Nothing is copied, since a state may fill most of the memory.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import zlib
+from array import array
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,10 +18,13 @@ import numpy.typing as npt
 import orjson
 
 from srb.engine.model import SavedState, Scope
-from srb.engine.tokens import tokens_of
-from srb.files.state_header import MAGIC, VERSION, StateError, read_header
+from srb.files.state_header import MAGIC, StateError, read_header
+from srb.files.text_entry import FRAME, MAX_ENTRY, TextEntry, framed, packed
 
 _SAMPLES, _SAMPLE_BYTES = 64, 16384  # of a model's file: to read 100 GB takes minutes at each start
+
+_DAMAGED = "it is damaged: its checksum does not fit"
+NO_ID = "0" * 32  # a state is a whole text, of no index
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -41,25 +45,16 @@ def header_of(state: SavedState, fingerprint: str, is_automatic: bool = False, s
 
     `saved` is the number of the save, larger than those of earlier saves of its name.
     """
-    header = orjson.dumps(
-        {
-            "version": VERSION,
-            "model": fingerprint,
-            "tokens": len(state.tokens),
-            "logits": len(state.logits),
-            "bytes": len(state.blob),
-            "lora": state.scope.lora,
-            "salt": state.scope.salt,
-            "checksum": _checksum(_parts(state)),
-            "automatic": is_automatic,
-            "saved": saved,
-        }
-    )
-    return MAGIC + len(header).to_bytes(4, "little") + header
+    parts = _parts(state)
+    facts = {"model": fingerprint, "automatic": is_automatic, "saved": saved, "logits": len(state.logits)}
+    facts |= {"lora": state.scope.lora, "salt": state.scope.salt}
+    checksum = zlib.crc32(parts[1].data, zlib.crc32(parts[0].data))
+    entry = TextEntry(NO_ID, "", 0, len(state.tokens), sum(map(len, parts)), checksum, orjson.dumps(facts))
+    return MAGIC + framed(packed(entry, np.asarray(state.tokens, np.int32).tobytes()))
 
 
 def file_size(state: SavedState, header: bytes) -> int:
-    return len(header) + 4 * (len(state.tokens) + len(state.logits)) + len(state.blob)
+    return len(header) + 4 * len(state.logits) + len(state.blob)
 
 
 def write_state(file: BinaryIO, header: bytes, state: SavedState) -> None:
@@ -74,32 +69,25 @@ def read_state(file: BinaryIO, fingerprint: str) -> SavedState:
     header = read_header(file)
     if header["model"] != fingerprint:
         raise StateError("it was saved with another model or other cell types")
-    body = file.tell()
-    left = file.seek(0, 2) - body
-    damaged = StateError("it is damaged: its checksum does not fit")
-    if left != 4 * (header["tokens"] + header["logits"]) + header["bytes"]:  # checked before memory is allocated
-        raise damaged
-    file.seek(body)
-    tokens = np.empty(header["tokens"], np.int32)
-    logits = np.empty(header["logits"], np.float32)
-    blob = np.empty(header["bytes"], np.uint8)
-    parts = [tokens.view(np.uint8), logits.view(np.uint8), blob]
-    if [file.readinto(part) for part in parts] != [len(part) for part in parts]:  # type: ignore[attr-defined]
-        raise damaged  # another process has truncated it since
-    if _checksum(iter(parts)) != header["checksum"]:
-        raise damaged
-    return SavedState(tokens_of(tokens.tolist()), blob, logits, Scope(header["lora"], header["salt"]))
+    known: TextEntry = header["entry"]
+    file.seek(len(MAGIC))
+    length, checksum = FRAME.unpack(file.read(FRAME.size))
+    entry = file.read(min(length, MAX_ENTRY))
+    left = file.seek(0, 2) - len(MAGIC) - FRAME.size - length
+    is_whole = len(entry) == length and zlib.crc32(entry) == checksum
+    if not is_whole or left != known.nbytes or 4 * known.count > length:  # checked before memory is allocated
+        raise StateError(_DAMAGED)
+    file.seek(len(MAGIC) + FRAME.size + length)
+    body = np.empty(known.nbytes, np.uint8)
+    if file.readinto(body) != len(body) or zlib.crc32(body.data) != known.checksum:  # type: ignore[attr-defined]
+        raise StateError(_DAMAGED)  # perhaps another process has truncated it since
+    tokens = array("i")
+    tokens.frombytes(entry[length - 4 * known.count :])
+    end = known.nbytes - 4 * header["logits"]
+    return SavedState(tokens, body[:end], body[end:].copy().view(np.float32), Scope(header["lora"], header["salt"]))
 
 
-def _parts(state: SavedState) -> Iterator[Bytes]:
-    """Yield the body's bytes."""
-    yield np.asarray(state.tokens, np.int32).view(np.uint8)
-    yield np.ascontiguousarray(state.logits, np.float32).view(np.uint8)
-    yield np.ascontiguousarray(state.blob)
-
-
-def _checksum(parts: Iterator[Bytes]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        digest.update(part.data)
-    return digest.hexdigest()
+def _parts(state: SavedState) -> tuple[Bytes, Bytes]:
+    """Return the bytes behind the entry: KV and logits."""
+    logits = np.ascontiguousarray(state.logits, np.float32)
+    return np.ascontiguousarray(state.blob), logits.view(np.uint8)

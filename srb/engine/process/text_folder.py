@@ -2,8 +2,8 @@
 
 `FOLDER/MODEL/` belongs to one engine at a time, which holds its lock; MODEL is a hash of all that KV depends on. A thread
 writes, and removes, one file after the other: first the file, then its line of the index, so that the index names whole
-files alone. Another thread reads. A process that is killed may leave files without a line and a line cut short, which
-are removed at the next start.
+files alone (`text_index`). Another thread reads. A process that is killed may leave files without a line and a line cut
+short, which are removed at the next start.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ import shutil
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 from uuid import uuid4
 
 import numpy as np
-import orjson
 
 from srb.atomic import private
-from srb.engine.model import Blob, Record, Scope
-from srb.engine.tokens import Tokens, tokens_of
+from srb.engine.model import Blob, Record
+from srb.engine.process.text_index import TextIndex
+from srb.engine.tokens import Tokens
 
 log = logging.getLogger("srb.texts")
 
@@ -38,9 +37,6 @@ SHARE = 10  # of the free space: texts take 1/10 of it by themselves
 LEAST_SHARE = (
     8  # where other models' engines, which run, fill the room: one has 1/8 of it, and so not all are forgotten
 )
-_HEAD = b"SRBTEXTS 1\n"  # of the index, with the version of its form
-_FRAME = 8  # bytes before each entry: its length and its checksum
-_MAX_ENTRY = 64 * 1024 * 1024  # bytes; a longer length is that of a damaged entry
 _PIECE = 8 * 1024 * 1024  # bytes written at once: a process that ends waits for one
 _NAME = re.compile(r"[0-9a-f]{32}")
 
@@ -62,13 +58,12 @@ class TextFolder:
         except OSError:
             self._lock.close()
             raise
-        self._checksums: dict[str, int] = {}
         self._is_full = self._is_closing = False
-        others, own = _others(folder, model), _size(self.folder)
+        self._index = TextIndex(self.folder / "index")
+        others, own = _others(folder, model), sum(record.nbytes for record, _ in self._index.found)
         total = max_bytes if max_bytes >= 0 else _share(folder, sum(size for _, size, _ in others) + own)
         left = _shrink(others, total - min(own, total))
         self.budget = max(total // LEAST_SHARE, total - left)
-        self._index: BinaryIO | None = None
         self._writes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._came = threading.Event()  # something was done
@@ -79,45 +74,13 @@ class TextFolder:
         for thread in self._threads:
             thread.start()
 
-    # ---- the beginning
-
-    def load(self) -> Iterator[tuple[Record, Tokens]]:
-        """Yield the records whose files are there, the least recently used first."""
-        path = self.folder / "index"
-        found: dict[str, tuple[Record, Tokens, int]] = {}
-        try:
-            found = _read_index(path)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            log.warning("%s cannot be read: %s; the texts of earlier runs are computed again", path, error.strerror)
-        files = {entry.name: entry.stat() for entry in os.scandir(self.folder)}
-        sizes = {name: file.st_size for name, file in files.items()}
-        kept = {id_: each for id_, each in found.items() if sizes.get(id_) == each[0].nbytes}
-        for name in files.keys() - kept.keys():
-            if _NAME.fullmatch(name):
-                self._unlink(name)
-        try:
-            self._index = self._rewrite(path, kept)
-        except OSError as error:
-            log.warning("%s cannot be written: %s; no text is kept beyond this run", path, error.strerror)
-        self._checksums = {id_: checksum for id_, (_, _, checksum) in kept.items()}
-        for record, tokens, _ in sorted(kept.values(), key=lambda each: files[each[0].id].st_mtime_ns):
-            yield record, tokens
-
-    def _rewrite(self, path: Path, kept: dict[str, tuple[Record, Tokens, int]]) -> BinaryIO:
-        """Write the index anew, without what is gone; return it, open at its end."""
-        scratch = path.with_suffix(".partial")
-        with open(scratch, "wb", opener=private) as file:
-            file.write(_HEAD)
-            for record, tokens, checksum in kept.values():
-                file.write(_entry(record, tokens, checksum))
-            file.flush()
-            os.fdatasync(file.fileno())  # else a power cut may leave a name without a content
-        scratch.replace(path)
-        return open(path, "ab", buffering=0)
-
     # ---- what the tree asks for
+
+    def load(self) -> list[tuple[Record, Tokens]]:
+        """Return the records of the index, the least recently used first. A file that is gone is noticed when it is read."""
+        found, self._index.found = self._index.found, []
+        self._writes.put(self._remove_strays)
+        return found
 
     def write(self, record: Record, tokens: Tokens, blob: Blob, done: Callable[[bool], None]) -> None:
         """Write a record, and tell whether it is on the disk."""
@@ -139,7 +102,7 @@ class TextFolder:
         except OSError as error:
             log.warning("%s cannot be read: %s; its text is computed again", self.folder / record.id, error.strerror)
             return None
-        if is_whole and zlib.crc32(view) == self._checksums.get(record.id):
+        if is_whole and zlib.crc32(view) == self._index.checksum(record.id):
             return blob
         log.warning("%s is damaged; its text is computed again", self.folder / record.id)
         return None
@@ -160,7 +123,7 @@ class TextFolder:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._is_closing = True
-        if self._index is not None and not self._threads[0].is_alive():
+        if not self._threads[0].is_alive():
             self._index.close()
         self._lock.close()
 
@@ -177,6 +140,8 @@ class TextFolder:
         while (do := asked.get()) is not None:
             try:
                 do()
+                if asked is self._writes:
+                    self._index.compact()
             except Exception:
                 log.exception("a text could not be kept or read")
             self._came.set()
@@ -185,15 +150,13 @@ class TextFolder:
 
     def _write(self, record: Record, tokens: Tokens, blob: Blob) -> bool:
         path = self.folder / record.id
-        if self._index is None or self._is_closing:
+        if not self._index.is_open or self._is_closing:
             return False
         try:
             if shutil.disk_usage(self.folder).free - record.nbytes < MIN_FREE:
                 raise OSError(0, f"less than {MIN_FREE // 1024**3} GiB would be free on the disk")
             checksum = self._write_file(path, np.ascontiguousarray(blob))
-            self._append(self._index, _entry(record, tokens, checksum))
-            self._checksums[record.id] = checksum
-            os.fdatasync(self._index.fileno())
+            self._index.add(record, tokens, checksum)
         except OSError as error:
             if not self._is_full:
                 log.warning("texts are not kept in %s: %s", self.folder, error.strerror)
@@ -221,86 +184,26 @@ class TextFolder:
         return checksum
 
     def _remove(self, id_: str) -> None:
-        self._checksums.pop(id_, None)
         self._unlink(id_)
-        if self._index is not None:
-            with contextlib.suppress(OSError):  # then the next start finds no file
-                self._append(self._index, _frame(b"-" + id_.encode()))
-
-    @staticmethod
-    def _append(index: BinaryIO, entry: bytes) -> None:
-        """Append an entry to the index, whole or not at all: behind a part nothing would be read. Raise OSError."""
-        size, rest = os.fstat(index.fileno()).st_size, memoryview(entry)
-        try:
-            while rest:
-                rest = rest[index.write(rest) :]
-        except OSError:
-            os.ftruncate(index.fileno(), size)
-            raise
+        with contextlib.suppress(OSError):  # then the next start has it, and notices when it is read
+            self._index.remove(id_)
 
     def _touch(self, id_: str) -> None:
         with contextlib.suppress(OSError):  # then it counts as used before
-            os.utime(self.folder / id_)
+            self._index.use(id_)
+
+    def _remove_strays(self) -> None:
+        """Remove files without an entry, which a killed process has left."""
+        with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in entries:
+                if _NAME.fullmatch(entry.name) and entry.name not in self._index:
+                    self._unlink(entry.name)
 
     def _unlink(self, id_: str) -> None:
         try:
             (self.folder / id_).unlink(missing_ok=True)
         except OSError as error:
             log.warning("%s cannot be removed: %s", self.folder / id_, error.strerror)
-
-
-# ---- the index
-
-
-def _entry(record: Record, tokens: Tokens, checksum: int) -> bytes:
-    head = [record.id, record.parent, record.start, record.nbytes, checksum, record.scope.lora, record.scope.salt]
-    return _frame(b"+" + orjson.dumps(head) + b"\n" + np.asarray(tokens, np.int32).tobytes())
-
-
-def _frame(entry: bytes) -> bytes:
-    return len(entry).to_bytes(4, "little") + zlib.crc32(entry).to_bytes(4, "little") + entry
-
-
-def _read_index(path: Path) -> dict[str, tuple[Record, Tokens, int]]:
-    """Return the records of an index, with their tokens and the checksums of their files, up to an entry that is damaged.
-
-    Raise OSError.
-    """
-    data = path.read_bytes()
-    found: dict[str, tuple[Record, Tokens, int]] = {}
-    at = len(_HEAD)
-    if data[:at] != _HEAD:
-        return {}
-    while at + _FRAME <= len(data):
-        length, checksum = (int.from_bytes(data[place : place + 4], "little") for place in (at, at + 4))
-        entry = data[at + _FRAME : at + _FRAME + length]
-        if length > _MAX_ENTRY or len(entry) != length or zlib.crc32(entry) != checksum:
-            break
-        at += _FRAME + length
-        if entry[:1] == b"-":
-            found.pop(entry[1:].decode("ascii", "replace"), None)
-        elif (each := _read_entry(entry)) is not None:
-            found[each[0].id] = each
-    return found
-
-
-def _read_entry(entry: bytes) -> tuple[Record, Tokens, int] | None:
-    """Return the record of an entry; None for one that no engine of ours has written."""
-    head, _, tokens = entry[1:].partition(b"\n")
-    try:
-        id_, parent, start, nbytes, checksum, lora, salt = orjson.loads(head)
-        scope = Scope(tuple(map(float, lora)), salt)
-    except (ValueError, TypeError):
-        return None
-    are_names = isinstance(id_, str) and _NAME.fullmatch(id_) and isinstance(parent, str) and isinstance(salt, str)
-    if (
-        not (are_names and all(type(each) is int and each >= 0 for each in (start, nbytes, checksum)))
-        or len(tokens) % 4
-    ):
-        return None
-    count = len(tokens) // 4
-    record = Record(id_, parent, start, start + count, nbytes, scope)
-    return record, tokens_of(np.frombuffer(tokens, np.int32).tolist()), checksum
 
 
 # ---- the room of all models

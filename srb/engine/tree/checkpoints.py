@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from srb.engine.model import Blob
+from srb.engine.model import Blob, Record
 
 AUTO = -1  # `checkpoint_every`: by the size of the states; 0 means none
 MIN_EVERY = 256  # tokens between checkpoints where the setting is AUTO; a chunk of a prompt is no longer, so not fewer
@@ -45,10 +45,11 @@ class Checkpoint:
     """
 
     position: int
-    state: Blob | int  # the saved state, or the sequence that has it
+    state: Blob | int | None  # the saved state, or the sequence that has it; None: a store alone has it
     size: int  # bytes of the state; all states of a model have one size
     place: dict[int, Checkpoint]
     level: int = 0
+    record: Record | None = None  # of the state in a store; StoredTexts writes it
 
     @property
     def nbytes(self) -> int:
@@ -128,7 +129,11 @@ class Checkpoints:
 
     def __init__(self) -> None:
         self._levels: list[OrderedDict[Checkpoint, None]] = [OrderedDict() for _ in range(_TOP_LEVEL + 1)]
+        self._spare: OrderedDict[Checkpoint, None] = OrderedDict()  # those of them that a store has, too
         self.nbytes = 0
+        self.on_drop: Callable[[Record], None] = lambda record: (
+            None
+        )  # called with what a store has of a forgotten state
 
     def __len__(self) -> int:
         return sum(map(len, self._levels))
@@ -137,41 +142,65 @@ class Checkpoints:
         return checkpoint in self._levels[checkpoint.level]
 
     def add(self, checkpoint: Checkpoint) -> None:
-        """Let a checkpoint be dropped when room is needed; it counts as used now."""
-        if checkpoint not in self:
+        """Let a checkpoint be dropped when room is needed; it counts as used now. One that memory lacks counts nothing."""
+        if checkpoint not in self and checkpoint.state is not None:
             self._levels[checkpoint.level][checkpoint] = None
             self.nbytes += checkpoint.nbytes
+            self.note_stored(checkpoint)
+
+    def note_stored(self, checkpoint: Checkpoint) -> None:
+        """Note that a store has a state, or has it no more."""
+        if checkpoint.record is not None and checkpoint in self:
+            self._spare[checkpoint] = None
+        else:
+            self._spare.pop(checkpoint, None)
 
     def remove(self, checkpoint: Checkpoint) -> None:
         """Stop counting a checkpoint, if it was counted; its place keeps it."""
         if checkpoint in self:
             del self._levels[checkpoint.level][checkpoint]
+            self._spare.pop(checkpoint, None)
             self.nbytes -= checkpoint.nbytes
 
     def drop(self, checkpoint: Checkpoint) -> None:
-        """Forget a state."""
+        """Forget a state, in a store, too."""
         self.remove(checkpoint)
         del checkpoint.place[checkpoint.position]
+        if checkpoint.record is not None:
+            self.on_drop(checkpoint.record)
 
     def touch(self, checkpoint: Checkpoint) -> None:
         """Mark a checkpoint as used now."""
         if checkpoint in self:
-            self._levels[checkpoint.level].move_to_end(checkpoint)
+            for order in (self._levels[checkpoint.level], self._spare):
+                if checkpoint in order:
+                    order.move_to_end(checkpoint)
 
     def drop_one(self) -> bool:
-        """Drop the checkpoint that is missed least; return False if there is none.
+        """Drop the checkpoint that is missed least, first those that a store has; return False if there is none.
 
         It is the oldest of the level that has most, so every level covers twice as much text as the one below: the
         newest places are close together, and the older they are, the further apart.
         """
+        if self.unload_one():
+            return True
         fullest = max(self._levels, key=len)
         oldest = next(iter(fullest), None)
         if oldest is not None:
             self.drop(oldest)
         return oldest is not None
 
+    def unload_one(self) -> bool:
+        """Let a store alone have the least recently used of the states that it has; return False if there is none."""
+        oldest = next(iter(self._spare), None)
+        if oldest is not None:
+            self.remove(oldest)
+            oldest.state = None
+        return oldest is not None
+
     def check_invariants(self, placed: set[Checkpoint]) -> None:
         """Assert that the counted checkpoints are `placed`, and that their sum is right."""
         counted = {checkpoint for level in self._levels for checkpoint in level}
         assert counted == placed, "checkpoints that may be dropped"
+        assert set(self._spare) == {each for each in counted if each.record is not None}, "spare states"
         assert self.nbytes == sum(checkpoint.nbytes for checkpoint in counted), "bytes of checkpoints"

@@ -61,15 +61,19 @@ class HostMemory:
         """Whether a node with its blob fits the budget once all else is evicted."""
         return len(blob) + NODE_BYTES + TOKEN_BYTES * len(node.tokens) <= self.budget
 
-    def add(self, node: Node, blob: Blob | None) -> None:
-        """Park a node: keep its KV, and evict least recently used leaves until the budget holds. None: a store has it."""
+    def add(self, node: Node, blob: Blob) -> None:
+        """Park a node: keep its KV, and evict least recently used leaves until the budget holds."""
         node.state, node.blob = NodeState.PARKED, blob
-        self._blob_bytes += 0 if blob is None else len(blob)
+        self._blob_bytes += len(blob)
         self.note_stored(node)
+        self.note_found(node)
+        self.make_room()
+
+    def note_found(self, node: Node) -> None:
+        """Count a parked node, as which it was made; `make_room` follows."""
         self.num_nodes += 1
         self.num_tokens += len(node.tokens)
         self._note_leaf(node)
-        self.make_room()
 
     def note_stored(self, node: Node) -> None:
         """Note that a store has a node, or has it no more."""
@@ -166,6 +170,8 @@ class HostMemory:
                 self._blob_bytes -= len(spare.blob)
                 spare.blob = None
                 del self._spare[spare]
+            elif self.checkpoints.unload_one():
+                continue
             elif leaves:
                 self._evict(next(iter(leaves)))
             elif not self._evict_oldest_end():

@@ -234,6 +234,7 @@ class PrefixTree:
     def clear(self) -> None:
         """Evict everything in the KV store, after a failure that leaves it in doubt. Nothing is running."""
         self._states.forget_unsaved()
+        self._residency.let_go()
         for root in self._roots.values():
             for node in list(root.live_children):
                 self._residency.evict(node)
@@ -246,6 +247,7 @@ class PrefixTree:
         `prompts` are the nodes of live prompts, `leases` those of live branches, which own `branch_cells` cells.
         """
         nodes, pinned = list(self.nodes()), [*prompts, *(lease.node for lease in leases)]
+        pinned += [held] if (held := self._residency.held) is not None else []
         for node in (*self._roots.values(), *nodes):
             assert node.pins == sum(base is node for base in pinned), f"{node!r}: pins"
             private = [other for other in self._residency.private_nodes if other.parent is node]

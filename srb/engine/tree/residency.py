@@ -10,7 +10,7 @@ Sums are updated as nodes change; nothing here looks through the tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from srb.engine.model import Blob, Logits, Model, TextStore
@@ -27,6 +27,7 @@ from srb.engine.tree.whole import Lengths, find_text, text_key
 
 MAX_INNER = 8192  # positions within a node's span at which children begin; a merge or a split handles all of them
 PARK_TOKENS = 256  # most tokens saved in one step, so that saving does not hold up running branches
+RESTORE_TOKENS = 2 * PARK_TOKENS  # more are restored in several steps beside running branches
 PARK_NODES = 16  # most nodes saved in one step, since each is a call of its own
 
 
@@ -52,8 +53,7 @@ class Residency:
     ) -> None:
         """Keep at most `cache_cells` idle cells in the KV store and `cache_bytes` in host memory, and all texts in `texts`.
 
-        Memory with states has a checkpoint after each `checkpoint_every` tokens; see `Spacing`. It is not stored, nor is
-        memory that cannot be cut.
+        Memory with states has a checkpoint after each `checkpoint_every` tokens; see `Spacing`.
         """
         self._model = model
         self._cache_cells = cache_cells
@@ -66,12 +66,15 @@ class Residency:
         self._idle = IdleNodes()
         self._solid = SolidCells()
         self._kept: KeptText | None = None
+        self.held: Node | None = None  # the end of a text that is restored in several steps, pinned
         self._restored: list[Blob] = []  # not needed any more; to free their memory takes a while
         self._private: dict[Node, None] = {}
         self.lengths = Lengths()  # of the texts; only used for memory that cannot be cut
         self.host = HostMemory(cache_bytes, self.evict, self._absorb_below)
-        may_store = self._partial_reuse and not model.has_states and cache_bytes > 0
-        self.stored = StoredTexts(texts if may_store else None, self.host, self.evict, model.split)
+        self.stored = StoredTexts(
+            texts if cache_bytes > 0 else None, self.host, self.evict, self._attach, self.key_of, model.split,
+            lambda node: self.states.to_store(node), model.has_states,
+        )  # fmt: skip
         self.states = States(model, self.host, checkpoint_every, self._take_free, self.free_seq)
         self.counters = MoveCounters()
 
@@ -110,7 +113,7 @@ class Residency:
 
     @property
     def needs_trim(self) -> bool:
-        return self._is_over_cache or bool(self._restored) or self.states.num_unsaved > 0
+        return self._is_over_cache or bool(self._restored) or self.states.num_unsaved > 0 or self.held is not None
 
     @property
     def private_nodes(self) -> list[Node]:
@@ -510,22 +513,32 @@ class Residency:
                 return
             tokens, nodes = tokens + len(victim.tokens), nodes + 1
             self._park(victim)
+        # Texts in use have a common beginning with parked ones, which wait for it to be stored.
+        beginning = self.stored.beginning
+        if beginning is not None and self._free_ids and self._partial_reuse and not tokens:
+            self.stored.beginning = beginning if beginning.is_live and self._store_part(beginning) else None
 
     def store_some(self) -> None:
         """Copy a part of an idle text that stays in the KV store, for the store; called while nothing runs."""
-        for leaf in self._idle.newest_leaves() if self._free_ids else ():
-            for node in leaf.path():
-                if self.stored.is_writing(node):
-                    return  # those behind it come after it
-                if (part := self.stored.lacking(node, PARK_TOKENS)) is None:
-                    continue
-                holder, seq_id = node.holder(), self._free_ids.pop()
-                assert holder is not None
-                self._model.fork(holder, seq_id, part[1])
-                self.stored.write_copy(node, *part, self._model.save(seq_id, part[0]))
-                self.free_seq(seq_id)
+        for leaf in self._idle.newest_leaves() if self._free_ids and self._partial_reuse else ():
+            if self._store_part(leaf):
                 return
         self.stored.may_lack = False
+
+    def _store_part(self, end: Node) -> bool:
+        """Copy the first part of a resident path that the store lacks; return whether some of it is being written."""
+        for node in end.path():
+            if self.stored.is_writing(node):
+                return True  # those behind it come after it
+            if node.state is not NodeState.RESIDENT or (part := self.stored.lacking(node, PARK_TOKENS)) is None:
+                continue
+            holder, seq_id = node.holder(), self._free_ids.pop()
+            assert holder is not None
+            self._model.fork(holder, seq_id, part[1])
+            self.stored.write_copy(node, *part, self._model.save(seq_id, part[0]))
+            self.free_seq(seq_id)
+            return True
+        return False
 
     def _victim(self) -> Node | None:
         """Return the least recently used idle leaf, or of a long one a node of its last PARK_TOKENS tokens.
@@ -608,11 +621,17 @@ class Residency:
         A text can go on there: with memory that keeps states, the rest may be less than what was restored.
         """
         at = self._make_resident(match)
-        if self.states.has(at):
-            return at
-        upper = self._make_resident(self.states.deepest(Match(at)))  # all of it is resident, so this moves nothing
-        self.unpin(at)
-        return upper
+        while not self._has_state(at):
+            upper = self._make_resident(self.states.deepest(Match(at)))  # all of it is resident, so this moves nothing
+            self.unpin(at)
+            at = upper
+        return at
+
+    def _has_state(self, node: Node) -> bool:
+        """Whether a text can go on at the end of a pinned node, whose state is read if the store alone has it."""
+        if not self.states.is_at_hand(node):
+            self.stored.read_state(node.checkpoints[node.end])
+        return self.states.has(node)
 
     def _make_resident(self, match: Match) -> Node:
         self.host.protect(match.into or match.node)  # making room for the beginning must not evict the end
@@ -646,6 +665,34 @@ class Residency:
         self.host.protect(None)
         self.host.make_room()  # for the parts of parked nodes
         return at
+
+    def restore_part(self, match: Match, is_late: Callable[[], bool]) -> bool:
+        """Restore nodes of a long match until it is late; return whether the rest is short, else it has to be matched again.
+
+        They are held until `let_go`. Memory with states, or that cannot be cut, is restored at once.
+        """
+        path = (match.into or match.node).path()
+        parked = [place for place, node in enumerate(path) if node.state is NodeState.PARKED]
+        is_short = sum(len(path[place].tokens) for place in parked) <= RESTORE_TOKENS
+        if is_short or len(parked) < 2 or self.states.are_kept or not self._partial_reuse:
+            return True
+        for place in parked[:-1]:
+            node, end = path[place], path[place + 1].start
+            part = Match(node) if end == node.end or node.parent is None else Match(node.parent, node, end - node.start)
+            before, self.held = self.held, self._make_resident(part)
+            if before is not None:
+                self.unpin(before)
+            if self.held.end < end:  # there is no room, or it is lost
+                return True
+            if is_late():
+                break
+        return False
+
+    def let_go(self) -> None:
+        """Let go of what `restore_part` holds: its text has begun, or does not begin now."""
+        if self.held is not None:
+            held, self.held = self.held, None
+            self.unpin(held)
 
     def restore(self, node: Node) -> bool:
         """Restore a parked node, whose parent is resident and pinned; return False if there is no room."""

@@ -106,6 +106,7 @@ class States:
         """Give a sequence that ends at a checkpoint its state."""
         self._host.checkpoints.touch(checkpoint)
         self.loaded_total += 1
+        assert checkpoint.state is not None, f"the state at {checkpoint.position} is not in memory"
         if isinstance(checkpoint.state, int):
             self._model.copy_state(checkpoint.state, seq_id)
         elif not self._model.restore_state(seq_id, checkpoint.state):
@@ -118,7 +119,11 @@ class States:
         """Leave a checkpoint at the end of a node, where `seq_id` is about to lose its state, unless there is another."""
         if not self.are_kept or seq_id not in self._at_end or not (node.pins or self._host.budget):
             return
-        if node.end not in node.checkpoints and (node.seq_id == seq_id or node.seq_id not in self._at_end):
+        known = node.checkpoints.get(node.end)
+        is_there = known is not None and not (node.pins and known.state is None)
+        if not is_there and (node.seq_id == seq_id or node.seq_id not in self._at_end):
+            if known is not None:
+                self._host.checkpoints.drop(known)
             checkpoint = self._checkpoint(seq_id, node.end, node.checkpoints, None if at_once else node)
             checkpoint.level = max(LEVEL_OF_ENDS, checkpoint.level)
             self._host.add_checkpoint(checkpoint, is_needed=node.pins > 0)
@@ -155,12 +160,33 @@ class States:
         """Let a pinned node have the checkpoints of its span that a branch or a private prompt has left in `place`."""
         for position in [position for position in place if node.start < position <= node.end]:
             checkpoint = place[position]
-            if position in node.checkpoints:
-                self._host.checkpoints.drop(checkpoint)
-                continue
+            if (known := node.checkpoints.get(position)) is not None:
+                is_worse = known.state is None
+                self._host.checkpoints.drop(known if is_worse else checkpoint)
+                if not is_worse:
+                    continue
             checkpoint.move(node.checkpoints)
             if position == node.end:  # a text goes on there, so it may not be dropped
                 self._host.checkpoints.remove(checkpoint)
+
+    def is_at_hand(self, node: Node) -> bool:
+        """Whether memory has the state at the end of a node, which is known: not the store alone."""
+        checkpoint = node.checkpoints.get(node.end)
+        return checkpoint is None or checkpoint.state is not None or node.seq_id in self._at_end
+
+    def to_store(self, node: Node) -> list[Checkpoint]:
+        """Return the checkpoints of a node that are worth their room in a store, the last one first.
+
+        Those are the ends of prompts and branches, and of the others one in the spacing: not all that are close together.
+        Before a prompt's end there is one more, from which it goes on if it is sent again: its logits are not stored.
+        """
+        found: list[Checkpoint] = []
+        for position in sorted(node.checkpoints, reverse=True):
+            checkpoint, last = node.checkpoints[position], found[-1] if found else None
+            is_far = last is None or last.position - position >= self.spacing.every or last.position in node.prompt_ends
+            if is_far or checkpoint.level >= LEVEL_OF_ENDS:
+                found.append(checkpoint)
+        return found
 
     def drop(self, place: dict[int, Checkpoint]) -> None:
         """Drop all checkpoints of a place."""
@@ -278,11 +304,12 @@ class States:
             assert all(node.start < position <= node.end for position in node.checkpoints), f"{node!r}: checkpoints"
             if node.pins and node.state is NodeState.RESIDENT and node.tokens:
                 assert self.has(node), f"{node!r} is in use, and no text can go on at its end"
+                assert self.is_at_hand(node), f"{node!r} is in use, and a store alone has its state"
             is_held = node.pins > 0
             droppable |= {
                 checkpoint for position, checkpoint in node.checkpoints.items() if position < node.end or not is_held
             }
-        self._host.checkpoints.check_invariants(droppable)
+        self._host.checkpoints.check_invariants({each for each in droppable if each.state is not None})
         assert self.num_unsaved <= MAX_UNSAVED, "checkpoints that are not saved"
         placed = {each for place in [*(node.checkpoints for node in nodes), *places] for each in place.values()}
         unsaved = {checkpoint for checkpoint, _ in self._unsaved if not checkpoint.is_dropped}

@@ -5,6 +5,9 @@ parent, or begins a text. A node has slices of records: a parked node one for al
 store, into which others have merged, any number of them. A record is removed when no node has a slice of it.
 
 Only a text whose beginning is stored is written itself, so the records that are there always make whole texts.
+
+The *state* at a place of a text, of memory that has states, is a record without tokens, behind the one that has the token
+before the place. A checkpoint has it; it is written when the text is.
 """
 
 from __future__ import annotations
@@ -14,12 +17,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from heapq import heapify, heappop, heappush
+from typing import TypeAlias
+
+import numpy as np
 
 from srb.engine.model import Blob, Record, Scope, TextStore
-from srb.engine.tokens import Tokens, common_length, has_media
+from srb.engine.tokens import Tokens, common_length, run_end, run_start, tokens_of
+from srb.engine.tree.checkpoints import LEVEL_OF_ENDS, Checkpoint
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Children, Node, NodeState, Slice
+from srb.engine.tree.whole import find_text
 
 MAX_ASKED = 256  # requests, of which some may have been cancelled
 MAX_WRITES = 4  # records that are with the store at a time: each holds memory, and what waits may be evicted meanwhile
@@ -31,15 +39,18 @@ class StoredCounters:
 
     stored_tokens_written_total: int = 0
     stored_tokens_read_total: int = 0
+    stored_hits_total: int = 0  # requests for which something was read
     stored_texts_lost_total: int = 0  # records that could not be read
 
 
 @dataclass(slots=True)
 class _Write:
-    node: Node
     record: Record
     blob: Blob
     tokens: Tokens
+
+
+Kept: TypeAlias = "Node | Checkpoint"  # what a record is of
 
 
 @dataclass(slots=True)
@@ -52,28 +63,35 @@ class StoredTexts:
     store: TextStore | None
     host: HostMemory
     evict: Callable[[Node], None]
+    attach: Callable[[Node], None]
+    key_of: Callable[[Tokens], int | None]  # as Residency's
     split_blob: Callable[[Blob, int, int], tuple[Blob, Blob] | None]
+    states_of: Callable[[Node], list[Checkpoint]]  # those of a node that are worth their room
+    has_states: bool  # whether memory has
     wake: Callable[[], None] = lambda: None  # called by other threads when there is something to collect
     counters: StoredCounters = field(default_factory=StoredCounters)
     _scopes: dict[Node, Scope] = field(default_factory=dict)  # of roots
     _nodes: dict[Record, dict[Node, None]] = field(default_factory=dict)
+    _states: dict[Record, Checkpoint] = field(default_factory=dict)
     _used: dict[Record, int] = field(default_factory=dict)  # the number of its last use
     _num_uses: int = 0
     _ends: list[tuple[int, str]] = field(default_factory=list)  # heap of last uses and ids; some are not so any more
     _by_id: dict[str, Record] = field(default_factory=dict)
     _behind: dict[str, dict[Record, None]] = field(default_factory=dict)  # by id: the records whose parent it is
     _waiting: OrderedDict[Node, None] = field(default_factory=OrderedDict)  # to be written
-    _writes: dict[Node, _Write] = field(default_factory=dict)
-    _fetches: dict[Node, Record] = field(default_factory=dict)
-    # By request: a node is fetched once for it.
-    _asked: OrderedDict[str, set[Node]] = field(default_factory=OrderedDict)
-    _results: deque[tuple[Node, Record, Blob | bool | None]] = field(default_factory=deque)  # of other threads
+    _waiting_states: OrderedDict[Checkpoint, Node] = field(default_factory=OrderedDict)  # behind all texts
+    _writes: dict[Kept, _Write] = field(default_factory=dict)
+    _fetches: dict[Kept, Record] = field(default_factory=dict)
+    # By request: each is fetched once for it.
+    _asked: OrderedDict[str, set[Kept]] = field(default_factory=OrderedDict)
+    _results: deque[tuple[Kept, Record, Blob | bool | None]] = field(default_factory=deque)  # of other threads
     nbytes: int = 0
+    beginning: Node | None = None  # that stays in the KV store, behind which a parked node waits
     may_lack: bool = False  # texts that stay in the KV store may be lacking
 
     def stats(self) -> dict[str, float]:
         """Return counters (`…_total`) and gauges by name."""
-        return asdict(self.counters) | {"stored_texts": len(self._nodes), "stored_bytes": self.nbytes}
+        return asdict(self.counters) | {"stored_texts": len(self._by_id), "stored_bytes": self.nbytes}
 
     # ---- the beginning
 
@@ -81,22 +99,31 @@ class StoredTexts:
         """Put the records of an earlier life into the tree, as nodes that are parked in the store alone."""
         if self.store is None:
             return
+        self.host.checkpoints.on_drop = self._remove
         found = list(self.store.load())
         for record, tokens in sorted(found, key=lambda each: each[0].start):  # each after the text before it
+            if record.is_state and self.has_states and self._place_state(record):
+                continue
             if (node := self._place(record, tokens, root)) is None:
                 self.store.remove(record)
                 continue
-            is_new = not node.stored
-            self._add(record)
-            self._set(node, (Slice(record, node.start, record.end),))
-            if is_new:
-                self.host.add(node, None)
+            self._count(record)
+            own = (Slice(record, node.start, record.end),)
+            if node.stored:
+                self._nodes[record] = {}
+                self._set(node, own)
             else:
-                self.host.make_room()
+                node.stored, self._nodes[record] = own, {node: None}
+                self.host.note_found(node)
         for record, _ in found:
-            for node in self._nodes.get(record, ()):  # of none: host memory has no room for so many nodes
-                self.host.touch(node)
-            self._count_use(record)
+            for node in self._nodes.get(record, ()):
+                if node.is_childless:
+                    self.host.touch(node)
+        known = (record for record, _ in found if record.id in self._by_id)
+        self._used = {record: place for place, record in enumerate(known)}
+        self._num_uses = len(self._used)
+        self._list_ends()
+        self.host.make_room()
         self._keep_budget()
 
     def _place(self, record: Record, tokens: Tokens, root: Callable[[Scope], Node]) -> Node | None:
@@ -105,10 +132,12 @@ class StoredTexts:
         The tree may have its first tokens from another record, whose end was dropped, so that they were computed again.
         """
         at, before = record.start, self._by_id.get(record.parent)
-        if len(tokens) != record.end - at or not tokens or has_media(tokens):
+        if len(tokens) != record.end - at or not tokens:
             return None
+        if (key := self.key_of(tokens)) is not None:
+            return self._place_whole(record, tokens, root(record.scope), key)
         if before is not None and before.start < at <= before.end and before.scope == record.scope:
-            node = max(self._nodes[before], key=lambda each: each.end)
+            node = self._last(before)
             if node.end < at:
                 return None
             while node.start >= at and node.parent is not None:
@@ -119,8 +148,10 @@ class StoredTexts:
             return None
         done = 0
         while True:
-            common = common_length(node.tokens[at - node.start :], tokens, done)
+            common = common_length(node.tokens[at - node.start :], tokens, done) if at < node.end else 0
             at, done = at + common, done + common
+            if run_start(tokens, done) < done:
+                return None  # of a medium that has two forms
             if done == len(tokens):
                 return self._part_until(node, at, record)
             siblings = (node.children if at == node.end else node.children_at(at)).get(tokens[done])
@@ -128,12 +159,39 @@ class StoredTexts:
                 break
             node = siblings[0]
         parent = node
-        node = Node(parent, tokens[done:], NodeState.PARKED)
+        node = Node(parent, tokens[done:] if done else tokens, NodeState.PARKED)
         if at < parent.end:
             node.place, node.start = parent.inner.setdefault(at, Children(parent)), at
-        node.attach()
-        self.host.note_child_added(parent)
+        self.attach(node)
         return node
+
+    def _last(self, record: Record) -> Node:
+        """Return the node that has the last tokens of a record."""
+        nodes = self._nodes[record]
+        return next(iter(nodes)) if len(nodes) == 1 else max(nodes, key=lambda each: each.end)
+
+    def _place_whole(self, record: Record, tokens: Tokens, root: Node, key: int) -> Node | None:
+        """Return a new node for a text of memory that cannot be cut; None if there is one."""
+        if record.parent or record.start or find_text(tokens, root, key) is not None:
+            return None
+        node = Node(root, tokens, NodeState.PARKED, key=key)
+        self.attach(node)
+        return node
+
+    def _place_state(self, record: Record) -> bool:
+        """Give the node that has the token before a place the state there; return False if there is none."""
+        before, at = self._by_id.get(record.parent), record.start
+        if before is None or before.is_state or not before.start < at <= before.end:
+            return False
+        node = self._last(before)
+        while node.start >= at and node.parent is not None:
+            node = node.parent
+        if at > node.end or at in node.checkpoints:
+            return False
+        state = Checkpoint(at, None, record.nbytes, node.checkpoints, LEVEL_OF_ENDS)
+        node.checkpoints[at] = state
+        self._add_state(record, state)
+        return True
 
     def _part_until(self, node: Node, end: int, record: Record) -> Node | None:
         """Return a node for the last tokens of a record that the tree has from another; None if that had none left."""
@@ -184,6 +242,11 @@ class StoredTexts:
         if node.stored:
             self._set(node, ())
 
+    def _add_state(self, record: Record, checkpoint: Checkpoint) -> None:
+        self._states[record], checkpoint.record = checkpoint, record
+        self.host.checkpoints.note_stored(checkpoint)
+        self._count(record)
+
     def cut(self, node: Node, most: int) -> int:
         """Return after how many tokens to split a leaf that is to be parked, so that what is stored is not written again.
 
@@ -207,17 +270,22 @@ class StoredTexts:
                 self._remove(record)
         self.host.note_stored(node)
 
-    def _add(self, record: Record) -> None:
-        self._nodes[record] = {}
+    def _count(self, record: Record) -> None:
         self._by_id[record.id] = record
         self._behind.setdefault(record.parent, {})[record] = None
         self.nbytes += record.nbytes
-        self._count_use(record)
 
     def _remove(self, record: Record) -> None:
-        """Remove a record that no node has a slice of."""
+        """Remove a record that no node has a slice of, with the states behind it, or the record of a state."""
         assert self.store is not None
-        del self._nodes[record], self._by_id[record.id], self._used[record]
+        for state in [each for each in self._behind.get(record.id, ()) if each.is_state]:
+            self._forget(state)
+        self._nodes.pop(record, None)
+        if (checkpoint := self._states.pop(record, None)) is not None:
+            checkpoint.record = None
+            self.host.checkpoints.note_stored(checkpoint)
+        del self._by_id[record.id]
+        self._used.pop(record, None)  # while they are loaded, none has been used
         del self._behind[record.parent][record]
         if not self._behind[record.parent]:
             del self._behind[record.parent]
@@ -229,22 +297,33 @@ class StoredTexts:
     # ---- writing
 
     def offer(self, node: Node) -> None:
-        """Write a parked node, if nothing is lacking: the text before it is stored, and none of it is media."""
-        if self.store is None or node.state is not NodeState.PARKED or node.blob is None:
+        """Write a parked node, if the text before it is stored, and the states of what is."""
+        if self.store is None or node.state is not NodeState.PARKED:
             return
-        if (
-            not (node.is_private or node.is_stored or node in self._writes)
-            and self._before(node, node.start) is not None
-        ):
+        self._offer_states(node)
+        if node.blob is None:
+            return
+        if node.is_private or node.is_stored or node in self._writes:
+            return
+        if self._before(node, node.start) is not None:
             self._waiting[node] = None
             self._write_more()
+        elif node.parent is not None and node.parent.is_live:
+            self.beginning = node.parent
+
+    def _offer_states(self, node: Node) -> None:
+        """Write the states of a node, as far as its text is stored."""
+        for checkpoint in self.states_of(node) if node.checkpoints else ():
+            if checkpoint.record is None and checkpoint not in self._writes:
+                self._waiting_states.setdefault(checkpoint, node)
+        self._write_more()
 
     def _before(self, node: Node, start: int) -> str | None:
         """Return the id of the record behind which one from `start` on would stand; "" at a text's beginning.
 
-        None: there is none, or media follow.
+        None: there is none.
         """
-        if has_media(node.tokens[start - node.start :]) or (parent := node.parent) is None:
+        if (parent := node.parent) is None:
             return None
         if not start:
             return ""
@@ -258,7 +337,7 @@ class StoredTexts:
             start = each.end if each.start == start else start
         if start == node.end or self._before(node, start) is None:
             return None
-        return start, min(node.end, start + most)
+        return start, min(node.end, node.start + run_end(node.tokens, start + most - node.start))
 
     def is_writing(self, node: Node) -> bool:
         """Whether a part of a node is being written."""
@@ -275,25 +354,49 @@ class StoredTexts:
             if node.state is not NodeState.PARKED or blob is None or node.is_stored or node in self._writes:
                 continue
             self._begin(node, node.start, node.tokens[:], blob)
+        while self._waiting_states and len(self._writes) < MAX_WRITES:
+            self._begin_state(*self._waiting_states.popitem(last=False))
+
+    def _begin_state(self, checkpoint: Checkpoint, node: Node | None) -> None:
+        """Write a state, if it is known still; it was offered with `node`, from which upper parts may have been split."""
+        at, state = checkpoint.position, checkpoint.state
+        while node is not None and node.checkpoints is not checkpoint.place:
+            node = node.parent
+        if node is None or checkpoint.is_dropped or checkpoint.record is not None or not isinstance(state, np.ndarray):
+            return
+        parent = next((each.record for each in node.stored if each.start < at <= each.end), None)
+        if parent is not None:
+            assert self.store is not None
+            record = Record(self.store.new_id(), parent.id, at, at, len(state), parent.scope)
+            self._writes[checkpoint] = _Write(record, state, tokens_of(()))
+            self.store.write(record, tokens_of(()), state, partial(self._note, checkpoint, record))
 
     def _begin(self, node: Node, start: int, tokens: Tokens, blob: Blob) -> None:
         before, scope = self._before(node, start), self._scopes.get(node.root)
         if self.store is None or before is None or scope is None:
             return
         record = Record(self.store.new_id(), before, start, start + len(tokens), len(blob), scope)
-        self._writes[node] = _Write(node, record, blob, tokens)
+        self._writes[node] = _Write(record, blob, tokens)
         self.store.write(record, tokens, blob, partial(self._note, node, record))
 
-    def _note(self, node: Node, record: Record, result: Blob | bool | None) -> None:
+    def _note(self, kept: Kept, record: Record, result: Blob | bool | None) -> None:
         """Take a result, in any thread."""
-        self._results.append((node, record, result))
+        self._results.append((kept, record, result))
         self.wake()
 
-    def _note_written(self, node: Node, record: Record, is_done: bool) -> None:
+    def _note_written(self, node: Kept, record: Record, is_done: bool) -> None:
         write = self._writes.pop(node)
         assert self.store is not None
         if not is_done:
             self.may_lack = False  # until another text comes: a full disk would be asked without end
+            return
+        if isinstance(node, Checkpoint):
+            if node.is_dropped or record.parent not in self._by_id:
+                self.store.remove(record)
+            else:
+                self._add_state(record, node)
+                self._count_use(record)
+                self._keep_budget()
             return
         is_whole = node.state is not NodeState.EVICTED and node.start <= record.start and record.end <= node.end
         first = record.start - node.start
@@ -302,29 +405,43 @@ class StoredTexts:
             self.store.remove(record)  # the tree has let go of the text meanwhile, or has divided it
             self.offer(node)
             return
-        self._add(record)
+        self._nodes[record] = {}
+        self._count(record)
+        self._count_use(record)
         self.counters.stored_tokens_written_total += len(write.tokens)
         own = Slice(record, record.start, record.end)
         rest = [each for each in node.stored if each.end <= own.start or each.start >= own.end]
         self._set(node, tuple(sorted([*rest, own], key=lambda each: each.start)))
+        self._offer_states(node)
         for child in list(node.offspring()):
             self.offer(child)
         self._keep_budget()
 
     def _keep_budget(self) -> None:
-        """Forget the least recently used records behind which nothing is stored, until the store's budget holds."""
+        """Forget the least recently used records behind which nothing is stored, until the store's budget holds.
+
+        Those of texts with a name come last.
+        """
         assert self.store is not None
-        while self.nbytes > self.store.budget and self._ends:
-            used, id_ = heappop(self._ends)
+        named: list[tuple[int, str]] = []
+        while self.nbytes > self.store.budget and (self._ends or named):
+            is_last = not self._ends
+            used, id_ = named.pop(0) if is_last else heappop(self._ends)
             record = self._by_id.get(id_)
             if record is None or self._used[record] != used or id_ in self._behind:
                 continue
-            if any(node.is_live for node in self._nodes[record]):
+            nodes = self._nodes.get(self._by_id[record.parent] if record.is_state else record, {})
+            if any(node.names for node in nodes) and not is_last:
+                named.append((used, id_))
+                continue
+            if any(node.is_live for node in self._nodes.get(record, ())):
                 self.may_lack = False  # until another text comes: what is in the KV store alone is more than the budget
             self._forget(record)
+        for end in named:
+            heappush(self._ends, end)
 
     def _count_use(self, record: Record) -> None:
-        if record in self._nodes:
+        if record.id in self._by_id:
             self._num_uses += 1
             self._used[record] = self._num_uses
             self._note_end(record)
@@ -333,14 +450,21 @@ class StoredTexts:
         """List a record as one that may be forgotten, unless there are others behind it."""
         if record.id not in self._behind:
             heappush(self._ends, (self._used[record], record.id))
-            if len(self._ends) > 2 * len(self._nodes) + 64:
-                self._ends = [(self._used[each], each.id) for each in self._nodes if each.id not in self._behind]
-                heapify(self._ends)
+            if len(self._ends) > 2 * len(self._by_id) + 64:
+                self._list_ends()
+
+    def _list_ends(self) -> None:
+        self._ends = [(use, each.id) for each, use in self._used.items() if each.id not in self._behind]
+        heapify(self._ends)
 
     def _forget(self, record: Record) -> None:
         """Let nodes do without a record, and without those behind it: those that have their KV nowhere else are evicted."""
         while (behind := self._behind.get(record.id)) is not None:
             self._forget(next(iter(behind)))
+        if (checkpoint := self._states.get(record)) is not None:
+            self._remove(record)
+            if checkpoint.state is None:
+                self.host.checkpoints.drop(checkpoint)
         if record not in self._nodes:
             return
         for node in list(self._nodes[record]):
@@ -355,29 +479,41 @@ class StoredTexts:
 
     def is_coming(self, match: Match, request_id: str) -> bool:
         """Fetch what a match has in the store alone, once for each request; return whether some of it is on its way."""
-        if self.store is None or not self._nodes:
+        if self.store is None or not self._by_id:
             return False
         asked, is_coming = self._asked.setdefault(request_id, set()), False
         if len(self._asked) > MAX_ASKED:
             self._asked.popitem(last=False)
         node: Node | None = match.into or match.node
+        assert node is not None
+        lacking: list[tuple[Kept, Record]] = []
+        if (checkpoint := node.checkpoints.get(match.length)) and checkpoint.state is None:
+            assert checkpoint.record is not None
+            lacking.append((checkpoint, checkpoint.record))
         while node is not None and node.parent is not None:
             if node.state is NodeState.PARKED and node.blob is None:
-                if node not in asked and node not in self._fetches:
-                    [part] = node.stored
-                    self._fetches[node] = part.record
-                    self.store.fetch(part.record, partial(self._note, node, part.record))
-                asked.add(node)
-                is_coming = is_coming or node in self._fetches
+                [part] = node.stored
+                lacking.append((node, part.record))
             node = node.parent
+        for kept, record in lacking:
+            if kept not in asked and kept not in self._fetches:
+                self._fetches[kept] = record
+                self.store.fetch(record, partial(self._note, kept, record))
+            asked.add(kept)
+            is_coming = is_coming or kept in self._fetches
         return is_coming
 
     def forget_request(self, request_id: str) -> None:
         """Forget what was fetched for a request, which begins: it may be fetched anew for what the request does later."""
-        self._asked.pop(request_id, None)
+        self.counters.stored_hits_total += bool(self._asked.pop(request_id, None))
 
-    def _note_fetched(self, node: Node, record: Record, blob: Blob | None) -> None:
+    def _note_fetched(self, node: Kept, record: Record, blob: Blob | None) -> None:
         del self._fetches[node]
+        if isinstance(node, Checkpoint):
+            if node.state is None and node.record is record:
+                self._take_state(node, blob)
+                self.host.add_checkpoint(node)
+            return
         if node.state is not NodeState.PARKED or node.blob is not None or not node.is_stored:
             return
         [part] = node.stored
@@ -390,12 +526,32 @@ class StoredTexts:
         [part] = node.stored
         return self._part(part, self.store.read(part.record))
 
+    def read_state(self, checkpoint: Checkpoint) -> None:
+        """Let memory have a state that only the store has, waiting for the disk; it is dropped if it is lost."""
+        assert self.store is not None
+        assert checkpoint.record is not None
+        self._take_state(checkpoint, self.store.read(checkpoint.record))
+
+    def _take_state(self, checkpoint: Checkpoint, state: Blob | None) -> None:
+        assert checkpoint.record is not None
+        if state is None:
+            self.counters.stored_texts_lost_total += 1
+            self._forget(checkpoint.record)
+        else:
+            checkpoint.state = state
+            self._use(checkpoint.record)
+
     def note_use(self, node: Node) -> None:
         """Note that a node is used now: its records are forgotten after those that are not."""
         for each in node.stored:
-            assert self.store is not None
-            self._count_use(each.record)
-            self.store.use(each.record)
+            self._use(each.record)
+        if (checkpoint := node.checkpoints.get(node.end)) is not None and checkpoint.record is not None:
+            self._use(checkpoint.record)
+
+    def _use(self, record: Record) -> None:
+        assert self.store is not None
+        self._count_use(record)
+        self.store.use(record)
 
     def _part(self, part: Slice, blob: Blob | None) -> Blob | None:
         """Return the KV of a slice from that of its record; without it all that hangs on the record is forgotten."""
@@ -418,7 +574,7 @@ class StoredTexts:
     @property
     def is_busy(self) -> bool:
         """Whether the store writes, or is to write, something."""
-        return bool(self._waiting or self._writes or self._results)
+        return bool(self._waiting or self._waiting_states or self._writes or self._results)
 
     @property
     def is_fetching(self) -> bool:
@@ -445,7 +601,7 @@ class StoredTexts:
 
     def check_invariants(self, nodes: Iterable[Node]) -> None:
         """Assert that slices and records know each other, and that every record's text is whole."""
-        found: dict[Record, set[Node]] = {record: set() for record in self._nodes}
+        nodes, found = list(nodes), {record: set[Node]() for record in self._nodes}
         for node in nodes:
             places = [each.start for each in node.stored]
             assert places == sorted(places), f"{node!r}: slices in disorder"
@@ -457,8 +613,12 @@ class StoredTexts:
                 raise AssertionError(f"{node!r} is parked with several slices")
         assert found == {record: set(nodes) for record, nodes in self._nodes.items()}, "nodes of records"
         assert all(found.values()), "a record of no node"
-        assert self.nbytes == sum(record.nbytes for record in self._nodes), "bytes of records"
-        for record in self._nodes:
+        assert {*self._nodes, *self._states} == {*self._by_id.values()} == {*self._used}, "records"
+        assert self.nbytes == sum(record.nbytes for record in self._by_id.values()), "bytes of records"
+        states = [each for node in nodes for each in node.checkpoints.values()]
+        assert all(each.record is not None for each in states if each.state is None), "a state is nowhere"
+        assert {each.record: each for each in states if each.record is not None} == self._states, "records of states"
+        for record in self._by_id.values():
             assert not record.parent or record.parent in self._by_id, f"{record} has lost the text before it"
 
 

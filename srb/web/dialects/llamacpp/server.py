@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from srb.wire.events import ModelInfo
 
 routes = Blueprint("server", __name__)
 adapters = Blueprint("adapters", __name__)  # which the page asks too
+_STATS_SECONDS = 0.5  # that the engine's counts are waited for, and as old they may be
 
 STATIC = Path(__file__).parents[2] / "static"
 _SUCCESS: JSONObject = {"success": True}
@@ -50,7 +53,10 @@ STATE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 @operation(answer="llamacpp.Props", query=("model", "autoload"), foreign=True)
 def get_props() -> Response:
     """Describe the server, its model and the defaults of requests."""
-    return json_reply(props(web().settings, web().client.check_ready(), web().shared_prompt))
+    known = props(web().settings, web().client.check_ready(), web().shared_prompt)
+    with suppress(Unavailable):  # busy with one long step, and nothing is known yet
+        known["kept_texts"] = _kept_texts(web().client.latest_stats(_STATS_SECONDS, _STATS_SECONDS).value)
+    return json_reply(known)
 
 
 @routes.post("/props")
@@ -93,6 +99,13 @@ def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> JSONObj
     if model.chat_template_tool_use:
         known["chat_template_tool_use"] = model.chat_template_tool_use
     return known
+
+
+def _kept_texts(stats: Mapping[str, float]) -> dict[str, float]:
+    """Return how much is on the disk, and of what use it was since the engine's start."""
+    keys = {"files": "texts", "bytes": "bytes", "hits": "hits_total", "tokens_saved": "tokens_read_total"}
+    keys["seconds_saved"] = "seconds_saved_total"
+    return {name: stats.get(f"stored_{key}", 0) for name, key in keys.items()}
 
 
 @routes.get("/slots")

@@ -1,0 +1,207 @@
+"""The index of a folder of texts: a log of records, with their tokens, of removals and of uses.
+
+Each entry stands behind its length and its checksum (`text_entry`). The facts of a record are its scope; the entry of a
+removal or of a use is the record's id. Nothing behind a damaged entry is read. When most
+of the log is of records that are gone, or of uses, it is written anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import zlib
+from array import array
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import orjson
+
+from srb.atomic import private
+from srb.engine.model import Record, Scope
+from srb.engine.tokens import Tokens
+from srb.files.text_entry import ADDED, FRAME, MAX_ENTRY, TextEntry, framed, packed, unpacked
+
+log = logging.getLogger("srb.texts")
+
+_HEAD = b"SRBTEXTS 2\n"  # with the version of the form
+_MARK = struct.Struct("<c16s")
+_GONE, _USED = b"-", b"u"
+_SPARE = 4  # the log has at most so many times the bytes of what lives …
+_SLACK = 64 * 1024  # … and these
+
+
+@dataclass(slots=True)
+class _Known:
+    """A record's file, by its checksum, and the place of its entry in the log."""
+
+    checksum: int
+    at: int
+    size: int
+
+
+class TextIndex:
+    """The log in a file. One thread writes it; another may ask for checksums."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the log. Nothing raises: an index that cannot be read or written is told in the log of the server."""
+        self._path = path
+        # The least recently used first. Moved, not put anew: another thread would miss one that is read.
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._live = 0  # bytes of their entries
+        self._file: BinaryIO | None = None
+        self.found: list[tuple[Record, Tokens]] = []  # the least recently used first, until the tree has taken them
+        try:
+            data = path.read_bytes() if path.exists() else b""
+        except OSError as error:
+            log.warning("%s cannot be read: %s; the texts of earlier runs are computed again", path, error.strerror)
+            data = b""
+        end = self._read(data)
+        try:
+            self._file = self._opened(end) if end else self._rewritten()
+        except OSError as error:
+            log.warning("%s cannot be written: %s; no text is kept beyond this run", path, error.strerror)
+
+    @property
+    def is_open(self) -> bool:
+        return self._file is not None
+
+    def __contains__(self, id_: str) -> bool:
+        return id_ in self._known
+
+    def checksum(self, id_: str) -> int | None:
+        """Return the checksum of a record's file; None if it is not there. Safe from any thread."""
+        known = self._known.get(id_)
+        return None if known is None else known.checksum
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    # ---- reading
+
+    def _read(self, data: bytes) -> int:
+        """Note the records of a log; return where what is whole ends, 0 if it has another form."""
+        found: dict[str, tuple[Record, Tokens]] = {}
+        scopes: dict[bytes, Scope] = {}
+        view, at = memoryview(data), len(_HEAD)
+        if data[:at] != _HEAD:
+            return 0
+        while at + FRAME.size <= len(data):
+            length, checksum = FRAME.unpack_from(data, at)
+            start, end = at + FRAME.size, at + FRAME.size + length
+            if not 0 < length <= MAX_ENTRY or end > len(data) or zlib.crc32(view[start:end]) != checksum:
+                break
+            kind = data[start : start + 1]
+            try:
+                if kind == ADDED:
+                    record, tokens, of_file = _record_of(view[start:end], scopes)
+                    self._drop(record.id)
+                    found[record.id] = record, tokens
+                    self._put(record.id, of_file, at, end - at)
+                elif (id_ := _MARK.unpack_from(data, start)[1].hex()) in found:
+                    if kind == _GONE:
+                        self._drop(id_)
+                        del found[id_]
+                    else:
+                        self._note_use(id_)
+                        found[id_] = found.pop(id_)
+            except (ValueError, TypeError, struct.error):
+                break  # no engine of ours has written it
+            at = end
+        self.found = list(found.values())
+        return at
+
+    def _opened(self, end: int) -> BinaryIO:
+        file = open(self._path, "r+b", buffering=0)  # noqa: SIM115 `close` closes it
+        file.truncate(end)
+        file.seek(end)
+        return file
+
+    # ---- writing; OSError is raised if the disk does not take it
+
+    def add(self, record: Record, tokens: Tokens, checksum: int) -> None:
+        """Append a record whose file is whole, and sync the log."""
+        assert self._file is not None
+        scope = orjson.dumps([record.scope.lora, record.scope.salt])
+        of = TextEntry(record.id, record.parent, record.start, len(tokens), record.nbytes, checksum, scope)
+        entry = packed(of, np.asarray(tokens, np.int32).tobytes())
+        at = self._append(entry)
+        self._put(record.id, checksum, at, FRAME.size + len(entry))
+        os.fdatasync(self._file.fileno())
+
+    def remove(self, id_: str) -> None:
+        if id_ in self._known:
+            self._drop(id_)
+            self._append(_MARK.pack(_GONE, bytes.fromhex(id_)))
+
+    def use(self, id_: str) -> None:
+        """Note that a record is used now."""
+        if id_ in self._known:
+            self._note_use(id_)
+            self._append(_MARK.pack(_USED, bytes.fromhex(id_)))
+
+    def compact(self) -> None:
+        """Write the log anew, without what is gone, if that is most of it."""
+        if self._file is not None and self._file.tell() > _SPARE * self._live + _SLACK:
+            older, self._file = self._file, self._rewritten()
+            older.close()
+
+    def _append(self, entry: bytes) -> int:
+        """Append an entry, whole or not at all, since behind a part nothing would be read; return its place."""
+        assert self._file is not None
+        at, rest = self._file.tell(), memoryview(framed(entry))
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            self._file.truncate(at)
+            self._file.seek(at)
+            raise
+        return at
+
+    def _rewritten(self) -> BinaryIO:
+        """Return a new file with the records that are known, in the order of their use, in the place of the old one."""
+        scratch, places, at = self._path.with_suffix(".partial"), [], len(_HEAD)
+        with open(scratch, "wb", opener=private) as file:
+            file.write(_HEAD)
+            for known in self._known.values():
+                assert self._file is not None
+                file.write(os.pread(self._file.fileno(), known.size, known.at))
+                places.append(at)
+                at += known.size
+            file.flush()
+            os.fdatasync(file.fileno())  # else a power cut may leave a name without a content
+        scratch.replace(self._path)
+        for known, place in zip(self._known.values(), places, strict=True):
+            known.at = place
+        return self._opened(at)
+
+    # ---- what is known
+
+    def _put(self, id_: str, checksum: int, at: int, size: int) -> None:
+        self._known[id_] = _Known(checksum, at, size)
+        self._live += size
+
+    def _drop(self, id_: str) -> None:
+        if (known := self._known.pop(id_, None)) is not None:
+            self._live -= known.size
+
+    def _note_use(self, id_: str) -> None:
+        self._known.move_to_end(id_)
+
+
+def _record_of(entry: memoryview, scopes: dict[bytes, Scope]) -> tuple[Record, Tokens, int]:
+    """Return the record of an entry, its tokens and its file's checksum. Raise ValueError, TypeError or struct.error."""
+    of, at = unpacked(entry)
+    if len(entry) != at + 4 * of.count:
+        raise ValueError
+    if (scope := scopes.get(of.facts)) is None:
+        lora, salt = orjson.loads(of.facts)
+        scope = scopes[of.facts] = Scope(tuple(map(float, lora)), str(salt))
+    tokens = array("i")
+    tokens.frombytes(entry[at:])
+    return Record(of.id, of.parent, of.start, of.start + of.count, of.nbytes, scope), tokens, of.checksum

@@ -1,0 +1,49 @@
+"""The entry of a text whose KV is in a file: of the index of texts, and at the beginning of a named state's file.
+
+It stands behind its length and its checksum, and has the form of `HEAD`, facts as JSON, and the tokens (int32).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+FRAME = struct.Struct("<II")  # before each entry: its length and its checksum
+HEAD = struct.Struct("<c16s16sIIQIH")  # kind, id, parent, start, number of tokens, bytes and checksum of the KV, facts
+ADDED = b"+"  # the kind of a text
+MAX_ENTRY = 64 * 1024 * 1024  # bytes; a longer length is that of a damaged entry
+
+
+@dataclass(slots=True)
+class TextEntry:
+    """A text's place, and its KV's size and checksum. `parent` is the text before it, "" at the beginning."""
+
+    id: str
+    parent: str
+    start: int
+    count: int  # tokens
+    nbytes: int
+    checksum: int
+    facts: bytes  # JSON
+
+
+def framed(entry: bytes) -> bytes:
+    """Return an entry behind its length and checksum."""
+    return FRAME.pack(len(entry), zlib.crc32(entry)) + entry
+
+
+def packed(of: TextEntry, tokens: bytes) -> bytes:
+    """Return a text's entry with its tokens, without a frame."""
+    ids = bytes.fromhex(of.id), bytes.fromhex(of.parent)
+    return HEAD.pack(ADDED, *ids, of.start, of.count, of.nbytes, of.checksum, len(of.facts)) + of.facts + tokens
+
+
+def unpacked(entry: bytes | memoryview) -> tuple[TextEntry, int]:
+    """Return an entry, as far as it is given, and where its tokens begin. Raise ValueError or struct.error."""
+    kind, id_, parent, start, count, nbytes, checksum, size = HEAD.unpack_from(entry)
+    if kind != ADDED:
+        raise ValueError
+    at = HEAD.size + size
+    facts = bytes(entry[HEAD.size : at])
+    return TextEntry(id_.hex(), parent.hex() if any(parent) else "", start, count, nbytes, checksum, facts), at

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 from srb.engine.model import Blob, Record
 from srb.engine.tokens import Tokens
+
+_STORES = itertools.count()
 
 
 class MemoryTexts:
@@ -17,9 +20,10 @@ class MemoryTexts:
         self.files: dict[str, tuple[Record, Tokens, Blob]] = {}
         self.lost: set[str] = set()  # files that cannot be read
         self.is_full = False
+        self.others: list[MemoryTexts] = []  # of other engines of the same model
         self.num_reads = 0  # for which the engine waited
         self._asked: list[Callable[[], None]] = []
-        self._count = 0
+        self._count = next(_STORES) << 64  # no two stores give a record the same id
 
     def load(self) -> Iterator[tuple[Record, Tokens]]:
         self._asked.clear()  # of an engine that was killed
@@ -59,6 +63,29 @@ class MemoryTexts:
 
     def remove(self, record: Record) -> None:
         del self.files[record.id]
+
+    def take(self, story: str, done: Callable[[list[tuple[Record, Tokens]]], None]) -> None:
+        """Give what `others` have of a story, with what stands before it."""
+
+        def do() -> None:
+            known = {id_: file for other in self.others for id_, file in other.files.items() if id_ not in self.files}
+            found: dict[str, tuple[Record, Tokens, Blob]] = {}
+            for id_, file in known.items():
+                is_wanted = file[0].asker.endswith(f".{story}")
+                while is_wanted and id_ in known and id_ not in found:
+                    found[id_] = known[id_]
+                    id_ = known[id_][0].parent
+            self.files.update(found)
+            done([(record, tokens[:]) for record, tokens, _ in found.values()])
+
+        self._ask(do)
+
+    def keep(self, record: Record, tokens: Tokens) -> None:
+        if record.id in self.files:
+            self.files[record.id] = record, tokens[:], self.files[record.id][2]
+
+    def wipe(self) -> None:
+        pass
 
     def use(self, record: Record) -> None:
         assert record.id in self.files

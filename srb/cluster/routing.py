@@ -23,6 +23,7 @@ from srb.wire.commands import (
     Detokenize,
     Embed,
     EndReasoning,
+    ForgetTexts,
     Generate,
     GetAdapters,
     GetRequest,
@@ -55,7 +56,7 @@ _WAYS: dict[type, Way] = {
     StateAction: Way.STATE,
     **dict.fromkeys((Tokenize, CountTokens, Detokenize, Embed, Rerank, GetAdapters), Way.ANY),
     **dict.fromkeys((Attach, GetRequest, StopBranches, EndReasoning, ChangeBranch, AddBranches), Way.HOME),
-    **dict.fromkeys((GetStats, GetSlots, GetSlotTime, ListRequests, SetAdapters), Way.ALL),
+    **dict.fromkeys((GetStats, GetSlots, GetSlotTime, ListRequests, SetAdapters, ForgetTexts), Way.ALL),
 }
 
 

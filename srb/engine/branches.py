@@ -347,7 +347,7 @@ class Branches:
         lease, branch.lease = branch.lease, None
         own = branch.tokens[lease.node.end - branch.start : branch.num_computed]
         branch.num_computed = 0
-        self._tree.end(lease, own, keep)
+        self._tree.end(lease, own, keep, branch.request.asker)
 
     def end(
         self,

@@ -41,6 +41,7 @@ from srb.wire.commands import (
     CountTokens,
     Embed,
     EndReasoning,
+    ForgetTexts,
     Generate,
     GetAdapters,
     GetRequest,
@@ -380,6 +381,8 @@ class Engine:
                 return self._steering.describe(self.find(target, owner))
             case GetAdapters():
                 return self.adapters()
+            case ForgetTexts():
+                return {"tokens": self._tree.forget(command.has)}
             case SetAdapters(_, scales):
                 self._preparer.lora = self._preparer.scales(scales)
                 return self.adapters()
@@ -400,6 +403,7 @@ class Engine:
             "requests_processing": len(self._requests.active) - waiting,
             "requests_deferred": waiting,
             "requests_resting": len(self._requests.idle),
+            "requests_last": sum(request.comes_last for request in self._requests.active.values()),
             "branches_running": sum(branch.state is BranchState.RUNNING for branch in branches),
             "branches_waiting": sum(branch.state in (BranchState.WAITING, BranchState.HELD) for branch in branches),
             "branches_room": self._scheduler.room(list(self._requests.active.values())),

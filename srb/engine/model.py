@@ -318,6 +318,7 @@ class Record:
     end: int
     nbytes: int
     scope: Scope
+    asker: str = ""  # of the node that it was written for
 
     @property
     def is_state(self) -> bool:
@@ -338,5 +339,11 @@ class TextStore(Protocol):
     def read(self, record: Record) -> Blob | None: ...  # waits; None: it is lost
     def fetch(self, record: Record, done: Callable[[Blob | None], None]) -> None: ...  # reads it in another thread
     def remove(self, record: Record) -> None: ...
+
+    # Texts of other engines of the same model: `take` gives the records of a story there, with those before them, whose KV
+    # is here then; each is to be kept, perhaps behind another record, or removed.
+    def take(self, story: str, done: Callable[[list[tuple[Record, Tokens]]], None]) -> None: ...
+    def keep(self, record: Record, tokens: Tokens) -> None: ...
+    def wipe(self) -> None: ...  # leaves no tokens of removed records behind
     def use(self, record: Record) -> None: ...  # notes that it is used now, for the order of the next life
     def close(self, seconds: float) -> None: ...

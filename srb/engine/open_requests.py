@@ -79,7 +79,7 @@ class OpenRequests:
     def count_unread(self, owner: str, requests: Iterable[Request] | None = None) -> int:
         """Return how many requests of a client linger without a reader, of all or of those given."""
         among = self if requests is None else requests
-        return sum(request.owner == owner and request.is_unread for request in among)
+        return sum(request.owner == owner and request.alone_since is not None for request in among)
 
     def lingering(self, owner: str | None = None) -> list[Request]:
         """Return a client's active requests without a reader, or everybody's; the one that has been so longest first."""

@@ -97,7 +97,7 @@ class Prompts:
         node, prefix.node, prefix.lookup = prefix.node, None, None
         if node is not None:
             self._note_release(prefix)
-            self._tree.release(node)
+            self._tree.release(node, prefix.request.asker)
 
     def stats(self) -> dict[str, float]:
         """Return counters (`…_total`) by name."""

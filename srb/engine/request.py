@@ -26,7 +26,7 @@ from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.node import Node
 from srb.engine.tree.prefix_tree import Lease
 from srb.files.media_files import MediaKind
-from srb.wire.commands import BranchSpec, Explore, Generate
+from srb.wire.commands import BranchSpec, Explore, Generate, digest_of
 from srb.wire.events import BranchEnded, FinishReason
 
 
@@ -129,46 +129,11 @@ class Branch:
     """
 
     __slots__ = (
-        "began_at",
-        "chooser",
-        "draft",
-        "ended",
-        "first_word",
-        "forced",
-        "grammar_from",
-        "has_new_line",
-        "healing",
-        "index",
-        "last_step",
-        "lease",
-        "logits",
-        "logprob_sum",
-        "num_accepted",
-        "num_appended",
-        "num_cached",
-        "num_computed",
-        "num_decoded",
-        "num_directed",
-        "num_drafted",
-        "num_given",
-        "num_hidden",
-        "num_of_prompt",
-        "num_rewinds",
-        "num_shifted",
-        "num_shown",
-        "num_unverified",
-        "origin",
-        "path",
-        "request",
-        "rewinding",
-        "sampler",
-        "shown",
-        "slot",
-        "spec",
-        "start",
-        "state",
-        "text",
-        "tokens",
+        "began_at", "chooser", "draft", "ended", "first_word", "forced", "grammar_from", "has_new_line", "healing",
+        "index", "last_step", "lease", "logits", "logprob_sum", "num_accepted", "num_appended", "num_cached",
+        "num_computed", "num_decoded", "num_directed", "num_drafted", "num_given", "num_hidden", "num_of_prompt",
+        "num_rewinds", "num_shifted", "num_shown", "num_unverified", "origin", "path", "request", "rewinding",
+        "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -378,10 +343,11 @@ class Request:
     """One prompt and its branches, and whether it waits, runs or rests."""
 
     __slots__ = (
-        "alone_since", "arithmetic", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "ceased_at",
-        "directed", "diversity", "ending", "exploration", "id_slot", "linger", "lora", "max_lingering", "max_unread",
-        "num_prompt", "owner", "prefix", "prefix_done_at", "preserved", "prompt_logprobs", "removed",
-        "report_progress", "request_id", "saved", "scope", "shift", "since", "started_at", "state", "state_name", "words",
+        "alone_since", "arithmetic", "arrived_at", "asker", "awaits", "base", "branches", "cache_prompt", "can_grow",
+        "ceased_at", "comes_last", "directed", "diversity", "ending", "exploration", "id_slot", "linger", "lora",
+        "max_lingering", "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "preserved",
+        "prompt_logprobs", "removed", "report_progress", "request_id", "saved", "scope", "shift", "since", "started_at",
+        "state", "state_name", "story", "words",
     )  # fmt: skip
 
     def __init__(
@@ -437,10 +403,13 @@ class Request:
         self.ending: Ending | None = next(of_prompt, None)  # for branches that are added; None: it is not healed
         self.base = command.base or command.branches[0]  # of branches that are added
         self.owner = command.owner
+        self.asker = command.asker
+        self.story = digest_of(command.session)
         self.max_unread = command.max_unread
         self.max_lingering = command.max_lingering
         self.can_grow = command.can_grow
         self.linger = command.linger
+        self.comes_last = command.priority > 0
         self.state = RequestState.WAITING
         self.since = 0.0  # time at which it came, went on after a rest, began to rest, or got a reader in its rest
         self.alone_since: float | None = None  # time at which the last reader left; None while there are readers
@@ -565,8 +534,8 @@ class Request:
 
     @property
     def is_unread(self) -> bool:
-        """Whether nobody reads the request, which lingers: it gives way to those that are read."""
-        return self.alone_since is not None
+        """Whether it gives way to those that are read: nobody reads it while it lingers, or it was sent to come last."""
+        return self.comes_last or self.alone_since is not None
 
     @property
     def is_waiting(self) -> bool:

@@ -12,8 +12,9 @@ the branches of one person hold all sequences or cells, some are paused for anot
 
 Each step is shared by time (`pace.py`): beside other people's, the branches of a person with many take part in some steps.
 
-Requests that linger without a reader come after all that are read, in everything: they start last, take part in one of
-UNREAD_EVERY steps, and give back cells and sequences that a request with a reader waits for. Alone they run as others do.
+Requests that linger without a reader, or were sent with a `priority` above 0, come after all that are read, in everything:
+they start last, take part in one of UNREAD_EVERY steps, and give back cells and sequences that a request with a reader waits
+for. Alone they run as others do, in steps that are no longer than those beside branches: a reader may come.
 """
 
 from __future__ import annotations
@@ -277,7 +278,7 @@ class Scheduler:
         budget, free = self._model.n_batch - plan.num_tokens, free - plan.num_tokens
         # Everything waits for this step to end, so prefill gets at most one ubatch of it.
         budget = min(budget, self._model.n_ubatch - len(plan.chunks) % self._model.n_ubatch)
-        if any(not branch.request.is_unread for branch in newest):
+        if any(not branch.request.is_unread for branch in newest) or all(request.comes_last for request in requests):
             most = pace.most_prompt(len(plan.chunks), spent)
             budget = budget if most is None else min(budget, most)
         # A batch has a row of logits per sequence; scored prompts share the rows that are left.
@@ -334,6 +335,8 @@ class Scheduler:
             if request.is_unread and readers_wait:
                 return
             if request.awaits is not None and request.awaits.state is NodeState.COMPUTING:
+                continue
+            if request.reuses and self._residency.is_taking(request.story):
                 continue
             root = self._tree.root(request.scope)
             match = self._tree.match(request.prefix.tokens, root) if request.reuses else None

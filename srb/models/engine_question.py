@@ -42,7 +42,8 @@ class EngineQuestion:
             data, events = b"", []
         for event in events:
             if isinstance(event, Reply):
-                self.is_writing = bool(event.value["requests_processing"] + event.value["requests_deferred"])
+                stats = event.value  # a request of low priority is ended: its client holds no model
+                self.is_writing = stats["requests_processing"] + stats["requests_deferred"] > stats["requests_last"]
         if not data and self.is_writing is None:
             self.is_writing = False  # it is ending already
 

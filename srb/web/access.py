@@ -5,7 +5,6 @@ The checks use the path that Flask then routes by, so no spelling of a path, no 
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 from collections.abc import Callable, Iterable
@@ -23,12 +22,11 @@ from srb.config.values import split_commas
 from srb.errors import Forbidden, NotFound, SRBError, Unauthorized
 from srb.web.foreign_pages import NO_PAGE, OWNER, is_foreign, owner_of
 from srb.web.hosts import is_local_bind, is_loopback, name_of
-from srb.web.limits import CLIENT, MAX_N, PERSON, RateLimit
+from srb.web.limits import CLIENT, MAX_N, PERSON, RateLimit, client_of_key
 from srb.web.loop.round_robin import RoundRobin
 from srb.web.replies import ErrorReplies
 from srb.web.static_files import StaticFiles
 from srb.web.stories import origin_check
-from srb.wire.commands import KEY
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -49,7 +47,7 @@ class Access:
     def __init__(self, settings: Settings, error_reply: ErrorReplies, folder: Path | None = None) -> None:
         """Read the keys; raise ConfigError if a file is unreadable. Workers with the same `folder` share the rate limit."""
         self._error_reply = error_reply
-        self._keys = [(each.key.encode(), each, _client(each)) for each in settings.load_api_keys()]
+        self._keys = [(each.key.encode(), each, client_of_key(each)) for each in settings.load_api_keys()]
         self._proxies = proxies_of(settings.trusted_proxies)
         self._prefix = settings.api_prefix
         self._files = StaticFiles(settings.static_path) if settings.static_path else None
@@ -174,14 +172,6 @@ class Access:
         if origin is None:
             return False
         return origin in self._origins or ("localhost" in self._origins and _is_local_origin(origin))
-
-
-def _client(key: ApiKey) -> str:
-    """Return the client that a key makes: a name's, or its own by a digest.
-
-    The key's place in the settings would be another key's after a reload, and with it the requests that still run.
-    """
-    return f"{KEY}@{key.name}" if key.name else f"{KEY}#{hashlib.sha256(key.key.encode()).hexdigest()[:32]}"
 
 
 def _without_repeats(environ: WSGIEnvironment) -> str:

@@ -15,13 +15,16 @@ from srb.web.calls.calls import Calls
 from srb.web.calls.engine_client import EngineClient
 from srb.web.dialects.llamacpp.body import SystemPrompt
 from srb.web.foreign_pages import is_page
-from srb.web.limits import MAX_N
+from srb.web.forgetting import Forgetting
+from srb.web.limits import MAX_N, client_of_key
 from srb.web.metrics import SHARED_FOLDER, Metrics
 from srb.web.models.choice import ModelChoice
 from srb.web.stories.stories_file import StoriesFile
 from srb.web.system_prompt import SystemPromptStore
 from srb.wire.commands import MAX_BRANCHES
 from srb.wire.events import ModelInfo
+
+_ENGINE_SECONDS = 60.0  # until the engine of a server that begins, or of one that has read its keys again, is told
 
 
 @dataclass
@@ -34,6 +37,7 @@ class Web:
     calls: Calls = field(init=False)
     system_prompt: SystemPromptStore = field(init=False)
     stories: StoriesFile = field(init=False)
+    forgetting: Forgetting = field(init=False)
     metrics: Metrics = field(init=False)
     _scaled: dict[int, Settings] = field(default_factory=dict)  # by the number of replicas
 
@@ -46,6 +50,7 @@ class Web:
         self.calls = Calls(lambda: self.client, self.server, *shown, embed=embed)
         self.system_prompt = SystemPromptStore(self.server, self.folder)
         self.stories = StoriesFile(self.server.stories_path)
+        self.forgetting = Forgetting(self.server, lambda: self.engines)
 
     @property
     def client(self) -> EngineClient:
@@ -109,6 +114,11 @@ class Web:
         else:
             self.engine.models.start()
         self.stories.start()
+        gevent.spawn(self._note_keys)
+
+    def _note_keys(self) -> None:
+        self.wait_settled(_ENGINE_SECONDS)  # one that begins later learns of it at its start
+        self.forgetting.note_keys(client_of_key(each) for each in self.server.load_api_keys())
 
     def wait_settled(self, seconds: float) -> None:
         """Wait until every engine that runs is connected to, at most `seconds`."""

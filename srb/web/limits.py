@@ -21,9 +21,10 @@ from pathlib import Path
 import gevent
 from gevent.lock import BoundedSemaphore
 
+from srb.config.api_keys import ApiKey
 from srb.errors import RateLimited, bad_field
 from srb.web.loop.threads import in_thread
-from srb.wire.commands import Generate
+from srb.wire.commands import KEY, Generate
 
 log = logging.getLogger("srb.web")
 
@@ -221,3 +222,11 @@ def _connect(path: Path | str, schema: str = "") -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def client_of_key(key: ApiKey) -> str:
+    """Return the client that a key makes: a name's, or its own by a digest.
+
+    The key's place in the settings would be another key's after a reload, and with it the requests that still run.
+    """
+    return f"{KEY}@{key.name}" if key.name else f"{KEY}#{hashlib.sha256(key.key.encode()).hexdigest()[:32]}"

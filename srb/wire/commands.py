@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Literal
 
 from srb.config.sampling_params import SamplingParams as SamplingParams
@@ -22,6 +23,11 @@ PAGE = "page "  # … an owner that is a page of another origin, which may contr
 def client_of(owner: str) -> str:
     """Return the client that an owner's requests count for: of foreign pages the address, or each origin had a share."""
     return owner.rpartition(" ")[2] if owner.startswith(PAGE) else owner
+
+
+def digest_of(text: str) -> str:
+    """Return 24 digits for a story's or a client's name; "" for none."""
+    return blake2b(text.encode(), digest_size=12).hexdigest() if text else ""
 
 
 def _check_traceparent(text: str) -> None:
@@ -160,6 +166,7 @@ class Generate(_Message):
     media: tuple[str, ...] = ()
     media_field: str = "prompt"
     cache_salt: str = ""  # its computed texts are shared only with requests of the same one
+    priority: int = 0  # above 0: it gives way to all requests that somebody reads
     session: str = ""  # the owner's name for a story: in a cluster its requests meet on one replica; "": by the text
     traceparent: str = ""  # the span of the call, as the header of this name; "": none
 
@@ -170,6 +177,11 @@ class Generate(_Message):
     def key(self) -> str:
         """The owner whose fair share counts; "" for all who have no key, whatever their address."""
         return self.owner if self.owner.startswith(KEY) else ""
+
+    @property
+    def asker(self) -> str:
+        """Digests of the key and of the story for which the text is computed, each "" without one."""
+        return f"{digest_of(self.key)}.{digest_of(self.session)}"
 
     @property
     def branches_interact(self) -> bool:
@@ -262,6 +274,19 @@ class Rerank(_Message):
 
     def __post_init__(self) -> None:
         _check_traceparent(self.traceparent)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetTexts(_Message):
+    """{"tokens": int}: evict the computed texts of deleted stories and revoked keys; see `PrefixTree.forget`."""
+
+    stories: tuple[str, ...] = ()  # digests
+    keys: tuple[str, ...] = ()
+
+    def has(self, asker: str) -> bool:
+        """Whether an asker's texts (`Generate.asker`) are to go."""
+        key, _, story = asker.partition(".")
+        return key in self.keys or story in self.stories
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,5 +405,5 @@ Control = ListRequests | GetRequest | StopBranches | EndReasoning | ChangeBranch
 Text = Tokenize | CountTokens | Detokenize
 Submit = Generate | Embed | Rerank | StateAction | AddBranches  # prepared before they reach the decode thread
 Slots = GetSlots | StateAction | GetSlotTime
-Ask = Text | Slots | GetStats | Embed | Rerank | GetAdapters | SetAdapters | Control
+Ask = Text | Slots | GetStats | Embed | Rerank | GetAdapters | SetAdapters | ForgetTexts | Control
 Command = Generate | Cancel | Ask | Attach

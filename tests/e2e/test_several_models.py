@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import orjson
 import pytest
 import requests
 
-from tests.models.random_gguf import write_llama
+from tests.models.random_gguf import TINY, write_llama
 from tests.processes import DEADLINE, children, is_alive, wait_for
 from tests.servers import MakeServer, Server
 
@@ -632,3 +633,45 @@ def test_two_fakes_share_no_states(make_server: MakeServer, tmp_path: Path) -> N
 
     assert reused("a") > 0, "another engine of the same model has read it"
     assert reused("b") == 0
+
+
+STORY = "The old king looked at the sea. " * 8
+
+
+@pytest.mark.parametrize("model", ["fake", "file"])
+def test_a_model_that_gave_way_comes_back_with_its_texts(make_server: MakeServer, tmp_path: Path, model: str) -> None:
+    shapes = {"a": TINY, "b": replace(TINY, layers=TINY.layers + 1)}
+    files = {name: write_llama(tmp_path / f"{name}.gguf", shape) for name, shape in shapes.items()}
+    listed = TWO["models"] if model == "fake" else ",".join(f"{name}={path}" for name, path in files.items())
+    kept = {"cache_disk": tmp_path / "texts", "cache_disk_mib": 100, "model_seconds": 0}
+    server = make_server(models=listed, model="", n_ctx=2048, **kept).start()
+    asked = {"prompt": STORY, "n": 3, "seed": 5, "max_tokens": 12, "ignore_eos": True}
+
+    def ask(name: str) -> tuple[int, list[str]]:
+        answer = complete(server, name, **asked).json()
+        cached = answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+        return cached, [choice["text"] for choice in answer["choices"]]
+
+    first = {name: ask(name) for name in "ab"}
+    assert [cached for cached, _ in first.values()] == [0, 0]
+    length = len(server.post("/tokenize", {"content": STORY, "model": "b"}).json()["tokens"])
+    for name in "abab":  # each gives way at once, with texts that rest since a moment
+        cached, texts = ask(name)
+        assert cached >= length - 2
+        assert texts == first[name][1]
+
+
+def test_a_request_of_low_priority_loads_no_model_and_keeps_none(make_server: MakeServer) -> None:
+    server = make_server(models="a=fake:2,b=fake:", model="", n_ctx=8192).start()
+    low = {"prompt": 10 * STORY, "max_tokens": 0, "priority": 1}
+    refused = complete(server, "b", **low)
+    assert refused.status_code == 400
+    assert "low priority" in refused.json()["error"]["message"]
+    assert state(server, "b") == "unloaded"
+    answers: list[requests.Response] = []
+    asking = threading.Thread(target=lambda: answers.append(complete(server, "a", **low)))
+    asking.start()
+    wait_for(lambda: server.metric("prompt_tokens_total") > 0, "the text is being computed")
+    assert complete(server, "b").status_code == 200
+    asking.join(DEADLINE)
+    assert answers[0].status_code == 503

@@ -315,6 +315,7 @@ class EngineWalk(RuleBasedStateMachine):
         cache_prompt=st.sampled_from([True, True, True, False]),
         salt=st.sampled_from(["", "", "a", "b"]),
         direction=st.sampled_from(["", "", "the fox", "a lamp"]),
+        priority=st.sampled_from([0, 0, 0, 1]),
     )
     def submit(
         self,
@@ -332,12 +333,14 @@ class EngineWalk(RuleBasedStateMachine):
         cache_prompt: bool = True,
         salt: str = "",
         direction: str = "",
+        priority: int = 0,
     ) -> None:
         lora = ((0, scale),)
         prompt_logprobs = prompt_logprobs and isinstance(prompt, str) and not direction
         options: dict[str, Any] = {"prompt_logprobs": prompt_logprobs, "id_slot": id_slot, "cache_prompt": cache_prompt}
         options |= {"stop": stop, "lora": lora, "linger": linger, "append": append, "can_grow": True}
         options |= {"banned_strings": banned, "owner": OWNERS[seed % len(OWNERS)], "cache_salt": salt}
+        options |= {"priority": priority}
         whole = prompt  # as a branch reads it
         if direction and isinstance(prompt, str):
             place = place_in((prompt,))

@@ -45,7 +45,7 @@ def test_it_is_answered_when_the_engine_has_time(
     question = ask(tmp_path)
     question.read()
     assert question.is_writing is None, "nobody has answered, and nobody has waited"
-    stats = {"requests_processing": processing, "requests_deferred": deferred}
+    stats = {"requests_processing": processing, "requests_deferred": deferred, "requests_last": 0}
     answer(listener, Reply("supervisor", stats))
     while question.is_writing is None:
         question.read()

@@ -63,9 +63,10 @@ def timed(seconds: Callable[[int], float], step_seconds: float) -> tuple[Driver,
     return driver, model
 
 
-def compute_prompt(driver: Driver, tokens: int) -> tuple[float, int]:
+def compute_prompt(driver: Driver, tokens: int, priority: int = 0) -> tuple[float, int]:
     """Compute a prompt of so many tokens and its first token; return seconds and steps."""
-    asked, began, steps = driver.submit([place % 40 for place in range(tokens)], max_tokens=1), driver.now, 0
+    prompt = [place % 40 for place in range(tokens)]
+    asked, began, steps = driver.submit(prompt, max_tokens=1, priority=priority), driver.now, 0
     while not driver.result(asked).terminal:
         driver.step()
         steps += 1
@@ -95,6 +96,18 @@ def test_a_prompt_alone_takes_whole_steps() -> None:
     driver, model = timed(FAST.seconds, 0.15)
     compute_prompt(driver, 2000)
     assert max(tokens for tokens, _ in model.took) == N_UBATCH
+
+
+@pytest.mark.parametrize("machine", [FAST, SLOW, CARD], ids=["fast", "slow", "card"])
+def test_a_prompt_of_low_priority_takes_short_steps_since_somebody_may_come(machine: Machine) -> None:
+    step_seconds = 0.05 if machine is CARD else 0.15
+    alone, _ = compute_prompt(timed(machine.seconds, step_seconds)[0], 3000)
+    driver, model = timed(machine.seconds, step_seconds)
+    seconds, _ = compute_prompt(driver, 3000, priority=1)
+    assert max(seconds for _, seconds in model.took) <= max(
+        1.5 * step_seconds, machine.seconds(2 * LEAST), machine.seconds(FIRST)
+    )
+    assert seconds <= (2.0 if machine is SLOW else 1.6) * alone
 
 
 def test_branches_that_nobody_reads_hold_no_prompt_back() -> None:

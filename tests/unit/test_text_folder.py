@@ -208,13 +208,15 @@ def test_files_and_folder_are_their_owners_alone(opened: Open, tmp_path: Path) -
     assert stat.S_IMODE((tmp_path / MODEL).stat().st_mode) == 0o700
 
 
-def test_a_folder_belongs_to_one_engine_at_a_time(opened: Open) -> None:
-    first = opened()
+def test_a_folder_belongs_to_one_engine_at_a_time(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_folder, "MAX_ENGINES", 2)
+    first, second = opened(), opened()
+    assert first.folder != second.folder
     with pytest.raises(BlockingIOError):
         opened()
     opened(OTHER)
     first.close(DEADLINE)
-    opened()
+    assert opened().folder == first.folder
 
 
 def test_a_disk_without_room_is_told_once_and_tried_again(

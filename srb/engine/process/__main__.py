@@ -40,6 +40,7 @@ from srb.process.runtime_folder import EngineLock
 from srb.process.status_reporter import Reporter
 from srb.status import LOADING
 from srb.traces import close_provider, open_provider
+from srb.wire.commands import ForgetTexts
 from srb.wire.events import ModelInfo, Ready
 
 if TYPE_CHECKING:
@@ -132,6 +133,9 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         texts=texts,
     )
     if texts is not None:
+        stories, keys, place = texts.forgotten()
+        engine.serve_query(ForgetTexts("", tuple(stories), tuple(keys)))
+        texts.note_forgotten(place)
         known = engine.stats()
         log.info(
             "computed texts are kept in %s (cache_disk): %d parts, %s, of at most %s",
@@ -257,7 +261,7 @@ def _open_texts(settings: Settings, memory: str, model: Model) -> TextFolder | N
         name = hashlib.blake2b(_fingerprint(settings, *facts).encode(), digest_size=16).hexdigest()
         return TextFolder(folder, name, settings.cache_disk_mib * 1024 * 1024 if settings.cache_disk_mib > 0 else -1)
     except BlockingIOError:
-        log.info("texts are kept in memory only: another server uses those of this model in %s", folder)
+        log.info("texts are kept in memory only: too many servers have texts of this model in %s", folder)
     except OSError as error:
         if is_set:
             raise ConfigError(f"cache_disk: {folder} cannot be used: {error.strerror}") from None

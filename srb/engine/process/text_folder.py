@@ -24,10 +24,12 @@ from uuid import uuid4
 
 import numpy as np
 
-from srb.atomic import private
+from srb.atomic import private, write_atomically
 from srb.engine.model import Blob, Record
 from srb.engine.process.text_index import TextIndex
 from srb.engine.tokens import Tokens
+from srb.forgotten import NAME as FORGOTTEN
+from srb.forgotten import since
 
 log = logging.getLogger("srb.texts")
 
@@ -38,7 +40,9 @@ LEAST_SHARE = (
     8  # where other models' engines, which run, fill the room: one has 1/8 of it, and so not all are forgotten
 )
 _PIECE = 8 * 1024 * 1024  # bytes written at once: a process that ends waits for one
-_NAME = re.compile(r"[0-9a-f]{32}")
+_NAME = re.compile(r"[0-9a-f]{32}")  # of a record
+_FOLDER = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
+MAX_ENGINES = 64  # of one model that keep texts in one folder
 
 
 class TextFolder:
@@ -47,20 +51,25 @@ class TextFolder:
     def __init__(self, folder: Path, model: str, max_bytes: int) -> None:
         """Use `folder`/`model`, created with mode 0700 if necessary; negative `max_bytes`: a share of the free space.
 
-        Files of other models are removed where they would leave too little, the ones used longest ago first. Raise OSError;
-        BlockingIOError if another engine uses this model's.
+        Where another engine uses it, `folder`/`model`-2 and so on. Files of other models are removed where they would leave
+        too little, the ones used longest ago first. Raise OSError; BlockingIOError if MAX_ENGINES use the model's.
         """
-        self.folder = folder / model
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = open(self.folder / "lock", "wb", opener=private)  # noqa: SIM115
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise
+        self._model = model
+        for number in range(1, MAX_ENGINES + 1):
+            self.folder = folder / (model if number == 1 else f"{model}-{number}")
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = open(self.folder / "lock", "wb", opener=private)  # noqa: SIM115
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                self._lock.close()
+                if number == MAX_ENGINES or not isinstance(error, BlockingIOError):
+                    raise
+        self._linked: dict[str, int] = {}  # checksums of files that were taken, until the index has them
         self._is_full = self._is_closing = False
         self._index = TextIndex(self.folder / "index")
-        others, own = _others(folder, model), sum(record.nbytes for record, _ in self._index.found)
+        others, own = _others(folder, self.folder.name), sum(record.nbytes for record, _ in self._index.found)
         total = max_bytes if max_bytes >= 0 else _share(folder, sum(size for _, size, _ in others) + own)
         left = _shrink(others, total - min(own, total))
         self.budget = max(total // LEAST_SHARE, total - left)
@@ -73,6 +82,19 @@ class TextFolder:
         ]
         for thread in self._threads:
             thread.start()
+
+    def forgotten(self) -> tuple[list[str], list[str], int]:
+        """Return stories and keys that are to be forgotten since `note_forgotten`, and what that takes."""
+        try:
+            mark = self.folder / FORGOTTEN
+            return since(self.folder.parent, int(mark.read_text()) if mark.exists() else 0)
+        except (OSError, ValueError) as error:
+            log.warning("%s: texts that are to be forgotten may stay: %s", self.folder, error)
+            return [], [], 0
+
+    def note_forgotten(self, place: int) -> None:
+        """Note, after all that was asked for before, that those are forgotten."""
+        self._writes.put(lambda: write_atomically(self.folder / FORGOTTEN, str(place).encode()))
 
     # ---- what the tree asks for
 
@@ -102,7 +124,7 @@ class TextFolder:
         except OSError as error:
             log.warning("%s cannot be read: %s; its text is computed again", self.folder / record.id, error.strerror)
             return None
-        if is_whole and zlib.crc32(view) == self._index.checksum(record.id):
+        if is_whole and zlib.crc32(view) == self._checksum(record.id):
             return blob
         log.warning("%s is damaged; its text is computed again", self.folder / record.id)
         return None
@@ -110,6 +132,18 @@ class TextFolder:
     def remove(self, record: Record) -> None:
         """Remove a record's file, after all that was asked for before."""
         self._writes.put(lambda: self._remove(record.id))
+
+    def take(self, story: str, done: Callable[[list[tuple[Record, Tokens]]], None]) -> None:
+        """Link the files of a story's records in the folders of other engines of the model, which may run, into this one."""
+        self._reads.put(lambda: done(self._take(story)))
+
+    def keep(self, record: Record, tokens: Tokens) -> None:
+        """Note a record whose file was linked, perhaps with another parent."""
+        self._writes.put(lambda: self._keep(record, tokens))
+
+    def wipe(self) -> None:
+        """Write the index anew, since it has the tokens of records that were removed."""
+        self._writes.put(self._wipe)
 
     def use(self, record: Record) -> None:
         """Note a use, for the order of the next run."""
@@ -183,7 +217,47 @@ class TextFolder:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         return checksum
 
+    def _checksum(self, id_: str) -> int | None:
+        known = self._index.checksum(id_)
+        return self._linked.get(id_) if known is None else known
+
+    def _take(self, story: str) -> list[tuple[Record, Tokens]]:
+        """Return a story's records in other folders and those before them, whose files are here now."""
+        taken: list[tuple[Record, Tokens]] = []
+        for folder in self.folder.parent.glob(f"{self._model}*"):
+            if folder == self.folder or not _FOLDER.fullmatch(folder.name):
+                continue
+            try:
+                index = TextIndex(folder / "index", writes=False)
+                there = {record.id: (record, tokens) for record, tokens in index.found}
+                for id_ in _of_story(there, story):
+                    with contextlib.suppress(FileExistsError):
+                        os.link(folder / id_, self.folder / id_)
+                    if (checksum := index.checksum(id_)) is not None:
+                        self._linked[id_] = checksum
+                        taken.append(there[id_])
+            except OSError as error:  # it was removed just now, or the file system has no links
+                log.info("%s: texts are not taken over: %s", folder, error.strerror)
+        return taken
+
+    def _keep(self, record: Record, tokens: Tokens) -> None:
+        checksum = self._checksum(record.id)
+        if self._index.is_open and not self._is_closing and checksum is not None:
+            with contextlib.suppress(OSError):  # the next start does without it
+                self._index.add(record, tokens, checksum)
+                self._linked.pop(record.id, None)
+
+    def _wipe(self) -> None:
+        try:
+            self._index.wipe()
+        except OSError as error:  # it is tried again with the next change
+            path = self.folder / "index"
+            log.warning(
+                "%s cannot be written anew, and has tokens of texts that were removed: %s", path, error.strerror
+            )
+
     def _remove(self, id_: str) -> None:
+        self._linked.pop(id_, None)
         self._unlink(id_)
         with contextlib.suppress(OSError):  # then the next start has it, and notices when it is read
             self._index.remove(id_)
@@ -206,6 +280,17 @@ class TextFolder:
             log.warning("%s cannot be removed: %s", self.folder / id_, error.strerror)
 
 
+def _of_story(records: dict[str, tuple[Record, Tokens]], story: str) -> dict[str, None]:
+    """Return the ids of a story's records, and of those that stand before them."""
+    found: dict[str, None] = {}
+    for id_, (record, _) in records.items():
+        if record.asker.endswith(f".{story}"):
+            while id_ in records and id_ not in found:
+                found[id_] = None
+                id_ = records[id_][0].parent
+    return found
+
+
 # ---- the room of all models
 
 
@@ -225,7 +310,7 @@ def _others(folder: Path, model: str) -> list[tuple[Path, int, float]]:
     found = []
     for path in folder.iterdir():
         index = path / "index"
-        if path.name != model and _NAME.fullmatch(path.name) and index.is_file():
+        if path.name != model and _FOLDER.fullmatch(path.name) and index.is_file():
             found.append((path, _size(path), index.stat().st_mtime))
     return sorted(found, key=lambda each: each[2])
 

@@ -1,8 +1,8 @@
 """The index of a folder of texts: a log of records, with their tokens, of removals and of uses.
 
-Each entry stands behind its length and its checksum (`text_entry`). The facts of a record are its scope; the entry of a
-removal or of a use is the record's id. Nothing behind a damaged entry is read. When most
-of the log is of records that are gone, or of uses, it is written anew.
+Each entry stands behind its length and its checksum (`text_entry`). The facts of a record are its scope and its asker; the
+entry of a removal or of a use is the record's id. Nothing behind a damaged entry is read. When most of the log is of records
+that are gone, or of uses, it is written anew.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from srb.files.text_entry import ADDED, FRAME, MAX_ENTRY, TextEntry, framed, pac
 
 log = logging.getLogger("srb.texts")
 
-_HEAD = b"SRBTEXTS 2\n"  # with the version of the form
+_HEAD = b"SRBTEXTS 3\n"  # with the version of the form
 _MARK = struct.Struct("<c16s")
 _GONE, _USED = b"-", b"u"
 _SPARE = 4  # the log has at most so many times the bytes of what lives …
@@ -46,8 +46,11 @@ class _Known:
 class TextIndex:
     """The log in a file. One thread writes it; another may ask for checksums."""
 
-    def __init__(self, path: Path) -> None:
-        """Read the log. Nothing raises: an index that cannot be read or written is told in the log of the server."""
+    def __init__(self, path: Path, *, writes: bool = True) -> None:
+        """Read the log. Nothing raises: an index that cannot be read or written is told in the log of the server.
+
+        Without `writes` it is another engine's, and stays as it is.
+        """
         self._path = path
         # The least recently used first. Moved, not put anew: another thread would miss one that is read.
         self._known: OrderedDict[str, _Known] = OrderedDict()
@@ -60,6 +63,8 @@ class TextIndex:
             log.warning("%s cannot be read: %s; the texts of earlier runs are computed again", path, error.strerror)
             data = b""
         end = self._read(data)
+        if not writes:
+            return
         try:
             self._file = self._opened(end) if end else self._rewritten()
         except OSError as error:
@@ -86,7 +91,7 @@ class TextIndex:
     def _read(self, data: bytes) -> int:
         """Note the records of a log; return where what is whole ends, 0 if it has another form."""
         found: dict[str, tuple[Record, Tokens]] = {}
-        scopes: dict[bytes, Scope] = {}
+        scopes: dict[bytes, tuple[Scope, str]] = {}
         view, at = memoryview(data), len(_HEAD)
         if data[:at] != _HEAD:
             return 0
@@ -126,10 +131,11 @@ class TextIndex:
     def add(self, record: Record, tokens: Tokens, checksum: int) -> None:
         """Append a record whose file is whole, and sync the log."""
         assert self._file is not None
-        scope = orjson.dumps([record.scope.lora, record.scope.salt])
-        of = TextEntry(record.id, record.parent, record.start, len(tokens), record.nbytes, checksum, scope)
+        facts = orjson.dumps([record.scope.lora, record.scope.salt, record.asker])
+        of = TextEntry(record.id, record.parent, record.start, len(tokens), record.nbytes, checksum, facts)
         entry = packed(of, np.asarray(tokens, np.int32).tobytes())
         at = self._append(entry)
+        self._drop(record.id)
         self._put(record.id, checksum, at, FRAME.size + len(entry))
         os.fdatasync(self._file.fileno())
 
@@ -147,6 +153,11 @@ class TextIndex:
     def compact(self) -> None:
         """Write the log anew, without what is gone, if that is most of it."""
         if self._file is not None and self._file.tell() > _SPARE * self._live + _SLACK:
+            self.wipe()
+
+    def wipe(self) -> None:
+        """Write the log anew, without the tokens of what is gone."""
+        if self._file is not None:
             older, self._file = self._file, self._rewritten()
             older.close()
 
@@ -194,14 +205,14 @@ class TextIndex:
         self._known.move_to_end(id_)
 
 
-def _record_of(entry: memoryview, scopes: dict[bytes, Scope]) -> tuple[Record, Tokens, int]:
+def _record_of(entry: memoryview, scopes: dict[bytes, tuple[Scope, str]]) -> tuple[Record, Tokens, int]:
     """Return the record of an entry, its tokens and its file's checksum. Raise ValueError, TypeError or struct.error."""
     of, at = unpacked(entry)
     if len(entry) != at + 4 * of.count:
         raise ValueError
-    if (scope := scopes.get(of.facts)) is None:
-        lora, salt = orjson.loads(of.facts)
-        scope = scopes[of.facts] = Scope(tuple(map(float, lora)), str(salt))
+    if (known := scopes.get(of.facts)) is None:
+        lora, salt, asker = orjson.loads(of.facts)
+        known = scopes[of.facts] = Scope(tuple(map(float, lora)), str(salt)), str(asker)
     tokens = array("i")
     tokens.frombytes(entry[at:])
-    return Record(of.id, of.parent, of.start, of.start + of.count, of.nbytes, scope), tokens, of.checksum
+    return Record(of.id, of.parent, of.start, of.start + of.count, of.nbytes, *known), tokens, of.checksum

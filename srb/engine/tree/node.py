@@ -62,7 +62,8 @@ class Node:
     """
 
     __slots__ = (
-        "blob", "checkpoints", "children", "inner", "is_private", "key", "live_children", "names", "needed_children",
+        "asker", "blob", "checkpoints", "children", "inner", "is_private", "key", "live_children", "names",
+        "needed_children",
         "needed_private", "num_computed", "num_live_inner", "pins", "place", "prompt_ends", "seq_id", "start", "state",
         "stored", "tokens",
     )  # fmt: skip
@@ -101,6 +102,7 @@ class Node:
         self.prompt_ends: dict[int, PromptEnd] = {}  # by position; HostMemory writes it
         self.checkpoints: dict[int, Checkpoint] = {}  # states after tokens of the span, by position; States writes it
         self.names: tuple[str, ...] = ()  # names of states that end here
+        self.asker = ""  # whose text it was last: `Generate.asker`; PrefixTree writes it
 
     @property
     def parent(self) -> Node | None:
@@ -284,7 +286,7 @@ class Node:
         del self.tokens[count:]
         state = NodeState.RESIDENT if self.is_live else self.state
         upper = Node(self.parent, self.tokens, state, key=self.key)
-        upper.start = self.start
+        upper.start, upper.asker = self.start, self.asker
         self._give_place_to(upper)
         self.start, self.tokens, self.key = upper.end, tail, tail[0]
         self.num_computed -= count

@@ -12,10 +12,10 @@ ends of nodes only. Its tree is flat: each node is a whole text under the root, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from srb.engine.model import Logits, Model, Scope
+from srb.engine.model import Logits, Model, Record, Scope
 from srb.engine.tokens import Tokens, run_start, tokens_of
 from srb.engine.tree.checkpoints import Checkpoint
 from srb.engine.tree.match import Match, longest_match
@@ -147,11 +147,13 @@ class PrefixTree:
             self._residency.host.set_logits(node, logits)
         return node
 
-    def release(self, node: Node) -> None:
-        """Release a prompt's node. Its computed tokens stay in the tree, unless the node is private."""
+    def release(self, node: Node, asker: str = "") -> None:
+        """Release a prompt's node. Its computed tokens stay in the tree as the `asker`'s, unless the node is private."""
         if node.state is NodeState.COMPUTING:
             self._residency.stop_computing(node)
             node = self._residency.settle(node)
+        for each in node.path():
+            each.asker = asker
         self._residency.unpin(node)
         if node.is_private and not node.is_needed:
             self._residency.evict(node)
@@ -211,8 +213,8 @@ class PrefixTree:
         """Whether a sequence is free, or held by a text that can be parked."""
         return self._residency.available_ids > 0
 
-    def end(self, lease: Lease, own: Tokens, keep: bool) -> None:
-        """End a branch's lease. `own` are the tokens that the branch computed; with `keep` they become a node."""
+    def end(self, lease: Lease, own: Tokens, keep: bool, asker: str = "") -> None:
+        """End a branch's lease. `own` are the tokens that the branch computed; with `keep` they become an asker's node."""
         base, residency = lease.node, self._residency
         anchor, tokens, keep, num_own = base, own, keep and not base.is_private, len(own)
         if not self._partial_reuse:  # no child of its own: the whole text is a node
@@ -222,7 +224,10 @@ class PrefixTree:
         if keep and tokens:
             node = Node(anchor, tokens, NodeState.COMPUTING, lease.seq_id, key=residency.key_of(tokens))
             node.checkpoints = lease.checkpoints
-            residency.unpin(residency.settle(node))
+            at = end = residency.settle(node)
+            while at is not anchor and at.parent is not None:
+                at.asker, at = asker, at.parent
+            residency.unpin(end)
         else:
             residency.free_seq(lease.seq_id)
             self._states.drop(lease.checkpoints)
@@ -230,6 +235,31 @@ class PrefixTree:
         residency.unpin(base)
 
     # ---- all of it
+
+    def forget(self, is_gone: Callable[[str], bool]) -> int:
+        """Evict the texts of askers who are gone, as far as nobody else's text goes on from them; return how many tokens.
+
+        A text that others had before them goes, too, and is computed again; what runs, and what has a name, stays. Records
+        of which others have a part are forgotten. Visits every node.
+        """
+        residency, count, shared = self._residency, 0, dict[Record, None]()
+        residency.drop_kept()
+        for node in reversed([each for each in self.nodes() if is_gone(each.asker)]):  # those below before those above
+            if node.state is NodeState.EVICTED or node.is_needed or node.is_private or node.names:
+                continue
+            if node.children:
+                residency.stored.hand_on(node)
+                continue
+            shared.update(dict.fromkeys(each.record for each in node.stored))
+            upper = residency.cut(node, max(node.inner) - node.start) if node.inner else node
+            if upper is None:
+                continue  # it is gone with all below it
+            count += len(node.tokens)
+            residency.evict(node)
+            if upper.state is not NodeState.EVICTED:  # others begin within what was the node
+                residency.stored.hand_on(upper)
+        residency.stored.wipe(shared)
+        return count
 
     def clear(self) -> None:
         """Evict everything in the KV store, after a failure that leaves it in doubt. Nothing is running."""

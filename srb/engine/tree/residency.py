@@ -162,7 +162,7 @@ class Residency:
         """Insert a text as parked, with what `snapshot` returned and the logits of its last token, read from a store."""
         at, done = root, 0
         while self._partial_reuse and done < len(tokens) and (child := at.known_child(tokens[done])) is not None:
-            upper = self._cut(child, common_length(child.tokens, tokens, done))
+            upper = self.cut(child, common_length(child.tokens, tokens, done))
             if upper is None:
                 break
             at, done = upper, upper.end
@@ -270,7 +270,7 @@ class Residency:
             common = min(common_length(child.tokens, node.tokens, done), count - done)
             if not done and self._let_pass(node, child, common):
                 break
-            upper = self._cut(child, common)
+            upper = self.cut(child, common)
             if upper is None:
                 break
             done += common
@@ -468,6 +468,10 @@ class Residency:
         self.free_seq(seq_id)
         return blob
 
+    def is_taking(self, story: str) -> bool:
+        """Whether a story's texts of other engines are being looked for, of memory that can be cut and has no states."""
+        return self._partial_reuse and not self.states.are_kept and self.stored.is_taking(story)
+
     # ---- room
 
     def make_room(self, cells: int, ids: int) -> bool:
@@ -653,7 +657,7 @@ class Residency:
                 self.unpin(at)
                 at = upper
                 break
-            part = None if node.state is NodeState.EVICTED else self._cut(node, count)
+            part = None if node.state is NodeState.EVICTED else self.cut(node, count)
             if part is None:
                 break
             if part.state is NodeState.PARKED:
@@ -743,7 +747,7 @@ class Residency:
         self._idle.update_leaf(node)  # its live inner children may have gone to the upper part
         return upper
 
-    def _cut(self, node: Node, count: int) -> Node | None:
+    def cut(self, node: Node, count: int) -> Node | None:
         """Split any node after `count` tokens; return the upper part, or None if a parked one's KV cannot be split.
 
         Then it is evicted: it was read from a file of another form.

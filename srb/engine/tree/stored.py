@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
@@ -30,6 +30,7 @@ from srb.engine.tree.node import Children, Node, NodeState, Slice
 from srb.engine.tree.whole import find_text
 
 MAX_ASKED = 256  # requests, of which some may have been cancelled
+MAX_TAKEN = 4096  # stories that were looked for at other engines: one that comes later is looked for again
 MAX_WRITES = 4  # records that are with the store at a time: each holds memory, and what waits may be evicted meanwhile
 
 
@@ -71,6 +72,11 @@ class StoredTexts:
     wake: Callable[[], None] = lambda: None  # called by other threads when there is something to collect
     counters: StoredCounters = field(default_factory=StoredCounters)
     _scopes: dict[Node, Scope] = field(default_factory=dict)  # of roots
+    _root: Callable[[Scope], Node] | None = None
+    _stories: OrderedDict[str, bool] = field(
+        default_factory=OrderedDict
+    )  # that were looked for, and whether it goes on
+    _taken: deque[tuple[str, list[tuple[Record, Tokens]]]] = field(default_factory=deque)  # by another thread
     _nodes: dict[Record, dict[Node, None]] = field(default_factory=dict)
     _states: dict[Record, Checkpoint] = field(default_factory=dict)
     _used: dict[Record, int] = field(default_factory=dict)  # the number of its last use
@@ -97,6 +103,7 @@ class StoredTexts:
 
     def load(self, root: Callable[[Scope], Node]) -> None:
         """Put the records of an earlier life into the tree, as nodes that are parked in the store alone."""
+        self._root = root
         if self.store is None:
             return
         self.host.checkpoints.on_drop = self._remove
@@ -107,6 +114,7 @@ class StoredTexts:
             if (node := self._place(record, tokens, root)) is None:
                 self.store.remove(record)
                 continue
+            node.asker = record.asker
             self._count(record)
             own = (Slice(record, node.start, record.end),)
             if node.stored:
@@ -375,7 +383,7 @@ class StoredTexts:
         before, scope = self._before(node, start), self._scopes.get(node.root)
         if self.store is None or before is None or scope is None:
             return
-        record = Record(self.store.new_id(), before, start, start + len(tokens), len(blob), scope)
+        record = Record(self.store.new_id(), before, start, start + len(tokens), len(blob), scope, node.asker)
         self._writes[node] = _Write(record, blob, tokens)
         self.store.write(record, tokens, blob, partial(self._note, node, record))
 
@@ -474,6 +482,117 @@ class StoredTexts:
                 self._set(node, tuple(each for each in node.stored if each.record is not record))
             if record not in self._nodes:
                 return
+
+    def hand_on(self, node: Node) -> None:
+        """Let a node whose asker is gone be that of a text which goes on from it, in the store, too."""
+        node.asker = next(node.offspring()).asker
+        for each in node.stored:
+            if self.store is not None and (each.start, each.end) == (each.record.start, each.record.end):
+                tokens = node.tokens[each.start - node.start : each.end - node.start]
+                self.store.keep(replace(each.record, asker=node.asker), tokens)
+
+    def wipe(self, records: Iterable[Record]) -> None:
+        """Forget records of which a part was evicted, and leave nothing of them; what others have is written anew."""
+        if self.store is None:
+            return
+        for record in [each for each in records if each in self._nodes]:
+            nodes = [node for other in self._nodes[record] for node in other.subtree()]
+            self._forget(record)
+            for node in nodes:
+                self.offer(node)
+        self.store.wipe()
+
+    # ---- texts of other engines
+
+    def is_taking(self, story: str) -> bool:
+        """Look for a story's texts at other engines, once; return whether that goes on."""
+        if self.store is None or not story:
+            return False
+        if story not in self._stories:
+            self._stories[story] = True
+            if len(self._stories) > MAX_TAKEN:
+                self._stories.popitem(last=False)
+            self.store.take(story, partial(self._note_taken, story))
+        return self._stories[story]
+
+    def _note_taken(self, story: str, found: list[tuple[Record, Tokens]]) -> None:
+        """Take what was found, in any thread."""
+        self._taken.append((story, found))
+        self.wake()
+
+    def adopt(self, found: Iterable[tuple[Record, Tokens]]) -> None:
+        """Put records of another engine into the tree, as nodes that are parked in the store alone.
+
+        Those whose tokens are known stay out; what stands behind them stands behind the record here that has their end.
+        """
+        assert self.store is not None
+        here = {"": ""}  # by the id of a record there: that of the record here
+        for record, tokens in sorted(found, key=lambda each: each[0].start):
+            parent = here.get(record.parent, record.parent if record.parent in self._by_id else None)
+            own = replace(record, parent=parent or "")
+            if record.id in self._by_id:
+                here[record.id] = record.id
+            elif parent is None:
+                self.store.remove(record)
+            elif (node := self._place_beside(own, tokens)) is None:
+                if (known := self._record_at(own, tokens)) is not None:
+                    here[record.id] = known.id
+                self.store.remove(record)
+            else:
+                here[record.id], node.asker = record.id, record.asker
+                self._count(own)
+                node.stored, self._nodes[own] = (Slice(own, node.start, own.end),), {node: None}
+                self.host.note_found(node)
+                self.host.touch(node)
+                self._count_use(own)
+                self.store.keep(own, tokens)
+        self.host.make_room()
+        self._keep_budget()
+
+    def _place_beside(self, record: Record, tokens: Tokens) -> Node | None:
+        """Return a new node for the tokens of a record that are not known; None if all are, or their place is not."""
+        if (place := self._reach(record, tokens)) is None or place[1] == record.end:
+            return None
+        parent, at = place
+        node = Node(parent, tokens[at - record.start :], NodeState.PARKED)
+        if at < parent.end:
+            node.place, node.start = parent.inner.setdefault(at, Children(parent)), at
+        self.attach(node)
+        return node
+
+    def _record_at(self, record: Record, tokens: Tokens) -> Record | None:
+        """Return the record here that has the last token of one whose tokens are known; None if none has."""
+        node, end = self._reach(record, tokens) or (None, 0)
+        found = node.stored if node is not None and end == record.end else ()
+        return next((each.record for each in found if each.start < end <= each.end), None)
+
+    def _reach(self, record: Record, tokens: Tokens) -> tuple[Node, int] | None:
+        """Return how far the tree has a record's tokens: the node there, and the position; None without the text before."""
+        before, at = self._by_id.get(record.parent), record.start
+        if len(tokens) != record.end - at or not tokens or self._root is None:
+            return None
+        if before is None:
+            if record.parent or at:
+                return None
+            node = self._root(record.scope)
+        elif before.scope != record.scope or not before.start < at <= before.end:
+            return None
+        else:
+            node = max(self._nodes[before], key=lambda each: each.end)
+            if node.end < at:
+                return None
+            while node.start >= at and node.parent is not None:  # the text before the place may be another record's
+                node = node.parent
+        done = 0
+        while True:
+            common = common_length(node.tokens[at - node.start :], tokens, done)
+            at, done = at + common, done + common
+            if done == len(tokens):
+                return node, at
+            siblings = (node.children if at == node.end else node.children_at(at)).get(tokens[done])
+            if not siblings or siblings[0].state is NodeState.COMPUTING:
+                return node, at
+            node = siblings[0]
 
     # ---- reading
 
@@ -578,8 +697,8 @@ class StoredTexts:
 
     @property
     def is_fetching(self) -> bool:
-        """Whether something is being read for a request."""
-        return bool(self._fetches)
+        """Whether something is being read, or looked for, for a request."""
+        return bool(self._fetches) or any(self._stories.values())
 
     def collect(self) -> None:
         """Take what other threads have written and read."""
@@ -589,6 +708,10 @@ class StoredTexts:
                 self._note_written(node, record, result)
             else:
                 self._note_fetched(node, record, result)
+        while self._taken:
+            story, found = self._taken.popleft()
+            self._stories[story] = False
+            self.adopt(found)
         if self.store is not None:
             self._write_more()
 

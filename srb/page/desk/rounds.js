@@ -58,10 +58,14 @@ export class Rounds {
     this.wait = SOON;
     /** @type {(() => void)[]} what waits for a connection */
     this.waiting = [];
-    /** @type {AbortController | null} of the reading of what follows the cards */
+    /** @type {AbortController | null} of the reading of what follows the cards, or of the text before the first round */
     this.reading = null;
+    this.warmed = ""; // the story and the model for which the text was computed last, since the server is ready
+    /** @type {number | null} percent of the text that is computed, while a person might wait for it */
+    this.warming = null;
     /** @type {Live | null} whose requests are being taken up again */
     this.attaching = null;
+    desk.addEventListener("server", () => this.warmUp());
   }
 
   /** The context of the story's own model. */
@@ -80,6 +84,7 @@ export class Rounds {
     const { desk } = this;
     this.reading?.abort();
     this.asked += 1;
+    this.warmed = this.ofNow;
     const ticket = this.asked;
     const endOnServer = this.endShown();
     const base = desk.settle();
@@ -274,6 +279,30 @@ export class Rounds {
     return this.reading;
   }
 
+  /** The open story and its model. */
+  get ofNow() {
+    return `${this.desk.story.id} ${this.desk.server.model}`;
+  }
+
+  /** Have the open story's text computed once, before its first round. A model that is not loaded is another's turn. */
+  async warmUp() {
+    const { desk, ofNow } = this;
+    const { state, status = "loaded" } = desk.server;
+    if (state !== "ready" || status !== "loaded") this.warmed = "";
+    else if (this.warmed !== ofNow && !desk.isRunning && desk.text.trim()) {
+      this.warmed = ofNow;
+      const { signal } = this.beginReading();
+      await import("./warming.js").then(({ warm }) => warm(this, signal)).catch(() => {}); // nobody waits for it: the round computes what is missing
+    }
+  }
+
+  /** @param {number | null} percent */
+  tellWarming(percent) {
+    if (this.warming === percent) return;
+    this.warming = percent;
+    this.desk.tell("rounds");
+  }
+
   /** Leave the story: its rounds are read no more, and their branches go on to their ends at the server. */
   leave() {
     this.asked += 1;
@@ -340,6 +369,7 @@ export class Rounds {
     if (this.shown && this.shown !== live && this.shown.isRunning && why === "undo") this.shown.stop();
     if (live !== this.shown || why === "load") this.show(live);
     if (live && why === "load") this.attach(live);
+    if (why === "load") this.warmUp();
   }
 
   /**

@@ -74,6 +74,7 @@ class Header extends Part {
         </button>
         <div class="facts">
           <span class="saved" data-state=${desk.saved.state} title=${savedTitle(desk.saved)}>${savedWords(desk.saved)}</span>
+          ${this.warming()}
           <span class="words">${wordCount(desk.words)}</span>
           ${this.meter()}
         </div>
@@ -135,6 +136,13 @@ class Header extends Part {
     return vision || audio
       ? html`<button class="quiet pictures" aria-label=${what} title=${what} @click=${() => this.open("pictures")}>${icon(vision ? "picture" : "sound")}</button>`
       : null;
+  }
+
+  /** How much of the text is computed, where that takes long. */
+  warming() {
+    const percent = this.desk.rounds?.warming ?? null;
+    const title = msg`The model reads the text, so that the first round begins at once.`;
+    return percent === null ? null : html`<span class="warming" title=${title}>${msg`reading … ${percent} %`}</span>`;
   }
 
   meter() {

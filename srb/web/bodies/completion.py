@@ -57,7 +57,7 @@ MAX_MARKS = 2 * 1024 * 1024
 _LARGE = 65536  # bytes of a body that takes milliseconds to check: such bodies take turns
 _TURNSTILE = Turnstile()  # of the worker's large bodies
 _PIECE = 256 * 1024  # bytes read at once: a fast client must not keep the worker from its other clients
-_NAMES = ("model", "name")  # the fields that name a model
+_NAMES = ("model", "name", "priority")  # the fields that name a model, and say whether one may be loaded
 
 
 def read_body(request: Request) -> dict[str, Any]:
@@ -238,6 +238,7 @@ class CompletionBody(SamplingBody):
     sibling_penalty: Annotated[float, between(0, MAX_SIBLING_PENALTY)] = 0.0
     sampling_method: Literal["independent", "arithmetic"] = "independent"
     cache_prompt: bool | None = None
+    priority: Annotated[Integer, between(-INT32_MAX - 1, INT32_MAX)] = 0
     state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = ""
     session: Annotated[str, Field(max_length=200)] | None = None
     cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
@@ -329,6 +330,7 @@ class CompletionBody(SamplingBody):
             state=self.state,
             session=self.session or "",
             cache_salt=self.cache_salt or "",
+            priority=self.priority,
             lora=self.lora,
             report_progress=self.return_progress and bool(self.stream),
             id_slot=self.id_slot,

@@ -91,6 +91,12 @@ class ModelChoice:
         if self.models.states[name].state != "loaded" and not self._may_load():
             raise InvalidRequest(f"model is not loaded: {name}; load it with POST /models/load", param="model")
         request.environ[MODEL] = name
+        if self._comes_last():
+            if self.models.states[name].state != "loaded":
+                raise InvalidRequest(
+                    f"model is not loaded: {name}; a request of low priority loads none", param="model"
+                )
+            return self.models.connected(name)  # it holds no model: one that gives way ends it
         if self.models.states[name].state != "loaded":
             refuse_page("model")  # loading it ends another
             calls.count(request.environ)
@@ -111,6 +117,10 @@ class ModelChoice:
         if named is not None and not isinstance(named, str):
             raise bad_field("model", "should be a string")
         return named or ""
+
+    def _comes_last(self) -> bool:
+        priority = named_model(request).get("priority") if request.method == "POST" else None
+        return isinstance(priority, int) and priority > 0
 
     def _may_load(self) -> bool:
         asked = request.args.get("autoload")

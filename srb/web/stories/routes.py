@@ -114,8 +114,10 @@ def post(story_id: str) -> Response:
 @routes.delete(ONE)
 @operation(answer=StoryState, foreign=False)
 def remove(story_id: str) -> Response:
-    """Put a story into the bin, from which it is removed after 30 days."""
-    return _changed(lambda store: store.remove(story_id))
+    """Put a story into the bin, from which it is removed after 30 days; what was computed of it is forgotten now."""
+    answer = _changed(lambda store: store.remove(story_id))
+    web().forgetting.forget_story(story_id)
+    return answer
 
 
 @routes.post(f"{ONE}/restore")

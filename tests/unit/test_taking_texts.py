@@ -1,0 +1,112 @@
+"""Texts of a story that another engine of the model has kept are taken over, beside texts that are known here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srb.engine.fake import FakeModel
+from srb.engine.process.text_folder import TextFolder
+from tests.engine_helpers import Driver, solo
+from tests.processes import DEADLINE
+from tests.text_stores import MemoryTexts
+
+PREFACE = [place % 40 for place in range(300)]
+STORIES = {f"story {number}": [*PREFACE, *([number + 2, 5, 9, number + 11] * 70)] for number in range(12)}
+
+
+def engine(texts: Any, **options: Any) -> Driver:
+    model = FakeModel(n_ctx=6000, n_seq_max=20, n_batch=512)
+    return Driver(model, texts=texts, **({"cache_cells": 0, "cache_bytes": 10**8} | options))
+
+
+def run(driver: Driver) -> None:
+    while driver.engine.has_work or driver.engine._residency.stored.is_busy:
+        driver.step()
+        driver.deliver()
+        driver.take(driver.engine.collect())
+
+
+def computed(driver: Driver, story: str, more: list[int] | None = None, n: int = 1) -> int:
+    """Write on in a story; return how many tokens of its prompt were computed."""
+    prompt = [*STORIES[story], *(more or [])]
+    asked = driver.submit(prompt, n, max_tokens=6, ignore_eos=True, session=story)
+    while not driver.result(asked).terminal:
+        driver.step()
+        driver.take(driver.engine.collect())
+    run(driver)
+    assert driver.result(asked).texts[0] == solo(prompt, 1, 6, ignore_eos=True).texts[0]
+    return len(prompt) - driver.result(asked).terminal[0].cached_tokens
+
+
+@pytest.mark.parametrize("knows", ["nothing", "the preface", "another story", "the story"])
+def test_the_stories_of_an_engine_that_ended_are_not_computed_again(knows: str) -> None:
+    there = MemoryTexts()
+    first = engine(there)
+    for story in STORIES:
+        computed(first, story)
+    first.engine.store_texts(1000.0)
+    here = MemoryTexts()
+    second = engine(here)
+    if knows == "the preface":
+        second.submit(PREFACE, max_tokens=3)
+    elif knows == "another story":
+        computed(second, "story 7")
+    elif knows == "the story":
+        second.submit(STORIES["story 3"], max_tokens=3)
+    run(second)
+    here.others.append(there)
+    again = [computed(second, story) for story in STORIES]
+    assert sum(again) <= len(STORIES)  # the last token of each, whose logits are needed
+    second.engine.check_invariants()
+    third = engine(here)  # what was taken is this engine's own
+    here.others.clear()
+    assert sum(computed(third, story) for story in STORIES) <= len(STORIES)
+
+
+@pytest.mark.parametrize("cache_cells", [0, 10**6])
+def test_while_others_write_the_texts_are_taken_and_every_text_is_right(cache_cells: int) -> None:
+    there, here = MemoryTexts(), MemoryTexts()
+    first = engine(there)
+    for story in list(STORIES)[:8]:
+        computed(first, story, n=3)
+    first.engine.store_texts(1000.0)
+    second = engine(here, cache_cells=cache_cells)
+    writers = [second.submit([*PREFACE, *[3, 4] * number], 2, max_tokens=300, ignore_eos=True) for number in (1, 20)]
+    for _ in range(5):
+        second.step()
+    here.others.append(there)
+    for story in list(STORIES)[:8]:
+        asked = second.submit(STORIES[story], max_tokens=6, ignore_eos=True, session=story)
+        while not second.result(asked).terminal:
+            second.step()
+        assert second.result(asked).terminal[0].cached_tokens >= len(STORIES[story]) - 1
+        second.engine.check_invariants()
+    run(second)
+    assert all(end.length == 300 for writer in writers for end in second.result(writer).ends.values())
+
+
+def test_without_a_session_or_without_others_nothing_is_looked_for() -> None:
+    store = MemoryTexts()
+    store.take = None  # type: ignore[assignment]
+    driver = engine(store)
+    driver.submit(PREFACE, max_tokens=3)
+    run(driver)
+
+
+def test_two_servers_keep_texts_beside_each_other_and_one_that_goes_on_has_those_of_both(tmp_path: Path) -> None:
+    folders = [TextFolder(tmp_path, "0" * 32, 10**9) for _ in range(2)]
+    assert len({folder.folder for folder in folders}) == 2
+    first, second = (engine(folder) for folder in folders)
+    for story in list(STORIES)[:5]:
+        computed(first, story)
+    first.engine.store_texts(float(DEADLINE))
+    folders[0].close(DEADLINE)
+    assert sum(computed(second, story) for story in list(STORIES)[:5]) == 5
+    assert second.engine.stats()["stored_texts_lost_total"] == 0
+    second.engine.store_texts(float(DEADLINE))
+    folders[1].close(DEADLINE)
+    for folder in tmp_path.glob("*-2"):
+        assert (folder / "index").stat().st_size > 1000

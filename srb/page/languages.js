@@ -40,7 +40,7 @@ export function choose(language) {
 
 /** The first language of the browser that the page speaks. */
 function wished() {
-  const browsers = typeof document === "undefined" ? [String(Reflect.get(globalThis, "name"))] : navigator.languages; // a worker's name is its language
+  const browsers = typeof document === "undefined" ? [] : navigator.languages;
   return browsers.map((tag) => tag.split("-")[0]).find((tag) => Object.hasOwn(LANGUAGES, tag)) ?? "en";
 }
 

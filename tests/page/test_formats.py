@@ -13,6 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.needs import long
 from tests.page.accessibility import violations
+from tests.page.conftest import MakePage
 from tests.page.parts_alone import open_harness
 
 pytestmark = pytest.mark.e2e
@@ -247,17 +248,14 @@ def test_the_dialog_passes_axe_in_light_and_dark_and_on_a_phone(page: Page, dial
     assert page.evaluate("document.querySelector('dialog').scrollWidth <= document.querySelector('dialog').clientWidth")
 
 
-def test_a_file_that_takes_long_leaves_the_page_alone_and_can_be_given_up(
-    page: Page, dialog: Locator, tmp_path: Path
-) -> None:
-    """Each `<p>` of it goes through all of the open `<div>`s."""
-    file = tmp_path / "slow.html"
-    file.write_text("<html>" + "<div>" * 100_000 + "<p>x" * 100_000)
-    dialog.get_by_label("Choose files").set_input_files(file)
+def test_a_file_that_takes_long_can_be_given_up_and_the_next_one_is_read(page: Page, dialog: Locator) -> None:
+    page.route("**/formats/reading_worker.js", lambda route: None)  # a worker that never comes to an end
+    choose(dialog, "obsidian_loom_note.json")
     stop = dialog.get_by_role("button", name="Stop reading")
-    stop.click()  # a page that is kept busy would answer no click
-    expect(dialog.get_by_role("alert")).to_have_text("“slow.html” was not read.")
+    stop.click()
+    expect(dialog.get_by_role("alert")).to_have_text("“obsidian_loom_note.json” was not read.")
     expect(stop).to_be_hidden()
+    page.unroute("**/formats/reading_worker.js")
     choose(dialog, "obsidian_loom_note.json")
     expect(dialog).to_be_hidden()
     assert len(imported(page)) == 1
@@ -295,3 +293,14 @@ def test_a_folder_without_chapters_is_refused_with_a_sentence(page: Page, dialog
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"\xff\xd8\xff")
     dialog.get_by_label("Or a folder").set_input_files(tmp_path / "photos")
     expect(dialog.get_by_role("alert")).to_contain_text("“photos” holds no project")
+
+
+def test_a_worker_says_what_is_wrong_in_the_pages_language(make_page: MakePage) -> None:
+    page = make_page(locale="de-DE")
+    open_harness(page, "formats")
+    page.click("#open")
+    dialog = page.get_by_role("dialog")
+    dialog.locator("input[type=file][multiple]").set_input_files(
+        {"name": "a.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.7"}
+    )
+    expect(dialog.get_by_role("alert")).to_contain_text("„a.pdf“ ist ein PDF")

@@ -30,8 +30,13 @@ export async function draftsByWorker(name, bytes, signal) {
         LONGEST * 1000,
       );
       signal?.addEventListener("abort", () => resolve({ error: msg`${where} was not read.` }), { once: true });
-      worker.onerror = () => resolve(null);
-      worker.onmessage = ({ data }) => ("fault" in data ? reject(new Error(data.fault)) : resolve(data));
+      let isReady = false;
+      worker.onerror = () => resolve(isReady ? { error: msg`${where} is too large to be read.` } : null); // memory ended, or its module is away
+      worker.onmessage = ({ data }) => {
+        if ("isReady" in data) isReady = true;
+        else if ("fault" in data) reject(new Error(data.fault));
+        else resolve(data);
+      };
       worker.postMessage({ name, bytes });
     });
   } finally {

@@ -32,6 +32,7 @@ HABITS = {
         "anyOf.json: anyOf complex types",
         "items.json: a schema given for items",
         "items.json: an array of schemas for items",
+        "not.json: forbidden property",
         "properties.json: object properties validation",
         "properties.json: properties whose names are Javascript object property names",
         "ref.json: root pointer ref",

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from srb import turns as module
+from srb import progress as module
 from srb.errors import Cancelled
 from srb.progress import FairSemaphore, taken, work_while
 from tests.processes import DEADLINE, wait_for

@@ -289,7 +289,7 @@ export class Rounds {
     const { desk, ofNow } = this;
     const { state, status = "loaded" } = desk.server;
     if (state !== "ready" || status !== "loaded") this.warmed = "";
-    else if (this.warmed !== ofNow && !desk.isRunning && desk.text.trim()) {
+    else if (this.warmed !== ofNow && !desk.isRunning && !this.shown?.lostIds.length && desk.text.trim()) {
       this.warmed = ofNow;
       const { signal } = this.beginReading();
       await import("./warming.js").then(({ warm }) => warm(this, signal)).catch(() => {}); // nobody waits for it: the round computes what is missing

@@ -35,8 +35,8 @@ for (const [name, content, sentence] of [
   ],
   [
     "a.jsonl",
-    chat({ chat_metadata: {} }, { mes: 1 }),
-    "Zeile 2 des Chats: der Text sollte ein Text sein, ist aber eine Zahl.",
+    chat({ chat_metadata: {} }, { mes: [] }),
+    "Zeile 2 des Chats: der Text sollte ein Text sein, ist aber eine Liste.",
   ],
   ["a.jsonl", chat({ chat_metadata: {} }, [1]), "Zeile 2 des Chats sollte ein Objekt sein, ist aber eine Liste."],
 ])

@@ -1,6 +1,6 @@
-"""A story of many features, as LibreOffice and pandoc write it: words, emphasis, breaks and headings come in as they are.
+"""A story of many features, as LibreOffice, pandoc and Calibre write it: words, emphasis, breaks and headings come in.
 
-The programs are none of the project's: 500 MB. Where they are not installed the tests are skipped, on every machine.
+The programs are none of the project's: a gigabyte. Where they are not installed the tests are skipped, on every machine.
 """
 
 from __future__ import annotations
@@ -121,4 +121,20 @@ def test_files_of_libreoffice_come_in_whole(folder: Path, ending: str) -> None:
     assert title == "The Lamp"
     if ending == "epub":
         text = text.replace("**Chapter *One***", "# Chapter *One*").replace("***Chapter Two***", "## Chapter Two")
+    assert text == TEXT
+
+
+@pytest.mark.parametrize("ending", ["epub", "docx", "rtf"])
+def test_files_of_calibre_come_in_whole(folder: Path, ending: str) -> None:
+    """Its Word files begin with a table of contents, and their headings are a level deeper."""
+    if not shutil.which("ebook-convert"):
+        pytest.skip("needs Calibre")
+    written = folder / f"calibre.{ending}"
+    run("ebook-convert", folder / "story.html", written)
+    title, text = read(written)
+    assert title == "The Lamp"
+    if ending == "docx":
+        contents, _, text = text.partition("## Chapter *One*")
+        assert " ".join(contents.split()) == "## Table of Contents Chapter One Chapter Two"
+        text = "# Chapter *One*" + text.replace("### Chapter Two", "## Chapter Two")
     assert text == TEXT

@@ -25,9 +25,7 @@ export function read({ bytes, name }) {
   const book = xmlTree(textOfFile(files, root, name)).root;
   const prose = new Prose();
   const title = lineOf(first(book, "dc:title")).slice(0, 200);
-  const author = lineOf(first(book, "dc:creator"))
-    .replace(/^unknown( author)?$/i, "")
-    .slice(0, 200);
+  const author = lineOf(first(book, "dc:creator")).slice(0, 200);
   let missing = 0;
   /** @type {string[]} */
   const unread = [];

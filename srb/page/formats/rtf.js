@@ -231,7 +231,7 @@ export class Reader {
         state.unicode = Math.max(0, value ?? 1);
         break;
       case "u":
-        this.say(String.fromCharCode((value ?? 0) & 0xffff));
+        this.say(unicode(value ?? 0));
         this.left = state.unicode;
         break;
       case "par":
@@ -302,6 +302,10 @@ export class Reader {
       this.prose.add(text, state.level > 0 ? { italic: state.italic && !this.styles.get(state.style)?.italic } : state);
   }
 }
+
+/** The character of a number: of 16 bits, perhaps as a negative one, or of all, as Calibre writes it. @param {number} value */
+const unicode = (value) =>
+  value > 0xffff && value <= 0x10ffff ? String.fromCodePoint(value) : String.fromCharCode(value & 0xffff);
 
 /** @param {string} encoding */
 function decoderOf(encoding) {

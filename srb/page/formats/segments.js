@@ -11,6 +11,7 @@ import { quoted, textOf } from "./file.js";
 const LATEST = 8.64e15; // milliseconds that a Date can hold
 const MOST_NODES = 100_000; // of a story that the server keeps whole
 const LONGEST_NODE = 100_000; // characters; a longer text becomes a chain of nodes, each of which can be saved by itself
+const NOBODY = /^(unknown( author)?)?$/i; // as programs write it
 const LONGEST_TITLE = 200;
 const LONGEST_VALUE = 80_000; // characters of a memory or a note: the server takes 256 kB of each
 
@@ -59,7 +60,7 @@ export class SegmentTree {
       nodes: growth.nodes,
       runs: {},
       marks: growth.marks,
-      ...(author === "" ? {} : { author: short(author) }),
+      ...(NOBODY.test(author) ? {} : { author: short(author) }),
       ...Object.fromEntries(entries),
     };
     const lost =

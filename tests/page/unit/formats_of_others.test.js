@@ -330,6 +330,7 @@ for (const [name, body, text, remarks = []] of [
     "The note said *do not run*.\\par # 5 Mill Lane",
     "The note said \\*do not run\\*.\n\n\\# 5 Mill Lane",
   ],
+  ["a character beyond the first 65,536 by its number", "a\\u127765?b\\u-10179?\\u-9003?", "a🌕b📕"],
   ["hidden words", "a{\\v one two}b", "ab", ["Hidden words (2) were left out."]],
   ["underlining", "a {\\ul b}", "a b", ["Underlining and words that are struck through (1) became plain."]],
 ])

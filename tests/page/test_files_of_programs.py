@@ -138,3 +138,46 @@ def test_files_of_calibre_come_in_whole(folder: Path, ending: str) -> None:
         assert " ".join(contents.split()) == "## Table of Contents Chapter One Chapter Two"
         text = "# Chapter *One*" + text.replace("### Chapter Two", "## Chapter Two")
     assert text == TEXT
+
+
+COMPARE = """
+import { createRequire } from "node:module";
+import { readdirSync, readFileSync } from "node:fs";
+import { read } from "./srb/page/formats/detect.js";
+const [folder] = process.argv.slice(-1);
+const mammoth = createRequire(`${folder}/`)("mammoth");
+const files = `${folder}/node_modules/mammoth/test/test-data`;
+const wordsOf = (text) => text.normalize("NFC").match(/[\\p{L}\\p{N}]+/gu) ?? [];
+const lost = {};
+let compared = 0;
+for (const name of readdirSync(files).filter((each) => each.endsWith(".docx"))) {
+  const wanted = wordsOf((await mammoth.extractRawText({ path: `${files}/${name}` })).value);
+  if (wanted.length === 0) continue;
+  const found = await read(name, new Uint8Array(readFileSync(`${files}/${name}`)));
+  if ("error" in found) throw new Error(`${name}: ${found.error}`);
+  const json = found.stories[0].toJSON();
+  const notes = Object.entries(json).filter(([key]) => key.startsWith("comment")).map(([, { text }]) => text);
+  const texts = Object.values(json.nodes).map(({ text }) => text);
+  const left = wordsOf([json.title, json.author ?? "", ...texts, ...notes].join(" "));
+  compared += 1;
+  const missing = wanted.filter((word) => {
+    const at = left.indexOf(word);
+    if (at >= 0) left.splice(at, 1);
+    return at < 0;
+  });
+  if (missing.length > 0) lost[name] = missing;
+}
+console.log(JSON.stringify([compared, lost]));
+"""
+
+
+def test_no_word_is_lost_that_mammoth_reads_in_its_own_files(tmp_path: Path) -> None:
+    """The files with which the other reader of Word files is tested; neither is kept here."""
+    if not shutil.which("npm"):
+        pytest.skip("needs npm")
+    (tmp_path / "package.json").write_text("{}")
+    fetch = ["npm", "install", "--prefix", tmp_path, "--silent", "--no-audit", "--no-fund", "--ignore-scripts"]
+    subprocess.run([*fetch, "mammoth@1.13.0"], check=True, timeout=DEADLINE)
+    compared, lost = json.loads(run("node", "--input-type=module", "-e", COMPARE, "--", tmp_path))
+    assert compared >= 10
+    assert lost == {}

@@ -594,6 +594,8 @@ class Branches:
             has_probs = branch.spec.sampling.n_probs >= 0
             for part in emission.parts() if has_probs else (emission,):
                 probs = part.probs if has_probs else None
+                if request.keep_probs and probs:
+                    branch.keep(probs)
                 events.append(Delta(request.request_id, branch.index, part.text, part.tokens, probs, spent_ms))
 
 

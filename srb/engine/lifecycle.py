@@ -277,6 +277,7 @@ class Lifecycle:
         self.explore(events)  # an end may leave room for forks that waited
         for request in [request for request in self.requests.active.values() if request.is_over]:
             self.prompts.release(request.prefix)
+            request.linger = request.linger or request.keep_probs
             self.requests.finish(request, self.clock())
             if request.linger:
                 events.append(Resting.of(_done(request), request.linger))

@@ -14,6 +14,7 @@ from srb.errors import NotFound
 from srb.wire.commands import client_of
 
 MAX_IDLE = 256  # requests that linger after their end; each keeps its texts and samplers, so the oldest go
+MAX_KEPT = 16  # … of them those that have nothing but probabilities left to tell, which take megabytes
 
 
 class Overdue(Enum):
@@ -79,7 +80,8 @@ class OpenRequests:
     def count_unread(self, owner: str, requests: Iterable[Request] | None = None) -> int:
         """Return how many requests of a client linger without a reader, of all or of those given."""
         among = self if requests is None else requests
-        return sum(request.owner == owner and request.alone_since is not None for request in among)
+        unread = (each for each in among if each.alone_since is not None and not each.keep_probs)
+        return sum(each.owner == owner for each in unread)
 
     def lingering(self, owner: str | None = None) -> list[Request]:
         """Return a client's active requests without a reader, or everybody's; the one that has been so longest first."""
@@ -163,8 +165,9 @@ class OpenRequests:
     def idle_too_long(self, now: float) -> list[Request]:
         """Remove and return the requests that have been idle for long enough, and the first ones if too many are."""
         found: list[Request] = []
+        kept = [request for request in self.idle.values() if request.keep_probs][:-MAX_KEPT]
         for request in tuple(self.idle.values()) if self.idle else ():
-            if now >= self._time_of(Overdue.RESTED, request) or len(self.idle) > MAX_IDLE:
+            if now >= self._time_of(Overdue.RESTED, request) or len(self.idle) > MAX_IDLE or request in kept:
                 self.remove(request)
                 found.append(request)
         return found

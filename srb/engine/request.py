@@ -21,7 +21,7 @@ from srb.engine.lookup import Draft, PromptLookup
 from srb.engine.media import MediaRun
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState, Scope
 from srb.engine.rewinding import Rewinding, Shift
-from srb.engine.text import BranchText, Emission
+from srb.engine.text import BranchText, Emission, Prob
 from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.node import Node
 from srb.engine.tree.prefix_tree import Lease
@@ -43,6 +43,8 @@ class RequestState(Enum):
     RESTING = auto()  # all branches have ended and it lingers; holds texts and samplers alone
     ENDED = auto()  # it has had its terminal event
 
+
+MAX_KEPT_TOKENS = 8192  # chosen and likely ones of a request with `keep_probs`: four megabytes
 
 _LEGAL = {
     BranchState.WAITING: {BranchState.RUNNING, BranchState.ENDED},
@@ -132,8 +134,8 @@ class Branch:
         "began_at", "chooser", "draft", "ended", "first_word", "forced", "grammar_from", "has_new_line", "healing",
         "index", "last_step", "lease", "logits", "logprob_sum", "num_accepted", "num_appended", "num_cached",
         "num_computed", "num_decoded", "num_directed", "num_drafted", "num_given", "num_hidden", "num_of_prompt",
-        "num_rewinds", "num_shifted", "num_shown", "num_unverified", "origin", "path", "request", "rewinding",
-        "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
+        "num_rewinds", "num_shifted", "num_shown", "num_unverified", "origin", "path", "probs", "request",
+        "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -150,6 +152,7 @@ class Branch:
         self.healing = Healing(ending) if ending is not None else None  # None: nothing is healed
         self.num_of_prompt = 0  # given tokens that count with the prompt already
         self.shown: list[str] = []  # the text that readers have seen, in pieces
+        self.probs: list[Prob] = []  # … and its first tokens', if the request keeps them
         self.give(given)
         healed = 0 if ending is None or ending.is_of_prompt else ending.num_sent
         self.num_appended = self.num_given - self.num_of_prompt + healed  # as sent, whatever cover is drawn
@@ -214,6 +217,11 @@ class Branch:
         is_limit = reason is FinishReason.LIMIT and not truncated
         return self.text.finish(may_go_on=is_limit and self.request.linger > 0 and not self.text.is_cut)
 
+    def keep(self, probs: Sequence[Prob]) -> None:
+        """Keep tokens' probabilities for later readers, up to the branch's share of MAX_KEPT_TOKENS."""
+        room = MAX_KEPT_TOKENS // (len(self.siblings) * (1 + self.spec.sampling.n_probs)) - len(self.probs)
+        self.probs += probs[: max(0, room)]
+
     def follow(self, text: str) -> None:
         """Take a text that readers have seen before the first token: a fork's beginning."""
         self.shown = [text] if text else []
@@ -266,7 +274,7 @@ class Branch:
         """Whether the branch has ended and can go on: by its limit, not by the context's end or its indentation."""
         if self.ended is None or self.ended.reason != FinishReason.LIMIT:
             return False
-        return not (self.ended.truncated or self.text.is_cut)
+        return not (self.ended.truncated or self.text.is_cut or self.request.keep_probs)
 
     @property
     def num_readable(self) -> int:
@@ -344,8 +352,8 @@ class Request:
 
     __slots__ = (
         "alone_since", "arithmetic", "arrived_at", "asker", "awaits", "base", "branches", "cache_prompt", "can_grow",
-        "ceased_at", "comes_last", "directed", "diversity", "ending", "exploration", "id_slot", "linger", "lora",
-        "max_lingering", "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "preserved",
+        "ceased_at", "comes_last", "directed", "diversity", "ending", "exploration", "id_slot", "keep_probs",
+        "linger", "lora", "max_lingering", "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "preserved",
         "prompt_logprobs", "removed", "report_progress", "request_id", "saved", "scope", "shift", "since", "started_at",
         "state", "state_name", "story", "words",
     )  # fmt: skip
@@ -410,6 +418,7 @@ class Request:
         self.can_grow = command.can_grow
         self.linger = command.linger
         self.comes_last = command.priority > 0
+        self.keep_probs = command.keep_probs
         self.state = RequestState.WAITING
         self.since = 0.0  # time at which it came, went on after a rest, began to rest, or got a reader in its rest
         self.alone_since: float | None = None  # time at which the last reader left; None while there are readers

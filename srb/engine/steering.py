@@ -294,6 +294,8 @@ def describe_branch(branch: Branch, text: bool = True) -> dict[str, Any]:
         said["ended"] = asdict(branch.ended)
     if text:
         said["text"] = "".join(branch.shown)
+        if branch.probs:
+            said["probs"] = branch.probs
         if not branch.num_shifted:
             said["tokens"] = list(branch.tokens[branch.num_hidden :][: branch.num_readable])
     return said

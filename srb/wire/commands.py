@@ -154,6 +154,7 @@ class Generate(_Message):
     max_lingering: int = 0  # most of them that may run or wait; 0: any number
     linger: float = 0.0  # seconds that the request stays after its last branch has ended, or its last reader has left
     can_grow: bool = False  # AddBranches may add branches
+    keep_probs: float = 0.0  # seconds after the end in which GetRequest has the branches' `probs`; not with `linger`
     base: BranchSpec | None = None  # of added branches, whose seeds follow its seed; None: the first of `branches`
     distinct_first: bool = False  # no two branches begin with the same token while there are candidates
     distinct_words: bool = False  # no two branches have the same first word while there are others

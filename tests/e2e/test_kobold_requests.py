@@ -64,6 +64,31 @@ def test_every_worker_reads_and_ends_a_request_by_its_key(workers: Server) -> No
     wait_for(lambda: workers.metric("requests_processing") == 0, "nothing runs any more")
 
 
+def last_logprobs(server: Server, genkey: str) -> Any:
+    answer = requests.post(server.url + "/api/extra/last_logprobs", json={"genkey": genkey}, timeout=DEADLINE)
+    return answer.json()["logprobs"]
+
+
+def test_every_worker_tells_the_probabilities_of_a_stream_that_has_ended(workers: Server) -> None:
+    for number in range(20):  # more than are kept at once: none is refused, and the newest one is known
+        body = {"prompt": "Once", "max_length": 8, "genkey": f"P{number % 2}", "logprobs": True, "sampler_seed": number}
+        answer = requests.post(workers.url + "/api/extra/generate/stream", json=body, timeout=DEADLINE)
+        events = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
+        said = last_logprobs(workers, f"P{number % 2}")
+        assert "".join(said["tokens"]) == "".join(orjson.loads(event)["token"] for event in events)
+        assert [len(each["top_logprobs"]) for each in said["content"]] == [5] * len(said["tokens"])
+    assert last_logprobs(workers, "P2") is None
+    assert texts(workers, "P1") == [""]
+    wait_for(lambda: workers.metric("requests_processing") == 0, "nothing runs")
+
+
+def test_a_client_that_leaves_a_stream_with_probabilities_ends_it(workers: Server) -> None:
+    url = workers.url + "/api/extra/generate/stream"
+    with requests.post(url, json={**ENDLESS, "genkey": "L", "logprobs": True}, stream=True, timeout=DEADLINE) as stream:
+        next(stream.iter_lines())
+    wait_for(lambda: workers.metric("requests_processing") == 0, "nothing runs any more")
+
+
 def test_an_aborted_stream_ends_with_a_reason(workers: Server) -> None:
     url = workers.url + "/api/extra/generate/stream"
     events = []

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from srb.engine import request as request_module
 from srb.engine.fake import FakeModel
+from srb.engine.open_requests import MAX_KEPT
 from srb.engine.scheduler import UNREAD_EVERY
-from srb.errors import RateLimited, SRBError
+from srb.errors import Conflict, RateLimited, SRBError
+from srb.wire.commands import GetRequest
 from srb.wire.events import FinishReason, Rejected
 from tests.engine_helpers import Driver, plain, solo
 
@@ -216,3 +219,57 @@ def test_what_is_refused_takes_nobodys_place_in_the_queue(refused: str) -> None:
         assert isinstance(driver.result("r3").terminal[0], Rejected)
     assert driver.request(left).is_waiting
     assert not driver.result(left).ends
+
+
+def kept(driver: Driver, request_id: str) -> list[list[str]]:
+    return [[prob["token"] for prob in branch.probs] for branch in driver.request(request_id).branches]
+
+
+def test_probabilities_stay_after_the_end_as_long_as_the_request_asks() -> None:
+    driver = Driver(FakeModel())
+    request_id = driver.submit("the old king", n=2, max_tokens=6, n_probs=2, keep_probs=60.0)
+    driver.run()
+    assert driver.result(request_id).rests
+    said = driver.engine.serve_query(GetRequest("q", request_id))
+    told = [[prob["token"] for prob in branch["probs"]] for branch in said["branches"]]
+    assert told == kept(driver, request_id)
+    assert ["".join(tokens) for tokens in told] == [driver.result(request_id).texts[index] for index in range(2)]
+    driver.leave(request_id)
+    driver.advance(59)
+    assert driver.idle
+    driver.advance(2)
+    assert not driver.idle
+    driver.check_drained()
+
+
+def test_texts_kept_for_their_probabilities_are_few_and_keep_nobody_from_asking() -> None:
+    driver = Driver(FakeModel())
+    ids = []
+    for place in range(MAX_KEPT + 5):
+        ids.append(driver.submit([place], max_tokens=3, n_probs=1, keep_probs=60.0, owner="key 1", max_unread=2))
+        driver.run()
+        driver.leave(ids[-1])
+    driver.advance(0)
+    assert [request.request_id for request in driver.idle] == ids[5:]
+
+
+@pytest.mark.parametrize("end", ["leave", "stop", "cancel"])
+def test_a_request_that_keeps_probabilities_ends_with_its_reader_as_others_do(end: str) -> None:
+    driver = Driver(FakeModel())
+    request_id = driver.submit("the old king", max_tokens=200, ignore_eos=True, n_probs=1, keep_probs=60.0)
+    for _ in range(8):
+        driver.step()
+    getattr(driver, end)(request_id)
+    driver.step()
+    assert [request.request_id for request in driver.idle] == [request_id]
+    assert 0 < len(kept(driver, request_id)[0]) < 10
+    with pytest.raises(Conflict):
+        driver.change(request_id, 0, more=5)
+
+
+def test_a_limit_bounds_the_probabilities_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_module, "MAX_KEPT_TOKENS", 40)
+    driver = Driver(FakeModel())
+    request_id = driver.submit("the old king", n=2, max_tokens=30, ignore_eos=True, n_probs=3, keep_probs=60.0)
+    driver.run()
+    assert [len(tokens) for tokens in kept(driver, request_id)] == [5, 5]

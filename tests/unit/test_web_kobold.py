@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -288,18 +288,30 @@ def test_a_body_without_a_length_gets_the_default() -> None:
 # Keys of requests -----------------------------------------------------------------------------------------------------
 
 
-def with_running(engine: ScriptedClient, *ids: str) -> None:
-    """Let the engine run these requests; the first is the newest."""
+def with_running(engine: ScriptedClient, *ids: str, ended: Collection[str] = (), probs: Any = None) -> None:
+    """Let the engine run these requests, but for those that have `ended`; the first is the newest."""
     running = list(ids)
 
     def answers(command: Any, values: dict[str, float]) -> Any:
         match command:
             case ListRequests():
-                return [{"id": each, "age": float(place), "branches": []} for place, each in enumerate(running)][::-1]
+                return [
+                    {
+                        "id": each,
+                        "age": float(place),
+                        "state": "resting" if each in ended else "running",
+                        "branches": [],
+                    }
+                    for place, each in enumerate(running)
+                ][::-1]
             case GetRequest(target=target) | StopBranches(target=target) if target not in running:
                 raise NotFound("no request with this id is running")
             case GetRequest(target=target):
-                return {"branches": [{"text": f"of {target[0]}"}]}
+                return {
+                    "branches": [
+                        {"text": f"of {target[0]}"} | ({"probs": each} if each else {}) for each in probs or [None]
+                    ]
+                }
             case StopBranches(target=target):
                 running.remove(target)
                 return {"id": target, "state": "ended"}
@@ -348,6 +360,43 @@ def test_the_newest_of_several_requests_with_one_key_is_read_and_all_are_aborted
         "success": "false",
         "done": "false",
     }
+
+
+def a_prob(token: str, logprob: float) -> Any:
+    entry = {"id": 7, "token": token, "bytes": list(token.encode()), "logprob": logprob}
+    return {**entry, "top_logprobs": [entry, {**entry, "id": 8, "token": "b", "logprob": -3.0}]}
+
+
+def last_logprobs(http: FlaskClient, genkey: str) -> Any:
+    return read("kobold.LastLogprobs", http.post("/api/extra/last_logprobs", json={"genkey": genkey}).data)
+
+
+def test_the_probabilities_of_the_newest_text_that_has_ended_come_by_its_key() -> None:
+    http, engine = serve()
+    first, second, third = (made_with(http, engine, genkey="A", logprobs=True) for _ in range(3))
+    assert asked(engine).keep_probs > 0
+    ended = ["b" + second[1:], "c" + third[1:]]
+    with_running(engine, "a" + first[1:], *ended, ended=ended, probs=[[a_prob("Ab", -0.5), a_prob("c", -1.0)]])
+    said = last_logprobs(http, "A")
+    assert [command.target[0] for command in engine.sent if isinstance(command, GetRequest)] == ["b"]
+    assert said["logprobs"]["tokens"] == ["Ab", "c"]
+    assert said["logprobs"]["token_logprobs"] == [-0.5, -1.0]
+    assert said["logprobs"]["text_offset"] == [0, 2]
+    assert said["logprobs"]["top_logprobs"][0] == {"Ab": -0.5, "b": -3.0}
+    assert [each["token"] for each in said["logprobs"]["content"]] == ["Ab", "c"]
+    assert "results" not in said
+    assert last_logprobs(http, "B") == {"logprobs": None}
+    assert pending(http.post("/api/extra/generate/check", json={"genkey": "A"})) == ["of a"]
+
+
+def test_each_branch_has_its_probabilities_and_no_request_keeps_what_nobody_asked_for() -> None:
+    http, engine = serve()
+    one = made_with(http, engine, genkey="A")
+    assert asked(engine).keep_probs == 0
+    with_running(engine, one, ended=[one], probs=[[a_prob("x", -0.5)], None])
+    said = last_logprobs(http, "A")
+    assert [each["logprobs"] and each["logprobs"]["tokens"] for each in said["results"]] == [["x"], None]
+    assert said["logprobs"] == said["results"][0]["logprobs"]
 
 
 def test_an_abort_needs_no_body() -> None:

@@ -9,6 +9,7 @@ from srb.web.answers import JSONObject
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome
 from srb.web.calls.renderer import FINISH_REASONS, Renderer
+from srb.web.dialects.openai.completion_render import legacy_logprobs
 from srb.wire.events import BranchAdded, BranchEnded, Delta
 
 
@@ -56,7 +57,7 @@ def _result(branch: BranchOutcome, prompt_tokens: int, trim_stop: bool) -> JSONO
     return {
         "text": branch.text if trim_stop else branch.text + branch.ended.stopping_word,
         "finish_reason": FINISH_REASONS[branch.ended.reason],
-        "logprobs": {"content": branch.probs} if branch.probs else None,
+        "logprobs": legacy_logprobs(branch.probs, 0) if branch.probs else None,
         "prompt_tokens": prompt_tokens,
         "completion_tokens": branch.ended.length,
         "seed": branch.seed,

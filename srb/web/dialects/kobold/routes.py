@@ -7,6 +7,7 @@ lists a client's requests. Requests without a key have one in common for each cl
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -24,6 +25,7 @@ from srb.web.context import web
 from srb.web.dialects.kobold.body import DetokenizeIdsBody, KeyBody, KoboldBody, TokenCountBody
 from srb.web.dialects.kobold.fitting import fitted
 from srb.web.dialects.kobold.render import KoboldRenderer, results
+from srb.web.dialects.openai.completion_render import legacy_logprobs
 from srb.web.foreign_pages import OWNER
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
@@ -32,6 +34,7 @@ from srb.wire.commands import BranchSpec, Generate, GetRequest, ListRequests, St
 routes = Blueprint("kobold", __name__)
 
 _HALF = 16  # hexadecimal digits: half of a request's id
+KEPT_SECONDS = 60.0  # that the probabilities of a text stay for `last_logprobs`, which clients ask for at once
 
 
 @routes.post("/api/v1/generate")
@@ -64,7 +67,9 @@ def _command(asked: KoboldBody) -> Generate:
     [command] = filled.commands(web().request_settings, n=1, max_tokens=limit, draft=draft)
     branches = tuple(_at_most(limit, branch) for branch in command.branches)
     base = command.base and _at_most(limit, command.base)
-    return replace(command, request_id=uuid4().hex[:_HALF] + _mark(asked.genkey), branches=branches, base=base)
+    request_id = uuid4().hex[:_HALF] + _mark(asked.genkey)
+    keep_probs = KEPT_SECONDS if asked.wanted_probs >= 0 else 0.0
+    return replace(command, request_id=request_id, branches=branches, base=base, keep_probs=keep_probs)
 
 
 def _at_most(limit: int, branch: BranchSpec) -> BranchSpec:
@@ -79,12 +84,15 @@ def _mark(genkey: str) -> str:
     return hashlib.sha256(b"kobold\0" + genkey.encode("utf-8", "surrogatepass")).hexdigest()[:_HALF]
 
 
-def _running() -> list[tuple[EngineClient, str]]:
-    """Return the ids of the caller's running requests with the body's key, each with its engine, the newest first."""
+def _requests(*, ended: bool = False) -> list[tuple[EngineClient, str]]:
+    """Return the ids of the caller's requests with the body's key that run, or that have `ended` and are still known, each
+    with its engine, the newest first.
+    """
     mark = _mark(KeyBody.parse(_optional_body()).genkey)
     owner = request.environ.get(OWNER, "")
     found = [(each, engine) for engine in web().engines for each in engine.ask(ListRequests(uuid4().hex, owner))]
     found.sort(key=lambda pair: pair[0]["age"])
+    found = [(each, engine) for each, engine in found if (each["state"] == "resting") is ended]
     return [(engine, each["id"]) for each, engine in found if each["id"].endswith(mark)]
 
 
@@ -112,13 +120,28 @@ def check_by_key() -> Response:
 
 def _pending() -> Response:
     answer: JSONObject = {"results": [{"text": ""}]}
-    for engine, target in _running()[:1]:
-        try:
-            known = engine.ask(GetRequest(uuid4().hex, target, web().calls.controller(request.environ)))
-        except NotFound:  # it has just ended
-            continue
-        answer = {"results": [{"text": branch["text"]} for branch in known["branches"]]}
+    if branches := _branches(_requests()):
+        answer = {"results": [{"text": branch["text"]} for branch in branches]}
     return json_reply(answer)
+
+
+def _branches(requests: list[tuple[EngineClient, str]]) -> list[dict[str, Any]]:
+    """Return the branches of the first of some requests; none if there is none, or it has just ended."""
+    for engine, target in requests[:1]:
+        with suppress(NotFound):
+            known = engine.ask(GetRequest(uuid4().hex, target, web().calls.controller(request.environ)))
+            return list(known["branches"])
+    return []
+
+
+@routes.post("/api/extra/last_logprobs")
+@operation(KeyBody, "kobold.LastLogprobs", error="kobold.KoboldError", foreign=True)
+def last_logprobs() -> Response:
+    """Return the probabilities of the caller's newest text with this key that has ended, if it asked for them."""
+    known = [branch.get("probs") for branch in _branches(_requests(ended=True))]
+    found = [legacy_logprobs(probs, 0) if probs else None for probs in known] or [None]
+    several: JSONObject = {"results": [{"logprobs": each} for each in found]} if len(found) > 1 else {}
+    return json_reply({"logprobs": found[0], **several})
 
 
 @routes.post("/api/extra/abort")
@@ -126,7 +149,7 @@ def _pending() -> Response:
 def abort() -> Response:
     """End the caller's requests with this key; their answers have the text that was written."""
     stopped = 0
-    for engine, target in _running():
+    for engine, target in _requests():
         try:
             engine.ask(StopBranches(uuid4().hex, target, web().calls.controller(request.environ)))
         except NotFound:  # it has just ended

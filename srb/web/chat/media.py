@@ -27,17 +27,13 @@ class PlacedPart(dict[str, Any]):
         self.place = place
 
 
-class UnreadPart(PlacedPart):
-    """A part that no model of this server can read, such as a document or a file; its type is the client's word for it."""
-
-
 def media_part(part: dict[str, Any], place: str) -> dict[str, str] | None:
     """Return a message's part of media as {"type", "place"} with "url", "data" or, of what is never read, "unread".
 
     Return None for a part of another type. Raise ValueError.
     """
     kind = str(part.get("type"))
-    if kind in _NOT_SUPPORTED or isinstance(part, UnreadPart):
+    if kind in _NOT_SUPPORTED:
         return {"type": MEDIA_PART, "unread": kind, "place": place}
     if kind == "input_audio":
         sound = part.get("input_audio")

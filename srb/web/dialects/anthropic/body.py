@@ -10,9 +10,10 @@ from srb.errors import bad_field
 from srb.web.bodies.fields import ObjectFields
 from srb.web.bodies.reasoning import ThinkingFields
 from srb.web.bodies.renaming import renamed
-from srb.web.dialects.anthropic.conversation import chat_messages, chat_tool_choice, chat_tools, system_messages
+from srb.web.dialects.anthropic.conversation import FORM, chat_tools, system_messages
 from srb.web.dialects.openai.chat_body import ChatBody
-from srb.web.dialects.openai.chat_fields import ReplyFormat, parse_messages, parse_response_format, parse_tools
+from srb.web.dialects.openai.chat_fields import ReplyFormat, parse_response_format, parse_tool_choice, parse_tools
+from srb.web.dialects.openai.conversations import parse_messages
 
 MAX_TOKENS = 4096  # of a body without max_tokens, which Anthropic's API refuses; as in llama-server
 
@@ -74,7 +75,7 @@ class MessagesBody(ChatBody):
 
     messages: Annotated[
         list[dict[str, Any]],
-        BeforeValidator(lambda value: parse_messages(chat_messages(value))),
+        BeforeValidator(lambda value: parse_messages(value, FORM)),
         WithJsonSchema(MESSAGES_SCHEMA),
     ]
     system: Annotated[list[dict[str, Any]], BeforeValidator(system_messages), WithJsonSchema(_TEXT)] = []
@@ -83,7 +84,7 @@ class MessagesBody(ChatBody):
         BeforeValidator(lambda value: parse_tools(chat_tools(value))),
         WithJsonSchema(TOOLS_SCHEMA),
     ] = []
-    tool_choice: Annotated[str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
+    tool_choice: Annotated[str, BeforeValidator(parse_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
     thinking: ThinkingFields | None = None
     output_config: OutputFields = OutputFields()
 
@@ -118,7 +119,8 @@ class MessagesBody(ChatBody):
             update["response_format"] = self.output_config.format
         if self.output_config.effort is not None:
             update["reasoning_effort"] = self.output_config.effort
-        if "tool_choice" in body and body["tool_choice"].get("disable_parallel_tool_use") is True:
+        choice = body.get("tool_choice")
+        if isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True:
             update["parallel_tool_calls"] = False
         return update
 

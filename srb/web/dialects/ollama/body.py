@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from srb.config.settings import Settings
 from srb.errors import InvalidRequest, NotSupported, bad_field, in_field
@@ -26,20 +26,18 @@ from srb.web.bodies.media import (
     BASE64_SCHEMA,
     IMAGE_MARK,
     Base64Files,
-    check_base64,
     check_reads_media,
     image_prompts,
 )
 from srb.web.bodies.renaming import renamed
 from srb.web.bodies.sampling import BranchFields
 from srb.web.calls.engine_client import EngineClient
-from srb.web.chat.media import PlacedPart
 from srb.web.chat.reply_parser import ReplyParser
 from srb.web.chat.template import template_source
 from srb.web.dialects.llamacpp.body import Body, EmbeddingBody, InfillBody, Tokens
 from srb.web.dialects.llamacpp.infill import infill_prompt, missing_infill
 from srb.web.dialects.openai.chat_body import ChatBody
-from srb.web.loop.yielding import yielding
+from srb.web.dialects.openai.conversations import with_images
 from srb.web.openapi import field_names
 from srb.wire.commands import Generate
 from srb.wire.events import ModelInfo
@@ -251,7 +249,7 @@ class OllamaGenerateBody(_Generating):
         if self.is_plain:
             return self.text(settings)
         messages = [{"role": "system", "content": self.system}] if self.system else []
-        content = _with_images(self.prompt, self.images)
+        content = with_images(self.prompt, self.images) if self.images else self.prompt
         with renamed(self._names):
             return self.chat({"messages": [*messages, {"role": "user", "content": content}]}, settings)
 
@@ -306,83 +304,17 @@ class OllamaGenerateBody(_Generating):
         return checked.asked(prompts, settings, media)
 
 
-def _with_images(content: Any, images: Any, where: str = "") -> Any:
-    """Return a message's content with its pictures as parts: at the text's `[img]`, and before it those that are left.
-
-    `where`: what errors say before a picture's number.
-    """
-    if not images:
-        return content
-    parts = [
-        PlacedPart(
-            {"type": "image_url", "image_url": {"url": f"data:image/*;base64,{image}"}}, f"{where}image {number}"
-        )
-        for number, image in enumerate(images)
-    ]
-    if not isinstance(content, str):
-        return [*parts, *(content or ())]
-    first, *after = content.split("[img]", len(parts))
-    before = parts[len(after) :]
-    placed = [piece for part, text in zip(parts, after, strict=False) for piece in (part, _text(text))]
-    return [part for part in (*before, _text(first), *placed) if part.get("text") != ""]
-
-
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
-
-
-def _check_messages(value: list[Any]) -> list[Any]:
-    for place, message in yielding(enumerate(value)):
-        if not isinstance(message, dict):
-            raise ValueError(f"message {place} must be an object, but got {short_json(message)}")
-        if not isinstance(message.get("tool_calls") or [], list):
-            raise ValueError(f"message {place}: 'tool_calls' must be a list")
-        try:
-            check_base64(message.get("images") or [])
-        except ValueError as error:
-            raise ValueError(f"message {place}: 'images' {error}") from None
-    return value
-
-
 class OllamaChatBody(_Generating):
     """The body of `POST /api/chat`."""
 
-    messages: Annotated[list[Any], AfterValidator(_check_messages), WithJsonSchema(MESSAGES_SCHEMA)] = []
+    messages: Annotated[list[Any], WithJsonSchema(MESSAGES_SCHEMA)] = []
     tools: list[Any] = []
 
     def check(self, settings: Settings) -> Text | Chat:
         """Return what the answer needs no model for; a Text without messages. Raise InvalidRequest or NotSupported."""
         if not self.messages:
             return self.text(settings)
-        return self.chat({"messages": _as_openai(self.messages), "tools": self.tools}, settings)
-
-
-def _as_openai(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return Ollama's messages as OpenAI's: a result of a tool belongs to the first call that has none.
-
-    Ids that are missing have nine letters and digits, as some templates want them.
-    """
-    waiting: list[str] = []
-    made = 0
-    renamed = []
-    for place, message in yielding(enumerate(messages)):
-        kept = {name: value for name, value in message.items() if name not in ("images", "thinking", "tool_name")}
-        if message.get("images"):
-            kept["content"] = _with_images(message.get("content"), message["images"], f"message {place}, ")
-        if message.get("thinking"):
-            kept["reasoning_content"] = message["thinking"]
-        calls = []
-        for call in message.get("tool_calls") or ():
-            made += 1
-            calls.append({"id": f"call{made:05d}", **call} if isinstance(call, dict) else call)
-        if calls:
-            kept["tool_calls"] = calls
-            waiting = [str(call["id"]) for call in calls if isinstance(call, dict)]
-        if message.get("role") == "tool":
-            found = waiting.pop(0) if waiting else "call00000"
-            kept = {"tool_call_id": found, "name": message.get("tool_name"), **kept}
-        renamed.append(kept)
-    return renamed
+        return self.chat({"messages": self.messages, "tools": self.tools}, settings)
 
 
 def _check_inputs(value: Any) -> Any:

@@ -37,13 +37,13 @@ from srb.web.dialects.openai.chat_fields import (
     MESSAGES_SCHEMA,
     ReplyFormat,
     allowed_tools,
-    parse_messages,
     parse_response_format,
     parse_tool_choice,
     parse_tools,
     tool_places,
 )
 from srb.web.dialects.openai.chat_shape import ReplyShape, calls_of, waits_for_answer
+from srb.web.dialects.openai.conversations import parse_messages
 from srb.web.dialects.openai.directed import place_between, with_direction
 from srb.web.dialects.openai.guided import GuidedFields
 from srb.web.limits import cap_max_tokens

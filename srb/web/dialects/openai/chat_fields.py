@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from srb.errors import bad_field
-from srb.web.bodies.fields import check_length, schema_text, short_json
-from srb.web.chat.media import PlacedPart, media_of, media_part, without_past_media
-from srb.web.loop.yielding import yielding
+from srb.web.bodies.fields import check_length, schema_text
 
 MAX_TOOLS = 256
 MAX_NAME = 256  # characters of a tool's name
-FUNCTION_ID = "function1"  # of the calls of 2023, which have none
 
 # Schemas in /openapi.json of the fields with several forms.
 MESSAGES_SCHEMA = {
@@ -42,84 +38,6 @@ FORMAT_SCHEMA = {
 }
 
 
-def parse_messages(value: Any) -> list[dict[str, Any]]:
-    """Return a body's messages without their null fields, and without the documents and files of earlier turns.
-
-    Raise ValueError for malformed messages, InvalidRequest for documents and files in the newest turn.
-    """
-    if not isinstance(value, list) or not value:
-        raise ValueError("must be a non-empty list of messages")
-    given = [_message(place, message) for place, message in yielding(enumerate(value))]
-    messages = without_past_media(given, lambda part: "unread" in part)
-    if unread := next((part for part in media_of(messages) if "unread" in part), None):
-        problem = f"is of type {short_json(unread['unread'])}; text, pictures and sounds are supported"
-        raise bad_field("messages", f"{unread['place']} {problem}")
-    return messages
-
-
-def _message(place: int, message: Any) -> dict[str, Any]:
-    where = f"message {place}"
-    if not isinstance(message, dict):
-        raise ValueError(f"{where} must be an object, but got {short_json(message)}")
-    kept = {name: part for name, part in message.items() if part is not None}
-    if not isinstance(kept.get("role"), str) or not kept["role"]:
-        raise ValueError(f"{where}: 'role' must be a string")
-    if not isinstance(kept.get("reasoning_content", ""), str):
-        raise ValueError(f"{where}: 'reasoning_content' must be a string")
-    if "function_call" in kept:
-        kept["tool_calls"] = [{"id": FUNCTION_ID, "function": kept.pop("function_call")}]
-    if kept["role"] == "function":
-        kept |= {"role": "tool", "tool_call_id": FUNCTION_ID}
-    calls = [_tool_call(where, call) for call in _list_field(where, kept, "tool_calls")] if "tool_calls" in kept else []
-    if calls:
-        kept["tool_calls"] = calls
-    else:
-        kept.pop("tool_calls", None)  # an empty list is none: templates look for the key
-    refusal = kept.pop("refusal", None)
-    if refusal and not kept.get("content"):
-        kept["content"] = refusal
-    if isinstance(kept.get("content"), list):
-        kept["content"] = [_part(f"{where}, part {number}", part) for number, part in enumerate(kept["content"])]
-    elif not isinstance(kept.get("content", ""), str):
-        raise ValueError(f"{where}: 'content' must be a string, null or a list of parts")
-    if kept["role"] != "assistant":
-        kept.setdefault("content", "")
-    return kept
-
-
-def _part(place: str, part: Any) -> dict[str, str]:
-    kind = part.get("type") if isinstance(part, dict) else None
-    if kind in ("text", "input_text", "output_text") and isinstance(part.get("text"), str):
-        return {"type": "text", "text": part["text"]}
-    if kind == "refusal" and isinstance(part.get("refusal"), str):
-        return {"type": "text", "text": part["refusal"]}
-    place = part.place if isinstance(part, PlacedPart) else place
-    try:
-        medium = media_part(part, place) if isinstance(part, dict) else None
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
-    if medium is None:
-        raise ValueError(f'{place}: must be {{"type": "text", "text": "…"}}, a picture or a sound')
-    return medium
-
-
-def _tool_call(where: str, call: Any) -> dict[str, Any]:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise ValueError(f"{where}: a tool call must have a 'function' with a 'name'")
-    arguments = function.get("arguments")
-    if not isinstance(arguments, (str, dict)):
-        arguments = "" if arguments is None else orjson.dumps(arguments).decode()
-    return {**call, "type": "function", "function": {**function, "arguments": arguments}}
-
-
-def _list_field(where: str, message: Mapping[str, Any], name: str) -> list[Any]:
-    value = message[name]
-    if not isinstance(value, list):
-        raise ValueError(f"{where}: '{name}' must be a list")
-    return value
-
-
 def parse_tools(value: Any, places: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the tools of a body, each as {"type": "function", "function": {"name", …}}; raise ValueError.
 
@@ -128,6 +46,7 @@ def parse_tools(value: Any, places: Sequence[str] = ()) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         raise ValueError("must be a list of tools")
     check_length(value, MAX_TOOLS)
+    value = [chat_tool(tool) for tool in value]
     for place, tool in zip(places or range(len(value)), value, strict=True):
         if not isinstance(tool, dict) or tool.get("type", "function") != "function":
             raise ValueError(f'tool {place} must be an object of "type": "function"')
@@ -147,6 +66,17 @@ def parse_tools(value: Any, places: Sequence[str] = ()) -> list[dict[str, Any]]:
     return [{**tool, "type": "function", "function": _described(tool["function"])} for tool in value]
 
 
+def chat_tool(tool: Any) -> Any:
+    """Return a tool of Responses' or Anthropic's form in that of chats; any other as it is."""
+    if not isinstance(tool, dict) or isinstance(tool.get("function"), dict) or not isinstance(tool.get("name"), str):
+        return tool
+    if tool.get("type") != "function" and not (tool.get("type") in (None, "custom") and "input_schema" in tool):
+        return tool
+    renamed = {name: part for name, part in tool.items() if name not in ("type", "input_schema") and part is not None}
+    given = {"parameters": tool["input_schema"]} if "input_schema" in tool else {}
+    return {"type": "function", "function": renamed | given}
+
+
 def _described(function: dict[str, Any]) -> dict[str, Any]:
     """Return a function with the fields that templates read without looking whether they are there."""
     parameters = function.get("parameters")
@@ -156,13 +86,13 @@ def _described(function: dict[str, Any]) -> dict[str, Any]:
 
 def parse_tool_choice(value: Any) -> str:
     """Return auto, none, required, or `=name` for a named tool that must be called; raise ValueError."""
-    if isinstance(value, str) and value in ("auto", "none", "required", "any"):
-        return "required" if value == "any" else value  # Mistral's and Anthropic's word
+    kind = value.get("type") if isinstance(value, dict) else value
+    if isinstance(kind, str) and kind in ("auto", "none", "required", "any"):
+        return "required" if kind == "any" else kind  # Mistral's and Anthropic's word
     if allowed_tools(value) is not None:
         return str(_allowed(value)["mode"])
-    function = value.get("function") if isinstance(value, dict) else None
-    if isinstance(function, dict) and isinstance(function.get("name"), str):
-        return f"={function['name']}"
+    if isinstance(name := _tool_name(value), str) and kind in (None, "function", "tool"):
+        return f"={name}"
     raise ValueError(
         'must be "auto", "none", "required", {"type": "function", "function": {"name": "…"}} or {"type": "allowed_tools", …}'
     )

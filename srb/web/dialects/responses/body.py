@@ -14,11 +14,10 @@ from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_fields import (
     CHOICE_SCHEMA,
     ReplyFormat,
-    parse_messages,
     parse_response_format,
     parse_tools,
 )
-from srb.web.dialects.responses.items import chat_messages, chat_tool_choice, chat_tools, inside, offered_choice
+from srb.web.dialects.responses.items import chat_tool_choice, chat_tools, inside, offered_choice, parse_input
 
 LOGPROBS = "message.output_text.logprobs"  # the value of `include` that asks for log-probabilities
 
@@ -167,4 +166,4 @@ class ResponsesBody(ChatBody):
 def parse_messages_of(value: Any, instructions: str | None) -> list[dict[str, Any]]:
     """Return the messages of a conversation as a chat parses them; raise InvalidRequest or NotSupported about `input`."""
     with renamed(NAMES), in_field("input"):
-        return parse_messages(chat_messages(value, instructions))
+        return parse_input(value, instructions)

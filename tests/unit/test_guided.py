@@ -27,6 +27,8 @@ SAME: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"ebnf": GRAMMAR}, {"grammar": GRAMMAR, "json_schema": ""}),
     ({"guided_regex": "[ab]{3}"}, {"grammar": "/[ab]{3}/", "json_schema": ""}),
     ({"regex": "[ab]{3}"}, {"grammar": "/[ab]{3}/", "json_schema": ""}),
+    ({"regex_pattern": "[ab]{3}"}, {"grammar": "/[ab]{3}/", "json_schema": ""}),
+    ({"response_format": {"type": "regex", "value": "a+"}}, {"grammar": "/a+/", "json_schema": ""}),
     ({"structured_outputs": {"json": SCHEMA}}, {"json_schema": SCHEMA_TEXT, "grammar": ""}),
     ({"structured_outputs": {"json_object": True}}, {"json_schema": '{"type":"object"}', "grammar": ""}),
     ({"structured_outputs": {"choice": ["x"], "regex": None}}, {"grammar": 'root ::= "x"', "json_schema": ""}),
@@ -59,6 +61,9 @@ def test_a_constraint_of_others_is_one_of_ours(given: dict[str, Any], right: dic
         ({"guided_choice": ["a", 5]}, "guided_choice"),
         ({"guided_choice": ["a"] * 1025}, "guided_choice"),
         ({"guided_regex": 5}, "guided_regex"),
+        ({"response_format": {"type": "regex"}}, "response_format.value"),
+        ({"response_format": {"type": "regex", "value": "a"}, "regex": "b"}, "response_format.value"),
+        ({"response_format": {"type": "regex", "value": "a"}, "grammar": GRAMMAR}, "grammar"),
         ({"ebnf": ["root"]}, "ebnf"),
         ({"structured_outputs": "json"}, "structured_outputs"),
         ({"structured_outputs": {"regex": {}}}, "structured_outputs.regex"),
@@ -115,3 +120,13 @@ def test_an_entry_of_branches_knows_its_place_in_requests_and_in_controls() -> N
     assert (added[1]["grammar_place"], added[2]["schema_place"]) == ("branches[1].grammar", "branches[2].json_schema")
     [(_, _, _, alone)] = AddBody.parse({"grammar": GRAMMAR}).entries(8)
     assert dict(alone)["grammar_place"] == "grammar"
+
+
+@pytest.mark.parametrize("kind", ["json_object", "json"])
+def test_a_schema_in_value_is_the_schema_of_the_reply(kind: str) -> None:
+    body = {"messages": [{"role": "user", "content": "x"}], "response_format": {"type": kind, "value": SCHEMA}}
+    chat = ChatBody.parse(body)
+    assert chat.response_format.schema == SCHEMA_TEXT
+    assert chat.schema_place == "response_format.value"
+    chat = ChatBody.parse({**body, "response_format": {"type": "regex", "value": "a+"}})
+    assert chat.grammar_place == "response_format.value"

@@ -305,3 +305,15 @@ def say_brackets(command: Generate) -> Iterable[list[Event]]:
         BranchEnded(request_id, 1, "eos", 1),
         Done(request_id, 5, 2, 2, 10.0, 30.0),
     ]
+
+
+@pytest.mark.parametrize("prompt", [["a", "b"], [[1, 2], [3]], ["a", [1]], ["a"], [[7]]])
+def test_a_list_of_prompts_is_this_dialects_whatever_else_the_body_has(prompt: Any) -> None:
+    http, _ = serve()
+    answer = http.post("/v1/completions", json={"prompt": prompt, "max_tokens": 2})
+    assert (answer.status_code, len(answer.json["choices"])) == (200, len(prompt))
+
+
+def test_token_ids_are_one_prompt_of_the_srb_dialect() -> None:
+    http, _ = serve()
+    assert http.post("/v1/completions", json={"prompt": [1, 2], "max_tokens": 2}).mimetype == "text/event-stream"

@@ -171,7 +171,7 @@ def test_one_json_answer_where_stream_is_false() -> None:
 
 def test_this_dialect_takes_one_prompt() -> None:
     http, engine = serve()
-    response = post(http, prompt=["x", "y"])
+    response = post(http, prompt=["x", "y"], format="srb")
     assert response.status_code == 400
     assert "prompt" in response.json["error"]["message"]
     assert engine.sent == []

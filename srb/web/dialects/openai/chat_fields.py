@@ -33,7 +33,10 @@ MESSAGES_SCHEMA = {
 CHOICE_SCHEMA = {"anyOf": [{"enum": ["auto", "none", "required", "any"]}, {"type": "object"}]}
 FORMAT_SCHEMA = {
     "type": "object",
-    "properties": {"type": {"enum": ["text", "json_object", "json_schema"]}, "json_schema": {"type": "object"}},
+    "properties": {
+        "type": {"enum": ["text", "json_object", "json_schema", "json", "regex"]},
+        "json_schema": {"type": "object"},
+    },
     "required": ["type"],
 }
 
@@ -148,9 +151,12 @@ def parse_response_format(value: Any) -> ReplyFormat:
     kind = value.get("type") if isinstance(value, dict) else None
     if kind == "text" or (isinstance(value, dict) and all(part is None for part in value.values())):
         return ReplyFormat()
-    if kind == "json_object":
-        schema = value.get("schema")
-        return _reply_format({} if schema is None else schema, ".schema")
+    if kind in ("json_object", "json"):  # huggingface_hub and text-generation-inference have the schema in `value`
+        name = "value" if value.get("schema") is None and value.get("value") is not None else "schema"
+        schema = value.get(name)
+        return _reply_format({} if schema is None else schema, f".{name}")
+    if kind == "regex":
+        return ReplyFormat(place=".value")  # the text is `grammar`'s, see guided.py
     if kind == "json_schema":
         described = value.get("json_schema")
         schema = described.get("schema") if isinstance(described, dict) else value.get("schema")

@@ -48,6 +48,9 @@ def is_srb(body: dict[str, Any], completions_format: str) -> bool:
         return completions_format == "srb"
     if body.get("format") in ("srb", "openai"):
         return bool(body["format"] == "srb")
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):  # several prompts have several answers
+        return False
     return body.keys() <= SRB_KEYS
 
 

@@ -1,8 +1,8 @@
 """Conversations in the forms of every dialect, read as the messages of a chat.
 
 Programs carry a history from one interface to another, so each form is read wherever it stands: OpenAI's messages, parts and
-calls, items of Responses, Anthropic's blocks, Ollama's messages. Parts that no model here reads are left out, and the log says
-so.
+calls, items of Responses, Anthropic's blocks, Ollama's messages. Parts that no model here reads are left out, with a line in
+the log.
 All functions raise ValueError with a message that fits after "Field 'x': ".
 """
 

@@ -31,6 +31,7 @@ class GuidedFields(FieldsBody):
     guided_grammar: Annotated[Any, _TEXT] = None
     structured_outputs: Annotated[Any, _OUTPUTS] = None
     regex: Annotated[Any, _TEXT] = None
+    regex_pattern: Annotated[Any, _TEXT] = None
     ebnf: Annotated[Any, _TEXT] = None
 
     @property
@@ -46,6 +47,8 @@ class GuidedFields(FieldsBody):
         outputs = self.structured_outputs if isinstance(self.structured_outputs, dict) else {}
         kinds = {f"structured_outputs.{kind}": outputs.get(kind) for kind in ("regex", "choice", "grammar")}
         given = {name: getattr(self, name) for name in _FIELDS} | kinds
+        reply = getattr(self, "response_format", None)
+        given["response_format.value"] = reply is not None and reply.place == ".value" and not reply.schema
         return next((name for name, value in given.items() if value), super().grammar_place)
 
     @model_validator(mode="before")
@@ -68,6 +71,10 @@ def _constraint(body: Mapping[str, Any]) -> dict[str, Any]:
     given = [
         (name, field, value) for name, field, value in given if field != "guided_json_object" or value is not False
     ]
+    reply = body.get("response_format")
+    is_regex = isinstance(reply, dict) and reply.get("type") == "regex"  # text-generation-inference's
+    if is_regex:
+        given.append(("response_format.value", "guided_regex", reply.get("value")))
     said = {name: value for name, value in body.items() if name.startswith("guided_") or name == "structural_tag"}
     said |= {f"structured_outputs.{name}": value for name, value in (outputs or {}).items()}
     known = {name for name, _, _ in given}
@@ -78,6 +85,8 @@ def _constraint(body: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     name, field, value = given[0]
     ours = [other for other in ("grammar", "json_schema", "response_format") if body.get(other)]
+    if is_regex:
+        ours.remove("response_format")
     if others := [other for other, _, _ in given[1:]] + ours:
         raise bad_field(others[0], f"cannot be used together with {name}")
     return _MADE[field](value, name)
@@ -124,7 +133,7 @@ def _object(value: Any, name: str) -> dict[str, Any]:
 
 _MADE: dict[str, Callable[[Any, str], dict[str, Any]]] = {
     "guided_json": _json, "guided_json_object": _object, "guided_regex": _regex, "guided_choice": _choice,
-    "guided_grammar": _grammar, "regex": _regex, "ebnf": _grammar,
+    "guided_grammar": _grammar, "regex": _regex, "regex_pattern": _regex, "ebnf": _grammar,
 }  # fmt: skip
 _FIELDS = tuple(_MADE)
 _WITHOUT_EFFECT = ("guided_decoding_backend", "disable_fallback", "_backend", "_backend_was_auto")  # whose work it is

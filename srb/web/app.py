@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import gevent
 from flask import Flask, Response, current_app, g, request
@@ -23,7 +24,7 @@ from srb.config.settings import SERVER_ID_VARIABLE, Settings
 from srb.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, NotFound, SRBError
 from srb.traces import open_provider
 from srb.web.access import Access
-from srb.web.bodies.completion import BODY_SIZE, REPLACED
+from srb.web.bodies.completion import BODY_SIZE, FIELDS, REPLACED
 from srb.web.calls.calls import CALL
 from srb.web.calls.engine_client import EngineClient
 from srb.web.chat.families import families
@@ -36,7 +37,7 @@ from srb.web.loop.round_robin import RoundRobin
 from srb.web.metrics import ROUTE, Metrics
 from srb.web.models.choice import ModelChoice
 from srb.web.models.client import ModelsClient
-from srb.web.openapi import body_models, operation_of
+from srb.web.openapi import ALSO_KNOWN, body_models, ignored, operation_of
 from srb.web.replies import ErrorReplies
 from srb.web.request_log import BEGAN, log_response
 from srb.web.routes import error_shapes, register
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from srb.web.http_spans import HttpSpans
 
 log = logging.getLogger("srb.web")
+
+MAX_IGNORED_NAME = 64  # characters
 
 _BY_STATUS: dict[int | None, SRBError] = {
     404: NotFound("File Not Found"),
@@ -82,8 +85,10 @@ class Application(Flask):
             self.metrics.count(environ, status)
             if spans is not None:
                 spans.answered(environ, status)
-            log_response(environ, status)
-            return start_response(status, *rest)
+            request_id = log_response(environ, status)
+            own = [("X-Request-Id", request_id), ("Request-Id", request_id)]  # OpenAI's and Anthropic's names
+            headers = rest[0] if environ["REQUEST_METHOD"] == "OPTIONS" else [*rest[0], *own]
+            return start_response(status, headers, *rest[1:])
 
         try:
             answer = self.access(environ, counted, super().wsgi_app)
@@ -136,6 +141,7 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     app.before_request(_refuse_foreign_page)
     app.before_request(_limit_body)
     app.after_request(_tell_replaced)
+    app.after_request(_tell_ignored)
     if (choice := shared.choice) is not None:
         app.teardown_request(lambda _: choice.release(shared.calls))
     dialects = app.extensions[DIALECTS] = register(app, settings)
@@ -166,6 +172,18 @@ def _limit_body() -> None:
 def _tell_replaced(response: Response) -> Response:
     if count := g.get(REPLACED):
         response.headers["X-Replaced-Characters"] = str(count)
+    return response
+
+
+def _tell_ignored(response: Response) -> Response:
+    """Name the body's fields that have no effect, in a header and at debug level in the log."""
+    if (rule := request.url_rule) is None or not (given := g.get(FIELDS)):
+        return response
+    names = ignored(operation_of(current_app.view_functions[rule.endpoint]).body, given, g.get(ALSO_KNOWN, frozenset()))
+    if names:
+        said = ", ".join(quote(name[:MAX_IGNORED_NAME], errors="replace") for name in names)
+        response.headers["X-SRB-Ignored"] = said
+        log.debug("%s %s: fields without effect: %s", request.method, request.path, said)
     return response
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import gevent
 
@@ -19,29 +20,31 @@ from srb.wire.events import Done, Failed, Rejected
 log = logging.getLogger("srb.web")
 
 BEGAN = "srb.began"  # key of a WSGI environ: time.monotonic()
-_HAS_LINE = "srb.has_line"  # key of a WSGI environ: the call has a CallLine, logged at its end
+_HAS_LINE = "srb.has_line"  # key of a WSGI environ: the id of a call that has a CallLine, logged at its end
 QUIET = "srb.quiet"  # key of a WSGI environ: the call is one of very many, so its success is logged at debug level
 REFUSAL_SECONDS = 1.0  # between two log lines about requests without a key
 _MAX_PATH = 200  # characters of a line; the longest route has 80 with an id, and scanners send thousands
 MODEL = "srb.model"  # key of a WSGI environ: the model that the request uses, where there are several
 
 
-def log_response(environ: Mapping[str, Any], status: str) -> None:
-    """Log one line per response, whose `status` is WSGI's ("200 OK").
+def log_response(environ: MutableMapping[str, Any], status: str) -> str:
+    """Log one line per response, whose `status` is WSGI's ("200 OK"); return its id, which the line has.
 
     Successful GETs, and saves of stories, are logged only at debug level, and requests without a key in one line a second.
     Calls that generate, or read the events of a running request, are left out: they are logged when they end (see CallLine).
     """
     if _HAS_LINE in environ:
-        return
+        return str(environ[_HAS_LINE])
+    request_id = uuid4().hex
     asked, code = _request_fields(environ), int(status[:3])
     ms = 1000 * (time.monotonic() - environ[BEGAN])
     only_reads = code < 400 and (asked["method"] in ("GET", "HEAD", "OPTIONS") or QUIET in environ)
-    fields = asked | {"status": code, "ms": round(ms, 1)}
+    fields = asked | {"id": request_id, "status": code, "ms": round(ms, 1)}
     if code == 401 and not _refusals.may_log():
-        return
-    text = "%(method)s %(path)s %(client)s: %(status)d, %(ms).0f ms"
+        return request_id
+    text = "%(method)s %(path)s %(client)s %(id)s: %(status)d, %(ms).0f ms"
     log.log(logging.DEBUG if only_reads else logging.INFO, text, fields, extra=logs.with_fields(fields))
+    return request_id
 
 
 class _Refusals:
@@ -80,7 +83,7 @@ class CallLine:
 
     def __init__(self, environ: MutableMapping[str, Any], commands: Sequence[Generate], *, prompts: bool) -> None:
         """Note the request's fields; with `prompts` the line contains the prompts."""
-        environ[_HAS_LINE] = True
+        environ[_HAS_LINE] = commands[0].request_id
         self._asked = _request_fields(environ)
         self._commands = commands
         self._prompts = prompts
@@ -120,7 +123,7 @@ class ReaderLine:
     """The log line of one call that reads the events of a running request."""
 
     def __init__(self, environ: MutableMapping[str, Any], target: str) -> None:
-        environ[_HAS_LINE] = True
+        environ[_HAS_LINE] = target
         self._asked = _request_fields(environ)
         self._target = target
         self._began = environ.get(BEGAN, time.monotonic())

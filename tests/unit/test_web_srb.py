@@ -240,6 +240,8 @@ def test_banned_strings_come_by_every_name_and_for_single_branches() -> None:
         ({"banned_tokens": ["d", 7]}, ("d",)),
         ({"banned_tokens": [7, 8]}, ()),
         ({"banned_tokens": "7,8"}, ()),
+        ({"bad_words": ["g"]}, ("g",)),
+        ({"custom_token_bans": ["h", 7]}, ("h",)),
         ({"banned_strings": ["e"], "banned_tokens": ["f"]}, ("e",)),
         ({"banned_strings": []}, ()),
     ]:
@@ -261,6 +263,12 @@ def test_banned_strings_come_by_every_name_and_for_single_branches() -> None:
             "has 1025 entries; at most 1024 are allowed",
         ),
         ({"banned_tokens": ["a", {}]}, "banned_tokens", "must be a list of strings"),
+        (
+            {"custom_token_bans": "7,x"},
+            "custom_token_bans",
+            "must be token ids separated by commas, or a list of strings and token ids",
+        ),
+        ({"banned_tokens": 7}, "banned_tokens", "must be a list of strings and token ids"),
         ({"branches": [{"banned_strings": [None]}]}, "branches[0].banned_strings", "must be a list of strings"),
     ],
 )
@@ -326,3 +334,15 @@ def test_arithmetic_sampling_is_of_the_request_and_its_seeds() -> None:
     assert not engine.sent[-1].arithmetic
     refused = post(http, "/v1/srb/completions", prompt="x", sampling="other")
     assert (refused.status_code, refused.json["error"]["param"]) == (400, "sampling")
+
+
+@pytest.mark.parametrize(
+    "bans", [{"banned_tokens": [7, 8]}, {"custom_token_bans": "7, 8"}, {"custom_token_bans": [7, 8]}]
+)
+@pytest.mark.parametrize("path", ["/v1/srb/completions", "/v1/completions", "/completion", "/api/v1/generate"])
+def test_ids_of_banned_tokens_never_come(bans: dict[str, Any], path: str) -> None:
+    http, engine = serve()
+    body = {"prompt": "x", "logit_bias": {"9": 1.5}, "stream": False, **bans}
+    assert http.post(path, json=body).status_code == 200
+    [command] = [command for command in engine.sent if isinstance(command, Generate)]
+    assert command.branches[0].sampling.logit_bias == ((9, 1.5), (7, None), (8, None))

@@ -126,7 +126,7 @@ def test_tabbyapis_model_has_the_limits_of_this_server(engine: ScriptedClient) -
         ("/detokenize", {"tokens": "x"}, "tokens"), ("/detokenize", {"tokens": [True]}, "tokens"),
         ("/detokenize", {"tokens": [-1]}, "tokens"), ("/detokenize", {"tokens": [2**31]}, "tokens"),
         ("/detokenize", {"tokens": [5000]}, "tokens"), ("/v1/internal/decode", {"tokens": ["x"]}, "tokens"),
-        ("/v1/token/encode", {"text": 3}, "text"), ("/v1/token/encode", {"text": [{"role": "user"}]}, "text"),
+        ("/v1/token/encode", {"text": 3}, "text"), ("/v1/token/encode", {"text": [{"role": 3}]}, "text"),
         ("/v1/token/encode", {"text": "x", "add_bos_token": 1}, "add_bos_token"),
         ("/v1/token/decode", {"tokens": [1.5]}, "tokens"), ("/v1/tokenize", {"prompt": {}}, "prompt"),
     ],

@@ -50,6 +50,7 @@ from srb.web.loop.yielding import Turnstile, count_in_pieces
 from srb.wire.commands import MAX_DEPTH, BranchSpec, ContextShift, Explore, Generate, Place
 
 BODY_SIZE = "srb_body_size"  # name in flask.g: the bytes of the body that have arrived
+FIELDS = "srb_fields"  # name in flask.g: the names of the body's fields
 REPLACED = "srb_replaced"  # name in flask.g: the half characters of the body that became U+FFFD
 _PEEKED, _READ = "srb_peeked", "srb_read"  # names in flask.g: a body that is to be read, and what is known of one
 # Commas and opening brackets of a body, between which values stand: 4 MiB has room for so many.
@@ -74,6 +75,7 @@ def read_object(request: Request) -> dict[str, Any]:
     body = read_json(request)
     if not isinstance(body, dict):
         raise InvalidRequest("The body must be a JSON object")
+    setattr(g, FIELDS, list(body))
     return body
 
 

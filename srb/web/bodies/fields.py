@@ -295,12 +295,18 @@ def _parse_banned(value: Any) -> tuple[str, ...]:
     return strings
 
 
-def _parse_banned_tokens(value: Any) -> tuple[str, ...] | None:
-    """Return the strings of KoboldCpp's list; the token ids of other servers' forms are skipped, as unknown fields are."""
+def _parse_banned_tokens(value: Any) -> tuple[str | int, ...]:
+    """Return the strings of KoboldCpp's list, and the token ids of others', which may be a text: "7, 8"."""
+    if isinstance(value, str):
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+        if not all(part.isascii() and part.isdigit() and len(part) <= len(str(INT32_MAX)) for part in parts):
+            raise ValueError("must be token ids separated by commas, or a list of strings and token ids")
+        value = [int(part) for part in parts]
     if not isinstance(value, list):
-        return None
-    strings = [entry for entry in value if not isinstance(entry, int)]
-    return _parse_banned(strings) if strings else None
+        raise ValueError("must be a list of strings and token ids")
+    check_length(value, MAX_BANNED)
+    ids = [entry for entry in value if is_token(entry)]
+    return (*ids, *_parse_banned([entry for entry in value if not is_token(entry)]))
 
 
 def _parse_breakers(value: Any) -> tuple[str, ...]:
@@ -447,9 +453,11 @@ Banned = Annotated[
     WithJsonSchema({"anyOf": [_STRING, {**_BANNED, "maxItems": MAX_BANNED}]}),
 ]
 BannedTokens = Annotated[
-    tuple[str, ...] | None,
+    tuple[str | int, ...],
     BeforeValidator(_parse_banned_tokens),
-    WithJsonSchema({**_BANNED, "maxItems": MAX_BANNED}),
+    WithJsonSchema(
+        {"anyOf": [_STRING, {"type": "array", "maxItems": MAX_BANNED, "items": {"anyOf": [_BANNED["items"], _TOKEN]}}]}
+    ),
 ]
 Breakers = Annotated[
     tuple[str, ...],

@@ -95,6 +95,7 @@ class BranchFields(_ParametersBody):
     stop: Stop | None = None
     banned_strings: Banned | None = None
     banned_tokens: BannedTokens | None = None
+    custom_token_bans: BannedTokens = ()
     seed: Annotated[Integer, between(-INT64_MAX - 1, UINT64_MAX)] | None = None
     t_max_predict_ms: Milliseconds | None = None
     n_indent: Natural | None = None
@@ -109,6 +110,11 @@ class BranchFields(_ParametersBody):
     dynatemp_low: NotNegative | None = None
     dynatemp_high: NotNegative | None = None
 
+    @property
+    def _bans(self) -> tuple[str | int, ...]:
+        """The strings and token ids that `banned_tokens` and its like name."""
+        return (*(self.banned_tokens or ()), *self.custom_token_bans)
+
     def sampling_changes(self) -> dict[str, Any]:
         """Return the sampling parameters that this body has. Raise InvalidRequest."""
         fields = (name for name, parameter in PARAMETERS.items() if parameter.is_field)
@@ -117,6 +123,8 @@ class BranchFields(_ParametersBody):
             given |= {"json_schema": "", "grammar_place": self.grammar_place}
         elif self.json_schema:
             given |= {"grammar": "", "schema_place": self.schema_place}
+        if bans := tuple((token, None) for token in self._bans if isinstance(token, int)):
+            given["logit_bias"] = (*given.get("logit_bias", ()), *bans)
         if self.dynamic_temperature:
             with in_field("dynatemp_low"):
                 given = with_temperature_bounds(given, self.dynatemp_low, self.dynatemp_high)
@@ -128,10 +136,11 @@ class BranchFields(_ParametersBody):
 
     def changes(self) -> dict[str, Any]:
         """Return the lengths and ends that this body has, as fields of BranchSpec."""
+        words = tuple(entry for entry in self._bans if isinstance(entry, str))
         given: dict[str, Any] = {
             "max_tokens": self.n_predict,
             "stop": self.stop or None,
-            "banned_strings": self.banned_tokens if self.banned_strings is None else self.banned_strings,
+            "banned_strings": (words or None) if self.banned_strings is None else self.banned_strings,
             "t_max_predict_ms": self.t_max_predict_ms,
             "min_tokens": self.min_tokens,
             "n_indent": self.n_indent,

@@ -30,13 +30,6 @@ def _check_order(value: list[int]) -> list[int]:
     return value
 
 
-def _check_bans(value: str) -> str:
-    for part in value.split(","):
-        if part.strip() and not (part.strip().isascii() and part.strip().isdigit() and int(part) <= INT32_MAX):
-            raise ValueError("must be token ids separated by commas")
-    return value
-
-
 class KoboldBody(CompletionBody):
     """The body of `POST /api/v1/generate` and its like."""
 
@@ -45,7 +38,6 @@ class KoboldBody(CompletionBody):
     trim_stop: bool = True
     sampler_order: Annotated[list[Integer], AfterValidator(_check_order), WithJsonSchema(ORDER_SCHEMA)] = []
     use_default_badwordsids: bool = False
-    custom_token_bans: Annotated[str, AfterValidator(_check_bans)] = ""
     singleline: bool = False
     genkey: Annotated[str, Field(max_length=200)] = ""
     images: Base64Files = []
@@ -111,8 +103,6 @@ class KoboldBody(CompletionBody):
             given.setdefault("samplers", ("dry", "top_n_sigma", *named, "xtc"))
         if self.use_default_badwordsids:
             given["ignore_eos"] = True
-        if bans := [int(part) for part in self.custom_token_bans.split(",") if part.strip()]:
-            given["logit_bias"] = (*given.get("logit_bias", ()), *((token, None) for token in bans))
         if schema := _schema_in(self.grammar or ""):
             given |= {"grammar": "", "json_schema": schema, "schema_place": "grammar"}
         return given

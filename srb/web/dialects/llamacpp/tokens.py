@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from flask import Blueprint, Response, request
 
+from srb.errors import bad_field
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
 from srb.web.bodies.fields import EMPTY_PROMPT
+from srb.web.bodies.renaming import renamed
 from srb.web.context import web
 from srb.web.dialects.llamacpp.body import DetokenizeBody, TabbyDetokenizeBody, TokenizeBody, TokenizeWithBOSBody
+from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 
@@ -25,14 +28,14 @@ def tokenize() -> Response:
 
     The answer has token ids, and with `with_pieces` their texts; the counts are for clients of other servers.
     """
-    return _token_list(TokenizeBody.parse(read_body(request)))
+    return _token_list(_asked(TokenizeBody))
 
 
 @routes.post("/v1/tokenize")
 @operation(TokenizeWithBOSBody, "llamacpp.TokenList", foreign=True)
 def tokenize_with_bos() -> Response:
     """Return the tokens of a text with its BOS, as Aphrodite does."""
-    return _token_list(TokenizeWithBOSBody.parse(read_body(request)))
+    return _token_list(_asked(TokenizeWithBOSBody))
 
 
 def _token_list(asked: TokenizeBody) -> Response:
@@ -59,14 +62,14 @@ def detokenize() -> Response:
 @operation(TokenizeBody, "llamacpp.Encoded", foreign=True)
 def encode() -> Response:
     """Return the tokens of a text, as text-generation-webui does."""
-    return _encoded(TokenizeBody.parse(read_body(request)))
+    return _encoded(_asked(TokenizeBody))
 
 
 @routes.post("/v1/token/encode")
 @operation(TokenizeWithBOSBody, "llamacpp.Encoded", foreign=True)
 def encode_with_bos() -> Response:
     """Return the tokens of a text with its BOS, as TabbyAPI does."""
-    return _encoded(TokenizeWithBOSBody.parse(read_body(request)))
+    return _encoded(_asked(TokenizeWithBOSBody))
 
 
 def _encoded(asked: TokenizeBody) -> Response:
@@ -78,7 +81,7 @@ def _encoded(asked: TokenizeBody) -> Response:
 @operation(TokenizeBody, "llamacpp.Length", foreign=True)
 def token_count() -> Response:
     """Count the tokens of a text."""
-    return json_reply({"length": len(_tokens(TokenizeBody.parse(read_body(request))))})
+    return json_reply({"length": len(_tokens(_asked(TokenizeBody)))})
 
 
 @routes.post("/v1/internal/decode")
@@ -101,6 +104,25 @@ def decode_tokens() -> Response:
 def stop_generation() -> Response:
     """Do nothing: a client stops its own text by closing its connection, and others share the server."""
     return json_reply("OK")
+
+
+def _asked(shape: type[TokenizeBody]) -> TokenizeBody:
+    """Return the body; vLLM's `messages`, and TabbyAPI's list of messages as a text, are a rendered conversation."""
+    body = read_body(request)
+    name = next((name for name in ("messages", "text") if _are_messages(body.get(name))), None)
+    if name is None:
+        return shape.parse(body)
+    with renamed({"messages": name}):
+        chat = ChatBody.parse({**body, "messages": body[name]})
+        prompt, media = chat.prompt_and_media(web().settings, web().client.check_ready())
+    if media:
+        raise bad_field(name, "has pictures or sounds; /v1/chat/completions/input_tokens counts them")
+    rest = {key: value for key, value in body.items() if key not in ("content", "prompt", "text")}
+    return shape.parse({"add_special": True, **rest, "content": list(prompt)})
+
+
+def _are_messages(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) and "role" in each for each in value)
 
 
 def _tokens(asked: TokenizeBody) -> list[int]:

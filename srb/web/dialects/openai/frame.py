@@ -11,9 +11,11 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Literal
 
 import orjson
+from flask import g
 
 from srb.errors import SRBError
 from srb.web.answers import JSONObject, PromptProgress, Ranking
@@ -23,6 +25,7 @@ from srb.web.calls.renderer import Renderer, sse
 from srb.web.context import web
 from srb.web.dialects.llamacpp.body import LlamaCompletionBody
 from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, PromptTexts, completion
+from srb.web.openapi import ALSO_KNOWN, field_names
 from srb.wire.commands import BranchSpec
 from srb.wire.events import BranchAdded, BranchEnded, Done, ModelInfo, PromptEvent
 
@@ -57,7 +60,10 @@ class VerboseBody:
 
     def __init__(self, given: dict[str, Any]) -> None:
         """Read also the llamacpp dialect's fields of a valid body, such as `response_fields`; raise InvalidRequest."""
-        self._asked = LlamaCompletionBody.parse({**given, "prompt": "-"}) if given.get("verbose") else None
+        self._asked = None
+        if given.get("verbose"):
+            self._asked = LlamaCompletionBody.parse({**given, "prompt": "-"})
+            setattr(g, ALSO_KNOWN, frozenset(chain(*field_names(LlamaCompletionBody).values())))
 
     def answers(self, call: Call, model: ModelInfo) -> Answers | None:
         """Return the maker of the call's objects, or None."""

@@ -72,8 +72,9 @@ def _constraint(body: Mapping[str, Any]) -> dict[str, Any]:
         (name, field, value) for name, field, value in given if field != "guided_json_object" or value is not False
     ]
     reply = body.get("response_format")
-    is_regex = isinstance(reply, dict) and reply.get("type") == "regex"  # text-generation-inference's
-    if is_regex:
+    is_regex = False
+    if isinstance(reply, dict) and reply.get("type") == "regex":  # text-generation-inference's
+        is_regex = True
         given.append(("response_format.value", "guided_regex", reply.get("value")))
     said = {name: value for name, value in body.items() if name.startswith("guided_") or name == "structural_tag"}
     said |= {f"structured_outputs.{name}": value for name, value in (outputs or {}).items()}

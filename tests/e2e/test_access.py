@@ -251,7 +251,8 @@ def test_what_is_refused_before_a_route_sees_it_is_json(server: Server, status: 
         given = [line.replace("{path}", path).replace("{long}", "x" * 10_000) for line in lines]
         answered, headers, body = raw(server, *given)
         error = orjson.loads(body)["error"]
-        assert (answered, headers["content-type"], error["code"]) == (status, "application/json", status), path
+        assert (answered, headers["content-type"]) == (status, "application/json"), path
+        assert error["code"] == status or type(error["code"]) is str, path  # a word on OpenAI's routes
         assert error["message"], path
         assert error["type"] in ("invalid_request_error", "not_supported_error"), path
         assert headers["connection"] == "close", path

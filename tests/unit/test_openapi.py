@@ -173,9 +173,13 @@ def test_each_event_of_the_srb_dialect_has_its_shape() -> None:
 
 @pytest.mark.parametrize("body", [{}, {"prompt": []}, {"prompt": "x", "n": 0}, [1]])
 def test_an_error_has_its_shape(body: Any) -> None:
-    answer = read(ErrorAnswer, serve().post("/v1/completions", json=body).data)
-    assert answer["error"]["code"] == 400
-    assert answer["error"]["type"] == "invalid_request_error"
+    for path, shape, code in (
+        ("/v1/completions", "openai.Error", "invalid_request"),
+        ("/v1/srb/completions", ErrorAnswer, 400),
+    ):
+        answer = read(shape, serve().post(path, json=body).data)
+        assert answer["error"]["code"] == code
+        assert answer["error"]["type"] == "invalid_request_error"
 
 
 def test_a_shape_refuses_a_key_too_many_or_too_few_at_any_depth() -> None:

@@ -100,8 +100,15 @@ def test_health_and_the_page_are_public_but_only_to_read(locked: FlaskClient, pa
     assert status(locked, path, "POST") == 401
 
 
-def test_a_refusal_is_llama_servers(locked: FlaskClient) -> None:
+def test_a_refusal_is_openais(locked: FlaskClient) -> None:
     response = locked.post("/v1/completions", json={"prompt": "x"})
+    assert response.status_code == 401
+    said = {"code": "invalid_api_key", "message": "Invalid API Key", "type": "authentication_error", "param": None}
+    assert response.json == {"error": said}
+
+
+def test_a_refusal_is_llama_servers(locked: FlaskClient) -> None:
+    response = locked.post("/completion", json={"prompt": "x"})
     assert response.status_code == 401
     assert response.json == {"error": {"code": 401, "message": "Invalid API Key", "type": "authentication_error"}}
     assert response.headers["WWW-Authenticate"] == "Bearer"

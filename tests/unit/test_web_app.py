@@ -175,7 +175,8 @@ def test_an_unexpected_fault_is_500_and_tells_nothing(http: FlaskClient, engine:
     engine.submit = fault  # type: ignore[method-assign]
     response = post(http, b'{"prompt": "x"}')
     assert response.status_code == 500
-    assert response.json == {"error": {"code": 500, "message": "Internal error", "type": "server_error"}}
+    said = {"code": "internal_error", "message": "Internal error", "type": "server_error", "param": None}
+    assert response.json == {"error": said}
 
 
 def test_a_refusal_before_the_first_byte_is_a_real_status(http: FlaskClient, engine: ScriptedClient) -> None:

@@ -105,7 +105,7 @@ def test_one_answer_has_the_choices_in_order_and_the_usage_summed(path: str) -> 
     assert body["model"] == "storyteller"
     assert body["choices"] == [
         {
-            "index": i, "message": {"role": "assistant", "content": f" {i}.0 {i}.1"}, "logprobs": None,
+            "index": i, "message": {"role": "assistant", "content": f" {i}.0 {i}.1", "refusal": None}, "logprobs": None,
             "finish_reason": "length", "seed": 7 + i,
         }
         for i in range(2)
@@ -216,7 +216,8 @@ def test_a_conversation_beyond_the_context_is_refused_before_the_stream_begins(s
     response = post(serve(refuse)[0], stream=stream)
     assert (response.status_code, response.mimetype) == (400, "application/json")
     assert response.json["error"] == {
-        "code": 400, "message": "too long", "type": "exceed_context_size_error", "n_prompt_tokens": 9, "n_ctx": 8,
+        "code": "context_length_exceeded", "message": "too long", "type": "exceed_context_size_error", "param": None,
+        "n_prompt_tokens": 9, "n_ctx": 8,
     }  # fmt: skip
 
 
@@ -360,7 +361,7 @@ THOUGHT = ("<think>", "\nHm", ", so", "\n</think>", "\n\nYes", ".")
 
 def test_reasoning_is_apart_from_the_content() -> None:
     http, _ = serve(writes(*THOUGHT))
-    expected = {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm, so"}
+    expected = {"role": "assistant", "content": "Yes.", "refusal": None, "reasoning_content": "Hm, so"}
     assert post(http).json["choices"][0]["message"] == expected
     between, _ = deltas(post(http, stream=True))
     assert between == [{"reasoning_content": "Hm"}, {"reasoning_content": ", so"}, {"content": "Yes"}, {"content": "."}]
@@ -418,7 +419,7 @@ def test_a_streamed_call_comes_as_it_is_written_and_nothing_of_it_leaks() -> Non
 def test_a_call_that_was_cut_has_what_came_of_it_streamed_or_not() -> None:
     http, _ = serve(writes(CALL[:30], reason="limit"))
     choice = post(http, tools=[TOOL]).json["choices"][0]
-    assert choice["message"] == {"role": "assistant", "content": CALL[:30]}
+    assert choice["message"] == {"role": "assistant", "content": CALL[:30], "refusal": None}
     assert choice["finish_reason"] == "length"
     between, _ = deltas(post(http, tools=[TOOL], stream=True))
     assert "".join(delta["content"] for delta in between) == CALL[:30]

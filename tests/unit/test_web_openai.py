@@ -256,7 +256,12 @@ def test_a_call_whose_every_branch_failed_is_an_error() -> None:
     assert post(http, n=1).status_code == 400
     *_, last = post(http, n=1, stream=True).text.removesuffix("\n\n").split("\n\n")
     assert orjson.loads(last.removeprefix("data: ")) == {
-        "error": {"code": 400, "message": "no token fits", "type": "invalid_request_error"}
+        "error": {
+            "code": "grammar_dead_end",
+            "message": "no token fits",
+            "type": "invalid_request_error",
+            "param": None,
+        }
     }
 
 

@@ -306,7 +306,7 @@ def test_failed_branches_are_chosen_only_where_there_are_no_others() -> None:
 def test_a_stream_in_which_all_branches_fail_ends_with_the_error() -> None:
     http, _ = serve(tells(fails=(0, 1, 2, 3, 4)))
     last = events(post(http, OPENAI, n=2, best_of=5, stream=True).text)[-1]
-    assert last["error"]["code"] == 500
+    assert last["error"]["code"] == "decode_failed"
 
 
 def test_a_request_that_fails_while_its_branches_are_held_back_ends_with_the_error() -> None:

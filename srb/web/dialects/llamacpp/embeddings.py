@@ -36,7 +36,7 @@ def embedding() -> Response:
 
 
 @routes.post("/v1/embeddings")
-@operation(EmbeddingBody, ("llamacpp.EmbeddingList", "llamacpp.OwnEmbeddings"), foreign=True)
+@operation(EmbeddingBody, ("llamacpp.EmbeddingList", "llamacpp.OwnEmbeddings"), error="openai.Error", foreign=True)
 def openai_embeddings() -> Response:
     """Embed texts; the answer has OpenAI's form, or llama-server's if the body has `content`."""
     asked, model, embedded = _embed(one_vector=True)

@@ -23,7 +23,7 @@ templates = Blueprint("templates", __name__)  # llama-server's, which the page a
 
 @routes.post("/v1/chat/completions")
 @routes.post("/chat/completions")
-@operation(ChatBody, "openai.ChatCompletion", "openai.ChatCompletionChunk", foreign=True)
+@operation(ChatBody, "openai.ChatCompletion", "openai.ChatCompletionChunk", error="openai.Error", foreign=True)
 def chat_completions() -> Response:
     """Reply to a conversation, with one or several branches."""
     given = read_body(request)
@@ -63,7 +63,7 @@ def apply_template() -> Response:
 
 @routes.post("/v1/chat/completions/input_tokens")
 @routes.post("/chat/completions/input_tokens")
-@operation(ChatBody, "openai.InputTokens", foreign=True)
+@operation(ChatBody, "openai.InputTokens", error="openai.Error", foreign=True)
 def input_tokens() -> Response:
     """Count the tokens of a rendered conversation, with the BOS if the model has one."""
     body = ChatBody.parse(read_body(request))

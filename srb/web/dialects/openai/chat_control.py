@@ -33,7 +33,7 @@ class ControlBody(Body):
 
 
 @routes.post("/v1/chat/completions/control")
-@operation(ControlBody, "openai.Controlled", foreign=True)
+@operation(ControlBody, "openai.Controlled", error="openai.Error", foreign=True)
 def control() -> Response:
     """End the reasoning of a running chat's branches; the answers begin at once."""
     body = ControlBody.parse(read_body(request))

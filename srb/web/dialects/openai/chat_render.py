@@ -127,7 +127,7 @@ class _Branch:
     def move_details_to(self, choice: JSONObject) -> None:
         """Move the log-probabilities and ids of all tokens since the last chunk into the choice of a new chunk."""
         if self.probs:
-            choice["logprobs"] = {"content": self.probs}
+            choice["logprobs"] = {"content": self.probs, "refusal": None}
         if self.tokens:
             choice["tokens"] = self.tokens
         self.probs, self.tokens = [], []
@@ -159,12 +159,12 @@ def _choice(asked: ChatRequest, index: int, branch: BranchOutcome) -> JSONObject
     calls = [_call(block) for block in blocks.all if block.kind == "call"]
     if asked.reasoning_format == "deepseek-legacy" and reasoning:
         content = f"{THINK}{reasoning}{END_THINK}{content}"
-    message: JSONObject = {"role": "assistant", "content": content if content or not calls else None}
+    message: JSONObject = {"role": "assistant", "content": content if content or not calls else None, "refusal": None}
     if reasoning:
         message["reasoning_content"] = reasoning
     if calls:
         message["tool_calls"] = calls
-    logprobs: JSONObject | None = {"content": branch.probs} if branch.probs else None
+    logprobs: JSONObject | None = {"content": branch.probs, "refusal": None} if branch.probs else None
     end = _chat_ending(branch.ended, blocks.calls)
     return {"index": index, "message": message, "logprobs": logprobs, **end, "seed": branch.seed}
 

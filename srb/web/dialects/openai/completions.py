@@ -26,7 +26,11 @@ SRB_KEYS = frozenset({"prompt", "n", "max_tokens", "temperature", "seed", "forma
 
 @routes.post("/v1/completions")
 @operation(
-    TextCompletionBody, ("openai.TextCompletion", SRBCompletion), ("openai.TextCompletionChunk", SRBEvent), foreign=True
+    TextCompletionBody,
+    ("openai.TextCompletion", SRBCompletion),
+    ("openai.TextCompletionChunk", SRBEvent),
+    error="openai.Error",
+    foreign=True,
 )
 def completions() -> Response:
     """Continue a prompt, in the srb or the openai dialect."""

@@ -25,6 +25,7 @@ from srb.web.calls.renderer import Renderer, sse
 from srb.web.context import web
 from srb.web.dialects.llamacpp.body import LlamaCompletionBody
 from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, PromptTexts, completion
+from srb.web.dialects.openai.errors import openai_error
 from srb.web.openapi import ALSO_KNOWN, field_names
 from srb.wire.commands import BranchSpec
 from srb.wire.events import BranchAdded, BranchEnded, Done, ModelInfo, PromptEvent
@@ -143,7 +144,7 @@ class ChunkRenderer(Renderer):
         """Make room for a new branch; render its beginning."""
 
     def failed(self, error: SRBError) -> bytes:
-        return self._take_waiting() + super().failed(error)
+        return self._take_waiting() + sse(openai_error(error))
 
     def _take_waiting(self) -> bytes:
         chunks, self._waiting = self._waiting, b""

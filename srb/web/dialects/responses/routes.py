@@ -23,7 +23,7 @@ routes = Blueprint("responses", __name__)
 
 @routes.post("/v1/responses")
 @routes.post("/responses")
-@operation(ResponsesBody, "responses.Response", "responses.StreamEvent", foreign=True)
+@operation(ResponsesBody, "responses.Response", "responses.StreamEvent", error="openai.Error", foreign=True)
 def responses() -> Response:
     """Respond to an input, with one or several branches."""
     given = read_body(request)
@@ -43,7 +43,7 @@ def responses() -> Response:
 
 @routes.post("/v1/responses/input_tokens")
 @routes.post("/responses/input_tokens")
-@operation(ResponsesBody, "openai.InputTokens", foreign=True)
+@operation(ResponsesBody, "openai.InputTokens", error="openai.Error", foreign=True)
 def input_tokens() -> Response:
     """Count the tokens of an input, with the BOS if the model has one."""
     body = ResponsesBody.parse(read_body(request))

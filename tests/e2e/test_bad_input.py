@@ -64,7 +64,7 @@ def test_a_form_is_refused_as_a_body(storyteller: Server) -> None:
 
 FIELDS: list[tuple[str, Any]] = [
     ("prompt", []), ("prompt", 7), ("prompt", {}), ("prompt", [1.5]), ("prompt", [-1]), ("prompt", [[]]),
-    ("prompt", [10**6]), ("prompt", [True]), ("prompt", ["one", "two"]),
+    ("prompt", [10**6]), ("prompt", [True]),
     ("n", 0), ("n", -1), ("n", 65), ("n", 1.5), ("n", "3"), ("n", True), ("n", 1e9), ("n", 2**63), ("n", []), ("n", {}),
     ("max_tokens", -2), ("max_tokens", "many"), ("max_tokens", 2**31), ("n_predict", -2), ("max_tokens", 1.5),
     ("seed", 1.5), ("seed", "seven"),

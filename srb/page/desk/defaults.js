@@ -45,6 +45,8 @@ export const DEFAULTS = Object.freeze({
   system: "",
   instruction: "Continue the story.",
   wish_frame: "[What happens next: <|>]",
+  directions: /** @type {string[]} */ ([]), // of every round's cards, by their places; "": of none
+  shows_directions: /** @type {boolean} */ (true),
   ignore_eos: /** @type {boolean} */ (false),
   let_finish: /** @type {boolean} */ (false),
   logprobs: /** @type {boolean} */ (false),

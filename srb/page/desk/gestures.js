@@ -143,7 +143,10 @@ export class Gestures {
   /** @param {Live} live @param {Plan} plan */
   carryOutRefill(live, plan) {
     const branches = this.rounds.rungsOf(live.round, plan.slots);
-    if (plan.kind === "control" && branches) plan.body = { branches };
+    if (plan.kind === "control" && branches) {
+      const { branches: told = [] } = /** @type {{branches?: object[]}} */ (plan.body);
+      plan.body = { branches: branches.map((rung, place) => ({ ...rung, ...told[place] })) };
+    }
     return this.carryOut(live, plan);
   }
 
@@ -311,16 +314,17 @@ export class Gestures {
 
   /** Make the prompt that further branches of a round read: the text before its cards, as a person has mended it. @param {Live} live */
   async makeReady({ round }) {
+    const isDirected = round.directions.some(Boolean);
     const { head, story } = this.desk;
     const mended = mendedBefore(story, round, head);
     const { passage, task, voices } = round;
     await this.rounds.voices.recall(voices);
-    if (round.prompts !== null && round.mended === mended) return;
+    if (round.prompts !== null && round.mended === mended && (round.isDirectable || !isDirected)) return;
     const text = story.text(round.base.node, round.base.at);
     const before = mended ?? text.slice(0, round.keep);
     const behind = text.slice(round.until);
-    const { prompts } = await this.rounds.prepare(voices, { before, behind }, { passage, task });
-    round.read(prompts, mended);
+    const { prompts } = await this.rounds.prepare(voices, { before, behind }, { passage, task, isDirected });
+    round.read(prompts, mended, isDirected);
   }
 
   /** @param {Live} live @param {Plan} plan @param {import("./live.js").Live["trails"]} [trails] */

@@ -132,7 +132,39 @@ export class Gestures {
     this.rounds.round(live, new Set([number]));
   }
 
-  refill() {
+  /** Keep a card, and let others come in the place of all others, with new directions. @param {number} number */
+  async roll(number) {
+    const { shown } = this.rounds;
+    const others = shown?.round.slots.filter((slot) => slot.number !== number) ?? [];
+    if (!shown || !others.length) return;
+    await Promise.all(others.filter((slot) => shown.round.canPrune(slot)).map((slot) => this.prune(slot.number)));
+    await this.redirect(
+      shown,
+      others.filter((slot) => shown.round.canRefill(slot)),
+    );
+    await this.refill({ isDealt: true });
+  }
+
+  /** Deal other directions to cards that are about to get another branch; those that every round has stay.
+   * @param {Live} live @param {import("../round.js").Slot[]} slots */
+  async redirect({ round }, slots) {
+    const { settings, story } = this.desk;
+    const open = slots.filter(({ number }) => !settings.directions[number]);
+    if (!open.length) return;
+    return this.desk.guard(async () => {
+      const { deal, loadDeck } = await import("../deck.js");
+      const moves = deal(await loadDeck(story.meta("language")), open.length, { dealt: round.directions });
+      for (const [place, { number }] of open.entries()) round.directions[number] = moves[place];
+    });
+  }
+
+  /** @param {{isDealt?: boolean}} [options] `isDealt`: the cards have their new directions already */
+  async refill({ isDealt = false } = {}) {
+    const { shown } = this.rounds;
+    const told = shown?.round.slots.filter(
+      (slot) => shown.round.directions[slot.number] && shown.round.canRefill(slot),
+    );
+    if (shown && told?.length && !isDealt) await this.redirect(shown, told);
     return this.withShown((live) => {
       const plans = live.round.voices.flatMap((voice) => live.round.planRefill(voice) ?? []);
       if (!plans.length) return this.desk.notice(msg`No card is empty: prune one first.`);

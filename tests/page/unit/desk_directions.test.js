@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { storyOf } from "../../../srb/page/story/read.js";
 import { makeDesk, settled } from "./fake_desk.js";
+import "./file_fetch.js";
 
 const TOLD = ["a stranger arrives", "", "a letter is found"];
 const posted = ({ api }, end) => api.calls.findLast(({ path }) => path.endsWith(end))?.body;
@@ -28,6 +29,10 @@ async function directed({
   const start = { event: "start", id: "first", count: 3, seeds: [1, 2, 3], prompt_tokens: 6, directions };
   it.stream.send(start, ...["a", "b", "c"].map((word, index) => ({ event: "stream", index, text: ` ${word}` })));
   return it;
+}
+
+async function until(isSo) {
+  while (!isSo()) await settled();
 }
 
 const told = ({ desk }) => desk.round.directionsOf(desk.round.slots.map(({ number }) => number));
@@ -64,7 +69,7 @@ test("a text that is taken has no direction in it", async () => {
   assert.equal(it.desk.text, "The bus had left.\n\nClara ran a");
 });
 
-test("more, further tries and variations keep their branch's direction", async () => {
+test("more and variations keep their branch's direction", async () => {
   const it = await directed();
   await it.desk.more(2);
   assert.deepEqual(posted(it, "/branches"), { branches: [{ direction: TOLD[0] }, { direction: "" }] });
@@ -73,10 +78,6 @@ test("more, further tries and variations keep their branch's direction", async (
   assert.deepEqual(told(it), [...TOLD, TOLD[0], "", TOLD[2]]);
   it.stream.end();
   await settled();
-  await it.desk.prune(0);
-  it.desk.refill();
-  await settled();
-  assert.deepEqual(it.api.last.body.directions, [TOLD[0]]);
   it.desk.vary(2, null, 2);
   await settled();
   assert.deepEqual(it.api.last.body.directions, [TOLD[2], TOLD[2]]);
@@ -132,4 +133,39 @@ test("a direction of a file that is none is left out", async () => {
 test("directions that are kept with the story are every round's", async () => {
   const it = await directed({ settings: { directions: ["", "ten years pass"] }, directions: null });
   assert.deepEqual(it.stream.body.directions, ["", "ten years pass", ""]);
+});
+
+test("a card that is set aside gets another direction with its next branch, unless it is every round's", async () => {
+  const it = await directed({ settings: { directions: ["", "", "a letter is found"] } });
+  await it.desk.prune(0);
+  await it.desk.prune(2);
+  await it.desk.refill();
+  const { branches } = posted(it, "/branches");
+  assert.notEqual(branches[0].direction, TOLD[0]);
+  assert.ok(branches[0].direction);
+  assert.equal(branches[1].direction, "a letter is found");
+  assert.deepEqual(told(it), [branches[0].direction, "", "a letter is found"]);
+});
+
+test("one card is kept and the others get new directions, also in a round that had none", async () => {
+  for (const directions of [TOLD, []]) {
+    const it = await directed({ directions });
+    it.desk.roll(1);
+    await until(() => (directions.length ? posted(it, "/branches") : it.api.last !== it.stream));
+    const sent = directions.length
+      ? posted(it, "/branches").branches.map(({ direction }) => direction)
+      : it.api.last.body.directions;
+    assert.equal(new Set(sent).size, 2);
+    assert.ok(sent.every((move) => move && !TOLD.includes(move)));
+    assert.equal(it.desk.round.slots[1].text, " b");
+    assert.deepEqual(told(it), [sent[0], directions[1] ?? "", sent[1]]);
+  }
+});
+
+test("a node of a card that was set aside keeps the direction that it had", async () => {
+  const it = await directed();
+  const { node } = (it.desk.rounds.save(), it.desk.round.slots[0]);
+  it.desk.roll(1);
+  await until(() => posted(it, "/branches"));
+  assert.equal(it.desk.story.nodes.get(node).direction, TOLD[0]);
 });

@@ -117,6 +117,17 @@ export const PANE_GESTURES = {
     run: (pane) => pane.desk.refill(),
   },
   more: { label: msg`More branches`, key: "G", run: (pane) => pane.desk.more(pane.desk.settings.n) },
+  roll: {
+    label: msg`Keep this card, and deal the others new directions`,
+    key: "D",
+    run: (pane, slot) => pane.desk.roll(slot.number),
+  },
+  directions: {
+    label: msg`Show or hide what happens in each card`,
+    key: "",
+    can: (pane) => !!pane.round?.directions.some(Boolean),
+    run: ({ desk }) => desk.setSetting("shows_directions", !desk.settings.shows_directions),
+  },
   reading: {
     label: msg`What the model read for these cards`,
     key: "",

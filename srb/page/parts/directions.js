@@ -25,14 +25,14 @@ class DirectionsDialog extends DialogPart {
   }
 
   get isEmpty() {
-    return this.lines.every(({ text }) => text.trim() === "");
+    return this.lines.every(isOpen);
   }
 
   /** Fill the lines that are empty, or with `isAgain` those that were dealt, too. @param {{isAgain?: boolean}} [options] */
   async deal({ isAgain = false } = {}) {
     const deck = await loadDeck(this.desk.story.meta("language"));
     const dealt = this.lines.map(({ text }) => text);
-    const open = this.lines.filter(({ text, isDealt, isKept }) => !isKept && (!text.trim() || (isAgain && isDealt)));
+    const open = this.lines.filter((line) => isOpen(line) || (isAgain && line.isDealt && !line.isKept));
     for (const [place, move] of deal(deck, open.length, { dealt }).entries())
       Object.assign(open[place], { text: move, isDealt: true });
     this.requestUpdate();
@@ -92,7 +92,7 @@ class DirectionsDialog extends DialogPart {
         <ol>${lines.map((line, place) => this.row(line, place))}</ol>
         <p class="buttons">
           <button class="main">${isEmpty ? msg`Deal` : msg`Write, ${lines.length} ways`}</button>
-          ${isEmpty ? "" : html`<button type="button" title=${msg`Fill the empty lines from the deck`} @click=${() => this.dealOrSay()}>${msg`Deal`}</button>`}
+          ${isEmpty || !lines.some(isOpen) ? "" : html`<button type="button" title=${msg`Fill the empty lines from the deck`} @click=${() => this.dealOrSay()}>${msg`Deal`}</button>`}
           ${hasDealt ? html`<button type="button" title=${msg`Other cards for the lines that were dealt`} @click=${() => this.dealOrSay({ isAgain: true })}>${msg`Deal again`}</button>` : ""}
         </p>
         <p><label><input type="checkbox" .checked=${live(desk.settings.shows_directions)}
@@ -120,5 +120,8 @@ class DirectionsDialog extends DialogPart {
 function lineOf(text = "", isKept = text !== "") {
   return { text, isDealt: false, isKept };
 }
+
+/** Whether a line is empty. @param {Line} line */
+const isOpen = ({ text }) => text.trim() === "";
 
 customElements.define("srb-directions", DirectionsDialog);

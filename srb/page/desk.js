@@ -521,6 +521,10 @@ export class Desk extends EventTarget {
     return this.withRounds(({ gestures }) => gestures.sortByFollowing());
   }
 
+  sortByMeaning() {
+    return this.withRounds(({ gestures }) => gestures.sortByMeaning());
+  }
+
   fold() {
     return this.withRounds(({ gestures }) => gestures.fold());
   }

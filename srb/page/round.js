@@ -58,6 +58,8 @@ export class Round extends Requests {
     this.voices = voices;
     this.lore = lore;
     this.stopAt = stopAt;
+    /** How much the cards differ in what they mean, once it was asked. @type {import("./desk/meaning.js").Meaning | null} */
+    this.meaning = null;
     this.directions = directions;
     this.isDirectable = directions.some(Boolean); // whether its prompts tell where directions stand
   }

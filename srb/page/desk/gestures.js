@@ -297,6 +297,24 @@ export class Gestures {
     });
   }
 
+  /** Sort so that neighbours mean much the same, and say how many really different cards there are. */
+  sortByMeaning() {
+    const live = this.rounds.shown;
+    if (!live) return;
+    const reading = this.rounds.beginReading();
+    return this.desk.guard(async () => {
+      try {
+        const { meaningOf } = await import("./meaning.js");
+        const meaning = await meaningOf(this.desk, live.round, reading.signal);
+        live.round.meaning = meaning;
+        const places = new Map(meaning.order.map((number, place) => [number, -place]));
+        if (live === this.rounds.shown) this.arrange((round) => round.sortBy(places));
+      } catch (error) {
+        if (!reading.signal.aborted) throw error;
+      }
+    });
+  }
+
   fold() {
     this.arrange((round) => round.fold());
   }

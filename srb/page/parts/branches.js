@@ -63,6 +63,11 @@ export class Branches extends Part {
     return desk.story.text(round.base.node, round.base.at).slice(round.until).trim() !== "";
   }
 
+  /** Whether the server has a model that compares the cards by what they mean. */
+  get tellsMeaning() {
+    return !!this.desk.server.embedding && (this.round?.slots.filter(({ text }) => text.trim()).length ?? 0) > 1;
+  }
+
   listen() {
     const { signal } = this.listeners;
     this.setAttribute("role", "region");

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from playwright.sync_api import Locator, expect
 
@@ -111,6 +113,23 @@ def test_a_card_is_kept_while_the_others_get_new_directions_and_all_can_be_hidde
     fixed.choose_action("Show or hide what happens")
     fixed.wait("!document.querySelector('srb-branches .cards').hasAttribute('data-directed')")
     assert told(fixed) == ["", "", "", ""]
+
+
+def test_the_model_is_asked_for_the_lines_that_are_empty(fixed: Writer) -> None:
+    """The model's answer is made up here: a fake one has no ideas, nor a template."""
+    fixed.page.evaluate("desk.watch.server = { ...desk.server, chat_template: true }")
+    ideas = ["The <i>bus</i> comes back.", "Clara falls.", "It rains."]
+    asked = dialog(fixed)
+    asked.get_by_label("Card 2", exact=True).fill("a comet is seen")
+    fixed.page.route(
+        "**/v1/chat/completions",
+        lambda route: route.fulfill(json={"choices": [{"message": {"content": json.dumps(ideas)}}]}),
+    )
+    with fixed.page.expect_request("**/v1/chat/completions") as request:
+        asked.get_by_role("button", name="Ask the model").click()
+    assert request.value.post_data_json["json_schema"]["maxItems"] == 3
+    expect(asked.get_by_label("Card 4", exact=True)).to_have_value("It rains")
+    assert lines(asked) == ["The <i>bus</i> comes back", "a comet is seen", "Clara falls", "It rains"]
 
 
 @in_each_look

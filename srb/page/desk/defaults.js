@@ -90,5 +90,6 @@ export function withLooks(story, settings) {
 /** Whether a value from a file or another tab is of the kind that the setting has. @param {any} value @param {any} known */
 function sameKind(value, known) {
   if (known === null) return value === null || typeof value === "number" || typeof value === "object";
-  return typeof value === typeof known && Array.isArray(value) === Array.isArray(known);
+  if (Array.isArray(known)) return Array.isArray(value) && value.every((each) => typeof each === "string");
+  return typeof value === typeof known && !Array.isArray(value);
 }

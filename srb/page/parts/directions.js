@@ -15,6 +15,8 @@ class DirectionsDialog extends DialogPart {
     super("directions");
     /** @type {Line[]} */
     this.lines = [];
+    /** @type {AbortController | null} of the question to the model */
+    this.asking = null;
   }
 
   async open() {
@@ -36,6 +38,30 @@ class DirectionsDialog extends DialogPart {
     for (const [place, move] of deal(deck, open.length, { dealt }).entries())
       Object.assign(open[place], { text: move, isDealt: true });
     this.requestUpdate();
+  }
+
+  /** Fill the open lines with the model's own ideas. */
+  async ask() {
+    const asking = new AbortController();
+    this.asking = asking;
+    this.requestUpdate();
+    try {
+      const open = this.lines.filter(isOpen);
+      const { ideasOf } = await import("../desk/ideas.js");
+      const ideas = await ideasOf(this.desk, open.length, asking.signal);
+      for (const [place, text] of ideas.entries())
+        if (open[place] && isOpen(open[place])) Object.assign(open[place], { text, isDealt: true });
+    } catch (error) {
+      if (!asking.signal.aborted) this.desk.notice(/** @type {Error} */ (error).message, "error");
+    } finally {
+      if (this.asking === asking) this.asking = null;
+      this.requestUpdate();
+    }
+  }
+
+  closed() {
+    this.asking?.abort();
+    this.keep();
   }
 
   /** Begin the round; without a line, deal first. @param {Event} event */
@@ -83,7 +109,7 @@ class DirectionsDialog extends DialogPart {
   render() {
     const { desk, isEmpty, lines } = this;
     const hasDealt = lines.some(({ isDealt }) => isDealt);
-    return html`<dialog aria-labelledby="directions-title" closedby="any" @close=${() => this.keep()}>
+    return html`<dialog aria-labelledby="directions-title" closedby="any" @close=${() => this.closed()}>
       <form @submit=${this.go}>
         <header class="dialog-head">
           <h2 id="directions-title">${msg`What happens in each card`}</h2>
@@ -93,12 +119,19 @@ class DirectionsDialog extends DialogPart {
         <p class="buttons">
           <button class="main">${isEmpty ? msg`Deal` : msg`Write, ${lines.length} ways`}</button>
           ${isEmpty || !lines.some(isOpen) ? "" : html`<button type="button" title=${msg`Fill the empty lines from the deck`} @click=${() => this.dealOrSay()}>${msg`Deal`}</button>`}
+          ${desk.server.chat_template && lines.some(isOpen) ? this.askButton() : ""}
           ${hasDealt ? html`<button type="button" title=${msg`Other cards for the lines that were dealt`} @click=${() => this.dealOrSay({ isAgain: true })}>${msg`Deal again`}</button>` : ""}
         </p>
         <p><label><input type="checkbox" .checked=${live(desk.settings.shows_directions)}
           @change=${(/** @type {any} */ event) => desk.setSetting("shows_directions", event.target.checked)} /> ${msg`Show them on the cards`}</label></p>
       </form>
     </dialog>`;
+  }
+
+  askButton() {
+    const title = msg`Its own ideas for the empty lines; those of a small model are much alike`;
+    return html`<button type="button" title=${title} ?disabled=${this.asking !== null} @click=${() => this.ask()}>
+      ${this.asking ? msg`The model is asked …` : msg`Ask the model`}</button>`;
   }
 
   /** @param {Line} line @param {number} place */

@@ -1,6 +1,7 @@
 /** Rounds whose cards have directions: what happens in each. They are sent, kept, and never a part of a text. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { ideasOf } from "../../../srb/page/desk/ideas.js";
 import { storyOf } from "../../../srb/page/story/read.js";
 import { makeDesk, settled } from "./fake_desk.js";
 import "./file_fetch.js";
@@ -130,6 +131,16 @@ test("a direction of a file that is none is left out", async () => {
   assert.deepEqual(told(it), ["", "", ""]);
 });
 
+test("lists of a file that have more than words in them are none", async () => {
+  for (const name of ["directions", "voices", "banned_strings"]) {
+    const it = await makeDesk();
+    it.desk.setSetting(name, ["a", { html: "<b>" }]);
+    assert.deepEqual(it.desk.settings[name], []);
+    it.desk.setSetting(name, ["a"]);
+    assert.deepEqual(it.desk.settings[name], ["a"]);
+  }
+});
+
 test("directions that are kept with the story are every round's", async () => {
   const it = await directed({ settings: { directions: ["", "ten years pass"] }, directions: null });
   assert.deepEqual(it.stream.body.directions, ["", "ten years pass", ""]);
@@ -164,8 +175,28 @@ test("one card is kept and the others get new directions, also in a round that h
 
 test("a node of a card that was set aside keeps the direction that it had", async () => {
   const it = await directed();
-  const { node } = (it.desk.rounds.save(), it.desk.round.slots[0]);
+  it.desk.rounds.save();
+  const { node } = it.desk.round.slots[0];
   it.desk.roll(1);
   await until(() => posted(it, "/branches"));
   assert.equal(it.desk.story.nodes.get(node).direction, TOLD[0]);
+});
+
+test("a chat model is asked for as many events as there are empty lines, by a schema, and its text is one line each", async () => {
+  const it = await directed();
+  const content = JSON.stringify(["It  rains.\nA lot", "It rains. A lot", 7, "", "The <b>bus</b> comes back."]);
+  it.api.answers["v1/chat/completions"] = { choices: [{ message: { content } }] };
+  const ideas = await ideasOf(it.desk, 3, new AbortController().signal);
+  assert.deepEqual(ideas, ["It rains. A lot", "The <b>bus</b> comes back"]);
+  const { messages, json_schema } = posted(it, "chat/completions");
+  assert.match(messages[0].content, /The bus had left\.\n\nClara ran\n\nName 3 events/);
+  assert.deepEqual([json_schema.minItems, json_schema.maxItems], [3, 3]);
+});
+
+test("an answer that is cut off, or no list, is said to be none", async () => {
+  const it = await directed();
+  for (const content of ['["a", "b', '{"a": 1}', "[]", null]) {
+    it.api.answers["v1/chat/completions"] = { choices: [{ message: { content } }] };
+    await assert.rejects(ideasOf(it.desk, 3, new AbortController().signal), /named nothing/);
+  }
 });

@@ -102,7 +102,7 @@ export class Branches extends Part {
       marks: (node) => (node === null ? {} : this.desk.story.mark(node)),
       logprobs: () => this.desk.settings.logprobs === true,
       isSorted: () => this.desk.settings.likelihood === true,
-      isDirected: () => this.desk.settings.shows_directions,
+      isDirected: () => this.desk.settings.shows_directions === true,
       expected: () => expectedLength(this.desk.settings),
       textBefore: ({ base, keep }) => this.desk.story.text(base.node, keep),
       onseen: (slot) => this.noteSeen(slot),

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage
 from tests.page.writer import Writer
+from tests.processes import wait_for
 from tests.servers import MakeServer
 
 pytestmark = pytest.mark.e2e
@@ -27,12 +28,14 @@ def test_cards_are_sorted_by_meaning_and_the_head_says_how_many_differ(
     page = make_page(bypass_csp=True)
     writer = Writer(page, server.url).set(n=4, max_tokens=12, stop_at="").write("Once upon a time,")
     writer.go().wait_for_end()
-    texts = writer.shown()
     page.get_by_role("button", name="By meaning").click()
     expect(page.locator("srb-branches .different")).to_have_text(re.compile(r"^[1-4]\.\d of 4 differ$"))
     expect(page.get_by_title("As many really different texts as these cards have in what they mean")).to_be_visible()
     order: list[int] = page.evaluate("desk.round.order")
-    assert writer.shown() == [texts[number] for number in order]
+    texts = [writer.slots()[number]["text"].strip() for number in order]
+    wait_for(
+        lambda: [shown.strip() for shown in writer.shown()] == texts, "the cards stand in the order of their meaning"
+    )
     assert violations(page) == []
     page.evaluate("document.querySelector('srb-branches').focus()")
     writer.press("x")

@@ -158,6 +158,14 @@ export function codePoints(text, at) {
   return count;
 }
 
+/** Return how many units the first `count` characters (code points) take. @param {string} text @param {number} count */
+export function unitsOf(text, count) {
+  let place = 0;
+  for (let left = count; place < text.length && (left > 0 || isLow(text, place)); place++)
+    if (!isLow(text, place)) left--;
+  return place;
+}
+
 /** Whether the unit at a place is the second half of a surrogate pair. @param {string} text @param {number} at */
 function isLow(text, at) {
   return at > 0 && (text.charCodeAt(at) & 0xfc00) === 0xdc00 && (text.charCodeAt(at - 1) & 0xfc00) === 0xd800;

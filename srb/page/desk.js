@@ -483,6 +483,11 @@ export class Desk extends EventTarget {
     return this.withRounds(({ gestures }) => gestures.refill());
   }
 
+  /** Keep a card, and have others in the place of all others, with new directions. @param {number} number */
+  roll(number) {
+    return this.withRounds(({ gestures }) => gestures.roll(number));
+  }
+
   /** @param {number} number */
   extend(number) {
     return this.withRounds(({ gestures }) => gestures.extend(number));
@@ -514,6 +519,10 @@ export class Desk extends EventTarget {
 
   sortByFollowing() {
     return this.withRounds(({ gestures }) => gestures.sortByFollowing());
+  }
+
+  sortByMeaning() {
+    return this.withRounds(({ gestures }) => gestures.sortByMeaning());
   }
 
   fold() {

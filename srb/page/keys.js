@@ -60,6 +60,7 @@ function actionOf(event, desk, page) {
 function letterOf(event, desk) {
   const letter = event.key.toLowerCase();
   if (letter === "s" && !event.shiftKey) return () => desk.sayWhenSaved();
+  if (letter === "d" && event.shiftKey) return () => desk.openDialog("directions");
   if (isField(event)) return null; // a field has an undo of its own
   if (letter === "z") return () => (event.shiftKey ? desk.redo() : desk.undo());
   return letter === "y" && !event.shiftKey ? () => desk.redo() : null;

@@ -7,7 +7,7 @@ import { withoutMarkers } from "./markers.js";
 export const brought = new WeakMap();
 
 /** The server's mark for a file in a prompt. */
-const MARK = "<__media__>";
+export const MARK = "<__media__>";
 /** A text that has the mark itself gets a space of no width in it, so that it stays text. */
 const NO_MARK = "<\u200b__media__>";
 

@@ -30,6 +30,7 @@ import { stretch, textOf } from "./reading.js";
  * @property {Note} [note] - put before the last `depth` paragraphs
  * @property {Lore} [lore]
  * @property {Note} [wish] - what happens next: a chat model's instruction, else a note before the last paragraph
+ * @property {string} [wishFrame] - what stands around a direction
  * @property {{n: number, max_tokens: number, mode?: string, system?: string, instruction?: string, model?: string}} settings
  * @property {number} n_ctx - the model's context, in tokens
  * @property {number} [rate] - characters per token, see `learnRate`
@@ -42,6 +43,7 @@ import { stretch, textOf } from "./reading.js";
  * @property {number} keep - the manuscript's length without trailing spaces: where the model's words begin
  * @property {Cut | null} cut - null if the whole story is sent
  * @property {number} loreAt - where in the manuscript the lorebook's part stands
+ * @property {import("./round.js").Directing | null} place - of directions, where a base model has none of the server's own
  * @property {Part[]} parts
  * @property {import("./reading.js").Block[]} blocks - of which the prompt is made
  */
@@ -53,6 +55,10 @@ export const FIRST_RATE = 3.5;
  * the story's, and gone on with. */
 export const NOTE_FRAME = "[Author's note: <|>]";
 export const NOTE_PLACE = "<|>";
+
+/** What stands around a direction, if the story does not say: the server's own. */
+export const WISH_FRAME = "[What happens next: <|>]";
+const MOST_BEHIND = 2000; // characters of a last paragraph that each branch reads again behind its direction
 
 /** What stands around the summary of a beginning that is not sent. */
 const SUMMARY_FRAME = "[The story so far: <|>]";
@@ -95,6 +101,7 @@ export function planPrompt({
   note = { text: "", depth: 3 },
   lore = NO_LORE,
   wish = NO_WISH,
+  wishFrame = WISH_FRAME,
   settings,
   n_ctx,
   rate = FIRST_RATE,
@@ -150,6 +157,7 @@ export function planPrompt({
     blocks: isChat
       ? blocksOfChat({ ...settings, instruction }, { first, story, following })
       : blocksOfText(before, following, fill),
+    place: isChat ? null : placeIn(textOf(before), { frame: wishFrame, fill, following }),
     keep,
     cut: start === 0 ? null : { at: start, characters: start, next: text.slice(start, start + NEXT) },
     loreAt,
@@ -352,6 +360,31 @@ function noteIn(story, note, room) {
 /** @typedef {{text: string, at: number}} Insert */
 
 /**
+ * Return where directions stand in a base model's prompt: before the text's last paragraph, or within a long one. Null where the server
+ * puts them there by itself.
+ * @param {string} text - of the prompt, up to the branches
+ * @param {{frame: string, fill: import("./behind.js").Fill | null, following: string}} around
+ * @returns {import("./round.js").Directing | null}
+ */
+function placeIn(text, { frame, fill, following }) {
+  const hasGap = fill && following.trim() !== "";
+  const behind = !hasGap ? "" : fill.suffix_first ? fill.middle : fill.suffix + following + fill.middle;
+  if ((frame === WISH_FRAME && (!hasGap || fill.suffix_first)) || !frame.includes(NOTE_PLACE)) return null;
+  const paragraph = paragraphFromEnd(text, 1);
+  const far = text.length - MOST_BEHIND;
+  const at = paragraph < far ? beginningAfter(text, far, text.length) : paragraph;
+  const last = text.slice(at) + behind;
+  const [before, after] = frame.split(NOTE_PLACE);
+  const gap = at === 0 || text[at - 1] === "\n" ? "" : "\n\n";
+  return { tail: last.length, before: gap + before, rest: `${after}${gapBefore(text, at)}${last}` };
+}
+
+/** The line ends before a place of a story, which stand behind a note there as well. @param {string} story @param {number} at */
+function gapBefore(story, at) {
+  return /\n+$/.exec(story.slice(Math.max(0, at - 8), at))?.[0] ?? "\n\n";
+}
+
+/**
  * Return a story with texts on lines of their own; of two at one place the first stands nearer to the end.
  *
  * @param {string} story
@@ -362,7 +395,7 @@ function withInserts(story, inserts) {
   const placed = inserts.filter(({ text }) => text !== "").sort((a, b) => b.at - a.at);
   let end = 0;
   const all = placed.reverse().flatMap(({ text, at, origin }) => {
-    const gap = /\n+$/.exec(story.slice(Math.max(0, at - 8), at))?.[0] ?? "\n\n";
+    const gap = gapBefore(story, at);
     const before = stretch("text", story.slice(end, at));
     end = at;
     return [before, stretch(origin, text + gap)];

@@ -10,7 +10,9 @@ export { endWord, IllegalMove, Slot };
 /** @typedef {import("./round/requests.js").Request} Request */
 /** @typedef {{node: string, at: number}} Place */
 /** @typedef {import("./tasks.js").Task} Task */
-/** What each voice reads; `blocks`: of which its prompt is made. @typedef {Map<string, {prompt: string, blocks: import("./reading.js").Block[]}>} Prompts */
+/** What each voice reads; `blocks`: of which its prompt is made. @typedef {Map<string, {prompt: string, place?: Directing | null, blocks: import("./reading.js").Block[]}>} Prompts */
+/** Where directions stand in a prompt: before its last `tail` units, between `before` and `rest`, which a branch then reads instead of those.
+ * @typedef {{tail: number, before: string, rest: string}} Directing */
 
 /** A call to make, or a request to start. A control's next `branch` events belong to `slots`: tell `expectBranches` before
  * the call. A new request of `n` branches has the round's prompt and `given` after it: tell `join` before it.
@@ -23,7 +25,7 @@ const BASE = "v1/srb/completions/";
 
 export class Round extends Requests {
   /** @param {{id: string, base: Place, keep: number, until?: number, n: number, prompts: Prompts | null, voices?: readonly string[],
-   *   lore?: string[], stopAt?: string, asked?: number, task?: Task | null, passage?: string}} given
+   *   lore?: string[], stopAt?: string, asked?: number, task?: Task | null, passage?: string, directions?: string[]}} given
    *   `lore`: ids of the lorebook's entries in the prompt; `asked`: branches that the round has asked for before; `keep` is where the
    *   model's text begins, in the place of what stands there up to `until`, the `passage`; `prompts`: null: not made yet; the first
    *   request of each voice is joined by `join` */
@@ -40,6 +42,7 @@ export class Round extends Requests {
     asked = 0,
     task = null,
     passage = "",
+    directions = [],
   }) {
     super(n);
     this._branches = asked;
@@ -55,11 +58,16 @@ export class Round extends Requests {
     this.voices = voices;
     this.lore = lore;
     this.stopAt = stopAt;
+    /** How much the cards differ in what they mean, once it was asked. @type {import("./desk/meaning.js").Meaning | null} */
+    this.meaning = null;
+    this.directions = directions;
+    this.isDirectable = directions.some(Boolean); // whether its prompts tell where directions stand
   }
 
   /** Let further requests read these prompts. @param {Prompts} prompts @param {string|null} mended the text that they end with, if a
-   *   person has mended what stands before the cards */
-  read(prompts, mended) {
+   *   person has mended what stands before the cards @param {boolean} [isDirectable] */
+  read(prompts, mended, isDirectable = false) {
+    this.isDirectable = isDirectable;
     this.prompts = prompts;
     this.mended = mended;
   }
@@ -67,6 +75,11 @@ export class Round extends Requests {
   /** What a voice reads; null if it is not made yet. @param {string} [voice] */
   promptOf(voice = this.voices[0]) {
     return this.prompts?.get(voice)?.prompt ?? null;
+  }
+
+  /** Where directions stand in what a voice reads; null: where the server puts them. @param {string} [voice] */
+  placeOf(voice = this.voices[0]) {
+    return this.prompts?.get(voice)?.place ?? null;
   }
 
   /** The voice that a slot is for: one that no request was ever begun for is the first one's. @param {Slot} slot */
@@ -169,16 +182,26 @@ export class Round extends Requests {
       : null;
   }
 
-  /** Add branches of a voice in new slots. @param {number} count @param {string} [voice] @returns {Plan} */
+  /** Add branches of a voice in new slots, with the directions of the first ones in turn. @param {number} count @param {string} [voice]
+   * @returns {Plan} */
   planMore(count, voice = this.voices[0]) {
-    return this._planNew(this._newNumbers(count), "more", voice);
+    const numbers = this._newNumbers(count);
+    for (const number of numbers) this._direct(number, this.directions[number % this.n]);
+    return this._planNew(numbers, "more", voice);
+  }
+
+  /** Say what happens in a slot's next branch. @param {number} number @param {string} [direction] */
+  _direct(number, direction = "") {
+    if (direction || this.directions[number]) this.directions[number] = direction;
   }
 
   /** @param {number[]} slots @param {Kind} kind @param {string} voice @returns {Plan} */
   _planNew(slots, kind, voice) {
     const request = this.liveRequest(voice);
-    if (!request) return this._newRequest("", slots, kind, voice);
-    return this._control(request, { count: slots.length }, slots, kind);
+    const directions = this.directionsOf(slots);
+    if (!request || (directions.some(Boolean) && !request.isDirected)) return this._newRequest("", slots, kind, voice);
+    const branches = directions.map((direction) => ({ direction }));
+    return this._control(request, request.isDirected ? { branches } : { count: slots.length }, slots, kind);
   }
 
   /** Let a branch go on for so many tokens. A running one gets a higher limit, one that has ended by its limit goes on, any
@@ -231,6 +254,7 @@ export class Round extends Requests {
     if (!this.canVary(slot)) throw new IllegalMove(`card ${number + 1} has no text to vary`);
     const cut = trimCut(slot.text, at ?? slot.text.length);
     const slots = this._newNumbers(count);
+    for (const each of slots) this._direct(each, this.directions[number]);
     const request = this.requests.get(slot.request ?? "");
     const own = slot.text.length - (slot.end?.word?.length ?? 0); // the server's text has no stop string
     if (!request || !this._canBranch(request) || cut < slot.given || cut > own) {

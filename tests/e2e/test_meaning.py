@@ -31,6 +31,7 @@ def test_a_model_for_embeddings_is_loaded_beside_the_writer_and_chooses(make_ser
         said = server.post("/v1/srb/completions", {**BODY, "stream": stream}, headers=foreign).text
         assert '"chosen_by":"words"' in said
     assert state(server, "judge") == "unloaded"
+    assert server.get("/v1/srb/server").json()["embedding"] == "judge"
     answer = server.post("/v1/srb/completions", BODY)
     assert answer.status_code == 200, answer.text
     assert answer.json()["chosen_by"] == "meaning"
@@ -48,10 +49,11 @@ def test_a_model_for_embeddings_is_loaded_beside_the_writer_and_chooses(make_ser
 
 @pytest.mark.parametrize(
     "settings",
-    [{"max_engines": 1}, {"max_engines": 2, "models": models()}, {"max_engines": 2, "models_autoload": False}],
+    [{"max_engines": 1}, {"max_engines": 2, "models": models()}],
 )
 def test_without_room_or_without_such_a_model_words_decide(make_server: MakeServer, settings: dict[str, Any]) -> None:
     server = make_server(**{"models": models(embedding=True), "model": "", **settings}).start()
     answer = server.post("/v1/srb/completions", BODY)
     assert answer.json()["chosen_by"] == "words"
+    assert server.get("/v1/srb/server").json()["embedding"] is None
     assert state(server, "judge") == "unloaded"

@@ -1,8 +1,10 @@
 /** The part of the manuscript that is sent: its prompt, made by plan or by the chat template, and how much of the context it takes. */
 
+import { codePoints, unitsOf } from "../cuts.js";
 import { msg } from "../languages.js";
 import { markersOf } from "../markers.js";
-import { FIRST_RATE, forTemplate, learnRate, planPrompt } from "../prompt.js";
+import { MARK } from "../media.js";
+import { FIRST_RATE, forTemplate, learnRate, planPrompt, straightened } from "../prompt.js";
 import { requestBody } from "../request.js";
 import { blocksOf, draftOf, fieldsOf, GO_ON, messagesOf } from "../tasks.js";
 import { Lorebook } from "./lorebook.js";
@@ -11,8 +13,9 @@ import { summaryFor } from "./summaries.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../tasks.js").Task} Task */
+/** @typedef {import("../round.js").Directing} Directing */
 /** @typedef {{server: import("./server_watch.js").Server, settings: import("./defaults.js").Settings}} Asked */
-/** @typedef {{prompt: string, keep: number, lore: string[], blocks: import("../reading.js").Block[]}} Prepared  `lore`: the ids of the
+/** @typedef {{prompt: string, keep: number, lore: string[], blocks: import("../reading.js").Block[], place?: Directing | null}} Prepared  `lore`: the ids of the
  *   lorebook's entries in the prompt; `blocks`: of which that is made */
 /** @typedef {import("../prompt.js").Part} Part */
 /** @typedef {{used: number, limit: number, cut: number, parts: Part[]}} Share  what a prompt takes, in tokens; see `Desk.context` */
@@ -50,20 +53,20 @@ export class Context {
    * Return the prompt for a text, with markers of its pictures, and the text's length without the spaces at its end; a promise of
    * them if the server makes it, or pictures are to be read.
    * @param {string} text @param {string} [behind] what follows the branches
-   * @param {{isNext?: boolean, passage?: string, task?: Task | null}} [options] `isNext`: it is the next round's, and its cut stays for
-   *   the rounds after it; `passage`: what stands between the two texts
+   * @param {{isNext?: boolean, passage?: string, task?: Task | null, isDirected?: boolean}} [options]
+   *   `isNext`: it is the next round's, and its cut stays for
+   *   the rounds after it; `passage`: what stands between the two texts; `isDirected`: branches have directions
    * @returns {Prepared | Promise<Prepared>}
    */
-  prepare(text, behind = "", { isNext = false, passage = "", task = null } = {}) {
+  prepare(text, behind = "", { isNext = false, passage = "", task = null, isDirected = false } = {}) {
     if (passage && task) return this.revision(text, passage, task);
-    const { prompt, template, keep, cut, choice, loreAt, blocks } = this.plan(text, behind, task);
+    const { prompt, template, keep, cut, choice, loreAt, blocks, place } = this.plan(text, behind, task);
     if (isNext) {
       this.cut = cut;
       this.lorebook.rest(choice, text, loreAt);
     }
-    const more = { keep, lore: choice.used.map(({ id }) => id), blocks };
-    if (prompt === null)
-      return this.desk.api.post("apply-template", template).then((said) => this.withMedia(said.prompt, more));
+    const more = { keep, lore: choice.used.map(({ id }) => id), blocks, place };
+    if (prompt === null) return this.templated({ ...template, ...(isDirected ? { directions: [""] } : {}) }, more);
     return markersOf(prompt).length ? this.withMedia(prompt, more) : { prompt: this.media.withinBody(prompt), ...more };
   }
 
@@ -88,9 +91,29 @@ export class Context {
     };
     const more = { keep: before.length, lore: [], blocks: blocksOf(task, texts) };
     if (!server.chat_template) return this.withMedia(draftOf(task, texts), more);
-    return this.desk.api
-      .post("apply-template", { messages: messagesOf(task, texts), ...forTemplate(settings) })
-      .then((said) => this.withMedia(said.prompt, more));
+    return this.templated({ messages: messagesOf(task, texts), ...forTemplate(settings) }, more);
+  }
+
+  /** Have the server make a chat's prompt, and say where directions stand in it.
+   * @param {Record<string, unknown>} template @param {Omit<Prepared, "prompt">} more @returns {Promise<Prepared>} */
+  async templated(template, more) {
+    const { prompt, direction_place: said } = await this.desk.api.post("apply-template", template);
+    const place = said && { tail: prompt.length - unitsOf(prompt, said.at), before: said.before, rest: said.rest };
+    return this.withMedia(prompt, { ...more, place });
+  }
+
+  /**
+   * Return the field that puts directions in their place, if that is not the server's own.
+   * @param {import("../round.js").Round} round @param {string} given behind the prompt @param {string} voice
+   */
+  placeField(round, given, voice) {
+    const place = round.placeOf(voice);
+    const prompt = round.promptOf(voice);
+    if (!place || prompt === null) return {};
+    const before = this.media.field(prompt.slice(0, prompt.length - place.tail));
+    const text = typeof before === "string" ? before : (before.prompt_string.split(MARK).at(-1) ?? ""); // at: in the last part
+    const rest = straightened(place.rest + given, this.asked.server.lacks);
+    return { direction_place: { at: codePoints(text, text.length), before: place.before, rest } };
   }
 
   /** Where the texts of a round stop: a chat model's new passage by itself. @param {Task | null} task */
@@ -124,6 +147,7 @@ export class Context {
       text,
       behind,
       wish,
+      wishFrame: settings.wish_frame,
       memory: this.memory,
       summary: summaryFor(story, text),
       note,

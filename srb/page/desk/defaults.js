@@ -45,6 +45,8 @@ export const DEFAULTS = Object.freeze({
   system: "",
   instruction: "Continue the story.",
   wish_frame: "[What happens next: <|>]",
+  directions: /** @type {string[]} */ ([]), // of every round's cards, by their places; "": of none
+  shows_directions: /** @type {boolean} */ (true),
   ignore_eos: /** @type {boolean} */ (false),
   let_finish: /** @type {boolean} */ (false),
   logprobs: /** @type {boolean} */ (false),
@@ -88,5 +90,6 @@ export function withLooks(story, settings) {
 /** Whether a value from a file or another tab is of the kind that the setting has. @param {any} value @param {any} known */
 function sameKind(value, known) {
   if (known === null) return value === null || typeof value === "number" || typeof value === "object";
-  return typeof value === typeof known && Array.isArray(value) === Array.isArray(known);
+  if (Array.isArray(known)) return Array.isArray(value) && value.every((each) => typeof each === "string");
+  return typeof value === typeof known && !Array.isArray(value);
 }

@@ -132,7 +132,39 @@ export class Gestures {
     this.rounds.round(live, new Set([number]));
   }
 
-  refill() {
+  /** Keep a card, and let others come in the place of all others, with new directions. @param {number} number */
+  async roll(number) {
+    const { shown } = this.rounds;
+    const others = shown?.round.slots.filter((slot) => slot.number !== number) ?? [];
+    if (!shown || !others.length) return;
+    await Promise.all(others.filter((slot) => shown.round.canPrune(slot)).map((slot) => this.prune(slot.number)));
+    await this.redirect(
+      shown,
+      others.filter((slot) => shown.round.canRefill(slot)),
+    );
+    await this.refill({ isDealt: true });
+  }
+
+  /** Deal other directions to cards that are about to get another branch; those that every round has stay.
+   * @param {Live} live @param {import("../round.js").Slot[]} slots */
+  async redirect({ round }, slots) {
+    const { settings, story } = this.desk;
+    const open = slots.filter(({ number }) => !settings.directions[number]);
+    if (!open.length) return;
+    return this.desk.guard(async () => {
+      const { deal, loadDeck } = await import("../deck.js");
+      const moves = deal(await loadDeck(story.meta("language")), open.length, { dealt: round.directions });
+      for (const [place, { number }] of open.entries()) round.directions[number] = moves[place];
+    });
+  }
+
+  /** @param {{isDealt?: boolean}} [options] `isDealt`: the cards have their new directions already */
+  async refill({ isDealt = false } = {}) {
+    const { shown } = this.rounds;
+    const told = shown?.round.slots.filter(
+      (slot) => shown.round.directions[slot.number] && shown.round.canRefill(slot),
+    );
+    if (shown && told?.length && !isDealt) await this.redirect(shown, told);
     return this.withShown((live) => {
       const plans = live.round.voices.flatMap((voice) => live.round.planRefill(voice) ?? []);
       if (!plans.length) return this.desk.notice(msg`No card is empty: prune one first.`);
@@ -143,7 +175,10 @@ export class Gestures {
   /** @param {Live} live @param {Plan} plan */
   carryOutRefill(live, plan) {
     const branches = this.rounds.rungsOf(live.round, plan.slots);
-    if (plan.kind === "control" && branches) plan.body = { branches };
+    if (plan.kind === "control" && branches) {
+      const { branches: told = [] } = /** @type {{branches?: object[]}} */ (plan.body);
+      plan.body = { branches: branches.map((rung, place) => ({ ...rung, ...told[place] })) };
+    }
     return this.carryOut(live, plan);
   }
 
@@ -262,6 +297,24 @@ export class Gestures {
     });
   }
 
+  /** Sort so that neighbours mean much the same, and say how many really different cards there are. */
+  sortByMeaning() {
+    const live = this.rounds.shown;
+    if (!live) return;
+    const reading = this.rounds.beginReading();
+    return this.desk.guard(async () => {
+      try {
+        const { meaningOf } = await import("./meaning.js");
+        const meaning = await meaningOf(this.desk, live.round, reading.signal);
+        live.round.meaning = meaning;
+        const places = new Map(meaning.order.map((number, place) => [number, -place]));
+        if (live === this.rounds.shown) this.arrange((round) => round.sortBy(places));
+      } catch (error) {
+        if (!reading.signal.aborted) throw error;
+      }
+    });
+  }
+
   fold() {
     this.arrange((round) => round.fold());
   }
@@ -311,16 +364,17 @@ export class Gestures {
 
   /** Make the prompt that further branches of a round read: the text before its cards, as a person has mended it. @param {Live} live */
   async makeReady({ round }) {
+    const isDirected = round.directions.some(Boolean);
     const { head, story } = this.desk;
     const mended = mendedBefore(story, round, head);
     const { passage, task, voices } = round;
     await this.rounds.voices.recall(voices);
-    if (round.prompts !== null && round.mended === mended) return;
+    if (round.prompts !== null && round.mended === mended && (round.isDirectable || !isDirected)) return;
     const text = story.text(round.base.node, round.base.at);
     const before = mended ?? text.slice(0, round.keep);
     const behind = text.slice(round.until);
-    const { prompts } = await this.rounds.prepare(voices, { before, behind }, { passage, task });
-    round.read(prompts, mended);
+    const { prompts } = await this.rounds.prepare(voices, { before, behind }, { passage, task, isDirected });
+    round.read(prompts, mended, isDirected);
   }
 
   /** @param {Live} live @param {Plan} plan @param {import("./live.js").Live["trails"]} [trails] */

@@ -365,6 +365,7 @@ export class Live {
     if (!text && slot.end?.reason !== "eos") return; // that the model would end at once is kept, too
     const trail = this.trail(slot.number);
     const request = this.round.requests.get(slot.request ?? "")?.id ?? undefined;
+    const direction = this.round.directions[slot.number];
     const isOfRun = request === this.story.runs.get(this.round.id)?.request_id;
     slot.node = trail.last.node = this.story.addModelNode({
       parent: trail.parent,
@@ -375,6 +376,7 @@ export class Live {
       index: slot.index ?? undefined,
       ...(isOfRun ? {} : { request }), // of a request that joined the round: past_rounds.js
       seed: slot.seed ?? undefined,
+      ...(direction ? { direction } : {}),
     });
   }
 

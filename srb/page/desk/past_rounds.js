@@ -135,13 +135,15 @@ function show(slot, node, story, keep) {
 // ---- Requests
 
 /**
- * A request of the past: the slots that its branches fill, by index (with holes), and the words that its prompt had after the round's.
- * @typedef {{id: string, made: number, given: string, voice: string, isMended?: boolean, slots: number[], wrote: (node: Written) => boolean}} Past
+ * A request of the past: the slots that its branches fill, by index (with holes), the words that its prompt had after the round's, and what
+ * each branch was told.
+ * @typedef {{id: string, made: number, given: string, voice: string, isMended?: boolean, slots: number[], directions: unknown[],
+ *   wrote: (node: Written) => boolean}} Past
  */
 
 /** @param {Run} run @param {Written[]} written @returns {Past} */
 function own({ request_id: id, made, request }, written) {
-  const { n, slots: share } = /** @type {any} */ (request ?? {});
+  const { n, slots: share, directions } = /** @type {any} */ (request ?? {});
   const slots = slotsOf(share) ?? Array.from({ length: countOf(n) }, (_, number) => number);
   return fill(
     {
@@ -150,6 +152,7 @@ function own({ request_id: id, made, request }, written) {
       given: "",
       voice: voiceOf(request),
       slots,
+      directions: listOf(directions),
       wrote: (node) => node.request === undefined || node.request === id,
     },
     written,
@@ -158,7 +161,7 @@ function own({ request_id: id, made, request }, written) {
 
 /** @param {Run} run that joined the round @param {Written[]} written @returns {Past} */
 function further({ request_id: id, made, request }, written) {
-  const { given: words, slots: asked, mended } = /** @type {any} */ (request ?? {});
+  const { given: words, slots: asked, mended, directions } = /** @type {any} */ (request ?? {});
   const given = typeof words === "string" ? words : "";
   const slots = slotsOf(asked) ?? [];
   return fill(
@@ -169,11 +172,15 @@ function further({ request_id: id, made, request }, written) {
       voice: voiceOf(request),
       isMended: mended === true,
       slots,
+      directions: listOf(directions),
       wrote: ({ request }) => request === id,
     },
     written,
   );
 }
+
+/** @param {unknown} value of a file @returns {unknown[]} */
+const listOf = (value) => (Array.isArray(value) ? value : []);
 
 /** @param {unknown} asked of a file */
 const slotsOf = (asked) => (Array.isArray(asked) ? asked.slice(0, MOST).filter(isNumber) : null);
@@ -190,7 +197,7 @@ function fill(request, written) {
  * @param {Round} round @param {Map<number, Trail>} trails @param {Past} request @param {Map<number, Written>} latest
  */
 function recall(round, trails, request, latest) {
-  const { id, made, given, voice, isMended, slots } = request;
+  const { id, made, given, voice, isMended, slots, directions } = request;
   const key = `${round.id} ${id}`;
   round.recall(key, id, slots, given, { isMended, voice });
   for (const [index, number] of slots.entries()) {
@@ -198,7 +205,10 @@ function recall(round, trails, request, latest) {
     const slot = round.slots[number];
     const node = latest.get(number);
     if (node && request.wrote(node) ? node.index !== index : node && node.made >= made) continue;
-    if (!node || !request.wrote(node)) {
+    const isWritten = node && request.wrote(node);
+    const direction = isWritten ? node.direction : directions[index];
+    round.directions[number] = typeof direction === "string" ? direction : "";
+    if (!isWritten) {
       trails.set(number, trailOf(round, trails, given));
       slot.begin(given);
       slot.state = given ? "ended" : "failed";

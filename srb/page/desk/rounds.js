@@ -17,8 +17,8 @@ import { StoryTrail } from "./story_trail.js";
 import { Voices } from "./voices.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
-/** @typedef {{n?: number, isAtEnd?: boolean, isFilling?: boolean, task?: import("../tasks.js").Task | null}} Going   `isAtEnd`: wherever
- *   the caret is; `isFilling`: in the place of what is selected; `task`: what is asked for */
+/** @typedef {{n?: number, isAtEnd?: boolean, isFilling?: boolean, task?: import("../tasks.js").Task | null, directions?: string[]}} Going   `isAtEnd`: wherever
+ *   the caret is; `isFilling`: in the place of what is selected; `task`: what is asked for; `directions`: what happens in each card */
 /** @typedef {import("../story/types.js").Place} Place */
 
 const KEPT = 30; // rounds whose cards stay in memory; older ones are made again from the story
@@ -80,7 +80,7 @@ export class Rounds {
    * all that is drawn, and before the end of the round that was shown.
    * @param {Going} [options]
    */
-  async go({ n = this.desk.settings.n, isAtEnd = false, isFilling = false, task = null } = {}) {
+  async go({ n = this.desk.settings.n, isAtEnd = false, isFilling = false, task = null, directions } = {}) {
     const { desk } = this;
     this.reading?.abort();
     this.asked += 1;
@@ -98,7 +98,9 @@ export class Rounds {
       const next = this.voices.next();
       const voices = next instanceof Promise ? await this.waitFor(next, ticket) : next;
       const texts = { before: text.slice(0, keep), behind: text.slice(until) };
-      const prepared = this.prepare(voices, texts, { isNext: true, passage, task });
+      const told = isPassage ? [] : (directions ?? desk.settings.directions);
+      const isDirected = told.some(Boolean);
+      const prepared = this.prepare(voices, texts, { isNext: true, passage, task, isDirected });
       const { prompts, lore } = prepared instanceof Promise ? await this.waitFor(prepared, ticket) : prepared;
       while (!this.hasRoom(voices.length) && !this.makeRoom({ wanted: voices.length }) && ticket === this.asked)
         await this.waitFor(this.whenRoom(), ticket);
@@ -117,6 +119,7 @@ export class Rounds {
         stopAt,
         task,
         passage,
+        directions: told.slice(0, count),
       });
       const live = this.newLive(round);
       this.remember(live);
@@ -135,7 +138,7 @@ export class Rounds {
   beginShared(live) {
     const { round } = live;
     const streams = [...round.shares()].map(([voice, slots]) =>
-      live.begin(this.body(round, { n: slots.length, voice }), { slots, kind: "more", voice }),
+      live.begin(this.body(round, { n: slots.length, voice, slots }), { slots, kind: "more", voice }),
     );
     return Promise.all(streams);
   }
@@ -193,12 +196,14 @@ export class Rounds {
     const { given = "", n = round.n, seedOffset = 0, neverEnds = false, voice = round.voices[0], expect, slots } = plan;
     const { seed } = this.desk.settings;
     const { context, fields } = this.voices.of(voice);
-    const body = context.body(round.promptOf(voice) + given, n, round);
-    const branches = slots && (expect === "refill" || expect === "extend") ? this.rungsOf(round, slots) : null;
+    const { branches: all, ...body } = context.body(round.promptOf(voice) + given, n, round);
+    const branches = slots && (expect === "refill" || expect === "extend") ? this.rungsOf(round, slots) : all;
+    const directions = round.directionsOf(slots ?? round.slots.map(({ number }) => number));
     return {
       ...body,
       ...fields,
-      ...(branches ? { branches } : {}),
+      ...directed({ branches, directions }),
+      ...(directions.some(Boolean) ? context.placeField(round, given, voice) : {}),
       ...(seed === null ? {} : { seed: seed + seedOffset }),
       ...(neverEnds ? { ignore_eos: true } : {}),
     };
@@ -573,9 +578,11 @@ export class Rounds {
     const { n, keep, until, isInside, lore, task, stopAt: stop_at } = round;
     const place = { keep, ...(isInside ? { until } : {}) };
     const share = round.isShared ? { voice, slots } : {};
+    const told = round.directionsOf(slots);
+    const directions = told.some(Boolean) ? { directions: told } : {};
     const asked = joins
-      ? { n: slots.length, given, slots, ...reads, ...share }
-      : { n, ...place, ...(task ? { task } : {}), stop_at, ...(lore.length ? { lore } : {}), ...share };
+      ? { n: slots.length, given, slots, ...reads, ...share, ...directions }
+      : { n, ...place, ...directions, ...(task ? { task } : {}), stop_at, ...(lore.length ? { lore } : {}), ...share };
     desk.story.addRun({
       id: joins ? newId() : round.id,
       ...round.base,
@@ -605,4 +612,14 @@ export class Rounds {
       this.timer = 0;
     }, SAVE);
   }
+}
+
+/**
+ * Return the fields that tell branches apart, of a request: a ladder's values, and what happens in each.
+ * @param {{branches?: unknown, directions: string[]}} given
+ */
+function directed({ branches, directions }) {
+  if (!directions.some(Boolean)) return branches ? { branches } : {};
+  if (!Array.isArray(branches)) return { directions };
+  return { branches: branches.map((each, place) => ({ ...each, direction: directions[place] })) };
 }

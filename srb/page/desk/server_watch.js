@@ -14,6 +14,7 @@
  * @property {import("../behind.js").Fill | null} [fill] the model's tokens for a text with a gap
  * @property {string | null} [lacks] typographic characters that the model's vocabulary has no tokens for
  * @property {string[]} [models] their names, where the server has several
+ * @property {string | null} [embedding] the name of the one among them that tells what texts mean, if it is at hand
  * @property {string} [status] of the model among them: unloaded, loading or loaded
  * @property {number} max_n
  * @property {number} max_linger seconds

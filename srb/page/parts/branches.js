@@ -63,6 +63,11 @@ export class Branches extends Part {
     return desk.story.text(round.base.node, round.base.at).slice(round.until).trim() !== "";
   }
 
+  /** Whether the server has a model that compares the cards by what they mean. */
+  get tellsMeaning() {
+    return !!this.desk.server.embedding && (this.round?.slots.filter(({ text }) => text.trim()).length ?? 0) > 1;
+  }
+
   listen() {
     const { signal } = this.listeners;
     this.setAttribute("role", "region");
@@ -97,6 +102,7 @@ export class Branches extends Part {
       marks: (node) => (node === null ? {} : this.desk.story.mark(node)),
       logprobs: () => this.desk.settings.logprobs === true,
       isSorted: () => this.desk.settings.likelihood === true,
+      isDirected: () => this.desk.settings.shows_directions === true,
       expected: () => expectedLength(this.desk.settings),
       textBefore: ({ base, keep }) => this.desk.story.text(base.node, keep),
       onseen: (slot) => this.noteSeen(slot),

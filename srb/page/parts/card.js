@@ -20,6 +20,7 @@ import { keyName } from "./key_names.js";
  * @property {string} digit      the key that takes it; "" outside the window of digits
  * @property {string} same       "×3" on the first of equal texts, "= 1" on the others
  * @property {string} sameWords
+ * @property {string} direction  what was to happen in the branch
  * @property {string} voice      the model that writes the branch, where several write the round
  * @property {number|null} step  how unlikely the text is beside its siblings, 1 to 5
  * @property {string} likelihood  the same in a sentence, or why it is not known
@@ -90,7 +91,9 @@ export class Card {
     this.bar = element("span", "bar");
     this.voice = element("span", "voice");
     this.end = element("span", "end");
-    for (const each of [this.same, this.marks, this.bar, this.voice, this.end])
+    this.direction = element("p", "direction");
+    this.direction.dir = "auto";
+    for (const each of [this.direction, this.same, this.marks, this.bar, this.voice, this.end])
       each.setAttribute("aria-hidden", "true");
     this.offer = element("button", "offer");
     this.offer.hidden = true;
@@ -105,7 +108,7 @@ export class Card {
     actions.append(...this.acts);
     const foot = element("div", "foot");
     foot.append(this.voice, this.same, this.marks, this.bar, this.offer, this.end, actions);
-    this.box.append(this.digit, this.body, foot, this.words);
+    this.box.append(this.digit, this.direction, this.body, foot, this.words);
     this.place.append(this.box);
     this.content = new BranchText(text);
   }
@@ -132,6 +135,8 @@ export class Card {
     this.digit.classList.toggle("idle", !view.digit);
     put(this.same, view.same);
     put(this.marks, (view.star ? "★" : "") + (view.note ? "✎" : ""));
+    put(this.direction, view.direction);
+    set(this.direction, "title", view.direction || null);
     put(this.voice, view.voice);
     set(this.voice, "title", view.voice || null);
     put(this.end, said.words);
@@ -175,7 +180,8 @@ export class Card {
     ];
     const key = view.digit ? msg`Key ${view.digit} takes it.` : "";
     const by = view.voice && msg`By ${view.voice}.`;
-    return [by, end, view.sameWords, kept, view.likelihood, ...own, key].filter(Boolean).join(" ");
+    const told = view.direction && msg`What happens: ${view.direction}.`;
+    return [told, by, end, view.sameWords, kept, view.likelihood, ...own, key].filter(Boolean).join(" ");
   }
 
   /** @param {View} view */

@@ -23,6 +23,7 @@ const SOURCES = {
   palette: { load: () => import("./palette.js"), style: new URL("./palette.css", import.meta.url) },
   goals: { load: () => import("./goals.js"), style: new URL("./goals.css", import.meta.url) },
   share: { load: () => import("./share.js"), style: new URL("./share.css", import.meta.url) },
+  directions: { load: () => import("./directions.js"), style: new URL("./directions.css", import.meta.url) },
   task: { load: () => import("./task.js"), style: new URL("./task.css", import.meta.url) },
 };
 

@@ -12,6 +12,7 @@ const PATHS = {
   vary: "M6 4v5a5 5 0 0 0 5 5h7M6 9v11m8-10 4 4-4 4",
   extend: "M4 12h15m-6-6 6 6-6 6",
   prune: "m6 6 12 12M18 6 6 18",
+  pin: "M9 4h6l-1 6 3 3v2H7v-2l3-3zM12 15v6",
   task: "M4 5h16v11H10l-4 4v-4H4zM8 9h8M8 12h5",
   side: "M4 5h16v14H4zM10 5v14M6.5 9h1M6.5 12h1",
   picture: "M4 5h16v14H4zm0 11 5-5 4 4 3-3 4 4M15 9h.01",

@@ -246,10 +246,12 @@ export class Outline extends Part {
     if (!node) return nothing;
     const { star, name, note, pruned } = story.mark(id);
     const unread = isUnread(story, node, this.path);
+    const direction = typeof node.direction === "string" ? node.direction : "";
     const model = this.writers.of(story, node);
     const words = [
       name,
       labelOf(node),
+      direction,
       model && msg`by ${model}`,
       unread ? msg`unread` : "",
       pruned ? msg`set aside` : "",
@@ -266,6 +268,7 @@ export class Outline extends Part {
       ${star ? html`<span class="star">★</span>` : nothing}
       ${name ? html`<b>${name}</b>` : nothing}
       <span class="label" dir="auto">${labelOf(node)}</span>
+      ${direction ? html`<span class="voice" title=${direction} dir="auto">${direction}</span>` : nothing}
       ${model ? html`<span class="voice">${model}</span>` : nothing}
       ${note ? html`<span class="note" title=${note}>✎</span>` : nothing}
       ${others ? html`<span class="ways">${waysOf(others, others < story.children(id).length)}</span>` : nothing}

@@ -13,7 +13,7 @@ const OURS = [
   { name: "going_on", label: msg`Going on`, words: msg`for instruct models, which end early` },
   { name: "steady", label: msg`Steady`, words: msg`keeps to likely words` },
   { name: "lively", label: msg`Lively`, words: msg`surprises now and then` },
-  { name: "wild", label: msg`Wild`, words: msg`leaves the beaten track` },
+  { name: "wild", label: msg`Wild`, words: msg`odder words; the stories stay much the same` },
 ];
 
 /** @returns {[name: string, preset: Preset][]} */

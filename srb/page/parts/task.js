@@ -57,9 +57,16 @@ class TaskDialog extends DialogPart {
         ${passage ? this.verbs() : nothing}
         ${passage && verb === FILL ? html`<p class="words">${msg`The passage is written anew from what stands before it and behind it.`}</p>` : this.words()}
         ${passage || desk.settings.mode === "chat" ? nothing : this.frame()}
-        <p><button class="main">${passage ? msg`Revise, ${n} ways` : msg`Continue, ${n} ways`}</button></p>
+        <p><button class="main">${passage ? msg`Revise, ${n} ways` : msg`Continue, ${n} ways`}</button>
+          ${passage ? nothing : html`<button type="button" @click=${this.each}>${msg`For each card …`}</button>`}</p>
       </form>
     </dialog>`;
+  }
+
+  /** Say it for each card by itself. */
+  each() {
+    this.close();
+    this.desk.openDialog("directions");
   }
 
   verbs() {

@@ -23,6 +23,7 @@ import { IllegalMove } from "./slots.js";
  * @property {number|null} promptTokens
  * @property {number[]} seeds
  * @property {Progress|null} progress
+ * @property {boolean} isDirected        its prompt has a place for directions, so branches that are added may have one
  * @property {boolean} isDivided         its branches are on several replicas: they can be stopped, but none added or changed */
 
 /** An event of the srb dialect, or the description of a branch in one (docs/api.md).
@@ -36,6 +37,8 @@ export class Requests extends Cards {
     this.requests = new Map();
     /** The text before the cards that new requests read, where a person has mended it; null: the round's own. @type {string|null} */
     this.mended = null;
+    /** Of each slot by its number: what happens in its branch; "" and holes: whatever the model likes. @type {string[]} */
+    this.directions = [];
     this._tickets = 0;
     this._branches = 0; // that the round has asked for in its life
   }
@@ -53,6 +56,7 @@ export class Requests extends Cards {
     const request = { ...newRequest(key, given, "asking"), voice, mended: this.mended };
     request.kind = kind ?? null;
     request.slots = places.map((slot) => slot.number);
+    request.isDirected = this.directionsOf(request.slots).some(Boolean);
     this.requests.set(key, request);
     this._branches += places.length;
     places.forEach((slot, index) => {
@@ -64,6 +68,18 @@ export class Requests extends Cards {
       slot.index = index;
       slot.pending = null;
     });
+  }
+
+  /** The directions of slots, "" where there is none. @param {number[]} slots */
+  directionsOf(slots) {
+    return slots.map((number) => this.directions[number] ?? "");
+  }
+
+  /** Note what the server says that a slot's branch was told. @param {Request} request @param {Slot} slot @param {unknown} direction */
+  _told(request, slot, direction) {
+    if (typeof direction !== "string" || direction === "") return;
+    request.isDirected = true;
+    this.directions[slot.number] = direction;
   }
 
   /** Note a request of the past, which may be read again. @param {string} key @param {string} id
@@ -296,6 +312,7 @@ export class Requests extends Cards {
       if (origin) slot.share(origin, text.length);
     }
     request.slots[branch.index] = slot.number;
+    this._told(request, slot, branch.direction);
     Object.assign(slot, { request: request.key, index: branch.index, seed: branch.seed, given: request.given.length });
     slot.length = branch.from?.token ?? 0;
     if (slot.text) slot.move("text");
@@ -323,6 +340,7 @@ export class Requests extends Cards {
   _describe(request, slot, branch) {
     slot.move("attach");
     const pruned = slot.state === "pruned";
+    this._told(request, slot, branch.direction);
     Object.assign(slot, { request: request.key, index: branch.index, seed: branch.seed, given: request.given.length });
     Object.assign(slot, { length: branch.length, end: null, pending: null });
     slot.text = request.given + (branch.text ?? "");
@@ -393,6 +411,7 @@ function newRequest(key, given, state) {
     promptTokens: null,
     seeds: [],
     progress: null,
+    isDirected: false,
     isDivided: false,
   };
 }

@@ -22,6 +22,7 @@
  * @property {number} [slot]
  * @property {string} [request]  the request that wrote it, if another one than its run's
  * @property {number} [seed]
+ * @property {string} [direction]  what was to happen in it
  * @property {{node: string, at: number}} [of]  its text is a copy of another node's, from `at` on
  * @property {string} [act]  nodes of one act, each the next one's parent, are one step of the text
  * @property {End} [end]

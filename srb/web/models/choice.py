@@ -210,19 +210,22 @@ class ModelChoice:
                 raise silent from None
         return engines[0]
 
-    def embed(self, texts: Sequence[str], may_load: bool) -> list[list[float]] | None:
-        """Return an embedding of each text, by the first model with the setting `embedding`.
+    def embedder(self, may_load: bool) -> str | None:
+        """Return the name of the first model with the setting `embedding`.
 
-        None without one, and where it is not loaded and may not be, or would have to take the place of another model. A text
-        that is too long loses its end.
+        None without one, and where it is not loaded and may not be, or would have to take the place of another model.
         """
         name = next((name for name, each in self.models.states.items() if each.own.get("embedding")), None)
+        if name is None or self.models.states[name].state == "loaded":
+            return name
+        engines = sum(each.state not in ("unloaded", "failed") for each in self.models.states.values())
+        return name if may_load and engines < self._settings.max_engines else None
+
+    def embed(self, texts: Sequence[str], may_load: bool) -> list[list[float]] | None:
+        """Return an embedding of each text; None where no model for it is at hand. A text that is too long loses its end."""
+        name = self.embedder(may_load)
         if name is None or not texts:
             return None
-        if self.models.states[name].state != "loaded":
-            engines = sum(each.state not in ("unloaded", "failed") for each in self.models.states.values())
-            if not may_load or engines >= self._settings.max_engines:
-                return None
         inputs = tuple((text or " ",) for text in texts)
         try:
             hold = self.models.hold(name)

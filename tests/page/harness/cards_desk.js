@@ -24,6 +24,7 @@ class Marks {
 
 export class CardsDesk extends EventTarget {
   settings = { ...SETTINGS };
+  server = {}; // without a model for embeddings
   story = new Marks();
   round = null;
   calls = []; // actions with their arguments, in order

@@ -24,14 +24,15 @@ const NOTHING = sentencesBefore("");
 
 export class Board {
   /** @param {{list: HTMLElement, highlights: Highlights, marks: (node: string|null) => {star?: boolean, note?: string},
-   *   logprobs: () => boolean, isSorted: () => boolean, expected: () => number, textBefore: (round: Round) => string,
+   *   logprobs: () => boolean, isSorted: () => boolean, isDirected: () => boolean, expected: () => number, textBefore: (round: Round) => string,
    *   onseen: (slot: Slot) => void}} given */
-  constructor({ list, highlights, marks, logprobs, isSorted, expected, textBefore, onseen }) {
+  constructor({ list, highlights, marks, logprobs, isSorted, isDirected, expected, textBefore, onseen }) {
     this.list = list;
     this.highlights = highlights;
     this.marks = marks;
     this.logprobs = logprobs;
     this.isSorted = isSorted; // whether a person sorts by likelihood
+    this.isDirected = isDirected; // whether cards show their directions
     this.expected = expected; // characters of a text, by the settings
     this.textBefore = textBefore; // the manuscript up to a round's branches
     this.onseen = onseen;
@@ -102,6 +103,7 @@ export class Board {
     this.before = null;
     this.currentCard?.setCurrent(false);
     this.current = round?.order[0] ?? 0;
+    this._direct();
     if (round) this.measure(); // while the layout is that of the last frame
     this._sync(round);
     this.currentCard?.setCurrent(true);
@@ -114,9 +116,19 @@ export class Board {
   /** States of slots have changed. */
   refresh() {
     if (!this.round) return;
+    if (this._direct()) this.measure();
     this._sync(this.round);
     this.isStale = true;
     this._schedule();
+  }
+
+  /** Give the cards room for their directions, if they have some; returns whether that is new. */
+  _direct() {
+    const { list, round } = this;
+    const had = list.hasAttribute("data-directed");
+    const has = this.isDirected() && (round?.directions.some(Boolean) ?? false);
+    list.toggleAttribute("data-directed", has);
+    return has !== had;
   }
 
   /** Nodes of the story have changed, or their marks. @param {Set<string>|null} ids null: any */
@@ -382,6 +394,7 @@ export class Board {
       slot,
       label: `${place + 1}`,
       digit: inWindow >= 0 && inWindow < DIGITS ? `${(inWindow + 1) % DIGITS}` : "",
+      direction: this.isDirected() ? (round.directions[slot.number] ?? "") : "",
       voice: round.isShared ? round.voiceOf(slot) : "",
       ...sameText(round, slot, this.groups),
       ...likelihoodOf(round, slot, this.logprobs() || this.isSorted()),

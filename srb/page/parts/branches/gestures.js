@@ -103,6 +103,12 @@ export const PANE_GESTURES = {
     can: (pane) => pane.leadsOn,
     run: sortByFollowing,
   },
+  meaning: {
+    label: msg`Sort: neighbours mean much the same; and count how many really differ`,
+    key: "",
+    can: (pane) => pane.tellsMeaning,
+    run: sortByMeaning,
+  },
   likelihood: {
     label: msg`Bars: how likely each text is`,
     key: "",
@@ -117,6 +123,17 @@ export const PANE_GESTURES = {
     run: (pane) => pane.desk.refill(),
   },
   more: { label: msg`More branches`, key: "G", run: (pane) => pane.desk.more(pane.desk.settings.n) },
+  roll: {
+    label: msg`Keep this card, and deal the others new directions`,
+    key: "D",
+    run: (pane, slot) => pane.desk.roll(slot.number),
+  },
+  directions: {
+    label: msg`Show or hide what happens in each card`,
+    key: "",
+    can: (pane) => !!pane.round?.directions.some(Boolean),
+    run: ({ desk }) => desk.setSetting("shows_directions", !desk.settings.shows_directions),
+  },
   reading: {
     label: msg`What the model read for these cards`,
     key: "",
@@ -154,6 +171,13 @@ async function sortByFollowing(pane) {
   pane.say(msg`The model reads what follows after each card.`);
   await pane.desk.sortByFollowing();
   pane.say(msg`Sorted by what follows.`);
+}
+
+/** @param {Pane} pane */
+async function sortByMeaning(pane) {
+  pane.say(msg`The cards are compared by what they mean.`);
+  await pane.desk.sortByMeaning();
+  pane.say(msg`Sorted by meaning.`);
 }
 
 /** @param {Pane} pane @param {Slot} slot */

@@ -11,6 +11,7 @@ const SINGLE = {
   KeyE: { name: "extend" },
   KeyV: { name: "vary" },
   KeyG: { name: "more" },
+  KeyD: { name: "roll" },
   KeyT: { name: "alternatives" },
   KeyP: { name: "sort" },
   KeyF: { name: "fold" },

@@ -1,8 +1,9 @@
 // Views of the branches' pane that are not cards: its header, the phone's bar, and its dialogs.
 
+import { keyOf } from "../../desk/meaning.js";
 import { quoted } from "../../desk/moves.js";
 import { continuedWords } from "../../desk/seam.js";
-import { msg } from "../../languages.js";
+import { msg, TENTHS } from "../../languages.js";
 import { html, nothing } from "../../vendor/lit.js";
 import { icon } from "../icons.js";
 import { keyName } from "../key_names.js";
@@ -17,6 +18,7 @@ const BUTTONS = [
   ["refill", msg`Try others`],
   ["sort", msg`Sort`],
   ["following", msg`By what follows`],
+  ["meaning", msg`By meaning`],
   ["likelihood", msg`Likelihood`],
   ["fold", msg`Group`],
   ["more", msg`More`],
@@ -29,7 +31,8 @@ export function head(pane) {
   if (seam) return seamHead(pane, seam);
   return html`<header class="branches-head">
     <h2 class="hidden-words">${msg`Branches`}</h2>
-    <p class="counts">${progress(pane) ?? [pane.counts, gapWords(pane)].filter(Boolean).join(" ")}</p>
+    <p class="counts">${progress(pane) ?? [pane.counts, gapWords(pane)].filter(Boolean).join(" ")}
+      ${differentWords(pane)}</p>
     <div class="buttons" role="group" aria-label=${msg`All branches`}>${paneButtons(pane)}</div>
   </header>`;
 }
@@ -55,6 +58,7 @@ function paneButtons(pane) {
     const gesture = PANE_GESTURES[name];
     if (name === "likelihood") return pane.tellsLikelihood ? likelihoodButton(pane) : nothing;
     if (name === "following" && !pane.leadsOn) return nothing;
+    if (name === "meaning" && !pane.tellsMeaning) return nothing;
     const isOn = round && (gesture?.can?.(pane, slot) ?? true);
     return html`<button data-act=${name} title=${titleOf(gesture)} ?disabled=${!isOn}>${words}</button>`;
   });
@@ -80,6 +84,14 @@ function gapWords({ desk, round }) {
       ? msg`after “${continuedWords(desk.story, round)}”`
       : "";
   return [place, task ? msg`as asked: ${quoted(task.instruction)}` : ""].filter(Boolean).join(", ");
+}
+
+/** How many of the cards really differ, while they have the texts that were compared. @param {Pane} pane */
+function differentWords({ round }) {
+  const { meaning } = round ?? {};
+  if (!round || !meaning || meaning.key !== keyOf(round)) return nothing;
+  const [different, count] = [TENTHS.format(meaning.different), meaning.order.length];
+  return html`<span class="different" tabindex="0" title=${msg`As many really different texts as these cards have in what they mean: 1.0 if all say the same, ${count} if none says anything of another.`}>${msg`${different} of ${count} differ`}</span>`;
 }
 
 /** How far the model has read the text, before the first branch runs. It stands in the place of the counts, so nothing moves.

@@ -26,6 +26,12 @@ const OWN = [
     run: (desk) => desk.go({ isAtEnd: true }),
   },
   { id: "task", label: msg`Say what happens next`, keys: [], run: dialog("task") },
+  {
+    id: "directions",
+    label: msg`Say what happens in each card`,
+    keys: [`${CONTROL}+Shift+D`],
+    run: dialog("directions"),
+  },
   { id: "words", label: msg`Alternatives of the word at the caret`, keys: ["Alt+T"], run: (desk) => desk.askWords() },
   { id: "undo", label: msg`Undo`, keys: [`${CONTROL}+Z`], run: (desk) => desk.undo() },
   { id: "redo", label: msg`Redo`, keys: [`${CONTROL}+Shift+Z`, `${CONTROL}+Y`], run: (desk) => desk.redo() },

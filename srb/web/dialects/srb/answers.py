@@ -166,6 +166,7 @@ class SeveralModels(TypedDict):
 
     models: NotRequired[list[str]]
     status: NotRequired[str]  # as GET /v1/models tells it: unloaded, loading or loaded
+    embedding: NotRequired[str | None]  # the name of the one that tells what texts mean, if it is at hand
 
 
 class Fill(TypedDict):

@@ -35,7 +35,7 @@ def describe_server() -> Response:
         name = model.alias if model is not None else ""
     else:
         state, model = choice.described()
-        several = {"models": list(choice.models.states), "status": word(state)}
+        several = {"models": list(choice.models.states), "status": word(state), "embedding": choice.embedder(True)}
         name, settings = state.name, choice.models.settings(state.name)
     said: ServerDescription = {
         "version": version(),

@@ -1,0 +1,160 @@
+// <srb-directions>: what happens in each card of the next round, one line a card: written, dealt from the deck, or kept for every round.
+
+import { deal, loadDeck } from "../deck.js";
+import { msg } from "../languages.js";
+import { html, live } from "../vendor/lit.js";
+import { icon } from "./icons.js";
+import { DialogPart } from "./part.js";
+
+/** @typedef {{text: string, isDealt: boolean, isKept: boolean}} Line */
+
+const LONGEST = 1000; // characters of a direction: the server's limit
+
+class DirectionsDialog extends DialogPart {
+  constructor() {
+    super("directions");
+    /** @type {Line[]} */
+    this.lines = [];
+    /** @type {AbortController | null} of the question to the model */
+    this.asking = null;
+  }
+
+  async open() {
+    const { directions, n } = this.desk.settings;
+    this.lines = Array.from({ length: n }, (_, place) => lineOf(directions[place]));
+    await super.open();
+    this.querySelector("input")?.focus();
+  }
+
+  get isEmpty() {
+    return this.lines.every(isOpen);
+  }
+
+  /** Fill the lines that are empty, or with `isAgain` those that were dealt, too. @param {{isAgain?: boolean}} [options] */
+  async deal({ isAgain = false } = {}) {
+    const deck = await loadDeck(this.desk.story.meta("language"));
+    const dealt = this.lines.map(({ text }) => text);
+    const open = this.lines.filter((line) => isOpen(line) || (isAgain && line.isDealt && !line.isKept));
+    for (const [place, move] of deal(deck, open.length, { dealt }).entries())
+      Object.assign(open[place], { text: move, isDealt: true });
+    this.requestUpdate();
+  }
+
+  /** Fill the open lines with the model's own ideas. */
+  async ask() {
+    const asking = new AbortController();
+    this.asking = asking;
+    this.requestUpdate();
+    try {
+      const open = this.lines.filter(isOpen);
+      const { ideasOf } = await import("../desk/ideas.js");
+      const ideas = await ideasOf(this.desk, open.length, asking.signal);
+      for (const [place, text] of ideas.entries())
+        if (open[place] && isOpen(open[place])) Object.assign(open[place], { text, isDealt: true });
+    } catch (error) {
+      if (!asking.signal.aborted) this.desk.notice(/** @type {Error} */ (error).message, "error");
+    } finally {
+      if (this.asking === asking) this.asking = null;
+      this.requestUpdate();
+    }
+  }
+
+  closed() {
+    this.asking?.abort();
+    this.keep();
+  }
+
+  /** Begin the round; without a line, deal first. @param {Event} event */
+  go(event) {
+    event.preventDefault();
+    if (this.isEmpty) this.dealOrSay();
+    else this.write();
+  }
+
+  write() {
+    const directions = this.lines.map(({ text }) => text.trim());
+    this.keep();
+    this.close();
+    this.desk.go({ n: directions.length, directions });
+    this.desk.manuscript?.focus();
+  }
+
+  /** @param {{isAgain?: boolean}} [options] */
+  dealOrSay(options) {
+    return this.deal(options).catch(() => this.desk.sayNotLoaded());
+  }
+
+  /** Keep the lines that every round is to have, with the story. */
+  keep() {
+    const kept = this.lines.map(({ text, isKept }) => (isKept ? text.trim() : ""));
+    while (kept.length && !kept.at(-1)) kept.pop();
+    if (kept.join("\n") !== this.desk.settings.directions.join("\n")) this.desk.setSetting("directions", kept);
+  }
+
+  /** @param {Line} line @param {Partial<Line>} change */
+  change(line, change) {
+    Object.assign(line, change);
+    this.requestUpdate();
+  }
+
+  /** Put pasted lines into a line and those after it. @param {ClipboardEvent} event @param {number} place */
+  paste(event, place) {
+    const pasted = (event.clipboardData?.getData("text/plain") ?? "").split(/\r?\n/u).filter((line) => line.trim());
+    if (pasted.length < 2) return;
+    event.preventDefault();
+    for (const [index, text] of pasted.entries())
+      if (this.lines[place + index]) this.change(this.lines[place + index], lineOf(text.slice(0, LONGEST), false));
+  }
+
+  render() {
+    const { desk, isEmpty, lines } = this;
+    const hasDealt = lines.some(({ isDealt }) => isDealt);
+    return html`<dialog aria-labelledby="directions-title" closedby="any" @close=${() => this.closed()}>
+      <form @submit=${this.go}>
+        <header class="dialog-head">
+          <h2 id="directions-title">${msg`What happens in each card`}</h2>
+          <button type="button" class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        </header>
+        <ol>${lines.map((line, place) => this.row(line, place))}</ol>
+        <p class="buttons">
+          <button class="main">${isEmpty ? msg`Deal` : msg`Write, ${lines.length} ways`}</button>
+          ${isEmpty || !lines.some(isOpen) ? "" : html`<button type="button" title=${msg`Fill the empty lines from the deck`} @click=${() => this.dealOrSay()}>${msg`Deal`}</button>`}
+          ${desk.server.chat_template && lines.some(isOpen) ? this.askButton() : ""}
+          ${hasDealt ? html`<button type="button" title=${msg`Other cards for the lines that were dealt`} @click=${() => this.dealOrSay({ isAgain: true })}>${msg`Deal again`}</button>` : ""}
+        </p>
+        <p><label><input type="checkbox" .checked=${live(desk.settings.shows_directions)}
+          @change=${(/** @type {any} */ event) => desk.setSetting("shows_directions", event.target.checked)} /> ${msg`Show them on the cards`}</label></p>
+      </form>
+    </dialog>`;
+  }
+
+  askButton() {
+    const title = msg`Its own ideas for the empty lines; those of a small model are much alike`;
+    return html`<button type="button" title=${title} ?disabled=${this.asking !== null} @click=${() => this.ask()}>
+      ${this.asking ? msg`The model is asked …` : msg`Ask the model`}</button>`;
+  }
+
+  /** @param {Line} line @param {number} place */
+  row(line, place) {
+    const number = place + 1;
+    const keep = line.isKept ? msg`Kept for every round` : msg`Keep for every round`;
+    return html`<li>
+      <span class="number" aria-hidden="true">${number}</span>
+      <input dir="auto" maxlength=${LONGEST} aria-label=${msg`Card ${number}`} placeholder=${msg`whatever the model likes`}
+        .value=${live(line.text)} @paste=${(/** @type {ClipboardEvent} */ event) => this.paste(event, place)}
+        @input=${(/** @type {any} */ event) => this.change(line, { text: event.target.value, isDealt: false })} />
+      <button type="button" class="quiet" aria-pressed=${line.isKept} aria-label=${msg`${keep}: card ${number}`} title=${keep}
+        ?disabled=${!line.text.trim()} @click=${() => this.change(line, { isKept: !line.isKept })}>${icon("pin")}</button>
+    </li>`;
+  }
+}
+
+/** @param {string} [text] @param {boolean} [isKept] @returns {Line} */
+function lineOf(text = "", isKept = text !== "") {
+  return { text, isDealt: false, isKept };
+}
+
+/** Whether a line is empty. @param {Line} line */
+const isOpen = ({ text }) => text.trim() === "";
+
+customElements.define("srb-directions", DirectionsDialog);

@@ -1,0 +1,146 @@
+"""Each card of a round is told what happens in it: written, dealt, shown above the text, kept or rolled anew."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.page.accessibility import in_each_look, violations
+from tests.page.conftest import MakePage
+from tests.page.writer import Writer
+from tests.servers import Server
+
+pytestmark = pytest.mark.e2e
+
+START = "The bus had left.\n\nClara ran"
+HAVE_TEXTS = "desk.round?.slots.length === 4 && desk.round.slots.every(({text}) => text)"
+
+
+@pytest.fixture
+def fixed(writer: Writer) -> Writer:
+    return writer.set(seed=11, n=4, max_tokens=12, stop_at="")
+
+
+def dialog(writer: Writer) -> Locator:
+    writer.press("Control+Shift+D")
+    return writer.page.get_by_role("dialog", name="What happens in each card")
+
+
+def lines(asked: Locator) -> list[str]:
+    found: list[str] = asked.get_by_role("textbox").evaluate_all("(all) => all.map(({value}) => value)")
+    return found
+
+
+def told(writer: Writer) -> list[str]:
+    """The directions as the cards show them."""
+    return [words for card in writer.cards.all() for words in card.locator(".direction").all_inner_texts()]
+
+
+def test_three_keys_lead_from_an_empty_page_to_directed_cards(fixed: Writer) -> None:
+    asked = dialog(fixed)
+    expect(asked.get_by_label("Card 1", exact=True)).to_be_focused()
+    fixed.press("Enter")
+    expect(asked.get_by_role("button", name="Write, 4 ways")).to_be_visible()
+    dealt = lines(asked)
+    assert len(set(dealt)) == 4
+    assert all(dealt)
+    with fixed.page.expect_request("**/v1/srb/completions") as request:
+        fixed.press("Enter")
+    assert request.value.post_data_json["directions"] == dealt
+    fixed.wait(HAVE_TEXTS)
+    assert told(fixed) == dealt
+    assert all(direction not in fixed.shown()[number] for number, direction in enumerate(dealt))
+
+
+def test_lines_are_written_pasted_and_dealt_where_they_are_empty(fixed: Writer) -> None:
+    asked = dialog(fixed)
+    fixed.page.evaluate(
+        """(text) => {
+            const clipboardData = new DataTransfer();
+            clipboardData.setData("text/plain", text);
+            document.activeElement.dispatchEvent(
+                new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+        }""",
+        "Tom <b>lies</b>\n\nit rains",
+    )
+    asked.get_by_role("button", name="Deal", exact=True).click()
+    expect(asked.get_by_label("Card 4", exact=True)).not_to_have_value("")
+    first = lines(asked)
+    assert first[:2] == ["Tom <b>lies</b>", "it rains"]
+    asked.get_by_role("button", name="Deal again").click()
+    expect(asked.get_by_label("Card 4", exact=True)).not_to_have_value(first[3])
+    assert lines(asked)[:2] == first[:2]
+    asked.get_by_role("button", name="Write, 4 ways").click()
+    fixed.wait(HAVE_TEXTS)
+    assert told(fixed)[0] == "Tom <b>lies</b>"  # a text, never HTML
+
+
+def test_a_kept_line_is_of_every_round_and_cards_have_theirs_after_a_reload(fixed: Writer) -> None:
+    fixed.write(START)
+    asked = dialog(fixed)
+    asked.get_by_label("Card 2", exact=True).fill("a comet is seen")
+    asked.get_by_role("button", name="Keep for every round: card 2").click()
+    asked.get_by_label("Card 3", exact=True).fill("it rains")
+    fixed.press("Enter")
+    fixed.wait(HAVE_TEXTS).wait_for_end().wait_until_saved()
+    assert told(fixed) == ["", "a comet is seen", "it rains", ""]
+    with fixed.page.expect_request("**/v1/srb/completions") as request:
+        fixed.to_cards().press("2")
+    assert request.value.post_data_json["directions"] == ["", "a comet is seen", "", ""]
+    fixed.wait(HAVE_TEXTS).wait_for_end()
+    assert "comet" not in fixed.text
+    fixed.press("Control+z").wait("desk.round?.directions[2] === 'it rains'").wait_until_saved()
+    fixed.reload()
+    fixed.wait("desk.round?.directions[2] === 'it rains'")
+    expect(fixed.card(3).locator(".direction")).to_have_text("it rains")
+    fixed.page.get_by_role("button", name="Outline").click()
+    expect(fixed.page.locator("srb-outline .row", has_text="it rains").first).to_be_visible()
+
+
+def test_a_card_is_kept_while_the_others_get_new_directions_and_all_can_be_hidden(fixed: Writer) -> None:
+    dialog(fixed)
+    fixed.press("Enter", "Enter")
+    fixed.wait(HAVE_TEXTS).wait_for_end()
+    before, texts = told(fixed), fixed.shown()
+    fixed.to_cards().press("ArrowRight", "d")
+    fixed.wait("desk.round.slots.every((slot) => slot.end && slot.state === 'ended')")
+    after = told(fixed)
+    assert after[1] == before[1]
+    assert fixed.shown()[1] == texts[1]
+    assert set(after) & set(before) == {before[1]}
+    fixed.choose_action("Show or hide what happens")
+    fixed.wait("!document.querySelector('srb-branches .cards').hasAttribute('data-directed')")
+    assert told(fixed) == ["", "", "", ""]
+
+
+def test_the_model_is_asked_for_the_lines_that_are_empty(fixed: Writer) -> None:
+    """The model's answer is made up here: a fake one has no ideas, nor a template."""
+    fixed.page.evaluate("desk.watch.server = { ...desk.server, chat_template: true }")
+    ideas = ["The <i>bus</i> comes back.", "Clara falls.", "It rains."]
+    asked = dialog(fixed)
+    asked.get_by_label("Card 2", exact=True).fill("a comet is seen")
+    fixed.page.route(
+        "**/v1/chat/completions",
+        lambda route: route.fulfill(json={"choices": [{"message": {"content": json.dumps(ideas)}}]}),
+    )
+    with fixed.page.expect_request("**/v1/chat/completions") as request:
+        asked.get_by_role("button", name="Ask the model").click()
+    assert request.value.post_data_json["json_schema"]["maxItems"] == 3
+    expect(asked.get_by_label("Card 4", exact=True)).to_have_value("It rains")
+    assert lines(asked) == ["The <i>bus</i> comes back", "a comet is seen", "Clara falls", "It rains"]
+
+
+@in_each_look
+def test_directions_have_no_barriers(make_page: MakePage, slow: Server, look: dict[str, object]) -> None:
+    page = make_page(bypass_csp=True, **look)
+    writer = Writer(page, slow.url).set(max_tokens=8, stop_at="", n=4).write(START)
+    dialog(writer)
+    assert violations(page) == []
+    writer.press("Enter")
+    expect(page.get_by_role("button", name="Write, 4 ways")).to_be_visible()
+    assert violations(page) == []
+    writer.press("Enter").wait("desk.round?.slots.length === 4").wait_for_end()
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

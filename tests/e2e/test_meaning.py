@@ -27,9 +27,12 @@ def state(server: Server, name: str) -> str:
 def test_a_model_for_embeddings_is_loaded_beside_the_writer_and_chooses(make_server: MakeServer) -> None:
     server = make_server(models=models(embedding=True), model="", max_engines=2).start()
     foreign = {"Origin": "http://elsewhere.example"}
-    for stream in (False, True):  # a foreign page loads no model
-        said = server.post("/v1/srb/completions", {**BODY, "stream": stream}, headers=foreign).text
-        assert '"chosen_by":"words"' in said
+    wait_for(lambda: state(server, "writer") == "loaded", "the writer is loaded")
+    for stream in (False, True):  # a foreign page loads no model, nor does a request that says so or comes last
+        body = {**BODY, "stream": stream}
+        for path, fields, headers in (("", {}, foreign), ("?autoload=false", {}, {}), ("", {"priority": 1}, {})):
+            said = server.post(f"/v1/srb/completions{path}", {**body, **fields}, headers=headers).text
+            assert '"chosen_by":"words"' in said
     assert state(server, "judge") == "unloaded"
     assert server.get("/v1/srb/server").json()["embedding"] == "judge"
     answer = server.post("/v1/srb/completions", BODY)

@@ -38,6 +38,7 @@ log = logging.getLogger("srb.web")
 
 CALL = "srb.call"  # key of a WSGI environ: its Call
 TRACEPARENT = "srb.traceparent"  # … the traceparent of its span, where there are traces
+LOADS_NONE = "srb.loads_none"  # … set where no model shall be loaded for its request
 _COUNTED = "srb.counted"  # … and OpenLimit's id of a call that counts already, while it waits for a model
 SEND_BUFFER = 65536  # bytes that the system may hold for a client: with megabytes a slow reader is noticed too late
 _ENDED_POLL = 0.01  # seconds between two looks whether the last call has ended: Ctrl-C should seem immediate
@@ -71,7 +72,7 @@ class Call:
         if self.commands:
             self._began = environ.get(BEGAN, time.monotonic())
             self._line = CallLine(environ, self.commands, prompts=registry.settings.log_prompts)
-        self._is_page = str(environ.get(OWNER, "")).startswith(PAGE)
+        self._may_load = LOADS_NONE not in environ and not str(environ.get(OWNER, "")).startswith(PAGE)
         self._taken_over = False
         self._client_left = False
         self._abandoned_for: SRBError | None = None
@@ -101,9 +102,9 @@ class Call:
     def embed(self, texts: Sequence[str]) -> list[list[float]] | None:
         """Return an embedding of each text; None if the server has no model for it that is at hand.
 
-        A page of another origin loads none.
+        A page of another origin loads none, nor does a request of low priority or with `autoload=false`.
         """
-        return self._registry.embed(texts, not self._is_page)
+        return self._registry.embed(texts, self._may_load)
 
     def show(self, n: int) -> None:
         """Let `commands` have as many branches as the answer: `n` of each request, which are chosen when all have ended."""

@@ -19,7 +19,7 @@ from srb.errors import EngineLoading, InvalidRequest, ModelLoadFailed, NotFound,
 from srb.models.control import ModelState
 from srb.web.access import PUBLIC
 from srb.web.bodies.completion import named_model
-from srb.web.calls.calls import CALL, Calls
+from srb.web.calls.calls import CALL, LOADS_NONE, Calls
 from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient
 from srb.web.foreign_pages import refuse_page
 from srb.web.models.client import ModelLease, ModelsClient
@@ -88,10 +88,13 @@ class ModelChoice:
         if request.method in ("GET", "HEAD") and (not given or request.path in PUBLIC):
             return self.present()
         name = self.models.resolve(given)
-        if self.models.states[name].state != "loaded" and not self._may_load():
+        may_load, comes_last = self._may_load(), self._comes_last()
+        if self.models.states[name].state != "loaded" and not may_load:
             raise InvalidRequest(f"model is not loaded: {name}; load it with POST /models/load", param="model")
         request.environ[MODEL] = name
-        if self._comes_last():
+        if comes_last or not may_load:
+            request.environ[LOADS_NONE] = True
+        if comes_last:
             if self.models.states[name].state != "loaded":
                 raise InvalidRequest(
                     f"model is not loaded: {name}; a request of low priority loads none", param="model"

@@ -284,9 +284,8 @@ def test_what_native_code_writes_forges_no_line_of_the_log(
 ) -> None:
     """An abort's stack is in the log too, a record for each line, whoever supervises the engine."""
     settings = {"models": models, "model": ""} if models else {}
-    supervisor = start(
-        PYTHON, "-c", supervisor_of(writing("".join(FORGERIES), "os.abort()")), log_format=log_format, **settings
-    )  # fmt: skip
+    script = supervisor_of(writing("".join(FORGERIES), "os.abort()"), "srb.models" if models else "srb.process")
+    supervisor = start(PYTHON, "-c", script, log_format=log_format, **settings)
     folder = wait_for(lambda: next(runtime.rglob("engine.sock"), None), "an engine listens").parent
     worker = Worker(folder).ready()
     worker.send(brief("a"))

@@ -34,7 +34,7 @@ def test_hidden_thoughts_are_nowhere_in_an_answer(body: dict[str, Any], reasonin
     answer = post(http, n=2, reasoning_format=reasoning_format, **body)
     read("openai.ChatCompletion", answer.data)
     for choice in answer.json["choices"]:
-        assert choice["message"] == {"role": "assistant", "content": "Yes."}
+        assert choice["message"] == {"role": "assistant", "content": "Yes.", "refusal": None}
     assert answer.json["usage"]["completion_tokens"] == 2 * len(THOUGHT)
     between, _ = deltas(post(http, stream=True, reasoning_format=reasoning_format, **body))
     assert between == [{"content": "Yes"}, {"content": "."}]

@@ -270,7 +270,8 @@ def test_saves_are_not_in_the_log_and_titles_never(http: FlaskClient, caplog: py
         http.get(ONE)
         assert lines_of("srb.web", caplog) == []
         http.post(ONE, json={"meta": {"title": at(1, 1)}})
-        assert [line.split(":")[0] for line in lines_of("srb.web", caplog)] == [f"POST {ONE} 127.0.0.1"]
+        [line] = lines_of("srb.web", caplog)
+        assert line.split()[:3] == ["POST", ONE, "127.0.0.1"]
     with caplog.at_level(logging.DEBUG, "srb.web"):
         http.post(ONE, json={"nodes": TALE, "meta": {"title": at("A secret", 2)}})
     assert "secret" not in caplog.text

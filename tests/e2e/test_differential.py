@@ -25,7 +25,10 @@ def test_two_servers_with_one_model_do_not_differ(make_server: MakeServer, capsy
 
 
 def test_servers_with_different_settings_differ_and_the_places_are_named(make_server: MakeServer) -> None:
-    first, second = make_server(**SMALL).start(), make_server(**SMALL | {"metrics": False, "n_predict": 3}).start()
+    first, second = (
+        make_server(**SMALL).start(),
+        make_server(**SMALL | {"metrics": False, "default_max_tokens": 3}).start(),
+    )
     chosen = [case for case in cases(512) if case.name in ("GET /metrics", "GET /health", "POST /completion: plain")]
     out = io.StringIO()
     told, untold = compare(first.url, second.url, chosen, (), out)

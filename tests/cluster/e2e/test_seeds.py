@@ -14,4 +14,6 @@ globals().update(suite(test_seeds))
 
 @pytest.fixture
 def everything(machines: Machines) -> Server:
-    return machines.share("everything", model="storyteller", embedding=True, pooling="mean", threads=1, n_predict=200)
+    return machines.share(
+        "everything", model="storyteller", embedding=True, pooling="mean", threads=1, default_max_tokens=200
+    )

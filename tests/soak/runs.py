@@ -20,7 +20,7 @@ CACHE_MIB = 32  # of parked text; small, so that the engine's memory soon reache
 SETTINGS = {
     "n_ctx": 8192,
     "threads": 1,
-    "client_timeout": 2,
+    "client_timeout": 30,  # a client that reads slowly takes some seconds over a part
     "embedding": True,
     "cache_ram_mib": CACHE_MIB,
 }

@@ -3,16 +3,16 @@ import { msg } from "../languages.js";
 import { StoryError } from "../story/read.js";
 import { textOfFile, unpacked } from "./archive.js";
 import { quoted, titleOf } from "./file.js";
-import { child, childrenOf, elements, first, lineOf, walk, xmlTree } from "./markup.js";
+import { child, childrenOf, elements, factsIn, lineOf, walk, xmlTree } from "./markup.js";
 import { Prose } from "./prose.js";
 import { DOCUMENT, RELATIONS } from "./signs.js";
 
 /** @import {Element} from "./markup.js" */
+/** @import {Comment} from "./prose.js" */
 /** @import {Draft, Opened} from "./types.js" */
 
 /** @typedef {{italic?: boolean, bold?: boolean, hidden?: boolean}} Look */
 /** @typedef {Look & {name: string, basedOn: string, level?: number}} Style */
-/** @typedef {{text: string, author: string}} Comment */
 
 const WANTED = /\.(xml|rels)$/;
 const PASSED = new Set(
@@ -30,18 +30,12 @@ export function read({ bytes, name }) {
   const body = child(child(root, "w:document"), "w:body");
   if (!isClosed) throw new StoryError(msg`${quoted(name)} is damaged: ${quoted(parts.document)} was cut short.`);
   if (body === undefined) throw new StoryError(msg`${quoted(name)} is damaged: ${quoted(parts.document)} has no text.`);
-  const core = parts.tree("core-properties");
+  const facts = factsIn(parts.tree("core-properties"));
   const reader = new Reader(stylesOf(parts.tree("styles")), notesOf(parts));
   reader.read(body);
-  const title = reader.title || lineOf(first(core, "dc:title")).slice(0, 200) || titleOf(name);
-  const author = reader.author || lineOf(first(core, "dc:creator")).slice(0, 200);
-  const comments = commentsIn(parts.tree("comments"));
-  const { marked, ...draft } = reader.prose.draft({ title, author });
-  const found = marked.flatMap(({ number, from, to }) => {
-    const comment = number < 0 ? reader.noted.get(number) : comments.get(number);
-    return comment ? [{ from, to, ...comment }] : [];
-  });
-  return [{ ...draft, comments: found }];
+  const title = reader.title || facts.title || titleOf(name);
+  const comments = new Map([...commentsIn(parts.tree("comments")), ...reader.noted]);
+  return [reader.prose.draft({ title, author: reader.author || facts.author }, comments)];
 }
 
 /** The parts of a file, by what its relationships call them. */

@@ -6,7 +6,7 @@ import { quoted, titleOf } from "./file.js";
 import { addPage, stylesIn } from "./html_in.js";
 import { htmlTree } from "./html_tree.js";
 import { Styles } from "./looks.js";
-import { elements, first, lineOf, xmlTree } from "./markup.js";
+import { elements, factsIn, first, xmlTree } from "./markup.js";
 import { Prose } from "./prose.js";
 import { CONTAINER } from "./signs.js";
 
@@ -24,14 +24,12 @@ export function read({ bytes, name }) {
   const root = first(xmlTree(textOfFile(files, CONTAINER, name)).root, "rootfile")?.attributes.get("full-path") ?? "";
   const book = xmlTree(textOfFile(files, root, name)).root;
   const prose = new Prose();
-  const title = lineOf(first(book, "dc:title")).slice(0, 200);
-  const author = lineOf(first(book, "dc:creator")).slice(0, 200);
+  const { title, author } = factsIn(book);
   let missing = 0;
   /** @type {string[]} */
   const unread = [];
   for (const page of pagesOf(book, root)) {
-    const bytesOfPage = files.get(page);
-    if (bytesOfPage === undefined) missing += 1;
+    if (!files.has(page)) missing += 1;
     else if (!addFile(prose, files, page, name)) unread.push(page);
   }
   const remarks = missing > 0 ? [msg`Pages of the book (${missing}) are missing in the file.`] : [];

@@ -24,16 +24,10 @@ const CHARSET = /<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w-]{1,40})/i;
 /** @param {Opened} opened @returns {Draft[]} */
 export function read(opened) {
   const root = htmlTree(asItSays(opened));
-  const { prose, title, author } = proseOf(root);
+  const prose = new Prose();
+  const [title, author] = [addPage(prose, root, stylesIn(root)), authorOf(root)];
   prose.without(title, author);
   return [prose.draft({ title: title || titleOf(opened.name), author })];
-}
-
-/** The prose of one page, without a title or an author that its head has. @param {Element} root */
-export function proseOf(root) {
-  const prose = new Prose();
-  const title = addPage(prose, root, stylesIn(root));
-  return { prose, title, author: authorOf(root) };
 }
 
 /** A page's text in the encoding that it says, unless its bytes say UTF-8 or UTF-16. @param {Opened} opened */

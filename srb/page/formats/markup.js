@@ -145,6 +145,16 @@ export const childrenOf = (element) => (element?.children ?? []).filter((each) =
 /** @param {Element | undefined} element @param {string} name */
 export const child = (element, name) => childrenOf(element).find((each) => each.name === name);
 
+const LONGEST_FACT = 200; // characters
+
+/** The title and the author that a part about a file says. @param {Element | undefined} root @returns {{title: string, author: string}} */
+export function factsIn(root) {
+  const [title, author] = ["dc:title", "dc:creator"].map((name) =>
+    lineOf(root && first(root, name)).slice(0, LONGEST_FACT),
+  );
+  return { title: title ?? "", author: author ?? "" };
+}
+
 /** All text within an element, as one line. @param {Element | undefined} element */
 export function lineOf(element) {
   let line = "";

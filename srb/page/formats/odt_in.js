@@ -3,11 +3,12 @@ import { msg } from "../languages.js";
 import { StoryError } from "../story/read.js";
 import { textOfFile, unpacked } from "./archive.js";
 import { quoted, titleOf } from "./file.js";
-import { child, elements, first, lineOf, walk, xmlTree } from "./markup.js";
+import { child, elements, factsIn, first, lineOf, walk, xmlTree } from "./markup.js";
 import { Prose } from "./prose.js";
 import { CONTENT } from "./signs.js";
 
 /** @import {Element} from "./markup.js" */
+/** @import {Comment} from "./prose.js" */
 /** @import {Draft, Opened} from "./types.js" */
 
 /** @typedef {{italic?: boolean, bold?: boolean, hidden?: boolean, plainer?: boolean}} Look */
@@ -35,22 +36,16 @@ export function read({ bytes, name }) {
   const part = (/** @type {string} */ file) => xmlTree(files.has(file) ? textOfFile(files, file, name) : "").root;
   const reader = new Reader(stylesOf(root, part("styles.xml")));
   reader.read(body);
-  const meta = part("meta.xml");
-  const title = reader.title || lineOf(first(meta, "dc:title")).slice(0, 200) || titleOf(name);
-  const author = reader.author || lineOf(first(meta, "dc:creator")).slice(0, 200);
-  const { marked, ...draft } = reader.prose.draft({ title, author });
-  const comments = marked.flatMap(({ number, from, to }) => {
-    const comment = reader.comments.get(number);
-    return comment ? [{ from, to, ...comment }] : [];
-  });
-  return [{ ...draft, comments }];
+  const facts = factsIn(part("meta.xml"));
+  const title = reader.title || facts.title || titleOf(name);
+  return [reader.prose.draft({ title, author: reader.author || facts.author }, reader.comments)];
 }
 
 class Reader {
   prose = new Prose();
   title = "";
   author = "";
-  /** @type {Map<number, {text: string, author: string}>} */
+  /** @type {Map<number, Comment>} */
   comments = new Map();
   /** @type {Map<string, number>} of remarks that go on over words, by their names */
   #open = new Map();

@@ -18,7 +18,7 @@ const MOST = 32 * 2 ** 20; // characters of prose in one file
 const LINE_ENDS = /\r\n?|[\u2028\u2029\u0085]/g;
 const NOWHERE = /[\0\ufeff\ufffe\uffff\ufdd0-\ufdef]/g; // characters that no text has
 
-/** @typedef {{number: number, from: number, to: number}} Marked  words of the text that a comment is on */
+/** @typedef {{text: string, author: string}} Comment */
 /** @typedef {{number: number, at: number}} Mark  where the words of a comment begin or end */
 /**
  * @typedef {object} Paragraph
@@ -252,12 +252,17 @@ export class Prose {
 
   /**
    * @param {Omit<import("./types.js").Facts, "current">} facts
-   * @returns {Draft & {marked: Marked[]}}
+   * @param {Map<number, Comment>} [comments]  by the numbers of their marks
+   * @returns {Draft}
    */
-  draft(facts) {
+  draft(facts, comments = new Map()) {
     this.end();
     const tree = new SegmentTree();
-    const comments = new Comments();
+    /** @type {Map<number, {from: number, to: number}>} words that comments are on */
+    const ranges = new Map();
+    /** @param {Mark} mark @param {number} begun  where its paragraph begins */
+    const place = ({ number, at }, begun) =>
+      ranges.set(number, { from: ranges.get(number)?.from ?? begun + at, to: begun + at });
     /** @type {{text: string, name: string, note: string} | null} */
     let chapter = null;
     let begun = 0; // characters of the chapters before
@@ -284,14 +289,18 @@ export class Prose {
       }
       chapter.text += isFirst ? "" : "\n".repeat(gap);
       isFirst = false;
-      for (const mark of marks) comments.add(mark, begun + chapter.text.length);
+      for (const mark of marks) place(mark, begun + chapter.text.length);
       chapter.text += text;
     }
     close();
     if (isFirst) throw new StoryError(msg`The file holds no text.`);
-    for (const mark of this.#marks) comments.add(mark, begun);
+    for (const mark of this.#marks) place(mark, begun);
     const draft = tree.draft({ ...facts, current: tree.size - 1 });
-    return { ...draft, remarks: [...draft.remarks, ...this.remarks], marked: comments.found };
+    const found = [...ranges].flatMap(([number, range]) => {
+      const comment = comments.get(number);
+      return comment ? [{ ...range, ...comment }] : [];
+    });
+    return { ...draft, remarks: [...draft.remarks, ...this.remarks], comments: found };
   }
 }
 
@@ -342,21 +351,4 @@ function withGaps(paragraphs) {
     paragraph,
     gap: (paragraph.isLine ? 1 : 2) + (isBetween(index) ? paragraph.scene || Number(paragraph.empty >= least) : 0),
   }));
-}
-
-/** Comments, whose marks are found one after the other. */
-class Comments {
-  /** @type {Map<number, Marked>} */
-  #known = new Map();
-
-  /** @param {Mark} mark @param {number} begun  where its paragraph begins */
-  add({ number, at }, begun) {
-    const place = begun + at;
-    const known = this.#known.get(number) ?? { number, from: place, to: place };
-    this.#known.set(number, { ...known, to: place });
-  }
-
-  get found() {
-    return [...this.#known.values()];
-  }
 }

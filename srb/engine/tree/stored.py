@@ -178,6 +178,13 @@ class StoredTexts:
         nodes = self._nodes[record]
         return next(iter(nodes)) if len(nodes) == 1 else max(nodes, key=lambda each: each.end)
 
+    def _before_place(self, record: Record, at: int) -> Node:
+        """Return the node of a record with the token before a place; the text there may be another record's."""
+        node = self._last(record)
+        while node.start >= at and node.parent is not None:
+            node = node.parent
+        return node
+
     def _place_whole(self, record: Record, tokens: Tokens, root: Node, key: int) -> Node | None:
         """Return a new node for a text of memory that cannot be cut; None if there is one."""
         if record.parent or record.start or find_text(tokens, root, key) is not None:
@@ -191,9 +198,7 @@ class StoredTexts:
         before, at = self._by_id.get(record.parent), record.start
         if before is None or before.is_state or not before.start < at <= before.end:
             return False
-        node = self._last(before)
-        while node.start >= at and node.parent is not None:
-            node = node.parent
+        node = self._before_place(before, at)
         if at > node.end or at in node.checkpoints:
             return False
         state = Checkpoint(at, None, record.nbytes, node.checkpoints, LEVEL_OF_ENDS)
@@ -578,11 +583,9 @@ class StoredTexts:
         elif before.scope != record.scope or not before.start < at <= before.end:
             return None
         else:
-            node = max(self._nodes[before], key=lambda each: each.end)
+            node = self._before_place(before, at)
             if node.end < at:
                 return None
-            while node.start >= at and node.parent is not None:  # the text before the place may be another record's
-                node = node.parent
         done = 0
         while True:
             common = common_length(node.tokens[at - node.start :], tokens, done)

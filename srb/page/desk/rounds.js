@@ -289,12 +289,17 @@ export class Rounds {
     return `${this.desk.story.id} ${this.desk.server.model}`;
   }
 
+  /** Whether streams of the shown round ended before their branches did: they are to be taken up again first. */
+  get isLost() {
+    return this.shown?.round.slots.some((slot) => slot.end?.reason === "lost") ?? false;
+  }
+
   /** Have the open story's text computed once, before its first round. A model that is not loaded is another's turn. */
   async warmUp() {
     const { desk, ofNow } = this;
     const { state, status = "loaded" } = desk.server;
     if (state !== "ready" || status !== "loaded") this.warmed = "";
-    else if (this.warmed !== ofNow && !desk.isRunning && !this.shown?.lostIds.length && desk.text.trim()) {
+    else if (this.warmed !== ofNow && !desk.isRunning && !this.isLost && desk.text.trim()) {
       this.warmed = ofNow;
       const { signal } = this.beginReading();
       await import("./warming.js").then(({ warm }) => warm(this, signal)).catch(() => {}); // nobody waits for it: the round computes what is missing
@@ -445,8 +450,7 @@ export class Rounds {
 
   /** Take up streams that a sleep or a proxy has ended. */
   comeBack() {
-    const { shown } = this;
-    if (shown?.round.slots.some((slot) => slot.end?.reason === "lost")) this.attach(shown);
+    if (this.shown && this.isLost) this.attach(this.shown);
   }
 
   // ---- Other places of the story

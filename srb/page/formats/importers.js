@@ -150,3 +150,6 @@ export const IMPORTERS = [
 
 /** Endings of files, as a form's field lists them. */
 export const ENDINGS = [...new Set(IMPORTERS.flatMap(({ endings }) => endings))];
+
+/** Load the modules of all formats, so that a server that goes away takes none of them along. */
+export const loadAll = () => Promise.all(IMPORTERS.map(({ load }) => load()));

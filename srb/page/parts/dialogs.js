@@ -7,7 +7,7 @@ import { addStyle } from "./styles.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {HTMLElement & {desk: Desk, open: (detail: object) => unknown}} Dialog */
-/** @typedef {{load: () => Promise<unknown>, style: URL}} Source */
+/** @typedef {{load: () => Promise<unknown>, style: URL, further?: () => Promise<unknown>}} Source  `further`: modules that it loads when they are used */
 
 /** By the names that the desk opens them by; the elements are called `srb-NAME`. @type {Record<string, Source>} */
 const SOURCES = {
@@ -16,7 +16,11 @@ const SOURCES = {
   chapters: { load: () => import("./chapters.js"), style: new URL("./chapters.css", import.meta.url) },
   settings: { load: () => import("./settings.js"), style: new URL("./settings.css", import.meta.url) },
   help: { load: () => import("./help.js"), style: new URL("./help.css", import.meta.url) },
-  formats: { load: () => import("./formats.js"), style: new URL("./formats.css", import.meta.url) },
+  formats: {
+    load: () => import("./formats.js"),
+    style: new URL("./formats.css", import.meta.url),
+    further: async () => (await import("../formats/importers.js")).loadAll(),
+  },
   map: { load: () => import("./map.js"), style: new URL("./map.css", import.meta.url) },
   versions: { load: () => import("./versions.js"), style: new URL("./versions.css", import.meta.url) },
   reading: { load: () => import("./reading.js"), style: new URL("./reading.css", import.meta.url) },
@@ -62,6 +66,7 @@ export class LaterDialogs {
       await idle();
       try {
         await this.make(name);
+        await this.sources[name].further?.();
       } catch {
         this.isHeldUp = true; // for when the server is back, or the dialog is opened
         return;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { read } from "../../../srb/page/formats/detect.js";
-import { ENDINGS, IMPORTERS } from "../../../srb/page/formats/importers.js";
+import { ENDINGS, IMPORTERS, loadAll } from "../../../srb/page/formats/importers.js";
 import { bytesOf, encoded, manuscript } from "./formats_oracle.js";
 
 /** Let loads be counted while `act` runs; return the labels of those that were asked for. */
@@ -79,10 +79,7 @@ test("a row in the table is all that a new format needs", async () => {
 });
 
 test("every row has a module that reads, and endings as a form's field takes them", async () => {
-  for (const { load } of IMPORTERS) {
-    const { read: reads } = await load();
-    assert.equal(typeof reads, "function");
-  }
+  for (const { read: reads } of await loadAll()) assert.equal(typeof reads, "function");
   assert.ok(ENDINGS.every((ending) => /^\.[a-z]+$/.test(ending)));
   assert.equal(new Set(ENDINGS).size, ENDINGS.length);
 });

@@ -551,6 +551,11 @@ class Request:
         """Whether the request has not begun, or goes on after a rest and has not begun again."""
         return self.state is RequestState.WAITING
 
+    @property
+    def takes_place(self) -> bool:
+        """Whether it is one of those that run: it has begun, and has not given way to others."""
+        return not self.is_waiting and self.prefix.node is not None
+
     def close(self) -> None:
         """Free the samplers, and part from prefix and branches: with no cycle left, Python frees all of them at once.
 

@@ -107,7 +107,7 @@ class Slots:
     def _groups(self, requests: Iterable[Request]) -> Iterator[tuple[int, list[Branch]]]:
         for request in requests:
             running = request.in_state(BranchState.RUNNING)
-            if self._by_request and not request.is_waiting:
+            if self._by_request and request.takes_place:
                 yield request.branches[0].slot, running or request.branches[:1]
             elif not self._by_request:
                 yield from ((branch.slot, [branch]) for branch in running)

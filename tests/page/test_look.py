@@ -38,7 +38,7 @@ def test_a_colour_of_the_palette_is_a_colour_everywhere(writer: Writer) -> None:
 
 
 LONGEST = """(selector) => Math.max(...[...document.querySelectorAll(selector)].map((each) => {
-  const probe = each.appendChild(document.createElement("i"));
+  const probe = each.appendChild(document.createElement("span"));
   probe.style.cssText = "position: absolute; width: var(--measure)";
   const measure = probe.getBoundingClientRect().width;
   probe.remove();

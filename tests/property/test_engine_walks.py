@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -558,7 +558,7 @@ class EngineWalk(RuleBasedStateMachine):
     @rule()
     def look_at_the_slots(self) -> None:
         slots = self.driver.engine.serve_query(GetSlots("q"))
-        requests = [request for request in self.driver.engine._requests.active.values() if not request.is_waiting]
+        requests = [request for request in self.driver.engine._requests.active.values() if request.takes_place]
         running = sum(len(request.in_state(BranchState.RUNNING)) for request in requests)
         busy = [slot for slot in slots if slot["is_processing"]]
         assert len(busy) == (len(requests) if self.max_running else running)
@@ -614,7 +614,7 @@ class EngineWalk(RuleBasedStateMachine):
             origin = data.draw(st.integers(0, len(submitted.branches) - 1))
             where, base = {"origin": origin}, submitted.branches[origin]
             branch, text = self.driver.request(request_id).branches[origin], outcome.texts[origin]
-            hidden = list(branch.tokens[: branch.num_hidden])
+            hidden = list(branch.tokens[len(self.behind_of(request_id)) : branch.num_hidden])
             own = [*branch.tokens[branch.num_hidden : branch.num_given], *outcome.tokens[origin]]
             if place == "token":
                 where["token"] = data.draw(st.integers(0, len(own)))
@@ -645,9 +645,11 @@ class EngineWalk(RuleBasedStateMachine):
             assert not self.lives(request_id)
             return
         more = tokens_of(self.driver.model, append)
+        behind = self.behind_of(request_id)
         for index in indices:
             branch = self.driver.request(request_id).branches[index]
-            given, beginning = tuple(branch.tokens), outcome.texts[index]
+            assert list(branch.tokens[: len(behind)]) == behind
+            given, beginning = tuple(branch.tokens[len(behind) :]), outcome.texts[index]
             assert index == len(submitted.branches)
             assert given[: len(hidden)] == tuple(hidden)
             visible = list(given[len(hidden) : len(given) - len(more)])
@@ -670,6 +672,15 @@ class EngineWalk(RuleBasedStateMachine):
                 )
             )
             assert branch.spec.seed == submitted.branches[index].seed
+
+    def behind_of(self, request_id: str) -> list[int]:
+        """Return the tokens of a prompt that its branches do not share: a direction, and what follows it."""
+        prompt, shared = self.submitted[request_id].prompt, list(self.driver.request(request_id).prefix.tokens)
+        if not isinstance(prompt, str):
+            return []
+        whole = self.driver.model.tokenize(prompt, True, True)
+        assert whole[: len(shared)] == shared
+        return whole[len(shared) :]
 
     def text_of(self, tokens: list[int]) -> str:
         return b"".join(map(self.driver.model.piece, tokens)).decode("utf-8", "replace")
@@ -900,7 +911,12 @@ class EngineWalk(RuleBasedStateMachine):
             assert tokens == expected.tokens[0]
 
 
-EngineWalk.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
+EngineWalk.TestCase.settings = settings(
+    max_examples=examples(60),
+    stateful_step_count=30,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink one of these takes more than five minutes
+)
 TestEngineWalk = pytest.mark.timeout(600)(EngineWalk.TestCase)  # half a minute alone
 
 

@@ -353,7 +353,7 @@ class SeveralModels(ScriptedMachine):
 
     def answer(self, process: FakeProcess, *, is_writing: bool) -> None:
         """Let an engine answer those that ask whether requests run."""
-        stats = {"requests_processing": int(is_writing), "requests_deferred": 0}
+        stats = {"requests_processing": int(is_writing), "requests_deferred": 0, "requests_last": 0}
         while process.listener is not None and process.status is None:
             try:
                 asking, _ = process.listener.accept()

@@ -182,6 +182,17 @@ def test_with_a_limit_a_slot_is_a_request() -> None:
     assert not busy(driver)
 
 
+def test_a_request_that_gives_way_to_one_that_is_read_gives_it_its_slot() -> None:
+    driver = Driver(max_running=1)
+    left = driver.submit(f"1 {PROMPT}", n=2, max_tokens=9, ignore_eos=True, linger=5.0)
+    driver.step()
+    driver.leave(left)
+    read = driver.submit(f"2 {PROMPT}", n=2, max_tokens=9, ignore_eos=True)
+    driver.step()
+    driver.step()
+    assert [entry["request_id"] for entry in busy(driver).values()] == [read]
+
+
 def test_a_slot_tells_nothing_of_a_text() -> None:
     driver = Driver()
     biases = ((5, 1.0),)

@@ -17,6 +17,8 @@ class DirectionsDialog extends DialogPart {
     this.lines = [];
     /** @type {AbortController | null} of the question to the model */
     this.asking = null;
+    /** @type {Promise<void> | null} while lines are dealt */
+    this.dealing = null;
   }
 
   async open() {
@@ -64,11 +66,12 @@ class DirectionsDialog extends DialogPart {
     this.keep();
   }
 
-  /** Begin the round; without a line, deal first. @param {Event} event */
-  go(event) {
+  /** Begin the round; without a line, deal first, for which a second Enter waits. @param {Event} event */
+  async go(event) {
     event.preventDefault();
-    if (this.isEmpty) this.dealOrSay();
-    else this.write();
+    if (this.dealing) await this.dealing;
+    else if (this.isEmpty) return this.dealOrSay();
+    if (this.dialog.open && !this.isEmpty) this.write();
   }
 
   write() {
@@ -80,8 +83,10 @@ class DirectionsDialog extends DialogPart {
   }
 
   /** @param {{isAgain?: boolean}} [options] */
-  dealOrSay(options) {
-    return this.deal(options).catch(() => this.desk.sayNotLoaded());
+  async dealOrSay(options) {
+    this.dealing = this.deal(options).catch(() => this.desk.sayNotLoaded());
+    await this.dealing;
+    this.dealing = null;
   }
 
   /** Keep the lines that every round is to have, with the story. */

@@ -29,7 +29,7 @@ from srb.engine.model import LoraScales, Model, Sampler, SavedState, Scope, Stat
 from srb.engine.request import Request
 from srb.engine.sampling import chain
 from srb.engine.state_actions import StateJob, check_action
-from srb.engine.tokens import Tokens, ids_of, tokens_of, without_media
+from srb.engine.tokens import Tokens, common_length, ids_of, tokens_of, without_media
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, bad_field
 from srb.files.media_files import MediaKind
 from srb.progress import IsWanted, always, go_on
@@ -178,9 +178,21 @@ class Preparer:
         saved = saved if saved and saved.scope == Scope(lora, command.cache_salt) else None
         preserved = self._preserved(command.preserved_tokens)
         request = Request(command, prompt, samplers, saved, lora, given, preserved, media, endings, removed, directed)
+        if command.surprise_from >= 0:
+            request.prefix.num_prompt_logprobs = self._num_before(command, sent_prompt)
         if command.explore is not None:
             request.explore(self._exploration(command.explore, command.branches[0]), command.explore)
         return request
+
+    def _num_before(self, command: Generate, prompt: Tokens) -> int:
+        """Return how many tokens of a prompt, one text, lie before the place from which surprise is asked for."""
+        text = command.prompt[0]
+        if len(command.prompt) > 1 or not isinstance(text, str):
+            raise bad_field("surprise_from", "needs a prompt that is one text")
+        if not command.surprise_from:
+            return 0
+        before = self._read(text[: command.surprise_from], command.add_special, True, "prompt")
+        return common_length(before, prompt, 0)
 
     def _prompt(self, command: Generate, is_wanted: IsWanted) -> tuple[Tokens, list[MediaRun]]:
         """Return the tokens of a prompt, and where its media are. Raise what `request` does."""

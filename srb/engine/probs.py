@@ -16,19 +16,35 @@ LEAST_LOGPROB = float(np.finfo(np.float32).min)  # of a probability of 0, as in 
 _CUT_CHARACTER = re.compile(rb"([\xc0-\xdf]|[\xe0-\xef].?|[\xf0-\xf7].{0,2})\Z", re.DOTALL)
 
 
-def token_probs(model: Model, logits: Logits, token: int, n_top: int) -> TokenProbs:
+def logprobs_of(logits: Logits) -> Logits:
+    """Return the log-probabilities, in nats, of all tokens: shape (n_vocab,), as the logits."""
+    largest = logits.max()
+    logprobs: Logits = logits - (largest + np.log(np.exp(logits - largest).sum()))
+    return logprobs
+
+
+def entropy(logprobs: Logits) -> float:
+    """Return the entropy, in nats, of a distribution with these log-probabilities, shape (n_vocab,)."""
+    return -float(np.dot(np.exp(logprobs), np.maximum(logprobs, LEAST_LOGPROB)))  # 0 × −inf would be NaN
+
+
+def token_probs(model: Model, logits: Logits, token: int, n_top: int, with_entropy: bool = False) -> TokenProbs:
     """Return {"id", "token", "bytes", "logprob", "top_logprobs": the `n_top` most likely, likeliest first}.
 
-    `logits` has shape (n_vocab,); log-probabilities are in nats.
+    `logits` has shape (n_vocab,); log-probabilities are in nats. `with_entropy` adds that of the place.
     """
-    return all_token_probs(model, logits, [token], n_top)[0]
+    logprobs = logprobs_of(logits)
+    [entry] = _entries(model, logprobs, [token], n_top)
+    return {**entry, "entropy": entropy(logprobs)} if with_entropy else entry
 
 
 def all_token_probs(model: Model, logits: Logits, tokens: Sequence[int], n_top: int) -> list[TokenProbs]:
     """Return the entries of several tokens at one place, as `token_probs` does."""
-    largest = logits.max()
-    logprobs = logits - (largest + np.log(np.exp(logits - largest).sum()))
-    n_top = min(n_top, len(logits))
+    return _entries(model, logprobs_of(logits), tokens, n_top)
+
+
+def _entries(model: Model, logprobs: Logits, tokens: Sequence[int], n_top: int) -> list[TokenProbs]:
+    n_top = min(n_top, len(logprobs))
     if n_top:
         top = np.argpartition(logprobs, len(logprobs) - n_top)[-n_top:]
         top = top[np.argsort(logprobs[top], kind="stable")[::-1]]
@@ -68,9 +84,10 @@ def behind(prob: TokenProbs, hidden: bytes, logprob: float = 0.0) -> TokenProbs:
     return cast(TokenProbs, {**cut(prob), **lists})
 
 
-def unknown_prob(model: Model, token: int) -> TokenProbs:
+def unknown_prob(model: Model, token: int, with_entropy: bool = False) -> TokenProbs:
     """Return the entry of a prompt's first token, which nothing predicts."""
-    return {**_piece(model, token), "logprob": None, "top_logprobs": []}
+    entry: TokenProbs = {**_piece(model, token), "logprob": None, "top_logprobs": []}
+    return {**entry, "entropy": None} if with_entropy else entry
 
 
 def _entry(model: Model, token: int, logprob: np.float32) -> TokenProbs:

@@ -48,7 +48,7 @@ class Prompts:
         prefix = request.prefix
         if request.saved is not None:
             self._states.insert(request.saved)
-            match = self._tree.match(prefix.tokens, self._tree.root(request.scope)) if request.reuses else None
+            match = self._tree.match(request.reusable, self._tree.root(request.scope)) if request.reuses else None
         begun = self._tree.begin(prefix.tokens, request.scope, request.cache_prompt, match)
         prefix.node, prefix.logits, prefix.num_shared = begun.node, begun.logits, begun.num_shared
         if prefix.num_cached is None:  # after a drop the request finds its own tokens, which do not count
@@ -65,10 +65,11 @@ class Prompts:
         """Emit the log-probabilities of the prompt tokens predicted by the last `count` rows, up to `last_row`."""
         n_top = max(0, prefix.request.branches[0].spec.sampling.n_probs)
         first, done = prefix.num_computed, prefix.num_prompt_logprobs
-        probs = [unknown_prob(self._model, prefix.tokens[0])] if done == 0 else []
+        wants_entropy = prefix.request.wants_entropy
+        probs = [unknown_prob(self._model, prefix.tokens[0], wants_entropy)] if done == 0 else []
         for place in range(max(first + 1, done + len(probs)), min(first + count + 1, len(prefix.tokens))):
             logits = self._model.logits(last_row - (first + count - place))
-            probs.append(token_probs(self._model, logits, prefix.tokens[place], n_top))
+            probs.append(token_probs(self._model, logits, prefix.tokens[place], n_top, wants_entropy))
         prefix.num_prompt_logprobs += len(probs)
         if probs:
             events.append(PromptLogprobs(prefix.request.request_id, probs))

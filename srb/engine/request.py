@@ -355,7 +355,7 @@ class Request:
         "ceased_at", "comes_last", "directed", "diversity", "ending", "exploration", "id_slot", "keep_probs",
         "linger", "lora", "max_lingering", "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "preserved",
         "prompt_logprobs", "removed", "report_progress", "request_id", "saved", "scope", "shift", "since", "started_at",
-        "state", "state_name", "story", "words",
+        "state", "state_name", "story", "wants_entropy", "words",
     )  # fmt: skip
 
     def __init__(
@@ -386,6 +386,7 @@ class Request:
         self.preserved = preserved  # control tokens whose text is part of the branches' texts
         self.report_progress = command.report_progress
         self.prompt_logprobs = command.prompt_logprobs
+        self.wants_entropy = command.surprise_from >= 0  # beside each of them
         self.id_slot = command.id_slot  # asked for; −1: any
         self.cache_prompt = command.cache_prompt  # reuse the tree's texts, and leave computed text in the tree
         self.prefix = Prefix(self, prompt, media)
@@ -470,9 +471,18 @@ class Request:
         return self.prompt_logprobs and self.prefix.num_prompt_logprobs < len(self.prefix.tokens)
 
     @property
+    def reusable(self) -> Tokens:
+        """The prompt's tokens that may be the tree's; those with log-probabilities, and the one before, are computed."""
+        if not self.cache_prompt:
+            return self.prefix.tokens[:0]
+        if not self.wants_prompt_logprobs:
+            return self.prefix.tokens
+        return self.prefix.tokens[: max(0, self.prefix.num_prompt_logprobs - 1)]
+
+    @property
     def reuses(self) -> bool:
-        """Whether the prompt reuses the tree's texts; prompt log-probabilities need every token computed."""
-        return self.cache_prompt and not self.wants_prompt_logprobs
+        """Whether the prompt reuses the tree's texts."""
+        return self.cache_prompt and (self.prefix.num_prompt_logprobs > 1 or not self.wants_prompt_logprobs)
 
     @property
     def num_sent(self) -> int:

@@ -58,11 +58,19 @@ class Chunk:
         return self.count + len(self.draft)
 
     @property
+    def wants_all(self) -> bool:
+        """Whether the logits of several tokens are needed: of a pilot's, or of a prompt's with log-probabilities."""
+        span = self.span
+        return span.request.wants_prompt_logprobs if isinstance(span, Prefix) else span.ending is not None
+
+    @property
     def num_without_logits(self) -> int:
-        """Number of a pilot's first tokens here whose logits are not needed."""
-        assert isinstance(self.span, Branch)
-        assert self.span.ending is not None
-        return max(0, self.span.ending.num_without_logits - self.span.num_computed)
+        """Number of first tokens here whose logits are not needed, where those of several others are."""
+        span = self.span
+        if isinstance(span, Prefix):
+            return max(0, span.num_prompt_logprobs - 1 - span.num_computed)
+        assert span.ending is not None
+        return max(0, span.ending.num_without_logits - span.num_computed)
 
     @property
     def is_newest(self) -> bool:
@@ -97,13 +105,12 @@ class Chunk:
             assert isinstance(span, Prefix)
             batch.vectors = run.chunk.vectors[first - run.start : first - run.start + count]
             batch.is_whole, batch.run = run.chunk.is_whole, run
-        if isinstance(span, Branch) and span.ending is not None:
+        if self.wants_all:
             without = min(self.num_without_logits, count)
             row = batch.add(seq_id, position, span.tokens[first : first + without], False) if without else -1
             wanted = span.tokens[first + without : first + count]
             return batch.add(seq_id, position + without, wanted, True, want_all=True) if wanted else row
-        want_all = isinstance(span, Prefix) and span.request.wants_prompt_logprobs
-        return batch.add(seq_id, position, span.tokens[first : first + count], self.completes, want_all)
+        return batch.add(seq_id, position, span.tokens[first : first + count], self.completes)
 
 
 @dataclass(slots=True)
@@ -286,12 +293,12 @@ class Scheduler:
         has_whole = False  # a step computes at most one chunk of media that takes more than its share
         for span in _to_prefill([request for request in requests if request not in plan.drops], running, resumed):
             count = min(self._to_checkpoint(span), budget, free)
-            if isinstance(span, Prefix) and span.request.wants_prompt_logprobs:
-                count = min(count, MAX_PROMPT_LOGPROBS, 1 + spare_rows)
-                spare_rows -= max(count - 1, 0)
-            if isinstance(span, Branch) and span.ending is not None and count > 0:
-                without = Chunk(span, count).num_without_logits
-                count = min(count, without + 1 + spare_rows)
+            chunk = Chunk(span, count)
+            if count > 0 and chunk.wants_all:
+                without = chunk.num_without_logits
+                is_waited_for = isinstance(span, Prefix) and len(running) > 0
+                most = min(MAX_PROMPT_LOGPROBS, 1 + spare_rows) if is_waited_for else 1 + spare_rows
+                count = min(count, without + most)
                 spare_rows -= max(count - without - 1, 0)
             if isinstance(span, Prefix) and span.media and count > 0:
                 count = _up_to_media(span, count, free, may_be_whole=not has_whole)
@@ -339,7 +346,7 @@ class Scheduler:
             if request.reuses and self._residency.is_taking(request.story):
                 continue
             root = self._tree.root(request.scope)
-            match = self._tree.match(request.prefix.tokens, root) if request.reuses else None
+            match = self._tree.match(request.reusable, root) if request.reuses else None
             if match is not None and self._residency.stored.is_coming(match, request.request_id):
                 continue
             request.awaits = match.awaits if match is not None else None

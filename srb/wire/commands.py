@@ -149,6 +149,7 @@ class Generate(_Message):
     shift: ContextShift | None = None  # None: a branch ends at the context's end
     id_slot: int = -1  # slot of the first branch; −1: any
     prompt_logprobs: bool = False  # send PromptLogprobs, with n_probs of the first branch, for each token of the prompt
+    surprise_from: int = -1  # …, with entropies, for those alone that lie behind this character of it; −1: for all
     owner: str = ""  # the client, who alone may list and control the request
     max_unread: int = 0  # most requests of the owner that may linger without a reader, rests included; 0: any number
     max_lingering: int = 0  # most of them that may run or wait; 0: any number

@@ -131,6 +131,7 @@ class LikelyToken(TypedDict):
 class TokenProbs(LikelyToken):
     """A token of a text, and the likeliest at its place; `top_probs` where it has `prob`."""
 
+    entropy: NotRequired[float | None]  # in nats, of what may stand there; None for a text's first token
     top_logprobs: NotRequired[list[LikelyToken]]
     top_probs: NotRequired[list[LikelyToken]]
 

@@ -261,7 +261,7 @@ class EngineWalk(RuleBasedStateMachine):
         self.explored: dict[str, tuple[str, Explore]] = {}
         self.spread: dict[str, Spread] = {}
         self.formed: dict[str, Formed] = {}
-        self.scored: list[str] = []  # whose prompts' probabilities were asked for
+        self.scored: dict[str, int] = {}  # whose prompts' probabilities were asked for, and from which character
         self.written: dict[
             tuple[str, int], tuple[ids.Tokens, Scope]
         ] = {}  # texts of branches, those that have ended last
@@ -309,6 +309,7 @@ class EngineWalk(RuleBasedStateMachine):
         banned=st.sampled_from([(), (), ("KING",), (" the", "n t", "lamp and"), ("a", "e o", "?")]),
         scale=st.sampled_from([0.0, 0.0, 0.5]),
         prompt_logprobs=st.booleans(),
+        surprise_from=st.sampled_from([-1, -1, 0, 9, 30, 1000]),
         id_slot=st.integers(-1, 3),
         linger=st.sampled_from([0.0, 5.0]),
         append=st.sampled_from([(), (), (5, 6), ("the fox",)]),
@@ -334,13 +335,14 @@ class EngineWalk(RuleBasedStateMachine):
         salt: str = "",
         direction: str = "",
         priority: int = 0,
+        surprise_from: int = -1,
     ) -> None:
         lora = ((0, scale),)
         prompt_logprobs = prompt_logprobs and isinstance(prompt, str) and not direction
         options: dict[str, Any] = {"prompt_logprobs": prompt_logprobs, "id_slot": id_slot, "cache_prompt": cache_prompt}
         options |= {"stop": stop, "lora": lora, "linger": linger, "append": append, "can_grow": True}
         options |= {"banned_strings": banned, "owner": OWNERS[seed % len(OWNERS)], "cache_salt": salt}
-        options |= {"priority": priority}
+        options |= {"priority": priority, "surprise_from": surprise_from if prompt_logprobs else -1}
         whole = prompt  # as a branch reads it
         if direction and isinstance(prompt, str):
             place = place_in((prompt,))
@@ -356,7 +358,7 @@ class EngineWalk(RuleBasedStateMachine):
         asked.is_kept, asked.salt = cache_prompt, salt
         self.note(request_id, asked)
         if prompt_logprobs:
-            self.scored.append(request_id)
+            self.scored[request_id] = surprise_from
 
     @rule(
         seed=st.integers(0, 1000),
@@ -868,12 +870,22 @@ class EngineWalk(RuleBasedStateMachine):
             return
         assert set(outcome.ends) == set(range(len(submitted.branches)))
         if request_id in self.scored and any(isinstance(event, PromptDone) for event in outcome.events):
-            scores = [
-                prob["id"] for event in outcome.events if isinstance(event, PromptLogprobs) for prob in event.probs
-            ]
-            assert scores == self.driver.model.tokenize(str(submitted.prompt), True, True)
+            self.check_scores(outcome, str(submitted.prompt), submitted.lora, self.scored[request_id])
         for index, branch in enumerate(submitted.branches):
             self.check_branch(submitted, branch, outcome, index)
+
+    def check_scores(self, outcome: Outcome, prompt: str, lora: tuple[tuple[int, float], ...], start: int) -> None:
+        """The probabilities of a prompt's tokens are those that it has alone, from the place where they were asked for."""
+        tokenize = self.driver.model.tokenize
+        before = 0 if start <= 0 else ids.common_length(
+            ids.tokens_of(tokenize(prompt[:start], True, True)), ids.tokens_of(tokenize(prompt, True, True)), 0
+        )  # fmt: skip
+        alone = solo(prompt, 1, 0, lora=lora, prompt_logprobs=True, surprise_from=min(start, 0), n_ctx_seq=self.n_ctx_seq)
+        scores, expected = (
+            [prob for event in each.events if isinstance(event, PromptLogprobs) for prob in event.probs]
+            for each in (outcome, alone)
+        )
+        assert scores == expected[before:]
 
     def check_branch(self, submitted: Submitted, branch: Expected, outcome: Outcome, index: int) -> None:
         end, resumed_at, tokens = outcome.ends[index], outcome.resumed_at[index], outcome.tokens[index]

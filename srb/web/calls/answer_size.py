@@ -51,12 +51,23 @@ def check_completions(commands: Sequence[Generate], n_ctx_seq: int, limit: int) 
 
 def echoed_bytes(command: Generate, prompt_tokens: int) -> int:
     """Return the approximate memory of the prompt's log-probabilities, in bytes; each branch's answer contains them."""
-    return ENTRY_BYTES * prompt_tokens * sum(map(_entries, command.branches)) if command.prompt_logprobs else 0
+    if not command.prompt_logprobs:
+        return 0
+    if command.surprise_from >= 0:  # a token has at least a byte; the first one may begin before
+        known = "".join(map(str, command.prompt))[command.surprise_from :]
+        prompt_tokens = min(prompt_tokens, 1 + len(known.encode()))
+    return ENTRY_BYTES * prompt_tokens * sum(map(_entries, command.branches))
 
 
 def check_echo(commands: Sequence[Generate], prompt_tokens: dict[str, int], limit: int) -> None:
     """Raise AnswerTooLarge if the prompts' log-probabilities exceed `limit` bytes, also for a stream."""
     size = sum(echoed_bytes(command, prompt_tokens[command.request_id]) for command in commands)
+    if size > limit and any(command.surprise_from >= 0 for command in commands):
+        raise AnswerTooLarge(
+            f"Field 'texts': the log-probabilities of their tokens need up to {size} bytes of memory; 8 × max_body_bytes is "
+            f"{limit}: ask for fewer texts or top_logprobs",
+            param="texts",
+        )
     if size > limit:
         raise AnswerTooLarge(
             f"Field 'echo': the log-probabilities of {sum(prompt_tokens.values())} prompt tokens in each of n branches "

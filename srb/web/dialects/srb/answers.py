@@ -66,6 +66,25 @@ class StopEvent(BranchEnding):
     index: int
 
 
+class TokenSurprise(TokenProbs):
+    """A token of a known text, and where it begins: a number of characters from the text's beginning."""
+
+    start: int
+
+
+class TextSurprise(TypedDict):
+    """A known text's tokens, and the sum of their log-probabilities."""
+
+    logprob: float
+    tokens: list[TokenSurprise]
+
+
+class SRBSurprise(TypedDict):
+    model: str
+    texts: list[TextSurprise]
+    usage: Usage
+
+
 SRBErrorObject = TypedDict("SRBErrorObject", {"code": str, "message": str})
 
 

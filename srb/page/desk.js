@@ -539,6 +539,11 @@ export class Desk extends EventTarget {
     return this.withRounds(({ gestures }) => gestures.askWords());
   }
 
+  /** Tint the words of the manuscript that the model did not expect, or tint them no more. */
+  switchSurprise() {
+    return this.guard(async () => (await import("./parts/surprise.js")).switchSurprise(this));
+  }
+
   /** Return the likeliest tokens at a place of a card, or (null) of the manuscript. @param {number | null} number @param {number} at */
   alternatives(number, at) {
     return this.withRounds(({ gestures }) => gestures.alternatives(number, at));

@@ -43,6 +43,8 @@ function actionOf(event, desk, page) {
         : () => stopOrLeave(desk, page);
     case "KeyT":
       return event.altKey && !control && !event.shiftKey && isInText(event, page) ? () => desk.askWords() : null;
+    case "KeyS":
+      return event.altKey && !control && !event.shiftKey ? () => desk.switchSurprise() : null;
     case "KeyC":
       return event.altKey && !control && !event.shiftKey ? () => desk.openDialog("chapters") : null;
     case "KeyM":

@@ -3,6 +3,7 @@
 
 import { Repeats } from "../already.js";
 import { diffWords, ownWord } from "../compare.js";
+import { probabilityStep } from "../desk/surprise.js";
 import { msg } from "../languages.js";
 import { endWord } from "../round.js";
 import { BranchText } from "./branches/branch_text.js";
@@ -391,12 +392,6 @@ export class Card {
     if (rect.bottom > box.bottom - 20) this.body.scrollTop += rect.bottom - box.bottom + 40;
     else if (rect.top < box.top) this.body.scrollTop += rect.top - box.top - 10;
   }
-}
-
-/** How unlikely a token was, from 1 to 5. @param {number} logprob @returns {1|2|3|4|5} */
-export function probabilityStep(logprob) {
-  const probability = Math.exp(logprob);
-  return probability >= 0.5 ? 1 : probability >= 0.2 ? 2 : probability >= 0.05 ? 3 : probability >= 0.01 ? 4 : 5;
 }
 
 /** @param {Slot} slot @param {number} token @param {number} step */

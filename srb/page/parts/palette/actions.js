@@ -33,6 +33,12 @@ const OWN = [
     run: dialog("directions"),
   },
   { id: "words", label: msg`Alternatives of the word at the caret`, keys: ["Alt+T"], run: (desk) => desk.askWords() },
+  {
+    id: "surprise",
+    label: msg`Tint the words that the model did not expect`,
+    keys: ["Alt+S"],
+    run: (desk) => desk.switchSurprise(),
+  },
   { id: "undo", label: msg`Undo`, keys: [`${CONTROL}+Z`], run: (desk) => desk.undo() },
   { id: "redo", label: msg`Redo`, keys: [`${CONTROL}+Shift+Z`, `${CONTROL}+Y`], run: (desk) => desk.redo() },
   { id: "back", label: msg`Back to where I was`, keys: [], run: (desk) => desk.goBack() },

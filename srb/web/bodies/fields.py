@@ -31,10 +31,12 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from srb.config.sampling_params import (
+    MAX_ALLOWED,
     MAX_BIASES,
     MAX_BREAKERS,
     MAX_GRAMMAR,
     MAX_SAMPLERS,
+    MAX_STOP_TOKENS,
     SAMPLERS,
     Outside,
     Parameter,
@@ -309,6 +311,18 @@ def _parse_banned_tokens(value: Any) -> tuple[str | int, ...]:
     return (*ids, *_parse_banned([entry for entry in value if not is_token(entry)]))
 
 
+def _parse_token_ids(value: Any, least: int, most: int) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise ValueError("must be a list of token ids")
+    check_length(value, most)
+    if len(value) < least:
+        raise ValueError("must not be empty")
+    for entry in value:
+        if not is_token(entry):
+            raise ValueError(f"must be a list of token ids, but has {short_json(entry)}")
+    return tuple(dict.fromkeys(value))
+
+
 def _parse_breakers(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         text = value if value.lstrip().startswith("[") else f"[{value}]"  # text-generation-webui's has no brackets
@@ -464,6 +478,14 @@ Breakers = Annotated[
     BeforeValidator(_parse_breakers),
     WithJsonSchema({"anyOf": [{**_STRINGS, "minItems": 1, "maxItems": MAX_BREAKERS}, _STRING]}),
 ]
+AllowedTokens, StopTokens = (
+    Annotated[
+        tuple[int, ...],
+        BeforeValidator(partial(_parse_token_ids, least=least, most=most)),
+        WithJsonSchema({"type": "array", "items": _TOKEN, "minItems": least, "maxItems": most}),
+    ]
+    for least, most in ((1, MAX_ALLOWED), (0, MAX_STOP_TOKENS))
+)
 Samplers = Annotated[tuple[str, ...], BeforeValidator(_parse_samplers), WithJsonSchema({"anyOf": [_STRINGS, _STRING]})]
 LogitBias = Annotated[
     tuple[tuple[int | str, float | None], ...], BeforeValidator(_parse_logit_bias), WithJsonSchema(_LOGIT_BIAS)
@@ -490,12 +512,14 @@ ResponseFields = Annotated[
 
 # The request fields of parameters that are neither numbers nor switches.
 _FORMS: dict[str, Any] = {
+    "allowed_token_ids": AllowedTokens,
     "dry_sequence_breakers": Breakers,
     "grammar": Grammar,
     "json_schema": Schema,
     "logit_bias": LogitBias,
     "penalty_prompt": Content,
     "samplers": Samplers,
+    "stop_token_ids": StopTokens,
 }
 
 

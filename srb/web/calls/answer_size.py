@@ -51,18 +51,22 @@ def check_completions(commands: Sequence[Generate], n_ctx_seq: int, limit: int) 
 
 def echoed_bytes(command: Generate, prompt_tokens: int) -> int:
     """Return the approximate memory of the prompt's log-probabilities, in bytes; each branch's answer contains them."""
-    return ENTRY_BYTES * prompt_tokens * sum(map(_entries, command.branches)) if command.prompt_logprobs else 0
+    if not command.prompt_logprobs:
+        return 0
+    entries = 1 + command.prompt_top if command.prompt_top >= 0 else sum(map(_entries, command.branches))
+    return ENTRY_BYTES * prompt_tokens * entries
 
 
 def check_echo(commands: Sequence[Generate], prompt_tokens: dict[str, int], limit: int) -> None:
     """Raise AnswerTooLarge if the prompts' log-probabilities exceed `limit` bytes, also for a stream."""
     size = sum(echoed_bytes(command, prompt_tokens[command.request_id]) for command in commands)
     if size > limit:
+        name = "prompt_logprobs" if commands[0].prompt_top >= 0 else "echo"
         raise AnswerTooLarge(
-            f"Field 'echo': the log-probabilities of {sum(prompt_tokens.values())} prompt tokens in each of n branches "
+            f"Field '{name}': the log-probabilities of {sum(prompt_tokens.values())} prompt tokens in each of n branches "
             f"need {size} bytes of memory; 8 × max_body_bytes is {limit}: ask for fewer logprobs or branches, or leave out "
-            "echo",
-            param="echo",
+            f"{name}",
+            param=name,
         )
 
 

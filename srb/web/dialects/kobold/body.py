@@ -109,6 +109,8 @@ class KoboldBody(CompletionBody):
 
     def changes(self) -> dict[str, Any]:
         given = super().changes()
+        if not self.trim_stop:
+            given["include_stop"] = True
         if self.singleline:
             given["stop"] = tuple(dict.fromkeys((*given.get("stop", ()), "\n")))
         return given

@@ -72,7 +72,7 @@ class ReplyShape:
         elif given:
             given["reasoning_tags"] = self.tags
         sampling = replace(branch.sampling, **given) if given else branch.sampling
-        return replace(branch, stop=(*branch.stop, *self.stops), sampling=sampling)
+        return replace(branch, stop=(*branch.stop, *self.stops), hidden_stops=self.stops, sampling=sampling)
 
 
 def _may_begin_with_thoughts(template: ChatTemplate, prompt: ChatPrompt, may_think: bool) -> bool:

@@ -64,7 +64,7 @@ _REFUSED = {
     "prompt": "the server keeps no prompts; send the text as 'instructions' or 'input'",
 }
 # Fields of chats whose answers have no place in a response.
-_NO_PLACE = ("return_tokens", "verbose")
+_NO_PLACE = ("return_tokens", "return_token_ids", "prompt_logprobs", "verbose")
 # A chat's names of what is sent under others.
 NAMES = {
     "messages": "input", "response_format": "text.format", "n_predict": "max_output_tokens",
@@ -137,7 +137,7 @@ class ResponsesBody(ChatBody):
         parsed = validated(cls, values).counted()
         messages = parse_messages_of(parsed.input, parsed.instructions)
         for name in _NO_PLACE:
-            if getattr(parsed, name):
+            if (value := getattr(parsed, name)) is not None and value is not False:
                 raise bad_field(name, "has no place in a response; use /v1/chat/completions")
         parsed = parsed.model_copy(update={"messages": messages, **parsed._as_chat(body)})
         with renamed(NAMES):

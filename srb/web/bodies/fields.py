@@ -297,13 +297,17 @@ def _parse_banned(value: Any) -> tuple[str, ...]:
     return strings
 
 
+def _ids_of(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isascii() and part.isdigit() and len(part) <= len(str(INT32_MAX)) for part in parts):
+        raise ValueError("must be token ids separated by commas, or a list")
+    return [int(part) for part in parts]
+
+
 def _parse_banned_tokens(value: Any) -> tuple[str | int, ...]:
     """Return the strings of KoboldCpp's list, and the token ids of others', which may be a text: "7, 8"."""
     if isinstance(value, str):
-        parts = [part.strip() for part in value.split(",") if part.strip()]
-        if not all(part.isascii() and part.isdigit() and len(part) <= len(str(INT32_MAX)) for part in parts):
-            raise ValueError("must be token ids separated by commas, or a list of strings and token ids")
-        value = [int(part) for part in parts]
+        value = _ids_of(value)
     if not isinstance(value, list):
         raise ValueError("must be a list of strings and token ids")
     check_length(value, MAX_BANNED)
@@ -311,12 +315,12 @@ def _parse_banned_tokens(value: Any) -> tuple[str | int, ...]:
     return (*ids, *_parse_banned([entry for entry in value if not is_token(entry)]))
 
 
-def _parse_token_ids(value: Any, least: int, most: int) -> tuple[int, ...]:
+def _parse_token_ids(value: Any, most: int) -> tuple[int, ...]:
+    if isinstance(value, str):
+        value = _ids_of(value)
     if not isinstance(value, list):
         raise ValueError("must be a list of token ids")
     check_length(value, most)
-    if len(value) < least:
-        raise ValueError("must not be empty")
     for entry in value:
         if not is_token(entry):
             raise ValueError(f"must be a list of token ids, but has {short_json(entry)}")
@@ -481,10 +485,10 @@ Breakers = Annotated[
 AllowedTokens, StopTokens = (
     Annotated[
         tuple[int, ...],
-        BeforeValidator(partial(_parse_token_ids, least=least, most=most)),
-        WithJsonSchema({"type": "array", "items": _TOKEN, "minItems": least, "maxItems": most}),
+        BeforeValidator(partial(_parse_token_ids, most=most)),
+        WithJsonSchema({"anyOf": [{"type": "array", "items": _TOKEN, "maxItems": most}, _STRING]}),
     ]
-    for least, most in ((1, MAX_ALLOWED), (0, MAX_STOP_TOKENS))
+    for most in (MAX_ALLOWED, MAX_STOP_TOKENS)
 )
 Samplers = Annotated[tuple[str, ...], BeforeValidator(_parse_samplers), WithJsonSchema({"anyOf": [_STRINGS, _STRING]})]
 LogitBias = Annotated[

@@ -154,18 +154,10 @@ class ChatBody(GuidedFields, TokenFields):
         return update
 
     @classmethod
-    def _check_known(cls, body: dict[str, Any]) -> None:
-        """Raise InvalidRequest for the fields of 2023, which would change the answer: none is ignored without a word."""
-        for name, newer in (("functions", "tools"), ("function_call", "tool_choice")):
-            if body.get(name):
-                raise bad_field(name, f"is the form of 2023; send '{newer}', and read 'tool_calls' in the answer")
-
-    @classmethod
     def _parse_fields(cls, body: dict[str, Any]) -> Self:
         """Validate each field of a body alone; raise InvalidRequest, which names the first field at fault."""
         if "messages" not in body:
             raise bad_field("messages", "is required")
-        cls._check_known(body)
         return validated(cls, {**body, "prompt": []}).counted()
 
     @property

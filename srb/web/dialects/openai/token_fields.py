@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from flask import request
+from pydantic import model_validator
 
 from srb.errors import bad_field
 from srb.web.answers import JSONObject
@@ -44,12 +45,35 @@ class TokenIds:
 NO_IDS = TokenIds()
 
 
+# Fields of others that would make another answer, and no part of this one.
+_REFUSED = {
+    "audio": "is not supported; answers are text",
+    "function_call": "is the form of 2023; send 'tool_choice', and read 'tool_calls' in the answer",
+    "functions": "is the form of 2023; send 'tools', and read 'tool_calls' in the answer",
+    "mcp_servers": "is not supported: this server calls no other; offer their tools as 'tools'",
+    "prompt_embeds": "is not supported; send text or token ids",
+    "use_beam_search": "is not supported; 'n' branches are sampled, and 'explore' walks along the likeliest tokens",
+}
+
+
 class TokenFields(CompletionBody):
     """vLLM's fields of completions and of chats."""
 
     truncate_prompt_tokens: Annotated[Integer, between(1, INT32_MAX)] | None = None
+    truncation_side: Literal["left", "right"] = "left"
     prompt_logprobs: ProbCount | None = None
     return_token_ids: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_refused(cls, body: Any) -> Any:
+        given = body if isinstance(body, dict) else {}
+        for name, problem in _REFUSED.items():
+            if given.get(name):
+                raise bad_field(name, problem)
+        if isinstance(kinds := given.get("modalities"), list) and "audio" in kinds:
+            raise bad_field("modalities", _REFUSED["audio"])
+        return body
 
     def check_tokens(self, stream: bool) -> None:
         """Raise InvalidRequest, which names the field, for one that does not go with others."""
@@ -64,13 +88,15 @@ class TokenFields(CompletionBody):
                 raise bad_field("truncate_prompt_tokens", f"cannot be used together with {name}")
 
     def truncated(self, prompt: Prompt) -> Prompt:
-        """Return the last `truncate_prompt_tokens` tokens of a prompt, its BOS among them, or a prompt that has no more."""
+        """Return the last tokens of a prompt, or its first, as many as `truncate_prompt_tokens` says; the BOS stays."""
         most = self.truncate_prompt_tokens
         if most is None:
             return prompt
         tokens = _tokens(prompt, "truncate_prompt_tokens")
         if len(tokens) <= most:
             return prompt
+        if self.truncation_side == "right":
+            return tuple(tokens[:most])
         begins = isinstance(prompt[0], str) and web().client.check_ready().add_bos
         return (*tokens[:begins], *tokens[len(tokens) - most + begins :])
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from srb.errors import NotSupported, bad_field, in_field
+from srb.web.bodies.completion import StreamOptions
 from srb.web.bodies.fields import NaturalOrMinusOne, ObjectFields
 from srb.web.bodies.renaming import renamed
 from srb.web.bodies.sampling import validated
@@ -115,7 +116,8 @@ class ResponsesBody(ChatBody):
     include: list[str] = []
     metadata: Metadata = {}
 
-    # Without effect: nothing is kept, and a prompt that is too long is refused.
+    # Without effect: a stream always has the usage, nothing is kept, and a prompt that is too long is refused.
+    stream_options: StreamOptions = StreamOptions()
     store: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
     background: Literal[False] | None = None
@@ -128,7 +130,6 @@ class ResponsesBody(ChatBody):
         for name, problem in _REFUSED.items():
             if body.get(name):
                 raise bad_field(name, problem)
-        cls._check_known(body)
         if isinstance(body.get("tool_choice"), dict):
             body = body | {"tool_choice": offered_choice(body["tool_choice"], body.get("tools"))}
         if body.get("background") is True:

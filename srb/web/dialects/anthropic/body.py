@@ -97,10 +97,6 @@ class MessagesBody(ChatBody):
         for name in _NO_PLACE:
             if (value := getattr(parsed, name)) is not None and value is not False:
                 raise bad_field(name, "has no place in a message; use /v1/chat/completions")
-        if parsed.n not in (None, 1):
-            raise bad_field(
-                "n", f"is {parsed.n}, but this API has one message; use /v1/responses or /v1/chat/completions"
-            )
         parsed = parsed.model_copy(update=parsed._as_chat(body))
         with renamed(_NAMES):
             parsed._check_together()

@@ -102,7 +102,7 @@ class ChatBody(GuidedFields, TokenFields):
     messages: Annotated[list[dict[str, Any]], BeforeValidator(parse_messages), WithJsonSchema(MESSAGES_SCHEMA)]
     tools: Annotated[list[dict[str, Any]], BeforeValidator(parse_tools)] = []
     tool_choice: Annotated[str, BeforeValidator(parse_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
-    parallel_tool_calls: bool = True
+    parallel_tool_calls: bool | None = None
     documents: list[Any] | None = None
 
     response_format: Annotated[ReplyFormat, BeforeValidator(parse_response_format), WithJsonSchema(FORMAT_SCHEMA)] = (

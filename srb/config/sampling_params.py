@@ -110,6 +110,8 @@ class SamplingParams:
     temperature: float = 0.8
     dynatemp_range: float = 0.0
     dynatemp_exponent: float = 1.0
+    smoothing_factor: float = 0.0
+    smoothing_curve: float = 1.0
     top_k: int = 40
     top_p: float = 0.95
     min_p: float = 0.05

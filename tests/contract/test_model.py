@@ -319,11 +319,12 @@ SETTINGS = [
     SamplingParams(min_p=0.5, top_k=0, temperature=2.0),  # often one candidate alone
     SamplingParams(mirostat=1),
     SamplingParams(mirostat=2),
+    SamplingParams(smoothing_factor=0.4, smoothing_curve=2.0, top_k=0),
     SamplingParams(xtc_probability=0.5, xtc_threshold=0.02, top_k=0, samplers=("xtc", "min_p", "temperature")),
     SamplingParams(adaptive_target=0.3, samplers=(*SamplingParams().samplers, "adaptive_p")),
     SamplingParams(dry_multiplier=2.0, dry_allowed_length=1, dry_penalty_last_n=200, repeat_penalty=1.5),
     SamplingParams(presence_penalty=1.0, frequency_penalty=0.5, logit_bias=((7, 3.0), (9, None)), ignore_eos=True),
-    SamplingParams(allowed_token_ids=(7, 9, 11, 12), stop_token_ids=(9,), temperature=2.0, min_p=0),
+    SamplingParams(allowed_token_ids=tuple(range(5, 45)), stop_token_ids=(9,), temperature=2.0, min_p=0),
 ]
 
 

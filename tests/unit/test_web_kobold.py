@@ -182,9 +182,8 @@ def test_logprobs_are_five_likely_tokens(given: Any, number: int) -> None:
 
 def test_samplers_that_llama_cpp_lacks_are_accepted() -> None:
     http, _ = serve()
-    body = {"tfs": 0.9, "top_a": 0.1, "rep_pen_slope": 0.9, "smoothing_factor": 0.2, "smoothing_curve": 1,
-            "guidance_scale": 1, "negative_prompt": "x", "grammar_retain_state": True,
-            "render_special": True, "bypass_eos": True, "quiet": True,
+    body = {"tfs": 0.9, "top_a": 0.1, "rep_pen_slope": 0.9, "guidance_scale": 1, "negative_prompt": "x",
+            "grammar_retain_state": True, "render_special": True, "bypass_eos": True, "quiet": True,
             "use_story": False, "images": [], "audio": []}  # fmt: skip
     results(generate(http, **body))
 

@@ -15,7 +15,9 @@ import numpy.typing as npt
 from srb.config.sampling_params import SamplingParams
 from srb.engine.diversity import BEYOND_SEEDS, other_candidate
 from srb.engine.grammar.matcher import Matcher
+from srb.engine.llama import quadratic
 from srb.engine.llama.dry import DrySamplers
+from srb.engine.llama.quadratic import TOKEN_DATA
 from srb.engine.llama.sampler_states import CLONED, REMEMBERING, SamplerStates, complete_adaptive
 from srb.engine.model import Candidates, Logits, Model
 from srb.engine.sampling import SEEDED, Stage, chain, is_greedy, remembered_tokens
@@ -23,8 +25,6 @@ from srb.engine.watching import MAX_TRIES, Watch, watch_of
 from srb.errors import GrammarDeadEnd
 
 FORBIDDEN = float("-inf")  # the bias of a forbidden token
-_TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-assert _TOKEN_DATA.itemsize == ctypes.sizeof(lib.llama_token_data)
 
 
 class CandidateArray:
@@ -35,7 +35,7 @@ class CandidateArray:
 
     def __init__(self, n_vocab: int) -> None:
         self._ids = np.arange(n_vocab, dtype=np.int32)
-        self._data = np.zeros(n_vocab, _TOKEN_DATA)
+        self._data = np.zeros(n_vocab, TOKEN_DATA)
         self._array = lib.llama_token_data_array()
 
     def fill(self, logits: Logits) -> Any:
@@ -66,7 +66,7 @@ class CandidateArray:
     def left(self) -> Candidates:
         """Return a copy of the candidates that the chain has left, with their probabilities."""
         # A sampler that drops the likeliest tokens moves the pointer.
-        first = (ctypes.addressof(self._array.data.contents) - self._data.ctypes.data) // _TOKEN_DATA.itemsize
+        first = (ctypes.addressof(self._array.data.contents) - self._data.ctypes.data) // TOKEN_DATA.itemsize
         assert 0 <= first <= len(self._data) - self._array.size, "the candidates are elsewhere"
         left = self._data[first : first + self._array.size]
         with np.errstate(invalid="ignore"):  # of forbidden tokens alone: NaN
@@ -506,6 +506,8 @@ def build_stage(model: SampledModel, stage: Stage) -> Any:
             return lib.llama_sampler_init_mirostat(model.n_vocab, *args)
         case "infill":
             return lib.llama_sampler_init_infill(vocab)
+        case "quadratic":
+            return quadratic.new(*args)
         case "dry":
             return model.dry.new(*args)
         case name:

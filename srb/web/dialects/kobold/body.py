@@ -46,8 +46,6 @@ class KoboldBody(CompletionBody):
     tfs: Real | None = None
     top_a: Real | None = None
     rep_pen_slope: Real | None = None
-    smoothing_factor: Real | None = None
-    smoothing_curve: Real | None = None
     guidance_scale: Real | None = None
     negative_prompt: str | None = None
 

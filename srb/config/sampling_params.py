@@ -18,6 +18,8 @@ MAX_GRAMMAR = 64 * 1024  # bytes, also of a JSON schema; what else one may cost 
 # Keywords of `grammar_schemas`, for errors and the log: where in the request a schema stands, and of which tool it is.
 PLACE, TOOL = MARKS = ("x-srb-place", "x-srb-tool")
 MAX_BIASES = 1024  # any of 300 to 10,000 would do: llama.cpp goes through them for each token of each branch
+MAX_ALLOWED = 65536  # token ids of allowed_token_ids; a longer list is no choice among few
+MAX_STOP_TOKENS = 1024
 MAX_BREAKERS = 128  # each is searched for in every token of the vocabulary, 17 ms of preparation for four
 MAX_SAMPLERS = 32  # names in a list; each costs time per token
 MAX_SIBLING_PENALTY = 100.0  # logits differ by less, so that more would forbid no further token
@@ -88,7 +90,8 @@ class Parameter:
 class SamplingParams:
     """Sampling parameters of a branch; names, defaults and order are llama.cpp's. The seed is in BranchSpec.
 
-    `logit_bias` has pairs (token id or string, bias); a bias of None forbids the token. `n_probs` is -1 for no
+    `logit_bias` has pairs (token id or string, bias); a bias of None forbids the token. With `allowed_token_ids` no other
+    token comes. A token of `stop_token_ids` ends the text, and is its last one. `n_probs` is -1 for no
     log-probabilities, 0 for that of each chosen token, k > 0 also for those of the k most likely tokens. With
     `post_sampling_probs` they are probabilities after the whole sampler chain. `json_schema` is JSON text, "" for none; the
     engine converts it to a grammar, so at most one of `json_schema` and `grammar` is set. `penalty_prompt` is None for the
@@ -107,6 +110,8 @@ class SamplingParams:
     temperature: float = 0.8
     dynatemp_range: float = 0.0
     dynatemp_exponent: float = 1.0
+    smoothing_factor: float = 0.0
+    smoothing_curve: float = 1.0
     top_k: int = 40
     top_p: float = 0.95
     min_p: float = 0.05
@@ -131,6 +136,8 @@ class SamplingParams:
     min_keep: int = 0
     logit_bias: tuple[tuple[int | str, float | None], ...] = ()
     ignore_eos: bool = False
+    allowed_token_ids: tuple[int, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
     grammar: str = ""
     json_schema: str = ""
     grammar_place: str = "grammar"

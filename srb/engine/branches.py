@@ -210,6 +210,7 @@ class Branches:
             self.end(branch, FinishReason.ERROR, events, error=error)
             return
         if self._model.is_eog(token):
+            branch.end_token = token
             self._end(branch, FinishReason.EOS, events)
             return
         prob: Prob | None = None
@@ -416,6 +417,7 @@ class Branches:
             BranchAdded(branch.request.request_id, branch.index, branch.spec.seed, *said, predicted_ms=spent_ms)
         )
         if self._model.is_eog(fork.token):
+            branch.end_token = fork.token
             path.of_text = fork.before
             self.end(branch, FinishReason.EOS, events)
         else:
@@ -501,6 +503,9 @@ class Branches:
             self._end(branch, FinishReason.WORD, events, stop=emission.stop)
         elif emission.is_boundary:
             self._end(branch, FinishReason.BOUNDARY, events)
+        elif token in branch.spec.sampling.stop_token_ids:
+            branch.end_token = token
+            self._end(branch, FinishReason.WORD, events)
         elif (
             emission.is_outdented
             or branch.length == branch.spec.max_tokens
@@ -516,6 +521,8 @@ class Branches:
 
     def _piece(self, branch: Branch, token: int) -> bytes:
         """Return the bytes of a branch's newest token, less those that the prompt has."""
+        if token in branch.spec.sampling.stop_token_ids and not branch.spec.include_stop:
+            return b""
         piece = self._model.piece(token, token in branch.request.preserved)
         if not piece and branch.spec.stop:  # a control token, which a stop string may name
             shown = self._model.piece(token, special=True)
@@ -621,5 +628,6 @@ def _ended(
         drafted=branch.num_drafted,
         accepted=branch.num_accepted,
         given_computed=branch.num_decoded,
+        end_token=branch.end_token if reason in (FinishReason.EOS, FinishReason.WORD) and not stop else None,
         predicted_ms=branch.request.predicted_ms(now),
     )

@@ -489,7 +489,7 @@ def _check_whole(batch: Batch) -> None:
 
 
 class FakeSampler:
-    """A sampler by temperature alone; honours logit_bias, ignore_eos and min_tokens, and a grammar from its beginning on."""
+    """A sampler by temperature alone; honours biases, lists of tokens and min_tokens, and a grammar from its beginning."""
 
     def __init__(self, model: FakeModel, params: SamplingParams, seed: int, min_tokens: int) -> None:
         model.open_samplers += 1
@@ -545,6 +545,10 @@ class FakeSampler:
                 scores[token] += -np.inf if bias is None else bias
         if self._params.ignore_eos or self._sampled < self._min_tokens:
             scores[EOS] = -np.inf
+        if self._sampled < self._min_tokens:
+            scores[[token for token in self._params.stop_token_ids if token < len(scores)]] = -np.inf
+        if self._params.allowed_token_ids:
+            scores[np.setdiff1d(np.arange(len(scores)), self._params.allowed_token_ids)] = -np.inf
         if not np.isfinite(scores).any():
             raise GrammarDeadEnd("the settings allow no token here")
         return scores

@@ -365,7 +365,9 @@ class Preparer:
 
     def _exploration(self, asked: Explore, spec: BranchSpec) -> Exploration:
         params = self._checked(spec.sampling)
-        early = self._model.biases(replace(params, ignore_eos=True)) if spec.min_tokens else {}
+        stops = tuple((token, None) for token in params.stop_token_ids)
+        banned = replace(params, ignore_eos=True, logit_bias=(*params.logit_bias, *stops))
+        early = self._model.biases(banned) if spec.min_tokens else {}
         return Exploration(asked, self._model, Biases.of(self._model.biases(params)), Biases.of(early))
 
     def _given(self, specs: Sequence[BranchSpec], num_prompt: int, directed: Directed | None) -> list[Tokens]:
@@ -615,9 +617,12 @@ class Preparer:
         """Return parameters that are safe for native code, a JSON schema as a grammar. Raise InvalidRequest."""
         if len(params.logit_bias) > MAX_BIASES:
             raise bad_field("logit_bias", f"has {len(params.logit_bias)} entries; at most {MAX_BIASES} are taken")
+        for token in params.allowed_token_ids:
+            self._check_token(token, "allowed_token_ids")
         params = replace(
             params,
             logit_bias=tuple(self._known_biases(params.logit_bias)),
+            stop_token_ids=tuple(token for token in params.stop_token_ids if 0 <= token < self._model.n_vocab),
             repeat_last_n=self._window(params.repeat_last_n),
             dry_penalty_last_n=self._window(params.dry_penalty_last_n),
         )

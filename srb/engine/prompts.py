@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from srb.engine.model import Model
 from srb.engine.named_states import NamedStates
 from srb.engine.probs import token_probs, unknown_prob
@@ -63,13 +65,17 @@ class Prompts:
 
     def _score(self, prefix: Prefix, count: int, last_row: int, events: list[Event]) -> None:
         """Emit the log-probabilities of the prompt tokens predicted by the last `count` rows, up to `last_row`."""
-        n_top = max(0, prefix.request.branches[0].spec.sampling.n_probs)
+        ranked = prefix.request.prompt_top >= 0
+        n_top = prefix.request.prompt_top if ranked else max(0, prefix.request.branches[0].spec.sampling.n_probs)
         first, done = prefix.num_computed, prefix.num_prompt_logprobs
         wants_entropy = prefix.request.wants_entropy
         probs = [unknown_prob(self._model, prefix.tokens[0], wants_entropy)] if done == 0 else []
         for place in range(max(first + 1, done + len(probs)), min(first + count + 1, len(prefix.tokens))):
             logits = self._model.logits(last_row - (first + count - place))
-            probs.append(token_probs(self._model, logits, prefix.tokens[place], n_top, wants_entropy))
+            token = prefix.tokens[place]
+            probs.append(token_probs(self._model, logits, token, n_top, wants_entropy))
+            if ranked:
+                probs[-1]["rank"] = 1 + int(np.count_nonzero(logits > logits[token]))
         prefix.num_prompt_logprobs += len(probs)
         if probs:
             events.append(PromptLogprobs(prefix.request.request_id, probs))

@@ -131,8 +131,8 @@ class Branch:
     """
 
     __slots__ = (
-        "began_at", "chooser", "draft", "ended", "first_word", "forced", "grammar_from", "has_new_line", "healing",
-        "index", "last_step", "lease", "logits", "logprob_sum", "num_accepted", "num_appended", "num_cached",
+        "began_at", "chooser", "draft", "end_token", "ended", "first_word", "forced", "grammar_from", "has_new_line",
+        "healing", "index", "last_step", "lease", "logits", "logprob_sum", "num_accepted", "num_appended", "num_cached",
         "num_computed", "num_decoded", "num_directed", "num_drafted", "num_given", "num_hidden", "num_of_prompt",
         "num_rewinds", "num_shifted", "num_shown", "num_unverified", "origin", "path", "probs", "request",
         "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
@@ -171,7 +171,7 @@ class Branch:
         self.spec = spec
         self.sampler = sampler
         banned = BannedStrings.of(spec.banned_strings) if spec.banned_strings else None
-        self.text = BranchText(spec.stop, spec.n_indent, finder_of(spec), banned)
+        self.text = BranchText(spec.stop, spec.n_indent, finder_of(spec), banned, spec.kept_stops)
         self.first_word = FirstWord() if request.words is not None else None  # None: settled, or like any other
         self.rewinding: Rewinding | None = None  # None: its tokens are final
         if banned or self.first_word is not None:
@@ -189,6 +189,7 @@ class Branch:
         self.origin: tuple[int, int] | None = None  # of a fork: its origin's index, and how many of its tokens it has
         self.path: Path | None = None  # of a request that explores
         self.ended: BranchEnded | None = None
+        self.end_token: int | None = None  # with which the model has ended it
 
     def give(self, tokens: Sequence[int]) -> None:
         """Let the branch begin with given tokens in place of those that it has; of a fork readers have seen the text."""
@@ -354,8 +355,8 @@ class Request:
         "alone_since", "arithmetic", "arrived_at", "asker", "awaits", "base", "branches", "cache_prompt", "can_grow",
         "ceased_at", "comes_last", "directed", "diversity", "ending", "exploration", "id_slot", "keep_probs",
         "linger", "lora", "max_lingering", "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "preserved",
-        "prompt_logprobs", "removed", "report_progress", "request_id", "saved", "scope", "shift", "since", "started_at",
-        "state", "state_name", "story", "wants_entropy", "words",
+        "prompt_logprobs", "prompt_top", "removed", "report_progress", "request_id", "saved", "scope", "shift", "since",
+        "started_at", "state", "state_name", "story", "wants_entropy", "words",
     )  # fmt: skip
 
     def __init__(
@@ -385,7 +386,7 @@ class Request:
         self.scope = Scope(lora, command.cache_salt)
         self.preserved = preserved  # control tokens whose text is part of the branches' texts
         self.report_progress = command.report_progress
-        self.prompt_logprobs = command.prompt_logprobs
+        self.prompt_logprobs, self.prompt_top = command.prompt_logprobs, command.prompt_top
         self.wants_entropy = command.surprise_from >= 0  # beside each of them
         self.id_slot = command.id_slot  # asked for; −1: any
         self.cache_prompt = command.cache_prompt  # reuse the tree's texts, and leave computed text in the tree

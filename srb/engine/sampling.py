@@ -35,15 +35,22 @@ def chain(params: SamplingParams, seed: int) -> list[Stage]:
     """Return the stages after logit bias and grammar, which need a vocabulary; the last stage chooses a token."""
     if params.mirostat == 1:
         chooser = Stage("mirostat", (seed, params.mirostat_tau, params.mirostat_eta, MIROSTAT_CANDIDATES))
-        return [Stage("temp", (params.temperature,)), DROPPED, chooser]
+        return [*_smoothed(Stage("temp", (params.temperature,)), params), DROPPED, chooser]
     if params.mirostat == 2:
         chooser = Stage("mirostat_v2", (seed, params.mirostat_tau, params.mirostat_eta))
-        return [Stage("temp", (params.temperature,)), chooser]
-    stages = [stage for name in params.samplers if (stage := _STAGES[name](params, seed))]
+        return [*_smoothed(Stage("temp", (params.temperature,)), params), chooser]
+    named = [stage for name in params.samplers if (stage := _STAGES[name](params, seed))]
+    stages = [each for stage in named for each in _smoothed(stage, params)]
     stages = [each for stage in stages for each in ((DROPPED, stage) if stage.name == "typical" else (stage,))]
     if "adaptive_p" in params.samplers:
         return [*stages, Stage("adaptive_p", (params.adaptive_target, params.adaptive_decay, seed))]
     return [*stages, Stage("dist", (seed,))]
+
+
+def _smoothed(stage: Stage, p: SamplingParams) -> list[Stage]:
+    """Return a stage, and after that of the temperature quadratic sampling, as KoboldCpp runs it."""
+    is_on = stage.name in ("temp", "temp_ext") and p.temperature > 0 and p.smoothing_factor > 0
+    return [stage, Stage("quadratic", (p.smoothing_factor, p.smoothing_curve))] if is_on else [stage]
 
 
 def is_greedy(params: SamplingParams) -> bool:

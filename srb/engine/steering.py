@@ -243,7 +243,7 @@ class Steering:
         _check_tokens(branch.request, command.max_tokens, [spec.max_tokens], instead_of=branch)
         branch.spec = spec
         if command.changes:
-            branch.text.change_ends(spec.stop, finder_of(spec))
+            branch.text.change_ends(spec.stop, finder_of(spec), spec.kept_stops)
 
     def end_reasoning(self, request: Request, index: int | None) -> list[int]:
         """Have the reasoning of one branch, or of all, end now; return the branches whose reasoning was not over.

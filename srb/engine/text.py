@@ -115,12 +115,14 @@ class BranchText:
         n_indent: int = 0,
         finder: Finder | None = None,
         banned: BannedStrings | None = None,
+        kept: Sequence[str] = (),
     ) -> None:
         """Look for `stops`, for lines after the first that begin with fewer than `n_indent` spaces and tabs, and for the
-        end that `finder` finds. Emit nothing of `banned`.
+        end that `finder` finds. Emit nothing of `banned`, and of the stop strings only those that are `kept`.
         """
         self._stops = tuple(stop for stop in stops if stop)
         self._longest = max(map(len, self._stops), default=0)
+        self._kept = kept
         self._decoder = _Utf8("replace")
         self._tail = ""  # decoded, not emitted
         self._shown = 0  # emitted characters
@@ -223,10 +225,11 @@ class BranchText:
         self.num_held, self.is_cut = state.num_held, False
         self._return_to(state.before)
 
-    def change_ends(self, stops: Sequence[str], finder: Finder | None) -> None:
+    def change_ends(self, stops: Sequence[str], finder: Finder | None, kept: Sequence[str] = ()) -> None:
         """Look for other stop strings and another boundary from here on; text that is held back may begin the stops."""
         self._stops = tuple(stop for stop in stops if stop)
         self._longest = max(map(len, self._stops), default=0)
+        self._kept = kept
         self._finder, self._finder_start = finder, self._shown + len(self._tail)
         self._fresh = vars(finder).copy() if finder else {}
         self._choose_path()
@@ -387,7 +390,8 @@ class BranchText:
         return Emission.of(text, ready, start)
 
     def _cut(self, at: int, stop: str = "", is_outdented: bool = False, is_boundary: bool = False) -> Emission:
-        """Emit the tail before `at`; a token that reaches beyond keeps only its part before."""
+        """Emit the tail before `at`, or up to a stop string's end if it stays; a token beyond keeps only its part before."""
+        at += len(stop) if stop in self._kept else 0
         edge = self._shown + at
         emission = Emission(self._tail[:at], stop=stop, is_outdented=is_outdented, is_boundary=is_boundary)
         for pending in self._pending:

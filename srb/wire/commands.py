@@ -48,7 +48,8 @@ class BranchSpec:
     branch has the mean log-probability, even if its tokens' are not asked for (`sampling.n_probs` −1). No string of
     `banned_strings` comes in the text. With `token_healing` the last characters before the text may become a part of its
     first token (see `srb/engine/healing.py`). `direction` is an instruction for this branch alone, which stands at the
-    request's `place` in the prompt ("": none does, and the branch has the prompt as it is); it counts as prompt.
+    request's `place` in the prompt ("": none does, and the branch has the prompt as it is); it counts as prompt. With
+    `include_stop` the string of `stop`, or the token, that ends the branch is the end of its text, but for `hidden_stops`.
     """
 
     seed: int
@@ -65,10 +66,17 @@ class BranchSpec:
     score: bool = False
     token_healing: bool = False
     direction: str = ""
+    include_stop: bool = False
+    hidden_stops: tuple[str, ...] = ()
 
     @property
     def is_scored(self) -> bool:
         return self.score or self.sampling.n_probs >= 0
+
+    @property
+    def kept_stops(self) -> tuple[str, ...]:
+        """The stop strings that are the end of a text that they end."""
+        return tuple(stop for stop in self.stop if stop not in self.hidden_stops) if self.include_stop else ()
 
     @property
     def has_grammar(self) -> bool:
@@ -150,6 +158,7 @@ class Generate(_Message):
     id_slot: int = -1  # slot of the first branch; −1: any
     prompt_logprobs: bool = False  # send PromptLogprobs, with n_probs of the first branch, for each token of the prompt
     surprise_from: int = -1  # …, with entropies, for those alone that lie behind this character of it; −1: for all
+    prompt_top: int = -1  # … with so many likely tokens instead, and each token's rank; -1: not
     owner: str = ""  # the client, who alone may list and control the request
     max_unread: int = 0  # most requests of the owner that may linger without a reader, rests included; 0: any number
     max_lingering: int = 0  # most of them that may run or wait; 0: any number

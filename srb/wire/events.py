@@ -129,11 +129,12 @@ class LikelyToken(TypedDict):
 
 
 class TokenProbs(LikelyToken):
-    """A token of a text, and the likeliest at its place; `top_probs` where it has `prob`."""
+    """A token of a text, and the likeliest at its place; `top_probs` where it has `prob`. `rank`: 1 is the likeliest."""
 
     entropy: NotRequired[float | None]  # in nats, of what may stand there; None for a text's first token
     top_logprobs: NotRequired[list[LikelyToken]]
     top_probs: NotRequired[list[LikelyToken]]
+    rank: NotRequired[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,10 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class BranchEnded:
-    """A branch has ended; `length` counts its tokens (an end-of-text token is not one)."""
+    """A branch has ended; `length` counts its tokens (an end-of-text token is not one).
+
+    `end_token` is the token that ended it: an end-of-text token with the reason "eos", or one of `stop_token_ids`.
+    """
 
     request_id: str
     index: int
@@ -177,6 +181,7 @@ class BranchEnded:
     drafted: int = 0  # tokens of drafts that were computed (spec_type), and of those the ones that the branch drew
     accepted: int = 0
     given_computed: int = 0  # tokens that were computed for it before its first one: of its `append`, and to heal it
+    end_token: int | None = None
     predicted_ms: float = field(default=0.0, compare=False)  # as Delta's
 
 

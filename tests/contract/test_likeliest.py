@@ -46,6 +46,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "temperature comes first": {"samplers": ("temperature", "top_k", "min_p"), "top_k": 40, "temperature": 2.0},
     "XTC and typical-p": {"top_k": 50, "xtc_probability": 0.9, "xtc_threshold": 0.02, "typical_p": 0.9},
     "top-n-sigma": {"top_n_sigma": 1.5, "top_k": 40},
+    "quadratic sampling": {"smoothing_factor": 0.3, "top_k": 40},
+    "quadratic sampling comes first": {"smoothing_factor": 0.3, "samplers": ("temperature", "top_k"), "top_k": 40},
 }
 
 

@@ -33,6 +33,7 @@ EVERY_SAMPLER: list[dict[str, Any]] = [
     {"min_p": 0.4},
     {"typical_p": 0.5},
     {"top_n_sigma": 1.0},
+    {"smoothing_factor": 0.3, "smoothing_curve": 4.0, "top_k": 0},
     {"xtc_probability": 0.9, "xtc_threshold": 0.01},
     {"repeat_penalty": 1.5, "repeat_last_n": 8},
     {"frequency_penalty": 1.0, "presence_penalty": -1.0},
@@ -163,6 +164,85 @@ def test_typical_sampling_is_measured_over_the_tokens_that_may_come(llama: Llama
         assert found.keys() == expected.keys()
         assert all(abs(found[token] - chance) < 1e-4 for token, chance in expected.items())
         sampler.close()
+
+
+def softmax(logits: Any) -> Any:
+    chances = np.exp(logits - logits.max())
+    return chances / chances.sum()
+
+
+def quadratic(logits: Any, factor: float, curve: float) -> Any:
+    """Return logits after quadratic sampling, as text-generation-webui's pull request 5551 gives its formula."""
+    found = np.full(len(logits), -np.inf)
+    for token in np.flatnonzero(np.isfinite(logits)):
+        d = float(logits[token]) - float(logits.max())
+        found[token] = -((3 - curve) / 2 * factor * d**2) + ((curve - 1) / 2 * factor * d**3) + float(logits.max())
+    return found
+
+
+def of_top_k(logits: Any, k: int) -> Any:
+    return np.where(logits >= np.sort(logits)[-k], logits, -np.inf)
+
+
+ALL = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+# Options of a request, and what they leave of some logits beside quadratic sampling.
+AROUND_QUADRATIC: dict[str, tuple[dict[str, Any], Callable[[Any, Callable[[Any], Any]], Any]]] = {
+    "alone": (ALL, lambda logits, smooth: smooth(logits)),
+    "a high temperature": ({**ALL, "temperature": 1.7}, lambda logits, smooth: smooth(logits / 1.7)),
+    "a low temperature": ({**ALL, "temperature": 0.5}, lambda logits, smooth: smooth(logits / 0.5)),
+    "after top-k": ({**ALL, "top_k": 20}, lambda logits, smooth: smooth(of_top_k(logits, 20))),
+    "before top-k": (
+        {**ALL, "top_k": 20, "samplers": ("temperature", "top_k")},
+        lambda logits, smooth: of_top_k(smooth(logits), 20),
+    ),
+    "after a bias": (
+        {**ALL, "logit_bias": ((40, None), (41, 2.0))},
+        lambda logits, smooth: smooth(without(logits + 2.0 * (np.arange(len(logits)) == 41), 40)),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("factor", "curve"), [(0.2, 1.0), (1.5, 1.0), (0.3, 2.5), (0.1, 3.0), (0.05, 0.5), (0.01, 7.0)]
+)
+@pytest.mark.parametrize("name", AROUND_QUADRATIC)
+def test_quadratic_sampling_is_its_formula_after_the_temperature(
+    llama: LlamaModel, name: str, factor: float, curve: float
+) -> None:
+    options, leaves = AROUND_QUADRATIC[name]
+    smoothing = {"smoothing_factor": factor, "smoothing_curve": curve, "post_sampling_probs": True}
+    params = SamplingParams(**{"temperature": 1.0, **smoothing, **options})
+    first = llama.new_sampler(params, 1, [])
+    for sampler in (first, first.clone(2), first.clone(3).clone(4)):
+        logits = np.random.default_rng(3).standard_normal(llama.n_vocab).astype(np.float32) * 3
+        expected = softmax(leaves(logits.astype(np.float64), lambda each: quadratic(each, factor, curve)))
+        sampler.sample_from(logits)
+        found = np.zeros(llama.n_vocab)
+        found[sampler.candidates.ids] = sampler.candidates.probs
+        assert np.abs(found - expected).max() < 1e-4
+        sampler.close()
+
+
+def test_quadratic_sampling_draws_as_often_as_its_chances_and_not_at_temperature_0(llama: LlamaModel) -> None:
+    logits = np.full(llama.n_vocab, -50.0, np.float32)
+    logits[[300, 301, 302]] = 3.0, 2.5, 0.0
+    params = SamplingParams(temperature=1.0, smoothing_factor=0.4, **ALL)
+    sampler = llama.new_sampler(params, 1, [])
+    drawn = [sampler.sample_from(logits) for _ in range(4000)]
+    expected = softmax(quadratic(logits.astype(np.float64), 0.4, 1.0))
+    assert all(abs(drawn.count(token) / 4000 - expected[token]) < 0.03 for token in (300, 301, 302))
+    greedy = llama.new_sampler(replace(params, temperature=0.0, smoothing_curve=9.0), 1, [])
+    assert greedy.sample_from(logits) == 300
+
+
+def test_mirostat_measures_what_quadratic_sampling_leaves(llama: LlamaModel) -> None:
+    logits = np.full(llama.n_vocab, -50.0, np.float32)
+    logits[[300, 301]] = 9.0, 0.0
+    mirostat = SamplingParams(mirostat=2, mirostat_tau=20.0, temperature=1.0)
+    plain, flat = mirostat, replace(mirostat, smoothing_factor=0.00001)
+    drawn = [{llama.new_sampler(each, seed, []).sample_from(logits) for seed in range(30)} for each in (plain, flat)]
+    assert drawn[0] == {300}
+    assert len(drawn[1]) > 1
 
 
 def test_mirostat_is_measured_over_the_tokens_that_may_come(llama: LlamaModel) -> None:

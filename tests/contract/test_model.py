@@ -232,6 +232,51 @@ def test_the_end_of_text_waits_for_the_least_number_of_tokens(model: Model) -> N
         sampler.close()
 
 
+def test_a_stop_token_waits_for_the_least_number_of_tokens_too(model: Model) -> None:
+    logits = np.full(model.n_vocab, -50.0, np.float32)
+    logits[7] = 50.0
+    for params in (SamplingParams(stop_token_ids=(7,)), SamplingParams(temperature=0, stop_token_ids=(9, 7))):
+        first = model.new_sampler(params, 1, [5], min_tokens=2)
+        clone = first.clone(1, 3)
+        assert [first.sample_from(logits) == 7 for _ in range(4)] == [False, False, True, True]
+        assert [clone.sample_from(logits) == 7 for _ in range(4)] == [False, False, False, True]
+        first.close()
+        clone.close()
+
+
+def test_no_token_comes_but_those_that_are_allowed(model: Model) -> None:
+    logits = compute(model, 0, tokens_of(model))
+    allowed = (7, 9, 11)
+    best = max(allowed, key=lambda token: float(logits[token]))
+    params = SamplingParams(allowed_token_ids=allowed, temperature=2.0, min_p=0, top_p=1)
+    first = model.new_sampler(params, 1, [])
+    clone = first.clone(2)
+    assert {sampler.sample_from(logits) for sampler in (first, clone) for _ in range(40)} == set(allowed)
+    greedy = model.new_sampler(SamplingParams(allowed_token_ids=allowed, temperature=0), 1, [])
+    assert greedy.sample_from(logits) == best
+    rest = model.new_sampler(SamplingParams(allowed_token_ids=allowed, logit_bias=((best, None),)), 1, [])
+    assert rest.sample_from(logits) in set(allowed) - {best}
+    nothing = model.new_sampler(SamplingParams(allowed_token_ids=(7,), logit_bias=((7, None),)), 1, [])
+    with pytest.raises(GrammarDeadEnd):
+        nothing.sample_from(logits)
+    for sampler in (first, clone, greedy, rest, nothing):
+        sampler.close()
+
+
+def test_a_grammar_chooses_among_the_tokens_that_are_allowed(model: Model) -> None:
+    a, b, c = (model.tokenize(text, False, False)[-1] for text in "abc")
+    params = SamplingParams(grammar='root ::= ("a" | "b")+', allowed_token_ids=(b, c), temperature=0)
+    sampler = model.new_sampler(params, 1, [])
+    logits = np.full(model.n_vocab, -50.0, np.float32)
+    logits[[a, c]] = 50.0
+    assert sampler.sample_from(logits) == b
+    sampler.close()
+    dead = model.new_sampler(SamplingParams(grammar='root ::= "a"', allowed_token_ids=(c,), temperature=0), 1, [])
+    with pytest.raises(GrammarDeadEnd):
+        dead.sample_from(logits)
+    dead.close()
+
+
 def test_a_sampler_without_an_allowed_token_raises(model: Model) -> None:
     logits = compute(model, 0, tokens_of(model))
     nothing = tuple((token, None) for token in range(model.n_vocab))
@@ -274,10 +319,12 @@ SETTINGS = [
     SamplingParams(min_p=0.5, top_k=0, temperature=2.0),  # often one candidate alone
     SamplingParams(mirostat=1),
     SamplingParams(mirostat=2),
+    SamplingParams(smoothing_factor=0.4, smoothing_curve=2.0, top_k=0),
     SamplingParams(xtc_probability=0.5, xtc_threshold=0.02, top_k=0, samplers=("xtc", "min_p", "temperature")),
     SamplingParams(adaptive_target=0.3, samplers=(*SamplingParams().samplers, "adaptive_p")),
     SamplingParams(dry_multiplier=2.0, dry_allowed_length=1, dry_penalty_last_n=200, repeat_penalty=1.5),
     SamplingParams(presence_penalty=1.0, frequency_penalty=0.5, logit_bias=((7, 3.0), (9, None)), ignore_eos=True),
+    SamplingParams(allowed_token_ids=tuple(range(5, 45)), stop_token_ids=(9,), temperature=2.0, min_p=0),
 ]
 
 

@@ -64,7 +64,6 @@ def test_no_body_is_an_internal_error_or_ends_the_engine(own: Server, path: str)
         if isinstance(body, dict):
             body = {name: value for name, value in body.items() if name not in SHORT} | SHORT
             body |= PLAIN if "messages" in body else {"input": "Tell me a story."} if "input" in body else {}
-            body |= {"n": None, "n_cmpl": None} if path == "/v1/messages" else {}  # one message has one branch
             if "options" in body or path in OLLAMAS:
                 options = body.get("options")
                 short = {"num_predict": 3, "n_predict": 3}

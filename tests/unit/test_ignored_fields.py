@@ -39,10 +39,10 @@ def serve(**settings: Any) -> FlaskClient:
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_names_the_fields_that_have_no_effect(path: str, body: Any, stream: bool) -> None:
     http = serve()
-    unknown = {"stop_token_ids": [7], "not_known": None, "zu\u00e4\n": 1}
+    unknown = {"too_new": [7], "not_known": None, "zu\u00e4\n": 1}
     answer = http.post(path, json={**body, **unknown, **({"stream": stream} if path != "/tokenize" else {})})
     assert answer.status_code == 200, answer.text
-    assert answer.headers["X-SRB-Ignored"] == "not_known, stop_token_ids, zu%C3%A4%0A"
+    assert answer.headers["X-SRB-Ignored"] == "not_known, too_new, zu%C3%A4%0A"
     assert "X-SRB-Ignored" not in http.post(path, json=body).headers
 
 

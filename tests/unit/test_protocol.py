@@ -54,6 +54,7 @@ _BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "int": small,
     "bool": st.booleans(),
     "str": words,
+    "tuple[int, ...]": st.lists(small, max_size=3).map(tuple),
     "tuple[str, ...]": st.lists(words, max_size=3).map(tuple),
     "tuple[str | int, ...] | None": st.none() | st.lists(words | small, max_size=3).map(tuple),
     "tuple[tuple[str, str | int], ...]": st.lists(st.tuples(words, words | small), max_size=3).map(tuple),
@@ -75,6 +76,8 @@ branch_specs = st.builds(
     n_indent=small,
     stop_at=words,
     stop_after=small,
+    include_stop=st.booleans(),
+    hidden_stops=st.lists(words, max_size=2).map(tuple),
 )
 parts = st.lists(words | small, max_size=4).map(tuple)
 scales = st.lists(st.tuples(small, numbers), max_size=3).map(tuple)
@@ -90,6 +93,7 @@ generates = st.builds(
     report_progress=st.booleans(),
     shift=st.none() | st.builds(ContextShift, small, small),
     prompt_logprobs=st.booleans(),
+    prompt_top=small,
     traceparent=st.just("")
     | st.from_regex("00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]", fullmatch=True, alphabet=st.characters(codec="ascii")),
 )

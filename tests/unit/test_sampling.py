@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from srb.config.sampling_params import SamplingParams
-from srb.engine.sampling import DROPPED, SEEDED, Stage, chain, remembered_tokens
+from srb.engine.sampling import DROPPED, SEEDED, Stage, chain, is_greedy, remembered_tokens
 
 
 def names(params: SamplingParams) -> list[str]:
@@ -32,6 +34,19 @@ def test_a_sampler_that_is_named_twice_runs_twice_as_in_llama_cpp() -> None:
     params = SamplingParams(samplers=samplers, xtc_probability=0.5, repeat_penalty=1.1)
     assert names(params) == ["temp_ext", "xtc", "top_k", "temp_ext", "xtc", "dist"]
     assert chain(params, seed=7)[0] == chain(params, seed=7)[3]
+
+
+def test_quadratic_sampling_runs_with_each_temperature_and_not_at_0() -> None:
+    smooth = SamplingParams(smoothing_factor=0.3, smoothing_curve=2.0)
+    assert names(smooth) == ["top_k", "top_p", "min_p", "temp_ext", "quadratic", "dist"]
+    assert chain(smooth, 7)[-2] == Stage("quadratic", (0.3, 2.0))
+    twice = replace(smooth, samplers=("temperature", "top_k", "temperature"))
+    assert names(twice) == ["temp_ext", "quadratic", "top_k", "temp_ext", "quadratic", "dist"]
+    assert names(replace(smooth, mirostat=1)) == ["temp", "quadratic", "min_p", "mirostat"]
+    assert names(replace(smooth, mirostat=2)) == ["temp", "quadratic", "mirostat_v2"]
+    for off in (replace(smooth, temperature=0.0), replace(smooth, smoothing_factor=0.0), replace(smooth, samplers=())):
+        assert "quadratic" not in names(off)
+    assert not is_greedy(smooth)
 
 
 def test_mirostat_replaces_the_chain() -> None:

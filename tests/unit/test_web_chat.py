@@ -475,11 +475,14 @@ def test_any_of_several_tools_may_be_the_one_that_is_required() -> None:
         ({"tool_choice": "required"}, True),
         ({"tool_choice": "required", "parallel_tool_calls": False}, False),
         ({"tool_choice": {"type": "function", "function": {"name": "time"}}}, False),
+        ({"tools": [OTHER]}, True),
+        ({"tools": [OTHER], "tool_choice": "required"}, False),
+        ({"tools": [OTHER], "tool_choice": "required", "parallel_tool_calls": True}, True),
     ],
 )
-def test_several_calls_may_be_required_unless_one_tool_is_named(fields: dict[str, Any], several: bool) -> None:
+def test_several_calls_may_be_required_unless_one_tool_is_meant(fields: dict[str, Any], several: bool) -> None:
     http, engine = serve()
-    post(http, tools=[TOOL, OTHER], **fields)
+    post(http, **{"tools": [TOOL, OTHER], **fields})
     assert ("*" in engine.sent[0].branches[0].sampling.grammar.splitlines()[0]) == several
 
 

@@ -201,7 +201,7 @@ def test_samplers_and_fields_of_srb_pass_through() -> None:
         ({"max_tokens": "many"}, "max_tokens"),
         ({"stop_sequences": 3}, "stop_sequences"),
         ({"metadata": "x"}, "metadata"),
-        ({"n": 2}, "n"),
+        ({"n": "2"}, "n"),
         ({"branches": [{}]}, "branches"),
         ({"explore": {}}, "explore"),
         ({"rank": True}, "rank"),
@@ -221,6 +221,66 @@ def test_a_bad_field_is_refused_by_its_own_name(body: dict[str, Any], field: str
         assert error["type"] == "invalid_request_error"
         assert error["param"] == field
         assert f"Field '{field}'" in error["message"]
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_the_content_of_several_branches_stands_in_one_message(n: int) -> None:
+    http = serve(*REPLY)
+    one = post(http, tools=[TOOL], seed=7).json
+    several = post(http, tools=[TOOL], seed=7, n=n).json
+    assert "branches" not in one
+    own: list[list[Any]] = [[] for _ in range(n)]
+    for block in several["content"]:
+        own[block.pop("branch", 0)].append({key: value for key, value in block.items() if key != "id"})
+    assert own == [[{key: value for key, value in block.items() if key != "id"} for block in one["content"]]] * n
+    ends = [{"index": index, "seed": 7 + index, "stop_reason": "tool_use", "stop_sequence": None} for index in range(n)]
+    assert several["branches"] == ends
+    assert several["usage"]["output_tokens"] == n * one["usage"]["output_tokens"]
+    read("anthropic.MessageAnswer", orjson.dumps(several))
+    given: Any = {"model": "any", "max_tokens": 50, "messages": [USER], "tools": [TOOL], "extra_body": {"n": n}}
+    message = anthropic_over(application(writes(*REPLY))[0]).messages.create(**given)
+    assert [block.text for block in message.content if block.type == "text"] == ["Hello you", " there"] * n
+
+
+def test_the_blocks_of_several_branches_grow_side_by_side_in_a_stream() -> None:
+    http = serve(*REPLY)
+    found = events(post(http, tools=[TOOL], n=2, stream=True).text)
+    for event in found:
+        read("anthropic.StreamEvent", orjson.dumps(event))
+    begun = {event["index"]: event["content_block"] for event in found if event["type"] == "content_block_start"}
+    assert list(begun) == list(range(len(begun)))
+    assert [block.get("branch", 0) for block in begun.values()] == [0, 1] * (len(begun) // 2)
+    text = dict.fromkeys(begun, "")
+    for event in found:
+        if event["type"] == "content_block_delta" and event["delta"]["type"] == "text_delta":
+            text[event["index"]] += event["delta"]["text"]
+    assert [text[index] for index, block in begun.items() if block["type"] == "text"] == ["Hello you"] * 2 + [
+        " there"
+    ] * 2
+    assert [event["type"] for event in found].count("content_block_stop") == len(begun)
+    (end,) = (event for event in found if event["type"] == "message_delta")
+    assert [branch["stop_reason"] for branch in end["branches"]] == ["tool_use"] * 2
+    client = anthropic_over(application(writes(*REPLY))[0])
+    given: Any = {"model": "any", "max_tokens": 50, "messages": [USER], "tools": [TOOL], "extra_body": {"n": 2}}
+    with client.messages.stream(**given) as stream:
+        final = stream.get_final_message()
+    assert [block.text for block in final.content if block.type == "text"] == ["Hello you"] * 2 + [" there"] * 2
+
+
+def test_a_branch_that_fails_tells_its_error_beside_the_others() -> None:
+    def script(command: Generate) -> Iterable[list[Event]]:
+        request_id = command.request_id
+        yield [Accepted(request_id, 5), PromptDone(request_id, 0, 0, 1.0), Delta(request_id, 0, "a", [1])]
+        failed = BranchEnded(request_id, 1, "error", 0, code="grammar_dead_end", message="no token fits")
+        yield [BranchEnded(request_id, 0, "eos", 1), failed, Done(request_id, 5, 0, 1, 1.0, 1.0)]
+
+    http = application(script)[0].test_client()
+    for ends in (
+        post(http, n=2).json["branches"],
+        events(post(http, n=2, stream=True).text)[-2]["branches"],
+    ):
+        assert [end["stop_reason"] for end in ends] == ["end_turn", None]
+        assert "no token fits" in ends[1]["error"]["message"]
 
 
 @pytest.mark.parametrize(

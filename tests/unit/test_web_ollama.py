@@ -356,7 +356,9 @@ def test_messages_become_the_templates_with_calls_results_and_thoughts() -> None
 
 def test_a_suffix_asks_for_the_text_between(monkeypatch: pytest.MonkeyPatch) -> None:
     http, _ = serve()
-    assert refused(generate(http, suffix="end"), 400) == '"storyteller" does not support insert'
+    assert (
+        refused(generate(http, suffix="end"), 400) == "\"storyteller\" does not support insert, which 'suffix' asks for"
+    )
     able = replace(scripted.MODEL, fim={"pre": 500, "suf": 501, "mid": 502})
     monkeypatch.setattr(scripted, "MODEL", able)
     http, engine = serve()

@@ -266,7 +266,7 @@ def test_banned_strings_come_by_every_name_and_for_single_branches() -> None:
         (
             {"custom_token_bans": "7,x"},
             "custom_token_bans",
-            "must be token ids separated by commas, or a list of strings and token ids",
+            "must be token ids separated by commas, or a list",
         ),
         ({"banned_tokens": 7}, "banned_tokens", "must be a list of strings and token ids"),
         ({"branches": [{"banned_strings": [None]}]}, "branches[0].banned_strings", "must be a list of strings"),

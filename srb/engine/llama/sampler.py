@@ -15,7 +15,9 @@ import numpy.typing as npt
 from srb.config.sampling_params import SamplingParams
 from srb.engine.diversity import BEYOND_SEEDS, other_candidate
 from srb.engine.grammar.matcher import Matcher
+from srb.engine.llama import quadratic
 from srb.engine.llama.dry import DrySamplers
+from srb.engine.llama.quadratic import TOKEN_DATA
 from srb.engine.llama.sampler_states import CLONED, REMEMBERING, SamplerStates, complete_adaptive
 from srb.engine.model import Candidates, Logits, Model
 from srb.engine.sampling import SEEDED, Stage, chain, is_greedy, remembered_tokens
@@ -23,8 +25,6 @@ from srb.engine.watching import MAX_TRIES, Watch, watch_of
 from srb.errors import GrammarDeadEnd
 
 FORBIDDEN = float("-inf")  # the bias of a forbidden token
-_TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-assert _TOKEN_DATA.itemsize == ctypes.sizeof(lib.llama_token_data)
 
 
 class CandidateArray:
@@ -35,7 +35,7 @@ class CandidateArray:
 
     def __init__(self, n_vocab: int) -> None:
         self._ids = np.arange(n_vocab, dtype=np.int32)
-        self._data = np.zeros(n_vocab, _TOKEN_DATA)
+        self._data = np.zeros(n_vocab, TOKEN_DATA)
         self._array = lib.llama_token_data_array()
 
     def fill(self, logits: Logits) -> Any:
@@ -66,7 +66,7 @@ class CandidateArray:
     def left(self) -> Candidates:
         """Return a copy of the candidates that the chain has left, with their probabilities."""
         # A sampler that drops the likeliest tokens moves the pointer.
-        first = (ctypes.addressof(self._array.data.contents) - self._data.ctypes.data) // _TOKEN_DATA.itemsize
+        first = (ctypes.addressof(self._array.data.contents) - self._data.ctypes.data) // TOKEN_DATA.itemsize
         assert 0 <= first <= len(self._data) - self._array.size, "the candidates are elsewhere"
         left = self._data[first : first + self._array.size]
         with np.errstate(invalid="ignore"):  # of forbidden tokens alone: NaN
@@ -114,7 +114,7 @@ class SampledModel(Model, Protocol):
 class LlamaSampler:
     """A llama.cpp sampler chain, with a grammar beside it as in llama-server.
 
-    The chain begins with a ban of end-of-text tokens while `min_tokens` are to come; `_parts` follow.
+    The chain begins with a ban of the tokens that end a text while `min_tokens` are to come; `_parts` follow.
     """
 
     def __init__(
@@ -139,6 +139,8 @@ class LlamaSampler:
         """Begin the chain and all other state that samplers do not share."""
         self._model = model
         self._params = params
+        self._ends = frozenset((*model.eog_token_list, *params.stop_token_ids))
+        self._allowed = np.unique(np.array(params.allowed_token_ids, np.intp)) if params.allowed_token_ids else None
         self._grammar = grammar
         self._watch = watch
         self._places: list[tuple[Any, int]] = []  # of watch and grammar, before each remembered token
@@ -152,9 +154,9 @@ class LlamaSampler:
         self._ahead: int | None = None
 
     def _add_ban(self, tokens_to_come: int) -> bool:
-        """Add a ban of end-of-text tokens to the empty chain if it is to last; return whether it was added."""
+        """Add a ban of the tokens that end a text to the empty chain if it is to last; return whether it was added."""
         model = self._model
-        ban = _bias_sampler(model, dict.fromkeys(model.eog_token_list, FORBIDDEN)) if tokens_to_come > 0 else None
+        ban = _bias_sampler(model, dict.fromkeys(self._ends, FORBIDDEN)) if tokens_to_come > 0 else None
         if ban:
             lib.llama_sampler_chain_add(self._chain, ban)
         return bool(ban)
@@ -183,7 +185,8 @@ class LlamaSampler:
 
     @property
     def _can_be_plain(self) -> bool:
-        return self._grammar is None and self._watch is None and not self._keeps_candidates
+        looks = self._grammar is not None or self._watch is not None or self._allowed is not None
+        return not looks and not self._keeps_candidates
 
     @property
     def is_plain(self) -> bool:
@@ -210,7 +213,7 @@ class LlamaSampler:
         self._note_state()
         if (forced := self._forced()) is not None:
             return self._accept(forced)
-        token = self._choose(self._model.candidates.fill(logits))
+        token = self._choose(self._fill(logits))
         if (grammar := self._grammar_here) is not None and not grammar.allows(token):
             token = self._choose_within_grammar(logits)
         return self._accept(self._fitting(token, logits))
@@ -236,7 +239,7 @@ class LlamaSampler:
 
     def _next_likeliest(self, logits: Logits, taken: Set[int]) -> int | None:
         """Return the likeliest token that may be sampled and is not taken; None if there is none."""
-        ended = self._model.eog_token_list if self._tokens_to_come > 0 else ()
+        ended = self._ends if self._tokens_to_come > 0 else ()
         rest = logits.copy()
         rest[[*taken, *self._forbidden, *ended]] = FORBIDDEN
         array = self._fill_within_grammar(rest)
@@ -283,7 +286,7 @@ class LlamaSampler:
             for each in tokens:
                 trial.accept(each)
             allowed = np.union1d(trial.allowed, allowed)
-        array = self._model.candidates.fill_only(logits, allowed)
+        array = self._fill(logits, allowed)
         if self._model.candidates.is_exhausted:
             raise GrammarDeadEnd("the grammar allows no token here")
         return self._choose(array)
@@ -307,7 +310,7 @@ class LlamaSampler:
                 return token
             rest = logits.copy() if rest is None else rest
             rest[token] = FORBIDDEN
-            array = self._model.candidates.fill(rest)
+            array = self._fill(rest)
             if self._model.candidates.is_exhausted:
                 break
             token = self._choose(array)
@@ -347,7 +350,11 @@ class LlamaSampler:
     @property
     def forced(self) -> list[int]:
         tokens = self._grammar_here.forced if self._grammar_here is not None else []
-        return list(takewhile(lambda token: token not in self._forbidden, tokens))
+        return list(takewhile(self._may_come, tokens))
+
+    def _may_come(self, token: int) -> bool:
+        """Whether the request's biases and its list of tokens leave a token."""
+        return token not in self._forbidden and (self._allowed is None or token in self._allowed)
 
     def accept(self, token: int) -> None:
         self._accept(token)
@@ -359,11 +366,11 @@ class LlamaSampler:
             self._go_on_in_grammar(token)
 
     def _count(self, token: int) -> int:
-        """Count a sampled token, and lift the ban of end-of-text tokens when it is time.
+        """Count a sampled token, and lift the ban of tokens that end the text when it is time.
 
         Raise GrammarDeadEnd for a forbidden token: the chain samples one even if all tokens are forbidden.
         """
-        if token in self._forbidden or (self._tokens_to_come > 0 and self._model.is_eog(token)):
+        if token in self._forbidden or (self._tokens_to_come > 0 and token in self._ends):
             raise GrammarDeadEnd("the request's settings allow no token here")
         if self._states is not None:
             self._states.note(token)
@@ -479,9 +486,14 @@ class LlamaSampler:
         return self._choose(array)
 
     def _fill_within_grammar(self, logits: Logits) -> Any:
-        if (grammar := self._grammar_here) is None:
-            return self._model.candidates.fill(logits)
-        return self._model.candidates.fill_only(logits, grammar.allowed)
+        return self._fill(logits, self._grammar_here.allowed if self._grammar_here is not None else None)
+
+    def _fill(self, logits: Logits, allowed: npt.NDArray[np.intp] | None = None) -> Any:
+        """Return the candidates: of `allowed`, None for all, those that the request allows."""
+        if self._allowed is not None:
+            allowed = self._allowed if allowed is None else np.intersect1d(self._allowed, allowed)
+        candidates = self._model.candidates
+        return candidates.fill(logits) if allowed is None else candidates.fill_only(logits, allowed)
 
 
 def build_stage(model: SampledModel, stage: Stage) -> Any:
@@ -494,6 +506,8 @@ def build_stage(model: SampledModel, stage: Stage) -> Any:
             return lib.llama_sampler_init_mirostat(model.n_vocab, *args)
         case "infill":
             return lib.llama_sampler_init_infill(vocab)
+        case "quadratic":
+            return quadratic.new(*args)
         case "dry":
             return model.dry.new(*args)
         case name:

@@ -31,10 +31,12 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from srb.config.sampling_params import (
+    MAX_ALLOWED,
     MAX_BIASES,
     MAX_BREAKERS,
     MAX_GRAMMAR,
     MAX_SAMPLERS,
+    MAX_STOP_TOKENS,
     SAMPLERS,
     Outside,
     Parameter,
@@ -295,18 +297,34 @@ def _parse_banned(value: Any) -> tuple[str, ...]:
     return strings
 
 
+def _ids_of(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isascii() and part.isdigit() and len(part) <= len(str(INT32_MAX)) for part in parts):
+        raise ValueError("must be token ids separated by commas, or a list")
+    return [int(part) for part in parts]
+
+
 def _parse_banned_tokens(value: Any) -> tuple[str | int, ...]:
     """Return the strings of KoboldCpp's list, and the token ids of others', which may be a text: "7, 8"."""
     if isinstance(value, str):
-        parts = [part.strip() for part in value.split(",") if part.strip()]
-        if not all(part.isascii() and part.isdigit() and len(part) <= len(str(INT32_MAX)) for part in parts):
-            raise ValueError("must be token ids separated by commas, or a list of strings and token ids")
-        value = [int(part) for part in parts]
+        value = _ids_of(value)
     if not isinstance(value, list):
         raise ValueError("must be a list of strings and token ids")
     check_length(value, MAX_BANNED)
     ids = [entry for entry in value if is_token(entry)]
     return (*ids, *_parse_banned([entry for entry in value if not is_token(entry)]))
+
+
+def _parse_token_ids(value: Any, most: int) -> tuple[int, ...]:
+    if isinstance(value, str):
+        value = _ids_of(value)
+    if not isinstance(value, list):
+        raise ValueError("must be a list of token ids")
+    check_length(value, most)
+    for entry in value:
+        if not is_token(entry):
+            raise ValueError(f"must be a list of token ids, but has {short_json(entry)}")
+    return tuple(dict.fromkeys(value))
 
 
 def _parse_breakers(value: Any) -> tuple[str, ...]:
@@ -464,6 +482,14 @@ Breakers = Annotated[
     BeforeValidator(_parse_breakers),
     WithJsonSchema({"anyOf": [{**_STRINGS, "minItems": 1, "maxItems": MAX_BREAKERS}, _STRING]}),
 ]
+AllowedTokens, StopTokens = (
+    Annotated[
+        tuple[int, ...],
+        BeforeValidator(partial(_parse_token_ids, most=most)),
+        WithJsonSchema({"anyOf": [{"type": "array", "items": _TOKEN, "maxItems": most}, _STRING]}),
+    ]
+    for most in (MAX_ALLOWED, MAX_STOP_TOKENS)
+)
 Samplers = Annotated[tuple[str, ...], BeforeValidator(_parse_samplers), WithJsonSchema({"anyOf": [_STRINGS, _STRING]})]
 LogitBias = Annotated[
     tuple[tuple[int | str, float | None], ...], BeforeValidator(_parse_logit_bias), WithJsonSchema(_LOGIT_BIAS)
@@ -490,12 +516,14 @@ ResponseFields = Annotated[
 
 # The request fields of parameters that are neither numbers nor switches.
 _FORMS: dict[str, Any] = {
+    "allowed_token_ids": AllowedTokens,
     "dry_sequence_breakers": Breakers,
     "grammar": Grammar,
     "json_schema": Schema,
     "logit_bias": LogitBias,
     "penalty_prompt": Content,
     "samplers": Samplers,
+    "stop_token_ids": StopTokens,
 }
 
 

@@ -102,6 +102,7 @@ class BranchFields(_ParametersBody):
     stop_at: Boundary | None = None
     stop_after: Annotated[Integer, between(1, MAX_STOP_AFTER)] | None = None
     min_tokens: Natural | None = None
+    include_stop_str_in_output: bool | None = None
     token_healing: bool | None = None
 
     # The bounds of a temperature that varies, by the names of text-generation-webui and its clients.
@@ -143,6 +144,7 @@ class BranchFields(_ParametersBody):
             "banned_strings": (words or None) if self.banned_strings is None else self.banned_strings,
             "t_max_predict_ms": self.t_max_predict_ms,
             "min_tokens": self.min_tokens,
+            "include_stop": self.include_stop_str_in_output,
             "n_indent": self.n_indent,
             "stop_at": self.stop_at,
             "stop_after": self.stop_after,

@@ -56,7 +56,8 @@ def echoed_bytes(command: Generate, prompt_tokens: int) -> int:
     if command.surprise_from >= 0:  # a token has at least a byte; the first one may begin before
         known = "".join(map(str, command.prompt))[command.surprise_from :]
         prompt_tokens = min(prompt_tokens, 1 + len(known.encode()))
-    return ENTRY_BYTES * prompt_tokens * sum(map(_entries, command.branches))
+    entries = 1 + command.prompt_top if command.prompt_top >= 0 else sum(map(_entries, command.branches))
+    return ENTRY_BYTES * prompt_tokens * entries
 
 
 def check_echo(commands: Sequence[Generate], prompt_tokens: dict[str, int], limit: int) -> None:
@@ -69,11 +70,12 @@ def check_echo(commands: Sequence[Generate], prompt_tokens: dict[str, int], limi
             param="texts",
         )
     if size > limit:
+        name = "prompt_logprobs" if commands[0].prompt_top >= 0 else "echo"
         raise AnswerTooLarge(
-            f"Field 'echo': the log-probabilities of {sum(prompt_tokens.values())} prompt tokens in each of n branches "
+            f"Field '{name}': the log-probabilities of {sum(prompt_tokens.values())} prompt tokens in each of n branches "
             f"need {size} bytes of memory; 8 × max_body_bytes is {limit}: ask for fewer logprobs or branches, or leave out "
-            "echo",
-            param="echo",
+            f"{name}",
+            param=name,
         )
 
 

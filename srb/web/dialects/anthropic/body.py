@@ -51,8 +51,8 @@ CHOICE_SCHEMA = {
 
 # Fields of chats whose answers have no place in a message.
 _NO_PLACE = (
-    "branches", "explore", "rank", "logprobs", "top_logprobs", "n_probs", "return_tokens", "return_progress",
-    "verbose",
+    "branches", "explore", "rank", "logprobs", "top_logprobs", "n_probs", "return_tokens", "return_token_ids",
+    "prompt_logprobs", "return_progress", "verbose",
 )  # fmt: skip
 # A chat's names of what is sent under others.
 _NAMES = {"response_format": "output_config.format"}
@@ -95,12 +95,8 @@ class MessagesBody(ChatBody):
         """Validate a body from `read_body`; raise InvalidRequest or NotSupported, which name the first field at fault."""
         parsed = cls._parse_fields(body)
         for name in _NO_PLACE:
-            if getattr(parsed, name):
+            if (value := getattr(parsed, name)) is not None and value is not False:
                 raise bad_field(name, "has no place in a message; use /v1/chat/completions")
-        if parsed.n not in (None, 1):
-            raise bad_field(
-                "n", f"is {parsed.n}, but this API has one message; use /v1/responses or /v1/chat/completions"
-            )
         parsed = parsed.model_copy(update=parsed._as_chat(body))
         with renamed(_NAMES):
             parsed._check_together()

@@ -46,8 +46,6 @@ class KoboldBody(CompletionBody):
     tfs: Real | None = None
     top_a: Real | None = None
     rep_pen_slope: Real | None = None
-    smoothing_factor: Real | None = None
-    smoothing_curve: Real | None = None
     guidance_scale: Real | None = None
     negative_prompt: str | None = None
 
@@ -109,6 +107,8 @@ class KoboldBody(CompletionBody):
 
     def changes(self) -> dict[str, Any]:
         given = super().changes()
+        if not self.trim_stop:
+            given["include_stop"] = True
         if self.singleline:
             given["stop"] = tuple(dict.fromkeys((*given.get("stop", ()), "\n")))
         return given

@@ -18,11 +18,10 @@ def message(value: JSONObject) -> bytes:
 
 
 class KoboldRenderer(Renderer):
-    """A stream of new text; with `trim_stop` false the stop string that ended a branch belongs to its text."""
+    """A stream of new text."""
 
-    def __init__(self, call: Call, trim_stop: bool) -> None:
+    def __init__(self, call: Call) -> None:
         super().__init__(call)
-        self._trims = trim_stop
         self._several = len(self._specs) > 1
 
     def delta(self, event: Delta) -> bytes:
@@ -35,7 +34,7 @@ class KoboldRenderer(Renderer):
         return self._token(event.index, begun, None) if begun else b""
 
     def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
-        return self._token(event.index, "" if self._trims else event.stopping_word, FINISH_REASONS[event.reason])
+        return self._token(event.index, "", FINISH_REASONS[event.reason])
 
     def failed(self, error: SRBError) -> bytes:
         return message({"token": "", "finish_reason": "error", "detail": {"msg": error.message, "type": error.type}})
@@ -47,15 +46,15 @@ class KoboldRenderer(Renderer):
         return message(token)
 
 
-def results(outcome: Outcome, trim_stop: bool) -> JSONObject:
+def results(outcome: Outcome) -> JSONObject:
     prompt_tokens = sum(event.prompt_tokens for event in outcome.done)
-    return {"results": [_result(branch, prompt_tokens, trim_stop) for branch in outcome.branches]}
+    return {"results": [_result(branch, prompt_tokens) for branch in outcome.branches]}
 
 
-def _result(branch: BranchOutcome, prompt_tokens: int, trim_stop: bool) -> JSONObject:
+def _result(branch: BranchOutcome, prompt_tokens: int) -> JSONObject:
     assert branch.ended is not None  # the engine ends every branch before the request
     return {
-        "text": branch.text if trim_stop else branch.text + branch.ended.stopping_word,
+        "text": branch.text,
         "finish_reason": FINISH_REASONS[branch.ended.reason],
         "logprobs": legacy_logprobs(branch.probs, 0) if branch.probs else None,
         "prompt_tokens": prompt_tokens,

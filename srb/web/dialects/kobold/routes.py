@@ -44,7 +44,7 @@ def generate() -> Response:
     """Continue a prompt as KoboldCpp does, with a result for each of `n` branches."""
     asked = KoboldBody.parse(read_body(request))
     with web().calls.open([_command(asked)], request.environ, streamed=False) as call:
-        return json_reply(results(gather(call), asked.trim_stop))
+        return json_reply(results(gather(call)))
 
 
 @routes.post("/api/extra/generate/stream")
@@ -53,7 +53,7 @@ def generate_stream() -> Response:
     """Continue a prompt as a stream of KoboldCpp's events."""
     asked = KoboldBody.parse(read_body(request))
     with web().calls.open([_command(asked)], request.environ, streamed=True) as call:
-        return stream_response(call, KoboldRenderer(call, asked.trim_stop), asked.ping_interval(web().settings))
+        return stream_response(call, KoboldRenderer(call), asked.ping_interval(web().settings))
 
 
 def _command(asked: KoboldBody) -> Generate:

@@ -184,6 +184,11 @@ class _Generating(ModelBody):
     truncate: bool = True
     shift: bool = True
 
+    @property
+    def unknown_options(self) -> list[str]:
+        """The names of `options` that have no effect."""
+        return [f"options.{name}" for name in self.options if name not in _OPTIONS | _RENAMED.keys()]
+
     def fields(self) -> dict[str, Any]:
         """Return what completions and chats have in common, as fields of the other dialects' bodies."""
         given = {_RENAMED.get(name, name): value for name, value in self.options.items() if value is not None}
@@ -287,7 +292,7 @@ class OllamaGenerateBody(_Generating):
 
     def _infill(self, checked: Text, client: EngineClient, settings: Settings, model: ModelInfo) -> Asked:
         if missing_infill(model):
-            raise InvalidRequest(f'"{self.model}" does not support insert', param="suffix")
+            raise InvalidRequest(f"\"{self.model}\" does not support insert, which 'suffix' asks for", param="suffix")
         limit = checked.body.n_predict
         around = InfillBody.parse({"input_prefix": self.prompt, "input_suffix": self.suffix})
         max_tokens = settings.max_tokens if limit is None else limit

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
 from srb.web.answers import JSONObject
-from srb.web.bodies.completion import read_body
+from srb.web.bodies.completion import FIELDS, read_body
 from srb.web.calls.outcome import gather
 from srb.web.calls.streaming import HEADERS, EventStream
 from srb.web.chat.reply_parser import ReplyParser
@@ -25,7 +25,7 @@ from srb.web.dialects.ollama.body import (
 from srb.web.dialects.ollama.names import check_name
 from srb.web.dialects.ollama.render import Answers, Form, OllamaRenderer, chat_form, generate_form, whole
 from srb.web.foreign_pages import refuse_page
-from srb.web.openapi import LINES, operation
+from srb.web.openapi import ALSO_KNOWN, LINES, operation
 from srb.web.replies import json_reply
 from srb.wire.events import ModelInfo
 
@@ -44,6 +44,7 @@ routes = Blueprint("ollama", __name__)
 def generate() -> Response:
     """Complete a prompt as Ollama does; a body without a prompt asks only for the model."""
     body = OllamaGenerateBody.parse(read_body(request))
+    g.get(FIELDS).extend(body.unknown_options)
     if not (body.prompt or body.suffix or body.images) and _unload(body):
         return _loaded(body, generate_form)
     checked = body.check(web().request_settings)
@@ -66,6 +67,7 @@ def generate() -> Response:
 def chat() -> Response:
     """Reply to a conversation as Ollama does; a body without messages asks only for the model."""
     body = OllamaChatBody.parse(read_body(request))
+    g.get(FIELDS).extend(body.unknown_options)
     if not body.messages and _unload(body):
         return _loaded(body, chat_form)
     checked = body.check(web().request_settings)
@@ -91,6 +93,7 @@ def _unload(body: OllamaGenerateBody | OllamaChatBody) -> bool:
     if choice is None or not body.model or body.keep_alive != 0:
         return False
     refuse_page("keep_alive")
+    setattr(g, ALSO_KNOWN, frozenset({"keep_alive"}))
     name = choice.models.resolve(body.model)
     if choice.models.states[name].state in ("loading", "loaded"):
         choice.models.unload(name)

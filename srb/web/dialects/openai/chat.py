@@ -28,18 +28,20 @@ def chat_completions() -> Response:
     """Reply to a conversation, with one or several branches."""
     given = read_body(request)
     body, verbose = ChatBody.parse(given), VerboseBody(given)
+    body.check_tokens(bool(body.stream))
     draft = body.check(web().request_settings)
     settings, model = web().settings, web().client.check_ready()
     asked = body.request(web().request_settings, model, draft)
+    ids = body.token_ids(asked.commands)
     with web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
         if not body.stream:
             outcome = gather(call)
             answers, found = verbose.answers(call, model), ranking(outcome.branches, call, body.rank)
-            return json_reply(chat_completion(asked, call, model, outcome, body.return_tokens, answers, found))
-        include_usage, return_tokens = body.stream_options.include_usage, body.return_tokens
+            return json_reply(chat_completion(asked, call, model, outcome, ids, answers, found))
+        include_usage = body.stream_options.include_usage
         renderer = staged(
             call,
-            lambda: ChatRenderer(asked, call, model, include_usage, return_tokens, verbose.answers(call, model)),
+            lambda: ChatRenderer(asked, call, model, include_usage, ids, verbose.answers(call, model)),
             body.rank,
         )
         return stream_response(call, renderer, body.ping_interval(settings))

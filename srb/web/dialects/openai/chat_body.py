@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, WithJsonSc
 from srb.config.sampling_params import PLACE, SamplingParams
 from srb.config.settings import Settings
 from srb.errors import bad_field, in_field
-from srb.web.bodies.completion import CommandTemplate, CompletionBody
+from srb.web.bodies.completion import CommandTemplate
 from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, short_json
 from srb.web.bodies.media import MAX_FILES, check_reads_media
 from srb.web.bodies.reasoning import ReasoningFields, Thinking
@@ -46,6 +46,7 @@ from srb.web.dialects.openai.chat_shape import ReplyShape, calls_of, waits_for_a
 from srb.web.dialects.openai.conversations import parse_messages
 from srb.web.dialects.openai.directed import place_between, with_direction
 from srb.web.dialects.openai.guided import GuidedFields
+from srb.web.dialects.openai.token_fields import TokenFields
 from srb.web.limits import cap_max_tokens
 from srb.web.media_sources import MAX_CHARACTERS, load_media
 from srb.wire.commands import Generate, Place
@@ -89,7 +90,7 @@ def _without_prompt(schema: dict[str, Any]) -> None:
     del schema["properties"]["prompt"]
 
 
-class ChatBody(GuidedFields, CompletionBody):
+class ChatBody(GuidedFields, TokenFields):
     """The body of a chat completion: all fields of CompletionBody except `prompt`, and those of chats."""
 
     model_config = ConfigDict(json_schema_extra=_without_prompt)
@@ -101,7 +102,7 @@ class ChatBody(GuidedFields, CompletionBody):
     messages: Annotated[list[dict[str, Any]], BeforeValidator(parse_messages), WithJsonSchema(MESSAGES_SCHEMA)]
     tools: Annotated[list[dict[str, Any]], BeforeValidator(parse_tools)] = []
     tool_choice: Annotated[str, BeforeValidator(parse_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
-    parallel_tool_calls: bool = True
+    parallel_tool_calls: bool | None = None
     documents: list[Any] | None = None
 
     response_format: Annotated[ReplyFormat, BeforeValidator(parse_response_format), WithJsonSchema(FORMAT_SCHEMA)] = (
@@ -153,18 +154,10 @@ class ChatBody(GuidedFields, CompletionBody):
         return update
 
     @classmethod
-    def _check_known(cls, body: dict[str, Any]) -> None:
-        """Raise InvalidRequest for the fields of 2023, which would change the answer: none is ignored without a word."""
-        for name, newer in (("functions", "tools"), ("function_call", "tool_choice")):
-            if body.get(name):
-                raise bad_field(name, f"is the form of 2023; send '{newer}', and read 'tool_calls' in the answer")
-
-    @classmethod
     def _parse_fields(cls, body: dict[str, Any]) -> Self:
         """Validate each field of a body alone; raise InvalidRequest, which names the first field at fault."""
         if "messages" not in body:
             raise bad_field("messages", "is required")
-        cls._check_known(body)
         return validated(cls, {**body, "prompt": []}).counted()
 
     @property
@@ -220,8 +213,10 @@ class ChatBody(GuidedFields, CompletionBody):
         template = template_for(settings, model, bool(self.offered_tools))
         marked = self._marked(model)
         prompt = self._prompt(template, marked, settings, model)
-        filled = self._with_schema().model_copy(update={"prompt": [(prompt.text,)]})
+        filled = self._with_schema()
         if marked.sources:
+            if self.truncate_prompt_tokens is not None:
+                raise bad_field("truncate_prompt_tokens", "cannot be used together with pictures and sounds")
             parts, media = self._with_media(prompt.text, marked, settings, model)
             filled = filled.with_media([parts], media, "messages")
             text, rest = prompt.text, parts[-1]
@@ -229,6 +224,7 @@ class ChatBody(GuidedFields, CompletionBody):
             filled._place = self._directed(template, marked, settings, model, text, len(parts) - 1, start)
             prompt = replace(prompt, text=marked.shown(prompt.text))
         else:
+            filled = filled.model_copy(update={"prompt": [self.truncated((prompt.text,))]})
             filled._place = self._directed(template, marked, settings, model, prompt.text)
         commands = filled.commands(settings, n=1, max_tokens=settings.max_tokens, draft=draft)
         family, calls, tools, answer = template.family, {}, {}, ""
@@ -241,7 +237,7 @@ class ChatBody(GuidedFields, CompletionBody):
             tools = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in self.offered_tools}
         shape = ReplyShape.of(template, prompt, calls, self._thoughts(settings), may_think, answer)
         return ChatRequest(
-            [shape.command(command) for command in commands],
+            self.scored([shape.command(command) for command in commands]),
             prompt,
             tools,
             self.reasoning_format or settings.reasoning_format,

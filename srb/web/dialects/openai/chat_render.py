@@ -24,6 +24,7 @@ from srb.web.dialects.llamacpp.render import Answers
 from srb.web.dialects.openai.chat_body import ChatRequest
 from srb.web.dialects.openai.completion_render import ending
 from srb.web.dialects.openai.frame import ChunkRenderer, origin, whole
+from srb.web.dialects.openai.token_fields import NO_IDS, TokenIds, prompt_logprobs
 from srb.wire.events import BranchAdded, BranchEnded, Delta, ModelInfo, Progress, PromptEvent, TokenProbs
 
 
@@ -39,24 +40,25 @@ class ChatRenderer(ChunkRenderer):
         call: Call,
         model: ModelInfo,
         include_usage: bool = False,
-        return_tokens: bool = False,
+        ids: TokenIds = NO_IDS,
         verbose: Answers | None = None,
     ) -> None:
         frame = origin("chatcmpl", call, model)
         empty: JSONObject = {"object": "chat.completion.chunk", **frame, "choices": []}
         super().__init__(call, empty, include_usage, verbose)
         self._asked = asked
-        self._return_tokens = return_tokens
-        self._branches = [_Branch(asked.parser(stream=True, in_parts=True)) for _ in self._specs]
+        self._ids = ids
+        self._branches = [_Branch(asked.parser(stream=True, in_parts=True), ids) for _ in self._specs]
         self._before, self._after = self._around(b'"delta":{"content":', b'},"logprobs":null,"finish_reason":null')
 
     def start(self) -> bytes:
         role: JSONObject = {"role": "assistant", "content": ""}
-        return b"".join(self._chunk(_choice_of(index, role)) for index in range(len(self._branches)))
+        prompt = self._ids.of_prompt(0)
+        return b"".join(self._chunk(_choice_of(index, role), more=prompt) for index in range(len(self._branches)))
 
     def _begun(self, event: BranchAdded) -> bytes:
         index = len(self._branches)
-        self._branches.append(_Branch(self._asked.parser(stream=True, in_parts=True)))
+        self._branches.append(_Branch(self._asked.parser(stream=True, in_parts=True), self._ids))
         self._before.append(self._before_index(index))
         role = self._chunk(_choice_of(index, {"role": "assistant", "content": ""}))
         return role + (self.delta(event.begun) if event.tokens else b"")
@@ -71,10 +73,10 @@ class ChatRenderer(ChunkRenderer):
         branch = self._branches[event.index]
         if self._verbose is not None:
             self._verbose.partial(event)  # counts
-        if not event.probs and not self._return_tokens and branch.parser.is_plain:
+        if not event.probs and not self._ids and branch.parser.is_plain:
             return self._before[event.index] + orjson.dumps(event.text) + self._after if event.text else b""
         branch.probs += event.probs or ()
-        branch.tokens += event.tokens if self._return_tokens else ()
+        branch.tokens += event.tokens
         return self._pieces(event.index, branch, branch.parser.feed(event.text))
 
     def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
@@ -88,7 +90,7 @@ class ChatRenderer(ChunkRenderer):
             **_chat_ending(event, branch.whole_calls),
             "seed": self._specs[event.index].seed,
         }
-        branch.move_details_to(choice)
+        branch.move_details_to(choice, event)
         return data + self._chunk(choice, verbose=None if data else verbose)
 
     def _pieces(self, index: int, branch: _Branch, pieces: list[Piece], verbose: JSONObject | None = None) -> bytes:
@@ -107,8 +109,9 @@ class ChatRenderer(ChunkRenderer):
 class _Branch:
     """The state of one branch in a stream."""
 
-    def __init__(self, parser: ReplyParser) -> None:
+    def __init__(self, parser: ReplyParser, ids: TokenIds) -> None:
         self.parser = parser
+        self._ids = ids
         self.calls = 0
         self.whole_calls = 0
         self.probs: list[TokenProbs] = []
@@ -124,12 +127,12 @@ class _Branch:
         assert isinstance(piece, Content | Reasoning)
         return {"content": piece.text} if isinstance(piece, Content) else {"reasoning_content": piece.text}
 
-    def move_details_to(self, choice: JSONObject) -> None:
+    def move_details_to(self, choice: JSONObject, ended: BranchEnded | None = None) -> None:
         """Move the log-probabilities and ids of all tokens since the last chunk into the choice of a new chunk."""
         if self.probs:
             choice["logprobs"] = {"content": self.probs, "refusal": None}
-        if self.tokens:
-            choice["tokens"] = self.tokens
+        found = self._ids.of(self.tokens, ended)
+        choice |= {name: tokens for name, tokens in found.items() if tokens}
         self.probs, self.tokens = [], []
 
 
@@ -138,16 +141,17 @@ def chat_completion(
     call: Call,
     model: ModelInfo,
     outcome: Outcome,
-    return_tokens: bool = False,
+    ids: TokenIds = NO_IDS,
     verbose: Answers | None = None,
     ranking: Ranking | None = None,
 ) -> JSONObject:
     """Return the answer of a call that was not streamed."""
     choices = [_choice(asked, index, branch) for index, branch in enumerate(outcome.branches)]
-    if return_tokens:
-        for choice, branch in zip(choices, outcome.branches, strict=True):
-            choice["tokens"] = branch.tokens
-    frame = whole("chatcmpl", call, model, outcome, verbose, ranking or {})
+    for choice, branch in zip(choices, outcome.branches, strict=True):
+        choice |= ids.of(branch.tokens, branch.ended)
+    frame = whole("chatcmpl", call, model, outcome, verbose, ranking or {}) | ids.of_prompt(0)
+    if (command := call.commands[0]).prompt_top >= 0:
+        frame["prompt_logprobs"] = prompt_logprobs(outcome.prompt_logprobs[command.request_id])
     return {"object": "chat.completion", "choices": choices, **frame}
 
 

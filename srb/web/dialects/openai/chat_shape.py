@@ -72,7 +72,7 @@ class ReplyShape:
         elif given:
             given["reasoning_tags"] = self.tags
         sampling = replace(branch.sampling, **given) if given else branch.sampling
-        return replace(branch, stop=(*branch.stop, *self.stops), sampling=sampling)
+        return replace(branch, stop=(*branch.stop, *self.stops), hidden_stops=self.stops, sampling=sampling)
 
 
 def _may_begin_with_thoughts(template: ChatTemplate, prompt: ChatPrompt, may_think: bool) -> bool:
@@ -90,13 +90,14 @@ def calls_of(
     family: Family,
     tools: Sequence[Mapping[str, Any]],
     choice: str,
-    parallel: bool,
+    parallel: bool | None,
     answer: Mapping[str, Any] | None = None,
     awaited: bool = False,
 ) -> dict[str, Any]:
     """Return the parameters of the calls of these tools; `choice` is auto, required, or `=name` of a tool.
 
-    With `answer`, a schema, a reply is a call or follows the schema; `awaited` says whether something may precede it.
+    With `parallel` None, a required call of the only tool is a single one. With `answer`, a schema, a reply is a call or
+    follows the schema; `awaited` says whether something may precede it.
     Raise InvalidRequest for a tool whose name has no place in the family's calls.
     """
     for place, tool in enumerate(tools):
@@ -109,6 +110,8 @@ def calls_of(
     called = choice.removeprefix("=") if choice.startswith("=") else None
     functions = [tool["function"] for tool in tools if called in (None, tool["function"]["name"])]
     is_forced = choice != "auto"
+    if parallel is None:
+        parallel = not (is_forced and len(functions) == 1)
     if answer is not None and not is_forced:
         grammar = family.either(functions, parallel, answer, awaited)
     else:

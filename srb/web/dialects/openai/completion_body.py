@@ -17,11 +17,12 @@ from srb.web.calls.ranking import Select
 from srb.web.calls.stages import Best
 from srb.web.context import Web
 from srb.web.dialects.openai.guided import GuidedFields
+from srb.web.dialects.openai.token_fields import TokenFields
 from srb.wire.commands import Generate
 from srb.wire.events import ModelInfo
 
 
-class TextCompletionBody(GuidedFields, CompletionBody):
+class TextCompletionBody(GuidedFields, TokenFields):
     """The body of a text completion. With `best_of`, that many branches are sampled per prompt, and `n` chosen of them."""
 
     best_of: Integer | None = None
@@ -77,8 +78,10 @@ class TextCompletionBody(GuidedFields, CompletionBody):
 
         Raise InvalidRequest or NotSupported for a body that cannot be answered, Unavailable if the engine is not ready.
         """
-        commands = self.commands(web.request_settings, n, max_tokens)
-        echoes = [read_back(web.client, prompt, commands[0].prompt_logprobs) for prompt in self.prompt if self.echo]
+        asked = self.model_copy(update={"prompt": [self.truncated(prompt) for prompt in self.prompt]})
+        commands = asked.commands(web.request_settings, n, max_tokens)
+        echoes = [read_back(web.client, prompt, commands[0].prompt_logprobs) for prompt in asked.prompt if self.echo]
+        commands = self.scored(commands)
         if self.suffix:
             model = web.client.check_ready()
             commands = [_filling_in(command, self.suffix, model, web.settings.spm_infill) for command in commands]

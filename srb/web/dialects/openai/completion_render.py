@@ -19,6 +19,7 @@ from srb.web.calls.outcome import BranchOutcome, Outcome
 from srb.web.calls.renderer import FINISH_REASONS, prompt_progress
 from srb.web.dialects.llamacpp.render import Answers
 from srb.web.dialects.openai.frame import DONE, ChunkRenderer, origin, whole
+from srb.web.dialects.openai.token_fields import NO_IDS, TokenIds, prompt_logprobs
 from srb.wire.events import (
     BranchAdded,
     BranchEnded,
@@ -42,7 +43,7 @@ class CompletionRenderer(ChunkRenderer):
         call: Call,
         model: ModelInfo,
         include_usage: bool = False,
-        return_tokens: bool = False,
+        ids: TokenIds = NO_IDS,
         echoes: Sequence[Echo] = (),
         last: bytes = DONE,
         verbose: Answers | None = None,
@@ -50,14 +51,20 @@ class CompletionRenderer(ChunkRenderer):
         empty: JSONObject = {"object": "text_completion", **origin("cmpl", call, model), "choices": []}
         super().__init__(call, empty, include_usage, verbose, last)
         self._commands = {command.request_id: command for command in call.commands}
-        self._return_tokens = return_tokens
+        self._ids = ids
         self._echoes = dict(zip(self._commands, echoes, strict=False))  # all prompts, or none
         self._prompt_logprobs: dict[str, list[TokenProbs]] = {}
         self._offsets = [0] * len(self._specs)  # characters sent so far, for text_offset
         self._before, self._after = self._around(b'"text":', b',"logprobs":null,"finish_reason":null')
 
     def start(self) -> bytes:
-        return b"".join(
+        begun = b""
+        for number, (request_id, command) in enumerate(self._commands.items()):
+            if ids := self._ids.of_prompt(number):
+                first = self._firsts[request_id]
+                indices = range(first, first + len(command.branches))
+                begun += b"".join(self._chunk({**_empty_choice(index), **self._ids.of(()), **ids}) for index in indices)
+        return begun + b"".join(
             self._echo(request_id, echo, None)
             for request_id, echo in self._echoes.items()
             if not self._commands[request_id].prompt_logprobs
@@ -92,7 +99,7 @@ class CompletionRenderer(ChunkRenderer):
 
     def delta(self, event: Delta) -> bytes:
         index = self._firsts[event.request_id] + event.index
-        if event.probs or self._return_tokens or self._verbose is not None:
+        if event.probs or self._ids or self._verbose is not None:
             return self._detailed(index, event)
         return self._before[index] + orjson.dumps(event.text) + self._after if event.text else b""
 
@@ -101,14 +108,14 @@ class CompletionRenderer(ChunkRenderer):
         if event.probs:
             choice["logprobs"] = legacy_logprobs(event.probs, self._offsets[index])
             self._offsets[index] += sum(len(entry["token"]) for entry in event.probs)
-        if self._return_tokens:
-            choice["tokens"] = event.tokens
+        choice |= self._ids.of(event.tokens)
         return self._chunk(choice, verbose=self._verbose.partial(event) if self._verbose is not None else None)
 
     def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
         index = self._firsts[event.request_id] + event.index
         seed = self._specs[index].seed
         choice: JSONObject = {"index": index, "text": "", "logprobs": None, **ending(event), "seed": seed}
+        choice |= TokenIds(prompts=self._ids.prompts).of((), event)
         return self._chunk(choice, verbose=self._verbose.final(event) if self._verbose is not None else None)
 
 
@@ -119,7 +126,7 @@ def completion(
     branches: Sequence[BranchOutcome],
     *,
     logprobs: bool = False,
-    return_tokens: bool = False,
+    ids: TokenIds = NO_IDS,
     echoes: Sequence[Echo] = (),
     verbose: Answers | None = None,
     ranking: Ranking | None = None,
@@ -148,8 +155,9 @@ def completion(
             **ending(branch.ended),
             "seed": branch.seed,
         }
-        if return_tokens:
-            choice["tokens"] = branch.tokens
+        choice |= ids.of(branch.tokens, branch.ended) | ids.of_prompt(index // each)
+        if command.prompt_top >= 0:
+            choice["prompt_logprobs"] = prompt_logprobs(outcome.prompt_logprobs[command.request_id])
         choices.append(choice)
     frame = whole("cmpl", call, model, outcome, verbose, ranking or {})
     return {"object": "text_completion", "choices": choices, **frame}
@@ -164,6 +172,8 @@ def ending(event: BranchEnded) -> JSONObject:
     choice: JSONObject = {"finish_reason": FINISH_REASONS[event.reason]}
     if choice["finish_reason"] == "stop":
         choice["stop_reason"] = "boundary" if event.reason == FinishReason.BOUNDARY else event.stopping_word
+        if event.reason == FinishReason.WORD and event.end_token is not None:
+            choice["stop_reason"] = event.end_token
     if event.reason == FinishReason.ERROR:
         choice["error"] = from_code(event.code, event.message).body()["error"]
     return choice

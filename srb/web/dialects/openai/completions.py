@@ -67,15 +67,17 @@ def answer(body: dict[str, Any], stream: bool = False) -> Response:
     asked, verbose = TextCompletionBody.parse(body), VerboseBody(body)
     last = b"" if asked.stream is None else DONE
     stream = stream if asked.stream is None else asked.stream
+    asked.check_tokens(stream)
     commands, echoes = asked.requests(web(), n=1, max_tokens=web().settings.max_tokens)
+    ids = asked.token_ids(commands)
     with web().calls.open(commands, request.environ, streamed=stream) as call:
         model = web().client.check_ready()
         if stream:
-            include_usage, return_tokens = asked.stream_options.include_usage, asked.return_tokens
+            include_usage = asked.stream_options.include_usage
             renderer = staged(
                 call,
                 lambda: completion_render.CompletionRenderer(
-                    call, model, include_usage, return_tokens, echoes, last, verbose.answers(call, model)
+                    call, model, include_usage, ids, echoes, last, verbose.answers(call, model)
                 ),
                 asked.rank,
                 asked.best(1),
@@ -89,7 +91,7 @@ def answer(body: dict[str, Any], stream: bool = False) -> Response:
             outcome,
             branches,
             logprobs=asked.wanted_probs >= 0,
-            return_tokens=asked.return_tokens,
+            ids=ids,
             echoes=echoes,
             verbose=verbose.answers(call, model),
             ranking=ranking(branches, call, asked.rank, outcome.chosen_by),

@@ -112,9 +112,13 @@ class ChunkRenderer(Renderer):
         return b'%b{"index":%d,%b' % (self._head, index, self._before_text)
 
     def _chunk(
-        self, choice: JSONObject, progress: PromptProgress | None = None, verbose: JSONObject | None = None
+        self,
+        choice: JSONObject,
+        progress: PromptProgress | None = None,
+        verbose: JSONObject | None = None,
+        more: JSONObject | None = None,
     ) -> bytes:
-        chunk: JSONObject = {**self._empty, "choices": [choice]}
+        chunk: JSONObject = {**self._empty, "choices": [choice], **(more or {})}
         if progress is not None:
             chunk["prompt_progress"] = progress
         if verbose is not None:

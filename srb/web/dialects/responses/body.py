@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from srb.errors import NotSupported, bad_field, in_field
+from srb.web.bodies.completion import StreamOptions
 from srb.web.bodies.fields import NaturalOrMinusOne, ObjectFields
 from srb.web.bodies.renaming import renamed
 from srb.web.bodies.sampling import validated
@@ -64,7 +65,7 @@ _REFUSED = {
     "prompt": "the server keeps no prompts; send the text as 'instructions' or 'input'",
 }
 # Fields of chats whose answers have no place in a response.
-_NO_PLACE = ("return_tokens", "verbose")
+_NO_PLACE = ("return_tokens", "return_token_ids", "prompt_logprobs", "verbose")
 # A chat's names of what is sent under others.
 NAMES = {
     "messages": "input", "response_format": "text.format", "n_predict": "max_output_tokens",
@@ -115,7 +116,8 @@ class ResponsesBody(ChatBody):
     include: list[str] = []
     metadata: Metadata = {}
 
-    # Without effect: nothing is kept, and a prompt that is too long is refused.
+    # Without effect: a stream always has the usage, nothing is kept, and a prompt that is too long is refused.
+    stream_options: StreamOptions = StreamOptions()
     store: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
     background: Literal[False] | None = None
@@ -128,7 +130,6 @@ class ResponsesBody(ChatBody):
         for name, problem in _REFUSED.items():
             if body.get(name):
                 raise bad_field(name, problem)
-        cls._check_known(body)
         if isinstance(body.get("tool_choice"), dict):
             body = body | {"tool_choice": offered_choice(body["tool_choice"], body.get("tools"))}
         if body.get("background") is True:
@@ -137,7 +138,7 @@ class ResponsesBody(ChatBody):
         parsed = validated(cls, values).counted()
         messages = parse_messages_of(parsed.input, parsed.instructions)
         for name in _NO_PLACE:
-            if getattr(parsed, name):
+            if (value := getattr(parsed, name)) is not None and value is not False:
                 raise bad_field(name, "has no place in a response; use /v1/chat/completions")
         parsed = parsed.model_copy(update={"messages": messages, **parsed._as_chat(body)})
         with renamed(NAMES):

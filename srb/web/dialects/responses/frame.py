@@ -84,7 +84,7 @@ class ResponseFrame:
             "instructions": body.instructions,
             "max_output_tokens": body.n_predict,
             "metadata": body.metadata,
-            "parallel_tool_calls": body.parallel_tool_calls,
+            "parallel_tool_calls": body.parallel_tool_calls is not False,
             "previous_response_id": None,
             "reasoning": {"effort": body.reasoning_effort, "summary": body.reasoning.summary},
             "store": False,

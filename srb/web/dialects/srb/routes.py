@@ -37,7 +37,11 @@ def answer(body: dict[str, Any]) -> Response:
     asked = TextCompletionBody.parse({"token_healing": settings.token_healing != "off", **body})
     if len(asked.prompt) != 1:
         raise bad_field("prompt", "this dialect continues one prompt; send several to the openai dialect")
+    if asked.return_token_ids or asked.prompt_logprobs is not None:
+        name = "return_token_ids" if asked.return_token_ids else "prompt_logprobs"
+        raise bad_field(name, "is for the openai dialect; here it is return_tokens, and echo with logprobs")
     stream = asked.stream is not False
+    asked.check_tokens(stream)
     n = web().request_settings.n
     commands, echoes = asked.requests(web(), n, settings.max_tokens_of_srb)
     echo = echoes[0] if echoes else None

@@ -305,7 +305,7 @@ export class Gestures {
     return this.desk.guard(async () => {
       try {
         const { meaningOf } = await import("./meaning.js");
-        const meaning = await meaningOf(this.desk, live.round, reading.signal);
+        const meaning = await meaningOf(this.desk, live.round, reading);
         live.round.meaning = meaning;
         const places = new Map(meaning.order.map((number, place) => [number, -place]));
         if (live === this.rounds.shown) this.arrange((round) => round.sortBy(places));

@@ -1,87 +1,60 @@
-/** How much texts differ in what they mean, and their order by it. */
+/** How much cards differ in what they mean, and their order by it, as the server tells it. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { differentOf, likenessOf, seriated } from "../../../srb/page/desk/meaning.js";
 import { makeDesk, round, settled } from "./fake_desk.js";
-import { Random } from "./random.js";
 
-const near = (value, wanted, by = 1e-9) => assert.ok(Math.abs(value - wanted) < by, `${value} is not ${wanted}`);
+const ROUTE = "v1/srb/meaning";
 
-test("equal texts are one, texts that have nothing in common as many as there are, and two pairs are two", () => {
-  near(differentOf(likenessOf([1, 1, 1, 1].map(() => [3, 4]))), 1);
-  for (const count of [1, 2, 8, 64])
-    near(
-      differentOf(
-        likenessOf(Array.from({ length: count }, (_, at) => Array.from({ length: count }, (_, to) => +(at === to)))),
-      ),
-      count,
-      1e-6,
-    );
-  near(
-    differentOf(
-      likenessOf([
-        [1, 0],
-        [0, 2],
-        [5, 0],
-        [0, 1],
-      ]),
-    ),
-    2,
-  );
-});
-
-test("with two texts it is the entropy of two values that one can compute by hand", () => {
-  const likeness = 0.6; // of eigenvalues (1 ± 0.6) / 2
-  const [a, b] = [(1 + likeness) / 2, (1 - likeness) / 2];
-  near(
-    differentOf([
-      [1, likeness],
-      [likeness, 1],
-    ]),
-    Math.exp(-(a * Math.log(a) + b * Math.log(b))),
-  );
-});
-
-test("texts along an arc are put in its order again, however they were dealt", () => {
-  const numbers = new Random(3);
-  for (const count of [3, 8, 32, 64]) {
-    const angles = Array.from({ length: count }, (_, at) => ({ at, key: numbers.below(1e6) }))
-      .sort((a, b) => a.key - b.key)
-      .map(({ at }) => at);
-    const order = seriated(
-      likenessOf(angles.map((at) => [Math.cos((at * 1.5) / count), Math.sin((at * 1.5) / count)])),
-    );
-    assert.deepEqual(
-      [...order].sort((a, b) => a - b),
-      angles.map((_, at) => at),
-    );
-    const found = order.map((place) => angles[place]);
-    if (found[0] > found.at(-1)) found.reverse();
-    assert.deepEqual(
-      found,
-      angles.map((_, at) => at),
-    );
-  }
-});
-
-test("no, one and two texts have an order", () => {
-  for (const count of [0, 1, 2])
-    assert.deepEqual(seriated(likenessOf(Array.from({ length: count }, () => [1]))), [0, 1].slice(0, count));
-});
-
-test("cards are sorted by what the server's model says of them, and undo puts them back", async () => {
+/** A desk with a round of these cards, on a server that says of their texts what `said` has. */
+async function compared(said, ...texts) {
   const it = await makeDesk();
   it.manuscript.type("A");
-  await round(it, " fox", " sea", "", " dog", " lake");
-  it.desk.watch.server = { ...it.desk.server, embedding: "minilm" };
-  const vectors = { fox: [1, 0.1], sea: [0.1, 1], dog: [1, 0.2], lake: [0.2, 1] };
-  it.api.answers["v1/embeddings"] = ({ input }) => ({ data: input.map((text) => ({ embedding: vectors[text] })) });
-  await it.desk.sortByMeaning();
-  const { body } = it.api.calls.findLast(({ path }) => path === "v1/embeddings");
-  assert.deepEqual(body, { model: "minilm", input: ["fox", "sea", "dog", "lake"], truncate: true });
-  assert.deepEqual(it.desk.round.order, [0, 3, 4, 1, 2]);
-  near(it.desk.round.meaning.different, 1.9, 0.2);
-  it.desk.undo();
+  it.stream = await round(it, ...texts);
+  it.api.answers[ROUTE] = said;
+  it.asked = () => it.api.calls.filter(({ path }) => path === ROUTE).map(({ body }) => body);
+  return it;
+}
+
+test("cards are sorted as the server says, whatever stands between those that have a text, and undo puts them back", async () => {
+  const said = { by: "meaning", different: 1.94, order: [0, 2, 3, 1], groups: [[0, 2, 3], [1]] };
+  const { desk, asked } = await compared(said, " fox", " sea", "", " dog", " lake");
+  await desk.sortByMeaning();
+  assert.deepEqual(asked(), [
+    { texts: ["fox", "sea", "dog", "lake"], logprobs: [null, null, null, null], n: undefined },
+  ]);
+  assert.deepEqual(desk.round.order, [0, 3, 4, 1, 2]);
+  assert.equal(desk.round.meaning.different, 1.94);
+  assert.deepEqual(desk.round.meaning.groups, [[0, 3, 4], [1]]);
+  desk.undo();
   await settled();
-  assert.deepEqual(it.desk.round.order, [0, 1, 2, 3, 4]);
+  assert.deepEqual(desk.round.order, [0, 1, 2, 3, 4]);
+});
+
+test("of long texts the beginning is sent, without pictures, of many cards the first 64, and none that is set aside", async () => {
+  const texts = Array.from({ length: 70 }, (_, number) => ` ${number} ${"word ".repeat(1000)}`);
+  const order = Array.from({ length: 64 }, (_, place) => place);
+  const { desk, asked } = await compared({ by: "words", different: 9, order, groups: [order] }, ...texts);
+  await desk.prune(3);
+  await desk.sortByMeaning();
+  const [{ texts: sent }] = asked();
+  assert.equal(sent.length, 64);
+  assert.ok(sent.every((text) => text.length <= 2000));
+  assert.deepEqual(
+    sent.map((text) => Number.parseInt(text, 10)),
+    Array.from({ length: 65 }, (_, number) => number).filter((number) => number !== 3),
+  );
+});
+
+test("a comparison that comes to another round changes no order", async () => {
+  let open;
+  const said = () =>
+    new Promise((done) => (open = () => done({ by: "words", different: 2, order: [1, 0], groups: [] })));
+  const it = await compared(said, " a", " b");
+  const sorting = it.desk.sortByMeaning();
+  await settled();
+  await round(it, " c", " d");
+  open();
+  await sorting;
+  assert.deepEqual(it.desk.round.order, [0, 1]);
+  assert.deepEqual(it.desk.said, []);
 });

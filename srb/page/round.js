@@ -114,8 +114,8 @@ export class Round extends Requests {
 
   /** Whether the slot is empty: pruned, failed, or folded under another one with the same text. @param {Slot} slot */
   canRefill(slot) {
-    const isEmpty =
-      slot.state === "pruned" || slot.state === "failed" || (slot.state === "ended" && slot.foldedUnder !== null);
+    const isCopy = slot.state === "ended" && slot.foldedUnder !== null && !this.isBehindAnother(slot);
+    const isEmpty = slot.state === "pruned" || slot.state === "failed" || isCopy;
     return isEmpty && !slot.pending;
   }
 
@@ -151,7 +151,7 @@ export class Round extends Requests {
     const wasLive = slot.isLive;
     if (!this.canPrune(slot)) throw new IllegalMove(`card ${number + 1} cannot be pruned`);
     slot.move("prune");
-    this._release(number);
+    this.unfold(number);
     const request = this.requests.get(slot.request ?? "");
     if (!wasLive || !request) return null;
     return {

@@ -37,6 +37,10 @@ def test_cards_are_sorted_by_meaning_and_the_head_says_how_many_differ(
         lambda: [shown.strip() for shown in writer.shown()] == texts, "the cards stand in the order of their meaning"
     )
     assert violations(page) == []
+    page.get_by_role("button", name="Group alike").click()
+    groups: list[list[int]] = page.evaluate("desk.round.meaning.groups")
+    expect(writer.cards.locator("visible=true")).to_have_count(len(groups))
+    assert sorted(number for group in groups for number in group) == [0, 1, 2, 3]
     page.evaluate("document.querySelector('srb-branches').focus()")
     writer.press("x")
     expect(page.locator("srb-branches .different")).to_have_count(0)  # the cards are others

@@ -299,6 +299,42 @@ export class Gestures {
 
   /** Sort so that neighbours mean much the same, and say how many really different cards there are. */
   sortByMeaning() {
+    return this.compare(({ order }) => {
+      const places = new Map(order.map((number, place) => [number, -place]));
+      this.arrange((round) => round.sortBy(places));
+    });
+  }
+
+  /** Let as many cards stand in front as really differ, and the others behind those that they resemble; once more, and all stand in front. */
+  groupByMeaning() {
+    if (this.rounds.shown?.round.isGrouped) return this.arrange((round) => round.unfoldAll());
+    return this.compare(({ groups, order }) => {
+      if (groups.length === order.length) this.desk.notice(msg`None of these cards says what another says.`);
+      else this.arrange((round) => round.group(this.withMarkedFirst(round, groups)));
+    });
+  }
+
+  /** Let cards that a person has marked stand for their groups; one more in a group stands for itself. @param {Round} round @param {number[][]} groups */
+  withMarkedFirst({ slots }, groups) {
+    const isMarked = (/** @type {number} */ number) => {
+      const { mark, node } = slots[number];
+      const { star, note } = this.desk.story.mark(node ?? "");
+      return mark !== null || star || note;
+    };
+    return groups.flatMap((group) => {
+      const [first = group[0], ...more] = group.filter(isMarked);
+      return [
+        [first, ...group.filter((number) => number !== first && !more.includes(number))],
+        ...more.map((number) => [number]),
+      ];
+    });
+  }
+
+  /**
+   * Ask the server how alike the shown cards are, and do something with its answer if they are shown still.
+   * @param {(meaning: import("./meaning.js").Meaning) => unknown} act
+   */
+  compare(act) {
     const live = this.rounds.shown;
     if (!live) return;
     const reading = this.rounds.beginReading();
@@ -307,8 +343,7 @@ export class Gestures {
         const { meaningOf } = await import("./meaning.js");
         const meaning = await meaningOf(this.desk, live.round, reading);
         live.round.meaning = meaning;
-        const places = new Map(meaning.order.map((number, place) => [number, -place]));
-        if (live === this.rounds.shown) this.arrange((round) => round.sortBy(places));
+        if (live === this.rounds.shown) act(meaning);
       } catch (error) {
         if (!reading.signal.aborted) throw error;
       }

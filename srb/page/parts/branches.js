@@ -233,7 +233,7 @@ export class Branches extends Part {
     const { round, reader } = this;
     if (!round || !reader) return;
     if (reader.isOpen && reader.slot === slot) return reader.close();
-    reader.show(slot, `${round.order.indexOf(slot.number) + 1}`, round.stopAt);
+    reader.show(slot, `${round.shown.indexOf(slot.number) + 1}`, round.stopAt);
   }
 
   onReaderClosed() {
@@ -303,9 +303,9 @@ export class Branches extends Part {
         return this.go(board.neighbour(0, name === "up" ? -1 : 1));
       case "first":
       case "last":
-        return this.go(round.order.at(name === "first" ? 0 : -1) ?? 0);
+        return this.go(round.shown.at(name === "first" ? 0 : -1) ?? 0);
       case "window":
-        return board.moveWindow(value) && this.go(round.order[board.window] ?? 0);
+        return board.moveWindow(value) && this.go(round.shown[board.window] ?? 0);
       case "tree":
         this.isTree = !this.isTree;
         return;
@@ -347,7 +347,7 @@ export class Branches extends Part {
     const isReading = reader?.isOpen;
     board?.setCurrent(number, { focus: !isReading, scroll: true });
     const slot = round?.slots[number];
-    if (isReading && slot) reader.show(slot, `${(round?.order.indexOf(number) ?? 0) + 1}`, round?.stopAt ?? "");
+    if (isReading && slot) reader.show(slot, `${(round?.shown.indexOf(number) ?? 0) + 1}`, round?.stopAt ?? "");
     this.requestUpdate();
   }
 

@@ -58,3 +58,57 @@ test("a comparison that comes to another round changes no order", async () => {
   assert.deepEqual(it.desk.round.order, [0, 1]);
   assert.deepEqual(it.desk.said, []);
 });
+
+const ALIKE = { by: "meaning", different: 2.2, order: [0, 2, 3, 1], groups: [[0, 3, 2], [1]] };
+
+/** A desk whose cards have ended. */
+async function ended(said, ...texts) {
+  const it = await compared(said, ...texts);
+  for (const index of texts.keys()) it.stream.send({ event: "stop", index, reason: "limit", length: 3 });
+  return it;
+}
+
+test("what is alike stands behind one card, comes out with it, and the next time all stand in front", async () => {
+  const { desk } = await ended(ALIKE, " fox", " sea", " dog", " cat");
+  await desk.groupByMeaning();
+  assert.deepEqual(desk.round.shown, [0, 1]);
+  assert.ok(!desk.round.canRefill(desk.round.slots[3])); // its text is its own
+  desk.undo();
+  assert.deepEqual(desk.round.shown, [0, 1, 2, 3]);
+  desk.redo();
+  assert.deepEqual(desk.round.shown, [0, 1]);
+  await desk.groupByMeaning();
+  assert.deepEqual(desk.round.shown, [0, 1, 2, 3]);
+  await desk.groupByMeaning();
+  await desk.prune(0);
+  assert.deepEqual(desk.round.shown, [0, 1, 2, 3]); // nothing stands behind what was set aside
+});
+
+test("a card that a person has marked stands for its group, and each further one for itself", async () => {
+  const { desk } = await ended(ALIKE, " fox", " sea", " dog", " cat");
+  desk.setMark(2, 4);
+  await desk.groupByMeaning();
+  assert.deepEqual(desk.round.shown, [1, 2]);
+  await desk.groupByMeaning();
+  desk.setNodeMark(desk.round.slots[3].node, "star", true);
+  await desk.groupByMeaning();
+  assert.deepEqual(desk.round.shown, [1, 2, 3]);
+  assert.equal(desk.round.slots[0].foldedUnder, 3);
+});
+
+test("a card that goes on keeps what stands behind it, and one that is written still stays in front", async () => {
+  const { desk, stream } = await compared(ALIKE, " fox", " sea", " dog", " cat");
+  for (const index of [0, 1, 2]) stream.send({ event: "stop", index, reason: "limit", length: 3 });
+  await desk.groupByMeaning();
+  assert.deepEqual(desk.round.shown, [0, 1, 3]);
+  stream.send({ event: "branch", index: 0, seed: 7, resumed: true });
+  stream.send({ event: "stream", index: 0, text: " ran" });
+  assert.deepEqual(desk.round.shown, [0, 1, 3]);
+});
+
+test("cards that all differ stay where they are, and it is said", async () => {
+  const { desk } = await ended({ by: "words", different: 2, order: [0, 1], groups: [[0], [1]] }, " fox", " sea");
+  await desk.groupByMeaning();
+  assert.deepEqual(desk.round.shown, [0, 1]);
+  assert.equal(desk.said.length, 1);
+});

@@ -21,6 +21,7 @@ const BUTTONS = [
   ["meaning", msg`By meaning`],
   ["likelihood", msg`Likelihood`],
   ["fold", msg`Group`],
+  ["alike", msg`Group alike`],
   ["more", msg`More`],
   ["stop", msg`Stop`],
 ];
@@ -58,7 +59,7 @@ function paneButtons(pane) {
     const gesture = PANE_GESTURES[name];
     if (name === "likelihood") return pane.tellsLikelihood ? likelihoodButton(pane) : nothing;
     if (name === "following" && !pane.leadsOn) return nothing;
-    if (name === "meaning" && !pane.tellsMeaning) return nothing;
+    if ((name === "meaning" || name === "alike") && !pane.tellsMeaning) return nothing;
     const isOn = round && (gesture?.can?.(pane, slot) ?? true);
     return html`<button data-act=${name} title=${titleOf(gesture)} ?disabled=${!isOn}>${words}</button>`;
   });

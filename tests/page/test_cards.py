@@ -388,7 +388,7 @@ def test_what_is_grouped_takes_no_place_no_digit_and_no_focus(pane: Pane) -> Non
     expect(pane.card(2)).to_be_focused()
     pane.press("3")
     assert pane.calls("take") == []
-    pane.card(1).get_by_role("button", name="Show 1 like it").click()
+    pane.card(1).get_by_role("button", name="Show 1 more").click()
     expect(pane.page.locator(".card:visible")).to_have_count(3)
     expect(pane.text(1)).to_have_text(TEXTS[0].strip())
 

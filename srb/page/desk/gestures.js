@@ -314,6 +314,20 @@ export class Gestures {
     });
   }
 
+  /** Let the cards that differ most stand in front, as many as are wanted; those without words stand behind, too. @param {Live} live */
+  chooseCards(live) {
+    const { round } = live;
+    round.isChosen = true; // what comes of it is said
+    return this.desk.guard(async () => {
+      const { meaningOf } = await import("./meaning.js");
+      round.meaning = await meaningOf(this.desk, round, { n: round.wanted });
+      const [first = [], ...others] = this.withMarkedFirst(round, round.meaning.groups);
+      const empty = round.slots.filter(({ text }) => !text.trim()).map(({ number }) => number);
+      round.group([[...first, ...empty], ...others]);
+      this.rounds.round(live, null);
+    });
+  }
+
   /** Let cards that a person has marked stand for their groups; one more in a group stands for itself. @param {Round} round @param {number[][]} groups */
   withMarkedFirst({ slots }, groups) {
     const isMarked = (/** @type {number} */ number) => {

@@ -15,7 +15,7 @@ export const keyOf = ({ slots }) => slots.map(({ text, state }) => (state === "p
 /**
  * Ask the server how alike the texts of a round's cards are.
  * @param {import("../desk.js").Desk} desk @param {import("../round.js").Round} round
- * @param {{n?: number, signal: AbortSignal}} options `n`: how many groups; else as many as really differ @returns {Promise<Meaning>}
+ * @param {{n?: number, signal?: AbortSignal}} options `n`: how many groups; else as many as really differ @returns {Promise<Meaning>}
  */
 export async function meaningOf({ api }, round, { n, signal }) {
   const key = keyOf(round);

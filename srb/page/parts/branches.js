@@ -53,7 +53,9 @@ export class Branches extends Part {
 
   /** Whether bars of likelihood are on the cards, or could be. */
   get tellsLikelihood() {
-    return this.desk.settings.likelihood === true || !!this.round?.slots.some((slot) => slot.meanLogprob !== null);
+    const { desk, round } = this;
+    const isTold = !round?.wanted && !!round?.slots.some((slot) => slot.meanLogprob !== null); // else it was asked for the choice
+    return desk.settings.likelihood === true || isTold;
   }
 
   /** Whether cards have words in the middle of the text, which what follows can be read behind. */
@@ -129,7 +131,10 @@ export class Branches extends Part {
       return;
     }
     const known = board.cards.size;
+    const { hidden } = board;
     board.refresh();
+    if (board.hidden !== hidden)
+      this.say(msg`${round?.shown.length ?? 0} cards are shown, ${board.hidden} stand behind them.`);
     if (board.cards.size > known && this.contains(document.activeElement)) board.reveal(known); // they were asked for here
     this.requestUpdate();
   }

@@ -187,8 +187,6 @@ async function sortByMeaning(pane) {
 async function groupByMeaning(pane) {
   pane.say(msg`The cards are compared by what they mean.`);
   await pane.desk.groupByMeaning();
-  const { length = 0 } = pane.round?.shown ?? [];
-  pane.say(length === 1 ? msg`One card is shown.` : msg`${length} cards are shown.`);
 }
 
 /** @param {Pane} pane @param {Slot} slot */

@@ -16,8 +16,8 @@ export function sameText(round, slot, groups) {
   const group = groups.find((each) => each.includes(slot.number));
   const first = group?.find((number) => shown.includes(number));
   if (!group || first === undefined) return { same: "", sameWords: "" };
-  if (first === slot.number)
-    return { same: `×${group.length}`, sameWords: msg`${group.length} branches have this text.` };
+  const same = round.behind(first).length ? "" : `×${group.length}`; // the button says how many
+  if (first === slot.number) return { same, sameWords: msg`${group.length} branches have this text.` };
   const label = shown.indexOf(first) + 1;
   return { same: `= ${label}`, sameWords: msg`Same text as branch ${label}.` };
 }
@@ -27,7 +27,7 @@ export function behindOffer(round, slot) {
   const behind = round.behind(slot.number);
   if (!behind.length) return null;
   const isAlike = behind.some((each) => round.isBehindAnother(each));
-  const label = isAlike ? msg`Show ${behind.length} like it` : msg`Show ${behind.length} equal`;
+  const label = isAlike ? msg`Show ${behind.length} more` : msg`Show ${behind.length} equal`;
   return { name: "unfold", label };
 }
 

@@ -152,8 +152,8 @@ export class Gestures {
     const open = slots.filter(({ number }) => !settings.directions[number]);
     if (!open.length) return;
     return this.desk.guard(async () => {
-      const { deal, loadDeck } = await import("../deck.js");
-      const moves = deal(await loadDeck(story.meta("language")), open.length, { dealt: round.directions });
+      const { deal, deckOf } = await import("../deck.js");
+      const moves = deal(await deckOf(story), open.length, { dealt: round.directions });
       for (const [place, { number }] of open.entries()) round.directions[number] = moves[place];
     });
   }

@@ -1,12 +1,54 @@
-// The deck of directions: short events, in kinds. A deal takes one of each kind before it takes a second one of any.
+// The deck of directions: short events, in kinds. A deal takes one of each kind before it takes a second one of any. A story may have
+// a deck of its own, from a file: its value `deck`.
 
-import { LANGUAGE } from "./languages.js";
+import { LANGUAGE, msg } from "./languages.js";
+import { isRecord } from "./story/check.js";
+import { StoryError } from "./story/read.js";
 
 /** Moves by their kind. @typedef {Record<string, string[]>} Deck */
+/** @typedef {{name: string, moves: Deck}} OwnDeck */
+
+export const LONGEST = 1000; // characters of a direction: the server's limit
+const LARGEST = 200_000; // bytes of a deck: a value of a story takes little more
 
 const DECKS = ["en", "de"];
 /** @type {Map<string, Deck>} by language */
 const known = new Map();
+
+/** The deck that a story has of its own; null without one. @param {import("./story.js").Story} story @returns {OwnDeck | null} */
+export function ownDeck(story) {
+  const value = story.meta("deck");
+  const isDeck = isRecord(value) && typeof value.name === "string" && faultOf(value.moves) === "";
+  return isDeck ? /** @type {any} */ (value) : null;
+}
+
+/** The deck of a story: its own or that of its language. @param {import("./story.js").Story} story */
+export function deckOf(story) {
+  return ownDeck(story)?.moves ?? loadDeck(story.meta("language"));
+}
+
+/** Return the deck that a file has, its moves in one line each; a list of moves is a deck of one kind. @param {unknown} value @returns {Deck} */
+export function readDeck(value) {
+  const moves = Array.isArray(value) ? { "": value } : value;
+  const fault = faultOf(moves);
+  if (fault) throw new StoryError(fault);
+  const kinds = Object.entries(/** @type {Deck} */ (moves));
+  return Object.fromEntries(kinds.map(([kind, hand]) => [kind, hand.map((move) => move.replace(/\s+/gu, " ").trim())]));
+}
+
+/** Say what is wrong with a deck; "" if nothing is. @param {unknown} moves */
+function faultOf(moves) {
+  if (!isRecord(moves)) return msg`A deck is an object of lists, or a list.`;
+  const hands = Object.values(moves);
+  if (!hands.length || hands.some((hand) => !Array.isArray(hand) || !hand.length))
+    return msg`Each kind of a deck is a list of lines.`;
+  for (const move of hands.flat()) {
+    if (typeof move !== "string" || !move.trim()) return msg`A line of the deck is not a text.`;
+    if (move.length > LONGEST) return msg`A line of the deck has ${move.length} characters; it may have ${LONGEST}.`;
+  }
+  const { length } = new TextEncoder().encode(JSON.stringify(moves));
+  return length > LARGEST ? msg`The deck is too large: ${length} bytes; it may have ${LARGEST}.` : "";
+}
 
 /** Load the deck of a story's language; where there is none, of the page's. @param {unknown} tag such as "de-CH" @returns {Promise<Deck>} */
 export async function loadDeck(tag) {

@@ -525,6 +525,10 @@ export class Desk extends EventTarget {
     return this.withRounds(({ gestures }) => gestures.sortByMeaning());
   }
 
+  groupByMeaning() {
+    return this.withRounds(({ gestures }) => gestures.groupByMeaning());
+  }
+
   fold() {
     return this.withRounds(({ gestures }) => gestures.fold());
   }

@@ -25,10 +25,11 @@ const BASE = "v1/srb/completions/";
 
 export class Round extends Requests {
   /** @param {{id: string, base: Place, keep: number, until?: number, n: number, prompts: Prompts | null, voices?: readonly string[],
-   *   lore?: string[], stopAt?: string, asked?: number, task?: Task | null, passage?: string, directions?: string[]}} given
+   *   lore?: string[], stopAt?: string, asked?: number, task?: Task | null, passage?: string, directions?: string[],
+   *   wanted?: number}} given
    *   `lore`: ids of the lorebook's entries in the prompt; `asked`: branches that the round has asked for before; `keep` is where the
    *   model's text begins, in the place of what stands there up to `until`, the `passage`; `prompts`: null: not made yet; the first
-   *   request of each voice is joined by `join` */
+   *   request of each voice is joined by `join`; `wanted`: cards to show, of more that are written; 0: all */
   constructor({
     id,
     base,
@@ -43,6 +44,7 @@ export class Round extends Requests {
     task = null,
     passage = "",
     directions = [],
+    wanted = 0,
   }) {
     super(n);
     this._branches = asked;
@@ -60,6 +62,8 @@ export class Round extends Requests {
     this.stopAt = stopAt;
     /** How much the cards differ in what they mean, once it was asked. @type {import("./desk/meaning.js").Meaning | null} */
     this.meaning = null;
+    this.wanted = wanted;
+    this.isChosen = false; // those that differ most, by the server's word
     this.directions = directions;
     this.isDirectable = directions.some(Boolean); // whether its prompts tell where directions stand
   }
@@ -105,6 +109,16 @@ export class Round extends Requests {
     return this.until < this.base.at;
   }
 
+  /** Whether it is time to choose the cards that are shown: more have texts than are wanted, and all are as they will be. */
+  get isToChoose() {
+    if (!this.wanted || this.isChosen) return false;
+    const written = this.slots.filter(({ text, state }) => text.trim() && state !== "pruned");
+    return (
+      written.length > this.wanted &&
+      this.slots.every((slot) => !slot.isLive && !slot.pending && slot.end?.reason !== "lost")
+    );
+  }
+
   // ---- Legal moves
 
   /** @param {Slot} slot */
@@ -114,8 +128,8 @@ export class Round extends Requests {
 
   /** Whether the slot is empty: pruned, failed, or folded under another one with the same text. @param {Slot} slot */
   canRefill(slot) {
-    const isEmpty =
-      slot.state === "pruned" || slot.state === "failed" || (slot.state === "ended" && slot.foldedUnder !== null);
+    const isCopy = slot.state === "ended" && slot.foldedUnder !== null && !this.isBehindAnother(slot);
+    const isEmpty = slot.state === "pruned" || slot.state === "failed" || isCopy;
     return isEmpty && !slot.pending;
   }
 
@@ -151,7 +165,7 @@ export class Round extends Requests {
     const wasLive = slot.isLive;
     if (!this.canPrune(slot)) throw new IllegalMove(`card ${number + 1} cannot be pruned`);
     slot.move("prune");
-    this._release(number);
+    this.unfold(number);
     const request = this.requests.get(slot.request ?? "");
     if (!wasLive || !request) return null;
     return {

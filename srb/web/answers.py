@@ -82,11 +82,12 @@ class Diversity(TypedDict):
 
 
 class Meaning(TypedDict):
-    """How alike branches are in what they mean, found by embeddings (`meaning`) or, without a model for it, by their words.
+    """How alike branches, or texts, are in what they mean: by embeddings (`meaning`) or, without a model for it, by words.
 
     `different`: how many really different ones there are. `spread`: all indices, so that the first k differ as far as
     possible, for each k; `nearest` has for each of these the one before it that it resembles most, the first itself.
-    `order`: all indices, so that neighbours are alike. With several prompts those of each follow each other.
+    `order`: all indices, so that neighbours are alike. `groups`: all indices, as many groups as really differ or as were
+    asked for; the first of a group stands for those behind it. With several prompts those of each follow each other.
     """
 
     by: Literal["meaning", "words"]
@@ -94,6 +95,7 @@ class Meaning(TypedDict):
     spread: list[int]
     nearest: list[int]
     order: list[int]
+    groups: list[list[int]]
 
 
 class Ranking(TypedDict):

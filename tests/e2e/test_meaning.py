@@ -33,6 +33,9 @@ def test_a_model_for_embeddings_is_loaded_beside_the_writer_and_chooses(make_ser
         for path, fields, headers in (("", {}, foreign), ("?autoload=false", {}, {}), ("", {"priority": 1}, {})):
             said = server.post(f"/v1/srb/completions{path}", {**body, **fields}, headers=headers).text
             assert '"chosen_by":"words"' in said
+    texts = {"texts": ["A ship came in.", "It rained all day.", "A boat arrived."], "n": 2}
+    for path, headers in (("", foreign), ("?autoload=false", {})):
+        assert server.post(f"/v1/srb/meaning{path}", texts, headers=headers).json()["by"] == "words"
     assert state(server, "judge") == "unloaded"
     assert server.get("/v1/srb/server").json()["embedding"] == "judge"
     answer = server.post("/v1/srb/completions", BODY)
@@ -41,6 +44,9 @@ def test_a_model_for_embeddings_is_loaded_beside_the_writer_and_chooses(make_ser
     assert server.post("/v1/srb/completions", BODY, headers=foreign).json()["chosen_by"] == "meaning"
     assert len({each["text"] for each in answer.json()["completions"]}) == 3
     assert state(server, "judge") == "loaded"
+    compared = server.post("/v1/srb/meaning", texts).json()
+    assert compared["by"] == "meaning"
+    assert len(compared["groups"]) == 2
     assert (
         server.post("/v1/srb/completions", {**BODY, "best_of": 3, "rank": "meaning"}).json()["meaning"]["by"]
         == "meaning"

@@ -370,11 +370,27 @@ def test_equal_texts_are_told_and_fold_only_when_asked(pane: Pane) -> None:
     expect(pane.card(3).locator(".same")).to_have_text("= 1")
     expect(pane.text(3)).to_be_visible()
     pane.page.get_by_role("button", name="Group").click()
-    expect(pane.text(3)).to_be_hidden()
-    expect(pane.card(3)).to_have_accessible_description(re.compile("Folded: same text as branch 1"))
-    pane.card(3).get_by_role("button", name="Show").click()
+    expect(pane.page.locator(".card:visible")).to_have_count(1)
+    pane.card(1).get_by_role("button", name="Show 3 equal").click()
     expect(pane.text(3)).to_be_visible()
-    expect(pane.text(4)).to_be_hidden()
+    expect(pane.page.locator(".card:visible")).to_have_count(4)
+
+
+def test_what_is_grouped_takes_no_place_no_digit_and_no_focus(pane: Pane) -> None:
+    pane.begin(*TEXTS)
+    pane.tell("for (const index of [0, 1, 2]) desk.stopBranch(index, 'limit');")
+    pane.card(1).focus()
+    pane.tell("desk.round.group([[1, 0], [2]]); desk.tell('round')")
+    expect(pane.page.locator(".card:visible")).to_have_count(2)
+    expect(pane.card(1)).to_be_focused()
+    expect(pane.text(1)).to_have_text(TEXTS[1].strip())
+    pane.press("ArrowRight", "ArrowRight")
+    expect(pane.card(2)).to_be_focused()
+    pane.press("3")
+    assert pane.calls("take") == []
+    pane.card(1).get_by_role("button", name="Show 1 more").click()
+    expect(pane.page.locator(".card:visible")).to_have_count(3)
+    expect(pane.text(1)).to_have_text(TEXTS[0].strip())
 
 
 def test_only_sorting_deals_the_digits_anew(pane: Pane) -> None:

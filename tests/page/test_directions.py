@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, expect
@@ -10,6 +11,7 @@ from playwright.sync_api import Locator, expect
 from tests.page.accessibility import in_each_look, violations
 from tests.page.conftest import MakePage
 from tests.page.writer import Writer
+from tests.processes import wait_for
 from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
@@ -130,6 +132,35 @@ def test_the_model_is_asked_for_the_lines_that_are_empty(fixed: Writer) -> None:
     assert request.value.post_data_json["json_schema"]["maxItems"] == 3
     expect(asked.get_by_label("Card 4", exact=True)).to_have_value("It rains")
     assert lines(asked) == ["The <i>bus</i> comes back", "a comet is seen", "Clara falls", "It rains"]
+
+
+def test_a_deck_of_her_own_is_kept_with_the_story_and_saved_as_a_file(fixed: Writer, tmp_path: Path) -> None:
+    page, asked = fixed.page, dialog(fixed)
+    asked.get_by_text("The deck", exact=True).click()
+    with page.expect_download() as saved:
+        asked.get_by_role("button", name="Save it as a file").click()
+    moves = json.loads(saved.value.path().read_text())
+    assert len(moves) == 8
+    own = tmp_path / "Rain <b>.json"
+    for text, words in (("{", "JSON"), ('{"a": 1}', "Each kind of a deck is a list of lines.")):
+        own.write_text(text)
+        asked.get_by_label("One of your own").set_input_files(own)
+        expect(asked.get_by_role("alert")).to_contain_text(words)
+    own.write_text(json.dumps({"rain": ["it rains", "a flood"], "sun": ["a drought", "it is too hot"]}))
+    asked.get_by_label("One of your own").set_input_files(own)
+    expect(asked.get_by_text("The deck: Rain <b>")).to_be_visible()
+    asked.get_by_role("button", name="Deal", exact=True).click()
+    expect(asked.get_by_role("button", name="Write, 4 ways")).to_be_visible()
+    assert sorted(lines(asked)) == ["a drought", "a flood", "it is too hot", "it rains"]
+    fixed.press("Escape")
+    fixed.reload()
+    asked = dialog(fixed)
+    asked.get_by_text("The deck: Rain <b>").click()
+    asked.get_by_role("button", name="The page's deck again").click()
+    expect(asked.get_by_text("The deck", exact=True)).to_be_focused()
+    asked.get_by_role("button", name="Deal", exact=True).click()
+    wait_for(lambda: all(lines(asked)), "all lines are dealt")
+    assert {move for hand in moves.values() for move in hand}.issuperset(lines(asked))
 
 
 @in_each_look

@@ -36,6 +36,10 @@ def test_cards_are_sorted_by_meaning_and_the_head_says_how_many_differ(
     wait_for(
         lambda: [shown.strip() for shown in writer.shown()] == texts, "the cards stand in the order of their meaning"
     )
+    page.get_by_role("button", name="Group alike").click()
+    groups: list[list[int]] = page.evaluate("desk.round.meaning.groups")
+    expect(writer.cards.locator("visible=true")).to_have_count(len(groups))
+    assert sorted(number for group in groups for number in group) == [0, 1, 2, 3]
     assert violations(page) == []
     page.evaluate("document.querySelector('srb-branches').focus()")
     writer.press("x")
@@ -47,3 +51,17 @@ def test_without_such_a_model_nothing_offers_it(writer: Writer) -> None:
     writer.go().wait_for_end()
     expect(writer.page.get_by_role("button", name="Sort", exact=True)).to_be_visible()
     expect(writer.page.get_by_role("button", name="By meaning")).to_have_count(0)
+
+
+def test_of_sixteen_that_are_written_four_are_shown_and_all_are_in_the_outline(writer: Writer) -> None:
+    page = writer.set(max_tokens=8, stop_at="").page
+    page.get_by_role("combobox", name="Branches").select_option("4/16")
+    writer.write("Once upon a time,").go()
+    expect(page.locator(".counts")).to_contain_text("for 4 cards")
+    expect(page.locator("srb-branches .different")).to_have_text(re.compile(r"^\d+\.\d of 16 differ in their words$"))
+    expect(writer.cards.locator("visible=true")).to_have_count(4)
+    assert len({node["slot"] for node in writer.story()["nodes"].values() if "slot" in node}) == 16
+    page.get_by_role("button", name=re.compile("^Show .* more$")).first.click()
+    wait_for(lambda: writer.cards.locator("visible=true").count() > 4, "those behind a card are shown")
+    page.get_by_role("combobox", name="Branches").select_option("4")
+    assert page.evaluate("[desk.settings.n, desk.settings.chosen_from]") == [4, None]

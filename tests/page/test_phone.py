@@ -19,8 +19,8 @@ SMALL = """() => [...document.querySelectorAll("button, select, summary")].filte
 WIDE = "document.documentElement.scrollWidth > innerWidth || document.body.scrollWidth > innerWidth"
 GESTURES = [
     *("Take, and go on", "Take without", "Read", "Go on", "Vary", "Set aside", "Other words", "Star", "Note"),
-    *("Mark one word more", "Mark one word less", "Mark up to the sentence", "Sort: the likeliest", "Sort: first", "Group"),
-    *("Try others", "More branches", "Stop all"),
+    *("Mark one word more", "Mark one word less", "Mark up to the sentence", "Sort: the likeliest", "Sort: first"),
+    *("Group the same", "Group what means", "Try others", "More branches", "Stop all"),
 ]  # fmt: skip
 GESTURES_OF_THE_OUTLINE = ["Star", "Name", "Note", "Set aside", "Compare with the text"]
 

@@ -83,6 +83,7 @@ def test_meaning_tells_of_each_branch_the_one_before_it_that_it_resembles() -> N
     assert sorted(said["order"]) == [1, 2, 4, 7]
     assert said["by"] == "meaning"
     assert 1 < said["different"] < 2.1
+    assert said["groups"] == [[4, 2], [7], [1]]
 
 
 def embed(texts: Sequence[str]) -> list[list[float]]:
@@ -138,3 +139,88 @@ def test_the_meaning_of_all_branches_is_ranked_without_a_choice() -> None:
     assert said["nearest"][:2] == [2, 2]
     assert said["nearest"][said["spread"].index(0)] == 2
     assert said["order"] in ([0, 2, 1, 4, 3], [2, 0, 1, 4, 3])
+
+
+MEANING = "/v1/srb/meaning"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_texts_are_compared_as_the_definitions_say(seed: int) -> None:
+    """The number of different ones is the Vendi score; each text is behind the front that it resembles most."""
+    draw = np.random.default_rng(seed)
+    rows = draw.normal(size=(12, 5))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    values = np.linalg.eigvalsh(rows @ rows.T / 12)
+    vendi = np.exp(-sum(value * np.log(value) for value in values if value > 1e-12))
+    app = create_app(Settings(), ScriptedClient(Settings(), tells()))
+    asked: list[Any] = []
+
+    def note(texts: Sequence[str], may_load: bool) -> list[list[float]]:
+        asked.append((texts, may_load))
+        return rows.tolist()
+
+    app.extensions["srb"].calls.embed = note
+    texts = [f"text {place}" for place in range(12)]
+    bodies: list[dict[str, Any]] = [{}, {"n": 3}, {"n": 64}, {"n": 4, "logprobs": [None, -9.0, -8.0, -1, *[-5] * 8]}]
+    for body in bodies:
+        said = app.test_client().post(MEANING, json={"texts": texts, **body}).json
+        assert said["by"] == "meaning"
+        assert said["different"] == pytest.approx(vendi, abs=0.006)
+        together = [place for group in said["groups"] for place in group]
+        assert sorted(said["order"]) == sorted(said["spread"]) == sorted(together) == list(range(12))
+        fronts = [group[0] for group in said["groups"]]
+        assert fronts == said["spread"][: min(body.get("n", round(vendi)), 12)]
+        assert fronts[0] == (3 if "logprobs" in body else 0)
+        for front, *others in said["groups"]:
+            for other in others:
+                assert rows[other] @ rows[front] == pytest.approx(max(rows[each] @ rows[other] for each in fronts))
+    assert asked == [(texts, True)] * 4
+
+
+def compared(*texts: str, **fields: Any) -> Any:
+    return serve(has_model=False).post(MEANING, json={"texts": texts, **fields}).json
+
+
+def test_without_a_model_texts_are_compared_by_their_words_and_the_answer_says_so() -> None:
+    said = compared("a b c", "x y", "a b c d", "x y", n=2)
+    assert said["by"] == "words"
+    assert said["groups"] == [[0, 2], [1, 3]]
+    assert compared("")["groups"] == [[0]]
+    assert compared("a", "a", "a")["groups"] == [[0, 1, 2]]
+
+
+def test_no_model_is_loaded_for_a_foreign_page() -> None:
+    app = create_app(Settings(), ScriptedClient(Settings(), tells()))
+    asked: list[bool] = []
+    app.extensions["srb"].calls.embed = lambda texts, may_load: asked.append(may_load)
+    for headers in ({}, {"Origin": "http://elsewhere.example"}):
+        assert app.test_client().post(MEANING, json={"texts": ["a", "b"]}, headers=headers).status_code == 200
+    assert asked == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "texts"),
+        ({"texts": []}, "texts"),
+        ({"texts": "a"}, "texts"),
+        ({"texts": ["a", 1]}, "texts"),
+        ({"texts": ["a"] * 65}, "texts"),
+        ({"texts": ["a" * 20_001]}, "texts"),
+        ({"texts": ["a"], "n": 0}, "n"),
+        ({"texts": ["a"], "n": 65}, "n"),
+        ({"texts": ["a"], "n": True}, "n"),
+        ({"texts": ["a", "b"], "logprobs": [-1.0]}, "logprobs"),
+        ({"texts": ["a"], "logprobs": ["-1"]}, "logprobs"),
+    ],
+)
+def test_texts_that_cannot_be_compared_are_refused_by_the_name_of_the_field(body: dict[str, Any], field: str) -> None:
+    answer = serve(has_model=True).post(MEANING, json=body)
+    assert answer.status_code == 400
+    assert answer.json["error"]["param"] == field
+
+
+def test_the_largest_body_is_compared() -> None:
+    said = compared(*(f"{place} " * 5000 for place in range(64)), n=8)
+    assert said["different"] == pytest.approx(64)
+    assert sorted(place for group in said["groups"] for place in group) == list(range(64))

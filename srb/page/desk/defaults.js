@@ -31,6 +31,7 @@ export const DEFAULTS = Object.freeze({
   model: "", // its name, where a server has several; empty: the server's first
   voices: /** @type {string[]} */ ([]), // models or adapters that write beside the story's own
   n: 8,
+  chosen_from: /** @type {number | null} */ (null), // branches that are written for n cards: those that differ most are shown
   max_tokens: 128,
   stop_at: "paragraph",
   stop_after: 1,

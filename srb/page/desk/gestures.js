@@ -152,8 +152,8 @@ export class Gestures {
     const open = slots.filter(({ number }) => !settings.directions[number]);
     if (!open.length) return;
     return this.desk.guard(async () => {
-      const { deal, loadDeck } = await import("../deck.js");
-      const moves = deal(await loadDeck(story.meta("language")), open.length, { dealt: round.directions });
+      const { deal, deckOf } = await import("../deck.js");
+      const moves = deal(await deckOf(story), open.length, { dealt: round.directions });
       for (const [place, { number }] of open.entries()) round.directions[number] = moves[place];
     });
   }
@@ -299,16 +299,65 @@ export class Gestures {
 
   /** Sort so that neighbours mean much the same, and say how many really different cards there are. */
   sortByMeaning() {
+    return this.compare(({ order }) => {
+      const places = new Map(order.map((number, place) => [number, -place]));
+      this.arrange((round) => round.sortBy(places));
+    });
+  }
+
+  /** Let as many cards stand in front as really differ, and the others behind those that they resemble; once more, and all stand in front. */
+  groupByMeaning() {
+    if (this.rounds.shown?.round.isGrouped) return this.arrange((round) => round.unfoldAll());
+    return this.compare(({ groups, order }) => {
+      if (groups.length === order.length) this.desk.notice(msg`None of these cards says what another says.`);
+      else this.arrange((round) => round.group(this.withMarkedFirst(round, groups)));
+    });
+  }
+
+  /** Let the cards that differ most stand in front, as many as are wanted; those without words stand behind, too. @param {Live} live */
+  chooseCards(live) {
+    const { round } = live;
+    round.isChosen = true; // what comes of it is said
+    return this.desk.guard(async () => {
+      const { meaningOf } = await import("./meaning.js");
+      round.meaning = await meaningOf(this.desk, round, { n: round.wanted });
+      const [first = [], ...others] = this.withMarkedFirst(round, round.meaning.groups);
+      const empty = round.slots.filter(({ text }) => !text.trim()).map(({ number }) => number);
+      round.group([[...first, ...empty], ...others]);
+      this.rounds.round(live, null);
+    });
+  }
+
+  /** Let cards that a person has marked stand for their groups; one more in a group stands for itself. @param {Round} round @param {number[][]} groups */
+  withMarkedFirst({ slots }, groups) {
+    const isMarked = (/** @type {number} */ number) => {
+      const { mark, node } = slots[number];
+      const { star, note } = this.desk.story.mark(node ?? "");
+      return mark !== null || star || note;
+    };
+    return groups.flatMap((group) => {
+      const [first = group[0], ...more] = group.filter(isMarked);
+      return [
+        [first, ...group.filter((number) => number !== first && !more.includes(number))],
+        ...more.map((number) => [number]),
+      ];
+    });
+  }
+
+  /**
+   * Ask the server how alike the shown cards are, and do something with its answer if they are shown still.
+   * @param {(meaning: import("./meaning.js").Meaning) => unknown} act
+   */
+  compare(act) {
     const live = this.rounds.shown;
     if (!live) return;
     const reading = this.rounds.beginReading();
     return this.desk.guard(async () => {
       try {
         const { meaningOf } = await import("./meaning.js");
-        const meaning = await meaningOf(this.desk, live.round, reading.signal);
+        const meaning = await meaningOf(this.desk, live.round, reading);
         live.round.meaning = meaning;
-        const places = new Map(meaning.order.map((number, place) => [number, -place]));
-        if (live === this.rounds.shown) this.arrange((round) => round.sortBy(places));
+        if (live === this.rounds.shown) act(meaning);
       } catch (error) {
         if (!reading.signal.aborted) throw error;
       }

@@ -92,6 +92,7 @@ export function rebuilt(story, run, joined = []) {
     lore: Array.isArray(asked.lore) ? asked.lore.filter((/** @type {unknown} */ id) => typeof id === "string") : [],
     stopAt: typeof asked.stop_at === "string" ? asked.stop_at : "",
     task: taskOf(asked.task),
+    wanted: countOf(asked.shown),
     passage: story.text(run.node, run.at).slice(keep, until).trim(),
     asked: Math.max(requests[0].slots.length, written.length), // at most once each: later ones have seeds of their own
   });

@@ -65,7 +65,10 @@ export class Rounds {
     this.warming = null;
     /** @type {Live | null} whose requests are being taken up again */
     this.attaching = null;
-    desk.addEventListener("server", () => this.warmUp());
+    desk.addEventListener("server", () => {
+      this.warmUp();
+      this.chooseCards();
+    });
   }
 
   /** The context of the story's own model. */
@@ -106,7 +109,8 @@ export class Rounds {
         await this.waitFor(this.whenRoom(), ticket);
       if (ticket !== this.asked) return;
       const stopAt = this.context.stopAt(task);
-      const count = Math.max(n, voices.length); // each has one at least
+      const written = Math.min(desk.settings.chosen_from ?? 0, desk.server.max_n);
+      const count = Math.max(n, written, voices.length); // each has one at least
       const round = new Round({
         id: newId(),
         base,
@@ -119,7 +123,8 @@ export class Rounds {
         stopAt,
         task,
         passage,
-        directions: told.slice(0, count),
+        directions: isDirected ? Array.from({ length: count }, (_, place) => told[place % n] ?? "") : [],
+        wanted: written > n ? n : 0,
       });
       const live = this.newLive(round);
       this.remember(live);
@@ -204,6 +209,7 @@ export class Rounds {
       ...fields,
       ...directed({ branches, directions }),
       ...(directions.some(Boolean) ? context.placeField(round, given, voice) : {}),
+      ...(round.wanted && !("logprobs" in body) ? { rank: true } : {}),
       ...(seed === null ? {} : { seed: seed + seedOffset }),
       ...(neverEnds ? { ignore_eos: true } : {}),
     };
@@ -353,6 +359,13 @@ export class Rounds {
     clearTimeout(this.beatTimer);
     this.beatTimer = 0;
     this.desk.tell("round", { slots: null });
+    this.chooseCards();
+  }
+
+  /** Let those cards of the shown round stand in front that differ most, once all have ended, if it has more than it is to show. */
+  chooseCards() {
+    const { shown, desk } = this;
+    if (shown?.round.isToChoose && desk.server.state === "ready") this.gestures.chooseCards(shown);
   }
 
   /** @param {Live} live */
@@ -519,7 +532,9 @@ export class Rounds {
   round(live, slots) {
     if (live.round.isShared) live.giveWay();
     if (this.waiting.length && this.hasRoom()) for (const go of this.waiting.splice(0)) go();
-    if (live === this.shown) this.desk.tell("round", { slots });
+    if (live !== this.shown) return;
+    this.desk.tell("round", { slots });
+    this.chooseCards();
   }
 
   /** The story has new nodes, or longer texts in them. */
@@ -579,14 +594,23 @@ export class Rounds {
     const { max_tokens } = desk.settings;
     const joins = desk.story.runs.has(round.id);
     const reads = mended === null ? {} : { mended: true }; // it is not what the run's place says
-    const { n, keep, until, isInside, lore, task, stopAt: stop_at } = round;
+    const { n, keep, until, isInside, lore, task, stopAt: stop_at, wanted } = round;
     const place = { keep, ...(isInside ? { until } : {}) };
     const share = round.isShared ? { voice, slots } : {};
     const told = round.directionsOf(slots);
     const directions = told.some(Boolean) ? { directions: told } : {};
     const asked = joins
       ? { n: slots.length, given, slots, ...reads, ...share, ...directions }
-      : { n, ...place, ...directions, ...(task ? { task } : {}), stop_at, ...(lore.length ? { lore } : {}), ...share };
+      : {
+          n,
+          ...place,
+          ...directions,
+          ...(task ? { task } : {}),
+          stop_at,
+          ...(lore.length ? { lore } : {}),
+          ...(wanted ? { shown: wanted } : {}),
+          ...share,
+        };
     desk.story.addRun({
       id: joins ? newId() : round.id,
       ...round.base,

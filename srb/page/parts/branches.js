@@ -53,7 +53,9 @@ export class Branches extends Part {
 
   /** Whether bars of likelihood are on the cards, or could be. */
   get tellsLikelihood() {
-    return this.desk.settings.likelihood === true || !!this.round?.slots.some((slot) => slot.meanLogprob !== null);
+    const { desk, round } = this;
+    const isTold = !round?.wanted && !!round?.slots.some((slot) => slot.meanLogprob !== null); // else it was asked for the choice
+    return desk.settings.likelihood === true || isTold;
   }
 
   /** Whether cards have words in the middle of the text, which what follows can be read behind. */
@@ -129,7 +131,10 @@ export class Branches extends Part {
       return;
     }
     const known = board.cards.size;
+    const { hidden } = board;
     board.refresh();
+    if (board.hidden !== hidden)
+      this.say(msg`${round?.shown.length ?? 0} cards are shown, ${board.hidden} stand behind them.`);
     if (board.cards.size > known && this.contains(document.activeElement)) board.reveal(known); // they were asked for here
     this.requestUpdate();
   }
@@ -233,7 +238,7 @@ export class Branches extends Part {
     const { round, reader } = this;
     if (!round || !reader) return;
     if (reader.isOpen && reader.slot === slot) return reader.close();
-    reader.show(slot, `${round.order.indexOf(slot.number) + 1}`, round.stopAt);
+    reader.show(slot, `${round.shown.indexOf(slot.number) + 1}`, round.stopAt);
   }
 
   onReaderClosed() {
@@ -303,9 +308,9 @@ export class Branches extends Part {
         return this.go(board.neighbour(0, name === "up" ? -1 : 1));
       case "first":
       case "last":
-        return this.go(round.order.at(name === "first" ? 0 : -1) ?? 0);
+        return this.go(round.shown.at(name === "first" ? 0 : -1) ?? 0);
       case "window":
-        return board.moveWindow(value) && this.go(round.order[board.window] ?? 0);
+        return board.moveWindow(value) && this.go(round.shown[board.window] ?? 0);
       case "tree":
         this.isTree = !this.isTree;
         return;
@@ -347,7 +352,7 @@ export class Branches extends Part {
     const isReading = reader?.isOpen;
     board?.setCurrent(number, { focus: !isReading, scroll: true });
     const slot = round?.slots[number];
-    if (isReading && slot) reader.show(slot, `${(round?.order.indexOf(number) ?? 0) + 1}`, round?.stopAt ?? "");
+    if (isReading && slot) reader.show(slot, `${(round?.shown.indexOf(number) ?? 0) + 1}`, round?.stopAt ?? "");
     this.requestUpdate();
   }
 

@@ -146,7 +146,7 @@ export class Card {
     set(this.bar, "title", view.likelihood || null);
     this.state = slot.state;
     set(this.box, "data-state", slot.state);
-    set(this.box, "data-same", view.same.startsWith("=") ? (slot.foldedUnder === null ? "open" : "folded") : null);
+    set(this.box, "data-same", view.same.startsWith("=") ? "open" : null);
     set(this.box, "aria-busy", slot.isLive ? "true" : "false");
     set(this.box, "aria-label", msg`Branch ${view.label}`);
     const already = this._repeats(view.before).length;
@@ -187,7 +187,6 @@ export class Card {
 
   /** @param {View} view */
   _showOffer({ offer }) {
-    if (this.offer.dataset.act === (offer?.name ?? "")) return;
     this.offer.hidden = offer === null;
     this.offer.dataset.act = offer?.name ?? "";
     put(this.offer, offer?.label ?? "");
@@ -205,9 +204,8 @@ export class Card {
   /** Take the height of the text, within bounds; returns it in lines. @param {{line: number, reserve: number, most: number}} bounds */
   fit({ line, reserve, most }) {
     const own = Math.ceil(this.textHeight / line - 0.1);
-    const { state, foldedUnder } = this.slot;
-    const bound = foldedUnder !== null ? 0 : state === "pruned" ? 1 : most;
-    const lines = Math.min(Math.max(own, state === "pruned" || bound === 0 ? 0 : reserve), bound);
+    const isPruned = this.slot.state === "pruned";
+    const lines = Math.min(Math.max(own, isPruned ? 0 : reserve), isPruned ? 1 : most);
     this.lines = lines;
     this.isCut = own > lines;
     this.body.toggleAttribute("data-more", this.isCut && lines > 0);

@@ -1,14 +1,13 @@
 // <srb-directions>: what happens in each card of the next round, one line a card: written, dealt from the deck, or kept for every round.
 
-import { deal, loadDeck } from "../deck.js";
-import { msg } from "../languages.js";
+import { deal, deckOf, LONGEST, ownDeck, readDeck } from "../deck.js";
+import { msg, NUMBER } from "../languages.js";
+import { StoryError } from "../story/read.js";
 import { html, live } from "../vendor/lit.js";
 import { icon } from "./icons.js";
 import { DialogPart } from "./part.js";
 
 /** @typedef {{text: string, isDealt: boolean, isKept: boolean}} Line */
-
-const LONGEST = 1000; // characters of a direction: the server's limit
 
 class DirectionsDialog extends DialogPart {
   constructor() {
@@ -19,9 +18,12 @@ class DirectionsDialog extends DialogPart {
     this.asking = null;
     /** @type {Promise<void> | null} while lines are dealt */
     this.dealing = null;
+    this.message = ""; // on the deck's file
+    this.isError = false;
   }
 
   async open() {
+    this.say("");
     const { directions, n } = this.desk.settings;
     this.lines = Array.from({ length: n }, (_, place) => lineOf(directions[place]));
     await super.open();
@@ -34,7 +36,7 @@ class DirectionsDialog extends DialogPart {
 
   /** Fill the lines that are empty, or with `isAgain` those that were dealt, too. @param {{isAgain?: boolean}} [options] */
   async deal({ isAgain = false } = {}) {
-    const deck = await loadDeck(this.desk.story.meta("language"));
+    const deck = await deckOf(this.desk.story);
     const dealt = this.lines.map(({ text }) => text);
     const open = this.lines.filter((line) => isOpen(line) || (isAgain && line.isDealt && !line.isKept));
     for (const [place, move] of deal(deck, open.length, { dealt }).entries())
@@ -96,6 +98,72 @@ class DirectionsDialog extends DialogPart {
     if (kept.join("\n") !== this.desk.settings.directions.join("\n")) this.desk.setSetting("directions", kept);
   }
 
+  // ---- The deck's file
+
+  /** Let the story have the deck of a file. @param {Event} event */
+  async pick(event) {
+    const input = /** @type {HTMLInputElement} */ (event.target);
+    const [file] = input.files ?? [];
+    if (!file) return;
+    const { story } = this.desk;
+    try {
+      const { decode, parse } = await import("../formats/file.js");
+      const { text } = decode(new Uint8Array(await file.arrayBuffer()), file.name);
+      const moves = readDeck(parse(text, file.name));
+      if (story !== this.desk.story) return;
+      this.setDeck({ name: file.name.replace(/\.json$/iu, ""), moves });
+      this.say(msg`${NUMBER.format(Object.values(moves).flat().length)} lines came in.`);
+    } catch (error) {
+      this.say(/** @type {Error} */ (error).message, true);
+      if (!(error instanceof StoryError) && !(error instanceof DOMException)) this.desk.sayNotLoaded();
+    } finally {
+      input.value = ""; // so that the same file can be chosen again
+    }
+  }
+
+  /** @param {import("../deck.js").OwnDeck | null} deck null: the language's */
+  setDeck(deck) {
+    const before = this.desk.story.meta("deck");
+    this.desk.setMeta("deck", deck);
+    this.desk.recordMeta("deck", before);
+    this.requestUpdate();
+  }
+
+  /** Have the page's deck again. Its button goes, and the focus stays where it was. */
+  reset() {
+    this.setDeck(null);
+    this.say("");
+    /** @type {HTMLElement | null} */ (this.querySelector(".deck summary"))?.focus();
+  }
+
+  /** Write the deck into a file, to be changed and read again. */
+  async save() {
+    const [{ fileName }, { download }] = await Promise.all([import("../formats/write.js"), import("./download.js")]);
+    const { story } = this.desk;
+    const name = fileName(ownDeck(story)?.name ?? msg`deck`, ".json");
+    download(JSON.stringify(await deckOf(story), null, 2), name, "application/json");
+    this.say(msg`“${name}” is among your downloads.`);
+  }
+
+  /** @param {string} message */
+  say(message, isError = false) {
+    Object.assign(this, { message, isError });
+    this.requestUpdate();
+  }
+
+  deck() {
+    const own = ownDeck(this.desk.story);
+    const save = () => this.save().catch(() => this.desk.sayNotLoaded());
+    return html`<details class="deck">
+      <summary>${own ? msg`The deck: ${own.name}` : msg`The deck`}</summary>
+      <p><label>${msg`One of your own for this story: a JSON file of lists`}
+        <input type="file" accept=".json,application/json" @change=${(/** @type {Event} */ event) => this.pick(event)}></label></p>
+      <p class="buttons"><button type="button" @click=${save}>${msg`Save it as a file`}</button>
+        ${own ? html`<button type="button" @click=${() => this.reset()}>${msg`The page's deck again`}</button>` : ""}</p>
+      <p role=${this.isError ? "alert" : "status"} class=${this.isError ? "wrong" : "hint"}>${this.message}</p>
+    </details>`;
+  }
+
   /** @param {Line} line @param {Partial<Line>} change */
   change(line, change) {
     Object.assign(line, change);
@@ -129,6 +197,7 @@ class DirectionsDialog extends DialogPart {
         </p>
         <p><label><input type="checkbox" .checked=${live(desk.settings.shows_directions)}
           @change=${(/** @type {any} */ event) => desk.setSetting("shows_directions", event.target.checked)} /> ${msg`Show them on the cards`}</label></p>
+        ${this.deck()}
       </form>
     </dialog>`;
   }

@@ -25,6 +25,9 @@ const MENU = [
   ["help", msg`Keys and help`],
 ];
 
+/** Cards, and branches of which they are chosen. */
+const COUNTS = [1, 2, 3, 4, 6, 8, 10, 12, 16, 24, 32, 48, 64].map((each) => [each]);
+const CHOICES = [4, 6, 8, 12, 16].map((each) => [each, 4 * each]);
 const CROWDED = 0.6; // share of the model's context from which it is shown
 /** Parts of the prompt of which an end may be left out. @type {Record<string, string>} */
 const SHORTENED = { memory: msg`memory cut`, note: msg`note cut` };
@@ -58,7 +61,7 @@ class Header extends Part {
 
   render() {
     const { desk } = this;
-    const { n, stop_at: stopAt } = desk.settings;
+    const { stop_at: stopAt } = desk.settings;
     this.shownGo = this.goWords();
     return html`<header>
       <div class="top">
@@ -93,9 +96,7 @@ class Header extends Part {
         <div class="split" role="group" aria-label=${msg`The next round`}>
           <button class="main" @click=${() => desk.next()} title=${msg`Ctrl+Enter`}>${this.shownGo}</button>
           <button class="quiet task" aria-haspopup="dialog" aria-label=${msg`Say what happens next`} title=${msg`Say what happens next`} @click=${() => this.open("task")}>${icon("task")}</button>
-          <select aria-label=${msg`Branches`} title=${msg`How many`} @change=${(/** @type {any} */ event) => desk.setSetting("n", Number(event.target.value))}>
-            ${this.counts().map((each) => html`<option value=${each} ?selected=${each === n}>${each}</option>`)}
-          </select>
+          ${this.howMany()}
           <select class="stop" aria-label=${msg`Stop at`} title=${msg`Where they stop`} @change=${(/** @type {any} */ event) => desk.setSetting("stop_at", event.target.value)}>
             ${STOPS.map(([value, words]) => html`<option value=${value} ?selected=${value === stopAt}>${words}</option>`)}
           </select>
@@ -161,11 +162,28 @@ class Header extends Part {
     </span>`;
   }
 
-  counts() {
-    const { max_n: most = 64 } = this.desk.server;
-    const shown = [1, 2, 3, 4, 6, 8, 10, 12, 16, 24, 32, 48, 64].filter((each) => each <= most);
-    const { n } = this.desk.settings;
-    return shown.includes(n) ? shown : [...shown, n].sort((a, b) => a - b);
+  /** How many cards the next round shows, and of how many they are chosen. */
+  howMany() {
+    const { desk } = this;
+    const { max_n: most = 64 } = desk.server;
+    const { n, chosen_from: from } = desk.settings;
+    const now = from !== null && from > n ? [n, from] : [n];
+    const offered = (/** @type {number[][]} */ pairs) => {
+      const fitting = pairs.filter((each) => Math.max(...each) <= most);
+      const isLacking = now.length === pairs[0].length && !fitting.some((each) => `${each}` === `${now}`);
+      const all = (isLacking ? [...fitting, now] : fitting).sort(([a], [b]) => a - b).map((each) => each.join("/"));
+      return all.map((each) => html`<option ?selected=${each === now.join("/")}>${each}</option>`);
+    };
+    const choose = (/** @type {any} */ event) => {
+      const [shown, written = null] = event.target.value.split("/").map(Number);
+      if (shown !== n) desk.setSetting("n", shown);
+      if (written !== from) desk.setSetting("chosen_from", written);
+    };
+    const title = now[1] ? msg`The ${n} that differ most, of ${now[1]} that are written` : msg`How many`;
+    return html`<select class="count" aria-label=${msg`Branches`} title=${title} @change=${choose}>
+      ${offered(COUNTS)}
+      <optgroup label=${msg`shown / written`}>${offered(CHOICES)}</optgroup>
+    </select>`;
   }
 
   /** @param {string} name */

@@ -8,6 +8,16 @@ import { msg } from "../languages.js";
 /** @type {Readonly<Record<string, NumberSetting>>} */
 export const NUMBERS = {
   n: { name: "n", label: msg`Branches`, words: msg`continuations at once`, min: 1, max: 64, step: 1, whole: true },
+  chosen_from: {
+    name: "chosen_from",
+    label: msg`Chosen out of`,
+    words: msg`branches that are written for them: those that differ most are shown, and the others stand behind them`,
+    min: 2,
+    max: 64,
+    step: 8,
+    whole: true,
+    empty: msg`no more are written`,
+  },
   max_tokens: {
     name: "max_tokens",
     label: msg`Length`,

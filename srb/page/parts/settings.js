@@ -95,7 +95,8 @@ class Settings extends DialogPart {
     const { n, stop_at, ladder } = this.desk.settings;
     const most = this.desk.server.max_n ?? 64;
     return html`
-      ${this.#number({ ...NUMBERS.n, max: most })} ${this.#number(NUMBERS.max_tokens)}
+      ${this.#number({ ...NUMBERS.n, max: most })}
+      ${this.#number({ ...NUMBERS.chosen_from, max: most })} ${this.#number(NUMBERS.max_tokens)}
       <div class="field">
         <label for="setting-stop_at">${msg`Stop at`}</label>
         <select id="setting-stop_at" @change=${this.#setFrom("stop_at")}>

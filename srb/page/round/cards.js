@@ -45,6 +45,34 @@ export class Cards {
     return groups.map((group) => ended.filter((_, place) => group.includes(place)).map((slot) => slot.number));
   }
 
+  /** The numbers of the cards that are shown, in their order: those of slots that are not folded under another one. */
+  get shown() {
+    return this.order.filter((number) => this._slot(number).foldedUnder === null);
+  }
+
+  /** The slots that are folded under a slot. @param {number} number */
+  behind(number) {
+    return this.slots.filter((slot) => slot.foldedUnder === number);
+  }
+
+  /** Whether a slot is folded under one that resembles it, but has another text. @param {Slot} slot */
+  isBehindAnother({ foldedUnder, text }) {
+    return foldedUnder !== null && this._slot(foldedUnder).text !== text;
+  }
+
+  /** Whether slots are folded under others that resemble them. */
+  get isGrouped() {
+    return this.slots.some((slot) => this.isBehindAnother(slot));
+  }
+
+  /** Fold ended slots under the first of their group, as `groups` has their numbers, and no others. @param {number[][]} groups */
+  group(groups) {
+    this.unfoldAll();
+    for (const [first = 0, ...others] of groups)
+      for (const slot of others.map((number) => this._slot(number)))
+        if (slot.state === "ended" && this._slot(first).state !== "pruned") slot.foldedUnder = first;
+  }
+
   /** Fold each duplicate under the first slot with its text; if all are folded, unfold them. @returns {Set<number>} slots that changed */
   fold() {
     /** @type {Set<number>} */
@@ -59,28 +87,27 @@ export class Cards {
         changed.add(slot.number).add(under);
       }
     }
-    return changed.size ? changed : this._unfoldAll();
+    return changed.size ? changed : this.unfoldAll();
   }
 
-  _unfoldAll() {
+  unfoldAll() {
     const folded = this.slots.filter((slot) => slot.foldedUnder !== null);
     return new Set(folded.flatMap((slot) => [...this.unfold(slot.number)]));
   }
 
   /** Unfold a slot, or all that are folded under it. @param {number} number @returns {Set<number>} */
   unfold(number) {
-    const folded = this.slots.filter((slot) => slot.foldedUnder === number);
+    const folded = this.behind(number);
     const slot = this._slot(number);
     const unfolded = slot.foldedUnder === null ? folded : [slot];
     for (const each of unfolded) each.foldedUnder = null;
     return new Set(unfolded.map((each) => each.number)).add(number);
   }
 
-  /** Unfold what is folded under a slot whose text is about to change. @param {number} number */
+  /** Unfold a slot whose text is about to change, and what is folded under it for having the same. @param {number} number */
   _release(number) {
-    for (const slot of this.slots) {
-      if (slot.foldedUnder === number || slot.number === number) slot.foldedUnder = null;
-    }
+    for (const slot of this.behind(number)) if (!this.isBehindAnother(slot)) slot.foldedUnder = null;
+    this._slot(number).foldedUnder = null;
   }
 
   /** Deal the cards anew: the likeliest that say something new first, then those without probabilities, folded, failed and pruned
@@ -125,7 +152,11 @@ export class Cards {
     const newer = this.order.filter((number) => !was.order.includes(number));
     this.order = [...was.order.filter((number) => number < this.slots.length), ...newer];
     const folds = new Map(was.folds);
-    for (const slot of this.slots) slot.foldedUnder = slot.state === "ended" ? (folds.get(slot.number) ?? null) : null;
+    for (const slot of this.slots) {
+      const under = folds.get(slot.number);
+      const isFolded = slot.state === "ended" && under !== undefined && this.slots[under]?.state !== "pruned";
+      slot.foldedUnder = isFolded ? under : null;
+    }
   }
 
   // ---- Slots

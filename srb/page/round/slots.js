@@ -95,7 +95,7 @@ export class Slot {
     this.held = null;
     /** Offset up to which the text is taken; null: all of it. @type {number|null} */
     this.mark = null;
-    /** Number of the slot under which this one is folded, having the same text. @type {number|null} */
+    /** Number of the slot under which this one is folded, having the same text or one that resembles it. @type {number|null} */
     this.foldedUnder = null;
     /** A branch that the server was asked for and that has not come yet. @type {Kind|null} */
     this.pending = null;

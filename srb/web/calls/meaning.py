@@ -69,6 +69,13 @@ class Likeness:
             chosen.append(best)
         return chosen
 
+    def groups(self, chosen: Sequence[int], n: int) -> list[list[int]]:
+        """Return the first `n` of the `chosen` texts, each with those of the others behind it that it resembles most."""
+        groups = [[place] for place in chosen[:n]]
+        for place in chosen[n:]:
+            max(groups, key=lambda group: self.matrix[place][group[0]]).append(place)
+        return groups
+
     def different(self) -> float:
         """Return how many really different texts there are: from 1 to their number, 0 of none."""
         import numpy as np
@@ -99,13 +106,18 @@ def logprobs_of(candidates: Sequence[Candidate]) -> list[float]:
     return [least if each.logprob is None else each.logprob for each in candidates]
 
 
-def meaning_of(prompts: Sequence[tuple[Sequence[int], Sequence[Candidate], Likeness]]) -> Meaning:
-    """Return what `rank` says of each prompt's branches: their indices, likeliest first, themselves, and their likeness."""
-    said: Meaning = {"by": "words", "different": 0.0, "spread": [], "nearest": [], "order": []}
+def meaning_of(prompts: Sequence[tuple[Sequence[int], Sequence[Candidate], Likeness]], n: int | None = None) -> Meaning:
+    """Return how alike each prompt's branches are: given by their indices, likeliest first, themselves, and their likeness.
+
+    They are put into `n` groups, or into as many as there are really different ones.
+    """
+    said: Meaning = {"by": "words", "different": 0.0, "spread": [], "nearest": [], "order": [], "groups": []}
     for indices, branches, likeness in prompts:
         said["by"] = likeness.by
         chosen = likeness.spread(len(indices), logprobs_of(branches))
         said["spread"] += [indices[place] for place in chosen]
+        groups = likeness.groups(chosen, round(likeness.different()) if n is None else n)
+        said["groups"] += [[indices[place] for place in group] for group in groups]
         for count, place in enumerate(chosen):
             before = chosen[:count]
             nearest = max(before, key=lambda other: likeness.matrix[place][other]) if before else place

@@ -88,7 +88,7 @@ class ModelChoice:
         if request.method in ("GET", "HEAD") and (not given or request.path in PUBLIC):
             return self.present()
         name = self.models.resolve(given)
-        may_load, comes_last = self._may_load(), self._comes_last()
+        may_load, comes_last = self.may_load, self._comes_last()
         if self.models.states[name].state != "loaded" and not may_load:
             raise InvalidRequest(f"model is not loaded: {name}; load it with POST /models/load", param="model")
         request.environ[MODEL] = name
@@ -125,7 +125,9 @@ class ModelChoice:
         priority = named_model(request).get("priority") if request.method == "POST" else None
         return isinstance(priority, int) and priority > 0
 
-    def _may_load(self) -> bool:
+    @property
+    def may_load(self) -> bool:
+        """Whether a model may be loaded for the present request, as far as it says so itself."""
         asked = request.args.get("autoload")
         return asked is None or asked.lower() in ("1", "true", "on")
 

@@ -1,7 +1,7 @@
 /** The deck of directions, and how it is dealt. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { deal, loadDeck } from "../../../srb/page/deck.js";
+import { deal, deckOf, loadDeck, ownDeck, readDeck } from "../../../srb/page/deck.js";
 import "./file_fetch.js";
 import { Random } from "./random.js";
 
@@ -38,4 +38,47 @@ test("eight are one of each kind, more are different while there are any, and th
     }
     assert.notDeepEqual(deal(deck, 8, { random }), deal(deck, 8, { random }));
   }
+});
+
+/** A story with these values. */
+const storyWith = (values) => ({ meta: (name) => values[name] });
+
+test("a story has the deck of a file before that of its language, and what is none counts as none", async () => {
+  const moves = readDeck({ rain: ["  it \n rains ", "a flood"], "": ["x"] });
+  assert.deepEqual(moves, { rain: ["it rains", "a flood"], "": ["x"] });
+  assert.equal(await deckOf(storyWith({ language: "de", deck: { name: "rain", moves } })), moves);
+  assert.deepEqual(deal(moves, 3).sort(), ["a flood", "it rains", "x"]);
+  for (const deck of [
+    null,
+    "a",
+    { moves },
+    { name: 1, moves },
+    { name: "", moves: { a: "b" } },
+    { name: "", moves: {} },
+  ]) {
+    assert.equal(ownDeck(storyWith({ deck })), null);
+    assert.equal(await deckOf(storyWith({ language: "de", deck })), decks[1]);
+  }
+});
+
+test("a list is a deck, the page's decks are read as they are, and the reason is said why a file is none", () => {
+  assert.deepEqual(readDeck(["a stranger"]), { "": ["a stranger"] });
+  for (const deck of decks) assert.deepEqual(readDeck(JSON.parse(JSON.stringify(deck))), deck);
+  for (const [value, words] of [
+    [null, "A deck is"],
+    ["rain", "A deck is"],
+    [[], "Each kind"],
+    [{}, "Each kind"],
+    [{ rain: [] }, "Each kind"],
+    [{ rain: "it rains" }, "Each kind"],
+    [{ rain: ["it rains", 5] }, "A line of the deck is not a text"],
+    [[" "], "A line of the deck is not a text"],
+    [["a".repeat(1001)], "A line of the deck has 1001"],
+    [Array.from({ length: 1000 }, () => "ä".repeat(150)), "The deck is too large"],
+  ])
+    assert.throws(
+      () => readDeck(value),
+      (error) => error.message.startsWith(words),
+      JSON.stringify(value).slice(0, 80),
+    );
 });

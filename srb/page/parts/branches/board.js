@@ -6,7 +6,7 @@ import { sharedBeginnings } from "../../compare.js";
 import { msg } from "../../languages.js";
 import { Card } from "../card.js";
 import { columnsOf, GAP, mostLines, placesOf, reserveOf } from "./places.js";
-import { likelihoodOf, sameText } from "./siblings.js";
+import { behindOffer, likelihoodOf, sameText } from "./siblings.js";
 
 /** @typedef {import("../../round.js").Round} Round */
 /** @typedef {import("../../round.js").Slot} Slot */
@@ -44,6 +44,7 @@ export class Board {
     this.byPlace = new WeakMap();
     this.window = 0; // the first of ten cards that have digits, by its place in the order
     this.current = 0; // slot number of the card on which keys act
+    this.hidden = 0; // cards that are folded under others
     /** @type {Set<Card>} */
     this.dirty = new Set();
     this.isStale = false; // states have changed since the last frame
@@ -102,8 +103,9 @@ export class Board {
     this.shared.clear();
     this.before = null;
     this.currentCard?.setCurrent(false);
-    this.current = round?.order[0] ?? 0;
+    this.current = round?.shown[0] ?? 0;
     this._direct();
+    this.hidden = round ? round.slots.length - round.shown.length : 0;
     if (round) this.measure(); // while the layout is that of the last frame
     this._sync(round);
     this.currentCard?.setCurrent(true);
@@ -116,7 +118,10 @@ export class Board {
   /** States of slots have changed. */
   refresh() {
     if (!this.round) return;
-    if (this._direct()) this.measure();
+    const hidden = this.round.slots.length - this.round.shown.length;
+    const isOther = hidden !== this.hidden;
+    this.hidden = hidden;
+    if (this._direct() || isOther) this.measure();
     this._sync(this.round);
     this.isStale = true;
     this._schedule();
@@ -173,7 +178,11 @@ export class Board {
     for (const slot of round.slots) {
       if (!this.cards.has(slot.number)) this._add(slot);
     }
-    if (!this.cards.has(this.current)) this.current = round.order[0] ?? 0;
+    const { shown } = round;
+    if (!this.cards.has(this.current)) this.current = shown[0] ?? 0;
+    const front = round.slots[this.current]?.foldedUnder ?? this.current;
+    this.setCurrent(front, { focus: front !== this.current && this.list.contains(document.activeElement) });
+    for (const [number, { place }] of this.cards) place.hidden = !shown.includes(number);
     const places = round.order.map((number) => /** @type {Card} */ (this.cards.get(number)).place);
     if (places.every((place, row) => this.list.children[row] === place)) return;
     this.isStale = true;
@@ -213,7 +222,7 @@ export class Board {
   /** Read the sizes of the pane and of a line, and give the cards their columns. */
   measure() {
     const { list } = this;
-    const count = this.round?.slots.length ?? 0;
+    const count = this.round?.shown.length ?? 0;
     const style = getComputedStyle(list);
     const px = (/** @type {string} */ value) => Number.parseFloat(value) || 0;
     const chrome = px(style.getPropertyValue("--chrome"));
@@ -242,7 +251,7 @@ export class Board {
    * nor one below the pointer: it would shrink away from it, and then those above it would follow.
    */
   _place() {
-    const cards = (this.round?.order ?? []).flatMap((number) => this.cards.get(number) ?? []);
+    const cards = (this.round?.shown ?? []).flatMap((number) => this.cards.get(number) ?? []);
     const read = cards.findIndex(({ box }) => box.matches(":hover, :focus-within"));
     const lines = cards.map((card, place) => {
       const isAbove = place < read && (read - place) % this.columns === 0;
@@ -386,7 +395,7 @@ export class Board {
     const { round } = this;
     if (!round) return;
     const { slot } = card;
-    const place = round.order.indexOf(slot.number);
+    const place = round.shown.indexOf(slot.number);
     const { star = false, note = "" } = this.marks(slot.node);
     const inWindow = place - this.window;
     const offer = offerOf(round, slot);
@@ -444,15 +453,15 @@ export class Board {
 
   /** The slot number of the card that is so many columns and rows beside the current one. @param {number} columns @param {number} rows */
   neighbour(columns, rows) {
-    const order = this.round?.order ?? [];
-    const place = order.indexOf(this.current);
+    const shown = this.round?.shown ?? [];
+    const place = shown.indexOf(this.current);
     const next = place + columns + rows * this.columns;
-    return order[next] ?? this.current;
+    return shown[next] ?? this.current;
   }
 
   /** Move the window of ten digits. @param {number} step */
   moveWindow(step) {
-    const count = this.round?.order.length ?? 0;
+    const count = this.round?.shown.length ?? 0;
     const last = DIGITS * Math.max(0, Math.ceil(count / DIGITS) - 1);
     const window = Math.max(0, Math.min(last, this.window + step * DIGITS));
     if (window === this.window) return false;
@@ -463,13 +472,14 @@ export class Board {
 
   /** The slot number that a digit takes; null without such a card. @param {number} digit */
   atDigit(digit) {
-    return this.round?.order[this.window + ((digit + DIGITS - 1) % DIGITS)] ?? null;
+    return this.round?.shown[this.window + ((digit + DIGITS - 1) % DIGITS)] ?? null;
   }
 }
 
 /** The action that a card suggests which is empty, or at whose end the model would end the text. @param {Round} round @param {Slot} slot */
 function offerOf(round, slot) {
-  if (slot.foldedUnder !== null) return { name: "unfold", label: msg`Show` };
+  const behind = behindOffer(round, slot);
+  if (behind) return behind;
   if (slot.state === "ended" && slot.end?.reason === "eos" && round.stopAt !== "passage" && round.canExtend(slot))
     return { name: "extend", label: msg`Go on anyway` };
   return round.canRefill(slot) ? { name: "refill", label: msg`Try another here` } : null;

@@ -86,10 +86,7 @@ export const CARD_GESTURES = {
   unfold: {
     label: msg`Show what is grouped`,
     key: "",
-    can: (pane, slot) =>
-      !!pane.round?.slots.some((each) =>
-        each === slot ? slot.foldedUnder !== null : each.foldedUnder === slot.number,
-      ),
+    can: (pane, slot) => !!pane.round?.behind(slot.number).length,
     run: (pane, slot) => pane.desk.unfold(slot.number),
   },
 };
@@ -116,6 +113,12 @@ export const PANE_GESTURES = {
     run: ({ desk }) => desk.setSetting("likelihood", !desk.settings.likelihood),
   },
   fold: { label: msg`Group the same texts`, key: "F", run: (pane) => pane.desk.fold() },
+  alike: {
+    label: msg`Group what means much the same: one card is shown, the others stand behind it`,
+    key: "",
+    can: (pane) => pane.tellsMeaning,
+    run: groupByMeaning,
+  },
   refill: {
     label: msg`Try others in empty places`,
     key: "R",
@@ -178,6 +181,12 @@ async function sortByMeaning(pane) {
   pane.say(msg`The cards are compared by what they mean.`);
   await pane.desk.sortByMeaning();
   pane.say(msg`Sorted by meaning.`);
+}
+
+/** @param {Pane} pane */
+async function groupByMeaning(pane) {
+  pane.say(msg`The cards are compared by what they mean.`);
+  await pane.desk.groupByMeaning();
 }
 
 /** @param {Pane} pane @param {Slot} slot */

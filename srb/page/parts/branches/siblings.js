@@ -12,15 +12,23 @@ const ALIKE = 0.02; // mean log-probabilities that differ by less are the same
 /** @param {Round} round @param {Slot} slot @param {number[][]} groups  slot numbers that have the same text */
 export function sameText(round, slot, groups) {
   if (slot.state !== "ended") return { same: "", sameWords: "" };
+  const { shown } = round;
   const group = groups.find((each) => each.includes(slot.number));
-  const first = slot.foldedUnder ?? group?.[0];
+  const first = group?.find((number) => shown.includes(number));
   if (!group || first === undefined) return { same: "", sameWords: "" };
-  if (first === slot.number)
-    return { same: `×${group.length}`, sameWords: msg`${group.length} branches have this text.` };
-  const label = round.order.indexOf(first) + 1;
-  const words =
-    slot.foldedUnder === null ? msg`Same text as branch ${label}.` : msg`Folded: same text as branch ${label}.`;
-  return { same: `= ${label}`, sameWords: words };
+  const same = round.behind(first).length ? "" : `×${group.length}`; // the button says how many
+  if (first === slot.number) return { same, sameWords: msg`${group.length} branches have this text.` };
+  const label = shown.indexOf(first) + 1;
+  return { same: `= ${label}`, sameWords: msg`Same text as branch ${label}.` };
+}
+
+/** The button that shows the cards behind one; null if there are none. @param {Round} round @param {Slot} slot */
+export function behindOffer(round, slot) {
+  const behind = round.behind(slot.number);
+  if (!behind.length) return null;
+  const isAlike = behind.some((each) => round.isBehindAnother(each));
+  const label = isAlike ? msg`Show ${behind.length} more` : msg`Show ${behind.length} equal`;
+  return { name: "unfold", label };
 }
 
 /** How unlikely a text is beside its siblings, or why that is not known; nothing if nobody wants to see it.

@@ -9,11 +9,10 @@ import { visible } from "../../visible.js";
 
 /** @param {Round} round */
 export function treeOf(round) {
-  const slots = round.order
-    .map((number) => round.slots[number])
-    .filter((slot) => slot?.text && slot.state !== "pruned");
+  const { shown } = round;
+  const slots = shown.map((number) => round.slots[number]).filter((slot) => slot?.text && slot.state !== "pruned");
   const texts = slots.map((slot) => slot?.text ?? "");
-  const label = (/** @type {number} */ place) => round.order.indexOf(slots[place]?.number ?? -1) + 1;
+  const label = (/** @type {number} */ place) => shown.indexOf(slots[place]?.number ?? -1) + 1;
   return html`<ul class="tree" aria-label=${msg`Shared beginnings`}>
     ${mergedTree(texts).map(({ depth, places: [first = 0, ...others], from, to }) => {
       const text = texts[first] ?? "";

@@ -21,6 +21,7 @@ const BUTTONS = [
   ["meaning", msg`By meaning`],
   ["likelihood", msg`Likelihood`],
   ["fold", msg`Group`],
+  ["alike", msg`Group alike`],
   ["more", msg`More`],
   ["stop", msg`Stop`],
 ];
@@ -58,7 +59,7 @@ function paneButtons(pane) {
     const gesture = PANE_GESTURES[name];
     if (name === "likelihood") return pane.tellsLikelihood ? likelihoodButton(pane) : nothing;
     if (name === "following" && !pane.leadsOn) return nothing;
-    if (name === "meaning" && !pane.tellsMeaning) return nothing;
+    if ((name === "meaning" || name === "alike") && !pane.tellsMeaning) return nothing;
     const isOn = round && (gesture?.can?.(pane, slot) ?? true);
     return html`<button data-act=${name} title=${titleOf(gesture)} ?disabled=${!isOn}>${words}</button>`;
   });
@@ -83,7 +84,8 @@ function gapWords({ desk, round }) {
     : round.isInside
       ? msg`after “${continuedWords(desk.story, round)}”`
       : "";
-  return [place, task ? msg`as asked: ${quoted(task.instruction)}` : ""].filter(Boolean).join(", ");
+  const choice = round.wanted && !round.isChosen ? msg`for ${round.wanted} cards` : "";
+  return [place, task ? msg`as asked: ${quoted(task.instruction)}` : "", choice].filter(Boolean).join(", ");
 }
 
 /** How many of the cards really differ, while they have the texts that were compared. @param {Pane} pane */
@@ -91,7 +93,12 @@ function differentWords({ round }) {
   const { meaning } = round ?? {};
   if (!round || !meaning || meaning.key !== keyOf(round)) return nothing;
   const [different, count] = [TENTHS.format(meaning.different), meaning.order.length];
-  return html`<span class="different" tabindex="0" title=${msg`As many really different texts as these cards have in what they mean: 1.0 if all say the same, ${count} if none says anything of another.`}>${msg`${different} of ${count} differ`}</span>`;
+  const isByWords = meaning.by === "words";
+  const title = isByWords
+    ? msg`As many really different texts as these cards have by their words: 1.0 if all have the same, ${count} if none has a word of another. With a model for embeddings the server compares what they mean.`
+    : msg`As many really different texts as these cards have in what they mean: 1.0 if all say the same, ${count} if none says anything of another.`;
+  const words = isByWords ? msg`${different} of ${count} differ in their words` : msg`${different} of ${count} differ`;
+  return html`<span class="different" tabindex="0" title=${title}>${words}</span>`;
 }
 
 /** How far the model has read the text, before the first branch runs. It stands in the place of the counts, so nothing moves.

@@ -3,10 +3,18 @@
 from srb.web.dialect import Dialect
 from srb.web.dialects.llamacpp import server as llamacpp_server
 from srb.web.dialects.openai import chat
-from srb.web.dialects.srb import controls, routes, server, surprise
+from srb.web.dialects.srb import controls, meaning, routes, server, surprise
 
 # The page, which comes with this dialect, asks for templates and adapters as llama-server has them.
 DIALECT = Dialect(
     "SRB's own: many branches of one prompt, and controls of them while they run",
-    (routes.routes, surprise.routes, controls.routes, server.routes, chat.templates, llamacpp_server.adapters),
+    (
+        routes.routes,
+        controls.routes,
+        surprise.routes,
+        meaning.routes,
+        server.routes,
+        chat.templates,
+        llamacpp_server.adapters,
+    ),
 )

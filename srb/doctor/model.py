@@ -7,12 +7,12 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from srb.errors import ModelLoadFailed
 from srb.files.native_facts import NEEDS_MODULE, NativeFacts, read_facts
+from srb.python import module_command
 
 _TIMEOUT = 120  # seconds, in which even a file on a slow disk tells its header
 _SAMPLES = 256  # places of a file that are looked at: the part is then known to about 6 of 100
@@ -20,7 +20,7 @@ _SAMPLES = 256  # places of a file that are looked at: the part is then known to
 
 def native_facts(environ: Mapping[str, str]) -> NativeFacts:
     """Return llama.cpp's facts about itself and the model of a server with this environment. Raise ModelLoadFailed."""
-    command = [sys.executable, "-m", NEEDS_MODULE]
+    command = module_command(NEEDS_MODULE)
     try:
         child = subprocess.run(
             command, env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT, check=False

@@ -7,13 +7,13 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
 from srb.process.native_output import NativeOutput
+from srb.python import module_command
 from srb.status import STALE_SECONDS
 
 log = logging.getLogger("srb.supervisor")
@@ -76,17 +76,8 @@ class EngineChild:
             undo.callback(os.close, engine_end)
             self._output = NativeOutput()
             undo.callback(self._output.close)
-            command = [
-                sys.executable,
-                "-m",
-                module,
-                "--parent",
-                str(os.getpid()),
-                "--report",
-                str(engine_end),
-                "--native-stderr",
-                str(self._output.engine_end),
-            ]
+            pipes = ("--report", str(engine_end), "--native-stderr", str(self._output.engine_end))
+            command = module_command(module, "--parent", str(os.getpid()), *pipes)
             variables = {**os.environ, **(environ or {})}
             passed = [engine_end, self._output.engine_end]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=passed, env=variables)

@@ -35,6 +35,7 @@ from srb.files.gguf import check_adapter_files, check_model_file
 from srb.host.listening import CannotListen, try_to_listen, url_of
 from srb.host.systemd import notify, without_variables
 from srb.models.listed import default_model, list_models
+from srb.python import module_command
 from srb.serve.engine_environ import Address, engine_environ
 from srb.serve.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
 from srb.serve.workers import Workers
@@ -128,7 +129,7 @@ def _check_workers() -> None:
 
 
 def _run_check() -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "srb.web.check_config"]
+    command = module_command("srb.web.check_config")
     return subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
 
 
@@ -228,8 +229,7 @@ def pre_exec(server: Any) -> None:
     """
     if SERVER_ID_VARIABLE in os.environ:
         server.cfg.env_orig[SERVER_ID_VARIABLE] = os.environ[SERVER_ID_VARIABLE]
-    if os.path.basename(sys.argv[0]) == "__main__.py":
-        server.START_CTX["args"] = [sys.executable, "-m", "gunicorn", *sys.argv[1:]]
+    server.START_CTX["args"] = [sys.executable, *sys.orig_argv[1:]]
 
 
 def when_ready(server: Any) -> None:
@@ -257,7 +257,7 @@ def when_ready(server: Any) -> None:
         print(first_screen(url, _settings), flush=True)
         return
     module = "srb.models.supervisor" if _settings.models else "srb.process.supervisor"
-    command = [sys.executable, "-m", module, "--parent", str(os.getpid()), "--url", url]
+    command = module_command(module, "--parent", str(os.getpid()), "--url", url)
     # In a session of its own: Ctrl-C reaches only the arbiter, which ends the streams first and the engine last.
     _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=_engine_environ())
     signal.signal(signal.SIGCHLD, lambda signum, frame: _on_child(server, signum, frame))

@@ -61,7 +61,7 @@ _COMMANDS = {  # each with the line about it
     "serve": "start the server",
     "models": "list the models of this machine and those that can be fetched",
     "config": "print the list of all settings, systemd's units and the like",
-    "stories": "list, export, import, check and back up stories",
+    "stories": "list, export, import, check, back up and restore stories",
     "doctor": "show what the machine has, what the model needs and what is slow",
     "bench": "measure the server's speed",
     "top": "show what a running server does, again and again",

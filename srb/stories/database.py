@@ -127,7 +127,8 @@ class Database:
             connection = self._opened()
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
-            connection.execute("VACUUM INTO ?", (str(target),))
+            with self._translated():
+                connection.execute("VACUUM INTO ?", (str(target),))
             with closing(sqlite3.connect(target, isolation_level=None)) as copy:
                 schema.name_anew(copy)  # clients that knew later numbers than the copy has must not trust theirs
         except BaseException:

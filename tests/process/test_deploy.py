@@ -110,10 +110,39 @@ def test_a_packages_user_and_folders_are_those_of_the_units(tmp_path: Path, prog
     if program == "systemd-tmpfiles":
         run(program, "--create", str(ROOT / "config/tmpfiles.d/srb.conf"))
         home, uid, gid = tmp_path / user[5].lstrip("/"), int(user[2]), int(user[3])
-        assert (home.stat().st_uid, home.stat().st_gid) == (uid, gid)
+        assert (home.stat().st_uid, home.stat().st_gid, home.stat().st_mode & 0o777) == (uid, gid, 0o700)
         assert (keys.stat().st_mode & 0o777, keys.stat().st_uid, keys.stat().st_gid) == (0o640, 0, gid)
-        folders = [tmp_path / Path(path).relative_to("/") for path in ("/etc/srb", "/srv/models")]
-        assert [(each.stat().st_uid, each.stat().st_mode & 0o777) for each in folders] == [(0, 0o755)] * 2
+        folders = [tmp_path / Path(path).relative_to("/") for path in ("/opt/srb", "/etc/srb", "/srv/models")]
+        assert [(each.stat().st_uid, each.stat().st_mode & 0o777) for each in folders] == [(0, 0o755)] * 3
+
+
+def test_the_service_may_write_nothing_that_root_runs() -> None:
+    """Root runs pip below /opt/srb: a folder of the service's there would make its user root."""
+    programs = {shlex.split(line)[0] for unit in UNITS.glob("*.service") for line in values(unit.name, "ExecStart")}
+    assert {word for word in programs if not word.startswith("/bin/")} <= {
+        "/opt/srb/.venv/bin/srb",
+        "/opt/srb/.venv/bin/python",
+    }
+    for unit in UNITS.glob("*.service"):
+        assert values(unit.name, "ProtectSystem") == ["strict"], unit.name
+        assert "ReadWritePaths" not in unit.read_text(), unit.name
+    owned = [line for line in COMMANDS if re.search(r" -[og] srb |chown", line)]
+    owned += [line for line in (ROOT / "config/tmpfiles.d/srb.conf").read_text().splitlines() if " srb  srb " in line]
+    owned += [line for line in COMMANDS if line.startswith("useradd ")]
+    owned += (ROOT / "config/sysusers.d/srb.conf").read_text().splitlines()[1:]
+    assert len(owned) > 4
+    assert [line for line in owned if "/opt" in line or "--create-home" in line] == []
+
+
+def test_what_root_installs_can_be_read_by_the_service_whatever_roots_umask_is() -> None:
+    for block in re.findall(r"```sh\n(.*?)```", DEPLOY, re.DOTALL):
+        lines = block.splitlines()
+        made = [number for number, line in enumerate(lines) if re.search(r"-m venv /|bin/pip install", line)]
+        if made:
+            assert any(line.split(" #")[0].strip() == "umask 022" for line in lines[: made[0]]), block
+    files = [shlex.split(line, comments=True) for line in COMMANDS if line.startswith("install ") and "config/" in line]
+    assert len(files) > 5
+    assert [words for words in files if "-m" not in words] == []
 
 
 def test_a_wrong_setting_and_a_wrong_model_are_not_tried_again() -> None:
@@ -137,6 +166,8 @@ def test_a_new_version_takes_the_place_of_one_with_the_same_number() -> None:
     assert commands is not None
     lines = commands[1].splitlines()
     steps = [
+        "umask 022",
+        "systemctl start srb-backup",
         "git pull",
         "rm -rf dist",
         " wheel ",

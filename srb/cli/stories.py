@@ -16,6 +16,7 @@ import orjson
 from srb.config.settings import Settings
 from srb.errors import ConfigError, InvalidRequest, SRBError
 from srb.exit_codes import EXIT_FAILED, OneLineParser, fail
+from srb.reasons import reason_of
 from srb.stories import audit
 from srb.stories.files import read_file
 from srb.stories.limits import MAX_FILE
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     except SRBError as error:
         fail(error.message, EXIT_FAILED)
     except OSError as error:
-        fail(f"{error.filename or path}: {error.strerror or error}", EXIT_FAILED)
+        fail(f"{error.filename or path}: {reason_of(error, error.filename or path)}", EXIT_FAILED)
     finally:
         store.close()
 

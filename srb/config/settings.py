@@ -23,6 +23,7 @@ from srb.config.texts import read_text
 from srb.config.values import OF_ONE_MODEL, expanded, split_commas
 from srb.errors import ConfigError
 from srb.extensions import ALL
+from srb.reasons import reason_of
 
 ENV_PREFIX = "SRB_"
 TEXT_FILES = ("api_key_file", "chat_template_file", "system_prompt_file")  # settings that name files which workers read
@@ -314,7 +315,7 @@ def _from_file(path: str) -> list[tuple[str, dict[str, Any]]]:
     try:
         return [(path, tomllib.loads(Path(expanded(path)).read_text("utf-8")))]
     except OSError as error:
-        raise ConfigError(f"{CONFIG_VARIABLE}: cannot read {path}: {error.strerror}") from None
+        raise ConfigError(f"{CONFIG_VARIABLE}: cannot read {path}: {reason_of(error, expanded(path))}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     except ValueError as error:

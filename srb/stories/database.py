@@ -26,6 +26,7 @@ from srb.errors import (
     StoriesReadOnly,
     StoriesUnavailable,
 )
+from srb.reasons import reason_of, whose
 from srb.stories import schema
 from srb.stories.soundness import Soundness
 
@@ -109,7 +110,10 @@ class Database:
                 self.close()  # it has become writable since it was opened
             connection = self._opened()
             if not self._writable:
-                raise StoriesReadOnly(f"{self.path} may only be read; stories can be read, and nothing is saved")
+                closed = self.path.parent if os.access(self.path, os.W_OK) else self.path
+                raise StoriesReadOnly(
+                    f"{self.path} may only be read; stories can be read, and nothing is saved{whose(closed)}"
+                )
             connection.execute("BEGIN IMMEDIATE")  # one that reads first could not wait for another that writes
             try:
                 yield connection
@@ -306,12 +310,15 @@ class Database:
             if kind == sqlite3.SQLITE_IOERR:
                 self._soundness.forget()  # a disk that fails may have lost what it had taken
             if os.access(self.path, os.R_OK) and not os.access(self.path.parent, os.W_OK):
-                return StoriesReadOnly(f"{self.path} may only be read: its folder cannot be written")
-            return StoriesUnavailable(f"{self.path} cannot be used: {error}")
+                return StoriesReadOnly(
+                    f"{self.path} may only be read: its folder cannot be written{whose(self.path.parent)}"
+                )
+            denied = "" if os.access(self.path, os.R_OK) else whose(self.path)
+            return StoriesUnavailable(f"{self.path} cannot be used: {error}{denied}")
         return error
 
     def _system_error(self, error: OSError) -> SRBError:
-        reason = error.strerror or str(error)
+        reason = reason_of(error, self.path)
         if error.errno in _READ_ONLY:
             return StoriesReadOnly(f"{self.path} cannot be made or written: {reason}")
         if error.errno in _FULL:

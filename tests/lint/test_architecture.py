@@ -222,6 +222,7 @@ def test_the_stories_know_of_the_package_only_its_errors_and_the_checks_of_media
             assert {module for module in ours(modules) if package_of(module) != "srb.stories"} <= {
                 "srb.atomic",
                 "srb.errors",
+                "srb.reasons",
                 "srb.files.media_files",
             }
             assert not tops(modules) & FRAMEWORKS

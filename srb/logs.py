@@ -26,7 +26,7 @@ from srb.errors import ConfigError
 from srb.reasons import reason_of
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s[%(process)d]: %(message)s"
-DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
+DATE_FORMAT = "%Y-%m-%d %H:%M:%S%z"
 FIELDS = "fields"  # attribute of a LogRecord: further fields of its JSON line (see `with_fields`)
 _COMPLAINT_SECONDS = 60.0  # between two lines on standard error about a log file that cannot be written
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import random
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from srb.errors import ModelLoadFailed
 from srb.files.native_facts import NEEDS_MODULE, NativeFacts, read_facts
+from srb.process.engine_child import describe
 from srb.python import module_command
 
 _TIMEOUT = 120  # seconds, in which even a file on a slow disk tells its header
@@ -29,8 +29,8 @@ def native_facts(environ: Mapping[str, str]) -> NativeFacts:
         raise ModelLoadFailed(f"the model's header was not read within {_TIMEOUT} seconds") from None
     if child.returncode:
         last = child.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        why = signal.Signals(-child.returncode).name if child.returncode < 0 else f"exit status {child.returncode}"
-        raise ModelLoadFailed(f"llama.cpp ended while it read the model's header ({why}): {' '.join(last)}")
+        why = f"llama.cpp ended while it read the model's header ({describe(child.returncode)})"
+        raise ModelLoadFailed(": ".join([why, *last]))
     return read_facts(child.stdout)
 
 

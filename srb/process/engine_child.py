@@ -137,6 +137,8 @@ def describe(status: int) -> str:
     """Return an exit status, or the signal that ended a process, in words."""
     if status >= 0:
         return f"exit status {status}"
+    if status == -signal.SIGILL:  # one that this processor lacks; the file of the model has no part in it
+        return "SIGILL: llama.cpp was built for another processor; build it here, or with -DGGML_NATIVE=OFF"
     try:
         return signal.Signals(-status).name
     except ValueError:

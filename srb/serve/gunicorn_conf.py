@@ -7,6 +7,7 @@ before anything is started.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -37,6 +38,7 @@ from srb.host.systemd import notify, without_variables
 from srb.models.listed import default_model, list_models
 from srb.python import module_command
 from srb.serve.engine_environ import Address, engine_environ
+from srb.serve.reload import remove_outcome, write_outcome
 from srb.serve.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
 from srb.serve.workers import Workers
 from srb.welcome import first_screen
@@ -171,6 +173,7 @@ _settings = _load()
 _supervisor: subprocess.Popen[bytes] | None = None
 _supervisor_died = False
 _workers: Workers | None = None
+_runtime_path = Path()
 _shared_folder = ""  # the workers' shared counts and system prompt, see shared_folder.py
 
 
@@ -234,7 +237,7 @@ def pre_exec(server: Any) -> None:
 
 def when_ready(server: Any) -> None:
     """Start the supervisor, which prints the first screen when the model is loaded."""
-    global _supervisor, _shared_folder, _workers
+    global _supervisor, _shared_folder, _workers, _runtime_path
     if worker_connections < _settings.worker_connections:
         server.log.warning(
             "worker_connections is %d in place of %d, since a process may have only %d descriptors (ulimit -Hn)",
@@ -248,7 +251,9 @@ def when_ready(server: Any) -> None:
     else:
         os.environ.pop(SERVER_ID_VARIABLE, None)
     try:
-        _workers = Workers(server, _held_now, partial(_checked_for_reload, server))
+        _runtime_path = Settings.load().runtime_path
+        tell = partial(_tell_reload, server, _runtime_path)
+        _workers = Workers(server, _held_now, partial(_checked_for_reload, server), tell)
     except ConfigError as error:
         _fail(EXIT_CONFIG, error.message)
     sweep_shared_folders()
@@ -291,6 +296,13 @@ def _checked_for_reload(server: Any) -> Held:
     if held.settings.models != _settings.models:
         server.log.warning("the setting models has changed: the engines keep the old list until the server restarts")
     return held
+
+
+def _tell_reload(server: Any, runtime_path: Path, began: float, error: str) -> None:
+    try:
+        write_outcome(runtime_path, began, error)
+    except OSError as fault:  # whoever waits for it waits in vain; an exception would end the server
+        server.log.warning("nobody is told of the reload's outcome: %s", fault)
 
 
 def _engine_environ() -> dict[str, str]:
@@ -368,6 +380,8 @@ def on_exit(server: Any) -> None:
     """Stop the supervisor, and with it the engine, after the workers have ended."""
     if _shared_folder:
         remove_shared_folder(_shared_folder)
+        with contextlib.suppress(OSError):
+            remove_outcome(_runtime_path)
     if _supervisor is None:
         return
     if _supervisor_died and _supervisor.returncode in (EXIT_CONFIG, EXIT_MACHINE):

@@ -159,6 +159,11 @@ class Metrics:
         return registry
 
 
+def without_colons(text: bytes) -> bytes:
+    """Return the text of all metrics without the names that have a colon."""
+    return _WITH_COLON.sub(b"", text)
+
+
 @dataclass(frozen=True, slots=True)
 class _Scrape:
     """The engine's numbers as one scrape shows them; `restarts` are those before the engine."""

@@ -16,7 +16,7 @@ from srb.web.answers import JSONObject
 from srb.web.context import web
 from srb.web.dialects.llamacpp.server import shown_slots
 from srb.web.foreign_pages import is_page
-from srb.web.metrics import CONTENT_TYPE
+from srb.web.metrics import CONTENT_TYPE, without_colons
 from srb.web.openapi import operation
 from srb.web.ops.models import STARTED
 from srb.web.replies import aged_reply, json_reply
@@ -128,13 +128,14 @@ def tabby_model() -> Response:
 
 
 @routes.get("/metrics")
-@operation(media_type="text/plain", foreign=False)
+@operation(media_type="text/plain", query=("names",), foreign=False)
 def prometheus() -> Response:
     """Show counters and gauges of the engine and the web workers, as Prometheus text.
 
     The engine's numbers are missing while it is unreachable, and the latest known ones while it is too busy to answer:
     srb_engine_answer_timestamp_seconds tells since when. Its state is always present. So are the states of models, the
-    last known ones while their supervisor is unreachable: srb:models_supervisor_up is 0 then.
+    last known ones while their supervisor is unreachable: srb:models_supervisor_up is 0 then. `?names=plain` leaves out the
+    names with a colon, of which each has another without one.
     """
     if not web().server.metrics:
         raise NotSupported("This server does not support metrics endpoint. Start it with `--metrics`")
@@ -149,6 +150,8 @@ def prometheus() -> Response:
         answered_at, stats = latest.at, dict(latest.value)
         cluster = stats.pop("cluster", None)
     text = web().metrics.render(stats, answered_at, **status, cluster=cluster, models=states, knows_models=knows_models)
+    if request.args.get("names") == "plain":
+        text = without_colons(text)
     response = Response(text, content_type=CONTENT_TYPE)
     response.headers["Process-Start-Time-Unix"] = str(STARTED)
     return response

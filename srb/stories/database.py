@@ -12,11 +12,12 @@ import os
 import resource
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
+from srb.atomic import write_atomically
 from srb.errors import (
     SRBError,
     StoriesDamaged,
@@ -32,6 +33,7 @@ from srb.stories.soundness import Soundness
 
 BUSY_SECONDS = 5.0  # that a statement waits for another process's transaction; then the post is refused
 _LOG_BYTES = 8 * 1024 * 1024  # of the write-ahead log that stay after a large transaction: none grows it anew
+_BACKUP = "-backup"  # of an empty file beside the stories, whose time is that of their last backup
 _NO_ROOM = 1024 * 1024  # bytes: with less on the disk, a failed write means that it is full
 
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -88,7 +90,16 @@ class Database:
     @property
     def state(self) -> str:
         """One word: `ok`, `full` if the last write failed for lack of room, or `read_only`."""
-        return "read_only" if not self._writable else "full" if self._is_full else "ok"
+        is_read_only = self._connection is not None and not self._writable
+        return "read_only" if is_read_only else "full" if self._is_full else "ok"
+
+    @property
+    def last_backup(self) -> float:
+        """The Unix time of the last backup of this file; 0 if there was none."""
+        try:
+            return self._path_of(_BACKUP).stat().st_mtime
+        except OSError:
+            return 0.0
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -138,6 +149,9 @@ class Database:
         except BaseException:
             target.unlink()
             raise
+        if self._checks:
+            with suppress(OSError):  # the file may only be read: then its last backup is not known
+                write_atomically(self._path_of(_BACKUP), b"")
 
     # Opening -----------------------------------------------------------------------------------------------------------
 

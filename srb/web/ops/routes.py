@@ -73,6 +73,9 @@ def health() -> Response:
 
 
 def _ready(body: JSONObject, status: int = 200, at: float = math.inf) -> Response:
+    stories = web().stories.watched()
+    if stories is not None and stories.state != "ok":
+        body["degraded"] = "; ".join(filter(None, [body.get("degraded"), f"stories: {stories.state}"]))
     return aged_reply({**body, "version": version()}, at, status)
 
 
@@ -149,7 +152,15 @@ def prometheus() -> Response:
         latest = client.latest_stats(max_age=STATS_AGE)
         answered_at, stats = latest.at, dict(latest.value)
         cluster = stats.pop("cluster", None)
-    text = web().metrics.render(stats, answered_at, **status, cluster=cluster, models=states, knows_models=knows_models)
+    text = web().metrics.render(
+        stats,
+        answered_at,
+        **status,
+        cluster=cluster,
+        models=states,
+        knows_models=knows_models,
+        stories=web().stories.watched(),
+    )
     if request.args.get("names") == "plain":
         text = without_colons(text)
     response = Response(text, content_type=CONTENT_TYPE)

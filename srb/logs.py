@@ -23,9 +23,10 @@ import orjson
 from srb.atomic import private
 from srb.config.settings import REPLICA_VARIABLE, Settings
 from srb.errors import ConfigError
+from srb.reasons import reason_of
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s[%(process)d]: %(message)s"
-DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
+DATE_FORMAT = "%Y-%m-%d %H:%M:%S%z"
 FIELDS = "fields"  # attribute of a LogRecord: further fields of its JSON line (see `with_fields`)
 _COMPLAINT_SECONDS = 60.0  # between two lines on standard error about a log file that cannot be written
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -114,7 +115,9 @@ def make_handler(settings: Settings) -> logging.Handler:
         try:
             handler = LogFile(settings.log_file)
         except OSError as error:
-            raise ConfigError(f"log_file: cannot write {settings.log_file}: {error.strerror}") from None
+            raise ConfigError(
+                f"log_file: cannot write {settings.log_file}: {reason_of(error, settings.log_file)}"
+            ) from None
     else:
         handler = logging.StreamHandler(sys.stderr)
     replica = os.environ.get(REPLICA_VARIABLE, "")

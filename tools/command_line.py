@@ -18,7 +18,8 @@ from srb.engine.llama import rpc_node
 from srb.exit_codes import OneLineParser
 
 _FOLDER = Path(__file__).parents[1] / "config"
-BASH, ZSH, MAN = _FOLDER / "completion/srb.bash", _FOLDER / "completion/_srb", _FOLDER / "man/srb.1"
+BASH, ZSH, FISH = (_FOLDER / "completion" / name for name in ("srb.bash", "_srb", "srb.fish"))
+MAN = _FOLDER / "man/srb.1"
 
 _FILE = re.compile(r"config|model|mmproj|.*[-_]file|models[-_]preset|spec[-_]draft[-_]model|static[-_]path|.*[-_]dir")
 _ABOUT = {
@@ -30,7 +31,7 @@ _ABOUT = {
 
 
 def completion(shell: str) -> str:
-    """Return the script that completes the command's words in bash or zsh."""
+    """Return the script that completes the command's words in bash, zsh or fish."""
     parsers = _parsers()
     for name in cli.WITH_SETTINGS:
         _add_options(parsers[name], parsers["serve"])

@@ -61,6 +61,7 @@ def main() -> None:
     CONFIG.write_text(default_config.render())
     command_line.BASH.write_text(command_line.completion("bash"))
     command_line.ZSH.write_text(command_line.completion("zsh"))
+    command_line.FISH.write_text(command_line.completion("fish"))
     command_line.MAN.write_text(command_line.man())
     API.write_text(api_page(API.read_text()))
     COMPATIBILITY.write_text(compatibility_page(COMPATIBILITY.read_text()))

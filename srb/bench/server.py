@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from srb.bench.client import BenchFailed
+from srb.python import module_command
 from srb.status import read_status
 
 START_SECONDS = 600.0  # a large model on a slow disk takes minutes to load
@@ -35,7 +35,7 @@ def server(environ: Mapping[str, str]) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="srb-bench-") as folder:
         environ = {"SRB_CACHE_DISK_MIB": "0", **environ}  # nothing that an earlier run has computed
         own = {"SRB_PORT": str(port), "SRB_RUNTIME_DIR": folder, "SRB_LOG_LEVEL": "warning"}
-        command = [sys.executable, "-m", "srb.cli.main", "serve"]
+        command = module_command("srb.cli.main", "serve")
         log = Path(folder, "server.log")
         with log.open("wb") as output:
             child = subprocess.Popen(

@@ -26,6 +26,7 @@ from srb.errors import ConfigError
 from srb.exit_codes import EXIT_CONFIG, OneLineParser, fail
 from srb.fetch import hub
 from srb.fetch.chosen_model import choose
+from srb.python import module_command
 from srb.version import version
 
 _HELP_BEFORE_START = {
@@ -60,7 +61,7 @@ _COMMANDS = {  # each with the line about it
     "serve": "start the server",
     "models": "list the models of this machine and those that can be fetched",
     "config": "print the list of all settings, systemd's units and the like",
-    "stories": "list, export, import, check and back up stories",
+    "stories": "list, export, import, check, back up and restore stories",
     "doctor": "show what the machine has, what the model needs and what is slow",
     "bench": "measure the server's speed",
     "top": "show what a running server does, again and again",
@@ -89,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if arguments[:1] == [name]:
             plain.main(arguments[1:])
     if arguments[:1] == ["rpc-node"]:  # a process of its own, since only there llama.cpp is loaded
-        os.execv(sys.executable, [sys.executable, "-m", "srb.engine.llama.rpc_node", *arguments[1:]])
+        os.execv(sys.executable, module_command("srb.engine.llama.rpc_node", *arguments[1:]))
     for name, command in WITH_SETTINGS.items():
         if arguments[:1] == [name]:
             _run_with_settings(name, command, arguments[1:])
@@ -117,8 +118,7 @@ def _serve(arguments: Sequence[str]) -> NoReturn:
     _, environ = _read(arguments, may_fetch=True)
     if not os.access(os.curdir, os.X_OK):  # gunicorn would enter it anew: `cd /root; sudo -u srb srb serve`
         os.chdir("/")
-    # `python -m gunicorn` instead of the script: the script may belong to another interpreter.
-    command = [sys.executable, "-m", "gunicorn", "-c", "python:srb.serve.gunicorn_conf", "srb.web.app:create_app()"]
+    command = module_command("srb.serve", "-c", "python:srb.serve.gunicorn_conf", "srb.web.app:create_app()")
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, command, environ)

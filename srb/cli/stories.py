@@ -1,4 +1,4 @@
-"""The command `srb stories`: list, export, import, check, share and back up stories, also while the server runs."""
+"""The command `srb stories`: list, export, import, check, share, back up and restore stories."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ import orjson
 from srb.config.settings import Settings
 from srb.errors import ConfigError, InvalidRequest, SRBError
 from srb.exit_codes import EXIT_FAILED, OneLineParser, fail
+from srb.reasons import reason_of
 from srb.stories import audit
 from srb.stories.files import read_file
 from srb.stories.limits import MAX_FILE
+from srb.stories.restore import restore
 from srb.stories.store import Store
 
 _TITLE_IN_NAME = 40  # characters, of up to four bytes: beside the id, a file's name has 255 bytes
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
         fail(error.message)
     if path is None:
         fail("the setting `stories` is empty; name a file with --file")
-    if asked.command is not _import and not path.exists():
+    if asked.command not in (_import, _restore) and not path.exists():
         fail(f"{path} does not exist: no story has been saved yet", EXIT_FAILED)
     store = Store(path, checks=asked.command is not _export)
     try:
@@ -43,7 +45,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     except SRBError as error:
         fail(error.message, EXIT_FAILED)
     except OSError as error:
-        fail(f"{error.filename or path}: {error.strerror or error}", EXIT_FAILED)
+        fail(f"{error.filename or path}: {reason_of(error, error.filename or path)}", EXIT_FAILED)
     finally:
         store.close()
 
@@ -83,6 +85,8 @@ def parser() -> OneLineParser:
     giving.add_argument("--all", action="store_true", help="every story that has no owner, also those in the bin")
     backup = add("backup", _backup, "write a copy of the whole file, also while the server writes")
     backup.add_argument("target", metavar="FILE", type=Path)
+    back = add("restore", _restore, "put a backup in the file's place, which is kept beside it; the server is stopped")
+    back.add_argument("backup", metavar="FILE", type=Path)
     return found
 
 
@@ -199,4 +203,13 @@ def _check(store: Store, asked: argparse.Namespace) -> int:
 
 def _backup(store: Store, asked: argparse.Namespace) -> int:
     store.backup(asked.target)
+    return 0
+
+
+def _restore(store: Store, asked: argparse.Namespace) -> int:
+    asked.backup.open("rb").close()  # which says why it cannot be read
+    if not _is_database(asked.backup):
+        fail(f"{asked.backup} is no file of stories; srb stories import takes a story's own file", EXIT_FAILED)
+    kept = restore(store.path, asked.backup)
+    print(f"{store.path} has the stories of {asked.backup}" + (f"; what was there is {kept}" if kept else ""))
     return 0

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from srb.config.settings import Settings, explain
 from srb.errors import ConfigError
+from srb.reasons import reason_of
 
 _DNS = "dns:"
 _LEAST_SECRET = 16  # characters
@@ -97,4 +98,4 @@ def _read(path: str, setting: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise ConfigError(f"{setting}: cannot read {path}: {error.strerror}") from None
+        raise ConfigError(f"{setting}: cannot read {path}: {reason_of(error, path)}") from None

@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from srb.config.settings import CONFIG_VARIABLE, ENV_PREFIX, REPLICA_VARIABLE, SOCKET_NAME, STATES_SOCKET, Settings
 from srb.errors import ModelLoadFailed
+from srb.python import module_command
 from srb.status import read_status
 
 LOCK_NAME = "replica.lock"  # held as long as the process lives that made the folder
@@ -46,7 +46,7 @@ class ReplicaEngine:
             settings = settings.model_copy(update={"state_dir": str(self.states_folder)})
         self._stop_seconds = _STOP_SECONDS + settings.state_seconds
         # With --temporary the supervisor removes the folder, should this process be killed.
-        command = [sys.executable, "-m", "srb.process.supervisor", "--parent", str(os.getpid()), "--temporary"]
+        command = module_command("srb.process.supervisor", "--parent", str(os.getpid()), "--temporary")
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, env=_environ(given, self._folder, name), start_new_session=True
         )

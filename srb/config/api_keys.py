@@ -28,13 +28,19 @@ class ApiKey:
         return self.name == METRICS
 
 
+def is_one_word(key: str) -> bool:
+    """Whether a key has no blanks and no invisible signs inside: nobody would see that they belong to it."""
+    return key.split() == [key] and key.isprintable()
+
+
 def read_api_keys(text: str) -> list[ApiKey]:
     """Return the keys of a file's text. Raise ConfigError with the line's number; no message quotes a key."""
     found: dict[str, ApiKey] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        if line.startswith("#") or not line.strip():
+        line = line.strip()
+        if line.startswith("#") or not line:
             continue
-        limit = _LIMIT.search(line.rstrip())
+        limit = _LIMIT.search(line)
         if limit and not re.fullmatch("[1-9][0-9]{0,3}", limit[1]):
             raise ConfigError(f"api_key_file: max_n in line {number} should be 1 to 9999, not {limit[1]!r}")
         name, separator, key = (line[: limit.start()] if limit else line).strip().partition(":")
@@ -45,6 +51,11 @@ def read_api_keys(text: str) -> list[ApiKey]:
             raise ConfigError(
                 f"api_key_file: line {number} should be KEY, or NAME:KEY with a name of at most 64 letters, digits, "
                 "'.', '_', '-' and '@'; a key that has a colon itself begins after one (:KEY)"
+            )
+        if not is_one_word(key):
+            raise ConfigError(
+                f"api_key_file: the key in line {number} has a blank or an invisible sign inside; behind a key only "
+                "max_n=N may stand, a name ends with a colon, and a comment is a line that begins with #"
             )
         own = ApiKey(key, name, int(limit[1]) if limit else 0)
         if found.setdefault(key, own).name != name:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError, model_validator
 
-from srb.config.api_keys import ApiKey, read_api_keys
+from srb.config.api_keys import ApiKey, is_one_word, read_api_keys
 from srb.config.engine_settings import EngineSettings
 from srb.config.named_models import NAMED_MODELS, model_file
 from srb.config.profiles import PROFILES
@@ -23,6 +23,7 @@ from srb.config.texts import read_text
 from srb.config.values import OF_ONE_MODEL, expanded, split_commas
 from srb.errors import ConfigError
 from srb.extensions import ALL
+from srb.reasons import reason_of
 
 ENV_PREFIX = "SRB_"
 TEXT_FILES = ("api_key_file", "chat_template_file", "system_prompt_file")  # settings that name files which workers read
@@ -165,6 +166,8 @@ class Settings(EngineSettings):
         Raise ConfigError for a file that cannot be read or has a wrong line, and if one of the two is set but has no key.
         """
         found = [ApiKey(key) for key in split_commas(self.api_key)]
+        if not all(is_one_word(each.key) for each in found):
+            raise ConfigError("api_key: a key has a blank or an invisible sign inside; several are separated by commas")
         if self.api_key_file:
             found += read_api_keys(read_text("api_key_file", self.api_key_file))
         keys = tuple(found)
@@ -314,7 +317,7 @@ def _from_file(path: str) -> list[tuple[str, dict[str, Any]]]:
     try:
         return [(path, tomllib.loads(Path(expanded(path)).read_text("utf-8")))]
     except OSError as error:
-        raise ConfigError(f"{CONFIG_VARIABLE}: cannot read {path}: {error.strerror}") from None
+        raise ConfigError(f"{CONFIG_VARIABLE}: cannot read {path}: {reason_of(error, expanded(path))}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     except ValueError as error:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from srb.errors import ConfigError
+from srb.reasons import reason_of
 
 _held: Mapping[str, str] = {}
 
@@ -27,5 +28,5 @@ def read_text_now(setting: str, path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
+        reason = reason_of(error, path) if isinstance(error, OSError) else "it is not text"
         raise ConfigError(f"{setting}: cannot read {path}: {reason}") from None

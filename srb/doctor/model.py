@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import random
-import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from srb.errors import ModelLoadFailed
 from srb.files.native_facts import NEEDS_MODULE, NativeFacts, read_facts
+from srb.process.engine_child import describe
+from srb.python import module_command
 
 _TIMEOUT = 120  # seconds, in which even a file on a slow disk tells its header
 _SAMPLES = 256  # places of a file that are looked at: the part is then known to about 6 of 100
@@ -20,7 +20,7 @@ _SAMPLES = 256  # places of a file that are looked at: the part is then known to
 
 def native_facts(environ: Mapping[str, str]) -> NativeFacts:
     """Return llama.cpp's facts about itself and the model of a server with this environment. Raise ModelLoadFailed."""
-    command = [sys.executable, "-m", NEEDS_MODULE]
+    command = module_command(NEEDS_MODULE)
     try:
         child = subprocess.run(
             command, env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT, check=False
@@ -29,8 +29,8 @@ def native_facts(environ: Mapping[str, str]) -> NativeFacts:
         raise ModelLoadFailed(f"the model's header was not read within {_TIMEOUT} seconds") from None
     if child.returncode:
         last = child.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        why = signal.Signals(-child.returncode).name if child.returncode < 0 else f"exit status {child.returncode}"
-        raise ModelLoadFailed(f"llama.cpp ended while it read the model's header ({why}): {' '.join(last)}")
+        why = f"llama.cpp ended while it read the model's header ({describe(child.returncode)})"
+        raise ModelLoadFailed(": ".join([why, *last]))
     return read_facts(child.stdout)
 
 

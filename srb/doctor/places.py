@@ -15,6 +15,7 @@ from srb.config.settings import Settings
 from srb.errors import ConfigError
 from srb.host.listening import CannotListen, reachable, try_to_listen
 from srb.process.runtime_folder import make_runtime_dir
+from srb.reasons import reason_of
 
 _SECONDS = 2.0  # for the answer of whoever has the port: SRB's takes milliseconds, another program may never send one
 _ANSWER_BYTES = 65536  # /health has a few hundred; a stranger may send without end
@@ -82,7 +83,7 @@ def _tried(setting: str, path: Path, attempt: Callable[[Path], None]) -> Obstacl
     except ConfigError as error:
         text = error.message
     except OSError as error:
-        text = f"{setting}: {path} cannot be written: {error.strerror}"
+        text = f"{setting}: {path} cannot be written: {reason_of(error, path)}"
     else:
         return None
     finally:

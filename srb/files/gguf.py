@@ -14,6 +14,7 @@ from pathlib import Path
 from srb.config.named_models import named_model_at
 from srb.config.settings import Settings
 from srb.errors import ConfigError, ModelLoadFailed
+from srb.reasons import reason_of
 
 FAKE_MODEL = "fake:"  # the `model` setting that serves FakeModel, for tests; "fake:25" decodes 25 times a second
 POOLING_TYPES = ("none", "mean", "cls", "last", "rank")  # enum llama_pooling_type
@@ -55,13 +56,13 @@ def check_model_file(settings: Settings) -> None:
             raise ModelLoadFailed(
                 f"the model {named.name} is not on this machine; `srb models fetch {named.name}` fetches it"
             ) from None
-        raise ModelLoadFailed(f"cannot read the model {path}: {error.strerror}") from None
+        raise ModelLoadFailed(f"cannot read the model {path}: {reason_of(error, path)}") from None
     if not is_gguf:
         raise ModelLoadFailed(f"the model {path} is not a GGUF file")
     try:
         headers = {each: _header(each) for each in (path, *model_files(path))}
     except OSError as error:  # of a part
-        raise ModelLoadFailed(f"cannot read the model {error.filename}: {error.strerror}") from None
+        raise ModelLoadFailed(f"cannot read the model {error.filename}: {reason_of(error, error.filename)}") from None
     facts = headers[path].facts
     if (kind := _kind(facts)) and kind != _MODEL:
         raise ModelLoadFailed(f"the model {path} is {kind}, which needs a model beside it")
@@ -109,7 +110,7 @@ def check_adapter_files(settings: Settings) -> None:
         try:
             is_gguf = _is_gguf(path)
         except OSError as error:
-            raise ConfigError(f"{name}: cannot read {path}: {error.strerror}") from None
+            raise ConfigError(f"{name}: cannot read {path}: {reason_of(error, path)}") from None
         if not is_gguf:
             raise ConfigError(f"{name}: {path} is not a GGUF file")
         header = _header(path)

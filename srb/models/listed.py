@@ -19,6 +19,7 @@ from srb.config.named_models import NAMED_MODELS
 from srb.config.settings import ENV_PREFIX, HEADINGS, Settings, explain
 from srb.config.values import expanded, split_commas
 from srb.errors import ConfigError
+from srb.reasons import reason_of
 
 LATEST = ":latest"  # Ollama's tag of a name without one
 _PART = re.compile(r"-(\d{5})-of-\d{5}$")  # of the stem of a split model's file
@@ -252,7 +253,9 @@ def _in_folder(folder: Path) -> list[ListedModel]:
             elif entry in _files(folder, [entry])[0]:
                 found.append(ListedModel(_stem(entry), str(entry)))
     except OSError as error:
-        raise ConfigError(f"models: cannot read {error.filename or folder}: {error.strerror}") from None
+        raise ConfigError(
+            f"models: cannot read {error.filename or folder}: {reason_of(error, error.filename or folder)}"
+        ) from None
     if not found:
         raise ConfigError(f"models: there is no GGUF file in the folder {folder}")
     return found

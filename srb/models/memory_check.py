@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from srb.config.settings import Settings
@@ -14,6 +13,7 @@ from srb.files.gguf import is_fake, model_files
 from srb.files.native_facts import NEEDS_MODULE, Device, MemoryUse, NativeFacts, read_facts
 from srb.host.memory import free_memory, size_text
 from srb.models.listed import ListedModel
+from srb.python import module_command
 
 log = logging.getLogger("srb.supervisor")
 
@@ -24,7 +24,7 @@ class EstimateChild:
     """A process that tells what a model needs; its output is read as it arrives, so nobody waits for it."""
 
     def __init__(self, listed: ListedModel, settings: Settings) -> None:
-        command = [sys.executable, "-m", NEEDS_MODULE]
+        command = module_command(NEEDS_MODULE)
         self._process = subprocess.Popen(
             command,
             env={**os.environ, **listed.environ(settings)},

@@ -7,13 +7,13 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
 from srb.process.native_output import NativeOutput
+from srb.python import module_command
 from srb.status import STALE_SECONDS
 
 log = logging.getLogger("srb.supervisor")
@@ -76,17 +76,8 @@ class EngineChild:
             undo.callback(os.close, engine_end)
             self._output = NativeOutput()
             undo.callback(self._output.close)
-            command = [
-                sys.executable,
-                "-m",
-                module,
-                "--parent",
-                str(os.getpid()),
-                "--report",
-                str(engine_end),
-                "--native-stderr",
-                str(self._output.engine_end),
-            ]
+            pipes = ("--report", str(engine_end), "--native-stderr", str(self._output.engine_end))
+            command = module_command(module, "--parent", str(os.getpid()), *pipes)
             variables = {**os.environ, **(environ or {})}
             passed = [engine_end, self._output.engine_end]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=passed, env=variables)
@@ -146,6 +137,8 @@ def describe(status: int) -> str:
     """Return an exit status, or the signal that ended a process, in words."""
     if status >= 0:
         return f"exit status {status}"
+    if status == -signal.SIGILL:  # one that this processor lacks; the file of the model has no part in it
+        return "SIGILL: llama.cpp was built for another processor; build it here, or with -DGGML_NATIVE=OFF"
     try:
         return signal.Signals(-status).name
     except ValueError:

@@ -67,9 +67,8 @@ class Supervisor:
                 status, healthy_seconds = self._watch(child)
                 crashes = crashes + 1 if status in _CRASHES and not healthy_seconds else 0
                 if crashes == _MAX_CRASHES:
-                    self._give_up(
-                        f"the model cannot be loaded: {crashes} engines ended while they did ({describe(status)})"
-                    )
+                    what = "no engine can run here" if status == -signal.SIGILL else "the model cannot be loaded"
+                    self._give_up(f"{what}: {crashes} ended while it was loaded ({describe(status)})")
                 elif status in (EXIT_MODEL, EXIT_CONFIG):
                     log.error("the engine is not started again; the server says why in /health until you stop it")
                     self._wait(None)

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from uuid import uuid4
 
 from srb.config.settings import SERVER_ID_VARIABLE, Settings, default_runtime_path
@@ -35,6 +36,13 @@ def engine_environ(settings: Settings, addresses: Sequence[Address]) -> dict[str
             name += f"-{server_id[:8]}"
         environ["SRB_RUNTIME_DIR"] = str(default_runtime_path(name))
     return environ
+
+
+def runtime_path_of(settings: Settings) -> Path:
+    """Return the runtime folder of the server with these settings, as `engine_environ` gives it to its processes."""
+    host = settings.hosts[0]
+    address = host if host.endswith(".sock") else (host.strip("[]"), settings.port)
+    return settings.runtime_path if settings.runtime_dir else default_runtime_path(folder_name(address))
 
 
 def folder_name(address: Address) -> str:

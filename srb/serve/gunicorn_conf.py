@@ -7,6 +7,7 @@ before anything is started.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -35,7 +36,9 @@ from srb.files.gguf import check_adapter_files, check_model_file
 from srb.host.listening import CannotListen, try_to_listen, url_of
 from srb.host.systemd import notify, without_variables
 from srb.models.listed import default_model, list_models
+from srb.python import module_command
 from srb.serve.engine_environ import Address, engine_environ
+from srb.serve.reload import remove_outcome, write_outcome
 from srb.serve.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
 from srb.serve.workers import Workers
 from srb.welcome import first_screen
@@ -128,7 +131,7 @@ def _check_workers() -> None:
 
 
 def _run_check() -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "srb.web.check_config"]
+    command = module_command("srb.web.check_config")
     return subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
 
 
@@ -170,6 +173,7 @@ _settings = _load()
 _supervisor: subprocess.Popen[bytes] | None = None
 _supervisor_died = False
 _workers: Workers | None = None
+_runtime_path = Path()
 _shared_folder = ""  # the workers' shared counts and system prompt, see shared_folder.py
 
 
@@ -228,13 +232,12 @@ def pre_exec(server: Any) -> None:
     """
     if SERVER_ID_VARIABLE in os.environ:
         server.cfg.env_orig[SERVER_ID_VARIABLE] = os.environ[SERVER_ID_VARIABLE]
-    if os.path.basename(sys.argv[0]) == "__main__.py":
-        server.START_CTX["args"] = [sys.executable, "-m", "gunicorn", *sys.argv[1:]]
+    server.START_CTX["args"] = [sys.executable, *sys.orig_argv[1:]]
 
 
 def when_ready(server: Any) -> None:
     """Start the supervisor, which prints the first screen when the model is loaded."""
-    global _supervisor, _shared_folder, _workers
+    global _supervisor, _shared_folder, _workers, _runtime_path
     if worker_connections < _settings.worker_connections:
         server.log.warning(
             "worker_connections is %d in place of %d, since a process may have only %d descriptors (ulimit -Hn)",
@@ -248,7 +251,9 @@ def when_ready(server: Any) -> None:
     else:
         os.environ.pop(SERVER_ID_VARIABLE, None)
     try:
-        _workers = Workers(server, _held_now, partial(_checked_for_reload, server))
+        _runtime_path = Settings.load().runtime_path
+        tell = partial(_tell_reload, server, _runtime_path)
+        _workers = Workers(server, _held_now, partial(_checked_for_reload, server), tell)
     except ConfigError as error:
         _fail(EXIT_CONFIG, error.message)
     sweep_shared_folders()
@@ -257,7 +262,7 @@ def when_ready(server: Any) -> None:
         print(first_screen(url, _settings), flush=True)
         return
     module = "srb.models.supervisor" if _settings.models else "srb.process.supervisor"
-    command = [sys.executable, "-m", module, "--parent", str(os.getpid()), "--url", url]
+    command = module_command(module, "--parent", str(os.getpid()), "--url", url)
     # In a session of its own: Ctrl-C reaches only the arbiter, which ends the streams first and the engine last.
     _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=_engine_environ())
     signal.signal(signal.SIGCHLD, lambda signum, frame: _on_child(server, signum, frame))
@@ -291,6 +296,13 @@ def _checked_for_reload(server: Any) -> Held:
     if held.settings.models != _settings.models:
         server.log.warning("the setting models has changed: the engines keep the old list until the server restarts")
     return held
+
+
+def _tell_reload(server: Any, runtime_path: Path, began: float, error: str) -> None:
+    try:
+        write_outcome(runtime_path, began, error)
+    except OSError as fault:  # whoever waits for it waits in vain; an exception would end the server
+        server.log.warning("nobody is told of the reload's outcome: %s", fault)
 
 
 def _engine_environ() -> dict[str, str]:
@@ -368,6 +380,8 @@ def on_exit(server: Any) -> None:
     """Stop the supervisor, and with it the engine, after the workers have ended."""
     if _shared_folder:
         remove_shared_folder(_shared_folder)
+        with contextlib.suppress(OSError):
+            remove_outcome(_runtime_path)
     if _supervisor is None:
         return
     if _supervisor_died and _supervisor.returncode in (EXIT_CONFIG, EXIT_MACHINE):

@@ -137,7 +137,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.wsgi: Any = None
-        self.serves = mmap.mmap(-1, 1)  # a byte that the arbiter sees: 1 once this worker serves
+        self.serves = mmap.mmap(-1, 1)  # a byte that the arbiter sees: 1 once this worker serves, 2 when it stops
         self._kept_alive: set[socket.socket] = set()  # connections between two requests
         self._connections = Response.connections = Unreader.connections = Connections(self.cfg.worker_connections)
         self._servers: list[Server] = []
@@ -267,6 +267,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
         """Leave connections that are not accepted yet to other workers."""
         for server in self._servers:
             server.stop_accepting()
+        self.serves[0] = 2
 
     def _close_idle(self) -> None:
         """End idle keep-alive connections; a request that has been received already is still answered."""

@@ -30,11 +30,19 @@ class Workers:
     Its loop calls the latter two every second.
     """
 
-    def __init__(self, server: Any, load: Callable[[], Held], check: Callable[[], Held]) -> None:
-        """Hold what `load` returns: the settings of now. `check` also tries them out. Both raise ConfigError."""
+    def __init__(
+        self, server: Any, load: Callable[[], Held], check: Callable[[], Held], tell: Callable[[float, str], None]
+    ) -> None:
+        """Hold what `load` returns: the settings of now. `check` also tries them out. Both raise ConfigError.
+
+        `tell` gets the outcome of each reload: when it began, and why it failed, or "" when it is in force.
+        """
         self._server = server
         self._load = load
         self._check = check
+        self._tell = tell
+        self._began = 0.0  # the last reload, on time.monotonic()'s clock
+        self._leaving: list[Any] = []  # old workers that have to stop accepting until it is in force
         self._held = self._new = load()
         hold(self._held)
         self._ending: set[int] = set()  # ages, by which gunicorn numbers its workers, of those that were told to end
@@ -60,6 +68,8 @@ class Workers:
             self._note_serving(worker)
         present = [each for each in self._server.WORKERS.values() if each.age not in self._ending]
         present.sort(key=lambda each: each.age)
+        if self._leaving:
+            self._finish_reload()
         if self._last_old is not None:
             self._replace(
                 [each for each in present if each.age <= self._last_old],
@@ -121,13 +131,15 @@ class Workers:
     def _begin_reload(self) -> None:
         """Start new workers beside the old ones, if the settings of now are valid."""
         try:
+            self._began = time.monotonic()
             held = self._check()
             for _ in range(_MOST_CHECKS - 1):
                 if not self._was_asked_again():
                     break
+                self._began = time.monotonic()
                 held = self._check()
         except (ConfigError, OSError) as error:  # an exception that leaves the arbiter's loop ends the server
-            self._server.log.error("not reloaded: %s", error.message if isinstance(error, ConfigError) else error)
+            self._refuse(error.message if isinstance(error, ConfigError) else str(error))
             return
         self._server.app.reload()
         self._server.setup(self._server.app)
@@ -158,17 +170,28 @@ class Workers:
     def _replace(self, old: list[Any], new: list[Any]) -> None:
         """End the old workers once the new ones serve, or the new ones if one of them could not start."""
         if self._has_lost:
-            self._server.log.error("not reloaded: a new worker could not start; the old ones go on")
+            self._refuse("a new worker could not start; the old ones go on")
             hold(self._held)
             leaving = new
-        elif sum(each.serves[0] for each in new) >= self._server.num_workers:
+        elif sum(each.serves[0] == 1 for each in new) >= self._server.num_workers:
             self._held = self._new
-            leaving = old
+            self._leaving = leaving = old
         else:
             return
         self._last_old = None
         for worker in leaving:
             self._end(worker)
+
+    def _finish_reload(self) -> None:
+        """Tell that a reload is in force once no old worker takes a request."""
+        present = self._server.WORKERS.values()
+        self._leaving = [each for each in self._leaving if each in present and each.serves[0] != 2]
+        if not self._leaving:
+            self._tell(self._began, "")
+
+    def _refuse(self, reason: str) -> None:
+        self._server.log.error("not reloaded: %s", reason)
+        self._tell(self._began, reason)
 
     def _end(self, worker: Any) -> None:
         self._ending.add(worker.age)

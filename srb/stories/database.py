@@ -12,11 +12,12 @@ import os
 import resource
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
+from srb.atomic import write_atomically
 from srb.errors import (
     SRBError,
     StoriesDamaged,
@@ -26,11 +27,13 @@ from srb.errors import (
     StoriesReadOnly,
     StoriesUnavailable,
 )
+from srb.reasons import reason_of, whose
 from srb.stories import schema
 from srb.stories.soundness import Soundness
 
 BUSY_SECONDS = 5.0  # that a statement waits for another process's transaction; then the post is refused
 _LOG_BYTES = 8 * 1024 * 1024  # of the write-ahead log that stay after a large transaction: none grows it anew
+_BACKUP = "-backup"  # of an empty file beside the stories, whose time is that of their last backup
 _NO_ROOM = 1024 * 1024  # bytes: with less on the disk, a failed write means that it is full
 
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -87,7 +90,16 @@ class Database:
     @property
     def state(self) -> str:
         """One word: `ok`, `full` if the last write failed for lack of room, or `read_only`."""
-        return "read_only" if not self._writable else "full" if self._is_full else "ok"
+        is_read_only = self._connection is not None and not self._writable
+        return "read_only" if is_read_only else "full" if self._is_full else "ok"
+
+    @property
+    def last_backup(self) -> float:
+        """The Unix time of the last backup of this file; 0 if there was none."""
+        try:
+            return self._path_of(_BACKUP).stat().st_mtime
+        except OSError:
+            return 0.0
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -109,7 +121,10 @@ class Database:
                 self.close()  # it has become writable since it was opened
             connection = self._opened()
             if not self._writable:
-                raise StoriesReadOnly(f"{self.path} may only be read; stories can be read, and nothing is saved")
+                closed = self.path.parent if os.access(self.path, os.W_OK) else self.path
+                raise StoriesReadOnly(
+                    f"{self.path} may only be read; stories can be read, and nothing is saved{whose(closed)}"
+                )
             connection.execute("BEGIN IMMEDIATE")  # one that reads first could not wait for another that writes
             try:
                 yield connection
@@ -127,12 +142,16 @@ class Database:
             connection = self._opened()
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
-            connection.execute("VACUUM INTO ?", (str(target),))
+            with self._translated():
+                connection.execute("VACUUM INTO ?", (str(target),))
             with closing(sqlite3.connect(target, isolation_level=None)) as copy:
                 schema.name_anew(copy)  # clients that knew later numbers than the copy has must not trust theirs
         except BaseException:
             target.unlink()
             raise
+        if self._checks:
+            with suppress(OSError):  # the file may only be read: then its last backup is not known
+                write_atomically(self._path_of(_BACKUP), b"")
 
     # Opening -----------------------------------------------------------------------------------------------------------
 
@@ -305,12 +324,15 @@ class Database:
             if kind == sqlite3.SQLITE_IOERR:
                 self._soundness.forget()  # a disk that fails may have lost what it had taken
             if os.access(self.path, os.R_OK) and not os.access(self.path.parent, os.W_OK):
-                return StoriesReadOnly(f"{self.path} may only be read: its folder cannot be written")
-            return StoriesUnavailable(f"{self.path} cannot be used: {error}")
+                return StoriesReadOnly(
+                    f"{self.path} may only be read: its folder cannot be written{whose(self.path.parent)}"
+                )
+            denied = "" if os.access(self.path, os.R_OK) else whose(self.path)
+            return StoriesUnavailable(f"{self.path} cannot be used: {error}{denied}")
         return error
 
     def _system_error(self, error: OSError) -> SRBError:
-        reason = error.strerror or str(error)
+        reason = reason_of(error, self.path)
         if error.errno in _READ_ONLY:
             return StoriesReadOnly(f"{self.path} cannot be made or written: {reason}")
         if error.errno in _FULL:

@@ -84,6 +84,14 @@ class Store:
     def path(self) -> Path:
         return self._database.path
 
+    @property
+    def state(self) -> str:
+        return self._database.state
+
+    @property
+    def last_backup(self) -> float:
+        return self._database.last_backup
+
     def open(self) -> None:
         """Open and check the file now instead of at its first use, and empty the bin. Raise the errors of `database`."""
         with self._database.reading():

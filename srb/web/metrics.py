@@ -28,6 +28,7 @@ from srb.models.control import ModelState
 from srb.version import version
 from srb.web.calls.mailbox import Mailbox
 from srb.web.metric_files import move_to_files, use_allocated_files
+from srb.web.stories.stories_file import STATES, Watched
 from srb.wire.events import ClusterStats, Done
 from srb.wire.step_seconds import buckets_of, is_of_steps
 
@@ -132,6 +133,7 @@ class Metrics:
         cluster: ClusterStats | None = None,
         models: Sequence[ModelState] = (),
         knows_models: bool | None = None,
+        stories: Watched | None = None,
     ) -> bytes:
         """Return the text of all workers' counters, the engine's state and `stats`, its numbers ({}: unknown).
 
@@ -148,6 +150,7 @@ class Metrics:
         several = generate_latest(_ModelNumbers(models, knows_models)) if knows_models is not None else b""
         memory = generate_latest(_ProcessNumbers(self._arbiter)) if self._arbiter is not None else b""
         text = generate_latest(self._workers()) + generate_latest(_EngineNumbers(values, state)) + replicas + several
+        memory += generate_latest(_StoriesState(stories)) if stories is not None else b""
         return text + b"".join(b"%bsrb_%b" % found.groups(b"") for found in _WITH_COLON.finditer(text)) + memory
 
     def _workers(self) -> CollectorRegistry:
@@ -157,6 +160,11 @@ class Metrics:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return registry
+
+
+def without_colons(text: bytes) -> bytes:
+    """Return the text of all metrics without the names that have a colon."""
+    return _WITH_COLON.sub(b"", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +267,24 @@ class _EngineNumbers(Collector):
             full_name = ("llamacpp:" if name in LLAMACPP else "srb:") + name
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             yield family(full_name, LLAMACPP.get(name, f"{name.replace('_', ' ').capitalize()}."), value=value)
+
+
+class _StoriesState(Collector):
+    """The state of the stories' file, and the time of its last backup."""
+
+    def __init__(self, stories: Watched) -> None:
+        self._stories = stories
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        states = GaugeMetricFamily("srb_stories_state", "1 for the state of the stories' file.", labels=["state"])
+        for state in STATES:
+            states.add_metric([state], float(state == self._stories.state))
+        yield states
+        yield GaugeMetricFamily(
+            "srb_stories_backup_timestamp_seconds",
+            "Unix time of the last backup of the stories; 0 without one.",
+            value=self._stories.last_backup,
+        )
 
 
 class _ProcessNumbers(Collector):

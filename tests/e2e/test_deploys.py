@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,28 +13,20 @@ import orjson
 import pytest
 import requests
 
+from srb.exit_codes import EXIT_CONFIG
 from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
-from tests.processes import DEADLINE, is_alive, wait_for
+from tests.processes import DEADLINE, PYTHON, is_alive, wait_for
 from tests.servers import PACED, MakeServer, Server, everything_ends
 
 pytestmark = pytest.mark.e2e
 
 
-def reload(server: Server) -> None:
-    """Send SIGHUP and return when the old workers know that they end; from then on other workers are asked."""
-    old = server.workers
-    server.process.send(signal.SIGHUP)
-    wait_for(lambda: not any(listens(pid, server.port) for pid in old), "the old workers do not accept connections")
-
-
-def listens(pid: int, port: int) -> bool:
-    """Whether a process has the socket open that listens on a port."""
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    listening = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "0A"}
-    assert listening
-    with contextlib.suppress(FileNotFoundError):  # the process has ended, or a descriptor is closed
-        return any(os.readlink(link) in listening for link in Path(f"/proc/{pid}/fd").iterdir())
-    return False
+def reload(server: Server, status: int = 0) -> str:
+    """Reload as systemd's units do; it returns when the settings are in force. Return what it says."""
+    command = [PYTHON, "-P", "-m", "srb.serve.reload", str(server.pid)]
+    done = subprocess.run(command, env=server.environ, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert done.returncode == status, done.stderr
+    return done.stderr
 
 
 def end(server: Server, request_id: str, **options: Any) -> None:
@@ -115,6 +107,9 @@ def test_a_reload_with_a_mistake_in_the_settings_changes_nothing(make_server: Ma
         wait_for(lambda number=number: server.logs.count("not reloaded") == number, "it says why not")  # type: ignore[misc]
         assert server.workers == workers, mistake
         assert len(texts(server)) == 2, mistake
+    for mistake in mistakes:
+        config.write_text(mistake)
+        assert reload(server, EXIT_CONFIG).startswith("srb: not reloaded: "), mistake
     config.write_text("n = 3")
     reload(server)
 

@@ -89,7 +89,8 @@ def test_a_user_who_may_not_write_is_told_so(tmp_path: Path) -> None:
     )
     problems = [each["text"] for each in orjson.loads(done.stdout)["findings"] if each["level"] == "problem"]
     assert [text.partition(":")[0] for text in problems] == ["state_dir", "stories", "log_file"]
-    assert all(text.endswith("Permission denied") for text in problems)
+    assert all(": Permission denied (" in text for text in problems)
+    assert "srb.log belongs to root, mode 400; this is root" in problems[2] or os.geteuid() != 0
     assert done.returncode == 1
 
 
@@ -161,6 +162,7 @@ def test_a_bench_that_fails_tells_what_its_server_has_logged() -> None:
     [
         ('raise RuntimeError("libgomp.so.1: cannot open")', "llama.cpp cannot be loaded: libgomp.so.1: cannot open"),
         ("import os; os._exit(9)", "the engine exited (exit status 9)"),
+        ("import os; os.kill(os.getpid(), 4)", "the engine exited (SIGILL: llama.cpp was built for another processor"),
     ],
 )
 def test_a_bench_whose_engine_does_not_start_ends(
@@ -169,7 +171,8 @@ def test_a_bench_whose_engine_does_not_start_ends(
     (tmp_path / "llama_cpp.py").write_text(fault)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     done = srb("bench", "--quick", model=BUNDLED_MODEL)
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"srb: {said}")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"srb: {said}")
 
 
 def test_nothing_listens_is_one_line() -> None:

@@ -74,6 +74,26 @@ def test_srb_serve_is_the_same_server_with_flags(make_server: MakeServer) -> Non
         assert server.stop() == 0
 
 
+@pytest.mark.parametrize("name", ["srb/README.md", "srb/__init__.py", "flask/__init__.py", "http.py"])
+def test_a_folder_of_a_packages_name_in_the_working_directory_is_not_the_package(
+    make_server: MakeServer, tmp_path: Path, name: str
+) -> None:
+    """As beside a clone of this repository; relative paths are still the working directory's."""
+    own = tmp_path / "home" / name
+    own.parent.mkdir(parents=True)
+    own.write_text("raise RuntimeError('another program')" if name.endswith(".py") else "")
+    (tmp_path / "home/tale.gguf").symlink_to(STORY)
+    srb = ("env", "-C", tmp_path / "home", PYTHON, "-P", "-m", "srb.cli.main")  # the installed command's way
+    server = make_server(command=(*srb, "serve", "-m", "tale.gguf")).start()
+    assert server.get("/v1/models").json()["data"][0]["id"] == "tale"
+    assert server.stop() == 0
+    assert "another program" not in server.logs
+    done = subprocess.run(
+        [*map(str, srb), "doctor", "-m", "tale.gguf"], env=server.environ, capture_output=True, text=True, check=False
+    )
+    assert "tale.gguf" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize(
     ("settings", "is_protected"),
     [

@@ -170,6 +170,12 @@ def test_only_its_package_imports_llama_cpp() -> None:
     assert {package_of(name) for name in users} == {"srb.engine.llama"}
 
 
+def test_only_one_module_says_how_a_module_is_run() -> None:
+    """Others would forget that the working directory is no place of packages."""
+    users = [module_name(path) for path in sorted(PACKAGE.rglob("*.py")) if 'sys.executable, "-' in path.read_text()]
+    assert users == ["srb.python"]
+
+
 def test_the_core_imports_no_clock_no_randomness_and_no_io() -> None:
     core = {name: modules for name, modules in all_imports().items() if package_of(name) in CORE}
     assert len(core) > 40
@@ -216,6 +222,7 @@ def test_the_stories_know_of_the_package_only_its_errors_and_the_checks_of_media
             assert {module for module in ours(modules) if package_of(module) != "srb.stories"} <= {
                 "srb.atomic",
                 "srb.errors",
+                "srb.reasons",
                 "srb.files.media_files",
             }
             assert not tops(modules) & FRAMEWORKS

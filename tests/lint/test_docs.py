@@ -37,6 +37,7 @@ def test_completions_and_manual_are_what_the_commands_say_of_themselves() -> Non
     for path, made in (
         (command_line.BASH, command_line.completion("bash")),
         (command_line.ZSH, command_line.completion("zsh")),
+        (command_line.FISH, command_line.completion("fish")),
         (command_line.MAN, command_line.man()),
     ):
         assert path.read_text() == made, "run: python -m tools.generated"

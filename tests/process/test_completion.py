@@ -97,6 +97,24 @@ def test_zsh_completes(tmp_path: Path, typed: str, run: str) -> None:
         os.waitpid(pid, 0)
 
 
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("rpc", {"rpc-node"}),
+        ("serve --n-ct", {"--n-ctx"}),
+        ("serve --log-format js", {"json"}),
+        ("doctor --ctx-si", {"--ctx-size"}),
+        ("stories re", {"restore"}),
+    ],
+)
+def test_fish_completes(tmp_path: Path, typed: str, completed: set[str]) -> None:
+    need(shutil.which("fish"), "fish")
+    command = ["fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", str(command_line.FISH)]
+    environ = {**os.environ, "HOME": str(tmp_path)}
+    done = subprocess.run([*command, f"srb {typed}"], env=environ, capture_output=True, text=True, check=True)
+    assert {line.split("\t")[0] for line in done.stdout.splitlines()} == completed
+
+
 def read_until(terminal: int, wanted: str) -> str:
     """Return what a program has written to its terminal, once it is `wanted`."""
     written, deadline = "", time.monotonic() + DEADLINE

@@ -68,16 +68,15 @@ def test_the_two_set_ups_exclude_each_other_and_one_ends_before_the_other_begins
     assert two <= set(values("srb.service", "After")[0].split())
 
 
-@pytest.mark.parametrize("unit", ["srb.service", "srb-web.service"])
-def test_a_reload_fails_visibly_with_wrong_settings(unit: str, tmp_path: Path) -> None:
-    check, signal = values(unit, "ExecReload")
-    assert signal == "/bin/kill -HUP $MAINPID"
-    command = [sys.executable, *shlex.split(check)[1:]]
-    config = tmp_path / "srb.toml"
-    for text, status in (("n = 2", 0), ("nonsense = 1", EXIT_CONFIG), ('api_key_file = "/nowhere"', EXIT_CONFIG)):
-        config.write_text(text)
-        done = subprocess.run(command, env=clean_environ(config=config), cwd=ROOT, capture_output=True, text=True)
-        assert (done.returncode, done.stderr.count("\n")) == (status, int(status != 0)), done.stderr
+def test_a_reload_returns_when_the_settings_are_in_force() -> None:
+    for unit in ("srb.service", "srb-web.service"):
+        [command] = values(unit, "ExecReload")
+        assert shlex.split(command)[1:] == [
+            "-P",
+            "-m",
+            "srb.serve.reload",
+            "$MAINPID",
+        ]  # tests/e2e/test_deploys.py runs it
 
 
 def test_a_persons_own_unit_ends_and_restarts_as_the_machines_does() -> None:
@@ -110,10 +109,39 @@ def test_a_packages_user_and_folders_are_those_of_the_units(tmp_path: Path, prog
     if program == "systemd-tmpfiles":
         run(program, "--create", str(ROOT / "config/tmpfiles.d/srb.conf"))
         home, uid, gid = tmp_path / user[5].lstrip("/"), int(user[2]), int(user[3])
-        assert (home.stat().st_uid, home.stat().st_gid) == (uid, gid)
+        assert (home.stat().st_uid, home.stat().st_gid, home.stat().st_mode & 0o777) == (uid, gid, 0o700)
         assert (keys.stat().st_mode & 0o777, keys.stat().st_uid, keys.stat().st_gid) == (0o640, 0, gid)
-        folders = [tmp_path / Path(path).relative_to("/") for path in ("/etc/srb", "/srv/models")]
-        assert [(each.stat().st_uid, each.stat().st_mode & 0o777) for each in folders] == [(0, 0o755)] * 2
+        folders = [tmp_path / Path(path).relative_to("/") for path in ("/opt/srb", "/etc/srb", "/srv/models")]
+        assert [(each.stat().st_uid, each.stat().st_mode & 0o777) for each in folders] == [(0, 0o755)] * 3
+
+
+def test_the_service_may_write_nothing_that_root_runs() -> None:
+    """Root runs pip below /opt/srb: a folder of the service's there would make its user root."""
+    programs = {shlex.split(line)[0] for unit in UNITS.glob("*.service") for line in values(unit.name, "ExecStart")}
+    assert {word for word in programs if not word.startswith("/bin/")} <= {
+        "/opt/srb/.venv/bin/srb",
+        "/opt/srb/.venv/bin/python",
+    }
+    for unit in UNITS.glob("*.service"):
+        assert values(unit.name, "ProtectSystem") == ["strict"], unit.name
+        assert "ReadWritePaths" not in unit.read_text(), unit.name
+    owned = [line for line in COMMANDS if re.search(r" -[og] srb |chown", line)]
+    owned += [line for line in (ROOT / "config/tmpfiles.d/srb.conf").read_text().splitlines() if " srb  srb " in line]
+    owned += [line for line in COMMANDS if line.startswith("useradd ")]
+    owned += (ROOT / "config/sysusers.d/srb.conf").read_text().splitlines()[1:]
+    assert len(owned) > 4
+    assert [line for line in owned if "/opt" in line or "--create-home" in line] == []
+
+
+def test_what_root_installs_can_be_read_by_the_service_whatever_roots_umask_is() -> None:
+    for block in re.findall(r"```sh\n(.*?)```", DEPLOY, re.DOTALL):
+        lines = block.splitlines()
+        made = [number for number, line in enumerate(lines) if re.search(r"-m venv /|bin/pip install", line)]
+        if made:
+            assert any(line.split(" #")[0].strip() == "umask 022" for line in lines[: made[0]]), block
+    files = [shlex.split(line, comments=True) for line in COMMANDS if line.startswith("install ") and "config/" in line]
+    assert len(files) > 5
+    assert [words for words in files if "-m" not in words] == []
 
 
 def test_a_wrong_setting_and_a_wrong_model_are_not_tried_again() -> None:
@@ -137,6 +165,8 @@ def test_a_new_version_takes_the_place_of_one_with_the_same_number() -> None:
     assert commands is not None
     lines = commands[1].splitlines()
     steps = [
+        "umask 022",
+        "systemctl start srb-backup",
         "git pull",
         "rm -rf dist",
         " wheel ",

@@ -44,7 +44,7 @@ def supervisor_of(load: str, package: str = "srb.process") -> str:
     from {package} import supervisor
     from srb.process import engine_child
     popen = engine_child.subprocess.Popen
-    engine_child.subprocess.Popen = lambda command, **options: popen([{PYTHON!r}, "-c", {script!r}, *command[3:]], **options)
+    engine_child.subprocess.Popen = lambda command, **options: popen([{PYTHON!r}, "-c", {script!r}, *command[4:]], **options)
     sys.exit(supervisor.main([]))
     """)
 
@@ -215,7 +215,7 @@ def test_row_23_a_preparation_that_never_ends_is_refused_and_the_engine_started_
     wait_for(lambda: status(runtime)["state"] == "running", "the next engine runs")
 
 
-@pytest.mark.parametrize("signum", [signal.SIGABRT, signal.SIGSEGV])
+@pytest.mark.parametrize("signum", [signal.SIGABRT, signal.SIGSEGV, signal.SIGILL])
 def test_row_24_a_model_that_ends_three_engines_while_it_is_loaded_has_failed(
     start: Start, runtime: Path, tmp_path: Path, signum: signal.Signals
 ) -> None:
@@ -227,7 +227,10 @@ def test_row_24_a_model_that_ends_three_engines_while_it_is_loaded_has_failed(
     time.sleep(60)
     """))  # fmt: skip
     wait_for(lambda: status(runtime)["state"] == "failed", "the model has failed")
-    assert signum.name in status(runtime)["message"]
+    message = status(runtime)["message"]
+    assert signum.name in message
+    assert ("the model" in message) == (signum != signal.SIGILL)
+    assert ("another processor" in message) == (signum == signal.SIGILL)
     assert starts.read_text() == "xxx"
     assert supervisor.stop() == 0
     assert starts.read_text() == "xxx"
@@ -252,7 +255,7 @@ def test_row_24_an_engine_that_is_killed_while_it_loads_and_one_that_once_ran_ar
     wait_for(lambda: status(runtime)["state"] == "running" and len(starts.read_text()) == 6, "the sixth engine runs")
 
 
-RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (INFO|WARNING|ERROR) srb\.\w+\[\d+\]: ")
+RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d{4} (INFO|WARNING|ERROR) srb\.\w+\[\d+\]: ")
 FORGED = "2026-11-26 09:30:00 ERROR srb.supervisor[1]: forged"
 
 

@@ -20,6 +20,7 @@ from srb.errors import (
     ForeignEngine,
     InvalidRequest,
     ModelLoadFailed,
+    SRBError,
     Unavailable,
 )
 from srb.status import write_status
@@ -193,6 +194,21 @@ def test_a_model_that_waits_for_something_is_said_with_the_reason(client: Engine
     write_status(settings.runtime_path, "starting", "the model is being loaded")
     with pytest.raises(EngineLoading, match=r"^Loading model$"):
         client.check_ready()
+
+
+@pytest.mark.parametrize(
+    ("written", "restarts", "word"),
+    [("starting", 0, "loading"), ("starting", 2, "restarting"), ("restarting", 1, "restarting"),
+     ("running", 1, "restarting"), ("running", 0, "loading"), ("hung", 1, "hung"), ("failed", 3, "failed")],
+)  # fmt: skip
+def test_answers_and_metrics_have_one_word_for_a_state(
+    client: EngineClient, settings: Settings, written: str, restarts: int, word: str
+) -> None:
+    write_status(settings.runtime_path, written, "why", restarts)
+    assert client.engine_status() == {"state": word, "restarts": restarts}
+    with pytest.raises(SRBError) as unready:
+        client.check_ready()
+    assert unready.value.body()["error"]["engine"] == word
 
 
 def test_an_engine_that_has_not_loaded_yet_is_loading(client: EngineClient, engine_at: Callable[..., Engine]) -> None:

@@ -76,7 +76,27 @@ def test_a_line_is_a_key_or_a_name_and_a_key() -> None:
         ApiKey("alices-key", "alice"), ApiKey("alices-phone", "alice"), ApiKey("bobs-key", "bob"), ApiKey("first-key"),
         ApiKey("second-key"), ApiKey("a:b"), ApiKey("scrapers-key", "metrics"),
     ]  # fmt: skip
-    assert read_api_keys(" Zoë : spaced key \r\n") == [ApiKey("spaced key", "Zoë")]
+    assert read_api_keys(" Zoë : key \r\n  # a comment\n") == [ApiKey("key", "Zoë")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bob:secret max_N=8", "bob:secret maxn=8", "bob:secret max_n = 8", "bob:secret  # for the laptop", "bob secret",
+        "bob:secret max_n=8 max_n=9", "alice:x:secret z=3", "bob:sec\u00a0ret", "bob:sec\u200bret", "sec\x00ret",
+    ],
+)  # fmt: skip
+def test_a_slip_behind_a_key_is_an_error_and_no_part_of_the_key(line: str) -> None:
+    with pytest.raises(ConfigError, match="the key in line 3 has a blank or an invisible sign") as caught:
+        read_api_keys(f"good\n# more\n{line}\n")
+    assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize("keys", ["one two", "one,two three", "o\u200bne"])
+def test_a_key_of_the_setting_is_one_word_too(keys: str) -> None:
+    with pytest.raises(ConfigError, match="api_key: a key has a blank") as caught:
+        Settings(api_key=keys).load_api_keys()
+    assert "one" not in caught.value.message
 
 
 @pytest.mark.parametrize("line", ["alice:", ":", "a name:secret", "a/b:secret", "x" * 65 + ":secret"])
@@ -87,12 +107,11 @@ def test_a_line_without_a_name_or_a_key_is_refused_and_not_quoted(line: str) -> 
 
 
 def test_a_line_may_end_with_the_keys_own_limit_of_branches() -> None:
-    text = "alice:one max_n=8\ntwo\tmax_n=1\n:a:b  max_n=4096 \nbob: max_n=3 \nzoe:max_n=5\n four max_n = 4\n"
+    text = "alice:one max_n=8\ntwo\tmax_n=1\n:a:b  max_n=4096 \nbob: max_n=3 \nzoe:max_n=5\n"
     with pytest.raises(ConfigError, match="line 4"):  # bob has no key
         read_api_keys(text)
     assert read_api_keys(text.replace("bob: max_n=3 \n", "")) == [
         ApiKey("one", "alice", 8), ApiKey("two", "", 1), ApiKey("a:b", "", 4096), ApiKey("max_n=5", "zoe"),
-        ApiKey("four max_n = 4"),
     ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -129,6 +130,97 @@ def test_a_backup_is_whole_and_can_be_imported(srb: Command, tmp_path: Path) -> 
     assert sorted(line.split()[0] for line in target.out.splitlines()) == ["one", "two"]
 
 
+def test_a_restored_backup_is_what_there_is_and_the_file_from_before_is_kept(srb: Command, tmp_path: Path) -> None:
+    assert srb("backup", tmp_path / "backup.sqlite3") == 0
+    later = Stories(srb.path)
+    later.post("three", nodes=TALE)
+    later.store.close()
+    (tmp_path / "backup.sqlite3").chmod(0o644)
+    assert srb("restore", tmp_path / "backup.sqlite3") == 0
+    assert not srb.path.with_name("stories.sqlite3-wal").exists()
+    assert srb.path.stat().st_mode & 0o777 == 0o600
+    assert srb("check") == 0
+    kept = Command(next(tmp_path.glob("stories-before-*.sqlite3")), srb._captured)
+    assert kept("list") == 0
+    assert sorted(line.split()[0] for line in kept.out.splitlines()) == ["one", "three"]
+    assert srb("restore", kept.path) == 0
+    assert srb("list") == 0
+    assert "three" in srb.out
+    assert not list(tmp_path.glob("*.partial*"))
+
+
+def test_a_backup_takes_the_place_of_a_damaged_file_with_its_log_and_of_none(srb: Command, tmp_path: Path) -> None:
+    assert srb("backup", tmp_path / "backup.sqlite3") == 0
+    srb.path.write_bytes(b"torn" * 4096)
+    srb.path.with_name("stories.sqlite3-wal").write_bytes(b"another file's")
+    assert srb("restore", tmp_path / "backup.sqlite3") == 0
+    [kept] = tmp_path.glob("stories-before-*.sqlite3")
+    assert kept.read_bytes().startswith(b"torn")
+    assert kept.with_name(f"{kept.name}-wal").read_bytes() == b"another file's"
+    assert srb("check") == 0
+    new = Command(tmp_path / "new" / "stories.sqlite3", srb._captured)
+    assert new("restore", tmp_path / "backup.sqlite3") == 0
+    assert "what was there" not in new.out
+    assert new("check") == 0
+
+
+def test_nothing_is_restored_while_a_server_has_the_file_open(srb: Command, tmp_path: Path) -> None:
+    assert srb("backup", tmp_path / "backup.sqlite3") == 0
+    server = Stories(srb.path)
+    server.post("three", nodes=TALE)
+    before = srb.path.stat()
+    assert srb("restore", tmp_path / "backup.sqlite3") == 1
+    assert srb.err == f"srb: a server has {srb.path} open; stop it first, then restore\n"
+    assert srb.path.stat().st_ino == before.st_ino
+    assert sorted(server.store.ids()) == ["one", "three"]
+    server.post("four", nodes=TALE)
+    server.store.close()
+    assert srb("restore", tmp_path / "backup.sqlite3") == 0
+
+
+@pytest.mark.parametrize(
+    "fault", ["a page", "a splice", "another program's", "a newer version's", "a story's", "empty"]
+)
+def test_a_backup_that_is_not_sound_changes_nothing(srb: Command, tmp_path: Path, fault: str) -> None:
+    bad = tmp_path / "bad.sqlite3"
+    assert srb("backup", bad) == 0
+    if fault == "a page":
+        bad.write_bytes(bad.read_bytes()[:8192] + b"\xff" * 4096 + bad.read_bytes()[12288:])
+    elif fault == "a story's":
+        bad.write_text('{"format": "srb-story", "version": 1, "id": "x", "nodes": {}}')
+    elif fault == "empty":
+        bad.write_bytes(b"")
+    else:
+        change = {
+            "a splice": "UPDATE node SET length = 3 WHERE id = 'a'",
+            "another program's": "PRAGMA application_id = 7",
+            "a newer version's": "PRAGMA user_version = 900",
+        }
+        with closing(sqlite3.connect(bad)) as connection:
+            connection.execute(change[fault])
+            connection.commit()
+    before, given = srb.path.read_bytes(), bad.read_bytes()
+    assert srb("restore", bad) == 1
+    assert str(bad) in srb.err
+    assert srb.err.count("\n") == 1
+    assert srb.path.read_bytes() == before
+    assert bad.read_bytes() == given
+    assert not list(tmp_path.glob("*.partial*"))
+    assert not list(tmp_path.glob("stories-before-*"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root restores for others")
+def test_root_restores_for_the_user_whose_file_it_is(srb: Command, tmp_path: Path) -> None:
+    assert srb("backup", tmp_path / "backup.sqlite3") == 0
+    os.chown(srb.path, 1234, 1235)
+    assert srb("restore", tmp_path / "backup.sqlite3") == 0
+    assert (srb.path.stat().st_uid, srb.path.stat().st_gid) == (1234, 1235)
+    srb.path.unlink()
+    os.chown(tmp_path, 1236, 1237)
+    assert srb("restore", tmp_path / "backup.sqlite3") == 0
+    assert (srb.path.stat().st_uid, srb.path.stat().st_gid) == (1236, 1237)
+
+
 def test_what_is_whole_in_a_damaged_file_can_be_imported(srb: Command, tmp_path: Path) -> None:
     stories = Stories(srb.path)
     for number in range(5):
@@ -139,8 +231,9 @@ def test_what_is_whole_in_a_damaged_file_can_be_imported(srb: Command, tmp_path:
         query = "SELECT pageno FROM dbstat WHERE name = 'node' AND pagetype = 'overflow' ORDER BY pageno"
         [first, *_] = [page for (page,) in connection.execute(query)]
     srb.path.write_bytes(data[: (first - 1) * 4096] + b"\xff" * 4096 + data[first * 4096 :])
-    assert srb("check") == 1
-    assert "is damaged" in srb.err
+    for command in (["check"], ["backup", tmp_path / "copy.sqlite3"]):
+        assert srb(*command) == 1
+        assert "is damaged" in srb.err
     target = Command(tmp_path / "new.sqlite3", srb._captured)
     assert target("import", srb.path) == 1
     assert target.err.count("nothing of it was imported") == 1
@@ -168,6 +261,7 @@ def test_the_check_names_what_is_wrong(srb: Command) -> None:
         (["export", "nowhere", "/dev/null"], 1, "There is no such story"),
         (["export", "one", "/nowhere/x.json"], 1, "/nowhere/x.json: No such file"),
         (["backup", "/nowhere/x.sqlite3"], 1, "/nowhere/x.sqlite3: No such file"),
+        (["restore", "/nowhere/x.sqlite3"], 1, "/nowhere/x.sqlite3: No such file"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(srb: Command, arguments: list[str], status: int, words: str) -> None:

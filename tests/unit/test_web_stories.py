@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import gevent
 import orjson
 import pytest
 from flask.testing import FlaskClient
@@ -15,6 +19,7 @@ from werkzeug.test import TestResponse
 from srb.config.settings import Settings
 from srb.stories import pieces, rows
 from srb.stories.limits import MAX_POST
+from srb.stories.store import Store
 from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
 from srb.web.stories import routes
@@ -290,3 +295,67 @@ def test_words_are_found_in_all_stories(http: FlaskClient) -> None:
 @pytest.mark.parametrize("wanted", ["", "  ", "x" * 201])
 def test_a_search_for_nothing_or_for_too_much_is_refused(http: FlaskClient, wanted: str) -> None:
     assert error_of(http.get(f"{ROOT}/~search", query_string={"q": wanted}), 400)["param"] == "q"
+
+
+# Watched --------------------------------------------------------------------------------------------------------------
+
+
+def told(http: FlaskClient) -> tuple[str, str | None]:
+    """Return what the metrics and GET /health say of the stories, after a look at the file."""
+    stories = http.application.extensions["srb"].stories
+    http.get("/metrics")
+    gevent.sleep(0)  # the look is in the background
+    with stories._turn:
+        pass
+    lines = http.get("/metrics?names=plain").text.splitlines()
+    [state] = [line.split('"')[1] for line in lines if line.startswith("srb_stories_state{") and line.endswith(" 1.0")]
+    health = http.get("/health")
+    assert health.status_code == 200
+    return state, health.json.get("degraded")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("fault", "state"),
+    [
+        (lambda path: path.write_bytes(b"torn" * 4096), "damaged"),
+        (lambda path: sqlite3.connect(path).execute("PRAGMA user_version = 900"), "newer"),
+        (lambda path: (path.unlink(), path.mkdir()), "unavailable"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_to_who_watches(
+    path: Path, fault: Callable[[Path], object], state: str
+) -> None:
+    http = client(path)
+    assert http.post(ONE, json={"nodes": TALE}).status_code == 200
+    assert told(http) == ("ok", None)
+    http.application.extensions["srb"].stories.close()
+    fault(path)
+    http = client(path)
+    assert told(http) == (state, f"stories: {state}")
+
+
+def test_a_file_that_may_only_be_read_and_one_that_is_missing_are_told(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert told(client(path)) == ("ok", None)
+    assert not path.exists(), "whoever watches makes no file"
+    assert client(path).post(ONE, json={"nodes": TALE}).status_code == 200
+    access = os.access
+    with monkeypatch.context() as unwritable:
+        unwritable.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
+        assert told(client(path)) == ("read_only", "stories: read_only")
+    assert told(client(path)) == ("ok", None)
+    assert "srb_stories_state" not in client("").get("/metrics").text
+
+
+def test_the_time_of_the_last_backup_is_told(http: FlaskClient, path: Path, tmp_path: Path) -> None:
+    def backed_up() -> float:
+        lines = http.get("/metrics?names=plain").text.splitlines()
+        [line] = [line for line in lines if line.startswith("srb_stories_backup_timestamp_seconds ")]
+        return float(line.split()[1])
+
+    assert backed_up() == 0
+    assert http.post(ONE, json={"nodes": TALE}).status_code == 200
+    with closing(Store(path)) as store:
+        store.backup(tmp_path / "copy.sqlite3")
+    assert backed_up() == pytest.approx((tmp_path / "copy.sqlite3").stat().st_mtime, abs=60)

@@ -34,12 +34,13 @@ def test_a_reload_whose_check_fails_for_any_reason_says_so_and_changes_nothing(f
     server: Any = SimpleNamespace(
         murder_workers=Mock(), WORKERS={}, SIG_QUEUE=queue.SimpleQueue(), log=Mock(), spawn_worker=Mock(), app=Mock()
     )
-    workers = Workers(server, lambda: Held(Settings()), Mock(side_effect=fault))
+    workers = Workers(server, lambda: Held(Settings()), Mock(side_effect=fault), told := Mock())
     workers.ask_reload()
     workers.manage()
     [call] = server.log.error.call_args_list
     assert said in call.args[0] % call.args[1:]
     assert call.args[0].startswith("not reloaded")
+    assert said in told.call_args.args[1]
     assert not server.spawn_worker.called
     assert not server.app.reload.called
 
@@ -49,7 +50,7 @@ def test_workers_are_not_ended_as_hung_after_a_pause_of_the_whole_machine(monkey
     monkeypatch.setattr("srb.serve.workers.time", SimpleNamespace(monotonic=lambda: now))
     ends = Mock()
     server: Any = SimpleNamespace(WORKERS={}, log=Mock(), murder_workers=ends)
-    Workers(server, lambda: Held(Settings()), Mock())
+    Workers(server, lambda: Held(Settings()), Mock(), Mock())
     for _ in range(3):
         now += 1.0
         server.murder_workers()

@@ -14,6 +14,7 @@ from functools import cache
 from io import BytesIO
 
 from srb.files.media_files import check_webp, is_webp
+from srb.python import module_command
 
 MAX_SECONDS = 30  # to convert a picture, of processor time, and of the clock: a hostile one holds up others' pictures
 MAX_MEMORY = 2 * 2**30  # bytes of addresses: the most pixels that `check_webp` lets pass take 160 MB as RGBA
@@ -30,7 +31,7 @@ def readable(data: bytes) -> bytes:
     """Return a picture in WebP as PNG, and any other file as it is. Raise ValueError if it is damaged."""
     if not is_webp(data):
         return data
-    command = [sys.executable, "-m", __name__]
+    command = module_command(__name__)
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=MAX_SECONDS, check=False)
     except subprocess.TimeoutExpired:

@@ -38,6 +38,7 @@ from srb.process.child import begin, exit_now, run
 from srb.process.connection import Listener
 from srb.process.runtime_folder import EngineLock
 from srb.process.status_reporter import Reporter
+from srb.reasons import reason_of
 from srb.status import LOADING
 from srb.traces import close_provider, open_provider
 from srb.wire.commands import ForgetTexts
@@ -239,7 +240,9 @@ def _open_states(settings: Settings, memory: str, model: Model) -> StateFolder |
         folder, limit = Path(settings.state_dir), settings.state_dir_mib * 1024 * 1024
         return StateFolder(folder, fingerprint, limit, sharing)
     except OSError as error:
-        raise ConfigError(f"state_dir: {settings.state_dir} cannot be used: {error.strerror}") from None
+        raise ConfigError(
+            f"state_dir: {settings.state_dir} cannot be used: {reason_of(error, settings.state_dir)}"
+        ) from None
 
 
 def _open_texts(settings: Settings, memory: str, model: Model) -> TextFolder | None:
@@ -264,8 +267,10 @@ def _open_texts(settings: Settings, memory: str, model: Model) -> TextFolder | N
         log.info("texts are kept in memory only: too many servers have texts of this model in %s", folder)
     except OSError as error:
         if is_set:
-            raise ConfigError(f"cache_disk: {folder} cannot be used: {error.strerror}") from None
-        log.warning("texts are kept in memory only: cache_disk, %s, cannot be used: %s", folder, error.strerror)
+            raise ConfigError(f"cache_disk: {folder} cannot be used: {reason_of(error, folder)}") from None
+        log.warning(
+            "texts are kept in memory only: cache_disk, %s, cannot be used: %s", folder, reason_of(error, folder)
+        )
     return None
 
 

@@ -170,9 +170,10 @@ class EngineClient:
     def engine_status(self) -> dict[str, Any]:
         """Return `state` (loading, running, hung, restarting or failed) and `restarts`, the number of restarts."""
         status = self._status()
-        state = {"starting": "loading"}.get(status["state"], status["state"])
-        if state in ("running", "") and self._connection is None:
-            state = "loading"  # the engine runs, but this worker is not connected yet
+        state = status["state"]
+        # Without a connection the engine may run, and this worker has not met it yet.
+        if state == "starting" or (state in ("running", "") and self._connection is None):
+            state = _waiting_word(status)
         return {"state": state or "running", "restarts": status["restarts"]}
 
     def submit(self, *commands: Generate, streamed: bool = True) -> Mailbox:
@@ -557,12 +558,17 @@ def _fail(mailbox: Mailbox, request_id: str) -> None:
     mailbox.put(Failed(request_id, EngineRestarted.code, "The engine was restarted; please try again"))
 
 
+def _waiting_word(status: dict[str, Any]) -> str:
+    """Return the state of an engine that is awaited, in the word of answers and metrics."""
+    return "restarting" if status["state"] == "restarting" or status["restarts"] else "loading"
+
+
 def _loading_error(status: dict[str, Any], name: str) -> EngineLoading:
     """Return the error while the model `name` ("": unknown) has no engine that is ready, with the loaded percentage.
 
     Before that is known, with the reason why it cannot be loaded yet, if there is one.
     """
-    state = "restarting" if status["state"] == "restarting" or status["restarts"] else "loading"
+    state = _waiting_word(status)
     percent, named = status["percent"], {"model": name} if name else {}
     if status["state"] != "starting" or percent is None:
         waits = status["state"] == "starting" and status["message"] not in ("", LOADING)

@@ -16,7 +16,7 @@ from srb.web.answers import JSONObject
 from srb.web.context import web
 from srb.web.dialects.llamacpp.server import shown_slots
 from srb.web.foreign_pages import is_page
-from srb.web.metrics import CONTENT_TYPE
+from srb.web.metrics import CONTENT_TYPE, without_colons
 from srb.web.openapi import operation
 from srb.web.ops.models import STARTED
 from srb.web.replies import aged_reply, json_reply
@@ -73,6 +73,9 @@ def health() -> Response:
 
 
 def _ready(body: JSONObject, status: int = 200, at: float = math.inf) -> Response:
+    stories = web().stories.watched()
+    if stories is not None and stories.state != "ok":
+        body["degraded"] = "; ".join(filter(None, [body.get("degraded"), f"stories: {stories.state}"]))
     return aged_reply({**body, "version": version()}, at, status)
 
 
@@ -128,13 +131,14 @@ def tabby_model() -> Response:
 
 
 @routes.get("/metrics")
-@operation(media_type="text/plain", foreign=False)
+@operation(media_type="text/plain", query=("names",), foreign=False)
 def prometheus() -> Response:
     """Show counters and gauges of the engine and the web workers, as Prometheus text.
 
     The engine's numbers are missing while it is unreachable, and the latest known ones while it is too busy to answer:
     srb_engine_answer_timestamp_seconds tells since when. Its state is always present. So are the states of models, the
-    last known ones while their supervisor is unreachable: srb:models_supervisor_up is 0 then.
+    last known ones while their supervisor is unreachable: srb:models_supervisor_up is 0 then. `?names=plain` leaves out the
+    names with a colon, of which each has another without one.
     """
     if not web().server.metrics:
         raise NotSupported("This server does not support metrics endpoint. Start it with `--metrics`")
@@ -148,7 +152,17 @@ def prometheus() -> Response:
         latest = client.latest_stats(max_age=STATS_AGE)
         answered_at, stats = latest.at, dict(latest.value)
         cluster = stats.pop("cluster", None)
-    text = web().metrics.render(stats, answered_at, **status, cluster=cluster, models=states, knows_models=knows_models)
+    text = web().metrics.render(
+        stats,
+        answered_at,
+        **status,
+        cluster=cluster,
+        models=states,
+        knows_models=knows_models,
+        stories=web().stories.watched(),
+    )
+    if request.args.get("names") == "plain":
+        text = without_colons(text)
     response = Response(text, content_type=CONTENT_TYPE)
     response.headers["Process-Start-Time-Unix"] = str(STARTED)
     return response

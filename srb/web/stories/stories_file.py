@@ -7,8 +7,10 @@ read and checked in threads as well, but not in the connection's turn: other sto
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,7 +32,17 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _PAUSE_SECONDS = 0.0005  # for which a thread that computes sleeps: else it takes the interpreter back at once
+_LOOK_SECONDS = 10.0  # between two looks at a file that is watched
+STATES = ("ok", "read_only", "full", "locked", "damaged", "newer", "unavailable")
 _CLOSE_SECONDS = 1.0  # that the end of a worker waits for a call
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The file's state in one of STATES, and the Unix time of its last backup; 0 if there was none."""
+
+    state: str
+    last_backup: float
 
 
 class Wish:
@@ -65,11 +77,22 @@ class StoriesFile:
         self._turn = BoundedSemaphore()
         self._imports = BoundedSemaphore()  # one at a time: each takes a thread, a core and much memory
         self._trouble: type[SRBError] | None = None  # the last one that was logged
+        self._looked_at = -_LOOK_SECONDS
 
     def start(self) -> None:
         """Check the file in the background, so that the log tells of damage before a writer meets it."""
-        if self._store is not None and self._store.path.exists():
+        if self._store is not None and _may_be_there(self._store.path):
             gevent.spawn(self._check)
+
+    def watched(self) -> Watched | None:
+        """Return what is known of the file without waiting for it, and look at it in the background now and then."""
+        if self._store is None:
+            return None
+        if (now := time.monotonic()) - self._looked_at >= _LOOK_SECONDS and not self._turn.locked():
+            self._looked_at = now
+            self.start()
+        state = self._trouble.type.removeprefix("stories_") if self._trouble else self._store.state
+        return Watched(state, self._store.last_backup)
 
     def _check(self) -> None:
         try:
@@ -118,6 +141,17 @@ class StoriesFile:
         elif error is None and self._trouble is not None:
             log.info("stories: %s is used again", self._store and self._store.path)
             self._trouble = None
+
+
+def _may_be_there(path: Path) -> bool:
+    """Whether a file exists, or lies in a folder that is closed to this process."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def checked(read: Callable[[bytes], T], data: bytes) -> T:

@@ -57,6 +57,7 @@ export class Desk extends EventTarget {
     this.before = null;
     keeper.addEventListener("state", () => this.tell("saved"));
     keeper.addEventListener("merged", (event) => this.merged(/** @type {CustomEvent} */ (event).detail));
+    keeper.addEventListener("apart", (event) => this.sayApart(/** @type {CustomEvent} */ (event).detail));
     keeper.addEventListener("binned", () => this.offerRestore(this.story.id));
     keeper.addEventListener("crowded", (event) => this.crowded(/** @type {CustomEvent} */ (event).detail));
   }
@@ -189,6 +190,16 @@ export class Desk extends EventTarget {
   async removeStory(id) {
     await this.keeper.remove(id);
     if (id === this.story.id) this.newStory();
+  }
+
+  /** Say that the open story is one of its own now, and keep the pictures that it shows. @param {{owner: string}} whose it was */
+  sayApart({ owner }) {
+    const name = owner || msg`Its owner`;
+    this.notice(
+      msg`${name} does not share this story with you any more. You go on in a copy of your own, with all of it.`,
+      "error",
+    );
+    return this.guard(async () => this.rounds?.context.media.keepAgain());
   }
 
   /** Say that the open story was put into the bin elsewhere. @param {string} id */

@@ -163,6 +163,7 @@ export class Desk extends EventTarget {
   setStory(story) {
     this.rounds?.leave();
     this.story = story;
+    story.person = this.keeper.person;
     this.before = null;
     this.head = this.opened = story.head;
     this.readSettings();
@@ -323,11 +324,6 @@ export class Desk extends EventTarget {
   /** Go back to where the story was before `openNode`. */
   goBack() {
     return this.withRounds((rounds) => rounds.endVisit());
-  }
-
-  /** How many words the story has in another window that the manuscript lacks. */
-  get wordsElsewhere() {
-    return this.rounds?.elsewhere.words ?? 0;
   }
 
   /** Take the last step back: of the editor's history, or where that has none, as after a reload, of the story's own trail. */

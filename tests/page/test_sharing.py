@@ -175,7 +175,7 @@ def test_who_may_write_by_now_sends_what_was_kept_and_who_may_not_any_more_goes_
     give(alice, "bob", "write")
     expect(banner(bob)).to_have_count(0)
     bob.wait("desk.saved.state === 'saved'")
-    expect(alice.page.get_by_role("status").filter(has_text="another window: 2 words")).to_be_visible()
+    expect(alice.page.get_by_role("status").filter(has_text="bob has written 2 words more.")).to_be_visible()
     dialog = bob.open_dialog("share")
     expect(dialog).to_contain_text("This story is alice’s, and you may read and write. Only its owner shares it.")
     bob.press("Escape")

@@ -57,6 +57,7 @@ export class Desk extends EventTarget {
     this.before = null;
     keeper.addEventListener("state", () => this.tell("saved"));
     keeper.addEventListener("merged", (event) => this.merged(/** @type {CustomEvent} */ (event).detail));
+    keeper.addEventListener("apart", (event) => this.sayApart(/** @type {CustomEvent} */ (event).detail));
     keeper.addEventListener("binned", () => this.offerRestore(this.story.id));
     keeper.addEventListener("crowded", (event) => this.crowded(/** @type {CustomEvent} */ (event).detail));
   }
@@ -162,6 +163,7 @@ export class Desk extends EventTarget {
   setStory(story) {
     this.rounds?.leave();
     this.story = story;
+    story.person = this.keeper.person;
     this.before = null;
     this.head = this.opened = story.head;
     this.readSettings();
@@ -189,6 +191,16 @@ export class Desk extends EventTarget {
   async removeStory(id) {
     await this.keeper.remove(id);
     if (id === this.story.id) this.newStory();
+  }
+
+  /** Say that the open story is one of its own now, and keep the pictures that it shows. @param {{owner: string}} whose it was */
+  sayApart({ owner }) {
+    const name = owner || msg`Its owner`;
+    this.notice(
+      msg`${name} does not share this story with you any more. You go on in a copy of your own, with all of it.`,
+      "error",
+    );
+    return this.guard(async () => this.rounds?.context.media.keepAgain());
   }
 
   /** Say that the open story was put into the bin elsewhere. @param {string} id */
@@ -312,11 +324,6 @@ export class Desk extends EventTarget {
   /** Go back to where the story was before `openNode`. */
   goBack() {
     return this.withRounds((rounds) => rounds.endVisit());
-  }
-
-  /** How many words the story has in another window that the manuscript lacks. */
-  get wordsElsewhere() {
-    return this.rounds?.elsewhere.words ?? 0;
   }
 
   /** Take the last step back: of the editor's history, or where that has none, as after a reload, of the story's own trail. */

@@ -24,7 +24,7 @@ import { messageOf, stateOf, whereKept } from "./keep/standing.js";
 import { openChannel, Tabs } from "./keep/tabs.js";
 import { msg } from "./languages.js";
 import { withParents } from "./story/wire.js";
-import { Story } from "./story.js";
+import { newId, Story } from "./story.js";
 
 const PAUSE = 1000;
 const POLL = 3000;
@@ -35,7 +35,8 @@ const ONLY_A_PART = msg`This browser has only a part of the story, and keeps it 
 
 /**
  * Events: state; merged, with News, after the open story has got changes from elsewhere; binned, when it was put into the bin;
- * crowded, with a Room, with each answer while it is nearly full.
+ * crowded, with a Room, with each answer while it is nearly full; apart, with the `owner` as far as that is known, when it became
+ * a story of this person's own, since the one that it was is not shared any more.
  */
 export class Keeper extends EventTarget {
   /** @type {Story | null} the open story */
@@ -50,6 +51,8 @@ export class Keeper extends EventTarget {
   #begun = { ...DEFAULTS };
   /** @type {WeakSet<Story>} stories that were opened without what the server has of them */
   #parts = new WeakSet();
+  /** @type {WeakMap<Story, {id: string, owner: string}>} of a story that takes another's place: which one it was, and whose */
+  #instead = new WeakMap();
   #unread = "";
   #describedAt = 0;
   #isDescribed = true;
@@ -182,7 +185,10 @@ export class Keeper extends EventTarget {
    */
   async load(id) {
     await Promise.all([this.#saver?.kept, this.leftovers.kept(id)]);
-    const [{ answer, fault }, kept] = await Promise.all([this.#read(id), this.outbox.read(id).catch(() => null)]);
+    const [{ answer, fault, isGone }, kept] = await Promise.all([
+      this.#read(id),
+      this.outbox.read(id).catch(() => null),
+    ]);
     if (answer === null && kept === null) throw new Error(fault || msg`This story is not there any more.`);
     const story = new Story(id);
     if (answer !== null) {
@@ -194,6 +200,11 @@ export class Keeper extends EventTarget {
       story.merge(kept);
       story.putBack(kept);
     }
+    if (isGone && kept !== null && !story.isWhole) {
+      const words = (await import("./keep/orphans.js")).storyOfOrphans(kept);
+      this.#instead.set(words, { id, owner: "" });
+      return words;
+    }
     if (fault !== "" && !isReadable(story)) throw new Error(`${fault} ${ONLY_A_PART}`);
     if (fault !== "") this.#parts.add(story);
     this.#unread = fault;
@@ -203,14 +214,15 @@ export class Keeper extends EventTarget {
 
   /**
    * @param {string} id
-   * @returns {Promise<{answer: Answer | null, fault: string}>} null if the server does not have it, or cannot read it: `fault`
+   * @returns {Promise<{answer: Answer | null, fault: string, isGone: boolean}>} null if the server does not have it: `isGone`, or cannot read it: `fault`
    */
   async #read(id) {
     try {
-      return { answer: this.server.isOn ? await this.server.read(id) : null, fault: "" };
+      return { answer: this.server.isOn ? await this.server.read(id) : null, fault: "", isGone: false };
     } catch (error) {
       const { kind, message } = Trouble.of(error);
-      return { answer: null, fault: kind === "off" || isMissing(error) ? "" : message };
+      const isGone = isMissing(error);
+      return { answer: null, fault: kind === "off" || isGone ? "" : message, isGone };
     }
   }
 
@@ -229,6 +241,7 @@ export class Keeper extends EventTarget {
     const saver = this.#newSaver(story.id, {
       heard: (answer, isOther) => this.#hear(story, answer, isOther),
       withParents: (ids) => withParents(story, ids),
+      isAnothers: () => this.#setApart(story),
     });
     saver.known = this.#loaded.get(story) ?? { seq: 0 };
     this.story = story;
@@ -239,8 +252,43 @@ export class Keeper extends EventTarget {
     if (this.#isWorthSaving) this.lastOpen.remember(story.id);
     if (story.changed) this.changed();
     this.#noteRoom(saver.known.room);
+    if (this.#instead.has(story)) this.#takePlace(story, saver);
     this.#tell();
     this.#pollLater();
+  }
+
+  /**
+   * Go on in a story of this person's own that has all of the open one, which is another's and shared no more.
+   * @param {Story} story
+   */
+  #setApart(story) {
+    const saver = this.#saver;
+    if (saver === null || story !== this.story) return;
+    this.#stopTimers();
+    saver.stop();
+    this.#instead.set(story, { id: story.id, owner: saver.known?.share?.owner ?? "" });
+    this.#loaded.delete(story);
+    this.#saver = null;
+    story.id = newId();
+    this.open(story);
+  }
+
+  /**
+   * Keep all of a story that takes another's place, and forget what this browser has of that one.
+   * @param {Story} story @param {Saver} saver
+   */
+  async #takePlace(story, saver) {
+    const { id, owner } = /** @type {{id: string, owner: string}} */ (this.#instead.get(story));
+    this.#instead.delete(story);
+    this.#kept.add(story);
+    this.lastOpen.remember(story.id);
+    story.takeChanges();
+    saver.add(story.wire());
+    await saver.save();
+    saver.safekeeping.put();
+    await saver.kept;
+    if (this.story === story) this.dispatchEvent(new CustomEvent("apart", { detail: { owner } }));
+    if (!saver.safekeeping.fault) await this.outbox.remove(id).catch(() => {}); // it is told of again when it is opened
   }
 
   /** Leave the open story; the server still gets what it lacks. */
@@ -401,10 +449,7 @@ export class Keeper extends EventTarget {
 
   /** Send the open story whole, of which the server has nothing any more; another's is shared with this person no more. @param {Saver} saver */
   #missing(saver) {
-    if (saver.known?.share) {
-      saver.known.share.access = "none";
-      return this.#tell();
-    }
+    if (saver.known?.share) return this.#setApart(/** @type {Story} */ (this.story));
     saver.known = { seq: 0 };
     saver.add(/** @type {Story} */ (this.story).wire());
     saver.save();

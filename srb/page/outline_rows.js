@@ -128,6 +128,7 @@ export function labelOf(node, length = 160) {
     .trim()
     .replace(/\s*\n\s*/g, " ↵ ");
   if (line) return node.text.length > length ? `${line} …` : line;
+  if (node.joined !== undefined) return msg`(two texts joined)`;
   if (node.act !== undefined) return msg`(a chapter moved)`;
   if (node.text.includes("\n")) return "↵";
   if (node.end?.reason === "eos") return msg`(the model would end here)`;

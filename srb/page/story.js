@@ -17,6 +17,7 @@ import { bareNode, bareRun, entriesOf, fullNode, fullRun, getOrSet, pick, settin
 export { newId } from "./story/text.js";
 
 export class Story {
+  person = ""; // the name of who writes here, where people have names
   /** @type {Map<string, Run>} */
   runs = new Map();
   #tree = new Tree();
@@ -72,7 +73,8 @@ export class Story {
   }
 
   set head(place) {
-    this.setMeta("head", place.node === "" ? null : { node: place.node, at: place.at });
+    const who = this.person && { who: this.person };
+    this.setMeta("head", place.node === "" ? null : { node: place.node, at: place.at, ...who });
   }
 
   /** @returns {number} the time of the last change that this copy knows */
@@ -188,6 +190,17 @@ export class Story {
    */
   graft(head, from, to, stretches) {
     return this.#pen.graft(head, from, to, stretches);
+  }
+
+  /**
+   * Note that the text at `head` has another text in it; return the place that says so.
+   * @param {Place} head
+   * @param {Place} joined
+   * @param {string} act  that the nodes have which brought it
+   * @returns {Place}
+   */
+  join(head, joined, act) {
+    return this.#pen.join(head, joined, act);
   }
 
   /**

@@ -89,6 +89,28 @@ def test_a_round_is_told_what_happens_next(fixed: Writer) -> None:
     assert request.value.post_data_json["prompt"] == TEXT
 
 
+def test_what_was_begun_is_there_after_escape_and_a_reload_and_what_was_asked_for_is_offered(fixed: Writer) -> None:
+    page = fixed.press("Control+End").page
+
+    def ask() -> Locator:
+        page.get_by_role("button", name="Say what happens next").click()
+        return page.get_by_role("dialog", name="What happens next").get_by_label("For this round")
+
+    ask().fill("Tom refuses.")
+    fixed.press("Escape").wait_until_saved().reload()
+    field = ask()
+    expect(field).to_have_value("Tom refuses.")
+    with page.expect_request("**/v1/srb/completions") as request:
+        field.press("Control+Enter")
+    assert "Tom refuses." in request.value.post_data_json["prompt"]
+    fixed.wait("desk.round?.slots.length === 4 && desk.round.slots.every(({text}) => text)")
+    page.evaluate("desk.stop()")
+    field = ask()
+    expect(field).to_have_value("")
+    field.press("ArrowUp")
+    expect(field).to_have_value("Tom refuses.")
+
+
 @in_each_look
 def test_revising_has_no_barriers(make_page: MakePage, slow: Server, look: dict[str, object]) -> None:
     page = make_page(bypass_csp=True, **look)

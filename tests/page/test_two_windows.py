@@ -34,8 +34,27 @@ def test_two_windows_say_what_goes_on_in_the_other_and_join_it(writer: Writer, o
     elsewhere(writer.page).get_by_role("button", name="Join").click()
     writer.expect_text(START + " one two three four five")
     expect(elsewhere(writer.page)).to_have_count(0)
+    other.expect_text(START + " one two three four five")
+    expect(other.page.get_by_text("The texts of two windows were joined in the other one.")).to_be_visible()
     writer.page.locator("srb-manuscript").click()
     writer.press("Control+z").expect_text(START + " one two")
+
+
+def test_two_changes_at_one_place_are_asked_about_and_both_windows_have_one_text(writer: Writer, slow: Server) -> None:
+    writer.write("The red fox sleeps.").wait_until_saved()
+    other = Writer(writer.page.context.new_page(), slow.url, is_new=False)
+    other.expect_text("The red fox sleeps.")
+    for each, word in ((writer, "blue"), (other, "green")):
+        each.page.evaluate("desk.manuscript.select(4, 7)")
+        each.write(word).wait_until_saved()
+    elsewhere(writer.page).get_by_role("button", name="Join").click()
+    asked = writer.page.get_by_role("status").filter(has_text="This place is “blue” here, and “green” in the other window.")
+    expect(asked.get_by_role("button")).to_have_text(["Keep mine", "Keep theirs", "Keep both"])
+    assert writer.page.evaluate("desk.selected") == "blue"
+    asked.get_by_role("button", name="Keep theirs").click()
+    for each in (writer, other):
+        each.expect_text("The green fox sleeps.")
+        expect(each.page.get_by_role("status").filter(has=each.page.get_by_role("button", name="Join"))).to_have_count(0)
 
 
 def test_a_window_that_is_read_anew_after_another_wrote_last_tells_its_own_words(writer: Writer, other: Writer) -> None:
@@ -90,10 +109,10 @@ def test_windows_of_two_languages_are_one_story(writer: Writer, slow: Server, ma
     writer.write(" one two").wait_until_saved()
     expect(elsewhere(writer.page)).to_contain_text("another window: 3 words")
     elsewhere(writer.page).get_by_role("button", name="Join").click()
-    writer.expect_text(START + " one two drei vier fünf")
-    writer.wait_until_saved()
-    expect(
-        german.page.get_by_role("status").filter(has_text="geht in einem anderen Fenster weiter: 2 Wörter")
-    ).to_be_visible()
+    both = START + " drei vier fünf one two"  # in the order of writing
+    writer.expect_text(both)
+    german.expect_text(both)
+    expect(german.page.get_by_text("Die Texte zweier Fenster wurden im anderen zusammengeführt.")).to_be_visible()
+    german.wait_until_saved()
     german.reload()
-    german.expect_text(START + " one two drei vier fünf")
+    german.expect_text(both)

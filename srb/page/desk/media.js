@@ -108,6 +108,11 @@ export class Media {
     return id;
   }
 
+  /** Keep all that was read for the open story, which has got another id. */
+  keepAgain() {
+    return Promise.all(Array.from(this.known.values(), (bytes) => this.add(bytes)));
+  }
+
   /** @param {string} story @param {Bytes} bytes */
   post(story, bytes) {
     const wait = this.patience + bytes.length / BYTES_PER_MS;

@@ -15,7 +15,7 @@ import { typedOnlyIn } from "../story/same.js";
 const QUOTED = 60; // characters
 
 /**
- * Show another place of the story; one step for undo. A notice names the person's words that its text lacks, and leads back.
+ * Show another place of the story; one step for undo. A notice names the person's words that its text lacks, and leads back: its sentence is returned.
  * @param {Desk} desk @param {Place} place @param {"take" | "open" | "undo"} why "undo": a step back itself, which undo does not take back
  * @param {number} [caret] where it stands then
  */
@@ -39,6 +39,7 @@ export function move(desk, place, why, caret) {
   desk.tell("head", { why });
   const isVisit = why === "open" && desk.before && isSame(desk.before.head, before);
   if (loss) desk.notice(loss, "info", isVisit ? wayBack(desk) : wayTo(desk, before, caretBefore));
+  return loss;
 }
 
 /** @param {Place} one @param {Place} other */

@@ -58,7 +58,7 @@ export function countWords(text) {
 }
 
 /**
- * Whether a story has anything to keep: a word, a title, a memory, a note, a lorebook, or a setting that it did not begin with.
+ * Whether a story has anything to keep: a word, a title, a memory, a note, a lorebook, a draft, or a setting that it did not begin with.
  * @param {import("../story.js").Story} story
  * @param {import("../desk/defaults.js").Settings} begun  the settings with which it was opened
  * @returns {boolean}
@@ -68,7 +68,7 @@ export function isEntry(story, begun) {
   return (
     story.nodes.size > 0 ||
     [story.meta("title"), story.meta("memory"), note?.text].some(Boolean) ||
-    Object.keys(story.stampsOf(null).values).some((key) => key.startsWith("lore.")) ||
+    Object.keys(story.stampsOf(null).values).some((key) => /^(?:lore|draft)\./.test(key)) ||
     canonical(settingsOf(story)) !== canonical(begun)
   );
 }

@@ -8,7 +8,7 @@
 import { absorb, compareNodes, emptyWire, unionOf } from "../story/merge.js";
 import { bytesOf, isEmpty, MOST_BYTES, postsOf } from "./posts.js";
 import { Safekeeping } from "./safekeeping.js";
-import { shareOf, Trouble } from "./server.js";
+import { isMissing, shareOf, Trouble } from "./server.js";
 
 const FIRST_RETRY = 1000;
 const LAST_RETRY = 30_000;
@@ -24,6 +24,7 @@ const MAY_COME = ["parent_unknown", "parent_open", "beyond"];
  *   comes from another file than the one before, or from an older state of it, or if from now on the server takes changes
  * @property {() => void} [told]  the state has changed
  * @property {(ids: string[]) => Wire} [withParents]  nodes as they are now, with those that they stand on
+ * @property {() => void} [isAnothers]  the server has no story for this person under the id, and takes none: it is another's
  */
 
 export class Saver {
@@ -178,6 +179,7 @@ export class Saver {
         await this.safekeeping.done; // before anybody reads that this browser keeps it
         this.trouble = Trouble.of(error);
         if (this.trouble.kind === "off") return this.#leaveInOutbox();
+        if (isMissing(error)) this.listener.isAnothers?.();
         if (this.trouble.kind === "refused") break;
         this.#wait();
       }

@@ -52,15 +52,11 @@ export function messageOf({ isOn, keepsHere, trouble, unread, stuck, share }) {
 }
 
 /** @param {Share} share @param {boolean} keepsHere */
-function ofReader({ owner, access }, keepsHere) {
+function ofReader({ owner }, keepsHere) {
   const name = owner || msg`Its owner`;
-  if (access === "read")
-    return keepsHere
-      ? msg`${name} lets you read this story, and does not get what you change: it stays in this browser.`
-      : msg`${name} lets you read this story, and does not get what you change: nothing keeps it.`;
   return keepsHere
-    ? msg`${name} does not share this story with you any more, and does not get what you change: it stays in this browser.`
-    : msg`${name} does not share this story with you any more, and does not get what you change: nothing keeps it.`;
+    ? msg`${name} lets you read this story, and does not get what you change: it stays in this browser.`
+    : msg`${name} lets you read this story, and does not get what you change: nothing keeps it.`;
 }
 
 /**

@@ -1,5 +1,6 @@
 // The branches' pane: a header with counts and buttons, the cards of the round, and what opens over them.
 
+import { draftOf, keepDraft } from "../desk/drafts.js";
 import { msg } from "../languages.js";
 import { html, nothing } from "../vendor/lit.js";
 import { halfWord } from "../visible.js";
@@ -14,6 +15,7 @@ import { Reader } from "./branches/reader.js";
 import { Swipe } from "./branches/swipe.js";
 import { treeOf } from "./branches/tree.js";
 import { head, menu, noteDialog, phoneBar, readerDialog } from "./branches/views.js";
+import { draftField } from "./draft_field.js";
 import { MOTION, moves } from "./motion.js";
 import { Part } from "./part.js";
 
@@ -203,7 +205,10 @@ export class Branches extends Part {
       ${phoneBar(this)}
       ${readerDialog(() => this.onReaderClosed())}
       ${menu(this)}
-      ${noteDialog(() => this.keepNote())}
+      ${noteDialog(
+        () => this.keepNote(),
+        draftField(this.desk, () => this.noteDraft),
+      )}
       <p class="hidden-words" role="status">${this.said}</p>`;
   }
 
@@ -252,7 +257,7 @@ export class Branches extends Part {
   askNote(slot) {
     const dialog = /** @type {HTMLDialogElement} */ (this.find("dialog.note"));
     const field = /** @type {HTMLTextAreaElement} */ (dialog.querySelector("textarea"));
-    field.value = `${this.desk.story.mark(slot.node ?? "").note ?? ""}`;
+    field.value = draftOf(this.desk, this.noteDraft) || `${this.desk.story.mark(slot.node ?? "").note ?? ""}`;
     dialog.showModal();
   }
 
@@ -260,6 +265,12 @@ export class Branches extends Part {
     const slot = this.board?.currentCard?.slot;
     const field = /** @type {HTMLTextAreaElement} */ (this.find("dialog.note textarea"));
     if (slot?.node) this.desk.setNodeMark(slot.node, "note", field.value.trim());
+    keepDraft(this.desk, this.noteDraft, "");
+  }
+
+  /** The name of what is written into the note on the current card. */
+  get noteDraft() {
+    return `note.${this.board?.currentCard?.slot?.node ?? ""}`;
   }
 
   /** @param {Slot} slot */
@@ -322,6 +333,7 @@ export class Branches extends Part {
       case "closeMenu":
         return /** @type {HTMLDialogElement} */ (this.find("dialog.menu")).close();
       case "closeNote":
+        keepDraft(this.desk, this.noteDraft, "");
         return /** @type {HTMLDialogElement} */ (this.find("dialog.note")).close();
       case "closeReader":
         return this.reader?.close();

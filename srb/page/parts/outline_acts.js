@@ -1,7 +1,9 @@
 // Acts on the row of the outline that is chosen: the buttons below the tree, and the field for a name or a note.
 
+import { draftOf, keepDraft } from "../desk/drafts.js";
 import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
+import { draftField } from "./draft_field.js";
 
 /** @typedef {import("./outline.js").Outline} Outline */
 
@@ -26,6 +28,9 @@ export function actsOf(outline) {
 
 /** @param {Outline} outline @param {{id: string, key: "name" | "note"}} naming */
 export function nameForm(outline, { id, key }) {
+  const { desk } = outline;
+  const draft = `${key}.${id}`;
+  const { input, keydown } = draftField(desk, () => draft);
   const end = () => {
     outline.naming = null;
     outline.focus();
@@ -33,12 +38,16 @@ export function nameForm(outline, { id, key }) {
   const submit = (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     const words = String(new FormData(/** @type {HTMLFormElement} */ (event.target)).get("words") ?? "").trim();
-    outline.desk.setNodeMark(id, key, words || null);
+    desk.setNodeMark(id, key, words || null);
+    drop();
+  };
+  const drop = () => {
+    keepDraft(desk, draft, "");
     end();
   };
   return html`<form class="naming" @submit=${submit} @keydown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && end()}>
     <label>${key === "name" ? msg`Name (a chapter, a version)` : msg`Note`}
-      <input name="words" .value=${outline.desk.story.mark(id)[key] ?? ""} maxlength="2000"></label>
-    <button>${msg`Keep`}</button> <button type="button" @click=${end}>${msg`Cancel`}</button>
+      <input name="words" .value=${draftOf(desk, draft) || (desk.story.mark(id)[key] ?? "")} maxlength="2000" @input=${input} @keydown=${keydown}></label>
+    <button>${msg`Keep`}</button> <button type="button" @click=${drop}>${msg`Cancel`}</button>
   </form>`;
 }

@@ -1,5 +1,6 @@
 /** The banner that says why nothing can be written, and the one polite status line of the page. */
 
+import { quoted } from "../desk/moves.js";
 import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
 import { msgHtml } from "./msg_html.js";
@@ -125,18 +126,24 @@ class Banner extends Part {
       }}>✕</button>`;
   }
 
-  /** What the story has in another window. */
+  /** What the story has in another window; while both become one, which of two changes stays. */
   elsewhere() {
     const { desk } = this;
-    const { wordsElsewhere: words } = desk;
-    if (words === 0) return null;
-    const said = elsewhereSentence(words, desk.rounds?.elsewhere.isOwn === true);
-    const act = (/** @type {"show" | "join"} */ name) => () => {
-      this.giveBack();
-      return desk.withRounds(({ elsewhere }) => elsewhere[name]());
-    };
-    return html`<p class="elsewhere" role="status"><span>${said}</span>
-      <button @click=${act("show")}>${msg`Show`}</button> <button @click=${act("join")}>${msg`Join`}</button></p>`;
+    const { elsewhere } = desk.rounds ?? {};
+    if (!elsewhere?.isApart) return null;
+    const { question } = elsewhere;
+    const button = (/** @type {string} */ label, /** @type {() => void} */ run) =>
+      html`<button @click=${() => {
+        this.giveBack();
+        run();
+      }}>${label}</button>`;
+    return html`<p class="elsewhere" role="status"><span>${question ? questionOf(question) : elsewhereSentence(elsewhere)}</span>
+      ${
+        question
+          ? html`${button(msg`Keep mine`, () => elsewhere.answer("mine"))} ${button(msg`Keep theirs`, () => elsewhere.answer("theirs"))}
+            ${button(msg`Keep both`, () => elsewhere.answer("both"))}`
+          : html`${button(msg`Show`, () => elsewhere.show())} ${button(msg`Join`, () => elsewhere.join())}`
+      }</p>`;
   }
 
   /** The sentence about a server that is not ready, and what a person can do. Loading ends by itself. */
@@ -167,13 +174,22 @@ class Banner extends Part {
   }
 }
 
-/** @param {number} words that another window has, or this one where they are its own @param {boolean} isOwn */
-function elsewhereSentence(words, isOwn) {
+/** @param {{words: number, isOwn: boolean, who: string}} elsewhere */
+function elsewhereSentence({ words, isOwn, who }) {
+  if (words === 0) return msg`The text was changed in another window.`;
   if (isOwn && words === 1) return msg`Your 1 word of this window is in the outline: another window wrote last.`;
   if (isOwn) return msg`Your ${words} words of this window are in the outline: another window wrote last.`;
+  if (who) return words === 1 ? msg`${who} has written 1 word more.` : msg`${who} has written ${words} words more.`;
   return words === 1
     ? msg`This story goes on in another window: 1 word.`
     : msg`This story goes on in another window: ${words} words.`;
+}
+
+/** @param {{mine: string, theirs: string}} texts */
+function questionOf({ mine, theirs }) {
+  if (!mine.trim()) return msg`This place was taken out here, and is ${quoted(theirs)} in the other window.`;
+  if (!theirs.trim()) return msg`This place is ${quoted(mine)} here, and was taken out in the other window.`;
+  return msg`This place is ${quoted(mine)} here, and ${quoted(theirs)} in the other window.`;
 }
 
 /** @param {Desk["server"]} server @param {boolean} isAwaited whether a round waits for the model */

@@ -1,10 +1,12 @@
 // <srb-task>: what the next round is asked to do: what happens next, or what becomes of the passage that is selected.
 
 import { DEFAULTS } from "../desk/defaults.js";
+import { draftOf, sendDraft, sentOf } from "../desk/drafts.js";
 import { quoted } from "../desk/moves.js";
 import { msg } from "../languages.js";
 import { GO_ON, SENSES, VERBS } from "../tasks.js";
 import { html, live, nothing } from "../vendor/lit.js";
+import { draftField } from "./draft_field.js";
 import { msgHtml } from "./msg_html.js";
 import { DialogPart } from "./part.js";
 
@@ -16,13 +18,19 @@ class TaskDialog extends DialogPart {
   constructor() {
     super("task");
     this.passage = "";
-    this.verb = VERBS[0].name;
+    this.verb = ""; // until one was chosen
     this.instruction = "";
+  }
+
+  /** The name of what is written: an instruction is kept for each verb. */
+  get draft() {
+    return this.passage ? `revise.${this.verb}` : "wish";
   }
 
   async open() {
     this.passage = this.desk.selected;
-    this.choose(this.verb);
+    const isBegun = (/** @type {{name: string}} */ { name }) => draftOf(this.desk, `revise.${name}`) !== "";
+    this.choose(this.verb || (VERBS.find(isBegun) ?? VERBS[0]).name);
     await super.open();
     /** @type {HTMLElement | null} */ (this.querySelector(this.passage ? "input:checked" : "textarea"))?.focus();
   }
@@ -30,7 +38,8 @@ class TaskDialog extends DialogPart {
   /** @param {string} name of a verb */
   choose(name) {
     this.verb = name;
-    this.instruction = this.passage ? (VERBS.find((verb) => verb.name === name)?.instruction ?? "") : "";
+    const usual = this.passage ? (VERBS.find((verb) => verb.name === name)?.instruction ?? "") : "";
+    this.instruction = draftOf(this.desk, this.draft) || usual;
     this.requestUpdate();
   }
 
@@ -40,6 +49,7 @@ class TaskDialog extends DialogPart {
     this.close();
     const instruction = this.instruction.trim();
     const verb = this.passage ? this.verb : GO_ON;
+    sendDraft(this.desk, this.draft, instruction);
     this.desk.go(verb === FILL ? { isFilling: true } : instruction ? { task: { verb, instruction } } : {});
     this.desk.manuscript?.focus();
   }
@@ -95,6 +105,10 @@ class TaskDialog extends DialogPart {
   }
 
   words() {
+    const set = (/** @type {string} */ text) => {
+      this.instruction = text;
+    };
+    const { input, keydown } = draftField(this.desk, () => this.draft, set);
     const hint = this.passage ? "" : msg`Tom refuses; Mara leaves`;
     return html`<p><label>${this.passage ? msg`Instruction` : msg`For this round`}
       <textarea
@@ -102,10 +116,10 @@ class TaskDialog extends DialogPart {
         dir="auto"
         placeholder=${hint}
         .value=${live(this.instruction)}
-        @input=${(/** @type {any} */ event) => {
-          this.instruction = event.target.value;
-        }}
-      ></textarea></label></p>`;
+        @input=${input}
+        @keydown=${keydown}
+      ></textarea></label></p>
+      ${sentOf(this.desk, this.draft).length ? html`<p class="words">${msg`↑ at the beginning: what was asked for before`}</p>` : nothing}`;
   }
 
   /** What stands around the instruction in the prompt of a model that takes none. */

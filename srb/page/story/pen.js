@@ -68,6 +68,18 @@ export class Pen {
   }
 
   /**
+   * Note that the text at `head` is what another text and its own past were joined to; return the place that says so.
+   * @param {Place} head
+   * @param {Place} joined
+   * @param {string} act
+   * @returns {Place}
+   */
+  join(head, joined, act) {
+    const { node: parent, at: keep } = this.settle(head);
+    return { node: this.#add({ ...(parent === "" ? {} : { parent, keep }), text: "", joined, act }), at: keep };
+  }
+
+  /**
    * End an open node for good.
    * @param {string} id
    */

@@ -118,7 +118,7 @@ const endOf = ({ at, from, to }) => at + to - from;
 const keyOf = ({ node, was }) => `${node} ${was}`;
 
 /** @param {Piece} piece @param {Map<string, Node>} nodes @returns {Known[]} */
-function knownIn({ from, to, node, start, by }, nodes) {
+export function knownIn({ from, to, node, start, by }, nodes) {
   const { text = "", ...copy } = nodes.get(node) ?? { id: node };
   const of = origin(copy);
   const now = nodes.get(of.node)?.text.slice(of.at) ?? text;

@@ -25,6 +25,7 @@
  * @property {string} [direction]  what was to happen in it
  * @property {{node: string, at: number}} [of]  its text is a copy of another node's, from `at` on
  * @property {string} [act]  nodes of one act, each the next one's parent, are one step of the text
+ * @property {Place} [joined]  another text that was joined with its parent's, in this one
  * @property {End} [end]
  * @property {number} [logprob]
  *

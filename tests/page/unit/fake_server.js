@@ -13,8 +13,8 @@ export class FakeServer {
   stories = new Map();
   /** The name of the key that the page has. */
   person = "";
-  /** Whose all stories are, and what the page may do with them, if they are another's: "none" is as if there were none. */
-  share = null;
+  /** @type {Map<string, object>} of stories that are another's, by id: whose they are, and what the page may do with them; "none" is as if there were none */
+  shares = new Map();
   /** How the server answers: "", or the name of a trouble. */
   trouble = "";
   /** The room that every story has left, if it is nearly full. */
@@ -50,11 +50,12 @@ export class FakeServer {
     if (method === "GET") return this.#read(id, new URLSearchParams(query));
     if (method === "DELETE") return this.#setDeleted(id, 1);
     if (act === "restore") return this.#setDeleted(id, null);
-    if (this.share?.access === "read") {
+    const { access } = this.shares.get(id) ?? {};
+    if (access === "read") {
       const error = { message: "This story is alice's, and you may only read it", owner: "alice" };
       throw new ApiError(error.message, 403, "permission_error", { error });
     }
-    if (this.share?.access === "none") this.#story(id);
+    if (access === "none") this.#story(id);
     const answer = this.#post(id, copy(body));
     if (this.lostAnswers > 0) {
       this.lostAnswers -= 1;
@@ -80,14 +81,16 @@ export class FakeServer {
 
   #story(id) {
     const story = this.stories.get(id);
-    if (story === undefined || this.share?.access === "none")
+    if (story === undefined || this.shares.get(id)?.access === "none")
       throw new ApiError("There is no such story", 404, "not_found_error");
     return story;
   }
 
   #list(binned) {
     const { person } = this;
-    const stories = [...this.stories].filter(([, story]) => (story.deleted !== null) === binned);
+    const stories = [...this.stories].filter(
+      ([id, story]) => (story.deleted !== null) === binned && this.shares.get(id)?.access !== "none",
+    );
     return {
       state: "ok",
       server: this.name,
@@ -99,7 +102,7 @@ export class FakeServer {
         title: items.get("meta/title")?.value.value ?? "",
         words: items.get("meta/words")?.value.value,
         ...(deleted === null ? {} : { deleted }),
-        ...this.share,
+        ...this.shares.get(id),
       })),
     };
   }
@@ -121,7 +124,7 @@ export class FakeServer {
       server: this.name,
       seq: story.seq,
       ...deleted,
-      ...this.share,
+      ...this.shares.get(id),
       ...(this.room === null ? {} : { room: this.room }),
     };
   }
@@ -187,7 +190,7 @@ export class FakeServer {
 
   /** Another's story is shared anew. */
   setShare(id, share) {
-    this.share = share;
+    this.shares.set(id, share);
     this.stories.get(id).seq += 1;
   }
 

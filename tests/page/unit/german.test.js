@@ -58,10 +58,10 @@ for (const [count, remark] of [
 test("saving, formats and file names are told in German", () => {
   assert.equal(sentenceOf({ state: "saved", at: 0, message: "" }), "Auf dem Server gespeichert.");
   const facts = { isOn: true, keepsHere: true, trouble: null, unread: "", stuck: new Map(), isUnsaved: false };
-  const share = { owner: "Ann", access: "none" };
+  const share = { owner: "Ann", access: "read" };
   assert.equal(
     messageOf({ ...facts, share }),
-    "Ann teilt diese Geschichte nicht mehr und bekommt Änderungen nicht: Sie bleiben in diesem Browser.",
+    "Diese Geschichte ist nur zum Lesen geteilt. Ann bekommt Änderungen nicht: Sie bleiben in diesem Browser.",
   );
   assert.deepEqual(
     WRITERS.map(({ label }) => label),

@@ -814,7 +814,7 @@ async function sharedStory() {
   const server = new FakeServer();
   const author = newKeeper(server);
   author.open(Story.create());
-  write(author, "Once upon a time");
+  author.story.close(write(author, "Once upon a time").node);
   await pass(1);
   const { id } = author.story;
   author.close();
@@ -848,7 +848,7 @@ test("a reader's words stay in the browser, are sent nowhere, and are said to be
   assert.deepEqual(server.posts(), []);
 });
 
-test("a reader who may write by now sends what was kept; one who may not read any more keeps it", async () => {
+test("a reader who may write by now sends what was kept", async () => {
   const { server, keeper, id } = await sharedStory();
   write(keeper, " said Bob");
   await pass(2);
@@ -856,13 +856,80 @@ test("a reader who may write by now sends what was kept; one who may not read an
   await pass(5);
   assert.equal(keeper.state, "saved");
   assert.equal(textOf(server.wire(id)), "Once upon a time said Bob");
+});
+
+for (const access of ["read", "write"]) {
+  for (const act of ["types", "only reads"]) {
+    test(`a story with the right to ${access} that is not shared any more is a whole one of one's own for who ${act}`, async () => {
+      const { server, keeper, id } = await sharedStory();
+      const shelf = keeper.outbox.shelf;
+      server.setShare(id, { owner: "alice", access });
+      await pass(4);
+      const told = [];
+      keeper.addEventListener("apart", ({ detail }) => told.push(detail.owner));
+      write(keeper, " said Bob");
+      await pass(2);
+      server.setShare(id, { owner: "alice", access: "none" });
+      if (act === "types") write(keeper, ". Again.");
+      await pass(5);
+      const own = keeper.story.id;
+      const text = `Once upon a time said Bob${act === "types" ? ". Again." : ""}`;
+      assert.deepEqual([keeper.state, told, own === id], ["saved", ["alice"], false]);
+      assert.equal(textOf(server.wire(own)), text);
+      assert.equal(await keeper.outbox.read(id), null);
+      keeper.close();
+      const posts = server.posts().length;
+      const later = newKeeper(server, { shelf });
+      later.lastOpen.remember(own);
+      later.open(await later.openLast());
+      await pass(60);
+      assert.equal(later.story.text(later.story.head.node, later.story.head.at), text);
+      assert.equal(server.posts().length, posts);
+    });
+  }
+}
+
+test("a story that is not shared any more while the server is away is one of one's own when it is back", async () => {
+  const { server, keeper, id } = await sharedStory();
+  server.setShare(id, { owner: "alice", access: "write" });
+  await pass(4);
+  server.trouble = "down";
+  write(keeper, " said Bob");
+  await pass(4);
+  server.trouble = "";
   server.setShare(id, { owner: "alice", access: "none" });
-  write(keeper, " again");
-  await pass(5);
-  assert.equal(keeper.state, "reader");
-  assert.match(keeper.message, /^alice does not share this story with you any more, and does not get/);
-  const kept = await keeper.outbox.read(id);
-  assert.ok(Object.values(kept.nodes).some(({ text }) => text.includes(" again")));
+  await pass(60);
+  assert.equal(textOf(server.wire(keeper.story.id)), "Once upon a time said Bob");
+  assert.notEqual(keeper.story.id, id);
+});
+
+test("words of which only this browser has a part are shown by themselves where their story is gone", async () => {
+  const { server, keeper, id } = await sharedStory();
+  const shelf = keeper.outbox.shelf;
+  server.setShare(id, { owner: "alice", access: "write" });
+  await pass(4);
+  server.trouble = "down";
+  const { node } = write(keeper, " said Bob.");
+  keeper.story.close(node);
+  keeper.story.head = keeper.story.edit(keeper.story.head, 5, 9, "after");
+  keeper.changed();
+  await pass(4);
+  await keeper.flush({ keepalive: true });
+  keeper.close();
+  server.trouble = "";
+  server.setShare(id, { owner: "alice", access: "none" });
+  const later = newKeeper(server, { shelf });
+  later.lastOpen.remember(id);
+  later.open(await later.openLast());
+  const { head } = later.story;
+  assert.equal(later.story.text(head.node, head.at), "…after… said Bob.");
+  await pass(4);
+  assert.equal(textOf(server.wire(later.story.id)), "…after… said Bob.");
+  assert.deepEqual([later.state, await later.outbox.read(id)], ["saved", null]);
+  assert.deepEqual(
+    (await later.list()).stories.map((each) => each.id),
+    [later.story.id],
+  );
 });
 
 test("a right that was taken away meanwhile ends in one refusal, and no word is lost", async () => {

@@ -146,11 +146,11 @@ export function menu(pane) {
   </dialog>`;
 }
 
-/** @param {() => void} onkeep */
-export function noteDialog(onkeep) {
+/** @param {() => void} onkeep @param {ReturnType<typeof import("../draft_field.js").draftField>} field */
+export function noteDialog(onkeep, { input, keydown }) {
   return html`<dialog class="note" aria-label=${msg`Note`}>
     <form method="dialog" @submit=${onkeep}>
-      <label>${msg`Note on this branch`} <textarea name="note" rows="4"></textarea></label>
+      <label>${msg`Note on this branch`} <textarea name="note" rows="4" @input=${input} @keydown=${keydown}></textarea></label>
       <p><button class="main">${msg`Keep the note`}</button> <button type="button" data-act="closeNote">${msg`Cancel`}</button></p>
     </form>
   </dialog>`;

@@ -106,13 +106,22 @@ for (const [kind, { text = "One.\n\nTwo.\n\nThree.", meta = {}, server, settings
     for (const [name, value] of Object.entries(settings ?? {})) story.setMeta(`settings.${name}`, value);
     it.desk.setStory(story);
     await loaded();
-    const warm = it.api.streams.filter(isWarm);
-    assert.equal(warm.length, 1);
+    const warm = () => it.api.streams.filter(isWarm);
+    assert.equal(warm().length, 1);
+    if (kind === "a text that is cut") {
+      const [first] = warm();
+      assert.ok(first.body.prompt.length <= it.desk.server.n_ctx / 2, "it fits, whatever the language");
+      first.send({ event: "start", prompt_tokens: first.body.prompt.length });
+      first.end();
+      await loaded();
+      assert.equal(warm().length, 2);
+      assert.ok(warm().at(-1).body.prompt.length < it.desk.server.n_ctx, "a token for each character");
+    }
     it.desk.go({ n: 2 });
     await settled();
     assert.equal(isWarm(it.api.last), false);
-    assert.equal(warm[0].body.prompt, it.api.last.body.prompt);
-    assert.notEqual(warm[0].body.prompt, "");
+    assert.equal(warm().at(-1).body.prompt, it.api.last.body.prompt);
+    assert.notEqual(it.api.last.body.prompt, "");
   });
 
 test("before a picture the text is asked for, and no picture is sent or read", async () => {

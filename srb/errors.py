@@ -125,7 +125,13 @@ class StoryTooLarge(BodyTooLarge):
 
 
 class QueueFull(SRBError):
-    type, http_status, retry_after = "rate_limit_error", 429, 1
+    """No place is left for the client in the queue; carries `retry_after`, the seconds that it is long, where known."""
+
+    type, http_status = "rate_limit_error", 429
+
+    def __init__(self, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message, **({} if retry_after is None else {"retry_after": retry_after}))
+        self.retry_after = 1 if retry_after is None else retry_after
 
 
 class RateLimited(SRBError):

@@ -512,6 +512,7 @@ class Engine:
             if is_shared and match is not None and not self._residency.restore_part(match, is_late):
                 return True
             if request.is_waiting:
+                self._life.note_begun()
                 self._slots.assign(request, (other for other in self._requests.active.values() if other.takes_place))
             self._prompts.begin(request, match, events)
             if self._is_late(began_at, request):

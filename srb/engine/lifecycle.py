@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 from srb.engine.branches import Branches
 from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
@@ -24,6 +25,7 @@ Prepared = Request | EmbeddingJob | StateJob | Growth  # by `Engine.prepare`; su
 _FEW = (
     4  # waiting requests of a client that may take the last places of the queue: a page asks for one or two at a time
 )
+_LONGEST = 60  # seconds after which a client that was refused may come again, however long the queue is
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -42,6 +44,7 @@ class Lifecycle:
     clock: Callable[[], float]  # returns seconds
     saves: deque[tuple[str, SRBError | None]] = field(default_factory=deque)  # (request_id, error), by other threads
     num_requests: int = 0  # since the start
+    begun: deque[float] = field(default_factory=lambda: deque(maxlen=32))  # when the latest requests left the queue
 
     # ---- requests come
 
@@ -58,7 +61,7 @@ class Lifecycle:
         events: list[Event] = []  # of a request that has to leave the queue
         try:
             self._check_new(request)
-            self._queue_up(events, request.owner if isinstance(request, Request) else "")
+            self._queue_up(events, request.owner if isinstance(request, Request) else "", request.request_id)
         except SRBError as error:
             request.close()
             return [Rejected.of(request.request_id, error)]
@@ -183,31 +186,55 @@ class Lifecycle:
         waiting = self.requests.num_waiting - self.scheduler.num_to_begin(self.runnable())
         return waiting + self.embeddings.num_waiting
 
-    def _queue_up(self, events: list[Event], owner: str) -> None:
-        """Make room in the queue for one request: one that waits and has no reader leaves it, and rests. Raise QueueFull."""
-        if (leaving := self._to_leave_queue(owner)) is not None:
+    def _queue_up(self, events: list[Event], owner: str, request_id: str) -> None:
+        """Make room in the queue for one request: another one leaves it, and rests if nobody reads it. Raise QueueFull."""
+        leaving = self._to_leave_queue(owner, request_id)
+        if leaving is not None and leaving.is_unread:
             self._end_by_limit(leaving, events)
+        elif leaving is not None:
+            own = self.requests.count_waiting(leaving.owner)
+            words = f"the queue is full, and {own} of your requests wait: the newest gives way to another client's"
+            self._end_wait(leaving, QueueFull(words, self._queue_seconds(leaving.request_id)), events)
 
-    def _to_leave_queue(self, owner: str) -> Request | None:
+    def _to_leave_queue(self, owner: str, request_id: str) -> Request | None:
         """Return the request that has to leave the queue for one more; None: there is room. Raise QueueFull.
 
-        The last quarter of the queue is for clients who have few requests in it: one alone does not fill it for all. Jobs
+        The last quarter of the queue is for clients who have few requests in it: one alone does not fill it for all. And what
+        is filled is shared: the newest request of the client who has most in it gives way to one who would have fewer. Jobs
         of embeddings are those of one client.
         """
         shared = self.max_queue - self.max_queue // 4
         waiting = self._count_waiting(shared)
         if waiting < shared:
             return None
-        own = self.requests.count_waiting(owner) if owner else self.embeddings.num_waiting
+        own = self.requests.count_waiting(owner) + (0 if owner else self.embeddings.num_waiting)
         if waiting < self.max_queue and own < _FEW:
             return None
         for request in self.requests.lingering():
             if request.is_waiting and (waiting >= self.max_queue or client_of(request.owner) == client_of(owner)):
                 return request
+        if (newest := self.requests.newest_of_most(own + 1)) is not None:
+            return newest
+        seconds = self._queue_seconds(request_id)
         if waiting >= self.max_queue:
-            raise QueueFull(f"{self.max_queue} requests are waiting already; try again in a moment")
+            raise QueueFull(f"{self.max_queue} requests are waiting already; try again in a moment", seconds)
         kept = f"the last {self.max_queue - shared} of the {self.max_queue} places (max_queue) are for other clients"
-        raise QueueFull(f"{own} of your requests are waiting already, and {kept}; try again in a moment")
+        raise QueueFull(f"{own} of your requests are waiting already, and {kept}; try again in a moment", seconds)
+
+    def note_begun(self) -> None:
+        """Note that a request leaves the queue, since it begins."""
+        self.begun.append(self.clock())
+
+    def _queue_seconds(self, request_id: str) -> int | None:
+        """Return how long the queue is, by the latest requests that have left it; None: too few have.
+
+        It is spread by a fifth, so that clients who were refused at once do not come again at once.
+        """
+        if len(self.begun) < 2:
+            return None
+        seconds = self.requests.num_waiting * (self.clock() - self.begun[0]) / len(self.begun)
+        spread = 0.8 + 0.4 * crc32(request_id.encode()) / 2**32
+        return max(1, min(_LONGEST, round(spread * seconds)))
 
     def _check_resume(self, request: Request) -> None:
         """Raise QueueFull or RateLimited if a request that rests may not go on now; change nothing."""
@@ -217,12 +244,12 @@ class Lifecycle:
         limit = min((limit for limit in (request.max_unread, request.max_lingering) if limit), default=0)
         if request.is_unread and 0 < limit <= unread:
             raise RateLimited(f"{unread} requests run without a reader; stop one, or read it")
-        self._to_leave_queue(request.owner)
+        self._to_leave_queue(request.owner, request.request_id)
 
     def _leave_rest(self, request: Request, events: list[Event]) -> None:
         """Let a request that rests go on: it has to wait, as new ones do. `_check_resume` has found that it may."""
         if request.state is RequestState.RESTING:
-            self._queue_up(events, request.owner)
+            self._queue_up(events, request.owner, request.request_id)
             self.requests.resume(request, self.clock())
 
     # ---- deadlines and ends
@@ -234,16 +261,16 @@ class Lifecycle:
                 case Overdue.UNREAD:
                     events += self.cancel(request.request_id)
                 case Overdue.WAITING:
-                    self._end_wait(request, events)
+                    seconds = self.requests.queue_timeout
+                    self._end_wait(request, QueueTimeout(f"the request did not start within {seconds:.0f} s"), events)
                 case Overdue.RUNNING:
                     self._end_by_limit(request, events)
                 case Overdue.RESTED:
                     raise AssertionError(f"{request!r} is active and rests")
         self._end_idle(now, events)
 
-    def _end_wait(self, request: Request, events: list[Event]) -> None:
-        """Fail a request that has waited too long; one that has rested keeps its texts, and its new branches fail."""
-        error = QueueTimeout(f"the request did not start within {self.requests.queue_timeout:.0f} s")
+    def _end_wait(self, request: Request, error: SRBError, events: list[Event]) -> None:
+        """Fail a request that waits; one that has rested keeps its texts, and its new branches fail."""
         if request.started_at is None:
             events += self.fail(request, error)
             return

@@ -6,6 +6,7 @@ A step asks it for little: it remembers which requests explore, and when the fir
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 
@@ -76,6 +77,12 @@ class OpenRequests:
         """Return how many requests of an owner's client wait."""
         client = client_of(owner)
         return sum(each.is_waiting and client_of(each.owner) == client for each in self.active.values())
+
+    def newest_of_most(self, least: int) -> Request | None:
+        """Return the newest waiting request of the client who has most of them, if those are more than `least`."""
+        waiting = [each for each in self.active.values() if each.is_waiting]
+        [(client, count)] = Counter(client_of(each.owner) for each in waiting).most_common(1) or [("", 0)]
+        return next(each for each in reversed(waiting) if client_of(each.owner) == client) if count > least else None
 
     def count_unread(self, owner: str, requests: Iterable[Request] | None = None) -> int:
         """Return how many requests of a client linger without a reader, of all or of those given."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import math
+import random
 import sys
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -268,11 +270,72 @@ def test_row_03_one_client_leaves_a_quarter_of_the_queue_to_others() -> None:
         return sum(not driver.result(request_id).terminal for request_id in ids)
 
     assert admitted("key alice", 60) == 1 + 30  # one has room
-    assert admitted("key bob", 10) == 4
-    assert admitted("page a 192.0.2.1", 3) + admitted("page b 192.0.2.1", 3) + admitted("192.0.2.1", 3) == 4
-    assert admitted("192.0.2.2", 10) == 2, "the queue is full"
+    assert admitted("page a 192.0.2.1", 2) + admitted("page b 192.0.2.1", 1) + admitted("192.0.2.1", 1) == 4
     refused = driver.result(driver.submit(PROMPT, owner="key alice")).terminal[0]
     assert "40" in refused.error.message
+    driver.run()
+
+
+def test_row_03_a_full_queue_is_shared_by_clients_and_the_newest_of_whoever_has_most_gives_way() -> None:
+    driver = Driver(max_queue=40, max_running=1)
+    alice = [driver.submit(PROMPT, owner="key alice", max_tokens=3) for _ in range(60)]
+    others = {
+        f"key {number}": [driver.submit(PROMPT, owner=f"key {number}", max_tokens=3) for _ in range(count)]
+        for number, count in enumerate([10, 4, 1, 1, 1, 1])
+    }
+    waiting = [request_id for request_id in alice if not driver.result(request_id).terminal]
+    assert waiting == alice[: len(waiting)], "the newest have given way"
+    assert len(waiting) == 1 + 40 - 18
+    given_way = driver.result(alice[len(waiting)]).terminal[0]
+    assert isinstance(given_way, Failed)
+    assert (given_way.code, given_way.error.http_status) == ("queue_full", 429)
+    assert "your requests" in given_way.error.message
+    driver.run()
+    for ids in [waiting, *others.values()]:
+        assert all(driver.result(request_id).ends[0].length for request_id in ids), "each of them is answered"
+
+
+def test_row_03_many_clients_beside_one_that_never_stops_get_their_answers() -> None:
+    driver, chance = Driver(max_queue=8, max_running=2), random.Random(1)
+    answers: Counter[str] = Counter()
+    open_ids: dict[str, str] = {}
+    greedy: list[str] = []
+    for _ in range(120):
+        greedy = [request_id for request_id in greedy if not driver.result(request_id).terminal]
+        greedy += [driver.submit(PROMPT, owner="key greedy", max_tokens=2) for _ in range(20 - len(greedy))]
+        for number in chance.sample(range(12), 12):
+            owner = f"key {number}"
+            if (before := open_ids.get(owner)) is not None and not driver.result(before).terminal:
+                continue
+            answers[owner] += before is not None and bool(driver.result(before).ends)
+            open_ids[owner] = driver.submit(PROMPT, owner=owner, max_tokens=2)
+        driver.step()
+    got = [answers[f"key {number}"] for number in range(12)]
+    assert min(got) > 0, got
+    assert sum(got) ** 2 / (len(got) * sum(count**2 for count in got)) > 0.9  # Jain's index of fairness
+    driver.run()
+
+
+def test_row_03_a_refusal_says_how_long_the_queue_is_and_not_to_all_the_same() -> None:
+    driver = Driver(max_queue=20, max_running=1)
+    for _ in range(30):
+        driver.submit(PROMPT, max_tokens=3, ignore_eos=True)
+    first = driver.result(driver.submit(PROMPT)).terminal[0]
+    assert first.error.retry_after == 1, "nothing is known yet"
+    while driver.engine.stats()["requests_deferred"] > 10:
+        driver.now += 0.7  # a slow engine
+        driver.step()
+    driver.submit("long", max_tokens=-1, ignore_eos=True)
+    refusals = []
+    for _ in range(40):
+        outcome = driver.result(driver.submit(PROMPT, max_tokens=3))
+        refusals += [terminal.error for terminal in outcome.terminal if isinstance(terminal, Rejected)]
+    assert len(refusals) > 10
+    begun = list(driver.engine._life.begun)
+    expected = driver.engine.stats()["requests_deferred"] * (driver.now - begun[0]) / len(begun)
+    assert expected > 10, "a slow engine's queue is long"
+    assert all(0.75 * expected - 1 <= error.retry_after <= min(60, 1.25 * expected + 1) for error in refusals)
+    assert len({error.retry_after for error in refusals}) > 2
     driver.run()
 
 

@@ -50,6 +50,13 @@ def right_of(connection: Connection, number: int, owner: str, person: Person) ->
     return Right.NONE if found is None else Right.WRITE if found[0] else Right.READ
 
 
+def whose(person: Person) -> str:
+    """Return a query for the numbers of the stories that `:person` may read: by the indexes of owners and of shares."""
+    if person is None:
+        return "SELECT number FROM story"
+    return "SELECT number FROM story WHERE owner = :person UNION SELECT story FROM share WHERE name = :person"
+
+
 def shares_of(connection: Connection, number: int) -> dict[str, Access]:
     """Return the names that a story is shared with."""
     query = "SELECT name, writes FROM share WHERE story = ? ORDER BY name"

@@ -72,6 +72,14 @@ STEPS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third)
 OLDEST_READ = 1  # version of a file that is read without a step forward, since it may not be written
 
 
+# They change nothing that a version says: a release before them uses the file as it is.
+INDEXES = (
+    "CREATE INDEX IF NOT EXISTS story_owner ON story (owner, deleted)",
+    "CREATE INDEX IF NOT EXISTS story_deleted ON story (deleted) WHERE deleted IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS share_name ON share (name, story, writes)",
+)
+
+
 def version(connection: Connection) -> int:
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     return int(found)
@@ -90,6 +98,8 @@ def step_forward(connection: Connection) -> None:
         except BaseException:
             connection.execute("ROLLBACK")
             raise
+    for index in INDEXES:
+        connection.execute(index)
 
 
 def difference(connection: Connection, at: int) -> str:

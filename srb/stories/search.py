@@ -12,7 +12,7 @@ import orjson
 from srb.stories.limits import MAX_FOUND, MAX_FOUND_IN_STORY
 from srb.stories.nodes import units
 from srb.stories.parts import Pause
-from srb.stories.people import Person
+from srb.stories.people import Person, whose
 from srb.stories.rows import PAUSE_ROWS
 
 _AROUND = 60  # UTF-16 units of the text that a result shows on either side: a line of the list
@@ -20,10 +20,10 @@ _REACH = 400  # units of the text around a node's own in which words may lie tha
 _HOPS = 100  # ancestors whose text is looked up for it: the next edit's words stand on all edits before it
 
 _STORIES = """
-    SELECT story.number, story.id, title.json FROM story
+    WITH readable (number) AS ({whose})
+    SELECT story.number, story.id, title.json FROM readable JOIN story USING (number)
     LEFT JOIN meta AS title ON title.story = story.number AND title.key = 'title'
-    WHERE story.deleted IS NULL AND (:person IS NULL OR story.owner = :person
-        OR EXISTS (SELECT 1 FROM share WHERE share.story = story.number AND share.name = :person))
+    WHERE story.deleted IS NULL
     ORDER BY story.changed DESC, story.id
 """
 _NODES = "SELECT id, parent, keep, tail, length, json FROM node WHERE story = ? ORDER BY rowid"
@@ -74,7 +74,8 @@ def search(connection: Connection, wanted: str, person: Person, pause: Pause, is
     pattern = re.compile(r"\s+".join(map(re.escape, wanted.split())), re.IGNORECASE)
     results: list[Found] = []
     more = False
-    for number, story, title in connection.execute(_STORIES, {"person": person}).fetchall():
+    query = _STORIES.format(whose=whose(person))
+    for number, story, title in connection.execute(query, {"person": person}).fetchall():
         here: list[Found] = []
         for found in _in_story(connection, number, story, _name(title), pattern, pause):
             if found is None:

@@ -20,7 +20,7 @@ from srb.stories.imports import Plan, plan_of
 from srb.stories.limits import BIN_DAYS, DAY, SEARCH_SECONDS
 from srb.stories.media import Medium
 from srb.stories.parts import Pause, no_pause
-from srb.stories.people import Access, Person, Right
+from srb.stories.people import Access, Person, Right, whose
 from srb.stories.posts import Post
 from srb.stories.rows import StoredRows, StoryRow
 from srb.stories.search import search
@@ -37,12 +37,12 @@ from srb.stories.tables import (
 )
 
 _LIST = """
+    WITH readable (number) AS ({whose})
     SELECT story.id, story.seq, story.changed, story.nodes, story.deleted, title.json, words.json, story.owner, share.writes
-    FROM story LEFT JOIN share ON share.story = story.number AND share.name = :person
+    FROM readable JOIN story USING (number) LEFT JOIN share ON share.story = story.number AND share.name = :person
     LEFT JOIN meta AS title ON title.story = story.number AND title.key = 'title'
     LEFT JOIN meta AS words ON words.story = story.number AND words.key = 'words'
     WHERE (story.deleted IS NOT NULL) = :binned
-        AND (:person IS NULL OR story.owner = :person OR share.writes IS NOT NULL)
     ORDER BY story.changed DESC, story.id
 """
 
@@ -117,7 +117,8 @@ class Store:
         with self._database.reading() as connection:
             stories = []
             asked = {"binned": binned, "person": self._person}
-            for id_, seq, changed, nodes, deleted, title, words, owner, writes in connection.execute(_LIST, asked):
+            rows = connection.execute(_LIST.format(whose=whose(self._person)), asked)
+            for id_, seq, changed, nodes, deleted, title, words, owner, writes in rows:
                 found = {
                     "id": id_,
                     "title": raw('""' if title in (None, "null") else title),
@@ -139,9 +140,10 @@ class Store:
 
     def ids(self, *, binned: bool = False) -> list[str]:
         """Return the ids of this person's own stories in the bin, or of the others."""
-        query = "SELECT id FROM story WHERE (deleted IS NOT NULL) = ? AND (?2 IS NULL OR owner = ?2) ORDER BY id"
+        own = "" if self._person is None else "owner = :person AND"
+        query = f"SELECT id FROM story WHERE {own} (deleted IS NOT NULL) = :binned ORDER BY id"
         with self._database.reading() as connection:
-            return [id_ for (id_,) in connection.execute(query, (binned, self._person))]
+            return [id_ for (id_,) in connection.execute(query, {"binned": binned, "person": self._person})]
 
     def read(self, story: str, since: int = 0, server: str | None = None) -> bytes | None:
         """Return the JSON of all that has a sequence number above `since`, or None if nothing has. Raise NotFound.

@@ -880,7 +880,9 @@ class EngineWalk(RuleBasedStateMachine):
         before = 0 if start <= 0 else ids.common_length(
             ids.tokens_of(tokenize(prompt[:start], True, True)), ids.tokens_of(tokenize(prompt, True, True)), 0
         )  # fmt: skip
-        alone = solo(prompt, 1, 0, lora=lora, prompt_logprobs=True, surprise_from=min(start, 0), n_ctx_seq=self.n_ctx_seq)
+        alone = solo(
+            prompt, 1, 0, lora=lora, prompt_logprobs=True, surprise_from=min(start, 0), n_ctx_seq=self.n_ctx_seq
+        )
         scores, expected = (
             [prob for event in each.events if isinstance(event, PromptLogprobs) for prob in event.probs]
             for each in (outcome, alone)

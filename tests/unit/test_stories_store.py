@@ -14,6 +14,7 @@ from srb.stories import audit, rows
 from srb.stories.database import Database
 from srb.stories.limits import BIN_DAYS, DAY, MAX_STORY
 from srb.stories.posts import read_post
+from srb.stories.store import Store
 from tests.stories import ID, Stories, at, model, person, texts
 
 TALE = {"a": person("Once upon a time,"), "b": model(" there 😀 lived", "a", 17, run="r1", index=0)}
@@ -453,6 +454,46 @@ def test_a_post_of_one_node_writes_as_much_in_a_long_story_as_in_a_short_one(sto
     short, long = pages("short", 50), pages("long", 5000)
     assert long <= short + 3 * 4096 + 100, "at most one more level of each index"
     assert long < 64 * 1024
+
+
+@pytest.mark.parametrize("asked", ["list", "bin", "search", "ids"])
+def test_what_one_person_asks_for_costs_the_same_however_many_stories_others_have(tmp_path: Path, asked: str) -> None:
+    clock = Clock()
+    store = Store(tmp_path / "stories.sqlite3", clock=clock)
+
+    def cost(person: str) -> int:
+        """Return how many hundreds of SQLite's instructions the answer takes."""
+        clock.now += 2 * DAY  # the bin is looked through again
+        mine = store.of(person)
+        calls = {
+            "list": mine.overview,
+            "bin": lambda: mine.overview(binned=True),
+            "search": lambda: mine.search("once"),
+        }
+        calls |= {"ids": mine.ids}
+        steps = [0]
+        with store.connection() as connection:
+            connection.set_progress_handler(lambda: steps.__setitem__(0, steps[0] + 1), 100)
+        calls[asked]()
+        with store.connection() as connection:
+            connection.set_progress_handler(None, 0)
+        return steps[0]
+
+    for name in ("tom", "ann"):
+        store.of(name).post(f"{name}-story", read_post(orjson.dumps({"nodes": TALE})))
+    store.of("ann").share("ann-story", "tom", "read")
+    before = cost("tom"), cost("nobody")
+    with store.connection() as connection:
+        connection.execute("COMMIT")
+        connection.execute("BEGIN IMMEDIATE")
+        rows = ((number, f"story {number}", clock.now if number % 7 == 0 else None) for number in range(100, 5000))
+        connection.executemany("INSERT INTO story VALUES (?, ?, 1, 1, 1, 0, 0, ?, 'someone else')", rows)
+        connection.execute("COMMIT")
+        connection.execute("BEGIN")
+    after = cost("tom"), cost("nobody")
+    assert after[0] <= before[0] + 3, "of a few levels more of an index"
+    assert after[1] <= before[1] + 3
+    store.close()
 
 
 # The check ------------------------------------------------------------------------------------------------------------

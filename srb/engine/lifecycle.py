@@ -199,9 +199,9 @@ class Lifecycle:
     def _to_leave_queue(self, owner: str, request_id: str) -> Request | None:
         """Return the request that has to leave the queue for one more; None: there is room. Raise QueueFull.
 
-        The last quarter of the queue is for clients who have few requests in it: one alone does not fill it for all. And what
-        is filled is shared: the newest request of the client who has most in it gives way to one who would have fewer. Jobs
-        of embeddings are those of one client.
+        The last quarter of the queue is for clients who have few requests in it: one alone does not fill it for all. And
+        what is filled is shared: the newest request of the client who has most in it gives way to one who would have fewer.
+        Jobs of embeddings are those of one client.
         """
         shared = self.max_queue - self.max_queue // 4
         waiting = self._count_waiting(shared)

@@ -37,7 +37,8 @@ _LOOK_SECONDS = 0.5  # between looks whether a leaving replica still has request
 _QUIET_LOOKS = 2  # without any; then no bridge sends it new ones
 _NUMBERS_SECONDS = 0.4  # for the numbers of every replica; a worker waits half a second for /health
 
-_IDENTITY = ("alias", "path", "architecture", "ftype", "n_vocab", "n_params", "size")  # fields of a model's facts
+# Fields of a model's facts by which replicas are alike; the same file lies elsewhere on other machines.
+_IDENTITY = ("alias", "architecture", "ftype", "n_vocab", "n_params", "size", "chat_template")
 
 BROKEN = (OSError, EOFError, TimeoutError, ProtocolError)  # ends of a link
 _GONE = (NotFound, EngineRestarted, EngineLoading, ShuttingDown)  # refusals of a replica that has not what is asked for
@@ -55,10 +56,17 @@ class Member:
         self._asked: dict[str, asyncio.Future[Event]] = {}
         self.keeper: asyncio.Task[None] | None = None
         self.misfit = ""  # why this bridge cannot speak with its engine; "": it can, or has not tried
+        self.is_odd = False  # it has another model than the replicas that take requests
         self.parting: asyncio.Task[None] | None = None  # while it leaves, and after
 
     def __repr__(self) -> str:
         return f"<Member {self.name} {self.entry['host']}:{self.entry['port']} {'ready' if self.link else 'away'}>"
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The facts that make its model the same as another replica's; the replica is ready."""
+        assert self.link is not None
+        return tuple(self.link.model.get(field) for field in _IDENTITY)
 
     @property
     def is_leaving(self) -> bool:
@@ -180,15 +188,33 @@ class Members:
         while (go := self.fair_queue.next(self._room)) is not None:
             go()
 
-    def with_other_models(self, name: str) -> set[str]:
-        """Return the replicas whose model is not that of the replica `name`, as during an update."""
-        own = self._identity(name)
-        return {other for other in self.affinity.replicas if self._identity(other) != own}
+    def _regroup(self) -> None:
+        """Let the replicas of one model take requests: that of most, and of as many the one that came last.
 
-    def _identity(self, name: str) -> list[Any]:
-        member = self._members.get(name)
-        model = member.link.model if member is not None and member.link is not None else {}
-        return [model.get(field) for field in _IDENTITY]
+        The others wait, with what they have: a story that two models wrote would bear one model's name. An update changes
+        all replicas at the moment when most have the new model.
+        """
+        linked = [member for member in self._members.values() if member.link is not None and not member.is_leaving]
+        groups: dict[tuple[Any, ...], int] = {}
+        for member in linked:
+            groups[member.identity] = groups.pop(member.identity, 0) + 1  # the last one that came is the last one here
+        chosen = max(reversed(groups), key=groups.__getitem__, default=None)
+        for member in self._members.values():
+            was_odd, member.is_odd = member.is_odd, member in linked and member.identity != chosen
+            if member.is_odd:
+                self.affinity.leave(member.name)
+            elif member in linked and member.name not in self.affinity.replicas:
+                self.affinity.join(member.name)
+                log.info("replica %s is ready", member.name)
+            if member.is_odd and not was_odd:
+                log.warning("replica %s takes no requests: it has another model than the others (%s)", *_named(member))
+
+    @property
+    def degraded(self) -> str:
+        """The trouble with the list, and which replicas take no requests since they have another model; "": all is well."""
+        odd = (_named(member) for member in self._members.values() if member.is_odd and member.link is not None)
+        said = (f"replica {name} has another model ({alias})" for name, alias in odd)
+        return "; ".join(filter(None, [self.trouble, *said]))
 
     def avoided(self, tried: Set[str]) -> Set[str]:
         """Return the replicas that a request should not be given to: `tried`, and those that hang if there are others."""
@@ -273,6 +299,7 @@ class Members:
         log.info("replica %s takes no more requests", member.name)
         member.parting = _watched(self._see_out(member))
         self.affinity.leave(member.name)
+        self._regroup()
         self._changed()
 
     async def _see_out(self, member: Member) -> None:
@@ -287,6 +314,7 @@ class Members:
     def _remove(self, member: Member) -> None:
         del self._members[member.name]
         self.affinity.leave(member.name)
+        self._regroup()
         for task in (member.keeper, member.parting):
             if task is not None:
                 task.cancel()
@@ -297,17 +325,16 @@ class Members:
             try:
                 link = await Link.open(member.entry)
                 member.misfit = ""
-                if not member.is_leaving:
-                    self.affinity.join(member.name)
-                    log.info("replica %s is ready", member.name)
                 serving = asyncio.create_task(member.serve(link))
                 await asyncio.sleep(0)  # until its link is set
+                self._regroup()
                 self._changed()
                 try:
                     await serving
                 finally:
                     serving.cancel()
                     self.affinity.leave(member.name)
+                    self._regroup()
                     self._changed()
             except BROKEN as error:
                 log.debug("replica %s: %s", member.name, error)
@@ -334,6 +361,12 @@ class Members:
         """Why a listed replica cannot be used; "": none is known to be so."""
         misfits = (f"replica {name}: {member.misfit}" for name, member in self._members.items() if member.misfit)
         return next(misfits, "")
+
+
+def _named(member: Member) -> tuple[str, str]:
+    """Return the names of a ready replica and of its model."""
+    assert member.link is not None
+    return member.name, str(member.link.model.get("alias"))
 
 
 def _is_another(member: Member, entry: Entry) -> bool:

@@ -247,7 +247,7 @@ class Relay:
         del self._open[command.request_id]
         parts = divide(command, capacities)
         self._wholes[command.request_id] = Whole(command.request_id, parts.values())
-        tried = request.tried | members.with_other_models(lead.name)
+        tried = request.tried
         for name, part in parts.items():
             member = members.get(name)
             assert member is not None  # it has sequences
@@ -256,16 +256,13 @@ class Relay:
         return True
 
     def _capacities(self, command: Generate, request: _Open, lead: str) -> dict[str, int]:
-        """Return the sequences of the replicas that get parts: the lead, and as many others as there is need for.
-
-        All of them have the same model, also while an update replaces it.
-        """
+        """Return the sequences of the replicas that get parts: the lead, and as many others as there is need for."""
         members, n = self._members, len(command.branches)
         found = {lead: members.capacity(lead)}
         # A replica that has just gone has no sequences; its channel's end gives the request to another.
         if not 0 < found[lead] < n:
             return found
-        tried = request.tried | members.with_other_models(lead) | {lead}
+        tried = request.tried | {lead}
         others = iter(members.affinity.beside(marks_of(command)[0], members.avoided(tried)))
         while sum(found.values()) < n and (name := next(others, "")):
             found[name] = members.capacity(name)
@@ -380,7 +377,7 @@ class Relay:
         if not telling:
             raise Unavailable("No replica has told its numbers in time")
         replicas = {member.name: {"node": member.entry["node"], "stats": member.stats} for member in telling}
-        cluster = {"trouble": self._members.trouble, "replicas": replicas}
+        cluster = {"trouble": self._members.degraded, "replicas": replicas}
         sums = sum_stats(member.stats for member in telling)
         values: dict[str, Any] = {**sums, **self._members.totals.sum(), "cluster": cluster}
         if waiting := len(self._members.fair_queue):

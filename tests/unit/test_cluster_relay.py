@@ -183,7 +183,7 @@ async def bench(number: int = 2, newer: int = 0) -> AsyncIterator[Bench]:
         replicas[f"r{each}"].model = NEWER
     entries = {name: await replica.listen() for name, replica in replicas.items()}
     ready = asyncio.Event()
-    members = Members(lambda: ready.set() if len(members.ready) == number else None)
+    members = Members(lambda: ready.set() if len(members.reachable) == number else None)
     members.update(entries)
     await ready.wait()
     ends = socket.socketpair()
@@ -357,12 +357,50 @@ def test_all_parts_of_a_divided_request_have_one_model_though_an_update_changes_
     play(scene)
 
 
-def test_a_divided_request_goes_to_another_model_when_no_replica_of_its_own_is_left() -> None:
+def test_replicas_with_another_model_than_most_take_no_requests_and_are_named(caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
-        async with bench(1, newer=1) as here:
-            first = await here.begun(request("a", n=6))
-            first.drop()
-            assert len((await here.beside(first).next(Generate)).branches) == 6
+        async with bench(3, newer=1) as here:
+            own = {"r0", "r1", "r2"}
+            assert set(here.members.affinity.replicas) == own
+            told = f"replica r3 has another model ({NEWER['alias']})"
+            assert here.members.model is not None
+            assert (here.members.degraded, here.members.model["alias"]) == (told, MODEL["alias"])
+            assert "replica r3 takes no requests" in caplog.text
+            for number in range(12):
+                assert (await here.begun(request(f"{number}"))).name in own
+
+    play(scene)
+
+
+def test_an_update_changes_the_model_for_all_when_most_have_the_new_one() -> None:
+    async def scene() -> None:
+        async with bench(3) as here:
+            seen = []
+            for number, name in enumerate(here.replicas):
+                member, replica = here.members.get(name), here.replicas[name]
+                assert member is not None
+                replica.model, tries = NEWER, replica.tries
+                replica.cut()
+                while replica.tries == tries or member.link is None or member.is_odd is not (number == 0):
+                    await asyncio.sleep(0.01)
+                assert here.members.model is not None
+                seen.append((set(here.members.affinity.replicas), here.members.model["alias"]))
+            assert seen == [
+                ({"r1", "r2"}, MODEL["alias"]), ({"r0", "r1"}, NEWER["alias"]), ({"r0", "r1", "r2"}, NEWER["alias"]),
+            ]  # fmt: skip
+            assert here.members.degraded == ""
+
+    play(scene)
+
+
+def test_a_replica_with_another_model_takes_over_where_no_other_is_left() -> None:
+    async def scene() -> None:
+        async with bench(2, newer=1) as here:
+            for name in ("r0", "r1"):
+                here.note(name, "leaving")
+            assert set(here.members.affinity.replicas) == {"r2"}
+            assert here.members.degraded == ""
+            assert (await here.begun(request("a"))).name == "r2"
 
     play(scene)
 

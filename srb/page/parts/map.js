@@ -29,6 +29,8 @@ export class StoryMap extends DialogPart {
     this.widths = new Map();
     this.length = LABEL;
     this.current = "";
+    /** @type {Set<string>} nodes that have a ring */
+    this.ends = new Set();
     this.view = { x: 0, y: 0, scale: 1 };
     /** @type {{x: number, y: number, moved: boolean} | null} */
     this.drag = null;
@@ -37,6 +39,7 @@ export class StoryMap extends DialogPart {
 
   async open() {
     this.current = this.desk.head.node;
+    this.ends = new Set(this.desk.rounds?.ends);
     this.layOut();
     await super.open();
     this.fit();
@@ -71,7 +74,8 @@ export class StoryMap extends DialogPart {
         <h2 id="map-title">${msg`Map`}</h2>
         <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
       </header>
-      <p class="help">${count === 1 ? msg`1 node.` : msg`${count} nodes.`}<span class="keys"> ${msg`Arrow keys walk, Enter opens, drag to move, wheel or + and − to enlarge.`}</span></p>
+      <p class="help">${count === 1 ? msg`1 node.` : msg`${count} nodes.`}
+        ${this.ends.size ? msg`Those with a ring are the ${this.ends.size} ends that differ most.` : ""}<span class="keys"> ${msg`Arrow keys walk, Enter opens, drag to move, wheel or + and − to enlarge.`}</span></p>
       <canvas tabindex="0" role="application" aria-roledescription=${msg`map of the story`} aria-label=${this.words()}
         @pointerdown=${(/** @type {PointerEvent} */ event) => this.grab(event)}
         @pointermove=${(/** @type {PointerEvent} */ event) => this.pull(event)}
@@ -93,7 +97,7 @@ export class StoryMap extends DialogPart {
     const node = this.desk.story.nodes.get(this.current);
     if (!node) return msg`The beginning of the story`;
     const { name, star } = this.desk.story.mark(node.id);
-    return `${star ? "★ " : ""}${name ? `${name}: ` : ""}${labelOf(node, 300)}`;
+    return `${this.ends.has(node.id) ? "◎ " : ""}${star ? "★ " : ""}${name ? `${name}: ` : ""}${labelOf(node, 300)}`;
   }
 
   choose() {
@@ -169,16 +173,17 @@ export class StoryMap extends DialogPart {
     pen.beginPath();
     pen.arc(x, y, star ? RADIUS * 1.6 : RADIUS, 0, 2 * Math.PI);
     pen.fill();
-    if (node.id === this.current) {
-      pen.strokeStyle = colours.focus;
+    const isEnd = this.ends.has(node.id);
+    if (isEnd || node.id === this.current) {
+      pen.strokeStyle = node.id === this.current ? colours.focus : colours.ink;
       pen.lineWidth = 2;
       pen.beginPath();
       pen.arc(x, y, RADIUS * 2.4, 0, 2 * Math.PI);
       pen.stroke();
     }
-    if (this.view.scale >= LABELS_FROM || name || node.id === this.current) {
+    if (this.view.scale >= LABELS_FROM || name || isEnd || node.id === this.current) {
       pen.fillStyle = path.has(node.id) ? colours.model : colours.ink;
-      pen.fillText(this.label(node.id), x + RADIUS + 4, y + 4);
+      pen.fillText(this.label(node.id), x + (isEnd ? 2.4 * RADIUS : RADIUS) + 4, y + 4);
     }
     pen.globalAlpha = 1;
   }

@@ -88,7 +88,8 @@ export class StoryMap extends DialogPart {
         <button aria-label=${msg`Enlarge`} @click=${() => this.zoom(1.3)}>+</button>
         <button aria-label=${msg`Make smaller`} @click=${() => this.zoom(1 / 1.3)}>−</button>
         <button @click=${() => this.fit()}>${msg`All of it`}</button>
-        <button @click=${() => this.centre()}>${msg`Where I am`}</button></p>
+        <button @click=${() => this.centre()}>${msg`Where I am`}</button>
+        ${this.ends.size ? html`<button @click=${() => this.nextEnd()}>${msg`Next end`}</button>` : ""}</p>
     </dialog>`;
   }
 
@@ -98,6 +99,12 @@ export class StoryMap extends DialogPart {
     if (!node) return msg`The beginning of the story`;
     const { name, star } = this.desk.story.mark(node.id);
     return `${this.ends.has(node.id) ? "◎ " : ""}${star ? "★ " : ""}${name ? `${name}: ` : ""}${labelOf(node, 300)}`;
+  }
+
+  /** Choose the next of the ends that have a ring. */
+  nextEnd() {
+    const ends = [...this.ends].filter((id) => this.points.has(id));
+    if (ends.length) this.walk(ends[(ends.indexOf(this.current) + 1) % ends.length]);
   }
 
   choose() {
@@ -181,7 +188,7 @@ export class StoryMap extends DialogPart {
       pen.arc(x, y, RADIUS * 2.4, 0, 2 * Math.PI);
       pen.stroke();
     }
-    if (this.view.scale >= LABELS_FROM || name || isEnd || node.id === this.current) {
+    if (this.view.scale >= LABELS_FROM || name || node.id === this.current) {
       pen.fillStyle = path.has(node.id) ? colours.model : colours.ink;
       pen.fillText(this.label(node.id), x + (isEnd ? 2.4 * RADIUS : RADIUS) + 4, y + 4);
     }
@@ -227,7 +234,7 @@ export class StoryMap extends DialogPart {
     const width = canvas.clientWidth - 2 * MARGIN;
     const height = canvas.clientHeight - 2 * MARGIN;
     view.scale = Math.min(ROOMY, width / (right - ACROSS || 1), height / (bottom - top || 1));
-    if (view.scale < LABELS_FROM) {
+    if (view.scale < LABELS_FROM && !this.ends.size) {
       view.scale = 1;
       return this.centre();
     }

@@ -461,6 +461,11 @@ export class Desk extends EventTarget {
     return this.withRounds((rounds) => (stops === this.stops ? rounds.go(options) : null));
   }
 
+  /** Let the story grow by itself. @param {import("./desk/growing.js").Budget} budget */
+  grow(budget) {
+    return this.withRounds((rounds) => rounds.grow(budget));
+  }
+
   /** Write a text as if the person had, and continue it. @param {string} text */
   begin(text) {
     this.manuscript?.insert(text);

@@ -49,7 +49,7 @@ def bodies(path: str) -> st.SearchStrategy[Any]:
     [
         *("/v1/completions", "/completion", "/v1/chat/completions", "/infill", "/stream"),
         *("/api/generate", "/api/chat", "/api/v1/generate", "/api/extra/generate/stream"),
-        *("/v1/responses", "/v1/messages"),
+        *("/v1/responses", "/v1/messages", "/v1/srb/meaning"),
     ],
 )
 def test_no_body_is_an_internal_error_or_ends_the_engine(own: Server, path: str) -> None:

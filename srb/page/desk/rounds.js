@@ -65,6 +65,10 @@ export class Rounds {
     this.warming = null;
     /** @type {Live | null} whose requests are being taken up again */
     this.attaching = null;
+    /** @type {import("./growing.js").Growth | null} what lets the story grow by itself */
+    this.growth = null;
+    /** @type {string[]} nodes: the ends of what has grown last that differ most */
+    this.ends = [];
     desk.addEventListener("server", () => {
       this.warmUp();
       this.chooseCards();
@@ -323,6 +327,8 @@ export class Rounds {
   leave() {
     this.asked += 1;
     this.reading?.abort();
+    this.growth?.stop();
+    this.ends = [];
     for (const live of this.kept.values()) live.leave();
     this.kept.clear();
     this.shown = this.before = null;
@@ -629,6 +635,23 @@ export class Rounds {
   /** Bring the story's nodes up to date with all cards. */
   save() {
     for (const live of this.kept.values()) live.save();
+    this.growth?.save();
+  }
+
+  /** Let the story grow by itself, as far as a budget goes. @param {import("./growing.js").Budget} budget */
+  async grow(budget) {
+    await this.desk.guard(async () => {
+      const { Growth } = await import("./growing.js");
+      if (this.growth) return; // it grows already
+      this.growth = new Growth(this, budget);
+      this.desk.tell("rounds");
+      try {
+        await this.growth.run();
+      } finally {
+        this.growth = null;
+        this.desk.tell("rounds");
+      }
+    });
   }
 
   /** Save once a second for as long as a stream is open. */

@@ -18,6 +18,7 @@ const STOPS = [
 const MENU = [
   ["chapters", msg`Chapters`],
   ["goals", msg`Goals`],
+  ["grow", msg`Let it grow`],
   ["map", msg`Map of the story`],
   ["formats", msg`Import and export`],
   ["settings", msg`Settings`],
@@ -77,7 +78,7 @@ class Header extends Part {
         </button>
         <div class="facts">
           <span class="saved" data-state=${desk.saved.state} title=${savedTitle(desk.saved)}>${savedWords(desk.saved)}</span>
-          ${this.warming()}
+          ${this.warming()} ${this.growing()}
           <span class="words">${wordCount(desk.words)}</span>
           ${this.meter()}
         </div>
@@ -144,6 +145,13 @@ class Header extends Part {
     const percent = this.desk.rounds?.warming ?? null;
     const title = msg`The model reads the text, so that the first round begins at once.`;
     return percent === null ? null : html`<span class="warming" title=${title}>${msg`reading … ${percent} %`}</span>`;
+  }
+
+  /** How far a story is that grows by itself. */
+  growing() {
+    const { growth } = this.desk.rounds ?? {};
+    if (!growth) return null;
+    return html`<button class="quiet growing" aria-haspopup="dialog" title=${msg`Let it grow`} @click=${() => this.open("grow")}>${msg`grows: ${wordCount(growth.words)}`}</button>`;
   }
 
   meter() {

@@ -29,6 +29,8 @@ export class StoryMap extends DialogPart {
     this.widths = new Map();
     this.length = LABEL;
     this.current = "";
+    /** @type {Set<string>} nodes that have a ring */
+    this.ends = new Set();
     this.view = { x: 0, y: 0, scale: 1 };
     /** @type {{x: number, y: number, moved: boolean} | null} */
     this.drag = null;
@@ -37,6 +39,7 @@ export class StoryMap extends DialogPart {
 
   async open() {
     this.current = this.desk.head.node;
+    this.ends = new Set(this.desk.rounds?.ends);
     this.layOut();
     await super.open();
     this.fit();
@@ -71,7 +74,8 @@ export class StoryMap extends DialogPart {
         <h2 id="map-title">${msg`Map`}</h2>
         <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
       </header>
-      <p class="help">${count === 1 ? msg`1 node.` : msg`${count} nodes.`}<span class="keys"> ${msg`Arrow keys walk, Enter opens, drag to move, wheel or + and − to enlarge.`}</span></p>
+      <p class="help">${count === 1 ? msg`1 node.` : msg`${count} nodes.`}
+        ${this.ends.size ? msg`Those with a ring are the ${this.ends.size} ends that differ most.` : ""}<span class="keys"> ${msg`Arrow keys walk, Enter opens, drag to move, wheel or + and − to enlarge.`}</span></p>
       <canvas tabindex="0" role="application" aria-roledescription=${msg`map of the story`} aria-label=${this.words()}
         @pointerdown=${(/** @type {PointerEvent} */ event) => this.grab(event)}
         @pointermove=${(/** @type {PointerEvent} */ event) => this.pull(event)}
@@ -84,7 +88,8 @@ export class StoryMap extends DialogPart {
         <button aria-label=${msg`Enlarge`} @click=${() => this.zoom(1.3)}>+</button>
         <button aria-label=${msg`Make smaller`} @click=${() => this.zoom(1 / 1.3)}>−</button>
         <button @click=${() => this.fit()}>${msg`All of it`}</button>
-        <button @click=${() => this.centre()}>${msg`Where I am`}</button></p>
+        <button @click=${() => this.centre()}>${msg`Where I am`}</button>
+        ${this.ends.size ? html`<button @click=${() => this.nextEnd()}>${msg`Next end`}</button>` : ""}</p>
     </dialog>`;
   }
 
@@ -93,7 +98,13 @@ export class StoryMap extends DialogPart {
     const node = this.desk.story.nodes.get(this.current);
     if (!node) return msg`The beginning of the story`;
     const { name, star } = this.desk.story.mark(node.id);
-    return `${star ? "★ " : ""}${name ? `${name}: ` : ""}${labelOf(node, 300)}`;
+    return `${this.ends.has(node.id) ? "◎ " : ""}${star ? "★ " : ""}${name ? `${name}: ` : ""}${labelOf(node, 300)}`;
+  }
+
+  /** Choose the next of the ends that have a ring. */
+  nextEnd() {
+    const ends = [...this.ends].filter((id) => this.points.has(id));
+    if (ends.length) this.walk(ends[(ends.indexOf(this.current) + 1) % ends.length]);
   }
 
   choose() {
@@ -169,8 +180,9 @@ export class StoryMap extends DialogPart {
     pen.beginPath();
     pen.arc(x, y, star ? RADIUS * 1.6 : RADIUS, 0, 2 * Math.PI);
     pen.fill();
-    if (node.id === this.current) {
-      pen.strokeStyle = colours.focus;
+    const isEnd = this.ends.has(node.id);
+    if (isEnd || node.id === this.current) {
+      pen.strokeStyle = node.id === this.current ? colours.focus : colours.ink;
       pen.lineWidth = 2;
       pen.beginPath();
       pen.arc(x, y, RADIUS * 2.4, 0, 2 * Math.PI);
@@ -178,7 +190,7 @@ export class StoryMap extends DialogPart {
     }
     if (this.view.scale >= LABELS_FROM || name || node.id === this.current) {
       pen.fillStyle = path.has(node.id) ? colours.model : colours.ink;
-      pen.fillText(this.label(node.id), x + RADIUS + 4, y + 4);
+      pen.fillText(this.label(node.id), x + (isEnd ? 2.4 * RADIUS : RADIUS) + 4, y + 4);
     }
     pen.globalAlpha = 1;
   }
@@ -222,7 +234,7 @@ export class StoryMap extends DialogPart {
     const width = canvas.clientWidth - 2 * MARGIN;
     const height = canvas.clientHeight - 2 * MARGIN;
     view.scale = Math.min(ROOMY, width / (right - ACROSS || 1), height / (bottom - top || 1));
-    if (view.scale < LABELS_FROM) {
+    if (view.scale < LABELS_FROM && !this.ends.size) {
       view.scale = 1;
       return this.centre();
     }

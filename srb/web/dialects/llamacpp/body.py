@@ -238,9 +238,10 @@ Tokens = Annotated[tuple[int, ...], BeforeValidator(_parse_tokens)]
 
 class TokenizeBody(Body):
     content: Content = Field((), validation_alias=AliasChoices("content", "prompt", "text"))
-    add_special: bool = False
+    add_special: bool = Field(False, validation_alias=AliasChoices("add_special", "add_special_tokens"))
     parse_special: bool = True
     with_pieces: bool = False
+    return_token_strs: bool = False
 
 
 class DetokenizeBody(Body):

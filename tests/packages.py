@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tests.processes import ROOT
 
-EXAMPLE = ROOT / "examples" / "package"
+EXAMPLE, CLIENTS = ROOT / "examples" / "package", ROOT / "examples" / "clients"
 
 
 def install(
-    folder: Path, name: str, groups: Mapping[str, Mapping[str, str]], module: str, version: str = "1.0"
+    folder: Path, name: str, groups: Mapping[str, Mapping[str, str]], module: str = "", version: str = "1.0"
 ) -> None:
     """Write what pip would: the module `name`, with - as _, of this text, and its entry points by group."""
     (folder / f"{name.replace('-', '_')}.py").write_text(module)
@@ -25,8 +25,9 @@ def install(
     (metadata / "entry_points.txt").write_text("\n".join(lines))
 
 
-def install_example(folder: Path) -> None:
-    """Install examples/package."""
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    module = (EXAMPLE / f"{project['name'].replace('-', '_')}.py").read_text()
-    install(folder, project["name"], project["entry-points"], module, project["version"])
+def install_example(folder: Path, example: Path = EXAMPLE) -> None:
+    """Install a package of examples/."""
+    project = tomllib.loads((example / "pyproject.toml").read_text())["project"]
+    install(folder, project["name"], project["entry-points"], version=project["version"])
+    for module in example.glob("*.py"):
+        (folder / module.name).write_text(module.read_text())

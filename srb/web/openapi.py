@@ -23,6 +23,7 @@ from srb.web.dialect import DIALECTS, Dialect
 from srb.web.recorded import schemas_of
 
 VERSION = "3.2.0"  # the first that can describe the events of a stream
+OLDER = "3.1.2"  # which more programs read
 _REF = "#/components/schemas/{model}"
 SSE, LINES = "text/event-stream", "application/x-ndjson"  # server-sent events, or a JSON object on each line
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -62,8 +63,8 @@ def operation_of(view: Callable[..., Any]) -> Operation:
     return getattr(view, "operation", None) or Operation(foreign=False)
 
 
-def describe(app: Flask) -> dict[str, Any]:
-    """Return the OpenAPI document of every route of `app`."""
+def describe(app: Flask, openapi: str = VERSION) -> dict[str, Any]:
+    """Return the OpenAPI document of every route of `app`, in the form of VERSION or OLDER."""
     routes = list(_routes(app))
     schemas = _Schemas([described for _, _, _, described in routes])
     paths: dict[str, dict[str, Any]] = {}
@@ -80,10 +81,10 @@ def describe(app: Flask) -> dict[str, Any]:
             "summary": (inspect.getdoc(view) or rule.rule).partition("\n")[0],
             **_parameters(rule, described),
             **_body(described, schemas),
-            "responses": _responses(described, schemas),
+            "responses": _responses(described, schemas, openapi),
         }
     return {
-        "openapi": VERSION,
+        "openapi": openapi,
         "info": {
             "title": "SRB",
             "summary": "One prompt, many continuations",
@@ -166,6 +167,10 @@ class _Schemas:
         self.components: dict[str, Any] = shared.get("$defs", {})
         for name in (kind for kind in answers if isinstance(kind, str)):
             self.components |= schemas_of(name)
+        for schema in self.components.values():
+            for found in schema.get("properties", {}).values():
+                if _is_inner(found):
+                    del found["default"]
         for kind in inputs.values():
             if inspect.isclass(kind) and issubclass(kind, BaseModel):
                 # Not by its name: if another package has a model of the same one, both get longer names here.
@@ -180,6 +185,12 @@ class _Schemas:
         return {} if kind is None else self._by_id[id(kind)]
 
 
+def _is_inner(found: Mapping[str, Any]) -> bool:
+    """Whether a field's default is no plain value, or not in the form that a client sends but in the one made of it."""
+    default = found.get("default")
+    return isinstance(default, dict | list) or (isinstance(default, str) and found.get("type") == "object")
+
+
 def _add_aliases_and_null(schema: dict[str, Any], model: type[BaseModel]) -> None:
     """Add a property for each alias of a field, and allow null, which counts as an absent field."""
     properties: dict[str, Any] = {}
@@ -189,7 +200,9 @@ def _add_aliases_and_null(schema: dict[str, Any], model: type[BaseModel]) -> Non
             continue  # the model leaves out a field that it inherits
         options = found.get("anyOf", [])
         if {"type": "null"} not in options:
-            found = {"anyOf": [found, {"type": "null"}]}
+            marks = {key: found[key] for key in ("default", "description") if key in found}
+            inner = {key: value for key, value in found.items() if key not in (*marks, "title")}
+            found = {"anyOf": [inner, {"type": "null"}], **marks}
         for name in names:
             properties[name] = {key: value for key, value in found.items() if key != "title"}
     schema["properties"] = properties
@@ -214,12 +227,14 @@ def _event(schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {"data": {"anyOf": [data, {"const": "[DONE]"}]}}}
 
 
-def _responses(described: Operation, schemas: _Schemas) -> dict[str, Any]:
+def _responses(described: Operation, schemas: _Schemas, openapi: str) -> dict[str, Any]:
     answer = schemas.of(described.answer) if described.media_type == "application/json" else {"type": "string"}
     content: dict[str, Any] = {described.media_type: {"schema": answer}}
     if described.events is not None:
         item = schemas.of(described.events)
-        content[described.stream_type] = {"itemSchema": _event(item) if described.stream_type == SSE else item}
+        item = _event(item) if described.stream_type == SSE else item
+        stream = {"itemSchema": item} if openapi == VERSION else {"schema": {"type": "string"}, "x-itemSchema": item}
+        content[described.stream_type] = stream
     return {
         "200": {"description": "The answer", "content": content},
         "default": {

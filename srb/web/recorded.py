@@ -23,7 +23,13 @@ def schemas_of(name: str) -> dict[str, Any]:
     """Return the schema of an answer, as `dialect.Name` names it, and of those that it refers to, by their names."""
     dialect, _, answer = name.partition(".")
     found = {name: _schema(_examples(dialect)[answer], dialect)}
-    for other in set(_references(found[name])) - {name}:
+    for place, option in enumerate(
+        options := found[name].get("anyOf", [])
+    ):  # by names, as generators of clients want it
+        if "$ref" not in option:
+            found[f"{name}.{place}"] = option
+            options[place] = {"$ref": f"#/components/schemas/{name}.{place}"}
+    for other in {each for schema in list(found.values()) for each in _references(schema)} - found.keys():
         found |= schemas_of(other)
     return found
 

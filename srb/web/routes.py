@@ -63,7 +63,8 @@ def _register_foreign(app: Flask, point: EntryPoint, dialect: Dialect, shapes: M
     if both := taken & {each for rule in added for each in _requests(rule)}:
         raise broken(point, f"has a route that is there already: {' '.join(min(both))}")
     found = Map([rule.empty() for rule in added], converters=app.url_map.converters).bind("")
-    if reserved := [path for path in _RESERVED if any(found.allowed_methods(path))]:
+    methods = {path: set(found.allowed_methods(path)) for path in _RESERVED}
+    if reserved := [path for path, those in methods.items() if those & {"GET"} or (those and path not in PUBLIC)]:
         raise broken(point, f"has a route that takes {reserved[0]}, which has rules of its own for keys and pages")
     for beginning in dialect.error_shapes:
         others = [rule.rule for rule in rules if rule.rule.startswith(beginning)]

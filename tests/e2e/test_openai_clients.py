@@ -343,3 +343,46 @@ def test_leaving_a_stream_ends_its_branches(paced: Server) -> None:
             next(iter(stream))
             wait_for(lambda: server.metric("requests_processing") == 1, "it runs; a cluster's numbers are a second old")
         wait_for(lambda: server.metric("requests_processing") == 0, "the request has ended")
+
+
+def ids_of(client: openai.OpenAI, n: int = 1, **more: Any) -> list[list[int]]:
+    """Return the token ids of each choice; a stream has to have the same, and the same prompt."""
+    body = {**ASK, "n": n, "extra_body": {"return_token_ids": True, "ignore_eos": True, **more}}
+    whole: list[Any] = [choice.model_dump() for choice in client.completions.create(**body).choices]
+    streamed: list[list[int]] = [[] for _ in range(n)]
+    prompts: dict[int, list[int]] = {}
+    with client.completions.create(**body, stream=True) as stream:
+        for chunk in stream:
+            for choice in chunk.choices:
+                said = choice.model_dump()
+                streamed[choice.index] += said.get("token_ids") or []
+                prompts |= {choice.index: said["prompt_token_ids"]} if said.get("prompt_token_ids") else {}
+    own = [choice["token_ids"] for choice in whole]
+    assert streamed == own
+    assert [prompts[index] for index in range(n)] == [choice["prompt_token_ids"] for choice in whole]
+    return own
+
+
+def test_vllms_fields_about_tokens_hold_on_a_real_model(client: openai.OpenAI) -> None:
+    free = ids_of(client, 3)
+    assert len(set(map(tuple, free))) == 3
+    end = free[1][5]
+    for own, cut in zip(free, ids_of(client, 3, stop_token_ids=[end]), strict=True):
+        assert cut == (own[: own.index(end) + 1] if end in own else own)
+    allowed = sorted({token for own in free for token in own[:4]})
+    assert {token for own in ids_of(client, 3, allowed_token_ids=allowed) for token in own} <= set(allowed)
+    answer = client.completions.create(**ASK, extra_body={"truncate_prompt_tokens": 3, "return_token_ids": True})
+    assert len(answer.choices[0].model_dump()["prompt_token_ids"]) == 3
+    scored = (
+        client.completions.create(**ASK, extra_body={"prompt_logprobs": 2, "temperature": 0}).choices[0].model_dump()
+    )
+    first, *others = scored["prompt_logprobs"]
+    assert first is None
+    assert all(entry["rank"] >= 1 for each in others for entry in each.values())
+    assert all(2 <= len(each) <= 3 for each in others)
+
+
+def test_quadratic_sampling_changes_texts_and_repeats_them(client: openai.OpenAI) -> None:
+    plain, smooth, again = (ids_of(client, 4, top_k=0, smoothing_factor=factor) for factor in (0, 3.0, 3.0))
+    assert smooth == again
+    assert smooth != plain

@@ -398,6 +398,9 @@ class EngineWalk(RuleBasedStateMachine):
         banned=st.sampled_from([(), ("KING",), ("a", "e o", "?")]),
         stop_at=st.sampled_from(["", "word", "sentence"]),
         append=st.sampled_from([(), (5, 6)]),
+        stop_token_ids=st.sampled_from([(), (), (7,), (20, 21, 22)]),
+        include_stop=st.booleans(),
+        allowed_token_ids=st.sampled_from([(), (), (), (EOS, *range(4, 30))]),
     )
     def submit_with_distinct_words(self, prompt: str, n: int, seed: int, max_tokens: int, **options: Any) -> None:
         names = {"bias": "logit_bias", "banned": "banned_strings"}
@@ -965,6 +968,21 @@ def test_a_healed_text_that_was_drafted_is_that_of_one_that_was_not() -> None:
     )  # fmt: skip
     walk.driver.run()
     assert walk.driver.result("r0").ends[0].drafted > 0
+    walk.teardown()
+
+
+def test_a_state_that_comes_from_a_store_is_not_dropped_while_a_text_goes_on_there() -> None:
+    walk = EngineWalk()
+    walk.begin(
+        ahead=True, n_ctx=398, cache_bytes=1670, short=True, memory={"has_states": True}, cache_cells=20, n_ubatch=12,
+        n_seq_max=11, max_draft=0, looks_up=True, every=0, draft=None, draft_room=(60, 12), max_running=0, sections=True,
+        texts=3000, short_restores=False, step_seconds=0.0, slow_grammars=False,
+    )  # fmt: skip
+    options = {"temperature": 0.8, "bias": ((EOS, 3.0),), "stop": (), "banned": ("KING",), "stop_at": "", "append": ()}
+    walk.submit_with_distinct_words(PROMPTS[0], 1, 165, 3, **options)
+    walk.submit_one_that_shifts(1000, 147, 5, 1, ())
+    walk.ask_for_what_paused_branches_have_written(n=3, seed=661, max_tokens=8)
+    walk.submit_one_that_shifts(83, 33, 0, 7, ())
     walk.teardown()
 
 

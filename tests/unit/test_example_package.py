@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from flask.testing import FlaskClient
 
 from srb.config.settings import Settings
@@ -14,7 +15,7 @@ from srb.web.app import create_app
 from srb.web.chat.families import family_of
 from srb.wire.commands import Generate
 from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event
-from tests.packages import EXAMPLE, install_example
+from tests.packages import CLIENTS, EXAMPLE, install_example
 from tests.processes import ROOT
 from tests.scripted import Script, ScriptedClient, count_to_three
 
@@ -65,9 +66,10 @@ def test_without_the_package_there_is_neither(site: Path) -> None:
     assert serve().get("/echo/models").status_code == 404
 
 
-def test_the_example_imports_only_names_that_are_promised() -> None:
+@pytest.mark.parametrize("module", [EXAMPLE / "srb_echo.py", *CLIENTS.glob("*.py")], ids=lambda path: path.stem)
+def test_an_example_imports_only_names_that_are_promised(module: Path) -> None:
     promised = (ROOT / "docs" / "internals" / "extending.md").read_text().partition("## Promises")[2]
-    tree = ast.parse((EXAMPLE / "srb_echo.py").read_text())
+    tree = ast.parse(module.read_text())
     imported = [
         (node.module or "", alias.name)
         for node in ast.walk(tree)
@@ -75,7 +77,7 @@ def test_the_example_imports_only_names_that_are_promised() -> None:
         for alias in node.names
     ]
     ours = [(module, name) for module, name in imported if module.partition(".")[0] == "srb"]
-    assert len(ours) > 5
-    for module, name in ours:
-        assert f"`{module.replace('.', '/')}.py`" in promised
+    assert len(ours) >= 5
+    for origin, name in ours:
+        assert f"`{origin.replace('.', '/')}.py`" in promised
         assert f"`{name}" in promised

@@ -53,6 +53,27 @@ def test_a_constraint_of_others_is_one_of_ours(given: dict[str, Any], right: dic
 
 
 @pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}, "response_format.json_schema.schema"),
+        ({"type": "json_object", "schema": SCHEMA}, "response_format.schema"),
+        ({"type": "json", "value": SCHEMA}, "response_format.value"),
+    ],
+)
+def test_a_text_follows_the_schema_of_its_response_format(given: dict[str, Any], place: str) -> None:
+    body = TextCompletionBody.parse({"prompt": "x", "response_format": given})
+    command = body.commands(Settings(), 2, 1)[0]
+    assert [(each.sampling.json_schema, each.sampling.schema_place) for each in command.branches] == [
+        (SCHEMA_TEXT, place)
+    ] * 2
+    for other in ({"grammar": GRAMMAR}, {"json_schema": {}}):
+        with pytest.raises(InvalidRequest, match="response_format"):
+            TextCompletionBody.parse({"prompt": "x", "response_format": given, **other}).commands(Settings(), 1, 1)
+    plain = TextCompletionBody.parse({"prompt": "x", "response_format": {"type": "text"}, "grammar": GRAMMAR})
+    assert plain.commands(Settings(), 1, 1)[0].branches[0].sampling.grammar == GRAMMAR
+
+
+@pytest.mark.parametrize(
     ("given", "named"),
     [
         ({"guided_json": "{"}, "guided_json"),

@@ -110,6 +110,10 @@ def test_messages_are_tokenized_as_the_conversation_that_they_are(path: str) -> 
     said = http.post(path, json={name: USER}).json
     counted = http.post("/v1/chat/completions/input_tokens", json={"messages": USER}).json["input_tokens"]
     assert len(said["tokens"]) == counted > 0
+    if path != "/v1/token/encode":
+        texts = http.post(path, json={name: USER, "return_token_strs": True}).json["token_strs"]
+        assert len(texts) == counted
+        assert "Hi" in "".join(texts)
     longer = http.post(path, json={name: [*USER, {"role": "assistant", "content": "Ho"}, *USER]}).json
     assert len(longer["tokens"]) > counted
     assert http.post(path, json={name: [{"role": 3}]}).status_code == 400

@@ -72,6 +72,46 @@ def test_schemas_are_valid_json_schema(document: dict[str, Any]) -> None:
         meta.validate(schema)
 
 
+def inner(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object within a value."""
+    if isinstance(value, dict):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from inner(each)
+
+
+@pytest.mark.parametrize("version", ["3.2", "3.1", "3.1.0"])
+def test_the_document_comes_in_two_versions_whose_defaults_are_valid(version: str) -> None:
+    document: dict[str, Any] = serve().get("/openapi.json", query_string={"version": version}).json
+    assert document["openapi"].startswith(version[:3])
+    streams = [content for content in inner(document["paths"]) if "itemSchema" in content]
+    assert bool(streams) == (version == "3.2")
+    fields = (
+        each for model in document["components"]["schemas"].values() for each in inner(model.get("properties", {}))
+    )
+    for text in {orjson.dumps(each) for each in fields if "default" in each}:  # many models have the same fields
+        schema = orjson.loads(text)
+        shared = {"components": document["components"]} if b'"$ref"' in text else {}
+        assert Draft202012Validator({**schema, **shared}).is_valid(schema["default"]), schema
+
+
+def test_schemas_are_such_as_generators_of_clients_read(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    for name, model in schemas.items():
+        for each in inner({"properties": model.get("properties", {})}):
+            kinds = {type(value) for value in each.get("enum", ()) if isinstance(each["enum"], list)}
+            assert len(kinds) <= 1, f"{name}: constants of several types"
+            names = [str(value).lower() for value in each.get("enum", ())]
+            assert len(set(names)) == len(names), f"{name}: constants of one name"
+        if "." in name:  # a recorded answer
+            assert all("$ref" in option for option in model.get("anyOf", ())), f"{name}: an option without a name"
+
+
+def test_a_version_that_there_is_not_is_refused() -> None:
+    answer = serve().get("/openapi.json?version=2.0")
+    assert (answer.status_code, answer.json["error"]["param"]) == (400, "version")
+
+
 def test_fields_are_there_under_all_their_names_with_their_ranges(document: dict[str, Any]) -> None:
     schema = document["components"]["schemas"]["TextCompletionBody"]
     names = {name for names in field_names(TextCompletionBody).values() for name in names}

@@ -87,7 +87,7 @@ class StoredTexts:
     _waiting: OrderedDict[Node, None] = field(default_factory=OrderedDict)  # to be written
     _waiting_states: OrderedDict[Checkpoint, Node] = field(default_factory=OrderedDict)  # behind all texts
     _writes: dict[Kept, _Write] = field(default_factory=dict)
-    _fetches: dict[Kept, Record] = field(default_factory=dict)
+    _fetches: dict[Kept, Node] = field(default_factory=dict)  # with the node that each is of
     # By request: each is fetched once for it.
     _asked: OrderedDict[str, set[Kept]] = field(default_factory=OrderedDict)
     _results: deque[tuple[Kept, Record, Blob | bool | None]] = field(default_factory=deque)  # of other threads
@@ -608,18 +608,18 @@ class StoredTexts:
             self._asked.popitem(last=False)
         node: Node | None = match.into or match.node
         assert node is not None
-        lacking: list[tuple[Kept, Record]] = []
+        lacking: list[tuple[Kept, Record, Node]] = []
         if (checkpoint := node.checkpoints.get(match.length)) and checkpoint.state is None:
             assert checkpoint.record is not None
-            lacking.append((checkpoint, checkpoint.record))
+            lacking.append((checkpoint, checkpoint.record, node))
         while node is not None and node.parent is not None:
             if node.state is NodeState.PARKED and node.blob is None:
                 [part] = node.stored
-                lacking.append((node, part.record))
+                lacking.append((node, part.record, node))
             node = node.parent
-        for kept, record in lacking:
+        for kept, record, of in lacking:
             if kept not in asked and kept not in self._fetches:
-                self._fetches[kept] = record
+                self._fetches[kept] = of
                 self.store.fetch(record, partial(self._note, kept, record))
             asked.add(kept)
             is_coming = is_coming or kept in self._fetches
@@ -629,12 +629,12 @@ class StoredTexts:
         """Forget what was fetched for a request, which begins: it may be fetched anew for what the request does later."""
         self.counters.stored_hits_total += bool(self._asked.pop(request_id, None))
 
-    def _note_fetched(self, node: Kept, record: Record, blob: Blob | None) -> None:
-        del self._fetches[node]
-        if isinstance(node, Checkpoint):
-            if node.state is None and node.record is record:
-                self._take_state(node, blob)
-                self.host.add_checkpoint(node)
+    def _note_fetched(self, kept: Kept, record: Record, blob: Blob | None) -> None:
+        node = self._fetches.pop(kept)
+        if isinstance(kept, Checkpoint):
+            if kept.state is None and kept.record is record and kept.place is node.checkpoints:
+                self._take_state(kept, blob)
+                self.host.add_checkpoint(kept, is_needed=node.pins > 0 and kept.position == node.end)
             return
         if node.state is not NodeState.PARKED or node.blob is not None or not node.is_stored:
             return

@@ -505,7 +505,7 @@ LoraScales = Annotated[tuple[tuple[int, float], ...], BeforeValidator(parse_scal
 Rank = Annotated[
     bool | Literal["near", "fresh", "meaning"],
     BeforeValidator(_check_rank),
-    WithJsonSchema({"enum": [True, False, "near", "fresh", "meaning"]}),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"enum": ["near", "fresh", "meaning"]}]}),
 ]
 ResponseFields = Annotated[
     tuple[str, ...],

@@ -84,8 +84,18 @@ DOCUMENTS_SCHEMA = {
 INPUTS_SCHEMA = {
     "anyOf": [
         *PROMPT_SCHEMA["anyOf"],
-        {"type": "object", "properties": {"content": {"type": ["string", "array"]}}, "required": ["content"]},
-        {"type": "array", "items": {"type": "object", "properties": {"content": {"type": ["string", "array"]}}}},
+        {
+            "type": "object",
+            "properties": {"content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {}}]}},
+            "required": ["content"],
+        },
+        {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {}}]}},
+            },
+        },
     ],
     "description": "a text as a string, as a list of token ids and strings, or as `{content}` with a string or a list of "
     "OpenAI's parts of the type text; or a list of such texts",
@@ -228,9 +238,10 @@ Tokens = Annotated[tuple[int, ...], BeforeValidator(_parse_tokens)]
 
 class TokenizeBody(Body):
     content: Content = Field((), validation_alias=AliasChoices("content", "prompt", "text"))
-    add_special: bool = False
+    add_special: bool = Field(False, validation_alias=AliasChoices("add_special", "add_special_tokens"))
     parse_special: bool = True
     with_pieces: bool = False
+    return_token_strs: bool = False
 
 
 class DetokenizeBody(Body):
@@ -325,9 +336,10 @@ def _parse_truncate(value: Any) -> Any:
 
 
 Truncate = Annotated[
-    bool, BeforeValidator(_parse_truncate), WithJsonSchema({"enum": [True, False, "NONE", "END"], "default": False})
+    bool, BeforeValidator(_parse_truncate), WithJsonSchema({"anyOf": [{"type": "boolean"}, {"enum": ["NONE", "END"]}]})
 ]
-Direction = Literal["Right", "right"]  # TEI's word for the end that is cut
+# TEI's word for the end that is cut; its schema is no list, whose entries programs make names of.
+Direction = Annotated[Literal["Right", "right"], WithJsonSchema({"type": "string", "pattern": "^[Rr]ight$"})]
 
 
 class EmbeddingBody(Body):

@@ -26,7 +26,7 @@ routes = Blueprint("tokens", __name__)
 def tokenize() -> Response:
     """Return the tokens of a text.
 
-    The answer has token ids, and with `with_pieces` their texts; the counts are for clients of other servers.
+    The answer has token ids, and with `with_pieces` their texts; the rest is for clients of other servers.
     """
     return _token_list(_asked(TokenizeBody))
 
@@ -40,15 +40,14 @@ def tokenize_with_bos() -> Response:
 
 def _token_list(asked: TokenizeBody) -> Response:
     tokens = _tokens(asked)
+    pieces = web().client.detokenize(tokens) if asked.with_pieces or asked.return_token_strs else []
+    texts = {"token_strs": [piece.decode("utf-8", "replace") for piece in pieces]} if asked.return_token_strs else {}
     listed: list[int] | list[JSONObject] = tokens
     if asked.with_pieces:
-        pieces = web().client.detokenize(tokens)
-        shown: list[JSONObject] = [
-            {"id": token, "piece": _piece_json(piece)} for token, piece in zip(tokens, pieces, strict=True)
-        ]
-        listed = shown
+        listed = [{"id": token, "piece": _piece_json(piece)} for token, piece in zip(tokens, pieces, strict=True)]
     longest = web().client.check_ready().n_ctx_seq
-    return json_reply({"tokens": listed, "count": len(tokens), "length": len(tokens), "max_model_len": longest})
+    counts = {"count": len(tokens), "length": len(tokens), "max_model_len": longest}
+    return json_reply({"tokens": listed, **counts, **texts})
 
 
 @routes.post("/detokenize")

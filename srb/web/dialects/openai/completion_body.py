@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from srb.config.settings import Settings
 from srb.errors import bad_field
@@ -16,6 +16,7 @@ from srb.web.calls.echo import Echo, read_back
 from srb.web.calls.ranking import Select
 from srb.web.calls.stages import Best
 from srb.web.context import Web
+from srb.web.dialects.openai.chat_fields import FORMAT_SCHEMA, ReplyFormat, parse_response_format
 from srb.web.dialects.openai.guided import GuidedFields
 from srb.web.dialects.openai.token_fields import TokenFields
 from srb.wire.commands import Generate
@@ -29,6 +30,9 @@ class TextCompletionBody(GuidedFields, TokenFields):
     select: Select | None = None
     echo: bool = False
     suffix: str = ""
+    response_format: Annotated[ReplyFormat, BeforeValidator(parse_response_format), WithJsonSchema(FORMAT_SCHEMA)] = (
+        ReplyFormat()
+    )
     image_data: Annotated[list[Any], WithJsonSchema(IMAGE_DATA_SCHEMA)] = []
 
     # `model` was read before: ModelChoice picks by it, and a server with one model takes any name. `user` has no effect.
@@ -63,6 +67,15 @@ class TextCompletionBody(GuidedFields, TokenFields):
                 raise bad_field("echo", "cannot be used together with logprobs and suffix")
             commands = [replace(command, prompt_logprobs=True) for command in commands]
         return commands
+
+    def sampling_changes(self) -> dict[str, Any]:
+        given = super().sampling_changes()
+        if not self.response_format:
+            return given
+        if other := next((name for name in ("grammar", "json_schema") if given.get(name)), None):
+            raise bad_field("response_format", f"cannot be used together with {other}")
+        place = f"response_format{self.response_format.place}"
+        return {**given, "json_schema": self.response_format.schema, "grammar": "", "schema_place": place}
 
     def count(self, default: int) -> int:
         """Return the number of branches per prompt in the answer."""

@@ -76,22 +76,20 @@ class TokenFields(CompletionBody):
         return body
 
     def check_tokens(self, stream: bool) -> None:
-        """Raise InvalidRequest, which names the field, for one that does not go with others."""
+        """Raise InvalidRequest for log-probabilities of a prompt that have no place in the answer."""
         if self.prompt_logprobs is not None and stream:
             raise bad_field("prompt_logprobs", "is not available in a stream")
         if self.prompt_logprobs is not None and getattr(self, "echo", False) and self.wanted_probs >= 0:
             raise bad_field("prompt_logprobs", "cannot be used together with echo and logprobs, which have them")
-        if self.truncate_prompt_tokens is None:
-            return
-        for name in ("directions", "suffix"):
-            if getattr(self, name, None):
-                raise bad_field("truncate_prompt_tokens", f"cannot be used together with {name}")
 
     def truncated(self, prompt: Prompt) -> Prompt:
         """Return the last tokens of a prompt, or its first, as many as `truncate_prompt_tokens` says; the BOS stays."""
         most = self.truncate_prompt_tokens
         if most is None:
             return prompt
+        if self.has_directions or getattr(self, "suffix", None):
+            name = "directions" if self.has_directions else "suffix"
+            raise bad_field("truncate_prompt_tokens", f"cannot be used together with {name}")
         tokens = _tokens(prompt, "truncate_prompt_tokens")
         if len(tokens) <= most:
             return prompt
@@ -110,6 +108,10 @@ class TokenFields(CompletionBody):
         """Return the token ids that the answer has; the engine is asked for those of the prompts."""
         if not self.return_token_ids:
             return TokenIds(self.return_tokens)
+        branches = (branch for each in commands for branch in each.branches)
+        if any(branch.direction or branch.append or branch.token_healing for branch in branches):
+            others = "directions, append and token_healing, with which a branch reads another prompt"
+            raise bad_field("return_token_ids", f"cannot be used together with {others}")
         return TokenIds(self.return_tokens, tuple(_tokens(each.prompt, "return_token_ids") for each in commands))
 
 

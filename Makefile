@@ -88,6 +88,7 @@ install: $(STAMP)
 dev: .venv/.installed-dev build/chat-templates/.fetched build/json-schema-suite/.fetched
 
 $(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("SRB needs Python 3.11 or newer, and $(PYTHON) is %d.%d: make install PYTHON=python3.12" % sys.version_info[:2])'
 	@$(PYTHON) -m venv .venv
 
 # A change of the dependencies, or of what llama.cpp is built by, makes pip look again.

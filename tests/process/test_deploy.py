@@ -182,7 +182,8 @@ def test_the_backup_is_made_as_the_unit_has_it_and_old_ones_are_removed(tmp_path
     store.post("one", read_post(b'{"meta": {"title": {"value": "A", "changed": 1}}}'))
     store.close()
     old, recent, other = copies / "stories-old.sqlite3", copies / "stories-recent.sqlite3", copies / "notes"
-    for path, days in ((old, 40), (recent, 20), (other, 40)):
+    checked = copies / "stories-old.sqlite3-checked"  # of `srb stories check`
+    for path, days in ((old, 40), (checked, 40), (recent, 20), (other, 40)):
         path.touch()
         os.utime(path, (path.stat().st_atime, path.stat().st_mtime - days * DAY))
     for setting in ("ExecStart", "ExecStartPost"):
@@ -192,6 +193,7 @@ def test_the_backup_is_made_as_the_unit_has_it_and_old_ones_are_removed(tmp_path
         line = line.replace("/opt/srb/.venv/bin/srb", f"{sys.executable} -m srb.cli.main")
         subprocess.run(shlex.split(line), cwd=copies, env=clean_environ() | {"PYTHONPATH": str(ROOT)}, check=True)
     assert not old.exists()
+    assert not checked.exists()
     assert recent.exists()
     assert other.exists()
     [made] = [path for path in copies.iterdir() if path not in (recent, other)]

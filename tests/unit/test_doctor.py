@@ -37,6 +37,11 @@ MODEL = MemoryEstimate(
 )  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def _no_texts_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     """A quiet machine with four cores, 8 GiB of memory and 6 GiB free."""

@@ -69,14 +69,11 @@ def test_the_two_set_ups_exclude_each_other_and_one_ends_before_the_other_begins
 
 
 def test_a_reload_returns_when_the_settings_are_in_force() -> None:
+    """As tests/e2e/test_deploys.py and test_units.py show of the command."""
     for unit in ("srb.service", "srb-web.service"):
         [command] = values(unit, "ExecReload")
-        assert shlex.split(command)[1:] == [
-            "-P",
-            "-m",
-            "srb.serve.reload",
-            "$MAINPID",
-        ]  # tests/e2e/test_deploys.py runs it
+        assert shlex.split(command)[1:] == ["-P", "-m", "srb.serve.reload", "$MAINPID"]
+        assert values(unit, "RuntimeDirectory") == [unit.removesuffix(".service")], "where it leaves the outcome"
 
 
 def test_a_persons_own_unit_ends_and_restarts_as_the_machines_does() -> None:

@@ -4,6 +4,7 @@
 # make wheels CMAKE_ARGS=-DGGML_NATIVE=OFF
 #                                 … for other machines, in dist/: with AVX2, for x86-64
 # make wheels PROCESSORS=all      … for all processors, old and new: four times the compiling
+# make dist                       make a release's sdist and wheel of the newest commit, in dist/
 # make try-llama VERSION=0.3.37   try the patches in native/ on another version of llama-cpp-python
 # make test                       prove the product: all quick tests, and the main ways of servers and pages
 # make test-all                   … and everything else that is not for the night
@@ -78,7 +79,7 @@ GIVEN_ARGS := $(strip $(CMAKE_ARGS))
 override CMAKE_ARGS := $(LLAMA) $(GIVEN_ARGS)
 export CMAKE_ARGS GIVEN_ARGS
 
-.PHONY: help install wheels dev constraints node agents page page-vendor real-models serve test test-all test-more test-night test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-stutter bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
+.PHONY: help install wheels dist dev constraints node agents page page-vendor real-models serve test test-all test-more test-night test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-stutter bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -87,6 +88,7 @@ install: $(STAMP)
 dev: .venv/.installed-dev build/chat-templates/.fetched build/json-schema-suite/.fetched
 
 $(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("SRB needs Python 3.11 or newer, and $(PYTHON) is %d.%d: make install PYTHON=python3.12" % sys.version_info[:2])'
 	@$(PYTHON) -m venv .venv
 
 # A change of the dependencies, or of what llama.cpp is built by, makes pip look again.
@@ -99,6 +101,9 @@ $(STAMP): setup.cfg pyproject.toml $(wildcard native/*.* native/patches/*) | $(B
 # Wheels of all that is installed, for machines without a compiler.
 wheels: $(STAMP)
 	@$(BIN)/pip wheel --quiet --wheel-dir dist '.$(if $(EXTRAS),[$(EXTRAS)])'
+
+dist: dev  # the sdist and the wheel of the newest commit, the same bytes whoever makes them
+	@$(BIN)/python -m tools.dist
 
 .venv/.installed-dev: $(STAMP)
 	@$(BIN)/python -m tools.install 'SRB for development' -e '.[dev]'

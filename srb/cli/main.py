@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 import srb
-from srb.cli import bench, cluster, config, doctor, models, replica, stories, top
+from srb.cli import bench, cluster, config, doctor, models, replica, service, stories, top
 from srb.cli.flags import FLAGS
 from srb.cli.options import HELP, Options, read_options, read_variables, table
 from srb.cli.presets import read_presets
@@ -55,12 +55,14 @@ PLAIN: dict[str, Any] = {
     "stories": stories,
     "models": models,
     "config": config,
+    "service": service,
 }  # commands with options of their own alone
 
 _COMMANDS = {  # each with the line about it
     "serve": "start the server",
     "models": "list the models of this machine and those that can be fetched",
     "config": "print the list of all settings, systemd's units and the like",
+    "service": "start the server at each login, by systemd or launchd",
     "stories": "list, export, import, check, back up and restore stories",
     "doctor": "show what the machine has, what the model needs and what is slow",
     "bench": "measure the server's speed",

@@ -28,7 +28,7 @@ class ApiKey:
         return self.name == METRICS
 
 
-def is_one_word(key: str) -> bool:
+def _is_one_word(key: str) -> bool:
     """Whether a key has no blanks and no invisible signs inside: nobody would see that they belong to it."""
     return key.split() == [key] and key.isprintable()
 
@@ -52,7 +52,7 @@ def read_api_keys(text: str) -> list[ApiKey]:
                 f"api_key_file: line {number} should be KEY, or NAME:KEY with a name of at most 64 letters, digits, "
                 "'.', '_', '-' and '@'; a key that has a colon itself begins after one (:KEY)"
             )
-        if not is_one_word(key):
+        if not _is_one_word(key):
             raise ConfigError(
                 f"api_key_file: the key in line {number} has a blank or an invisible sign inside; behind a key only "
                 "max_n=N may stand, a name ends with a colon, and a comment is a line that begins with #"

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError, model_validator
 
-from srb.config.api_keys import ApiKey, is_one_word, read_api_keys
+from srb.config.api_keys import ApiKey, read_api_keys
 from srb.config.engine_settings import EngineSettings
 from srb.config.named_models import NAMED_MODELS, model_file
 from srb.config.profiles import PROFILES
@@ -166,8 +166,6 @@ class Settings(EngineSettings):
         Raise ConfigError for a file that cannot be read or has a wrong line, and if one of the two is set but has no key.
         """
         found = [ApiKey(key) for key in split_commas(self.api_key)]
-        if not all(is_one_word(each.key) for each in found):
-            raise ConfigError("api_key: a key has a blank or an invisible sign inside; several are separated by commas")
         if self.api_key_file:
             found += read_api_keys(read_text("api_key_file", self.api_key_file))
         keys = tuple(found)

@@ -40,6 +40,7 @@ class Activity:
     throttled: int  # times that the control group was stopped for its quota
     swapped_in: int  # pages read from swap
     engines: tuple[int, ...]  # pids of this package's engines, which hold memory for a model of their own
+    is_told: bool = True  # False: the system tells none of this
 
     @property
     def by_others(self) -> float:
@@ -77,6 +78,7 @@ def watch(root: Path = ROOT, seconds: float = SECONDS, sleep: Callable[[float], 
         programs=tuple(_program(root, pid, used[pid]) for pid in busiest[:_MOST_PROGRAMS]),
         throttled=after.throttled - before.throttled,
         swapped_in=after.swapped_in - before.swapped_in,
+        is_told=(root / "proc/stat").exists(),
         engines=tuple(sorted(pid for pid in after.ticks if _ENGINE in words_of(root / "proc" / str(pid)))),
     )
 

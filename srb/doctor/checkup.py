@@ -11,11 +11,12 @@ from srb.config.rpc_nodes import trouble_of
 from srb.config.settings import Settings
 from srb.doctor.activity import Activity, watch
 from srb.doctor.machine import Machine, read_machine
-from srb.doctor.model import cached_part, native_facts
+from srb.doctor.model import native_facts
 from srb.doctor.places import Obstacle
 from srb.errors import ModelLoadFailed
 from srb.files.gguf import check_model_file, is_fake, model_files
 from srb.files.native_facts import Build, MemoryEstimate
+from srb.host.page_cache import cached_part
 from srb.models.listed import ListedModel, list_models
 
 _SPARE = 0.95  # of the free memory that a server may take, as in models; the rest is for web workers and texts
@@ -47,8 +48,8 @@ class Checkup:
 
     @property
     def knows_room(self) -> bool:
-        """Whether the memory for the model could be read: not if it is on RPC nodes that do not answer."""
-        return not any(self.nodes.values())
+        """Whether the memory for the model is known: not if it is on RPC nodes that do not answer, or no system tells it."""
+        return not any(self.nodes.values()) and (self.on_gpu or self.machine.memory_free is not None)
 
     @property
     def on_gpu(self) -> bool:
@@ -66,7 +67,7 @@ class Checkup:
         if self.on_gpu:
             free = sum(device.free for device in self.build.devices if device.is_gpu)
         else:
-            free = self.machine.memory_free
+            free = self.machine.memory_free or 0
         return int(free * _SPARE)
 
     def cells(self, bytes_per_cell: float) -> int | None:
@@ -87,7 +88,7 @@ class Checkup:
         half of what fits, since the store takes its memory at the start.
         """
         settings, model, fit = self.settings, self.model, self.cells(self.model.bytes_per_cell)
-        if fit is None:
+        if fit is None or not self.knows_room:
             return model.n_ctx
         if fit < model.n_ctx:
             return max(_STEP, fit // _STEP * _STEP)

@@ -77,9 +77,10 @@ def _memory(checkup: Checkup) -> Iterator[Finding]:
         yield _problem(text, "mmproj = the file that was made for this model; without one it reads text only")
     if not checkup.knows_room:
         return
-    if model.is_projector_apart and model.projector > machine.memory_free:
+    free = machine.memory_free
+    if model.is_projector_apart and free is not None and model.projector > free:
         yield _problem(
-            f"the projector needs {size_text(model.projector)} in memory, and {size_text(machine.memory_free)} are free",
+            f"the projector needs {size_text(model.projector)} in memory, and {size_text(free)} are free",
             "end programs that hold memory, or a projector with fewer bits",
         )
     if model.refused:
@@ -96,9 +97,9 @@ def _memory(checkup: Checkup) -> Iterator[Finding]:
             yield _problem(text, _smaller(checkup))
         else:
             yield _slow(f"{text}: its weights are read from the disk again and again", _smaller(checkup))
-    elif not checkup.on_gpu and model.total + (settings.cache_ram_mib << 20) > machine.memory_free:
+    elif not checkup.on_gpu and free is not None and model.total + (settings.cache_ram_mib << 20) > free:
         parked = size_text(settings.cache_ram_mib << 20)
-        left = max(0, machine.memory_free - model.total) >> 20
+        left = max(0, free - model.total) >> 20
         yield _note(
             f"texts that are kept for reuse may take {parked} beside the model, more than is free",
             f"cache_ram_mib = {left // 2}",
@@ -169,6 +170,8 @@ def _smaller(checkup: Checkup) -> str:
 
 def _activity(checkup: Checkup) -> Iterator[Finding]:
     activity, machine = checkup.activity, checkup.machine
+    if not activity.is_told:
+        return
     others = activity.by_others
     idle = machine.cpus - others
     if others > _BUSY and not checkup.on_gpu and idle < checkup.model.threads:
@@ -249,7 +252,10 @@ def _system(checkup: Checkup) -> Iterator[Finding]:
 
 # The instructions that matter most for speed, as in INSTRUCTIONS.
 _FAST = {flag: INSTRUCTIONS[flag] for flag in ("avx", "avx2", "fma", "f16c", "avx512f")} | {"amx_int8": "AMX_INT8"}
-_REBUILD = "build llama.cpp on this machine: make clean, then make install"
+_REBUILD = (
+    "build llama.cpp in a clone of SRB: make clean, then make install; or make wheels there, and pip install its "
+    "llama_cpp_python-*.whl here"
+)
 
 
 def _build(checkup: Checkup) -> Iterator[Finding]:

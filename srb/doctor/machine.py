@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from srb.host.cgroups import ROOT, cpu_quota, memory_limit
-from srb.host.cores import cpu_info, instructions, physical_cores, usable_cores
-from srb.host.memory import free_memory, meminfo
+from srb.host.cores import cpu_info, instructions, physical_cores, usable_cores, usable_cpus
+from srb.host.memory import free_memory, meminfo, total_memory
 
 # Folders by which the system's drivers show a graphics card, and the build of llama.cpp for it.
 _CARDS = (("proc/driver/nvidia/gpus", "an NVIDIA card", "cuda"), ("dev/kfd", "an AMD card", "rocm"))
@@ -36,10 +35,10 @@ class Machine:
     usable: int  # cores that the server uses by default
     tells_waits: bool  # whether the system tells how long threads wait for a core, by which their number is adapted
     numa_nodes: int
-    memory: int
+    memory: int | None  # None, here and below: the system does not tell
     memory_limit: int | None  # of the control group
-    memory_free: int  # for a new program, within the limit
-    swap: int
+    memory_free: int | None  # for a new program, within the limit
+    swap: int | None
     swap_used: int
     governor: str  # of the first CPU's frequency; empty: not shown
     preference: str  # energy_performance_preference of drivers that choose the frequency themselves
@@ -50,22 +49,24 @@ class Machine:
 
 def read_machine(root: Path = ROOT, allowed: Iterable[int] | None = None) -> Machine:
     """Read the facts; `allowed` are the CPUs that this process may run on, by default as the system tells."""
-    cpus = sorted(os.sched_getaffinity(0) if allowed is None else allowed)
-    info, memory, limit = cpu_info(root), meminfo(root), memory_limit(root)
+    cpus = sorted(usable_cpus() if allowed is None else allowed)
+    info, memory, limit, total = cpu_info(root), meminfo(root), memory_limit(root), total_memory(root)
     frequency = root / "sys/devices/system/cpu/cpu0/cpufreq"
     return Machine(
         cpu=info.get("model name", "") or info.get("Model", ""),
-        cpus=_count(root / "proc/stat", "cpu") - 1,  # the first line is the sum
+        cpus=_count(root / "proc/stat", "cpu") - 1
+        if (root / "proc/stat").exists()
+        else len(cpus),  # the first is the sum
         allowed=len(cpus),
         cores=physical_cores(root, cpus),
         quota=cpu_quota(root),
         usable=usable_cores(root, cpus),
         tells_waits=(root / "proc/self/schedstat").exists(),
         numa_nodes=max(1, len(list((root / "sys/devices/system/node").glob("node[0-9]*")))),
-        memory=memory.get("MemTotal", 0),
-        memory_limit=limit.limit if limit and limit.limit < memory.get("MemTotal", 0) else None,
-        memory_free=free_memory(root) or 0,
-        swap=memory.get("SwapTotal", 0),
+        memory=total,
+        memory_limit=limit.limit if limit and limit.limit < (total or 0) else None,
+        memory_free=free_memory(root),
+        swap=memory.get("SwapTotal"),
         swap_used=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
         governor=_word(frequency / "scaling_governor"),
         preference=_word(frequency / "energy_performance_preference"),

@@ -23,6 +23,7 @@ _MEMORY = {
     "recurrent": "recurrent: one state for each sequence",
     "hybrid": "hybrid: attention, and one state for each sequence",
 }
+_UNKNOWN = "not known"
 _DETERMINISTIC = "yes: a token's probabilities are the same whatever is computed beside it"
 
 Line = tuple[str, str]
@@ -48,7 +49,8 @@ def as_json(checkup: Checkup, found: Sequence[Finding]) -> dict[str, Any]:
     model = dataclasses.asdict(checkup.model) | {"store": checkup.model.store, "total": checkup.model.total}
     model["deterministic"] = not checkup.model.nondeterminism
     for size in model["kv_types"]:
-        size["cells_that_fit"] = None if size["refused"] else checkup.cells(size["bytes_per_cell"])
+        is_told = checkup.knows_room and not size["refused"]
+        size["cells_that_fit"] = checkup.cells(size["bytes_per_cell"]) if is_told else None
     return {
         "srb": version(),
         "machine": machine,
@@ -62,7 +64,11 @@ def as_json(checkup: Checkup, found: Sequence[Finding]) -> dict[str, Any]:
             **model,
         },
         "largest_models": [dataclasses.asdict(each) for each in checkup.largest],
-        "fits": {"room": checkup.room, "on_gpu": checkup.on_gpu, "recommended_n_ctx": checkup.recommended},
+        "fits": {
+            "room": checkup.room if checkup.knows_room else None,
+            "on_gpu": checkup.on_gpu,
+            "recommended_n_ctx": checkup.recommended,
+        },
         "findings": [dataclasses.asdict(each) | {"level": each.level.value} for each in found],
     }
 
@@ -80,10 +86,13 @@ def _machine(checkup: Checkup) -> Iterator[Line]:
     each = ", one for each usable core" + (" that other programs leave" if checkup.adapts_threads else "")
     yield "threads", f"{checkup.model.threads}" + ("" if checkup.settings.threads else each)
     others = cores_text(activity.by_others)
-    yield "busy", f"{others} by other programs, {cores_text(activity.busy)} in all; load {activity.load:.1f}"
+    busy = f"{others} by other programs, {cores_text(activity.busy)} in all; load {activity.load:.1f}"
+    yield "busy", busy if activity.is_told else _UNKNOWN
     limit = f", limited to {size_text(machine.memory_limit)}" if machine.memory_limit else ""
-    yield "memory", f"{size_text(machine.memory_free)} free of {size_text(machine.memory)}{limit}"
-    yield "swap", f"{size_text(machine.swap_used)} used of {size_text(machine.swap)}" if machine.swap else "none"
+    free = _UNKNOWN if machine.memory_free is None else size_text(machine.memory_free)
+    yield "memory", f"{free} free of {_UNKNOWN if machine.memory is None else size_text(machine.memory)}{limit}"
+    swap = f"{size_text(machine.swap_used)} used of {size_text(machine.swap)}" if machine.swap else "none"
+    yield "swap", _UNKNOWN if machine.swap is None else swap
 
 
 def _build(checkup: Checkup) -> Iterator[Line]:
@@ -130,13 +139,12 @@ def _needs(checkup: Checkup) -> Iterator[Line]:
         if model.draft:
             yield "draft model", f"{size_text(model.draft):>10}  weights, KV store and computing"
         where = "GPU memory" if checkup.on_gpu else "memory"
-        yield (
-            "together",
-            f"{size_text(model.total):>10}  of {size_text(checkup.room)} of {where} that a server may take",
-        )
+        of = f"of {size_text(checkup.room)} of {where} that a server may take" if checkup.knows_room else ""
+        yield "together", f"{size_text(model.total):>10}  {of}"
         fit = checkup.cells(model.bytes_per_cell)
         fits = "any number of cells" if fit is None else f"{count_text(fit)} cells"
-        yield "fits", f"{fits} beside the weights; recommended: n_ctx = {checkup.recommended}"
+        told = f"{fits} beside the weights; recommended: n_ctx = {checkup.recommended}"
+        yield "fits", told if checkup.knows_room else f"{_UNKNOWN}: the system does not tell how much memory is free"
     parked = checkup.settings.cache_ram_mib << 20
     yield "kept texts", f"{size_text(parked):>10}  at most, as they come (cache_ram_mib)" if parked else "none"
     if (folder := checkup.settings.texts_path) is not None:
@@ -171,7 +179,8 @@ def _types(checkup: Checkup) -> Iterator[Line]:
             continue
         fit = checkup.cells(size.bytes_per_cell)
         assert fit is not None, "a type that takes no memory beside types that do"
-        yield size.type, f"{size_text(1000 * size.bytes_per_cell):>10} {count_text(fit):>13} cells fit"
+        fits = f"{count_text(fit):>13} cells fit" if checkup.knows_room else ""
+        yield size.type, f"{size_text(1000 * size.bytes_per_cell):>10} {fits}"
 
 
 def _findings(found: Sequence[Finding]) -> str:

@@ -11,6 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from srb.host.cgroups import ROOT, cpu_quota
+from srb.host.sysctl import sysctl
 
 _LESS = 5  # added to the nice value of threads that give way: where cores are short they get a third of another's share
 
@@ -54,13 +55,22 @@ def usable_cores(root: Path = ROOT, cpus: Iterable[int] | None = None) -> int:
     A core's second thread makes decoding slower, and so does a thread beyond the quota: the system stops all threads until
     the next period whenever the quota is used up, and those that wait for another thread use it up too.
     """
-    cores = physical_cores(root, os.sched_getaffinity(0) if cpus is None else cpus)
+    cores = physical_cores(root, usable_cpus() if cpus is None else cpus)
     quota = cpu_quota(root)
     return cores if quota is None else max(1, min(cores, int(quota)))
 
 
+def usable_cpus() -> set[int]:
+    """Return the numbers of the CPUs that this process may run on: of all of the machine where the system knows no fewer."""
+    if hasattr(os, "sched_getaffinity"):
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))
+
+
 def physical_cores(root: Path, cpus: Iterable[int]) -> int:
-    """Return the number of cores to which the CPUs belong."""
+    """Return the number of cores to which the CPUs belong; of a Mac its fast ones, for which the others would wait."""
+    if fast := sysctl("hw.perflevel0.physicalcpu") or sysctl("hw.physicalcpu"):
+        return fast
     cores = set()
     for cpu in cpus:
         siblings = root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srb.host.cgroups import ROOT, read_text
-from srb.host.cores import gives_way
+from srb.host.cores import gives_way, usable_cpus
 
 _NANOSECONDS = 1e9
 
@@ -68,7 +68,7 @@ class CPUClock:
 
     def _read_idle(self) -> dict[str, int]:
         """Return the ticks for which each CPU that this process may use was idle; nothing if the system does not tell."""
-        allowed = {f"cpu{cpu}" for cpu in os.sched_getaffinity(0)}
+        allowed = {f"cpu{cpu}" for cpu in usable_cpus()}
         lines = (line.split() for line in read_text(self._stat).splitlines() if line.startswith("cpu"))
         return {words[0]: int(words[4]) + int(words[5]) for words in lines if words[0] in allowed and len(words) > 5}
 

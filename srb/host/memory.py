@@ -1,4 +1,4 @@
-"""Memory of this machine that a new program may take, within the limits of its control groups; from /proc (Linux).
+"""Memory of this machine that a new program may take, within the limits of its control groups; from /proc or macOS's sysctl.
 
 And memory of this process that is given back.
 """
@@ -6,9 +6,11 @@ And memory of this process that is given back.
 from __future__ import annotations
 
 import ctypes
+import os
 from pathlib import Path
 
 from srb.host.cgroups import ROOT, memory_limit
+from srb.host.sysctl import sysctl
 
 
 def meminfo(root: Path = ROOT) -> dict[str, int]:
@@ -26,9 +28,17 @@ def meminfo(root: Path = ROOT) -> dict[str, int]:
     return found
 
 
+def total_memory(root: Path = ROOT) -> int | None:
+    """Return the machine's memory in bytes; None where the system does not tell."""
+    return meminfo(root).get("MemTotal") or sysctl("hw.memsize")
+
+
 def free_memory(root: Path = ROOT) -> int | None:
     """Return the bytes that a new program may take; None where the system does not tell. Pages of files count as free."""
     free, limit = meminfo(root).get("MemAvailable"), memory_limit(root)
+    if free is None:
+        pages = [sysctl(f"vm.page_{name}_count") for name in ("free", "pageable_external", "purgeable")]
+        free = sum(filter(None, pages)) * os.sysconf("SC_PAGE_SIZE") if any(pages) else None
     return free if limit is None or free is None else min(free, limit.free)
 
 

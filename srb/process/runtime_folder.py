@@ -8,6 +8,7 @@ import fcntl
 import logging
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,8 @@ log = logging.getLogger("srb.supervisor")
 
 LOCK_NAME = "engine.lock"
 _PATIENCE = 30.0  # seconds that a server has to end beside those for its streams and states, while the next one waits
-_MAX_SOCKET_PATH = 107  # bytes: sun_path of AF_UNIX without its closing zero
+# Bytes of sun_path of AF_UNIX without its closing zero.
+_MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}  # errors of a disk, which may end
 
 

@@ -38,7 +38,7 @@ from srb.host.systemd import notify, without_variables
 from srb.models.listed import default_model, list_models
 from srb.python import module_command
 from srb.serve.engine_environ import Address, engine_environ
-from srb.serve.reload import remove_outcome, write_outcome
+from srb.serve.reload import outcome_folder, remove_outcome, write_outcome
 from srb.serve.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
 from srb.serve.workers import Workers
 from srb.welcome import first_screen
@@ -173,7 +173,7 @@ _settings = _load()
 _supervisor: subprocess.Popen[bytes] | None = None
 _supervisor_died = False
 _workers: Workers | None = None
-_runtime_path = Path()
+_outcome_folder = Path()
 _shared_folder = ""  # the workers' shared counts and system prompt, see shared_folder.py
 
 
@@ -237,7 +237,7 @@ def pre_exec(server: Any) -> None:
 
 def when_ready(server: Any) -> None:
     """Start the supervisor, which prints the first screen when the model is loaded."""
-    global _supervisor, _shared_folder, _workers, _runtime_path
+    global _supervisor, _shared_folder, _workers, _outcome_folder
     if worker_connections < _settings.worker_connections:
         server.log.warning(
             "worker_connections is %d in place of %d, since a process may have only %d descriptors (ulimit -Hn)",
@@ -251,8 +251,8 @@ def when_ready(server: Any) -> None:
     else:
         os.environ.pop(SERVER_ID_VARIABLE, None)
     try:
-        _runtime_path = Settings.load().runtime_path
-        tell = partial(_tell_reload, server, _runtime_path)
+        _outcome_folder = outcome_folder(Settings.load())
+        tell = partial(_tell_reload, server, _outcome_folder)
         _workers = Workers(server, _held_now, partial(_checked_for_reload, server), tell)
     except ConfigError as error:
         _fail(EXIT_CONFIG, error.message)
@@ -298,9 +298,9 @@ def _checked_for_reload(server: Any) -> Held:
     return held
 
 
-def _tell_reload(server: Any, runtime_path: Path, began: float, error: str) -> None:
+def _tell_reload(server: Any, folder: Path, began: float, error: str) -> None:
     try:
-        write_outcome(runtime_path, began, error)
+        write_outcome(folder, began, error)
     except OSError as fault:  # whoever waits for it waits in vain; an exception would end the server
         server.log.warning("nobody is told of the reload's outcome: %s", fault)
 
@@ -381,7 +381,7 @@ def on_exit(server: Any) -> None:
     if _shared_folder:
         remove_shared_folder(_shared_folder)
         with contextlib.suppress(OSError):
-            remove_outcome(_runtime_path)
+            remove_outcome(_outcome_folder)
     if _supervisor is None:
         return
     if _supervisor_died and _supervisor.returncode in (EXIT_CONFIG, EXIT_MACHINE):

@@ -1,7 +1,7 @@
 """A reload from outside, as systemd's units ask for it: `python -P -m srb.serve.reload PID` returns when it is in force.
 
-PID is gunicorn's master. It leaves the outcome of each reload in the runtime folder, with the time when it began to read the
-settings: a reload that began before this command was called may have read others.
+PID is gunicorn's master. It leaves the outcome of each reload in a folder that both know, with the time when it began to
+read the settings: a reload that began before this command was called may have read others.
 """
 
 from __future__ import annotations
@@ -25,13 +25,22 @@ _NAME = "reload.json"
 _LOOK_SECONDS = 0.05
 
 
-def write_outcome(runtime_path: Path, began: float, error: str) -> None:
+def outcome_folder(settings: Settings) -> Path:
+    """Return the folder: the runtime folder, or the unit's own if it has one, since the engine's may be another unit's.
+
+    systemd lets a unit write in no other.
+    """
+    own = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+    return Path(own) if own else runtime_path_of(settings)
+
+
+def write_outcome(folder: Path, began: float, error: str) -> None:
     """Note that a reload which began then, on time.monotonic()'s clock, is in force, or why it is not. Raise OSError."""
-    write_atomically(runtime_path / _NAME, orjson.dumps([began, error]))
+    write_atomically(folder / _NAME, orjson.dumps([began, error]))
 
 
-def remove_outcome(runtime_path: Path) -> None:
-    (runtime_path / _NAME).unlink(missing_ok=True)
+def remove_outcome(folder: Path) -> None:
+    (folder / _NAME).unlink(missing_ok=True)
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -40,7 +49,7 @@ def main(arguments: list[str]) -> NoReturn:
         fail("usage: python -P -m srb.serve.reload PID")
     pid, asked = int(arguments[0]), time.monotonic()
     try:
-        folder = runtime_path_of(Settings.load())
+        folder = outcome_folder(Settings.load())
         os.kill(pid, signal.SIGHUP)
         while folder.is_dir():
             began, error = _outcome(folder)

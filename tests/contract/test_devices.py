@@ -149,7 +149,7 @@ def test_a_build_without_patches_is_told_in_one_line_however_many_models_are_loa
     monkeypatch.setattr(llama_devices, "system_info", lambda: "CPU : AVX2 = 1 | ")
     [line] = told()
     assert line.startswith("llama.cpp was built without SRB's patches (native/patches): ")
-    assert line.endswith("`make install` builds it with them")
+    assert line.endswith("`make install` or `make wheels` in a clone of SRB builds it with them")
     llama_devices.tell_missing_patches.cache_clear()
 
 

@@ -21,7 +21,7 @@ from tests.servers import MakeServer, Server, everything_ends, free_port
 
 pytestmark = pytest.mark.e2e
 
-KEY = "correct horse battery staple"
+KEY = "correct-horse-battery-staple"
 BODY = {"prompt": "Once upon a time,", "n": 2, "max_tokens": 3}
 
 

@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from tests.e2e.streams import Stream, texts
-from tests.e2e.test_deploys import listens
+from tests.e2e.test_deploys import reload
 from tests.e2e.test_processes import statuses_without_restart
 from tests.needs import long
 from tests.processes import DEADLINE, PYTHON, wait_for
@@ -168,8 +168,7 @@ def test_row_28_the_old_workers_answer_until_the_new_ones_do(make_server: MakeSe
     old = set(wait_for(lambda: len(connected(server)) == workers and server.workers, "all workers serve"))
     with asked_all_the_time(server) as outcomes:
         before = outcomes.total()
-        server.process.send(signal.SIGHUP)
-        wait_for(lambda: not any(listens(pid, server.port) for pid in old), "the old workers do not accept connections")
+        reload(server)
         new = connected(server) - old
         while_new_ones_start, then = outcomes.total() - before, outcomes.total()
         wait_for(lambda: outcomes.total() > then + 3, "the new ones answer")

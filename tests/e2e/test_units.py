@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -33,6 +34,8 @@ BODY = {"prompt": "Once upon a time,", "n": 2, "max_tokens": 4, "stream": False}
 
 class Units:
     """A machine's two units, in a folder."""
+
+    environ_of_web: dict[str, str]
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.runtime = folder / "run"
@@ -68,6 +71,10 @@ class Units:
         environ = clean_environ(**{"model": "fake:", "runtime_dir": self.runtime, "graceful_timeout": 2, **settings})
         if name == "web":
             environ["NOTIFY_SOCKET"] = str(self._folder / "notify")
+        if settings.get("engine_managed") == "false":  # a unit that may write in no folder of the engine's
+            environ["RUNTIME_DIRECTORY"] = str(self._folder / "unit")
+            (self._folder / "unit").mkdir(exist_ok=True)
+            self.environ_of_web = environ
         return self._stack.enter_context(Process(command, environ, self._folder / f"{name}.log", pass_fds))
 
     def health(self) -> requests.Response:
@@ -197,12 +204,15 @@ def test_a_restart_of_the_web_server_refuses_no_connection_and_keeps_the_engine(
     assert engine.popen.poll() is None
 
 
-def test_sighup_replaces_the_workers_on_the_same_socket(units: Units) -> None:
+def test_a_reload_replaces_the_workers_on_the_same_socket(units: Units) -> None:
     units.start_engine()
     web = units.start_web()
     units.wait_healthy()
     before = set(children(web.pid))
-    os.kill(web.pid, signal.SIGHUP)
+    command = [PYTHON, "-P", "-m", "srb.serve.reload", str(web.pid)]  # the units' ExecReload
+    done = subprocess.run(command, env=units.environ_of_web, capture_output=True, text=True, timeout=DEADLINE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not units.runtime.joinpath("reload.json").exists()
     wait_for(lambda: children(web.pid) and not before & set(children(web.pid)), "there are other workers")
     units.wait_healthy()
     assert units.complete().status_code == 200

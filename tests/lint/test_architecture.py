@@ -170,6 +170,18 @@ def test_only_its_package_imports_llama_cpp() -> None:
     assert {package_of(name) for name in users} == {"srb.engine.llama"}
 
 
+# Calls that only Linux has, by the module that has them: elsewhere they are an AttributeError in the middle of a work.
+ONLY_LINUX = re.compile(
+    r"\b(os\.(sched_|posix_fadvise|POSIX_FADV|RWF_|fdatasync|copy_file_range|eventfd|pidfd)|select\.(POLLRDHUP|epoll))|/proc/self/fd\b"
+)
+
+
+def test_calls_that_only_linux_has_are_the_hosts() -> None:
+    found = {module_name(path): ONLY_LINUX.search(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+    users = {name for name, match in found.items() if match and package_of(name) != "srb.host"}
+    assert users == {"srb.web.metric_files"}, "which asks first whether the system has them"
+
+
 def test_only_one_module_says_how_a_module_is_run() -> None:
     """Others would forget that the working directory is no place of packages."""
     users = [module_name(path) for path in sorted(PACKAGE.rglob("*.py")) if 'sys.executable, "-' in path.read_text()]

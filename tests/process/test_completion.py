@@ -36,7 +36,7 @@ def in_bash(*words: str, cwd: Path | None = None) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        (["se"], {"serve"}),
+        (["serv"], {"serve", "service"}),
         (["rpc"], {"rpc-node"}),
         (["serve", "--n-ct"], {"--n-ctx"}),
         (["serve", "--log-format", ""], {"text", "json"}),

@@ -69,24 +69,19 @@ def test_the_two_set_ups_exclude_each_other_and_one_ends_before_the_other_begins
 
 
 def test_a_reload_returns_when_the_settings_are_in_force() -> None:
+    """As tests/e2e/test_deploys.py and test_units.py show of the command."""
     for unit in ("srb.service", "srb-web.service"):
         [command] = values(unit, "ExecReload")
-        assert shlex.split(command)[1:] == [
-            "-P",
-            "-m",
-            "srb.serve.reload",
-            "$MAINPID",
-        ]  # tests/e2e/test_deploys.py runs it
+        assert shlex.split(command)[1:] == ["-P", "-m", "srb.serve.reload", "$MAINPID"]
+        assert values(unit, "RuntimeDirectory") == [unit.removesuffix(".service")], "where it leaves the outcome"
 
 
 def test_a_persons_own_unit_ends_and_restarts_as_the_machines_does() -> None:
     own = "../systemd-user/srb-user.service"
     for name in ("Type", "KillMode", "TimeoutStopSec", "Restart", "RestartPreventExitStatus"):
         assert values(own, name) == values("srb.service", name), name
-    [printed] = [line for line in COMMANDS if " config srb-user.service > " in line]
-    assert printed.endswith("~/.config/systemd/user/srb.service")
-    [linked] = [shlex.split(line)[-1] for line in COMMANDS if line.startswith("ln ")]
-    assert values(own, "ExecStart") == [linked.replace("~", "%h") + " serve"]
+    assert [line for line in COMMANDS if line.startswith("srb service ")]
+    assert values(own, "ExecStart") == ["%h/.local/bin/srb serve"]  # `srb service install` writes its own path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="users and owners are root's to make")
@@ -184,7 +179,8 @@ def test_the_backup_is_made_as_the_unit_has_it_and_old_ones_are_removed(tmp_path
     store.post("one", read_post(b'{"meta": {"title": {"value": "A", "changed": 1}}}'))
     store.close()
     old, recent, other = copies / "stories-old.sqlite3", copies / "stories-recent.sqlite3", copies / "notes"
-    for path, days in ((old, 40), (recent, 20), (other, 40)):
+    checked = copies / "stories-old.sqlite3-checked"  # of `srb stories check`
+    for path, days in ((old, 40), (checked, 40), (recent, 20), (other, 40)):
         path.touch()
         os.utime(path, (path.stat().st_atime, path.stat().st_mtime - days * DAY))
     for setting in ("ExecStart", "ExecStartPost"):
@@ -194,6 +190,7 @@ def test_the_backup_is_made_as_the_unit_has_it_and_old_ones_are_removed(tmp_path
         line = line.replace("/opt/srb/.venv/bin/srb", f"{sys.executable} -m srb.cli.main")
         subprocess.run(shlex.split(line), cwd=copies, env=clean_environ() | {"PYTHONPATH": str(ROOT)}, check=True)
     assert not old.exists()
+    assert not checked.exists()
     assert recent.exists()
     assert other.exists()
     [made] = [path for path in copies.iterdir() if path not in (recent, other)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,19 @@ def test_a_build_stays_where_neither_is_said_also_when_what_it_is_built_by_chang
     os.utime(clone.folder / "native/patches/10-patch-names.patch")
     assert clone.make("install") == ["-DGGML_HIP=on -DX=1"]
     assert clone.make("install") == []
+
+
+def test_a_python_that_is_too_old_is_refused_before_anything_is_compiled(clone: Clone) -> None:
+    old, venv = clone.folder / "python3.10", clone.folder / ".venv"
+    shutil.rmtree(venv)
+    change = "import sys; sys.version_info = (3, 10, 12, 'final', 0); exec(sys.argv[1])"
+    old.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} -c "{change}" "$2"\ntouch made\n')
+    old.chmod(0o755)
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        clone.make("install", f"PYTHON={old}")
+    assert f"SRB needs Python 3.11 or newer, and {old} is 3.10" in caught.value.stderr.decode()
+    assert not (clone.folder / "made").exists()
+    assert not venv.exists()
 
 
 def test_an_unknown_gpu_is_refused(clone: Clone) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from srb.cli import service
 from tests.processes import (
     DEADLINE,
     PYTHON,
@@ -72,6 +73,18 @@ def test_systemd_analyze_verify_reports_nothing_of_a_persons_own_unit(tmp_path: 
     (tmp_path / ".local/bin").mkdir(parents=True)
     (tmp_path / ".local/bin/srb").symlink_to("/bin/true")
     unit.write_text(text)  # whose %h is the home folder
+    assert analyze("verify", "--user", "--man=no", str(unit), units=tmp_path) == ""
+
+
+def test_a_unit_that_the_command_writes_finds_its_program_also_below_odd_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "a földer 100% $HOME" / "srb"
+    program.parent.mkdir()
+    program.symlink_to("/bin/true")
+    monkeypatch.setattr(service.sys, "executable", str(program.with_name("python")))
+    unit = tmp_path / "srb.service"
+    unit.write_bytes(service._of_systemd().text)
     assert analyze("verify", "--user", "--man=no", str(unit), units=tmp_path) == ""
 
 

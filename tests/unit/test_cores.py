@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from srb.host import cores, memory
 from srb.host.cgroups import cpu_quota, memory_limit, throttled_times
 from srb.host.cores import give_way, gives_way, usable_cores
 from tests.machines import GIB, FakeRoot
@@ -130,3 +131,25 @@ def test_a_thread_that_gives_way_and_those_that_it_starts_come_after_the_others(
     finally:
         ended.set()
         thread.join()
+
+
+def test_a_mac_tells_its_cores_and_its_memory_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {
+        "hw.perflevel0.physicalcpu": 6, "hw.physicalcpu": 8, "hw.memsize": 16 * GIB, "vm.page_free_count": 1000,
+        "vm.page_pageable_external_count": 500,
+    }  # fmt: skip
+    for module in (cores, memory):
+        monkeypatch.setattr(module, "sysctl", told.get)
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert usable_cores(tmp_path) == 6
+    assert memory.total_memory(tmp_path) == 16 * GIB
+    assert memory.free_memory(tmp_path) == 1500 * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_system_that_tells_nothing_has_the_cores_that_python_knows_and_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert usable_cores(tmp_path) == os.cpu_count()
+    assert memory.total_memory(tmp_path) is None
+    assert memory.free_memory(tmp_path) is None

@@ -37,6 +37,11 @@ MODEL = MemoryEstimate(
 )  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def _no_texts_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     """A quiet machine with four cores, 8 GiB of memory and 6 GiB free."""
@@ -94,7 +99,8 @@ def test_a_machine_is_read_from_its_files(tmp_path: Path) -> None:
 
 def test_a_folder_without_any_facts_is_no_error(tmp_path: Path) -> None:
     found = read_machine(tmp_path, [0])
-    assert (found.cpu, found.usable, found.memory, found.card) == ("", 1, 0, None)
+    assert (found.cpu, found.usable, found.memory, found.card) == ("", 1, None, None)
+    assert (found.cpus, found.memory_free, found.swap) == (1, None, None)
 
 
 def test_programs_are_named_by_the_cores_that_they_used_and_the_server_is_not_another_program(tmp_path: Path) -> None:
@@ -514,3 +520,14 @@ def test_a_device_of_a_node_is_no_gpu_of_this_machine(machine: Machine) -> None:
         named = [line.split()[:2] for line in lines if "CUDA0" in line or "RPC0" in line]
         assert named == [["RPC", "RPC0,"], *([["GPU", "CUDA0,"]] if has_own else [])]
         assert any("none that this build can use" in line for line in lines) is not has_own
+
+
+def test_memory_that_the_system_does_not_tell_is_not_taken_for_none(machine: Machine) -> None:
+    unknown = dataclasses.replace(machine, memory=None, memory_free=None, swap=None)
+    found = checkup(unknown, activity=dataclasses.replace(QUIET, stolen=9, busy=9, is_told=False))
+    assert findings(found) == []
+    report = as_text(found, [])
+    assert "not known free of not known" in " ".join(report.split())
+    assert "cells fit" not in report
+    assert found.recommended == MODEL.n_ctx
+    assert as_json(found, [])["fits"]["room"] is None

@@ -92,13 +92,6 @@ def test_a_slip_behind_a_key_is_an_error_and_no_part_of_the_key(line: str) -> No
     assert "secret" not in caught.value.message
 
 
-@pytest.mark.parametrize("keys", ["one two", "one,two three", "o\u200bne"])
-def test_a_key_of_the_setting_is_one_word_too(keys: str) -> None:
-    with pytest.raises(ConfigError, match="api_key: a key has a blank") as caught:
-        Settings(api_key=keys).load_api_keys()
-    assert "one" not in caught.value.message
-
-
 @pytest.mark.parametrize("line", ["alice:", ":", "a name:secret", "a/b:secret", "x" * 65 + ":secret"])
 def test_a_line_without_a_name_or_a_key_is_refused_and_not_quoted(line: str) -> None:
     with pytest.raises(ConfigError, match="line 2") as caught:

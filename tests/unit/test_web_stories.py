@@ -348,6 +348,20 @@ def test_a_file_that_may_only_be_read_and_one_that_is_missing_are_told(
     assert "srb_stories_state" not in client("").get("/metrics").text
 
 
+def test_a_folder_in_which_no_file_can_be_made_is_told_before_a_writer_meets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    http = client(tmp_path / "home/share/stories.sqlite3")
+    access = os.access
+    with monkeypatch.context() as unwritable:
+        unwritable.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
+        assert told(http) == ("read_only", "stories: read_only")
+    assert f"({tmp_path} belongs to" in lines_of("srb.web", caplog)[0]
+    http.application.extensions["srb"].stories._looked_at = -1e9
+    assert told(http) == ("ok", None)
+    assert not (tmp_path / "home").exists()
+
+
 def test_the_time_of_the_last_backup_is_told(http: FlaskClient, path: Path, tmp_path: Path) -> None:
     def backed_up() -> float:
         lines = http.get("/metrics?names=plain").text.splitlines()

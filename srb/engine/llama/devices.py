@@ -48,7 +48,7 @@ def system_info() -> str:
 def tell_missing_patches() -> None:
     """Log, once in a process, what this llama.cpp lacks if it was built without one of SRB's patches."""
     if told := native_facts.without_patches(system_info()):
-        log.warning("%s; `make install` builds it with them", told)
+        log.warning("%s; `make install` or `make wheels` in a clone of SRB builds it with them", told)
 
 
 def begin() -> None:

@@ -17,6 +17,7 @@ import llama_cpp as lib
 from srb.config.rpc_nodes import Node
 from srb.engine.llama.devices import ggml
 from srb.errors import ConfigError
+from srb.host.processes import own_descriptors
 from srb.wire.keep_alive import keep_alive
 
 NEEDS_BUILD = (
@@ -85,7 +86,8 @@ def watch_nodes(on_lost: Callable[[str], None]) -> None:
         host, port = sock.getpeername()
         number = sock.detach()
         addresses[number] = f"{host}:{port}"
-        poll.register(number, select.POLLRDHUP)  # and, always, errors; bytes are read by llama.cpp
+        # And, always, errors and the end of both sides, which is all that other systems tell; llama.cpp reads bytes.
+        poll.register(number, getattr(select, "POLLRDHUP", 0))
 
     def watch() -> None:
         [(number, _), *_] = poll.poll()
@@ -96,9 +98,8 @@ def watch_nodes(on_lost: Callable[[str], None]) -> None:
 
 def _connections() -> Iterator[socket.socket]:
     """Yield a copy of each TCP connection of this process, which the caller closes."""
-    for name in os.listdir("/proc/self/fd"):
+    for number in own_descriptors():
         with contextlib.suppress(OSError):  # closed since, or not connected
-            number = int(name)
             if stat.S_ISSOCK(os.fstat(number).st_mode):
                 sock = socket.socket(fileno=os.dup(number))
                 if sock.family == socket.AF_INET and sock.type == socket.SOCK_STREAM and _is_connected(sock):

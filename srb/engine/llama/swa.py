@@ -17,7 +17,8 @@ from srb.config.settings import Settings
 from srb.engine.llama.devices import free_gpu_memory
 from srb.engine.llama.strings import string_of
 from srb.files.native_facts import Remark
-from srb.host.cgroups import ROOT, memory_limit
+from srb.host import memory
+from srb.host.cgroups import ROOT
 
 SMALL_SEQUENCES = 4  # llama-server's slots; each has a window of its own in the small cache
 _MOST_SMALL = 255  # llama.cpp's ids (256) but one, the scratch's
@@ -148,11 +149,8 @@ def free_memory(settings: Settings, model: Any, on_gpu: bool) -> int:
 
 
 def available_memory(root: Path = ROOT) -> int:
-    """Return the bytes of memory that this process may still take: the machine's, or its control group's if fewer."""
-    lines = (line.split(":", 1) for line in (root / "proc/meminfo").read_text().splitlines())
-    available = next(int(rest.split()[0]) * 1024 for name, rest in lines if name == "MemAvailable")
-    limit = memory_limit(root)
-    return min(available, limit.free) if limit else available
+    """Return the bytes of memory that this process may still take; 0 where the system does not tell."""
+    return memory.free_memory(root) or 0
 
 
 def _new_cells(settings: Settings) -> int:

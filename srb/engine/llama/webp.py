@@ -6,6 +6,7 @@ converts it, with limits on its time and memory, so that no branch waits and a f
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import resource
 import subprocess
@@ -45,7 +46,8 @@ def main() -> int:
     """Convert the picture that arrives on standard input: its first frame, without transparency, as RGB."""
     from PIL import Image  # the extra `images`; needed in this process alone
 
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+    with contextlib.suppress(ValueError, OSError):  # macOS has no limit of memory; that of pixels holds
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
     data = sys.stdin.buffer.read()
     try:

@@ -30,6 +30,7 @@ from srb.engine.process.text_index import TextIndex
 from srb.engine.tokens import Tokens
 from srb.forgotten import NAME as FORGOTTEN
 from srb.forgotten import since
+from srb.host.page_cache import drop_cached, sync_data
 
 log = logging.getLogger("srb.texts")
 
@@ -212,9 +213,8 @@ class TextFolder:
                     count = file.write(piece)
                     checksum = zlib.crc32(piece[:count], checksum)
                     piece = piece[count:]
-            os.fdatasync(file.fileno())
-            if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            sync_data(file.fileno())
+            drop_cached(file.fileno())
         return checksum
 
     def _checksum(self, id_: str) -> int | None:

@@ -24,6 +24,7 @@ from srb.atomic import private
 from srb.engine.model import Record, Scope
 from srb.engine.tokens import Tokens
 from srb.files.text_entry import ADDED, FRAME, MAX_ENTRY, TextEntry, framed, packed, unpacked
+from srb.host.page_cache import sync_data
 
 log = logging.getLogger("srb.texts")
 
@@ -137,7 +138,7 @@ class TextIndex:
         at = self._append(entry)
         self._drop(record.id)
         self._put(record.id, checksum, at, FRAME.size + len(entry))
-        os.fdatasync(self._file.fileno())
+        sync_data(self._file.fileno())
 
     def remove(self, id_: str) -> None:
         if id_ in self._known:
@@ -185,7 +186,7 @@ class TextIndex:
                 places.append(at)
                 at += known.size
             file.flush()
-            os.fdatasync(file.fileno())  # else a power cut may leave a name without a content
+            sync_data(file.fileno())  # else a power cut may leave a name without a content
         scratch.replace(self._path)
         for known, place in zip(self._known.values(), places, strict=True):
             known.at = place

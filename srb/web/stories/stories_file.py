@@ -7,6 +7,7 @@ read and checked in threads as well, but not in the connection's turn: other sto
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -18,7 +19,8 @@ import gevent
 from gevent.lock import BoundedSemaphore
 from gevent.monkey import get_original
 
-from srb.errors import Cancelled, SRBError, StoriesFull, StoriesOff, StoriesUnavailable
+from srb.errors import Cancelled, SRBError, StoriesFull, StoriesOff, StoriesReadOnly, StoriesUnavailable
+from srb.reasons import whose
 from srb.stories.files import read_file
 from srb.stories.imports import Plan
 from srb.stories.store import Imported, Store
@@ -81,8 +83,14 @@ class StoriesFile:
 
     def start(self) -> None:
         """Check the file in the background, so that the log tells of damage before a writer meets it."""
-        if self._store is not None and _may_be_there(self._store.path):
+        if self._store is None:
+            return
+        if _may_be_there(path := self._store.path):
             gevent.spawn(self._check)
+        elif not os.access(folder := next(each for each in path.absolute().parents if each.exists()), os.W_OK):
+            self._note(StoriesReadOnly(f"{path} cannot be made, and no story will be saved{whose(folder)}"))
+        else:
+            self._note(None)
 
     def watched(self) -> Watched | None:
         """Return what is known of the file without waiting for it, and look at it in the background now and then."""

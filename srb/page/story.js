@@ -226,6 +226,16 @@ export class Story {
   }
 
   /**
+   * Return the place of a text as it was before another tab rewrote the open node that it is of.
+   * @param {string} id
+   * @param {string} text
+   * @returns {Place}
+   */
+  asItWas(id, text) {
+    return this.#pen.asItWas(id, text);
+  }
+
+  /**
    * Begin a branch of a model, and return its id. It grows until it is ended.
    * @param {{parent: string, keep: number, text?: string, run?: string, index?: number, slot?: number, seed?: number}} fields
    *   without a parent (""), the branch is a text of its own

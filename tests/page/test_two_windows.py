@@ -48,13 +48,17 @@ def test_two_changes_at_one_place_are_asked_about_and_both_windows_have_one_text
         each.page.evaluate("desk.manuscript.select(4, 7)")
         each.write(word).wait_until_saved()
     elsewhere(writer.page).get_by_role("button", name="Join").click()
-    asked = writer.page.get_by_role("status").filter(has_text="This place is “blue” here, and “green” in the other window.")
+    asked = writer.page.get_by_role("status").filter(
+        has_text="This place is “blue” here, and “green” in the other window."
+    )
     expect(asked.get_by_role("button")).to_have_text(["Keep mine", "Keep theirs", "Keep both"])
     assert writer.page.evaluate("desk.selected") == "blue"
     asked.get_by_role("button", name="Keep theirs").click()
     for each in (writer, other):
         each.expect_text("The green fox sleeps.")
-        expect(each.page.get_by_role("status").filter(has=each.page.get_by_role("button", name="Join"))).to_have_count(0)
+        expect(each.page.get_by_role("status").filter(has=each.page.get_by_role("button", name="Join"))).to_have_count(
+            0
+        )
 
 
 def test_a_window_that_is_read_anew_after_another_wrote_last_tells_its_own_words(writer: Writer, other: Writer) -> None:

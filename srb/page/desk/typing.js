@@ -1,7 +1,5 @@
 /** The manuscript's changes, followed into the story: typed words extend an open node, which a pause closes. */
 
-import { alike } from "../story/text.js";
-
 /** @typedef {import("../story/types.js").Place} Place */
 /**
  * @typedef {object} Edit
@@ -59,11 +57,8 @@ export class Typing {
     const { desk } = this;
     const shown = desk.manuscript?.text ?? desk.text;
     const { node } = desk.head;
-    const text = desk.story.text(node);
-    if (text.startsWith(shown)) return;
-    const [from, same] = alike(shown, text);
-    const to = text.length - same;
-    desk.head = desk.story.edit({ node, at: text.length }, from, to, shown.slice(from, shown.length - same));
+    if (desk.story.text(node).startsWith(shown)) return;
+    desk.head = desk.story.asItWas(node, shown);
     if (desk.manuscript) desk.manuscript.head = desk.head;
   }
 

@@ -277,20 +277,37 @@ export class Gestures {
     return this.carryOut(live, plan, new Map(plan.slots.map((each) => [each, live.trail(number).fork(shared)])));
   }
 
+  /** Sort by how likely each card is; the model reads those that came without that. */
   sort() {
-    this.arrange((round) => round.sort(round.promptOf() ?? ""));
+    const isUntold = this.rounds.shown?.round.slots.some(
+      (slot) => slot.state === "ended" && slot.text.trim() && slot.meanLogprob === null,
+    );
+    const arrange = (/** @type {Round} */ round) => round.sort(round.promptOf() ?? "");
+    if (!isUntold) return this.arrange(arrange);
+    return this.read({ isOfCards: true }, (round, means) => {
+      for (const slot of round.slots) slot.logprob ??= means.get(slot.number) ?? null;
+      this.arrange(arrange);
+    });
   }
 
   /** Sort by how likely what follows becomes behind each card. */
   sortByFollowing() {
+    return this.read({}, (_round, means) => this.arrange((round) => round.sortBy(means)));
+  }
+
+  /**
+   * Have the shown cards read for their likelihood, or that of what follows.
+   * @param {{isOfCards?: boolean}} options @param {(round: Round, means: Map<number, number>) => void} act if they are still shown then
+   */
+  read(options, act) {
     const live = this.rounds.shown;
     if (!live) return;
     const reading = this.rounds.beginReading();
     return this.desk.guard(async () => {
       try {
-        const { likelihoodsOfFollowing } = await import("./following.js");
-        const likelihoods = await likelihoodsOfFollowing(this.rounds, live.round, reading.signal);
-        if (live === this.rounds.shown) this.arrange((round) => round.sortBy(likelihoods));
+        const { likelihoods } = await import("./following.js");
+        const means = await likelihoods(this.rounds, live.round, reading.signal, options);
+        if (live === this.rounds.shown) act(live.round, means);
       } catch (error) {
         if (!reading.signal.aborted) throw error;
       }

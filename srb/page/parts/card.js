@@ -23,7 +23,7 @@ import { keyName } from "./key_names.js";
  * @property {string} direction  what was to happen in the branch
  * @property {string} voice      the model that writes the branch, where several write the round
  * @property {number|null} step  how unlikely the text is beside its siblings, 1 to 5
- * @property {string} likelihood  the same in a sentence, or why it is not known
+ * @property {string} likelihood  the same in a sentence
  * @property {import("../already.js").Before} before
  * @property {boolean} star
  * @property {string} note
@@ -141,7 +141,7 @@ export class Card {
     set(this.voice, "title", view.voice || null);
     put(this.end, said.words);
     set(this.end, "title", said.words || null);
-    set(this.bar, "data-step", view.step ? `${view.step}` : view.likelihood ? "unknown" : null);
+    set(this.bar, "data-step", view.step ? `${view.step}` : null);
     set(this.bar, "title", view.likelihood || null);
     this.state = slot.state;
     set(this.box, "data-state", slot.state);

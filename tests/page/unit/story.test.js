@@ -234,3 +234,14 @@ test("the sample story is one, with rounds, versions, stars and a chapter", () =
   assert.ok(marks.some(({ star }) => star));
   assert.ok(marks.some(({ name }) => name?.startsWith("Chapter one")));
 });
+
+test("a text that was taken out altogether stays so in a copy, in a file and for another window", () => {
+  const story = Story.create();
+  const place = story.edit(story.head, 0, 0, "Typed once.");
+  story.head = place;
+  story.head = { node: "", at: 0 };
+  const copy = new Story(story.id);
+  copy.merge(JSON.parse(JSON.stringify(story.wire())));
+  for (const each of [story, copy, storyOf(JSON.parse(JSON.stringify(story)))])
+    assert.deepEqual([each.head, each.nodes.size], [{ node: "", at: 0 }, 1]);
+});

@@ -481,8 +481,6 @@ def test_a_text_without_a_space_stays_in_its_card(pane: Pane) -> None:
     expect(pane.text(3)).to_have_text("z")
     assert pane.tell("return branches.scrollWidth <= branches.clientWidth")
     pane.tell("for (const index of [0, 1, 2]) desk.stopBranch(index)")
-    pane.tell("branches.run({ name: 'read' })")
-    expect(pane.page.locator("dialog.reader .text")).to_have_text("x" * 100_000)
     assert pane.tell("return document.querySelectorAll('*').length") < 1000
 
 

@@ -34,13 +34,13 @@ import { keyName } from "./key_names.js";
 
 const WHILE_RUNNING = 4000; // characters in the document while the branch grows: as many as one card in a large pane shows
 const NEAR = 60; // characters from which the first own word is known
-const AT_REST = 20_000; // the whole text is in the reader
+const AT_REST = 20_000; // the whole text is shown in the manuscript
 const EARLY = 20; // ms that a write may come before its time, since frames and the desk's telling have rhythms of their own
 const SHADE_EVERY = 250; // ms: a change of highlights costs as much as there are ranges
 
 /** @type {Button[]} */
 const BUTTONS = [
-  { name: "read", label: msg`Read`, title: msg`Read the whole text (Space)` },
+  { name: "read", label: msg`Read`, title: msg`Show it in the text (Space)` },
   { name: "vary", label: msg`Vary`, title: msg`More like this one, from the mark on (V)` },
   { name: "extend", label: msg`Go on`, title: msg`Let this text go on (E)` },
   { name: "prune", label: msg`Set aside`, title: msg`Set aside, and stop writing (X)` },

@@ -30,7 +30,7 @@ export const CARD_GESTURES = {
     can: (pane, slot) => !!pane.round?.canTake(slot),
     run: (pane, slot) => pane.desk.take(slot.number, { at: slot.mark, go: false }),
   },
-  read: { label: msg`Read the whole text`, key: "Space", run: (pane, slot) => pane.read(slot) },
+  read: { label: msg`Show it in the text, at its place`, key: "Space", run: (pane, slot) => pane.read(slot) },
   extend: {
     label: msg`Go on: let it write more`,
     key: "E",

@@ -134,7 +134,7 @@ export class Desk extends EventTarget {
     this.dispatchEvent(new CustomEvent(topic, { detail }));
   }
 
-  /** Show a sentence. @param {string} text @param {"info" | "error"} [kind] @param {Action} [action] @param {string} [about] a round's id */
+  /** Show a sentence. @param {string} text @param {"info" | "error"} [kind] @param {Action} [action] @param {string} [about] by which it is withdrawn */
   notice(text, kind = "info", action, about) {
     this.tell("notice", { text, kind, action, about });
   }

@@ -21,6 +21,9 @@
 
 const PAUSE = 2000; // ms without a typed key that close the node that is being typed
 
+/** What a notice is about that names words which were at a place: it goes when undo leads there. @param {Place} place */
+export const lossFrom = ({ node, at }) => `${node} ${at}`;
+
 export class Typing {
   /** @param {import("../desk.js").Desk} desk */
   constructor(desk) {
@@ -47,6 +50,7 @@ export class Typing {
     if (why !== "move") {
       desk.tell("head", { why });
       if (why === "undo") desk.rounds?.follow("undo");
+      if (why === "undo") desk.tell("withdrawn", { about: lossFrom(desk.head) });
       else desk.tell("nodes", { ids: new Set([desk.head.node]) });
     }
     return desk.head;

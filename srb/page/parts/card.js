@@ -47,7 +47,8 @@ const BUTTONS = [
   { name: "menu", label: msg`More`, title: msg`More that can be done with this card` },
 ];
 
-const SHARED = 1 / 4; // of a passage: from there on a card shows what was taken away from it
+const SHARED = 1 / 4; // of a passage: from there on a card shows in which words it differs …
+const TOGETHER = 3; // … if so many words that both have stand together: articles and commas alone are nothing that is left of it
 
 const ALREADY = msg`Already in your text`;
 
@@ -313,7 +314,7 @@ export class Card {
   }
 
   /** Show in which words the text differs from a passage: new ones are painted, and those that were taken away stand struck out
-   * where they were. Of a text that shares little with it, they would only be the passage once more. @param {string} passage */
+   * where they were. Of a text that shares little with it, nothing is shown. @param {string} passage */
   _compare(passage) {
     const { text } = this.slot;
     this.compared = text;
@@ -321,17 +322,20 @@ export class Card {
     /** @type {import("./branches/emphasis_nodes.js").Removal[]} */
     const removed = [];
     let at = text.length - text.trimStart().length;
-    let same = 0;
+    let [same, longest] = [0, 0];
     for (const { kind, text: words } of diffWords(passage, text.trim())) {
       if (kind === "removed") {
         if (words.trim()) removed.push({ at, text: words });
         continue;
       }
+      if (kind === "same") longest = Math.max(longest, words.trim().split(/\s+/u).length);
       if (kind === "same") same += words.length;
       else if (words.trim()) this.added.push({ from: at, to: at + words.length });
       at += words.length;
     }
-    this.content.showRemoved(text, same >= SHARED * passage.length ? removed : []);
+    const isAlike = longest >= TOGETHER && same >= SHARED * passage.length;
+    if (!isAlike) this.added = [];
+    this.content.showRemoved(text, isAlike ? removed : []);
     this.painted = "";
   }
 

@@ -20,12 +20,13 @@ import { Story } from "./story.js";
 /** @typedef {import("./desk/rounds.js").Rounds} Rounds */
 /** @typedef {{label: string, run: () => void}} Action what a notice offers */
 /** @typedef {import("./desk/typing.js").Manuscript} Manuscript */
+/** @typedef {{number: number, moves: boolean}} Ghost   `moves`: the manuscript shows the place where the card would stand */
 
 const REST = 10_000; // ms that a hidden page keeps connections on which nothing is written
 /** @type {import("./desk/context.js").Share} */
 const NO_CONTEXT = { used: 0, limit: 0, cut: 0, parts: [] };
 
-/** Topics: story, head, caret, round, text (in a frame, at most twenty times a second), nodes, saved, server, notice, withdrawn, dialog, side (its panel opens or closes). */
+/** Topics: story, head, caret, round, text (in a frame, at most twenty times a second), nodes, ghost, saved, server, notice, withdrawn, dialog, side (its panel opens or closes). */
 export class Desk extends EventTarget {
   /** @param {{api: Api, keeper: Keeper}} given */
   constructor({ api, keeper }) {
@@ -53,6 +54,8 @@ export class Desk extends EventTarget {
     this.choice = "after";
     /** @type {Manuscript | null} */
     this.manuscript = null;
+    /** @type {Ghost | null} the card that is shown in the text */
+    this.ghost = null;
     /** @type {{head: Place} | null} where the story was before a place in the outline was opened */
     this.before = null;
     keeper.addEventListener("state", () => this.tell("saved"));
@@ -131,7 +134,7 @@ export class Desk extends EventTarget {
     this.dispatchEvent(new CustomEvent(topic, { detail }));
   }
 
-  /** Show a sentence. @param {string} text @param {"info" | "error"} [kind] @param {Action} [action] @param {string} [about] a round's id */
+  /** Show a sentence. @param {string} text @param {"info" | "error"} [kind] @param {Action} [action] @param {string} [about] by which it is withdrawn */
   notice(text, kind = "info", action, about) {
     this.tell("notice", { text, kind, action, about });
   }
@@ -484,6 +487,13 @@ export class Desk extends EventTarget {
   setChoice(choice) {
     this.choice = choice;
     this.tell("round", { slots: null });
+  }
+
+  /** Show a card in the text, at its place, as if it were taken; null: none. @param {Ghost | null} ghost */
+  showGhost(ghost) {
+    if (ghost === this.ghost) return;
+    this.ghost = ghost;
+    this.tell("ghost");
   }
 
   /** @param {number} number */

@@ -74,9 +74,10 @@ function wantsEscape(event, page) {
   return manuscript?.wantsEscape?.(event) ?? false;
 }
 
-/** Stop what runs; a second time, go to the manuscript. @param {Desk} desk @param {Document} page */
+/** Take back out of the text what a person only looks at; else stop what runs; a last time, go to the manuscript. @param {Desk} desk @param {Document} page */
 function stopOrLeave(desk, page) {
-  if (desk.isRunning) desk.stop();
+  if (desk.ghost) desk.showGhost(null);
+  else if (desk.isRunning) desk.stop();
   else paneOf(page, "srb-manuscript")?.focus();
 }
 

@@ -62,9 +62,10 @@ export class Story {
     return this.#tree;
   }
 
-  /** @returns {Place} the place that was worked at last; the newest text if that place is not there */
+  /** @returns {Place} the place that was worked at last, which may be before all texts; the newest text if that is not known */
   get head() {
     const head = this.meta("head");
+    if (head === null) return { node: "", at: 0 };
     if (this.isPlace(head)) return { node: head.node, at: head.at };
     let newest = "";
     let made = -1;
@@ -223,6 +224,16 @@ export class Story {
    */
   settle(place) {
     return this.#pen.settle(place);
+  }
+
+  /**
+   * Return the place of a text as it was before another tab rewrote the open node that it is of.
+   * @param {string} id
+   * @param {string} text
+   * @returns {Place}
+   */
+  asItWas(id, text) {
+    return this.#pen.asItWas(id, text);
   }
 
   /**

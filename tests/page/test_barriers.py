@@ -59,7 +59,6 @@ def test_no_dialog_has_barriers(writer: Writer) -> None:
         expect(dialog).to_be_hidden()
     page.locator("srb-branches article.card").first.focus()
     for name, key, dialog in (
-        ("reader", "Space", page.get_by_role("dialog", name="Whole text")),
         ("note", "n", page.get_by_role("dialog", name="Note")),
         ("menu", "ContextMenu", page.get_by_role("dialog", name="What can be done with this card")),
         ("alternatives", "t", page.locator("srb-alternatives dialog").filter(has=page.get_by_role("listitem"))),

@@ -116,20 +116,39 @@ def test_with_more_than_ten_cards_page_down_moves_the_window_of_digits(pane: Pan
     expect(pane.card(11).locator(".digit")).to_have_class(re.compile("idle"))
 
 
-def test_space_opens_the_whole_text_which_grows_and_arrows_read_the_neighbours(pane: Pane) -> None:
+def shown_in_text(pane: Pane) -> object:
+    return pane.tell("return desk.ghost && desk.ghost.number")
+
+
+def test_space_shows_a_card_in_the_text_until_it_is_pressed_again_and_arrows_go_to_the_next(pane: Pane) -> None:
     pane.press("Space")
-    reader = pane.page.locator("dialog.reader")
-    expect(reader.locator(".text")).to_have_text(TEXTS[0].strip())
-    pane.write(" all night")
-    expect(reader.locator(".text")).to_have_text(re.compile("all night$"))
+    assert shown_in_text(pane) == 0
     pane.press("ArrowRight")
-    expect(reader.locator(".text")).to_have_text(TEXTS[1].strip())
-    expect(reader).to_contain_text("Branch 2")
-    pane.press("Control+ArrowRight", "Enter")
-    assert pane.calls("take")[0][2] == " one"
-    pane.press("Space")
-    expect(reader).to_be_hidden()
     expect(pane.card(2)).to_be_focused()
+    assert shown_in_text(pane) == 1
+    pane.press("ArrowLeft", "ArrowLeft")
+    assert shown_in_text(pane) == len(TEXTS) - 1
+    pane.press("Space")
+    assert shown_in_text(pane) is None
+    pane.press("Space", "Enter")
+    assert pane.calls("take")[0][0] == len(TEXTS) - 1
+
+
+def test_space_that_is_held_shows_a_card_for_as_long(pane: Pane) -> None:
+    pane.page.keyboard.down("Space")
+    assert shown_in_text(pane) == 0
+    wait_for(lambda: pane.tell("return performance.now() - branches.pressedAt > 400"), "the key is held")
+    pane.page.keyboard.up("Space")
+    assert shown_in_text(pane) is None
+
+
+def test_a_card_that_is_pointed_at_is_shown_in_the_text_after_a_beat(pane: Pane) -> None:
+    pane.tell("desk.setSetting('shows_pointed', true)")
+    pane.card(2).hover()
+    wait_for(lambda: shown_in_text(pane) == 1, "the card is shown")
+    assert pane.tell("return desk.ghost.moves") is False
+    pane.page.mouse.move(0, 0)
+    wait_for(lambda: shown_in_text(pane) is None, "the card is not shown any more")
 
 
 def test_alternatives_are_chosen_by_keys_at_the_mark(pane: Pane) -> None:
@@ -430,7 +449,6 @@ SCENES = {
     "ended": """desk.begin(4); desk.write([...given, given[2]]); desk.stopBranch(0, 'eos');
       desk.stopBranch(2); desk.stopBranch(3); desk.prune(1); desk.fold(); desk.setSetting('logprobs', true);""",
     "tree": "desk.begin(3); desk.write(given); branches.isTree = true;",
-    "reader": "desk.begin(3); desk.write(given); branches.run({ name: 'read' });",
     "menu": "desk.begin(3); desk.write(given); branches.run({ name: 'menu' });",
     "note": "desk.begin(3); desk.write(given); branches.run({ name: 'note' });",
     "alternatives": """desk.rivals = [{ text: ' a', logprob: -1, probability: 0.3 }]; desk.begin(3); desk.write(given);

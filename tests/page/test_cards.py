@@ -405,18 +405,16 @@ def test_only_sorting_deals_the_digits_anew(pane: Pane) -> None:
     expect(pane.text(3)).to_have_text(TEXTS[0].strip())
 
 
-def test_a_round_without_likelihoods_says_so_and_the_next_one_asks_for_them(pane: Pane) -> None:
+def test_a_card_whose_likelihood_is_not_known_has_no_bar(pane: Pane) -> None:
     pane.begin(*TEXTS)
-    pane.tell("for (const index of [0, 1, 2]) desk.stopBranch(index, 'eos');")
-    sort = pane.page.get_by_role("button", name="Sort")
-    expect(pane.card(1)).to_have_accessible_description(re.compile("would end the text here"))
-    expect(pane.card(1)).not_to_have_accessible_description(re.compile("likelihood"))
-    sort.click()
-    assert "Those of the next round have it" in pane.calls("notice")[0][0]
+    pane.tell(
+        "desk.stopBranch(0, 'eos'); for (const index of [1, 2]) desk.stopBranch(index, 'eos', { logprob: -index });"
+    )
+    pane.page.get_by_role("button", name="Sort").click()
     assert pane.tell("return desk.settings.likelihood") is True
-    expect(pane.card(1)).to_have_accessible_description(re.compile("Its likelihood was not asked for"))
-    expect(pane.card(1).locator(".bar")).to_have_attribute("data-step", "unknown")
-    assert [pane.text(number).inner_text() for number in (1, 2, 3)] == [text.strip() for text in TEXTS]
+    expect(pane.card(3)).not_to_have_accessible_description(re.compile("Beside the others"))
+    steps = [pane.card(number).locator(".bar").get_attribute("data-step") for number in (1, 2, 3)]
+    assert steps == ["1", "5", None]
 
 
 def test_the_bars_that_sorting_brings_are_switched_off_beside_it(pane: Pane) -> None:
@@ -499,8 +497,6 @@ def test_a_text_without_a_space_stays_in_its_card(pane: Pane) -> None:
     expect(pane.text(3)).to_have_text("z")
     assert pane.tell("return branches.scrollWidth <= branches.clientWidth")
     pane.tell("for (const index of [0, 1, 2]) desk.stopBranch(index)")
-    pane.tell("branches.run({ name: 'read' })")
-    expect(pane.page.locator("dialog.reader .text")).to_have_text("x" * 100_000)
     assert pane.tell("return document.querySelectorAll('*').length") < 1000
 
 

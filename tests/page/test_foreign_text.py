@@ -34,7 +34,7 @@ def test_markup_of_a_model_is_shown_as_written_wherever_it_goes(page: Page, slow
     writer = answered(page, slow, MARKUP)
     assert writer.shown() == [MARKUP]
     writer.press("Space")
-    expect(page.get_by_role("dialog", name="Whole text").locator(".reader-text")).to_have_text(MARKUP)
+    expect(page.locator("srb-manuscript .ghost")).to_have_text(MARKUP)
     writer.press("Escape", "Shift+Digit1").expect_text(START + MARKUP)
     page.get_by_role("button", name="Outline").click()
     expect(page.get_by_role("treeitem").last).to_contain_text(MARKUP[:60])

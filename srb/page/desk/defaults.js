@@ -54,6 +54,7 @@ export const DEFAULTS = Object.freeze({
   likelihood: /** @type {boolean} */ (false), // of each branch, for sorting
   lore_words: 1000, // at the text's end, in which keywords of the lorebook are looked for
   lore_tokens: 512, // that the lorebook may take
+  shows_pointed: /** @type {boolean} */ (true), // in the text, a card that is pointed at
   single_keys: /** @type {boolean} */ (true),
   font: /** @type {"prose" | "mono"} */ ("prose"),
   size: 18,

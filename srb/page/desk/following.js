@@ -1,5 +1,5 @@
-/** The likelihood of what follows a round's cards, in the middle of a text: how likely its first words become behind each card. A model
- * that cannot be told what follows writes past it; behind a card that leads there, it finds those words likely. */
+/** The likelihood of cards that came without it, and of what follows them in the middle of a text: how likely its first words become
+ * behind each card. A model that cannot be told what follows writes past it; behind a card that leads there, it finds those words likely. */
 
 import { beginningOf } from "../behind.js";
 import { codePoints, trimCut } from "../cuts.js";
@@ -8,7 +8,7 @@ import { beginningAfter, straightened } from "../prompt.js";
 import { between, joined } from "./gap.js";
 
 /** @typedef {import("../round.js").Round} Round */
-/** @typedef {{number: number, prompt: string, at: number}} Reading   of a card: what the model reads, and where in it what follows begins */
+/** @typedef {{number: number, prompt: string, at: number}} Reading   of a card: what the model reads, and where in it the words begin that are judged */
 
 const MOST = 16; // cards that are read, the first in their order
 const READ = 1200; // characters at the end of what stands before: the card, and the text before it
@@ -22,15 +22,16 @@ function followingOf(story, { base, until }) {
 }
 
 /**
- * Return the mean log-probability of the words that follow, by the numbers of the cards that have a text.
- * @param {import("./rounds.js").Rounds} rounds @param {Round} round @param {AbortSignal} signal @returns {Promise<Map<number, number>>}
+ * Return the mean log-probability of the words that follow the cards that have a text, by their numbers; or, with `isOfCards`, of the cards' own.
+ * @param {import("./rounds.js").Rounds} rounds @param {Round} round @param {AbortSignal} signal @param {{isOfCards?: boolean}} [options]
+ * @returns {Promise<Map<number, number>>}
  */
-export async function likelihoodsOfFollowing({ desk, voices }, round, signal) {
+export async function likelihoods({ desk, voices }, round, signal, { isOfCards = false } = {}) {
   const { asked, fields } = voices.of(round.voices[0] ?? "");
   const { model } = asked.settings;
-  const readings = readingsOf(desk.story, round, asked.server.lacks);
+  const readings = readingsOf(desk.story, round, asked.server.lacks, isOfCards);
   /** @type {Map<number, number>} */
-  const likelihoods = new Map();
+  const means = new Map();
   for (let first = 0; first < readings.length; first += AT_ONCE) {
     const some = readings.slice(first, first + AT_ONCE);
     const prompt = some.map((reading) => reading.prompt);
@@ -40,14 +41,14 @@ export async function likelihoodsOfFollowing({ desk, voices }, round, signal) {
     for (const { index, logprobs } of choices) {
       const reading = some[index];
       const likelihood = reading ? meanFrom(reading.at, logprobs) : null;
-      if (likelihood !== null) likelihoods.set(reading.number, likelihood);
+      if (likelihood !== null) means.set(reading.number, likelihood);
     }
   }
-  return likelihoods;
+  return means;
 }
 
-/** @param {import("../story.js").Story} story @param {Round} round @param {string | null | undefined} lacks @returns {Reading[]} */
-function readingsOf(story, round, lacks) {
+/** @param {import("../story.js").Story} story @param {Round} round @param {string | null | undefined} lacks @param {boolean} isOfCards @returns {Reading[]} */
+function readingsOf(story, round, lacks, isOfCards) {
   const before = story.text(round.base.node, round.keep);
   const following = followingOf(story, round);
   const written = round.order.filter(
@@ -55,6 +56,14 @@ function readingsOf(story, round, lacks) {
   );
   return written.slice(0, MOST).map((number) => {
     const card = cardOf(round, number, before);
+    if (isOfCards) {
+      const cut = Math.max(0, before.length - READ);
+      const known = straightened(
+        withoutMarkers(before.slice(cut && beginningAfter(before, cut, before.length))),
+        lacks,
+      );
+      return { number, prompt: known + straightened(card, lacks), at: codePoints(known, known.length) };
+    }
     const whole = withoutMarkers(before.slice(-2 * READ) + card);
     const cut = Math.max(0, whole.length - READ);
     const head = straightened(whole.slice(cut && beginningAfter(whole, cut, whole.length)), lacks);

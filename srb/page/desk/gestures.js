@@ -11,6 +11,7 @@ import { move, quoted } from "./moves.js";
 import { likelyTokens } from "./rivals.js";
 import { mendedBefore, seamOf } from "./seam.js";
 
+/** @typedef {{from: number, to: number, text: string, taken: number}} Landing   of a card in the text */
 /** @typedef {import("../round.js").Round} Round */
 /** @typedef {import("../round.js").Plan} Plan */
 /** @typedef {import("./live.js").Live} Live */
@@ -60,6 +61,34 @@ export class Gestures {
     await going;
   }
 
+  /**
+   * Return how a card would stand in the text as it is now: `text` in the place of a range, of which a take would take `taken` characters.
+   * @param {number} number @returns {Landing | null}
+   */
+  landing(number) {
+    const { desk } = this;
+    const slot = this.rounds.shown?.round.slots[number];
+    const gap = this.rounds.gap;
+    if (!slot?.text.trim() || !this.rounds.shown || !gap) return null;
+    const { passage } = this.rounds.shown.round;
+    const from = beginOf(desk.text, gap, desk.choice);
+    const lead = passage ? slot.text.search(/\S/u) : 0;
+    const own = slot.text.slice(lead);
+    const isWhole = from === gap.at && !gap.isCut && !passage;
+    const text = isWhole
+      ? own
+      : joined(desk.text.slice(0, from), [{ text: own, by: "model" }])
+          .map((each) => each.text)
+          .join("");
+    const taken = slot.mark === null ? text.length : Math.max(0, slot.mark - lead + text.length - own.length);
+    return {
+      from,
+      to: Math.max(from, gap.to),
+      text: text + between(desk.text.slice(0, from), text, desk.text.slice(gap.to)),
+      taken,
+    };
+  }
+
   /** Say why a card cannot be taken, and what can be done. @param {Live} live @param {number} number */
   sayEmpty({ round }, number) {
     const { desk } = this;
@@ -76,13 +105,13 @@ export class Gestures {
    * @param {Live} live @param {number} number @param {number} length @param {Place} head @param {import("./seam.js").Seam} seam
    * @param {import("./seam.js").Choice} typed
    */
-  placeOf(live, number, length, head, { at, to, typed: words, isCut }, typed) {
+  placeOf(live, number, length, head, seam, typed) {
+    const { at, to, isCut } = seam;
     const { story } = this.desk;
     const text = story.text(head.node, head.at);
     const { keep, passage } = live.round;
     const own = live.place(number, length);
-    const isKept = words ? typed === "after" : /^\s*\n\s*$/u.test(text.slice(at, to)); // a paragraph that was begun stays
-    const begin = isKept ? to : at;
+    const begin = beginOf(text, seam, typed);
     const [before, behind] = [text.slice(0, begin), text.slice(to)];
     const isOwn = behind === "" && begin === keep && before === story.text(own.node, keep);
     if (isOwn && !passage) return { place: own, caret: own.at };
@@ -277,20 +306,37 @@ export class Gestures {
     return this.carryOut(live, plan, new Map(plan.slots.map((each) => [each, live.trail(number).fork(shared)])));
   }
 
+  /** Sort by how likely each card is; the model reads those that came without that. */
   sort() {
-    this.arrange((round) => round.sort(round.promptOf() ?? ""));
+    const isUntold = this.rounds.shown?.round.slots.some(
+      (slot) => slot.state === "ended" && slot.text.trim() && slot.meanLogprob === null,
+    );
+    const arrange = (/** @type {Round} */ round) => round.sort(round.promptOf() ?? "");
+    if (!isUntold) return this.arrange(arrange);
+    return this.read({ isOfCards: true }, (round, means) => {
+      for (const slot of round.slots) slot.logprob ??= means.get(slot.number) ?? null;
+      this.arrange(arrange);
+    });
   }
 
   /** Sort by how likely what follows becomes behind each card. */
   sortByFollowing() {
+    return this.read({}, (_round, means) => this.arrange((round) => round.sortBy(means)));
+  }
+
+  /**
+   * Have the shown cards read for their likelihood, or that of what follows.
+   * @param {{isOfCards?: boolean}} options @param {(round: Round, means: Map<number, number>) => void} act if they are still shown then
+   */
+  read(options, act) {
     const live = this.rounds.shown;
     if (!live) return;
     const reading = this.rounds.beginReading();
     return this.desk.guard(async () => {
       try {
-        const { likelihoodsOfFollowing } = await import("./following.js");
-        const likelihoods = await likelihoodsOfFollowing(this.rounds, live.round, reading.signal);
-        if (live === this.rounds.shown) this.arrange((round) => round.sortBy(likelihoods));
+        const { likelihoods } = await import("./following.js");
+        const means = await likelihoods(this.rounds, live.round, reading.signal, options);
+        if (live === this.rounds.shown) act(live.round, means);
       } catch (error) {
         if (!reading.signal.aborted) throw error;
       }
@@ -441,4 +487,10 @@ export class Gestures {
   bodyOf(live) {
     return (plan) => this.rounds.body(live.round, plan);
   }
+}
+
+/** Where a card begins in the text. @param {string} text @param {import("./seam.js").Seam} seam @param {import("./seam.js").Choice} choice */
+function beginOf(text, { at, to, typed }, choice) {
+  const isKept = typed ? choice === "after" : /^\s*\n\s*$/u.test(text.slice(at, to)); // a paragraph that was begun stays
+  return isKept ? to : at;
 }

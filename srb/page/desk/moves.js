@@ -6,6 +6,7 @@
 import { countWords } from "../keep/describe.js";
 import { msg } from "../languages.js";
 import { typedOnlyIn } from "../story/same.js";
+import { lossFrom } from "./typing.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../desk.js").Action} Action */
@@ -38,7 +39,7 @@ export function move(desk, place, why, caret) {
   desk.changed();
   desk.tell("head", { why });
   const isVisit = why === "open" && desk.before && isSame(desk.before.head, before);
-  if (loss) desk.notice(loss, "info", isVisit ? wayBack(desk) : wayTo(desk, before, caretBefore));
+  if (loss) desk.notice(loss, "info", isVisit ? wayBack(desk) : wayTo(desk, before, caretBefore), lossFrom(before));
   return loss;
 }
 

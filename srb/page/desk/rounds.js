@@ -347,7 +347,8 @@ export class Rounds {
   /** What the shown cards go on from, if the text has other words there now; null if they just go on. */
   get seam() {
     const { desk, gap, shown } = this;
-    return shown && gap && isStale(gap) ? { ...gap, from: continuedWords(desk.story, shown.round) } : null;
+    if (!shown || !gap || !isStale(gap)) return null;
+    return { ...gap, passage: shown.round.passage, from: continuedWords(desk.story, shown.round) };
   }
 
   /** Where the shown cards go in the present text. */

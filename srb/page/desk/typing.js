@@ -1,7 +1,5 @@
 /** The manuscript's changes, followed into the story: typed words extend an open node, which a pause closes. */
 
-import { alike } from "../story/text.js";
-
 /** @typedef {import("../story/types.js").Place} Place */
 /**
  * @typedef {object} Edit
@@ -22,6 +20,9 @@ import { alike } from "../story/text.js";
  */
 
 const PAUSE = 2000; // ms without a typed key that close the node that is being typed
+
+/** What a notice is about that names words which were at a place: it goes when undo leads there. @param {Place} place */
+export const lossFrom = ({ node, at }) => `${node} ${at}`;
 
 export class Typing {
   /** @param {import("../desk.js").Desk} desk */
@@ -49,6 +50,7 @@ export class Typing {
     if (why !== "move") {
       desk.tell("head", { why });
       if (why === "undo") desk.rounds?.follow("undo");
+      if (why === "undo") desk.tell("withdrawn", { about: lossFrom(desk.head) });
       else desk.tell("nodes", { ids: new Set([desk.head.node]) });
     }
     return desk.head;
@@ -59,11 +61,8 @@ export class Typing {
     const { desk } = this;
     const shown = desk.manuscript?.text ?? desk.text;
     const { node } = desk.head;
-    const text = desk.story.text(node);
-    if (text.startsWith(shown)) return;
-    const [from, same] = alike(shown, text);
-    const to = text.length - same;
-    desk.head = desk.story.edit({ node, at: text.length }, from, to, shown.slice(from, shown.length - same));
+    if (desk.story.text(node).startsWith(shown)) return;
+    desk.head = desk.story.asItWas(node, shown);
     if (desk.manuscript) desk.manuscript.head = desk.head;
   }
 

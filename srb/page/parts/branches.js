@@ -11,10 +11,9 @@ import { Highlights } from "./branches/highlights.js";
 import { actOf, isTaken } from "./branches/keys.js";
 import { expectedLength } from "./branches/places.js";
 import { isInside, Pointer } from "./branches/pointer.js";
-import { Reader } from "./branches/reader.js";
 import { Swipe } from "./branches/swipe.js";
 import { treeOf } from "./branches/tree.js";
-import { head, menu, noteDialog, phoneBar, readerDialog } from "./branches/views.js";
+import { head, menu, noteDialog, phoneBar } from "./branches/views.js";
 import { draftField } from "./draft_field.js";
 import { MOTION, moves } from "./motion.js";
 import { Part } from "./part.js";
@@ -25,6 +24,7 @@ import { Part } from "./part.js";
 
 const TREE_EVERY = 250; // ms between two drawings of the merged tree
 const PATIENCE = MOTION; // for which cards stay, and fade: an empty round is a drawing more beside the model
+const HELD = 350; // ms from which a key is held, and not tapped
 const SEEN_AFTER = 1500; // ms in view after which an ended branch counts as looked at
 
 export class Branches extends Part {
@@ -38,6 +38,7 @@ export class Branches extends Part {
     this.seen = new Map();
     this.treeTimer = 0;
     this.roundTimer = 0; // until another round is shown that has no words yet
+    this.pressedAt = 0; // when the key was pressed that shows a card in the text; 0: it is not
     this.counts = "";
     this.shownState = "";
     this.pointer = new Pointer(this);
@@ -87,6 +88,8 @@ export class Branches extends Part {
     for (const name of ["keydown", "pointerdown"])
       this.addEventListener(name, () => this.roundTimer && this.showRound(), { signal, capture: true });
     this.addEventListener("keydown", (event) => this.onKey(event), { signal });
+    this.addEventListener("keyup", (event) => this.onKeyUp(event), { signal });
+    this.addEventListener("focusout", (event) => this.onLeave(event), { signal });
     this.addEventListener("focusin", (event) => this.onFocus(event), { signal });
     this.pointer.listen(signal);
     this.swipe.listen(signal);
@@ -111,7 +114,6 @@ export class Branches extends Part {
       textBefore: ({ base, keep }) => this.desk.story.text(base.node, keep),
       onseen: (slot) => this.noteSeen(slot),
     });
-    this.reader = new Reader({ dialog: this.find("dialog.reader"), highlights: this.highlights });
     this.follow();
   }
 
@@ -154,7 +156,7 @@ export class Branches extends Part {
     this.roundTimer = 0;
     if (!board || board.round === round) return;
     const hadFocus = board.list.contains(document.activeElement);
-    if (this.reader?.isOpen) this.reader.close();
+    this.desk.showGhost(null);
     this.showList();
     const half = round ? halfWord(this.desk.story.text(round.base.node, round.keep)) : "";
     this.style.setProperty("--half", `"${half}"`);
@@ -203,7 +205,6 @@ export class Branches extends Part {
       <ol class="cards" aria-label=${msg`Cards`}></ol>
       ${this.isTree && round ? treeOf(round) : nothing}
       ${phoneBar(this)}
-      ${readerDialog(() => this.onReaderClosed())}
       ${menu(this)}
       ${noteDialog(
         () => this.keepNote(),
@@ -233,24 +234,25 @@ export class Branches extends Part {
   showMark(slot) {
     const card = this.board?.cards.get(slot.number);
     if (slot.mark !== null) card?.reveal(slot.mark);
-    this.reader?.mark({ reveal: true });
+    if (this.ghost) this.show(slot.number); // of which a part is marked now
     const words = slot.mark === null ? "" : slot.text.slice(0, slot.mark).trim().split(/\s+/u).slice(-4).join(" ");
     this.say(slot.mark === null ? msg`No mark.` : msg`Marked up to: ${words}`);
   }
 
   /** @param {Slot} slot */
   read(slot) {
-    const { round, reader } = this;
-    if (!round || !reader) return;
-    if (reader.isOpen && reader.slot === slot) return reader.close();
-    reader.show(slot, `${round.shown.indexOf(slot.number) + 1}`, round.stopAt);
+    if (this.ghost?.number === slot.number) this.desk.showGhost(null);
+    else this.show(slot.number);
   }
 
-  onReaderClosed() {
-    const slot = this.reader?.slot; // the browser gives the focus back to the card at which reading began
-    this.reader?.closed();
-    if (slot) this.board?.setCurrent(slot.number);
-    this.focus();
+  /** The card that a person has asked to see in the text. */
+  get ghost() {
+    return this.desk.ghost?.moves ? this.desk.ghost : null;
+  }
+
+  /** @param {number} number */
+  show(number) {
+    this.desk.showGhost({ number, moves: true });
   }
 
   /** @param {Slot} slot */
@@ -280,8 +282,7 @@ export class Branches extends Part {
 
   /** Where a part of a card's text is on the screen. @param {Slot} slot @param {number} from @param {number} to */
   boxOf(slot, from, to) {
-    const content = this.reader?.isOpen ? this.reader.content : this.board?.cards.get(slot.number)?.content;
-    return content?.box(from, to) ?? null;
+    return this.board?.cards.get(slot.number)?.content.box(from, to) ?? null;
   }
 
   /** @param {{number: number, at: number, word: string, lines: DOMRect|null}} asked */
@@ -313,6 +314,7 @@ export class Branches extends Part {
         return this.takeDigit(value, name === "takeDigit");
       case "left":
       case "right":
+        if (this.ghost) return this.flip(name === "left" ? -1 : 1);
         return this.go(board.neighbour(name === "left" ? -1 : 1, 0));
       case "up":
       case "down":
@@ -335,8 +337,6 @@ export class Branches extends Part {
       case "closeNote":
         keepDraft(this.desk, this.noteDraft, "");
         return /** @type {HTMLDialogElement} */ (this.find("dialog.note")).close();
-      case "closeReader":
-        return this.reader?.close();
       default:
         return this.gesture(name, slot);
     }
@@ -358,27 +358,43 @@ export class Branches extends Part {
     return this.desk.take(number, { at: slot?.mark ?? null, go });
   }
 
-  /** Go to a card; in the reader, read it. @param {number} number */
+  /** Go to a card; while one is shown in the text, show this one there. @param {number} number */
   go(number) {
-    const { board, reader, round } = this;
-    const isReading = reader?.isOpen;
-    board?.setCurrent(number, { focus: !isReading, scroll: true });
-    const slot = round?.slots[number];
-    if (isReading && slot) reader.show(slot, `${(round?.shown.indexOf(number) ?? 0) + 1}`, round?.stopAt ?? "");
+    this.board?.setCurrent(number, { focus: true, scroll: true });
+    if (this.ghost) this.show(number);
     this.requestUpdate();
+  }
+
+  /** Show the next card, in their order, in the text. @param {1 | -1} way */
+  flip(way) {
+    const { board, round } = this;
+    const order = round?.shown ?? [];
+    this.go(order[(order.indexOf(board?.current ?? 0) + way + order.length) % order.length] ?? 0);
   }
 
   // ---- Events of the document
 
   /** @param {KeyboardEvent} event */
   onKey(event) {
-    if (event.defaultPrevented || isTaken(event) || isInside(event, "dialog:not(.reader)")) return;
+    if (event.defaultPrevented || isTaken(event) || isInside(event, "dialog")) return;
     const act = actOf(event, this.desk.settings.single_keys !== false);
     if (!act) return;
-    if (isInside(event, ".reader") && ["up", "down", "first", "last", "window"].includes(act.name)) return; // they scroll it
     event.preventDefault();
     event.stopPropagation();
+    if (act.name === "read" && event.repeat) return;
+    if (act.name === "read") this.pressedAt = event.timeStamp;
     this.run(act);
+  }
+
+  /** A key that was held has shown a card for as long; one that was tapped leaves it in the text. @param {KeyboardEvent} event */
+  onKeyUp({ code, timeStamp }) {
+    if (code === "Space" && this.pressedAt > 0 && timeStamp - this.pressedAt > HELD) this.desk.showGhost(null);
+    if (code === "Space") this.pressedAt = 0;
+  }
+
+  /** The focus goes to another pane: what was shown in the text goes, too. @param {FocusEvent} event */
+  onLeave({ relatedTarget }) {
+    if (relatedTarget instanceof Node && !this.contains(relatedTarget)) this.desk.showGhost(null);
   }
 
   /** @param {Event} event */

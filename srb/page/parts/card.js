@@ -24,7 +24,7 @@ import { keyName } from "./key_names.js";
  * @property {string} direction  what was to happen in the branch
  * @property {string} voice      the model that writes the branch, where several write the round
  * @property {number|null} step  how unlikely the text is beside its siblings, 1 to 5
- * @property {string} likelihood  the same in a sentence, or why it is not known
+ * @property {string} likelihood  the same in a sentence
  * @property {import("../already.js").Before} before
  * @property {boolean} star
  * @property {string} note
@@ -35,20 +35,21 @@ import { keyName } from "./key_names.js";
 
 const WHILE_RUNNING = 4000; // characters in the document while the branch grows: as many as one card in a large pane shows
 const NEAR = 60; // characters from which the first own word is known
-const AT_REST = 20_000; // the whole text is in the reader
+const AT_REST = 20_000; // the whole text is shown in the manuscript
 const EARLY = 20; // ms that a write may come before its time, since frames and the desk's telling have rhythms of their own
 const SHADE_EVERY = 250; // ms: a change of highlights costs as much as there are ranges
 
 /** @type {Button[]} */
 const BUTTONS = [
-  { name: "read", label: msg`Read`, title: msg`Read the whole text (Space)` },
+  { name: "read", label: msg`Read`, title: msg`Show it in the text (Space)` },
   { name: "vary", label: msg`Vary`, title: msg`More like this one, from the mark on (V)` },
   { name: "extend", label: msg`Go on`, title: msg`Let this text go on (E)` },
   { name: "prune", label: msg`Set aside`, title: msg`Set aside, and stop writing (X)` },
   { name: "menu", label: msg`More`, title: msg`More that can be done with this card` },
 ];
 
-const SHARED = 1 / 4; // of a passage: from there on a card shows what was taken away from it
+const SHARED = 1 / 4; // of a passage: from there on a card shows in which words it differs …
+const TOGETHER = 3; // … if so many words that both have stand together: articles and commas alone are nothing that is left of it
 
 const ALREADY = msg`Already in your text`;
 
@@ -142,7 +143,7 @@ export class Card {
     set(this.voice, "title", view.voice || null);
     put(this.end, said.words);
     set(this.end, "title", said.words || null);
-    set(this.bar, "data-step", view.step ? `${view.step}` : view.likelihood ? "unknown" : null);
+    set(this.bar, "data-step", view.step ? `${view.step}` : null);
     set(this.bar, "title", view.likelihood || null);
     this.state = slot.state;
     set(this.box, "data-state", slot.state);
@@ -312,7 +313,7 @@ export class Card {
   }
 
   /** Show in which words the text differs from a passage: new ones are painted, and those that were taken away stand struck out
-   * where they were. Of a text that shares little with it, they would only be the passage once more. @param {string} passage */
+   * where they were. Of a text that shares little with it, nothing is shown. @param {string} passage */
   _compare(passage) {
     const { text } = this.slot;
     this.compared = text;
@@ -320,17 +321,20 @@ export class Card {
     /** @type {import("./branches/emphasis_nodes.js").Removal[]} */
     const removed = [];
     let at = text.length - text.trimStart().length;
-    let same = 0;
+    let [same, longest] = [0, 0];
     for (const { kind, text: words } of diffWords(passage, text.trim())) {
       if (kind === "removed") {
         if (words.trim()) removed.push({ at, text: words });
         continue;
       }
+      if (kind === "same") longest = Math.max(longest, words.trim().split(/\s+/u).length);
       if (kind === "same") same += words.length;
       else if (words.trim()) this.added.push({ from: at, to: at + words.length });
       at += words.length;
     }
-    this.content.showRemoved(text, same >= SHARED * passage.length ? removed : []);
+    const isAlike = longest >= TOGETHER && same >= SHARED * passage.length;
+    if (!isAlike) this.added = [];
+    this.content.showRemoved(text, isAlike ? removed : []);
     this.painted = "";
   }
 

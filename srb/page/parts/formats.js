@@ -6,7 +6,8 @@ import { BEGINNING, checkSize } from "../formats/file.js";
 import { filesOf, packed } from "../formats/folder.js";
 import { ENDINGS } from "../formats/importers.js";
 import { fileName, WRITERS } from "../formats/write.js";
-import { msg, NUMBER } from "../languages.js";
+import { countWords } from "../keep/describe.js";
+import { msg, NUMBER, wordCount } from "../languages.js";
 import { base64, brought, fromBase64 } from "../media.js";
 import { StoryError } from "../story/read.js";
 import { html, live } from "../vendor/lit.js";
@@ -268,7 +269,7 @@ class Formats extends DialogPart {
               choice.chosen = event.target.checked;
             }}>
             <span dir="auto">${titleOf(choice.story)}</span>
-            <span class="size">${nodesInWords(choice.story.nodes.size)}</span>
+            <span class="size">${sizeOf([choice.story])}</span>
           </label>`,
         )}
       </fieldset>
@@ -317,17 +318,15 @@ async function makePrintable(files) {
  * @param {string} format
  */
 function summary(stories, format) {
-  const nodes = stories.reduce((sum, story) => sum + story.nodes.size, 0);
-  const roots = stories.reduce((sum, story) => sum + story.roots().length, 0);
-  const inRoots = roots === 1 ? msg`1 root` : msg`${NUMBER.format(roots)} roots`;
-  if (stories.length === 1) return msg`Imported ${nodesInWords(nodes)} in ${inRoots} from ${format}.`;
-  const count = NUMBER.format(stories.length);
-  return msg`Imported ${count} stories with ${nodesInWords(nodes)} in ${inRoots} from ${format}.`;
+  const words = sizeOf(stories);
+  if (stories.length === 1) return msg`Imported ${words} from ${format}.`;
+  return msg`Imported ${NUMBER.format(stories.length)} stories with ${words} from ${format}.`;
 }
 
-/** @param {number} count */
-function nodesInWords(count) {
-  return count === 1 ? msg`1 node` : msg`${NUMBER.format(count)} nodes`;
+/** The words of all texts of stories. @param {Story[]} stories */
+function sizeOf(stories) {
+  const texts = stories.flatMap(({ nodes }) => Array.from(nodes.values(), ({ text }) => text));
+  return wordCount(texts.reduce((sum, text) => sum + countWords(text), 0));
 }
 
 /** @param {string} title */

@@ -54,7 +54,7 @@ const KEYS = [
       ["Shift+1–9", msg`Take it only`],
       ["← ↑ ↓ →", msg`Move between the branches`],
       ["Enter", msg`Take the branch in focus, up to its mark`],
-      ["Space", msg`Read it whole; ← → go to the next one at the same place`],
+      ["Space", msg`Show it in the text while held, or until pressed again; ← → go to the next one, Enter takes it`],
       [`${CONTROL}+← →`, msg`Move the mark by a word; a click on a word sets it`],
       [".", msg`Move the mark to the sentence's end`],
       ["X", msg`Set aside: end this branch`],

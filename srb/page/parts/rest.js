@@ -13,6 +13,7 @@ import { bindOwnKeys } from "./palette/own_keys.js";
 import "./pictures.js";
 import { showComments } from "./comment_marks.js";
 import { showGap } from "./gap_mark.js";
+import { showGhost } from "./ghost.js";
 import { bindPrint } from "./print.js";
 import { proseMarkdown } from "./prose_markdown.js";
 import { searchWords } from "./search_words.js";
@@ -57,6 +58,7 @@ export async function addRest(desk, root) {
   bindPrint(desk);
   bindOwnKeys(desk);
   showGap(desk);
+  showGhost(desk);
   document.querySelector("srb-header .facts")?.append(make("srb-goals-line"));
   showComments(desk);
   const key = /** @type {any} */ (make("srb-key"));

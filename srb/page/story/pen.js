@@ -111,6 +111,21 @@ export class Pen {
   }
 
   /**
+   * Return the place of a text as it was before another tab rewrote its open node.
+   * @param {string} id
+   * @param {string} text  the whole
+   * @returns {Place}
+   */
+  asItWas(id, text) {
+    const { tail, ...node } = closed(this.tree.entry(id).node);
+    const { parent = "", keep = 0 } = node;
+    const behind = tail === undefined ? 0 : this.tree.entry(parent).length - tail;
+    const hasTail = tail !== undefined && keep + behind <= text.length;
+    const own = text.slice(keep, hasTail ? text.length - behind : undefined);
+    return { node: this.#add({ ...node, ...(hasTail ? { tail } : {}), text: own, of: origin(node) }), at: text.length };
+  }
+
+  /**
    * Rewrite the open node at the tip, if the edit touches the words in it.
    * @param {Place} head
    * @param {number} from

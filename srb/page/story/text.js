@@ -34,7 +34,8 @@ export function newId() {
 }
 
 /**
- * Cut a text into stretches of at most `size` units, none of which ends inside a character.
+ * Cut a text into stretches of at most `size` units: at a heading, else at the end of a paragraph, a line or a word, if one is
+ * in their second half. None ends inside a character.
  * @param {string} text
  * @param {number} size
  * @returns {string[]}
@@ -42,12 +43,24 @@ export function newId() {
 export function stretches(text, size) {
   const cut = [];
   for (let from = 0; from < text.length; ) {
-    let to = Math.min(from + size, text.length);
+    let to = from + size < text.length ? endOf(text, from + size / 2, from + size) : text.length;
     if (to < text.length && isHigh(text.charCodeAt(to - 1))) to -= 1;
     cut.push(text.slice(from, to));
     from = to;
   }
   return cut;
+}
+
+const ENDS = [/\n(?=#{1,6} )/gu, /\n\n(?=\S)/gu, /\n/gu, /\s(?=\S)/gu]; // the best first
+
+/** @param {string} text @param {number} least @param {number} most @returns {number} where a stretch ends best, between the two */
+function endOf(text, least, most) {
+  const part = text.slice(least, most);
+  for (const end of ENDS) {
+    const last = [...part.matchAll(end)].at(-1);
+    if (last) return Math.floor(least) + last.index + last[0].length;
+  }
+  return most;
 }
 
 /**

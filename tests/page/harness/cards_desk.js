@@ -8,6 +8,7 @@ const SETTINGS = { n: 8, max_tokens: 128, logprobs: false, single_keys: true };
 /** Marks of nodes; every node is there. */
 class Marks {
   constructor() {
+    this.said = new Map();
     this.marks = new Map();
     this.nodes = { has: () => true };
   }
@@ -15,6 +16,14 @@ class Marks {
   /** The manuscript before a round. */
   text() {
     return this.before ?? "Once";
+  }
+
+  meta(key) {
+    return this.said.get(key);
+  }
+
+  setMeta(key, value) {
+    this.said.set(key, value);
   }
 
   mark(id) {
@@ -35,6 +44,16 @@ export class CardsDesk extends EventTarget {
 
   tell(topic, detail = {}) {
     this.dispatchEvent(new CustomEvent(topic, { detail }));
+  }
+
+  ghost = null;
+
+  changed() {}
+
+  showGhost(ghost) {
+    if (ghost === this.ghost) return;
+    this.ghost = ghost;
+    this.tell("ghost");
   }
 
   openDialog(name, detail = {}) {

@@ -264,3 +264,14 @@ test("sentences that two windows begin behind the last space are both kept, and 
   one.desk.rounds.elsewhere.join();
   assert.equal(one.desk.text, "A fox. Mine. Yours.");
 });
+
+test("a word that another window rewrites before this one changes it is one place", async () => {
+  const [one, two] = await twoWhileOneTypes("The red fox sleeps.");
+  one.manuscript.type("blue", 4, 7);
+  exchange(one, two);
+  two.manuscript.type("green", 4, 7);
+  exchange(one, two);
+  assert.deepEqual([one.desk.text, two.desk.text], ["The blue fox sleeps.", "The green fox sleeps."]);
+  one.desk.rounds.elsewhere.join();
+  assert.deepEqual(one.desk.rounds.elsewhere.question, { mine: "blue", theirs: "green" });
+});

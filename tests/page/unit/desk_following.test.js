@@ -43,6 +43,20 @@ test("the card after which the next words are likeliest comes first, and one wit
   assert.deepEqual(desk.round.order, [1, 3, 0, 2]);
 });
 
+test("cards that came without their likelihood are sorted by what the model reads in them", async () => {
+  const { desk, api, asked } = await inside();
+  for (const index of CARDS.keys()) api.last.send({ event: "stop", index, end: { reason: "eos" } });
+  await desk.sort();
+  assert.deepEqual(asked(), [[" One.", " Two.", " Three 🦊."].map((card) => BEFORE + card)]);
+  assert.deepEqual(desk.round.order, [0, 3, 1, 2]); // of the cards themselves, the first is the likeliest here
+  assert.deepEqual(
+    desk.round.slots.map(({ meanLogprob }) => meanLogprob),
+    [-1, -7, null, -4],
+  );
+  await desk.sort();
+  assert.equal(asked().length, 1);
+});
+
 test("however long the text and however many the cards, what is read has a bound", async () => {
   const cards = Array.from({ length: 40 }, (_, number) => ` One. ${"word ".repeat(number * 20)}`);
   const it = await inside("before ".repeat(9000).trim(), ` ${"behind ".repeat(9000)}`, cards);

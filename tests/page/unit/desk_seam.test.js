@@ -183,3 +183,35 @@ test("what leads back from a second place that was opened leads to the words tha
   lastNotice(it).action.run();
   assert.equal(desk.text, "A fox. Grey.");
 });
+
+test("a message about words that a take has removed goes when undo brings them back, and not with another undo", async () => {
+  const it = await makeDesk();
+  const { desk, manuscript } = it;
+  manuscript.type("It rained. Nobody came. It froze.");
+  manuscript.select(11, 23);
+  desk.go({ n: 1, task: { verb: "rewrite", instruction: "Anew." } });
+  await new Promise((done) => setTimeout(done, 0));
+  it.api.last.send({ event: "start", id: "r", count: 1, seeds: [1], prompt_tokens: 6 });
+  it.api.last.send({ event: "stream", index: 0, text: "No one was there." });
+  await take(it, 0);
+  const { text, about } = lastNotice(it);
+  assert.match(text, /“Nobody came.” is not in this text/);
+  const withdrawn = [];
+  desk.addEventListener("withdrawn", ({ detail }) => withdrawn.push(detail.about));
+  manuscript.type(" Then?");
+  desk.undo();
+  assert.ok(!withdrawn.includes(about));
+  desk.undo();
+  assert.equal(desk.text, "It rained. Nobody came. It froze.");
+  assert.ok(withdrawn.includes(about));
+});
+
+test("cards for a passage are said to be for the passage as it was when it was changed since", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("Nobody came. It froze.");
+  it.manuscript.select(0, 12);
+  it.desk.go({ n: 1, task: { verb: "rewrite", instruction: "Anew." } });
+  await new Promise((done) => setTimeout(done, 0));
+  it.manuscript.type("Somebody", 0, 6);
+  assert.equal(it.desk.seam.passage, "Nobody came.");
+});

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { storyOf } from "../../../srb/page/story/read.js";
+import { stretches } from "../../../srb/page/story/text.js";
 import { Story } from "../../../srb/page/story.js";
 import { Random } from "./random.js";
 import { Walk } from "./story_walk.js";
@@ -233,4 +234,36 @@ test("the sample story is one, with rounds, versions, stars and a chapter", () =
   const marks = [...story.nodes.keys()].map((id) => story.mark(id));
   assert.ok(marks.some(({ star }) => star));
   assert.ok(marks.some(({ name }) => name?.startsWith("Chapter one")));
+});
+
+test("a text that was taken out altogether stays so in a copy, in a file and for another window", () => {
+  const story = Story.create();
+  const place = story.edit(story.head, 0, 0, "Typed once.");
+  story.head = place;
+  story.head = { node: "", at: 0 };
+  const copy = new Story(story.id);
+  copy.merge(JSON.parse(JSON.stringify(story.wire())));
+  for (const each of [story, copy, storyOf(JSON.parse(JSON.stringify(story)))])
+    assert.deepEqual([each.head, each.nodes.size], [{ node: "", at: 0 }, 1]);
+});
+
+test("a long text is cut at a heading, else between paragraphs, lines or words, and loses nothing", () => {
+  const words = "iron road window ".repeat(40);
+  for (const [name, text, end] of [
+    ["heading", `${words}\n\n# Two\n\n${words}`, "\n\n"],
+    ["paragraph", `${words}\n\n${words}`, "\n\n"],
+    ["line", `${words}\n${words}`, "\n"],
+    ["word", `${words}${words}`, " "],
+    ["none", "x".repeat(1500), "x"],
+    ["characters of two units", "🦊".repeat(700), "🦊"],
+  ]) {
+    const cut = stretches(text, 1001);
+    assert.equal(cut.join(""), text, name);
+    assert.ok(
+      cut.every((each) => each.length <= 1001),
+      name,
+    );
+    assert.ok(cut[0].endsWith(end), `${name}: ${JSON.stringify(cut[0].slice(-20))}`);
+  }
+  assert.ok(stretches(`${words}\n\n# Two\n\n${words}`, 1001)[1].startsWith("# Two"));
 });

@@ -30,7 +30,7 @@ export const CARD_GESTURES = {
     can: (pane, slot) => !!pane.round?.canTake(slot),
     run: (pane, slot) => pane.desk.take(slot.number, { at: slot.mark, go: false }),
   },
-  read: { label: msg`Read the whole text`, key: "Space", run: (pane, slot) => pane.read(slot) },
+  read: { label: msg`Show it in the text, at its place`, key: "Space", run: (pane, slot) => pane.read(slot) },
   extend: {
     label: msg`Go on: let it write more`,
     key: "E",
@@ -157,16 +157,14 @@ export function mark(pane, slot, at) {
   pane.showMark(slot);
 }
 
-/** Sort the cards. The first time asks the server to tell the likelihood of the branches from then on. @param {Pane} pane */
-function sort(pane) {
+/** Sort the cards. From the first time on the server tells the likelihood of the branches as they are written. @param {Pane} pane */
+async function sort(pane) {
   const { desk, round } = pane;
   if (!desk.settings.likelihood) desk.setSetting("likelihood", true);
-  if (round?.slots.some((slot) => slot.meanLogprob !== null)) return desk.sort();
-  desk.notice(
-    round?.slots.some((slot) => slot.isLive)
-      ? msg`No branch has told its likelihood yet. Sort again when one has ended.`
-      : msg`These branches came without their likelihood. Those of the next round have it.`,
-  );
+  if (round?.slots.every((slot) => slot.isLive && slot.meanLogprob === null))
+    return desk.notice(msg`No branch has told its likelihood yet. Sort again when one has ended.`);
+  await desk.sort();
+  pane.say(msg`Sorted: the likeliest first.`);
 }
 
 /** @param {Pane} pane */

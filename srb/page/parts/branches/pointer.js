@@ -7,6 +7,7 @@ import { mark } from "./gestures.js";
 
 /** @typedef {import("../branches.js").Branches} Pane */
 
+const BEAT = 500; // ms for which a card is pointed at before the text shows it
 const DRAG = 5; // px; a longer way selects text
 
 export class Pointer {
@@ -18,6 +19,9 @@ export class Pointer {
     this.previewed = "";
     /** @type {import("../card.js").Card|null} */
     this.previewOwner = null;
+    /** @type {import("../card.js").Card|null} the card that is pointed at */
+    this.looked = null;
+    this.beat = 0; // timer
   }
 
   /** @param {AbortSignal} signal */
@@ -29,6 +33,7 @@ export class Pointer {
     pane.addEventListener("copy", (event) => this.onCopy(event), { signal });
     pane.addEventListener("pointermove", (event) => this.onMove(event), { signal });
     pane.addEventListener("pointerleave", () => this.preview(null), { signal });
+    pane.addEventListener("pointerleave", () => this.look(null), { signal });
   }
 
   /** @param {MouseEvent} event */
@@ -76,22 +81,18 @@ export class Pointer {
 
   /** The word at which an event happens: its branch, and its end; null beside the text. @param {MouseEvent} event */
   wordAt(event) {
-    const { pane } = this;
-    const card = isInside(event, ".body") ? pane.cardOf(event) : null;
-    const place = card ?? (isInside(event, ".reader-text") ? pane.reader : null);
-    const offset = place?.content.offsetAt(event.clientX, event.clientY) ?? null;
-    return place?.slot && offset !== null ? { slot: place.slot, end: wordEndAt(place.slot.text, offset) } : null;
+    const card = isInside(event, ".body") ? this.pane.cardOf(event) : null;
+    const offset = card?.content.offsetAt(event.clientX, event.clientY) ?? null;
+    return card && offset !== null ? { slot: card.slot, end: wordEndAt(card.slot.text, offset) } : null;
   }
 
   /** Copy the branch's own characters, not the signs that stand for hidden ones. @param {ClipboardEvent} event */
   onCopy(event) {
-    const { pane } = this;
-    const place = isInside(event, ".reader-text") ? pane.reader : pane.cardOf(event);
+    const card = this.pane.cardOf(event);
     const selection = getSelection();
-    if (!place?.slot || !selection?.rangeCount) return;
-    const { from, to } = place.content.offsetsOf(selection.getRangeAt(0));
-    if (from >= to) return;
-    put(event, place.slot.text, from, to);
+    if (!card || !selection?.rangeCount) return;
+    const { from, to } = card.content.offsetsOf(selection.getRangeAt(0));
+    if (from < to) put(event, card.slot.text, from, to);
   }
 
   /** Show the mark that a click would set. @param {PointerEvent} event */
@@ -100,6 +101,18 @@ export class Pointer {
     if (event.pointerType !== "mouse" || event.buttons) return;
     const card = pane.cardOf(event);
     this.preview(card, card ? (this.wordAt(event)?.end ?? null) : null);
+    this.look(card);
+  }
+
+  /** Show the card that is pointed at in the text, after a beat, unless one is shown that a person has asked for. @param {import("../card.js").Card|null} card */
+  look(card) {
+    const { desk } = this.pane;
+    if (card === this.looked) return;
+    this.looked = card;
+    clearTimeout(this.beat);
+    if (desk.ghost && !desk.ghost.moves) desk.showGhost(null);
+    if (!card || !desk.settings.shows_pointed) return;
+    this.beat = window.setTimeout(() => desk.ghost ?? desk.showGhost({ number: card.slot.number, moves: false }), BEAT);
   }
 
   /** @param {import("../card.js").Card|null} card @param {number|null} [at] */

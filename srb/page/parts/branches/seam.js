@@ -1,5 +1,6 @@
 // The head of cards that go on from other words than the text has now: which words, and where a card that is taken goes.
 
+import { quoted } from "../../desk/moves.js";
 import { msg } from "../../languages.js";
 import { html, nothing } from "../../vendor/lit.js";
 
@@ -13,18 +14,16 @@ const CHOICES = [
 ];
 
 /** @param {Pane} pane @param {NonNullable<Desk["seam"]>} seam */
-export function seamHead(pane, { from, typed }) {
+export function seamHead(pane, seam) {
+  const { from, typed } = seam;
   const { desk } = pane;
   const act = (/** @type {() => unknown} */ run) => () => {
     run();
     pane.focus(); // the button goes; and the next key takes a card
   };
-  const words = typed
-    ? msg`These go on from “${from}”`
-    : msg`These go on from “${from}”, which is not in the text any more.`;
   return html`<header class="branches-head seam">
     <h2 class="hidden-words">${msg`Branches`}</h2>
-    <p role="status" title="${from}">${words}</p>
+    <p role="status" title="${seam.passage || from}">${wordsOf(seam)}</p>
     <div class="acts">
       ${
         typed
@@ -38,4 +37,11 @@ export function seamHead(pane, { from, typed }) {
       <button class="new-round" title=${msg`Go on from the text as it is now`} @click=${act(() => desk.go())}>${msg`New round`}</button>
     </div>
   </header>`;
+}
+
+/** What the cards were asked for. @param {NonNullable<Desk["seam"]>} seam */
+function wordsOf({ from, typed, passage }) {
+  if (passage) return msg`These are for the passage as it was: ${quoted(passage)}`;
+  if (from === "") return msg`These were to begin the text`;
+  return typed ? msg`These go on from “${from}”` : msg`These go on from “${from}”, which is not in the text any more.`;
 }

@@ -31,14 +31,11 @@ export function behindOffer(round, slot) {
   return { name: "unfold", label };
 }
 
-/** How unlikely a text is beside its siblings, or why that is not known; nothing if nobody wants to see it.
+/** How unlikely a text is beside its siblings, as far as that is known; nothing if nobody wants to see it.
  * @param {Round} round @param {Slot} slot @param {boolean} isWanted */
 export function likelihoodOf(round, slot, isWanted) {
-  if (!isWanted) return { step: null, likelihood: "" };
-  const step = stepOf(round, slot);
-  if (step !== null) return { step, likelihood: msg`Beside the others: ${STEP_WORDS[step]}.` };
-  const isUntold = slot.state === "ended" && slot.text !== "" && slot.meanLogprob === null;
-  return { step: null, likelihood: isUntold ? msg`Its likelihood was not asked for when it was written.` : "" };
+  const step = isWanted ? stepOf(round, slot) : null;
+  return { step, likelihood: step === null ? "" : msg`Beside the others: ${STEP_WORDS[step]}.` };
 }
 
 /** @param {Round} round @param {Slot} slot @returns {number | null} 1 to 5, the likeliest first */

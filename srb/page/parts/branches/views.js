@@ -38,17 +38,6 @@ export function head(pane) {
   </header>`;
 }
 
-/** @param {() => void} onclose */
-export function readerDialog(onclose) {
-  return html`<dialog class="reader" aria-label=${msg`Whole text`} @close=${onclose}>
-    <header><h2 class="reader-head"></h2>
-      <button data-act="take">${msg`Take`}</button>
-      <button data-act="left" aria-label=${msg`Previous branch`}>‹</button><button data-act="right" aria-label=${msg`Next branch`}>›</button>
-      <button class="quiet" data-act="closeReader" aria-label=${msg`Close`}>${icon("prune")}</button></header>
-    <div class="reader-text" tabindex="0" autofocus role="document" aria-label=${msg`Text`}></div>
-  </dialog>`;
-}
-
 /** @param {Pane} pane */
 function paneButtons(pane) {
   const { round } = pane;

@@ -1,0 +1,105 @@
+// The ghost: a card that stands in the manuscript at its place, in its ink, while a person looks at it. It is no part of the text.
+
+import { Decoration, EditorView, StateEffect, StateField, ViewPlugin, WidgetType } from "../vendor/codemirror.js";
+import { nodesOf } from "./branches/emphasis_nodes.js";
+
+/** @typedef {import("../desk.js").Desk} Desk */
+/** @typedef {import("../desk/gestures.js").Landing} Landing */
+
+class Ghost extends WidgetType {
+  /** @param {Landing} landing */
+  constructor({ text, taken }) {
+    super();
+    this.text = text;
+    this.taken = taken;
+  }
+
+  toDOM() {
+    const ghost = document.createElement("span");
+    ghost.className = "ghost";
+    ghost.setAttribute("aria-hidden", "true"); // the card has the words
+    this.updateDOM(ghost);
+    return ghost;
+  }
+
+  /** @param {HTMLElement} ghost */
+  updateDOM(ghost) {
+    const rest = document.createElement("span");
+    rest.className = "rest";
+    rest.append(...nodesOf(this.text, this.taken, this.text.length, []).children);
+    ghost.replaceChildren(...nodesOf(this.text, 0, this.taken, []).children, rest);
+    return true;
+  }
+
+  /** @param {Ghost} other */
+  eq({ text, taken }) {
+    return text === this.text && taken === this.taken;
+  }
+
+  get lineBreaks() {
+    return this.text.split("\n").length - 1;
+  }
+}
+
+/** What stands in the text; null: nothing. */
+const setGhost = /** @type {ReturnType<typeof StateEffect.define<Landing | null>>} */ (StateEffect.define());
+
+const ghost = StateField.define({
+  create: () => Decoration.none,
+  update(shown, { changes, effects }) {
+    for (const effect of effects)
+      if (effect.is(setGhost)) return effect.value === null ? Decoration.none : Decoration.set(marksOf(effect.value));
+    return shown.map(changes);
+  },
+  provide: (field) => EditorView.decorations.from(field),
+});
+
+/** @param {Landing} landing */
+function marksOf(landing) {
+  const { from, to } = landing;
+  const words = Decoration.widget({ widget: new Ghost(landing), side: 1 }).range(from);
+  return from < to ? [words, Decoration.mark({ class: "ghost-instead" }).range(from, to)] : [words];
+}
+
+const LOOK = EditorView.theme({
+  ".ghost": { color: "var(--model-ink)", whiteSpace: "pre-wrap" },
+  ".ghost .sign": { display: "none" },
+  ".ghost .rest": { color: "var(--dim)" },
+  ".ghost-instead": { color: "var(--dim)", textDecoration: "line-through" },
+});
+
+/** Show the card that the desk says. @param {Desk} desk */
+export function showGhost(desk) {
+  /** @type {EditorView | null} */
+  let view = null;
+  /** @type {number | null} where the view was before a ghost moved it */
+  let top = null;
+  const follower = ViewPlugin.define((made) => {
+    view = made;
+    return {};
+  });
+  const show = () => {
+    if (view === null) return;
+    const landing = desk.ghost === null ? null : (desk.rounds?.gestures.landing(desk.ghost.number) ?? null);
+    const { scrollDOM } = view;
+    if (landing && desk.ghost?.moves && top === null) {
+      top = scrollDOM.scrollTop;
+      view.dispatch({ effects: EditorView.scrollIntoView(landing.from, { y: "center" }) });
+    }
+    view.dispatch({ effects: setGhost.of(landing) });
+    if (landing !== null || top === null) return;
+    scrollDOM.scrollTop = top;
+    top = null;
+  };
+  desk.manuscript?.extend([ghost, follower, LOOK]);
+  desk.addEventListener("ghost", show);
+  desk.addEventListener("round", () => desk.ghost !== null && show());
+  desk.addEventListener("text", (event) => {
+    const { slots } = /** @type {CustomEvent} */ (event).detail;
+    if (desk.ghost !== null && slots.has(desk.ghost.number)) show();
+  });
+  desk.addEventListener("head", () => {
+    top = null; // a take, or typed words, have the view
+    desk.showGhost(null);
+  });
+}

@@ -1,0 +1,63 @@
+"""A card that is shown in the manuscript, at its place, before it is taken."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.page.accessibility import in_each_look, violations
+from tests.page.conftest import MakePage
+from tests.page.scripted import answer_rounds, start, stop, text
+from tests.page.writer import Writer
+from tests.servers import Server
+
+pytestmark = pytest.mark.e2e
+
+BEFORE, BEHIND = "The lake was still.", "Nobody came."
+CARDS = [" *One* little lamp burned.", " Two gulls sat on the pier.\n\nThey slept."]
+
+
+def beside(page: Page, server: Server) -> Writer:
+    """Return a writer whose cards stand in the middle of the text."""
+    events = [event for number, words in enumerate(CARDS) for event in (text(number, words), stop(number, "eos"))]
+    answer_rounds(page, start(2), *events, {"event": "done", "count": 2})
+    writer = Writer(page, server.url).set(n=2, stop_at="").write(f"{BEFORE} {BEHIND}")
+    page.evaluate("at => desk.manuscript.select(at)", len(BEFORE))
+    return writer.press("Control+Enter").wait_for_end().to_cards()
+
+
+def test_a_card_stands_in_the_text_while_it_is_looked_at_and_the_text_is_as_it_was(page: Page, slow: Server) -> None:
+    writer = beside(page, slow)
+    ghost = page.locator("srb-manuscript .ghost")
+    writer.press("Space")
+    expect(ghost.locator("em")).to_have_text("One")
+    assert page.locator("srb-manuscript .cm-content").inner_text() == f"{BEFORE} One little lamp burned. {BEHIND}"
+    writer.press("ArrowRight")
+    expect(ghost).to_contain_text("Two gulls sat on the pier.")
+    assert "pier.\n\nThey slept." in page.locator("srb-manuscript .cm-content").inner_text()
+    assert page.evaluate("desk.text") == f"{BEFORE} {BEHIND}"
+    writer.press("Space")
+    expect(ghost).to_have_count(0)
+    writer.press("Space")
+    expect(ghost).to_have_count(1)
+    writer.press("Escape")
+    expect(ghost).to_have_count(0)
+    expect(writer.card(2)).to_be_focused()
+    writer.press("Space", "Shift+Enter").wait("desk.text === argument", f"{BEFORE}{CARDS[1]} {BEHIND}")
+    expect(ghost).to_have_count(0)
+
+
+def test_a_ghost_goes_when_a_person_writes_on(page: Page, slow: Server) -> None:
+    writer = beside(page, slow).press("Space")
+    expect(page.locator("srb-manuscript .ghost")).to_have_count(1)
+    page.locator("srb-manuscript").click()
+    expect(page.locator("srb-manuscript .ghost")).to_have_count(0)
+    writer.press("Control+End").write(" Then").expect_text(f"{BEFORE} {BEHIND} Then")
+
+
+@in_each_look
+def test_a_ghost_has_no_barriers(make_page: MakePage, slow: Server, look: dict[str, object]) -> None:
+    page = make_page(bypass_csp=True, **look)
+    beside(page, slow).press("Space")
+    expect(page.locator("srb-manuscript .ghost")).to_have_count(1)
+    assert violations(page) == []

@@ -1,0 +1,79 @@
+/** A card that is shown in the text stands where a take puts it. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { makeDesk, round, settled } from "./fake_desk.js";
+
+const TEXT = "The lake was still. Nobody came. It froze.";
+
+async function ended(it, ...cards) {
+  await round(it, ...cards);
+  return it;
+}
+
+const SCENES = {
+  "at the end": async (it) => ended(it, " One.", " Two."),
+  "in the middle": async (it) => {
+    it.manuscript.select(19);
+    return ended(it, " One.", "Two");
+  },
+  "in the place of a passage": async (it) => {
+    it.manuscript.select(20, 32);
+    it.desk.go({ n: 2, task: { verb: "rewrite", instruction: "Anew." } });
+    await settled();
+    it.api.last.send({ event: "start", id: "r", count: 2, seeds: [1, 2], prompt_tokens: 6 });
+    for (const [index, text] of ["\n One.", " Two. Three."].entries())
+      it.api.last.send({ event: "stream", index, text });
+    return it;
+  },
+  "behind what was typed since": async (it) => {
+    await ended(it, " One.", "Two.");
+    it.manuscript.type(" And then?");
+    return it;
+  },
+  "in the place of what was typed since": async (it) => {
+    await ended(it, " One.", " Two.");
+    it.manuscript.type(" And then?");
+    it.desk.setChoice("instead");
+    return it;
+  },
+  "behind a paragraph that was begun": async (it) => {
+    await ended(it, "\n\nOne.", " Two.");
+    it.manuscript.type("\n\n");
+    return it;
+  },
+};
+
+for (const [where, act] of Object.entries(SCENES)) {
+  for (const number of [0, 1]) {
+    test(`card ${number + 1} is shown ${where} as it is taken`, async () => {
+      const it = await makeDesk();
+      it.manuscript.type(TEXT);
+      await act(it);
+      const { desk } = it;
+      const { from, to, text } = desk.rounds.gestures.landing(number);
+      const shown = desk.text.slice(0, from) + text + desk.text.slice(to);
+      await desk.take(number, { go: false });
+      assert.equal(desk.text, shown);
+    });
+  }
+}
+
+test("of a card with a mark it is known how much a take would bring, and a card without words is not shown", async () => {
+  const it = await makeDesk();
+  it.manuscript.type(TEXT);
+  await ended(it, " One two.", "");
+  it.desk.setMark(0, 4);
+  const { text, taken } = it.desk.rounds.gestures.landing(0);
+  assert.deepEqual([text, taken], [" One two.", 4]);
+  assert.equal(it.desk.rounds.gestures.landing(1), null);
+});
+
+test("the text hears of a card that is shown once, and of none again when its round goes", async () => {
+  const it = await makeDesk();
+  let told = 0;
+  it.desk.addEventListener("ghost", () => (told += 1));
+  const ghost = { number: 0, moves: true };
+  for (const each of [null, ghost, ghost, null]) it.desk.showGhost(each);
+  assert.equal(told, 2);
+});

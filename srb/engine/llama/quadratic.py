@@ -23,14 +23,15 @@ _CLONE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(lib.llama_sampler))  #
 
 
 def smoothed(logits: npt.NDArray[np.float32], factor: float, curve: float) -> npt.NDArray[np.float32]:
-    """Return logits that were smoothed, shape (n,); those that are not finite stay as they are."""
-    below = logits - logits.max()
-    k, s = np.float32((3 - curve) / 2), np.float32((curve - 1) / 2)
+    """Return logits that were smoothed, shape (n,), one of them finite at least; those that are not stay as they are."""
+    top = logits.max()
+    below = logits - top
     with np.errstate(invalid="ignore"):
-        made = (
-            -(k * np.float32(factor) * below * below) + (s * np.float32(factor) * below * below * below) + logits.max()
-        )
-    return np.where(np.isfinite(logits), made, logits)
+        made = below * np.float32(factor * (curve - 1) / 2)
+        made -= np.float32(factor * (3 - curve) / 2)
+        made *= np.square(below, out=below)
+        made += top
+    return made if np.isfinite(logits.min()) else np.where(np.isfinite(logits), made, logits)
 
 
 def new(factor: float, curve: float) -> Any:

@@ -129,8 +129,10 @@ def _srb() -> Path:
 
 def _of_systemd() -> Service:
     text = (FOLDER / "systemd-user" / "srb-user.service").read_text()
-    command = str(_srb()).replace("%", "%%")  # systemd replaces no variable in a program's path
-    text = re.sub(r"(?m)^ExecStart=.*$", lambda _: f'ExecStart="{command}" serve', text)
+    # Of variables systemd replaces none in a program's path, and of its own specifiers all.
+    program, python = (str(path).replace("%", "%%") for path in (_srb(), Path(sys.executable)))
+    commands = {"Start": f'"{program}" serve', "Reload": f'"{python}" -P -m srb.serve.reload $MAINPID'}
+    text = re.sub(r"(?m)^Exec(Start|Reload)=.*$", lambda found: f"Exec{found[1]}={commands[found[1]]}", text)
     systemctl = ("systemctl", "--user")
     return Service(
         path=_config() / "systemd" / "user" / _UNIT,

@@ -280,11 +280,12 @@ class _StoriesState(Collector):
         for state in STATES:
             states.add_metric([state], float(state == self._stories.state))
         yield states
-        yield GaugeMetricFamily(
-            "srb_stories_backup_timestamp_seconds",
-            "Unix time of the last backup of the stories; 0 without one.",
-            value=self._stories.last_backup,
-        )
+        if self._stories.last_backup is not None:
+            yield GaugeMetricFamily(
+                "srb_stories_backup_timestamp_seconds",
+                "Unix time of the last backup of the stories; 0 without one.",
+                value=self._stories.last_backup,
+            )
 
 
 class _ProcessNumbers(Collector):

@@ -106,6 +106,7 @@ def test_the_rules_and_the_dashboard_name_metrics_that_there_are(
     pair: Server, expressions: Callable[[], list[str]]
 ) -> None:
     assert pair.post("/completion", BODY).status_code == 200
+    assert pair.post("/v1/srb/stories/one", {"nodes": {}}).status_code == 200
     found = samples(pair)
     for expression in expressions():
         assert expression.count("(") == expression.count(")")

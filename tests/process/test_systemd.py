@@ -81,7 +81,8 @@ def test_a_unit_that_the_command_writes_finds_its_program_also_below_odd_names(
 ) -> None:
     program = tmp_path / "a földer 100% $HOME" / "srb"
     program.parent.mkdir()
-    program.symlink_to("/bin/true")
+    for path in (program, program.with_name("python")):
+        path.symlink_to("/bin/true")
     monkeypatch.setattr(service.sys, "executable", str(program.with_name("python")))
     unit = tmp_path / "srb.service"
     unit.write_bytes(service._of_systemd().text)

@@ -68,6 +68,7 @@ def test_a_unit_is_written_started_shown_and_removed(system: System, run: Comman
         assert status == 0
         assert str(tmp_path / ".config/srb/environment") in said
     assert f'ExecStart="{tmp_path}/bin/srb" serve\n' in unit.read_text()
+    assert f'ExecReload="{tmp_path}/bin/python" -P -m srb.serve.reload $MAINPID\n' in unit.read_text()
     ctl = "systemctl --user"
     assert system.ran == [f"{ctl} daemon-reload", f"{ctl} enable srb.service", f"{ctl} restart srb.service"] * 2
     system.ran.clear()

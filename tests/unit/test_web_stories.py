@@ -368,8 +368,9 @@ def test_the_time_of_the_last_backup_is_told(http: FlaskClient, path: Path, tmp_
         [line] = [line for line in lines if line.startswith("srb_stories_backup_timestamp_seconds ")]
         return float(line.split()[1])
 
-    assert backed_up() == 0
+    assert "srb_stories_backup" not in http.get("/metrics").text, "there is nothing to copy"
     assert http.post(ONE, json={"nodes": TALE}).status_code == 200
+    assert backed_up() == 0
     with closing(Store(path)) as store:
         store.backup(tmp_path / "copy.sqlite3")
     assert backed_up() == pytest.approx((tmp_path / "copy.sqlite3").stat().st_mtime, abs=60)

@@ -41,10 +41,10 @@ _CLOSE_SECONDS = 1.0  # that the end of a worker waits for a call
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The file's state in one of STATES, and the Unix time of its last backup; 0 if there was none."""
+    """The file's state in one of STATES, and the Unix time of its last backup; 0 if there was none, None without a file."""
 
     state: str
-    last_backup: float
+    last_backup: float | None
 
 
 class Wish:
@@ -100,7 +100,7 @@ class StoriesFile:
             self._looked_at = now
             self.start()
         state = self._trouble.type.removeprefix("stories_") if self._trouble else self._store.state
-        return Watched(state, self._store.last_backup)
+        return Watched(state, self._store.last_backup if _may_be_there(self._store.path) else None)
 
     def _check(self) -> None:
         try:

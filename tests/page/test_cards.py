@@ -628,6 +628,12 @@ def test_a_rewrite_that_shares_little_shows_its_new_words_alone(pane: Pane) -> N
     assert marked(pane, "del") == []
 
 
+def test_a_rewrite_that_shares_articles_and_commas_alone_does_not_show_the_passage_between_them(pane: Pane) -> None:
+    begin_rewrite(pane, "The dog, the cat, the owl.", " The sea, the sky, the sun.")
+    wait_for(lambda: pane.highlighted("srb-new") != [], "new words are painted")
+    assert marked(pane, "del") == []
+
+
 def test_words_that_were_taken_away_at_the_end_and_over_lines_are_shown(pane: Pane) -> None:
     begin_rewrite(pane, "One day.\nIt rained. Nobody came at all.", "One day.\nIt rained.")
     expect(pane.text(1).locator("del")).to_have_text(" Nobody came at all.")

@@ -47,6 +47,19 @@ def test_a_card_stands_in_the_text_while_it_is_looked_at_and_the_text_is_as_it_w
     expect(ghost).to_have_count(0)
 
 
+def test_cards_are_shown_and_taken_from_the_text_by_its_own_keys(page: Page, slow: Server) -> None:
+    writer = beside(page, slow)
+    ghost = page.locator("srb-manuscript .ghost")
+    page.evaluate("desk.manuscript.focus()")
+    writer.press("Alt+ArrowLeft")
+    expect(ghost).to_contain_text("Two gulls")
+    expect(page.locator("srb-manuscript .ghost")).to_have_count(1)
+    writer.press("Alt+ArrowRight")
+    expect(ghost.locator("em")).to_have_text("One")
+    writer.press("Enter").wait("desk.text === argument", f"{BEFORE}{CARDS[0]} {BEHIND}")
+    writer.press("Enter").wait("desk.text.includes('\\n')")
+
+
 def test_a_ghost_goes_when_a_person_writes_on(page: Page, slow: Server) -> None:
     writer = beside(page, slow).press("Space")
     expect(page.locator("srb-manuscript .ghost")).to_have_count(1)

@@ -15,6 +15,7 @@ import { Swipe } from "./branches/swipe.js";
 import { treeOf } from "./branches/tree.js";
 import { head, menu, noteDialog, phoneBar } from "./branches/views.js";
 import { draftField } from "./draft_field.js";
+import { flip } from "./ghost.js";
 import { MOTION, moves } from "./motion.js";
 import { Part } from "./part.js";
 
@@ -82,6 +83,10 @@ export class Branches extends Part {
     this.on("nodes", ({ ids, isGrowth }) => isGrowth || this.board?.refreshNodes(ids ?? null)); // texts are told of apart
     this.on("story", () => {
       this.board?.repaint();
+      this.requestUpdate();
+    });
+    this.on("ghost", () => {
+      if (this.ghost) this.board?.setCurrent(this.ghost.number, { scroll: true });
       this.requestUpdate();
     });
     this.on("head", () => this.requestUpdate()); // cards may go on from other words now
@@ -365,11 +370,9 @@ export class Branches extends Part {
     this.requestUpdate();
   }
 
-  /** Show the next card, in their order, in the text. @param {1 | -1} way */
+  /** Show the next card in the text. @param {1 | -1} way */
   flip(way) {
-    const { board, round } = this;
-    const order = round?.shown ?? [];
-    this.go(order[(order.indexOf(board?.current ?? 0) + way + order.length) % order.length] ?? 0);
+    if (flip(this.desk, way)) this.focus();
   }
 
   // ---- Events of the document

@@ -49,7 +49,7 @@ const BUTTONS = [
 ];
 
 const SHARED = 1 / 4; // of a passage: from there on a card shows in which words it differs …
-const TOGETHER = 3; // … if so many words that both have stand together: articles and commas alone are nothing that is left of it
+const TOGETHER = 2; // … if so many words that both have stand together: articles and commas alone are nothing that is left of it
 
 const ALREADY = msg`Already in your text`;
 
@@ -313,7 +313,7 @@ export class Card {
   }
 
   /** Show in which words the text differs from a passage: new ones are painted, and those that were taken away stand struck out
-   * where they were. Of a text that shares little with it, nothing is shown. @param {string} passage */
+   * where they were. Of a text that shares little with it, that which was taken away is not shown: it would only be the passage once more. @param {string} passage */
   _compare(passage) {
     const { text } = this.slot;
     this.compared = text;
@@ -327,13 +327,12 @@ export class Card {
         if (words.trim()) removed.push({ at, text: words });
         continue;
       }
-      if (kind === "same") longest = Math.max(longest, words.trim().split(/\s+/u).length);
+      if (kind === "same") longest = Math.max(longest, (words.match(/\p{L}+/gu) ?? []).length);
       if (kind === "same") same += words.length;
       else if (words.trim()) this.added.push({ from: at, to: at + words.length });
       at += words.length;
     }
     const isAlike = longest >= TOGETHER && same >= SHARED * passage.length;
-    if (!isAlike) this.added = [];
     this.content.showRemoved(text, isAlike ? removed : []);
     this.painted = "";
   }

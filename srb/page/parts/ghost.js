@@ -1,6 +1,15 @@
 // The ghost: a card that stands in the manuscript at its place, in its ink, while a person looks at it. It is no part of the text.
 
-import { Decoration, EditorView, StateEffect, StateField, ViewPlugin, WidgetType } from "../vendor/codemirror.js";
+import {
+  Decoration,
+  EditorView,
+  keymap,
+  Prec,
+  StateEffect,
+  StateField,
+  ViewPlugin,
+  WidgetType,
+} from "../vendor/codemirror.js";
 import { nodesOf } from "./branches/emphasis_nodes.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
@@ -68,6 +77,39 @@ const LOOK = EditorView.theme({
   ".ghost-instead": { color: "var(--dim)", textDecoration: "line-through" },
 });
 
+/**
+ * Show the next card that has words, in the cards' order, in the text. Returns whether there is one.
+ * @param {Desk} desk @param {1 | -1} way
+ */
+export function flip(desk, way) {
+  const { round, ghost } = desk;
+  const order = (round?.shown ?? []).filter((each) => {
+    const { text = "", state, foldedUnder } = round?.slots[each] ?? {};
+    return text.trim() !== "" && state !== "pruned" && foldedUnder === null;
+  });
+  if (order.length === 0) return false;
+  const now = ghost === null ? -1 : order.indexOf(ghost.number);
+  const next = now < 0 ? (way === 1 ? 0 : -1) : (now + way) % order.length;
+  desk.showGhost({ number: /** @type {number} */ (order.at(next)), moves: true });
+  return true;
+}
+
+/** Keys of the text: cards are shown there without going to them. @param {Desk} desk */
+function keysOf(desk) {
+  const take = () => {
+    if (!desk.ghost?.moves) return false;
+    desk.take(desk.ghost.number);
+    return true;
+  };
+  return Prec.highest(
+    keymap.of([
+      { key: "Alt-ArrowRight", mac: "Ctrl-Alt-ArrowRight", run: () => flip(desk, 1), preventDefault: true },
+      { key: "Alt-ArrowLeft", mac: "Ctrl-Alt-ArrowLeft", run: () => flip(desk, -1), preventDefault: true },
+      { key: "Enter", run: take },
+    ]),
+  );
+}
+
 /** Show the card that the desk says. @param {Desk} desk */
 export function showGhost(desk) {
   /** @type {EditorView | null} */
@@ -91,7 +133,7 @@ export function showGhost(desk) {
     scrollDOM.scrollTop = top;
     top = null;
   };
-  desk.manuscript?.extend([ghost, follower, LOOK]);
+  desk.manuscript?.extend([ghost, follower, LOOK, keysOf(desk)]);
   desk.addEventListener("ghost", show);
   desk.addEventListener("round", () => desk.ghost !== null && show());
   desk.addEventListener("text", (event) => {

@@ -43,6 +43,7 @@ const KEYS = [
         msg`Italics, bold: the selection, the word at the caret, or what is typed next; once more takes it away`,
       ],
       ["Alt+S", msg`Tint the words that the model did not expect, or no more`],
+      ["Alt+→", msg`Show the next card in the text; Alt+← the one before, Enter takes it`],
       ["Alt+T", msg`Alternatives of the word at the caret; the one that is chosen begins another version from there`],
       ["1–9", msg`Digits and letters are text here, always`],
     ],

@@ -6,7 +6,7 @@ import { origin } from "../story/pen.js";
 import { html, nothing } from "../vendor/lit.js";
 import { halfWord } from "../visible.js";
 import { Board } from "./branches/board.js";
-import { firstSteps } from "./branches/first_steps.js";
+import { firstSteps, noteBegun } from "./branches/first_steps.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
 import { Highlights } from "./branches/highlights.js";
 import { actOf, isTaken } from "./branches/keys.js";
@@ -175,6 +175,7 @@ export class Branches extends Part {
     const half = round ? halfWord(this.desk.story.text(round.base.node, round.keep)) : "";
     this.style.setProperty("--half", `"${half}"`);
     board.show(round);
+    if (round) noteBegun();
     if (hadFocus) this.focus();
     this.requestUpdate();
   }

@@ -80,6 +80,9 @@ export function wordCount(count, format = NUMBER) {
   return count === 1 ? msg`1 word` : msg`${format.format(count)} words`;
 }
 
+/** "1 character", "1,234 characters": of a script without spaces. @param {number} count */
+export const characterCount = (count) => (count === 1 ? msg`1 character` : msg`${NUMBER.format(count)} characters`);
+
 /** A text in the page's language: msg`${who} may read`. @param {TemplateStringsArray} strings @param {...unknown} values */
 export function msg(strings, ...values) {
   const { parts, order } = wordingOf(strings);

@@ -74,6 +74,12 @@ export function draftOf({ instruction }, { before, passage, system }) {
     .join("\n\n");
 }
 
+const LABEL =
+  /^\s*(?:here is )?(?:\[first draft\]|(?:the|this) (?:(?:original|old|new|revised|rewritten) )?passage(?: (?:was|is))?\s*:)\s*/iu;
+
+/** Return where a new passage begins in a card: behind blanks, and behind a label of the prompt that the model has repeated. @param {string} card */
+export const passageBegin = (card) => LABEL.exec(card)?.[0].length ?? Math.max(0, card.search(/\S/u));
+
 /** Return of what either prompt is made. @param {Task} task @param {{before: string, passage: string, system: string}} texts */
 export function blocksOf({ instruction }, { before, passage, system }) {
   const origins = /** @type {const} */ ([

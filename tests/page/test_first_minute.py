@@ -13,7 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.page.accessibility import STANDS_STILL
 from tests.page.conftest import MakePage, Troubles
 from tests.page.paused import pause
-from tests.page.writer import Writer
+from tests.page.writer import START, Writer
 from tests.processes import wait_for
 from tests.servers import Server
 
@@ -253,3 +253,15 @@ def test_with_a_phones_keyboard_the_room_belongs_to_the_text(phone: Writer) -> N
     phone.write("Once")
     expect(phone.page.locator("srb-branches")).to_be_hidden()
     assert box(phone.page.locator("main"))["height"] > 300
+
+
+def test_what_to_do_first_is_told_until_a_browser_has_shown_cards(writer: Writer) -> None:
+    steps = writer.page.locator(".first-steps ol")
+    writer.write(START)
+    expect(steps).to_be_visible()
+    writer.set(n=2, max_tokens=4).go().wait_for_end().wait_until_saved()
+    writer.page.evaluate("desk.newStory()")
+    expect(steps).to_be_visible()
+    writer.write("Another story.")
+    expect(steps).to_be_hidden()
+    expect(writer.page.get_by_role("button", name="Go on from my text")).to_be_visible()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -58,6 +60,18 @@ def test_cards_are_shown_and_taken_from_the_text_by_its_own_keys(page: Page, slo
     expect(ghost.locator("em")).to_have_text("One")
     writer.press("Enter").wait("desk.text === argument", f"{BEFORE}{CARDS[0]} {BEHIND}")
     writer.press("Enter").wait("desk.text.includes('\\n')")
+
+
+def test_a_card_that_the_text_has_is_ticked_until_it_is_taken_back(page: Page, slow: Server) -> None:
+    writer = beside(page, slow)
+    taken = re.compile("In the text")
+    expect(writer.card(1)).not_to_have_accessible_description(taken)
+    writer.press("Shift+Digit1")
+    expect(writer.card(1)).to_have_accessible_description(taken)
+    expect(writer.card(1).locator(".marks")).to_have_text("✓")
+    expect(writer.card(2)).not_to_have_accessible_description(taken)
+    writer.press("Control+z")
+    expect(writer.card(1)).not_to_have_accessible_description(taken)
 
 
 def test_a_ghost_goes_when_a_person_writes_on(page: Page, slow: Server) -> None:

@@ -5,6 +5,7 @@ import { sentenceAt, trimCut, wordEndAt, wordStartAt } from "../cuts.js";
 import { msg } from "../languages.js";
 import { markersOf } from "../markers.js";
 import { stretchesOf } from "../story/same.js";
+import { passageBegin } from "../tasks.js";
 import { between, joined } from "./gap.js";
 import { isDivided } from "./live.js";
 import { move, quoted } from "./moves.js";
@@ -72,7 +73,7 @@ export class Gestures {
     if (!slot?.text.trim() || !this.rounds.shown || !gap) return null;
     const { passage } = this.rounds.shown.round;
     const from = beginOf(desk.text, gap, desk.choice);
-    const lead = passage ? slot.text.search(/\S/u) : 0;
+    const lead = passage ? passageBegin(slot.text) : 0;
     const own = slot.text.slice(lead);
     const isWhole = from === gap.at && !gap.isCut && !passage;
     const text = isWhole
@@ -115,7 +116,7 @@ export class Gestures {
     const [before, behind] = [text.slice(0, begin), text.slice(to)];
     const isOwn = behind === "" && begin === keep && before === story.text(own.node, keep);
     if (isOwn && !passage) return { place: own, caret: own.at };
-    const blank = passage ? live.round.slots[number].text.search(/\S/u) : 0; // a new passage begins with a word
+    const blank = passage ? Math.min(length, passageBegin(live.round.slots[number].text)) : 0;
     const stretches = stretchesOf(story, own, keep + blank, own.at);
     const grafted = begin === at && !isCut && !passage ? stretches : joined(before, stretches);
     const card = grafted.map((each) => each.text).join("");

@@ -40,6 +40,12 @@ export function titleOf(text) {
         .join("")}…`;
 }
 
+/** Whether a text is of a script that puts no spaces between words, so that its characters are counted. @param {string} text */
+export function countsCharacters(text) {
+  const letters = [...text.slice(0, 400)].filter((each) => /\p{L}/u.test(each));
+  return letters.length > 0 && 2 * letters.filter((each) => isUnspaced(each.charCodeAt(0))).length > letters.length;
+}
+
 /**
  * @param {string} text
  * @returns {number}

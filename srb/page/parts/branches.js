@@ -2,10 +2,11 @@
 
 import { draftOf, keepDraft } from "../desk/drafts.js";
 import { msg } from "../languages.js";
+import { origin } from "../story/pen.js";
 import { html, nothing } from "../vendor/lit.js";
 import { halfWord } from "../visible.js";
 import { Board } from "./branches/board.js";
-import { firstSteps } from "./branches/first_steps.js";
+import { firstSteps, noteBegun } from "./branches/first_steps.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
 import { Highlights } from "./branches/highlights.js";
 import { actOf, isTaken } from "./branches/keys.js";
@@ -39,6 +40,8 @@ export class Branches extends Part {
     this.seen = new Map();
     this.treeTimer = 0;
     this.roundTimer = 0; // until another round is shown that has no words yet
+    /** @type {Set<string>} nodes of models that the text has words of, since it was last changed otherwise than by typing */
+    this.inText = new Set();
     this.pressedAt = 0; // when the key was pressed that shows a card in the text; 0: it is not
     this.counts = "";
     this.shownState = "";
@@ -89,7 +92,10 @@ export class Branches extends Part {
       if (this.ghost) this.board?.setCurrent(this.ghost.number, { scroll: true });
       this.requestUpdate();
     });
-    this.on("head", () => this.requestUpdate()); // cards may go on from other words now
+    this.on("head", ({ why }) => {
+      if (why !== "type") this.noteText();
+      this.requestUpdate(); // cards may go on from other words now
+    });
     for (const name of ["keydown", "pointerdown"])
       this.addEventListener(name, () => this.roundTimer && this.showRound(), { signal, capture: true });
     this.addEventListener("keydown", (event) => this.onKey(event), { signal });
@@ -111,7 +117,7 @@ export class Branches extends Part {
     this.board = new Board({
       list: this.find(".cards"),
       highlights: this.highlights,
-      marks: (node) => (node === null ? {} : this.desk.story.mark(node)),
+      marks: (node) => (node === null ? {} : { ...this.desk.story.mark(node), isInText: this.inText.has(node) }),
       logprobs: () => this.desk.settings.logprobs === true,
       isSorted: () => this.desk.settings.likelihood === true,
       isDirected: () => this.desk.settings.shows_directions === true,
@@ -120,6 +126,14 @@ export class Branches extends Part {
       onseen: (slot) => this.noteSeen(slot),
     });
     this.follow();
+  }
+
+  /** The cards that the text has words of have a tick. */
+  noteText() {
+    const { story, head } = this.desk;
+    const pieces = story.pieces(head.node, head.at);
+    this.inText = new Set(pieces.map(({ node }) => origin(story.nodes.get(node) ?? { id: node }).node));
+    this.board?.refresh();
   }
 
   /** @template {HTMLElement} T @param {string} selector */
@@ -166,6 +180,7 @@ export class Branches extends Part {
     const half = round ? halfWord(this.desk.story.text(round.base.node, round.keep)) : "";
     this.style.setProperty("--half", `"${half}"`);
     board.show(round);
+    if (round) noteBegun();
     if (hadFocus) this.focus();
     this.requestUpdate();
   }

@@ -26,6 +26,7 @@ import { keyName } from "./key_names.js";
  * @property {number|null} step  how unlikely the text is beside its siblings, 1 to 5
  * @property {string} likelihood  the same in a sentence
  * @property {import("../already.js").Before} before
+ * @property {boolean} isInText  whether the text has words of it
  * @property {boolean} star
  * @property {string} note
  * @property {string} stopAt
@@ -136,7 +137,7 @@ export class Card {
     put(this.digit, view.digit || view.label);
     this.digit.classList.toggle("idle", !view.digit);
     put(this.same, view.same);
-    put(this.marks, (view.star ? "★" : "") + (view.note ? "✎" : ""));
+    put(this.marks, (view.isInText ? "✓" : "") + (view.star ? "★" : "") + (view.note ? "✎" : ""));
     put(this.direction, view.direction);
     set(this.direction, "title", view.direction || null);
     put(this.voice, view.voice);
@@ -177,6 +178,7 @@ export class Card {
     const own = [
       already === 1 ? msg`Already in your text: 1 sentence.` : "",
       already > 1 ? msg`Already in your text: ${already} sentences.` : "",
+      view.isInText ? msg`In the text.` : "",
       view.star ? msg`Has a star.` : "",
       view.note ? msg`Note: ${view.note}` : "",
     ];

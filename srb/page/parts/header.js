@@ -1,6 +1,7 @@
 /** The header: the story's title, whether it is saved, its words, one button that begins a round, and a menu of all else. */
 
-import { msg, wordCount } from "../languages.js";
+import { countsCharacters } from "../keep/describe.js";
+import { characterCount, msg, wordCount } from "../languages.js";
 import { html } from "../vendor/lit.js";
 import { icon } from "./icons.js";
 import { Part } from "./part.js";
@@ -79,7 +80,7 @@ class Header extends Part {
         <div class="facts">
           <span class="saved" data-state=${desk.saved.state} title=${savedTitle(desk.saved)}>${savedWords(desk.saved)}</span>
           ${this.warming()} ${this.growing()}
-          <span class="words">${wordCount(desk.words)}</span>
+          <span class="words">${countsCharacters(desk.text) ? characterCount(desk.words) : wordCount(desk.words)}</span>
           ${this.meter()}
         </div>
         <button class="quiet" aria-label=${msg`More`} title=${msg`More`} popovertarget="header-menu">${icon("more")}</button>

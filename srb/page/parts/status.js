@@ -140,8 +140,8 @@ class Banner extends Part {
     return html`<p class="elsewhere" role="status"><span>${question ? questionOf(question) : elsewhereSentence(elsewhere)}</span>
       ${
         question
-          ? html`${button(msg`Keep mine`, () => elsewhere.answer("mine"))} ${button(msg`Keep theirs`, () => elsewhere.answer("theirs"))}
-            ${button(msg`Keep both`, () => elsewhere.answer("both"))}`
+          ? html`<span class="choices">${button(msg`Keep mine`, () => elsewhere.answer("mine"))}
+            ${button(msg`Keep theirs`, () => elsewhere.answer("theirs"))} ${button(msg`Keep both`, () => elsewhere.answer("both"))}</span>`
           : html`${button(msg`Show`, () => elsewhere.show())} ${button(msg`Join`, () => elsewhere.join())}`
       }</p>`;
   }

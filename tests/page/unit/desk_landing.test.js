@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { passageBegin } from "../../../srb/page/tasks.js";
 import { makeDesk, round, settled } from "./fake_desk.js";
 
 const TEXT = "The lake was still. Nobody came. It froze.";
@@ -22,7 +23,7 @@ const SCENES = {
     it.desk.go({ n: 2, task: { verb: "rewrite", instruction: "Anew." } });
     await settled();
     it.api.last.send({ event: "start", id: "r", count: 2, seeds: [1, 2], prompt_tokens: 6 });
-    for (const [index, text] of ["\n One.", " Two. Three."].entries())
+    for (const [index, text] of ["\n One.", "This passage:\n\nTwo. Three."].entries())
       it.api.last.send({ event: "stream", index, text });
     return it;
   },
@@ -58,6 +59,25 @@ for (const [where, act] of Object.entries(SCENES)) {
     });
   }
 }
+
+test("a label of the prompt that a small model repeats is no part of the new passage, and words that only look like one are", () => {
+  const begins = (card) => card.slice(passageBegin(card));
+  for (const label of [
+    "The passage:",
+    "The original passage was:\n",
+    " This passage: ",
+    "[First draft]\n\n",
+    "Here is the new passage:\n",
+  ])
+    assert.equal(begins(`${label}The lamp went out.`), "The lamp went out.", label);
+  for (const card of [
+    "The passage was dark.",
+    "This passage led down: Tom went first.",
+    "The secret passage opened: Tom went first.",
+    "One: two.",
+  ])
+    assert.equal(begins(` ${card}`), card);
+});
 
 test("of a card with a mark it is known how much a take would bring, and a card without words is not shown", async () => {
   const it = await makeDesk();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { WordCount, WordsBefore } from "../../../srb/page/desk/words.js";
-import { countWords } from "../../../srb/page/keep/describe.js";
+import { countsCharacters, countWords } from "../../../srb/page/keep/describe.js";
 import { Story } from "../../../srb/page/story.js";
 import { Random } from "./random.js";
 import { Walk } from "./story_walk.js";
@@ -59,4 +59,11 @@ test("the words before a place are those of its text, wherever it was before and
       assert.equal(before.in(text, at), countWords(text.slice(0, at)), `round ${round}, step ${step}`);
     }
   }
+});
+
+test("characters are counted of a text whose script puts no spaces between words", () => {
+  const counted = ["灯台守は夜ごと海を見ていた。", "Mara 海を見ていた灯台守は", "ねこ"].map(countsCharacters);
+  assert.deepEqual(counted, [true, true, true]);
+  for (const text of ["", "…", "Mara saw 海.", "Мара ждала", "مرحبا", "🦊 one"])
+    assert.equal(countsCharacters(text), false, text);
 });

@@ -14,6 +14,25 @@ const OPENINGS = [
   msg`Nobody in the village spoke of the old mill, but everybody knew who lived there.`,
 ];
 
+const BEGUN = "srb.begun"; // set when this browser has shown cards
+
+/** From now on this browser's person knows how a round begins. */
+export function noteBegun() {
+  try {
+    localStorage.setItem(BEGUN, "yes");
+  } catch {
+    // full or switched off: it is told again
+  }
+}
+
+function isBegun() {
+  try {
+    return localStorage.getItem(BEGUN) !== null;
+  } catch {
+    return false;
+  }
+}
+
 /** @param {Pane} pane */
 export function firstSteps({ desk }) {
   const isEmpty = !desk.text?.trim();
@@ -29,7 +48,7 @@ export function firstSteps({ desk }) {
             ${OPENINGS.map((text) => html`<button class="opening" @click=${() => desk.begin(text)}>${text}</button>`)}
           </div>`
     }
-    <ol>
+    <ol ?hidden=${!isEmpty && isBegun()}>
       <li>${msg`Write how a story begins: “Once upon a time,” will do.`}</li>
       <li>${msgHtml`Press Continue<span class="keys"> or <kbd>Ctrl</kbd>+<kbd>Enter</kbd></span>: ${desk.settings?.n ?? msg`several`} continuations grow here, side by side.`}</li>
       <li>${msgHtml`Take one: its button<span class="keys">, or <kbd>F6</kbd> and its digit</span>; click a word first to take it only so far.`}

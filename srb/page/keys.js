@@ -31,6 +31,7 @@ export function bindKeys(desk, page = document) {
  */
 function actionOf(event, desk, page) {
   const control = event.ctrlKey || event.metaKey;
+  if (control && !event.altKey && event.code.startsWith("Key")) return letterOf(event, desk);
   switch (event.code) {
     case "Enter":
     case "NumpadEnter":

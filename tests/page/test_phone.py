@@ -18,7 +18,7 @@ SMALL = """() => [...document.querySelectorAll("button, select, summary")].filte
 }).map((each) => `${each.textContent.trim() || each.getAttribute("aria-label")}: ${each.outerHTML.slice(0, 120)}`)"""
 WIDE = "document.documentElement.scrollWidth > innerWidth || document.body.scrollWidth > innerWidth"
 GESTURES = [
-    *("Take, and go on", "Take without", "Read", "Go on", "Vary", "Set aside", "Other words", "Star", "Note"),
+    *("Take, and go on", "Take without", "Show it in the text", "Go on", "Vary", "Set aside", "Other words", "Star", "Note"),
     *("Mark one word more", "Mark one word less", "Mark up to the sentence", "Sort: the likeliest", "Sort: first"),
     *("Group the same", "Group what means", "Try others", "More branches", "Stop all"),
 ]  # fmt: skip

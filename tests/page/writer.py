@@ -138,8 +138,12 @@ class Writer:
 
     @property
     def shown_text(self) -> str:
-        """The manuscript as it is shown."""
-        return "\n".join(self.page.locator("srb-manuscript .cm-line").all_inner_texts())
+        """The manuscript as it is shown, without the card that stands in it while somebody points at that."""
+        lines: list[str] = self.page.locator("srb-manuscript .cm-line").evaluate_all(
+            """(lines) => lines.map((line) => [...line.querySelectorAll(".ghost")]
+                .reduce((text, ghost) => text.replace(ghost.innerText, ""), line.innerText))"""
+        )
+        return "\n".join(lines)
 
     @property
     def cards(self) -> Locator:

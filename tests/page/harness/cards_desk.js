@@ -10,7 +10,11 @@ class Marks {
   constructor() {
     this.said = new Map();
     this.marks = new Map();
-    this.nodes = { has: () => true };
+    this.nodes = { has: () => true, get: () => undefined };
+  }
+
+  pieces() {
+    return []; // no card's words are in the text
   }
 
   /** The manuscript before a round. */
@@ -35,6 +39,7 @@ export class CardsDesk extends EventTarget {
   settings = { ...SETTINGS };
   server = {}; // without a model for embeddings
   story = new Marks();
+  head = { node: "", at: 0 };
   round = null;
   calls = []; // actions with their arguments, in order
   rivals = [];

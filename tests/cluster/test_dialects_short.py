@@ -33,6 +33,7 @@ LEFT_OUT = {
         "test_a_wrong_key_is_an_authentication_error",
         "test_a_full_queue_is_a_rate_limit_error",
         "test_a_server_without_its_engine_is_an_internal_server_error",
+        "test_quadratic_sampling_changes_texts_and_repeats_them",  # the fake model has no chain of samplers
     ),
 }
 for module, names in LEFT_OUT.items():

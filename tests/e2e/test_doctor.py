@@ -161,8 +161,8 @@ def test_a_bench_that_fails_tells_what_its_server_has_logged() -> None:
     ("fault", "said"),
     [
         ('raise RuntimeError("libgomp.so.1: cannot open")', "llama.cpp cannot be loaded: libgomp.so.1: cannot open"),
-        ("import os; os._exit(9)", "the engine exited (exit status 9)"),
-        ("import os; os.kill(os.getpid(), 4)", "the engine exited (SIGILL: llama.cpp was built for another processor"),
+        ("import os; os._exit(9)", "(exit status 9)"),
+        ("import os; os.kill(os.getpid(), 4)", "(SIGILL: llama.cpp was built for another processor"),
     ],
 )
 def test_a_bench_whose_engine_does_not_start_ends(
@@ -172,7 +172,9 @@ def test_a_bench_whose_engine_does_not_start_ends(
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     done = srb("bench", "--quick", model=BUNDLED_MODEL)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith(f"srb: {said}")
+    *_, last = done.stderr.splitlines()  # of the first engine, or of three that have ended by then
+    assert last.startswith("srb: ")
+    assert said in last
 
 
 def test_nothing_listens_is_one_line() -> None:

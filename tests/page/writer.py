@@ -140,8 +140,12 @@ class Writer:
     def shown_text(self) -> str:
         """The manuscript as it is shown, without the card that stands in it while somebody points at that."""
         lines: list[str] = self.page.locator("srb-manuscript .cm-line").evaluate_all(
-            """(lines) => lines.map((line) => [...line.querySelectorAll(".ghost")]
-                .reduce((text, ghost) => text.replace(ghost.innerText, ""), line.innerText))"""
+            """(lines) => lines.map((line) => {
+                const ghost = line.querySelector(".ghost");
+                if (ghost === null) return line.innerText;
+                const at = line.innerText.lastIndexOf(ghost.innerText); // it may repeat what stands before it
+                return (line.innerText.slice(0, at) + line.innerText.slice(at + ghost.innerText.length)).trimEnd();
+            })"""
         )
         return "\n".join(lines)
 

@@ -247,11 +247,10 @@ class Relay:
         del self._open[command.request_id]
         parts = divide(command, capacities)
         self._wholes[command.request_id] = Whole(command.request_id, parts.values())
-        tried = request.tried
         for name, part in parts.items():
             member = members.get(name)
             assert member is not None  # it has sequences
-            opened = self._open[part.request_id] = _Open(part, encode([part]), tried=set(tried))
+            opened = self._open[part.request_id] = _Open(part, encode([part]), tried=set(request.tried))
             self._forward(part, opened, member)
         return True
 
@@ -262,8 +261,7 @@ class Relay:
         # A replica that has just gone has no sequences; its channel's end gives the request to another.
         if not 0 < found[lead] < n:
             return found
-        tried = request.tried | {lead}
-        others = iter(members.affinity.beside(marks_of(command)[0], members.avoided(tried)))
+        others = iter(members.affinity.beside(marks_of(command)[0], members.avoided(request.tried | {lead})))
         while sum(found.values()) < n and (name := next(others, "")):
             found[name] = members.capacity(name)
         return {name: number for name, number in found.items() if number}

@@ -473,12 +473,9 @@ class Request:
 
     @property
     def reusable(self) -> Tokens:
-        """The prompt's tokens that may be the tree's; those with log-probabilities, and the one before, are computed."""
-        if not self.cache_prompt:
-            return self.prefix.tokens[:0]
-        if not self.wants_prompt_logprobs:
-            return self.prefix.tokens
-        return self.prefix.tokens[: max(0, self.prefix.num_prompt_logprobs - 1)]
+        """The tokens of a prompt that `reuses`: those with log-probabilities, and the one before, are computed."""
+        tokens, scored = self.prefix.tokens, self.prefix.num_prompt_logprobs
+        return tokens[: max(0, scored - 1)] if self.wants_prompt_logprobs else tokens
 
     @property
     def reuses(self) -> bool:

@@ -59,6 +59,7 @@ from srb.wire.commands import (
 from srb.wire.events import Event, FinishReason
 from srb.wire.step_seconds import StepSeconds
 
+STORE_SHARE = 1 / 100  # of the time, for copies of texts that stay in the KV store, while requests run
 RESTORE_SHARE = 1 / 4  # of a step's time, for a text that is restored beside branches that are read
 _FETCH_SECONDS = 0.005  # that a step without work waits for the disk: new commands are looked at between
 MAX_TOLD = 8  # chunks of a plan in a line of the log
@@ -133,6 +134,7 @@ class Engine:
         forget_prompt, forget = (drafts.forget_prompt, drafts.forget) if drafts else (_ignore, _ignore)
         self._most_seconds = options.step_seconds  # 0: any
         self._seconds_saved = 0.0  # by the store
+        self._next_copy = 0.0  # when a text may be copied for it beside requests
         self._pace, self._embedding_pace = Pace(options.step_seconds), Pace(options.step_seconds)
         self._prompts = Prompts(model, self._tree, self._residency, named, clock, note_release=forget_prompt)
         self._branches = Branches(
@@ -322,8 +324,8 @@ class Engine:
         if not self._admit(events, began):
             self._residency.trim()
             self._speculation.trim()
-            if self._residency.stored.may_lack and not self._requests.active:
-                self._residency.store_some()
+            if self._residency.stored.may_lack and (not self._requests.active or began >= self._next_copy):
+                self._store_some()
         elif self._start_branches(events) and not self._has_skipped_decode:
             # Their prompt is cached: send the first tokens before the next decode, but never twice in a row.
             self._has_skipped_decode = True
@@ -459,6 +461,18 @@ class Engine:
         while stored.is_busy and self._clock() < deadline:
             stored.collect()
             stored.wait(_FETCH_SECONDS)
+
+    def _store_some(self) -> None:
+        """Copy a part of a text for the store. Beside requests this takes a small share of the time.
+
+        Where somebody always writes nothing would be stored otherwise, and a crash would take all texts.
+        """
+        began = self._clock()
+        self._residency.store_some(
+            node for request in self._requests.active.values() if (node := request.prefix.node) is not None
+        )
+        now = self._clock()
+        self._next_copy = now + (now - began) / STORE_SHARE
 
     def close(self) -> None:
         """Free every sampler and the model."""

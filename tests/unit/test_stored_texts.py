@@ -269,13 +269,43 @@ def test_a_state_without_a_place_is_removed(span: tuple[str, str, int, Sequence[
     driver.engine.check_invariants()
 
 
-def test_texts_that_stay_in_the_kv_store_are_written_while_nothing_runs_and_stay() -> None:
+def test_a_prompt_in_use_is_stored_while_its_branches_write() -> None:
+    store = MemoryTexts()
+    driver = Driver(FakeModel(n_ctx=4000, n_seq_max=20), texts=store)  # which parks nothing by itself
+    asked = driver.submit(STORY, 3, 1, 300, ignore_eos=True)
+    while not driver.result(asked).terminal and sum(len(tokens) for _, tokens, _ in store.files.values()) < len(STORY):
+        driver.step()
+        store.deliver()
+    assert not driver.result(asked).terminal
+    killed = engine(store)
+    assert cached(killed, store, [*STORY, 7]) == len(STORY)
+
+
+def test_copies_beside_requests_take_a_small_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, began = MemoryTexts(), []
+    model = FakeModel(n_ctx=4000, n_seq_max=20)
+    driver, save = Driver(model, texts=store), model.save
+
+    def slow(seq_id: int, start: int) -> Blob:
+        began.append(driver.now)
+        driver.now += 0.005
+        return save(seq_id, start)
+
+    monkeypatch.setattr(model, "save", slow)
+    driver.submit(STORY, 2, 1, 400, ignore_eos=True)
+    while driver.engine.has_work and len(began) < 3:
+        driver.now += 0.02
+        driver.step()
+        store.deliver()
+    assert min(later - earlier for earlier, later in itertools.pairwise(began)) >= 0.5
+
+
+def test_texts_that_stay_in_the_kv_store_are_written_and_stay() -> None:
     store = MemoryTexts()
     driver = Driver(FakeModel(n_ctx=4000, n_seq_max=20), texts=store)  # which parks nothing by itself
     asked = driver.submit(STORY, 3, 1, 300, ignore_eos=True)
     while not driver.result(asked).terminal:
         driver.step()
-    assert not store.files, "writers come first"
     used = driver.engine.stats()["kv_cells_used"]
     run(driver, store)
     assert driver.engine.stats()["kv_cells_used"] == used

@@ -10,7 +10,8 @@ Sums are updated as nodes change; nothing here looks through the tree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from srb.engine.model import Blob, Logits, Model, TextStore
@@ -306,6 +307,7 @@ class Residency:
             node.detach()  # to be the first of its siblings
             node.state = NodeState.RESIDENT
             node.attach()
+            self.stored.may_lack = self.stored.store is not None
         return self.move_pin(at, node)
 
     def _let_pass(self, node: Node, child: Node, common: int) -> bool:
@@ -522,10 +524,11 @@ class Residency:
         if beginning is not None and self._free_ids and self._partial_reuse and not tokens:
             self.stored.beginning = beginning if beginning.is_live and self._store_part(beginning) else None
 
-    def store_some(self) -> None:
-        """Copy a part of an idle text that stays in the KV store, for the store; called while nothing runs."""
-        for leaf in self._idle.newest_leaves() if self._free_ids and self._partial_reuse else ():
-            if self._store_part(leaf):
+    def store_some(self, in_use: Iterable[Node]) -> None:
+        """Copy a part of a text that stays in the KV store, for the store: one in use, or the idle one used last."""
+        ends = itertools.chain((node for node in in_use if not node.is_private), self._idle.newest_leaves())
+        for end in ends if self._free_ids and self._partial_reuse else ():
+            if self._store_part(end):
                 return
         self.stored.may_lack = False
 

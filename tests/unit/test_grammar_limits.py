@@ -44,6 +44,12 @@ def chained(count: int, link: Callable[[str], Any]) -> Any:
     return {"$ref": "#/$defs/a0", "$defs": {**links, f"a{count}": {"type": "null"}}}
 
 
+def unhurried(model: FakeModel) -> FakeModel:
+    """Return a model whose grammars never take too long: beside other programs each call takes several times as long."""
+    model.grammars.clock = Slowly(0.0)
+    return model
+
+
 def rules(count: int, rule: str) -> str:
     """Return the rules root, r0, … of a chain, whose last one is not among them."""
     return "root ::= r0\n" + "".join(rule.format(place, place + 1) + "\n" for place in range(count))
@@ -171,7 +177,7 @@ def test_an_ordinary_or_wide_recursive_grammar_is_neither_refused_nor_too_comple
 
 def test_a_text_in_a_form_of_calls_is_as_long_as_it_may_be() -> None:
     """With a rule that refers to itself for each character, a row of the parser's table had an item for each of them."""
-    model, rules = FakeModel(), Rules()
+    model, rules = unhurried(FakeModel()), Rules()
     ending = rules.schema({"const": 1})
     grammar = rules.text(f"{any_text_until(rules, '</end>')} {quoted('</end>')} {ending}")
     matcher = model.grammars.matcher(grammar, rules.schemas)
@@ -197,7 +203,7 @@ WIDE = json.dumps({"anyOf": [{"type": "string"}, {"properties": {f"k{i}": {"type
 
 def test_a_text_at_whose_place_a_grammar_is_too_complex_ends_alone() -> None:
     """Its siblings stand elsewhere in the grammar, and so may later requests."""
-    model = FakeModel()
+    model = unhurried(FakeModel())
     schema = prepared(WIDE, "json_schema").text
     first, sibling = (model.grammars.matcher("root ::= schema-0", (schema,)) for _ in range(2))
     with pytest.raises(GrammarTooComplex, match="Parser Error"):
@@ -211,7 +217,7 @@ MANY_STATES = 'root ::= ([a-z ]* [a-m] [a-z ]{20} "!")*'
 
 def test_texts_go_on_where_others_have_spent_the_lexer_that_they_share() -> None:
     """The lexer's states are bounded for all texts of a grammar together; compiled anew, it has room for each of them."""
-    model, draws = FakeModel(), random.Random(3)
+    model, draws = unhurried(FakeModel()), random.Random(3)
     first, second = (model.grammars.matcher(MANY_STATES) for _ in range(2))
     letters = [model.tokenize(char, False, False)[0] for char in "abcdefghijklmnopqrstuvwxyz"]
     shared, written = first._grammar, list[int]()
@@ -237,7 +243,7 @@ def test_texts_go_on_where_others_have_spent_the_lexer_that_they_share() -> None
 
 def test_all_branches_go_on_where_they_spend_two_lexers_together() -> None:
     """Behind the second each has one of its own: long texts in one lexer would spend it again by their beginnings."""
-    driver = Driver(FakeModel(n_ctx=16_000))
+    driver = Driver(unhurried(FakeModel(n_ctx=16_000)))
     request_id = driver.submit("the", n=8, max_tokens=1920, ignore_eos=True, temperature=3.0, grammar=MANY_STATES)
     most = 0
     while len(driver.result(request_id).ends) < 8:
@@ -257,7 +263,7 @@ def test_all_branches_go_on_where_they_spend_two_lexers_together() -> None:
 def test_a_text_whose_grammar_may_not_be_compiled_anew_ends(
     monkeypatch: pytest.MonkeyPatch, limit: str, message: str
 ) -> None:
-    model = FakeModel()
+    model = unhurried(FakeModel())
     matcher = model.grammars.matcher(MANY_STATES)
     monkeypatch.setattr(grammars_module, limit, 0)
     with pytest.raises(GrammarTooComplex, match=message):
@@ -265,7 +271,7 @@ def test_a_text_whose_grammar_may_not_be_compiled_anew_ends(
 
 
 def test_a_text_that_spends_a_lexer_of_its_own_ends_alone() -> None:
-    model = FakeModel()
+    model = unhurried(FakeModel())
     grammar = 'root ::= "y" [a-z]{1,400} | "x" a{0,20}\na ::= b{0,20}\nb ::= "x"{0,20}'
     first, sibling = (model.grammars.matcher(grammar) for _ in range(2))
     with pytest.raises(GrammarTooComplex, match="lexer error"):

@@ -120,14 +120,21 @@ function hiddenBranches(story, path) {
 }
 
 const LONGEST_MARKER = 250;
+const HEADING = /^ {0,3}#{1,6}[ \t]+/gm;
+const EMPHASIS = /(\*{1,3})(\S(?:[^*\n]*\S)?)\1/g;
 
 /** The words that stand for a node in one line. @param {Node} node @param {number} [length] */
 export function labelOf(node, length = 160) {
-  const line = withoutMarkers(node.text.slice(0, length + LONGEST_MARKER))
+  const isCut = node.text.length > length;
+  const shown = withoutMarkers(node.text.slice(0, length + LONGEST_MARKER))
     .slice(0, length)
-    .trim()
+    .trim();
+  const words = isCut ? shown.replace(/\s+\S*$/, "") : shown; // a cut word says nothing
+  const line = words
+    .replace(HEADING, "")
+    .replace(EMPHASIS, "$2")
     .replace(/\s*\n\s*/g, " ↵ ");
-  if (line) return node.text.length > length ? `${line} …` : line;
+  if (line) return isCut ? `${line} …` : line;
   if (node.joined !== undefined) return msg`(two texts joined)`;
   if (node.act !== undefined) return msg`(a chapter moved)`;
   if (node.text.includes("\n")) return "↵";

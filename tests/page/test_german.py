@@ -80,9 +80,10 @@ def test_words_that_nothing_keeps_stay_on_the_page(writer: Writer) -> None:
 def test_the_editors_panel_for_find_and_replace_is_german(writer: Writer) -> None:
     writer.write("Es war einmal").press("Control+f")
     panel = writer.page.locator("srb-manuscript .cm-search")
-    expect(panel.get_by_role("textbox", name="Ersetzen")).to_be_visible()
-    expect(panel.get_by_label("Groß- und Kleinschreibung")).to_be_visible()
-    expect(panel.get_by_role("button", name="alle ersetzen")).to_be_visible()
+    panel.get_by_role("button", name="Ersetzen", exact=True).click()
+    expect(panel.get_by_role("textbox", name="Ersetzen durch")).to_be_visible()
+    expect(panel.get_by_role("button", name="Groß- und Kleinschreibung")).to_be_visible()
+    expect(panel.get_by_role("button", name="Alle ersetzen")).to_be_visible()
 
 
 def test_an_action_is_found_by_its_german_words_and_a_key_that_it_cannot_have_is_told(writer: Writer) -> None:

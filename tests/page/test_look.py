@@ -247,3 +247,25 @@ def test_a_message_that_is_answered_gives_the_focus_back(writer: Writer, place: 
         page.locator("srb-banner").get_by_role("button", name=button).click()
         expect(page.get_by_text("Something was done.")).to_have_count(0)
         expect(page.locator(place).first).to_be_focused()
+
+
+@pytest.mark.parametrize("name", ["help", "formats", "versions", "goals", "stories", "settings", "share"])
+def test_no_dialog_begins_with_the_way_out_of_it(writer: Writer, name: str) -> None:
+    dialog = writer.write(START).open_dialog(name)
+    expect(dialog.locator(":focus")).to_have_count(1)
+    assert not dialog.locator(":focus").evaluate("(each) => each.matches('.close')")
+
+
+def test_signs_of_headings_hang_in_the_margin_and_levels_differ(writer: Writer) -> None:
+    page = writer.write("# One\n\n## Two\n\n### Three\n\nWords.").page
+    lefts = page.locator("srb-manuscript .cm-line").evaluate_all(
+        """(lines) => lines.filter((line) => line.textContent).map((line) => {
+          const range = document.createRange();
+          const words = [...line.childNodes].filter((node) => !node.classList?.contains("sign")).at(-1);
+          range.selectNodeContents(words);
+          return [range.getBoundingClientRect().left, parseFloat(getComputedStyle(line).fontSize)];
+        })"""
+    )
+    assert max(left for left, _ in lefts) - min(left for left, _ in lefts) < 1.5, "all words begin at one edge"
+    sizes = [size for _, size in lefts]
+    assert sizes == sorted(set(sizes), reverse=True), "each level is smaller than the one above"

@@ -8,6 +8,7 @@ import { countWords } from "../keep/describe.js";
 import { msg, NUMBER, wordCount } from "../languages.js";
 import { withoutMarkers } from "../markers.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 import { msgHtml } from "./msg_html.js";
 import { DialogPart } from "./part.js";
 
@@ -151,7 +152,7 @@ class Chapters extends DialogPart {
     return html`<dialog class="chapters" aria-labelledby="chapters-title" closedby="any" @keydown=${this.onKey}>
       <header class="dialog-head">
         <h2 id="chapters-title">${msg`Chapters`}</h2>
-        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        ${closeButton(() => this.close())}
       </header>
       <ol>${repeat(
         chapters,

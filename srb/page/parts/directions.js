@@ -4,7 +4,7 @@ import { deal, deckOf, LONGEST, ownDeck, readDeck } from "../deck.js";
 import { msg, NUMBER } from "../languages.js";
 import { StoryError } from "../story/read.js";
 import { html, live } from "../vendor/lit.js";
-import { icon } from "./icons.js";
+import { closeButton, icon } from "./icons.js";
 import { DialogPart } from "./part.js";
 
 /** @typedef {{text: string, isDealt: boolean, isKept: boolean}} Line */
@@ -186,7 +186,7 @@ class DirectionsDialog extends DialogPart {
       <form @submit=${this.go}>
         <header class="dialog-head">
           <h2 id="directions-title">${msg`What happens in each card`}</h2>
-          <button type="button" class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+          ${closeButton(() => this.close())}
         </header>
         <ol>${lines.map((line, place) => this.row(line, place))}</ol>
         <p class="buttons">

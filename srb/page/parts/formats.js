@@ -12,6 +12,7 @@ import { base64, brought, fromBase64 } from "../media.js";
 import { StoryError } from "../story/read.js";
 import { html, live } from "../vendor/lit.js";
 import { download } from "./download.js";
+import { closeButton } from "./icons.js";
 import { languageOf } from "./language.js";
 import { DialogPart } from "./part.js";
 import { asPng } from "./picture_files.js";
@@ -51,7 +52,7 @@ class Formats extends DialogPart {
     this.offer = null;
     this.say("");
     await this.updateComplete;
-    this.dialog.showModal();
+    this.show();
   }
 
   // ---- Import
@@ -208,7 +209,7 @@ class Formats extends DialogPart {
 
   render() {
     return html`<dialog aria-labelledby="formats-title" @paste=${this.paste}>
-        <form method="dialog"><button class="quiet" aria-label=${msg`Close`}>✕</button></form>
+        ${closeButton(() => this.close())}
         <h2 id="formats-title">${msg`Import and export`}</h2>
         <p class="message" role="status">${this.message}</p>
         ${this.reading ? html`<p><button type="button" @click=${() => this.reading?.abort()}>${msg`Stop reading`}</button></p>` : null}

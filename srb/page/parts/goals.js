@@ -3,6 +3,7 @@
 import { goalsOf, MOST_WORDS, wordsIn } from "../desk/goals.js";
 import { msg } from "../languages.js";
 import { html, live } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 import { DialogPart } from "./part.js";
 
 class GoalsDialog extends DialogPart {
@@ -28,7 +29,7 @@ class GoalsDialog extends DialogPart {
     return html`<dialog aria-labelledby="goals-title" closedby="any">
       <header class="dialog-head">
         <h2 id="goals-title">${msg`Goals`}</h2>
-        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        ${closeButton(() => this.close())}
       </header>
       ${this.field("day", msg`Words a day`, day)}
       ${this.field("chapter", msg`Words of each chapter`, chapter)}

@@ -2,6 +2,7 @@
 
 import { msg, wordCount } from "../languages.js";
 import { html } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 import { DialogPart } from "./part.js";
 
 const MOST = 1_000_000;
@@ -30,7 +31,7 @@ class Grow extends DialogPart {
     return html`<dialog aria-labelledby="grow-title" closedby="any">
       <header class="dialog-head">
         <h2 id="grow-title">${msg`Let it grow`}</h2>
-        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        ${closeButton(() => this.close())}
       </header>
       <p>${msg`The model writes on from the end of your text by itself, two ways from each end, the shortest line first. Your text stays as it is; all that grows is in the outline and on the map.`}</p>
       ${growth ? this.progress(growth) : this.budget()}

@@ -2,6 +2,7 @@
 
 import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 import { CONTROL, keyName } from "./key_names.js";
 import { DialogPart } from "./part.js";
 
@@ -98,9 +99,7 @@ class Help extends DialogPart {
     return html`<dialog class="help" aria-labelledby="help-title" closedby="any">
       <header>
         <h2 id="help-title">${msg`Keys`}</h2>
-        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}>
-          <span aria-hidden="true">×</span>
-        </button>
+        ${closeButton(() => this.close())}
       </header>
       <p>
         ${msg`Write, let the model continue, read the branches, take the one you like or its beginning, and write on.`}

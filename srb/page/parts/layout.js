@@ -1,6 +1,7 @@
 /** Handles between the panes, which a person moves: the bar beside the manuscript, and on a phone the handle of the branches' sheet. */
 
 import { msg } from "../languages.js";
+import { iconElement } from "./icons.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 
@@ -90,12 +91,12 @@ export function sheetHandle(root, desk) {
   };
   const height = () => SHEETS.indexOf(root.dataset.sheet ?? "middle");
   for (const [sign, name, step] of /** @type {const} */ ([
-    ["▴", msg`Make the branches' sheet higher`, 1],
-    ["▾", msg`Make the branches' sheet lower`, -1],
+    ["up", msg`Make the branches' sheet higher`, 1],
+    ["down", msg`Make the branches' sheet lower`, -1],
   ])) {
     const button = document.createElement("button");
     button.className = "quiet";
-    button.textContent = sign;
+    button.append(iconElement(sign));
     button.setAttribute("aria-label", name);
     button.addEventListener("click", () => show(height() + step));
     buttons.push([button, step]);

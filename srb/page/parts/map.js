@@ -4,6 +4,7 @@ import { msg } from "../languages.js";
 import { labelOf } from "../outline_rows.js";
 import { hierarchy, tree } from "../vendor/hierarchy.js";
 import { html } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 import { DialogPart } from "./part.js";
 
 /** @typedef {import("../vendor/hierarchy.js").HierarchyPointNode<string>} Point */
@@ -72,7 +73,7 @@ export class StoryMap extends DialogPart {
     return html`<dialog class="map" aria-labelledby="map-title">
       <header class="dialog-head">
         <h2 id="map-title">${msg`Map`}</h2>
-        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        ${closeButton(() => this.close())}
       </header>
       <p class="help">${count === 1 ? msg`1 node.` : msg`${count} nodes.`}
         ${this.ends.size ? msg`Those with a ring are the ${this.ends.size} ends that differ most.` : ""}<span class="keys"> ${msg`Arrow keys walk, Enter opens, drag to move, wheel or + and − to enlarge.`}</span></p>

@@ -3,6 +3,7 @@
 import { msg } from "../languages.js";
 import { found, isUnread, labelOf, rowsOf } from "../outline_rows.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
+import { icon } from "./icons.js";
 import { actsOf, nameForm, toggleMark } from "./outline_acts.js";
 import { Part } from "./part.js";
 import { Writers } from "./writers.js";
@@ -133,7 +134,7 @@ export class Outline extends Part {
 
   render() {
     return html`<div class="bar">
-        <button aria-expanded=${this.isOpen} @click=${() => this.toggle()}>${msg`Outline`} ${this.isOpen ? "▾" : "▴"}</button>
+        <button aria-expanded=${this.isOpen} @click=${() => this.toggle()}>${msg`Outline`} ${icon(this.isOpen ? "down" : "up")}</button>
         ${this.isOpen ? this.tools() : this.crumbs()}
       </div>
       ${this.isOpen ? this.tree() : nothing}`;
@@ -156,7 +157,7 @@ export class Outline extends Part {
     for (; id && shown.length < CRUMBS; id = story.nodes.get(id)?.parent ?? "")
       if (story.nodes.get(id)?.text) shown.unshift(id); // words that were taken out are no passage
     return html`<nav aria-label=${msg`Where the text comes from`}>
-        ${id ? html`<span aria-hidden="true">… ▸</span>` : nothing}
+        ${id ? html`<span aria-hidden="true">…</span>` : nothing}
         ${shown.map((id) => {
           const node = story.nodes.get(id);
           const siblings = node?.parent ? story.children(node.parent).length : 1;
@@ -265,12 +266,12 @@ export class Outline extends Part {
         @click=${() => this.choose(id)} @dblclick=${() => this.open(id)}>
       ${others ? this.sign(id, isOpen) : html`<span class="sign"></span>`}
       <span class="unread" title=${unread ? msg`unread` : nothing}>${unread ? "●" : ""}</span>
-      ${star ? html`<span class="star">★</span>` : nothing}
+      ${star ? html`<span class="star">${icon("star")}</span>` : nothing}
       ${name ? html`<b>${name}</b>` : nothing}
       <span class="label" dir="auto">${labelOf(node)}</span>
       ${direction ? html`<span class="voice" title=${direction} dir="auto">${direction}</span>` : nothing}
       ${model ? html`<span class="voice">${model}</span>` : nothing}
-      ${note ? html`<span class="note" title=${note}>✎</span>` : nothing}
+      ${note ? html`<span class="note" title=${note}>${icon("note")}</span>` : nothing}
       ${others ? html`<span class="ways">${waysOf(others, others < story.children(id).length)}</span>` : nothing}
       ${id === this.current ? html`<button tabindex="-1" @click=${() => this.open(id)}>${isOnPath && id !== head.node ? msg`End the text here` : msg`Open`}</button>` : nothing}
     </div>`;

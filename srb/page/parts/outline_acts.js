@@ -4,6 +4,7 @@ import { draftOf, keepDraft } from "../desk/drafts.js";
 import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
 import { draftField } from "./draft_field.js";
+import { icon } from "./icons.js";
 
 /** @typedef {import("./outline.js").Outline} Outline */
 
@@ -18,10 +19,10 @@ export function actsOf(outline) {
   const { star, name, note, pruned } = desk.story.mark(current);
   const toggle = (/** @type {"star" | "pruned"} */ key) => () => toggleMark(desk, current, key);
   return html`<div class="acts" role="group" aria-label=${msg`The chosen branch`}>
-    <button aria-pressed=${Boolean(star)} @click=${toggle("star")}><span aria-hidden="true">★</span> ${msg`Star`}</button>
+    <button aria-pressed=${Boolean(star)} @click=${toggle("star")}>${icon("star")} ${msg`Star`}</button>
     <button aria-label=${name ? msg`Change the name` : msg`Name: a chapter, a version`} @click=${() => outline.ask(current, "name")}>${msg`Name`}</button>
-    <button aria-label=${note ? msg`Change the note` : msg`Note`} @click=${() => outline.ask(current, "note")}><span aria-hidden="true">✎</span> ${msg`Note`}</button>
-    <button aria-pressed=${Boolean(pruned)} @click=${toggle("pruned")}><span aria-hidden="true">✕</span> ${msg`Set aside`}</button>
+    <button aria-label=${note ? msg`Change the note` : msg`Note`} @click=${() => outline.ask(current, "note")}>${icon("note")} ${msg`Note`}</button>
+    <button aria-pressed=${Boolean(pruned)} @click=${toggle("pruned")}>${icon("prune")} ${msg`Set aside`}</button>
     <button aria-label=${msg`Compare with the text`} title=${msg`Compare with the text (C)`} @click=${() => outline.compare()}>${msg`Compare`}</button>
   </div>`;
 }

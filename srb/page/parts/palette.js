@@ -3,6 +3,7 @@
 import { isComposing } from "../keys.js";
 import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 import { keyName } from "./key_names.js";
 import { ACTIONS } from "./palette/actions.js";
 import { chordOf, conflictOf, ownKeys, setOwnKey } from "./palette/own_keys.js";
@@ -94,7 +95,7 @@ class Palette extends DialogPart {
     return html`<dialog aria-labelledby="palette-title" closedby="any" @keydown=${(/** @type {KeyboardEvent} */ event) => this.onKey(event)}>
       <header>
         <h2 id="palette-title">${msg`All actions`}</h2>
-        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        ${closeButton(() => this.close())}
       </header>
       <input type="search" aria-label=${msg`Find an action`} placeholder=${msg`Find an action`} .value=${this.wanted}
         @input=${(/** @type {any} */ event) => {

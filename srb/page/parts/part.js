@@ -62,7 +62,16 @@ export class DialogPart extends Part {
   async open(_detail) {
     this.requestUpdate();
     await this.updateComplete;
+    this.show();
+  }
+
+  /** Show it. One without a field that asks for the focus gives it to its heading: the way out would be the loudest thing in it. */
+  show() {
     if (!this.dialog.open) this.dialog.showModal();
+    const heading = this.dialog.querySelector("h2");
+    if (!heading || !document.activeElement?.matches("dialog .close")) return;
+    heading.tabIndex = -1;
+    heading.focus();
   }
 
   close() {

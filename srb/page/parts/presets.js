@@ -4,6 +4,7 @@ import { msg } from "../languages.js";
 import { PRESETS, presetOf, presetSettings } from "../sampling.js";
 import { isRecord } from "../story/check.js";
 import { html, LitElement, nothing, repeat } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 
 /** @typedef {import("../sampling.js").Preset} Preset */
 
@@ -55,9 +56,7 @@ export class Presets extends LitElement {
           ([name]) => name,
           ([name, preset]) => html`<span class="own">
             ${this.#button(name, "", preset, isNow)}
-            <button class="quiet" type="button" aria-label=${msg`Remove the preset ${name}`} @click=${() => this.#remove(name)}>
-              <span aria-hidden="true">×</span>
-            </button>
+            ${closeButton(() => this.#remove(name), msg`Remove the preset ${name}`)}
           </span>`,
         )}
       </div>

@@ -25,8 +25,11 @@ const MARKS = {
   em: Decoration.mark({ class: "em" }),
   strong: Decoration.mark({ class: "strong" }),
   sign: Decoration.mark({ class: "sign" }),
+  hanging: Decoration.mark({ class: "sign hanging" }),
 };
-const LINES = { heading: Decoration.line({ class: "heading" }), break: Decoration.line({ class: "break" }) };
+const LINES = [1, 2, 3].map((level) => Decoration.line({ class: `heading level-${level}` }));
+const BREAK = Decoration.line({ class: "break" });
+const HANGING = 4; // characters of a heading's sign, with its blank: longer ones have no room in the margin
 
 class ProseLook {
   /** @param {EditorView} view */
@@ -57,11 +60,12 @@ function looksOf(view) {
 
 /** @param {RangeSetBuilder<Decoration>} builder @param {DocLine} line */
 function add(builder, { from: start, text }) {
-  const { kind, spans, signs } = readLine(text);
-  if (kind !== "text") builder.add(start, start, LINES[kind]);
+  const { kind, level, from: words, spans, signs } = readLine(text);
+  const look = kind === "heading" ? LINES[Math.min(level, LINES.length) - 1] : BREAK;
+  if (kind !== "text" && look) builder.add(start, start, look);
   const marks = [
     ...spans.map(({ kind: of, from, to }) => ({ from, to, mark: MARKS[of] })),
-    ...signs.map(({ from, to }) => ({ from, to, mark: MARKS.sign })),
+    ...signs.map(({ from, to }) => ({ from, to, mark: to === words && to <= HANGING ? MARKS.hanging : MARKS.sign })),
   ];
   for (const { from, to, mark } of marks.sort((a, b) => a.from - b.from || b.to - a.to))
     builder.add(start + from, start + to, mark);
@@ -142,6 +146,8 @@ const LOOK = EditorView.theme({
   ".strong": { fontWeight: "bold" },
   ".sign": { color: "var(--dim)", fontWeight: "normal", fontStyle: "normal" },
   ".cm-line.heading": { fontSize: "1.25em", lineHeight: "1.28", fontWeight: "bold" }, // 1.6 of a line's size
+  ".cm-line.level-1": { fontSize: "1.45em", lineHeight: "1.1034" },
+  ".cm-line.level-3": { fontSize: "1.05em", lineHeight: "1.5238" },
   ".cm-line.break": { textAlign: "center" },
 });
 

@@ -6,6 +6,7 @@ import { html, nothing } from "../vendor/lit.js";
 import { msgHtml } from "./msg_html.js";
 import { DialogPart } from "./part.js";
 import "./summary.js";
+import { closeButton } from "./icons.js";
 
 /** @typedef {import("../desk/readings.js").Reading} Reading */
 
@@ -64,7 +65,7 @@ class ReadingDialog extends DialogPart {
     return html`<dialog aria-labelledby="reading-title" closedby="any">
       <header class="dialog-head">
         <h2 id="reading-title">${msg`What the model reads`}</h2>
-        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        ${closeButton(() => this.close())}
       </header>
       <div class="choices">
         <button aria-pressed=${isNext} @click=${() => this.read(true, this.voice)}>${msg`Next round`}</button>

@@ -12,6 +12,7 @@ import "./goals_line.js";
 import { bindOwnKeys } from "./palette/own_keys.js";
 import "./pictures.js";
 import { showComments } from "./comment_marks.js";
+import { findPanel } from "./find_panel.js";
 import { showGap } from "./gap_mark.js";
 import { showGhost } from "./ghost.js";
 import { bindPrint } from "./print.js";
@@ -44,6 +45,7 @@ export async function addRest(desk, root) {
     clipboard(),
     proseMarkdown,
     searchWords,
+    findPanel,
     typewriter(desk),
   ]); // the caret's line is seen before panes come
   await Promise.all(STYLES.map(addStyle));

@@ -13,6 +13,7 @@ import { NUMBERS } from "./numbers.js";
 import { DialogPart } from "./part.js";
 import "./presets.js";
 import "./voices.js";
+import { closeButton } from "./icons.js";
 
 /** @typedef {import("../sampling.js").Ladder} Ladder */
 /** @typedef {import("../sampling.js").Sampler} Sampler */
@@ -58,7 +59,7 @@ class Settings extends DialogPart {
     return html`<dialog class="settings" aria-labelledby="settings-title" closedby="any">
       <header>
         <h2 id="settings-title">${msg`Settings of this story`}</h2>
-        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        ${closeButton(() => this.close())}
       </header>
       <nav aria-label=${msg`Settings`}>
         ${SECTIONS.map(

@@ -2,6 +2,7 @@
 
 import { msg } from "../languages.js";
 import { html, live } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 import { msgHtml } from "./msg_html.js";
 import { DialogPart } from "./part.js";
 
@@ -98,7 +99,7 @@ class Share extends DialogPart {
     return html`<dialog aria-labelledby="share-title" closedby="any">
       <header class="dialog-head">
         <h2 id="share-title">${msgHtml`Share <span dir="auto">“${story.title || msg`Untitled`}”</span>`}</h2>
-        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        ${closeButton(() => this.close())}
       </header>
       ${error ? html`<p class="error" role="alert">${error}</p>` : known === null ? html`<p>${msg`The names are read …`}</p>` : this.names(known)}
       <p class="hidden-words" role="status">${this.said}</p>

@@ -8,6 +8,7 @@ import { isComposing } from "../keys.js";
 import { LANGUAGE, msg, NUMBER, wordCount } from "../languages.js";
 import { frameOf, NOTE_PLACE } from "../prompt.js";
 import { html, live, nothing } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 import { keepSide } from "./layout.js";
 import { msgHtml } from "./msg_html.js";
 import { Part } from "./part.js";
@@ -142,7 +143,7 @@ class SidePanel extends Part {
     if (!this.isOpen) return nothing;
     const { desk, memory, note } = this;
     return html`
-      <button class="quiet close" aria-label=${msg`Close`} @click=${() => this.toggle()}><span aria-hidden="true">×</span></button>
+      ${closeButton(() => this.toggle())}
       ${field(MEMORY, memory, (text) => desk.setMemory(text))}
       ${field(NOTE, note.text, (text) => desk.setNote({ ...this.note, text }), [
         depth(note, (at) => desk.setNote({ ...this.note, depth: at })),

@@ -3,6 +3,7 @@
 import { quoted } from "../desk/moves.js";
 import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 import { msgHtml } from "./msg_html.js";
 import { DialogPart, Part } from "./part.js";
 
@@ -97,10 +98,10 @@ class Banner extends Part {
               }}>${notice.action.label}</button>`
             : null
         }
-        <button class="quiet" aria-label=${msg`Close this message`} @click=${() => {
+        ${closeButton(() => {
           this.giveBack();
           this.dismiss();
-        }}>✕</button></p>`
+        }, msg`Close this message`)}</p>`
           : null
       }`;
   }
@@ -119,11 +120,11 @@ class Banner extends Part {
       return desk.guard(async () => (await import("../desk/own_copy.js")).goOnInOwnCopy(desk));
     };
     return html`<button @click=${copy}>${msg`Make a copy of my own`}</button>
-      <button class="quiet" aria-label=${msg`Close this message`} @click=${() => {
+      ${closeButton(() => {
         this.giveBack();
         this.read = desk.saved.message + desk.story.id;
         this.requestUpdate();
-      }}>✕</button>`;
+      }, msg`Close this message`)}`;
   }
 
   /** What the story has in another window; while both become one, which of two changes stays. */

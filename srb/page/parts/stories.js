@@ -3,6 +3,7 @@
 import { openSample } from "../desk/sample.js";
 import { msg, wordCount } from "../languages.js";
 import { html } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 import { DialogPart } from "./part.js";
 import { age, daysLeft, moment } from "./stories/age.js";
 import { FEWEST, findPlaces, MOST, openPlace, placesFound } from "./stories/places.js";
@@ -199,7 +200,7 @@ class Stories extends DialogPart {
     return html`<dialog aria-labelledby="stories-title">
       <header>
         <h2 id="stories-title">${this.inBin ? msg`The bin` : msg`Stories`}</h2>
-        <form method="dialog"><button class="quiet" aria-label=${msg`Close`}>✕</button></form>
+        ${closeButton(() => this.close())}
       </header>
       <div class="tools">
         ${

@@ -7,6 +7,7 @@ import { msg } from "../languages.js";
 import { GO_ON, SENSES, VERBS } from "../tasks.js";
 import { html, live, nothing } from "../vendor/lit.js";
 import { draftField } from "./draft_field.js";
+import { closeButton } from "./icons.js";
 import { msgHtml } from "./msg_html.js";
 import { DialogPart } from "./part.js";
 
@@ -62,7 +63,7 @@ class TaskDialog extends DialogPart {
       <form @submit=${this.go}>
         <header class="dialog-head">
           <h2 id="task-title">${title}</h2>
-          <button type="button" class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+          ${closeButton(() => this.close())}
         </header>
         ${passage ? this.verbs() : nothing}
         ${passage && verb === FILL ? html`<p class="words">${msg`The passage is written anew from what stands before it and behind it.`}</p>` : this.words()}

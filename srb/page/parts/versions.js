@@ -4,6 +4,7 @@ import { diffWords } from "../compare.js";
 import { msg } from "../languages.js";
 import { labelOf } from "../outline_rows.js";
 import { html, nothing } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 import { DialogPart } from "./part.js";
 
 const AROUND = 600; // characters shown before the first difference
@@ -43,9 +44,7 @@ export class Versions extends DialogPart {
     return html`<dialog aria-labelledby="versions-title">
       <header class="dialog-head">
         <h2 id="versions-title">${msg`Two versions`}</h2>
-        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}>
-          <span aria-hidden="true">×</span>
-        </button>
+        ${closeButton(() => this.close())}
       </header>
       ${this.node ? this.comparison() : html`<p>${msg`There is one version only so far. Continue the text, or change a word in its middle.`}</p>`}
     </dialog>`;

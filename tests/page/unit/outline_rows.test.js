@@ -112,6 +112,11 @@ test("a label is one line, and says what has no words", () => {
   assert.equal(labelOf({ text: "", parent: "a", open: true }), "(nothing yet)");
   assert.equal(labelOf({ text: "", parent: "a", end: { reason: "eos" } }), "(the model would end here)");
   assert.equal(labelOf({ text: "abcdef" }, 3), "abc …");
+  assert.equal(labelOf({ text: "one two three" }, 9), "one two …");
+  assert.equal(
+    labelOf({ text: "# The Lighthouse\n\n## Chapter 1\n\nIt was *dark*, **very** dark. 2 * 3 * 4" }),
+    "The Lighthouse ↵ Chapter 1 ↵ It was dark, very dark. 2 * 3 * 4",
+  );
 });
 
 test("a branch is unread until it was looked at or taken", () => {

@@ -55,7 +55,19 @@ export {
   undo,
   undoDepth,
 } from "@codemirror/commands";
-export { closeSearchPanel, openSearchPanel, search, searchKeymap } from "@codemirror/search";
+export {
+  closeSearchPanel,
+  findNext,
+  findPrevious,
+  getSearchQuery,
+  openSearchPanel,
+  replaceAll,
+  replaceNext,
+  SearchQuery,
+  search,
+  searchKeymap,
+  setSearchQuery,
+} from "@codemirror/search";
 export type {
   ChangeDesc,
   ChangeSpec,
@@ -89,6 +101,7 @@ export {
   highlightSpecialChars,
   keymap,
   placeholder,
+  runScopeHandlers,
   ViewPlugin,
   WidgetType,
 } from "@codemirror/view";

@@ -1,7 +1,7 @@
 // vendor/lit.js: components, templates and the directives that the page uses.
 
 export type { CSSResult, PropertyDeclarations, PropertyValues, SVGTemplateResult, TemplateResult } from "lit";
-export { css, html, LitElement, noChange, nothing, svg, unsafeCSS } from "lit";
+export { css, html, LitElement, noChange, nothing, render, svg, unsafeCSS } from "lit";
 export { classMap } from "lit/directives/class-map.js";
 export { guard } from "lit/directives/guard.js";
 export { ifDefined } from "lit/directives/if-defined.js";

@@ -105,7 +105,7 @@ export class Rounds {
       const next = this.voices.next();
       const voices = next instanceof Promise ? await this.waitFor(next, ticket) : next;
       const texts = { before: text.slice(0, keep), behind: text.slice(until) };
-      const told = isPassage ? [] : (directions ?? desk.settings.directions);
+      const told = directions ?? (isPassage ? [] : desk.settings.directions);
       const isDirected = told.some(Boolean);
       const prepared = this.prepare(voices, texts, { isNext: true, passage, task, isDirected });
       const { prompts, lore } = prepared instanceof Promise ? await this.waitFor(prepared, ticket) : prepared;

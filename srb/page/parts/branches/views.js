@@ -4,6 +4,7 @@ import { keyOf } from "../../desk/meaning.js";
 import { quoted } from "../../desk/moves.js";
 import { continuedWords } from "../../desk/seam.js";
 import { msg, TENTHS } from "../../languages.js";
+import { EACH } from "../../tasks.js";
 import { html, nothing } from "../../vendor/lit.js";
 import { icon } from "../icons.js";
 import { keyName } from "../key_names.js";
@@ -73,8 +74,9 @@ function gapWords({ desk, round }) {
     : round.isInside
       ? msg`after “${continuedWords(desk.story, round)}”`
       : "";
+  const asked = task && task.verb !== EACH.verb ? msg`as asked: ${quoted(task.instruction)}` : "";
   const choice = round.wanted && !round.isChosen ? msg`for ${round.wanted} cards` : "";
-  return [place, task ? msg`as asked: ${quoted(task.instruction)}` : "", choice].filter(Boolean).join(", ");
+  return [place, asked, choice].filter(Boolean).join(", ");
 }
 
 /** How many of the cards really differ, while they have the texts that were compared. @param {Pane} pane */

@@ -1,6 +1,7 @@
 /** The rounds of the open story: the one that is shown, those that undo may show again, and the saving of all. With it comes
  * all that is needed from the first Ctrl+Enter on, and not before. */
 
+import { hasSentence } from "../cuts.js";
 import { msg } from "../languages.js";
 import { Round } from "../round.js";
 import { rungs } from "../sampling.js";
@@ -12,7 +13,7 @@ import { Gestures } from "./gestures.js";
 import { Live } from "./live.js";
 import { move } from "./moves.js";
 import { RunIndex, rebuilt } from "./past_rounds.js";
-import { continuedWords, isStale, seamOf } from "./seam.js";
+import { continuedWords, isStale, ownWords, seamOf } from "./seam.js";
 import { StoryTrail } from "./story_trail.js";
 import { Voices } from "./voices.js";
 
@@ -354,6 +355,20 @@ export class Rounds {
   /** Where the shown cards go in the present text. */
   get gap() {
     return this.shown && seamOf(this.desk.story, this.shown.round, this.desk.head);
+  }
+
+  /** Whether the shown cards are covered, for a person who writes first: until a sentence of hers stands where they go. */
+  get isCovered() {
+    const { desk, gap, shown } = this;
+    if (!shown || !gap || !desk.settings.writes_first || shown.round.passage) return false;
+    shown.isOpen ||= hasSentence(ownWords(desk.story, desk.head, gap));
+    return !shown.isOpen;
+  }
+
+  /** Show the cards that are covered. */
+  uncover() {
+    if (this.shown) this.shown.isOpen = true;
+    this.desk.tell("round", { slots: null });
   }
 
   /** @param {Live | null} live */

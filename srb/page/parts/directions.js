@@ -35,7 +35,7 @@ class DirectionsDialog extends DialogPart {
     const { directions, n } = this.desk.settings;
     this.lines = Array.from({ length: n }, (_, place) => lineOf(this.passage ? "" : directions[place]));
     await super.open();
-    this.querySelector("input")?.focus();
+    /** @type {HTMLElement | null} */ (this.querySelector("li input"))?.focus();
   }
 
   get isEmpty() {

@@ -43,14 +43,14 @@ export function head(pane) {
 function paneButtons(pane) {
   const { round } = pane;
   const slot = /** @type {Slot} */ (pane.board?.currentCard?.slot);
-  const tree = html`<button data-act="tree" aria-pressed=${pane.isTree} ?disabled=${!round} title=${msg`Show shared beginnings once`}>
+  const tree = html`<button data-act="tree" aria-pressed=${pane.isTree} ?disabled=${!round || pane.isCovered} title=${msg`Show shared beginnings once`}>
     ${msg`Tree`}</button>`;
   const others = BUTTONS.map(([name, words]) => {
     const gesture = PANE_GESTURES[name];
     if (name === "likelihood") return pane.tellsLikelihood ? likelihoodButton(pane) : nothing;
     if (name === "following" && !pane.leadsOn) return nothing;
     if ((name === "meaning" || name === "alike") && !pane.tellsMeaning) return nothing;
-    const isOn = round && (gesture?.can?.(pane, slot) ?? true);
+    const isOn = round && (!pane.isCovered || name === "stop") && (gesture?.can?.(pane, slot) ?? true);
     return html`<button data-act=${name} title=${titleOf(gesture)} ?disabled=${!isOn}>${words}</button>`;
   });
   return [tree, ...others];

@@ -111,7 +111,7 @@ const ROUND = Object.entries(PANE_GESTURES).map(([id, { label, can, run }]) => (
   keys: [],
   run: () => {
     const branches = /** @type {any} */ (document.querySelector("srb-branches"));
-    if (branches?.round && (can === undefined || can(branches, branches.round.slots[0])))
+    if (branches?.round && !branches.isCovered && (can === undefined || can(branches, branches.round.slots[0])))
       run(branches, branches.round.slots[0]);
   },
 }));
@@ -123,7 +123,7 @@ const TAKES = Array.from({ length: 9 }, (_, number) => ({
   keys: [],
   run: (desk) => {
     const slot = desk.round?.slots.find((each) => each.number === number);
-    if (slot && desk.round?.canTake(slot)) desk.take(number, { at: slot.mark, go: true });
+    if (slot && desk.round?.canTake(slot) && !desk.rounds?.isCovered) desk.take(number, { at: slot.mark, go: true });
   },
 }));
 

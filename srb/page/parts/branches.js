@@ -123,7 +123,7 @@ export class Branches extends Part {
     this.board = new Board({
       list: this.find(".cards"),
       highlights: this.highlights,
-      marks: (node) => (node === null ? {} : { ...this.desk.story.mark(node), isInText: this.inText.has(node) }),
+      marks: (node) => this.marksOf(node),
       logprobs: () => this.desk.settings.logprobs === true,
       isSorted: () => this.desk.settings.likelihood === true,
       isDirected: () => this.desk.settings.shows_directions === true,
@@ -132,6 +132,12 @@ export class Branches extends Part {
       onseen: (slot) => this.noteSeen(slot),
     });
     this.follow();
+  }
+
+  /** What the cards show of a branch's node. @param {string | null} node */
+  marksOf(node) {
+    if (node === null) return {};
+    return { ...this.desk.story.mark(node), isInText: this.inText.has(node), doubt: this.round?.doubts.get(node) };
   }
 
   /** The cards that the text has words of have a tick. */

@@ -71,6 +71,7 @@ const OWN = [
     keys: [],
     run: (desk) => desk.tell("side", { comment: desk.manuscript?.selection }),
   },
+  { id: "ask", label: msg`Ask the story`, keys: ["Alt+A"], run: dialog("ask") },
   { id: "goals", label: msg`Goals: words a day, and of a chapter`, keys: [], run: dialog("goals") },
   { id: "grow", label: msg`Let it grow`, keys: [], run: dialog("grow") },
   { id: "map", label: msg`Map of the story`, keys: [], run: dialog("map") },

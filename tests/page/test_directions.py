@@ -209,9 +209,7 @@ def test_the_gap_of_a_passage_has_what_happens_in_each_card(fixed: Writer) -> No
 
 
 @in_each_look
-def test_the_ways_of_a_passage_have_no_barriers(
-    make_page: MakePage, slow: Server, look: dict[str, object]
-) -> None:
+def test_the_ways_of_a_passage_have_no_barriers(make_page: MakePage, slow: Server, look: dict[str, object]) -> None:
     page = make_page(bypass_csp=True, **look)
     asked = passage_dialog(Writer(page, slow.url).set(n=4))
     expect(asked).to_be_visible()

@@ -10,6 +10,7 @@ import { GO_ON } from "../tasks.js";
 import { Elsewhere } from "./elsewhere.js";
 import { gapAt, passageAt } from "./gap.js";
 import { Gestures } from "./gestures.js";
+import { growthLeft } from "./growth_record.js";
 import { Live } from "./live.js";
 import { move } from "./moves.js";
 import { RunIndex, rebuilt } from "./past_rounds.js";
@@ -68,6 +69,7 @@ export class Rounds {
     this.attaching = null;
     /** @type {import("./growing.js").Growth | null} what lets the story grow by itself */
     this.growth = null;
+    this.growthTimer = 0; // until a growth may be taken up
     /** @type {string[]} nodes: the ends of what has grown last that differ most */
     this.ends = [];
     desk.addEventListener("server", () => {
@@ -414,6 +416,7 @@ export class Rounds {
     if (this.shown && this.shown !== live && this.shown.isRunning && why === "undo") this.shown.stop();
     if (live !== this.shown || why === "load") this.show(live);
     if (live && why === "load") this.attach(live);
+    if (why === "load") this.takeUpGrowth();
     if (why === "load") this.warmUp();
   }
 
@@ -668,6 +671,15 @@ export class Rounds {
         this.desk.tell("rounds");
       }
     });
+  }
+
+  /** Let the story grow on whose window was closed while it grew, unless another one is at that. */
+  takeUpGrowth() {
+    clearTimeout(this.growthTimer);
+    const { left, wait = 0 } = growthLeft(this.desk.story.id) ?? {};
+    if (!left || this.growth) return;
+    if (wait > 0) this.growthTimer = window.setTimeout(() => this.takeUpGrowth(), wait);
+    else this.grow({ left });
   }
 
   /** Save once a second for as long as a stream is open. */

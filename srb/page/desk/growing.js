@@ -2,6 +2,7 @@
  * tree is all that is kept of its words: a growth that begins again goes on at the ends that are there. For as long as its window may be
  * closed, the server writes on at the part that is begun, and the window that is opened again takes the growth up. */
 
+import { ApiError } from "../api.js";
 import { countWords } from "../keep/describe.js";
 import { msg, wordCount } from "../languages.js";
 import { Round } from "../round.js";
@@ -77,7 +78,8 @@ export class Growth {
       clearTimeout(timer);
       clearInterval(beat);
       heard.abort();
-      if (this.closed) forgetGrowth();
+      const isLost = this.error instanceof ApiError && this.error.status === 0; // so all end when a window is closed
+      if (this.closed && !isLost) forgetGrowth();
     }
     if (this.error) throw this.error;
     if (this.story === this.desk.story && this.words > 0) await this.sayEnds();

@@ -4,11 +4,11 @@
 import { deal, deckOf, LONGEST, ownDeck, readDeck, waysOf } from "../deck.js";
 import { quoted } from "../desk/moves.js";
 import { msg, NUMBER } from "../languages.js";
-import { StoryError } from "../story/read.js";
 import { EACH } from "../tasks.js";
 import { html, live } from "../vendor/lit.js";
 import { icon } from "./icons.js";
 import { DialogPart } from "./part.js";
+import { pickFile } from "./picked_file.js";
 
 /** @typedef {{text: string, isDealt: boolean, isKept: boolean}} Line */
 
@@ -123,24 +123,14 @@ class DirectionsDialog extends DialogPart {
   // ---- The deck's file
 
   /** Let the story have the deck of a file. @param {Event} event */
-  async pick(event) {
-    const input = /** @type {HTMLInputElement} */ (event.target);
-    const [file] = input.files ?? [];
-    if (!file) return;
-    const { story } = this.desk;
-    try {
+  pick(event) {
+    return pickFile(this, event, async ({ name }, bytes, isOpen) => {
       const { decode, parse } = await import("../formats/file.js");
-      const { text } = decode(new Uint8Array(await file.arrayBuffer()), file.name);
-      const moves = readDeck(parse(text, file.name));
-      if (story !== this.desk.story) return;
-      this.setDeck({ name: file.name.replace(/\.json$/iu, ""), moves });
-      this.say(msg`${NUMBER.format(Object.values(moves).flat().length)} lines came in.`);
-    } catch (error) {
-      this.say(/** @type {Error} */ (error).message, true);
-      if (!(error instanceof StoryError) && !(error instanceof DOMException)) this.desk.sayNotLoaded();
-    } finally {
-      input.value = ""; // so that the same file can be chosen again
-    }
+      const moves = readDeck(parse(decode(bytes, name).text, name));
+      if (!isOpen()) return "";
+      this.setDeck({ name: name.replace(/\.json$/iu, ""), moves });
+      return msg`${NUMBER.format(Object.values(moves).flat().length)} lines came in.`;
+    });
   }
 
   /** @param {import("../deck.js").OwnDeck | null} deck null: the language's */

@@ -240,6 +240,22 @@ test("a growth whose window was closed for longer than was chosen, or that anoth
   }
 });
 
+test("a growth whose connection is lost leaves what is left, and one that a person stops does not", async (t) => {
+  const kept = storage(t);
+  for (const isStopped of [false, true]) {
+    const { desk, growing } = await written();
+    const grown = desk.grow({ words: 100, closed: 5 });
+    await settled();
+    growing()
+      .at(-1)
+      .send({ event: "start", id: "part", count: 2, seeds: [1, 2], prompt_tokens: 5 });
+    if (isStopped) desk.rounds.growth.stop();
+    else growing().at(-1).lose();
+    await grown;
+    assert.equal(kept.left() === null, isStopped);
+  }
+});
+
 test("one that ends with its window leaves nothing, and what is kept and none is no growth", async (t) => {
   const kept = storage(t);
   const { desk, growing, answer } = await written();

@@ -5,6 +5,7 @@ import { sentenceEnd } from "../cuts.js";
 import { msg } from "../languages.js";
 import { withoutMarkers } from "../markers.js";
 import { forTemplate } from "../prompt.js";
+import { stretch } from "../reading.js";
 import { written } from "./following.js";
 import { gapAt } from "./gap.js";
 
@@ -52,14 +53,16 @@ export async function doubtsOfCards(rounds, { signal, heard }) {
   const voice = rounds.voices.of("");
   const before = desk.story.text(round.base.node, round.keep);
   const { prompt, blocks } = await knownAt(voice, before);
+  const lore = entriesIn(blocks);
   const cards = written(round, before);
   /** @type {Doubt[]} */
   const doubts = [];
   for (const [read, { number, text }] of cards.entries()) {
     heard(read, cards.length);
-    const lines = linesNear(text, blocks);
+    const called = (await loreAt(voice, before + text)).filter((entry) => !lore.includes(entry));
+    const lines = linesNear(text, [...blocks, called.map((entry) => stretch("lore", entry))]);
     if (!lines.length) continue;
-    const tail = await tailOf(desk, voice, checkOf(text));
+    const tail = await tailOf(desk, voice, checkOf(text, called));
     const options = { n: CHECKERS, max_tokens: VERDICT, signal, json_schema: verdictOf(lines) };
     const line = agreedIn(await answersTo(desk, voice, prompt + text + tail, options));
     if (line) doubts.push({ number, node: round.slots[number].node, ...line });
@@ -78,6 +81,13 @@ async function knownAt({ asked, context }, text) {
   if (!withoutMarkers(text).trim()) throw new Error(msg`There is no text yet that could be asked about.`);
   return context.prepare(text);
 }
+
+/** The lorebook's entries that a round would read behind a text. @param {Voice} voice @param {string} text */
+const loreAt = async (voice, text) => entriesIn((await knownAt(voice, text)).blocks);
+
+/** The lines of the lorebook's entries. @param {import("../reading.js").Block[]} blocks */
+const entriesIn = (blocks) =>
+  blocks.flat().flatMap(({ origin, text }) => (origin === "lore" ? text.trim().split(/\n+/u) : []));
 
 /** The template's words behind a text that was a reply, with a question. @param {import("../desk.js").Desk} desk @param {Voice} voice @param {string} content */
 async function tailOf({ api }, { asked }, content) {
@@ -116,9 +126,9 @@ async function answersTo({ api, story }, { asked, context, fields }, prompt, { s
 
 // ---- Contradictions
 
-/** @param {string} card */
-const checkOf = (card) =>
-  `Compare this part of the story with what stands before it:\n\n${card.trim()}\n\nQuote the earlier line that it has most to do with, word for word. Then say whether the part agrees with that line or contradicts it.`;
+/** @param {string} card @param {string[]} called entries of the lorebook that only the card calls up */
+const checkOf = (card, called) =>
+  `${called.length ? `This holds in the story, too:\n\n${called.join("\n")}\n\n` : ""}Compare this part of the story with what stands before it:\n\n${card.trim()}\n\nQuote the earlier line that it has most to do with, word for word. Then say whether the part agrees with that line or contradicts it.`;
 
 /** @param {string[]} lines */
 const verdictOf = (lines) => ({
@@ -165,7 +175,10 @@ function linesOf(text) {
   const plain = withoutMarkers(text);
   for (let at = 0; at < plain.length; ) {
     const end = Math.max(at + 1, sentenceEnd(plain, at));
-    const line = plain.slice(at, end).replace(/\s+/gu, " ").trim();
+    const line = plain
+      .slice(at, end)
+      .replace(/\s+/gu, " ")
+      .replace(/^[ [\]]+|[ [\]]+$/gu, ""); // notes stand in brackets
     if (/\p{L}/u.test(line)) lines.push(line.slice(0, LONGEST));
     at = end;
   }

@@ -142,6 +142,27 @@ test("a card that enough readers find contradicted by a line is marked with it, 
   ]);
 });
 
+test("a card is read against the entries that only it calls up, and those that the text has called up are read once", async () => {
+  const it = await asked();
+  it.desk.setMeta("lore.tom", { name: "Tom", keys: ["Tom"], text: "Tom is in prison." });
+  it.desk.setMeta("lore.mara", { name: "Mara", keys: ["Mara"], text: "Mara is nine." });
+  await round(it, " Tom came.", " It rained on.");
+  for (const index of [0, 1]) it.api.last.send({ event: "stop", index, reason: "limit", length: 4 });
+  it.api.last.end();
+  await settled();
+  const options = { signal: new AbortController().signal, heard: () => {} };
+  const checking = doubtsOfCards(it.desk.rounds, options);
+  await settled();
+  const first = it.api.last.body;
+  assert.equal(first.prompt.split("Mara is nine.").length, 2);
+  assert.match(first.prompt, /<user>This holds in the story, too:\n\n\[Tom is in prison\.\]\n\nCompare/);
+  assert.ok(first.json_schema.properties.line.enum.includes("Tom is in prison."));
+  await it.say("", "", "");
+  assert.doesNotMatch(it.api.last.body.prompt, /prison/);
+  await it.say("", "", "");
+  assert.deepEqual(await checking, []);
+});
+
 test("over random readings every line is one of what is known, the nearest first, and none is of a note or an instruction", () => {
   const words = ["lamp", "window", "grey", "Mara", "winter", "letter", "stone", "river"];
   for (let seed = 0; seed < 200; seed++) {

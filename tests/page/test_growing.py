@@ -72,7 +72,10 @@ def test_a_growth_is_taken_up_by_the_window_that_is_opened_again_and_one_that_wa
     writer.wait("desk.rounds.growth.live?.round.slots.every(({ text }) => text)")
     writer.reload()
     page.evaluate(
-        "localStorage['srb.growth'] = JSON.stringify({ ...JSON.parse(localStorage['srb.growth']), seen: Date.now() - 20_000 })"
+        """() => {
+            const left = JSON.parse(localStorage["srb.growth"]);
+            localStorage["srb.growth"] = JSON.stringify({ ...left, seen: Date.now() - 20_000 });
+        }"""
     )
     page.evaluate("desk.rounds.takeUpGrowth()")
     writer.wait("desk.rounds.growth?.words > 0")

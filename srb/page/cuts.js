@@ -108,6 +108,13 @@ export function sentenceEnd(text, offset) {
 
 const LONGEST_SENTENCE = 1000; // units before a place in which its sentence's beginning is looked for
 
+/** Whether a sentence ends in a text, behind a word. @param {string} text */
+export function hasSentence(text) {
+  const word = text.search(/[\p{L}\p{N}]/u);
+  const rest = text.slice(word);
+  return word >= 0 && sentenceEnd(`${rest} A`, 0) <= rest.length; // what follows tells an abbreviation from an end
+}
+
 /** The sentence of a text in which a place stands, without the spaces before it. @param {string} text @param {number} at */
 export function sentenceAt(text, at) {
   let from = onBoundary(text, Math.max(0, at - LONGEST_SENTENCE));

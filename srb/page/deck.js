@@ -12,7 +12,7 @@ export const LONGEST = 1000; // characters of a direction: the server's limit
 const LARGEST = 200_000; // bytes of a deck: a value of a story takes little more
 
 const DECKS = ["en", "de"];
-/** @type {Map<string, Deck>} by language */
+/** @type {Map<string, Deck>} by kind and language */
 const known = new Map();
 
 /** The deck that a story has of its own; null without one. @param {import("./story.js").Story} story @returns {OwnDeck | null} */
@@ -50,17 +50,18 @@ function faultOf(moves) {
   return length > LARGEST ? msg`The deck is too large: ${length} bytes; it may have ${LARGEST}.` : "";
 }
 
-/** Load the deck of a story's language; where there is none, of the page's. @param {unknown} tag such as "de-CH" @returns {Promise<Deck>} */
-export async function loadDeck(tag) {
+/** The deck of what may become of a passage, in a story's language. @param {import("./story.js").Story} story */
+export const waysOf = (story) => loadDeck(story.meta("language"), "passage.");
+
+/** Load a deck in a story's language; where there is none, in the page's. @param {unknown} tag such as "de-CH" @param {string} [kind]
+ * @returns {Promise<Deck>} */
+export async function loadDeck(tag, kind = "") {
   const [wanted] = String(tag ?? "").split("-");
-  const language = DECKS.includes(wanted) ? wanted : LANGUAGE;
-  const deck = known.get(language) ?? (await (await fetch(addressOf(language))).json());
-  known.set(language, deck);
+  const name = kind + (DECKS.includes(wanted) ? wanted : LANGUAGE);
+  const deck = known.get(name) ?? (await (await fetch(new URL(`./decks/${name}.json`, import.meta.url))).json());
+  known.set(name, deck);
   return deck;
 }
-
-/** @param {string} language */
-const addressOf = (language) => new URL(`./decks/${language}.json`, import.meta.url);
 
 /**
  * Return so many moves, of which none is dealt already while others are left.

@@ -4,6 +4,14 @@
 
 const PANES = ["srb-manuscript", "srb-branches", "srb-outline", "srb-header", "srb-side-panel"];
 
+/** @type {Record<string, (desk: Desk) => unknown>} */
+const ALT = {
+  KeyA: (desk) => desk.openDialog("ask"),
+  KeyC: (desk) => desk.openDialog("chapters"),
+  KeyM: (desk) => desk.tell("side", { focus: true }),
+  KeyS: (desk) => desk.switchSurprise(),
+};
+
 /** Whether a key belongs to text that is being composed. Safari sends the last one after the end, with this code. @param {KeyboardEvent} event */
 export const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
@@ -44,13 +52,8 @@ function actionOf(event, desk, page) {
         : () => stopOrLeave(desk, page);
     case "KeyT":
       return event.altKey && !control && !event.shiftKey && isInText(event, page) ? () => desk.askWords() : null;
-    case "KeyS":
-      return event.altKey && !control && !event.shiftKey ? () => desk.switchSurprise() : null;
-    case "KeyC":
-      return event.altKey && !control && !event.shiftKey ? () => desk.openDialog("chapters") : null;
-    case "KeyM":
-      return event.altKey && !control && !event.shiftKey ? () => desk.tell("side", { focus: true }) : null;
     default:
+      if (ALT[event.code] && event.altKey && !control && !event.shiftKey) return () => ALT[event.code](desk);
       if (control && !event.altKey) return letterOf(event, desk);
       return event.key === "?" && !control && !event.altKey && !takesText(event) ? () => desk.openDialog("help") : null;
   }

@@ -62,6 +62,8 @@ export class Round extends Requests {
     this.stopAt = stopAt;
     /** How much the cards differ in what they mean, once it was asked. @type {import("./desk/meaning.js").Meaning | null} */
     this.meaning = null;
+    /** Lines that cards seem to contradict, by the cards' nodes, once readers were asked. @type {Map<string, string>} */
+    this.doubts = new Map();
     this.wanted = wanted;
     this.isChosen = false; // those that differ most, by the server's word
     this.directions = directions;

@@ -43,6 +43,11 @@ export const VERBS = [
 /** What is described, by sense. */
 export const SENSES = ["seen", "heard", "smelled", "tasted", "felt"];
 
+/** What becomes of a passage in a card of a round whose cards have words of their own, if this one has none. @type {Task} */
+export const EACH = { verb: "each", instruction: "Rewrite the passage in other words." };
+const BEFORE_OWN = "Rewrite the passage: "; // a card's own words
+const LONGEST = Math.max(...VERBS.map(({ length }) => length)); // they may ask for any length
+
 const MORE = 24; // tokens beside those of the passage
 const MOST_BEFORE = 2000; // characters that are sent of what stands before a passage
 const ALONE = "Answer with the new passage alone.";
@@ -74,6 +79,18 @@ export function draftOf({ instruction }, { before, passage, system }) {
     .join("\n\n");
 }
 
+/**
+ * Return where a card's own words stand in such a prompt, in the place of the round's instruction; null: the chat template has changed that.
+ * @param {string} prompt @param {Task} task @param {boolean} isChat @returns {import("./round.js").Directing | null}
+ */
+export function ownWordsIn(prompt, { instruction }, isChat) {
+  const told = instruction.trim();
+  const at = prompt.lastIndexOf(told + (isChat ? ` ${ALONE}` : "]\n\n"));
+  if (at < 0) return null;
+  const rest = prompt.slice(at + told.length);
+  return { tail: prompt.length - at, before: BEFORE_OWN, rest: isChat ? `\n\n${rest.slice(1)}` : rest };
+}
+
 const LABEL =
   /^\s*(?:here is )?(?:\[first draft\]|(?:the|this) (?:(?:original|old|new|revised|rewritten) )?passage(?: (?:was|is))?\s*:)\s*/iu;
 
@@ -99,10 +116,11 @@ function endOf(text) {
 
 /**
  * Return the fields of a request for a new passage: its length, and for a base model its last paragraph, behind which it would go on.
- * @param {Task} task @param {string} passage @param {{rate: number, isChat: boolean}} model `rate`: characters per token
+ * @param {Task} task @param {string} passage @param {{rate: number, isChat: boolean, isDirected: boolean}} options `rate`: characters per
+ *   token; `isDirected`: whether cards have words of their own
  */
-export function fieldsOf({ verb }, passage, { rate, isChat }) {
-  const { length = 2 } = VERBS.find(({ name }) => name === verb) ?? {};
+export function fieldsOf({ verb }, passage, { rate, isChat, isDirected }) {
+  const { length = 2 } = isDirected ? { length: LONGEST } : (VERBS.find(({ name }) => name === verb) ?? {});
   const max_tokens = Math.ceil((length * passage.length) / rate) + MORE;
   const paragraphs = passage.trim().split(/\n\s*\n/u).length;
   if (isChat) return { max_tokens };

@@ -163,6 +163,60 @@ def test_a_deck_of_her_own_is_kept_with_the_story_and_saved_as_a_file(fixed: Wri
     assert {move for hand in moves.values() for move in hand}.issuperset(lines(asked))
 
 
+PROSE, PASSAGE = "The lake was still. Nobody came. It froze.", "Nobody came."
+
+
+def passage_dialog(writer: Writer) -> Locator:
+    """Select a passage, and ask what becomes of it in each card."""
+    writer.write(PROSE)
+    begin = PROSE.index(PASSAGE)
+    writer.page.evaluate("(range) => desk.manuscript.select(...range)", [begin, begin + len(PASSAGE)])
+    writer.press("Control+Shift+D")
+    return writer.page.get_by_role("dialog", name=f"What becomes of “{PASSAGE}” in each card")
+
+
+def test_a_passage_is_written_anew_in_a_way_of_its_own_in_each_card(fixed: Writer) -> None:
+    asked = passage_dialog(fixed)
+    asked.get_by_label("Card 1", exact=True).fill("as a letter")
+    asked.get_by_role("button", name="Deal", exact=True).click()
+    expect(asked.get_by_role("button", name="Deal again")).to_be_visible()
+    ways = lines(asked)
+    assert ways[0] == "as a letter"
+    assert len(set(ways)) == 4
+    with fixed.page.expect_request("**/v1/srb/completions") as request:
+        asked.get_by_role("button", name="Write, 4 ways").click()
+    assert request.value.post_data_json["directions"] == ways
+    fixed.wait(HAVE_TEXTS).wait_for_end()
+    assert told(fixed) == ways
+    card = fixed.slots()[0]["text"].strip()
+    fixed.to_cards().press("1").expect_text(f"The lake was still. {card} It froze.")
+
+
+def test_the_gap_of_a_passage_has_what_happens_in_each_card(fixed: Writer) -> None:
+    fixed.set(directions=["", "ten years pass"])
+    asked = passage_dialog(fixed)
+    asked.get_by_role("button", name="Deal", exact=True).click()
+    expect(asked.get_by_role("button", name="Deal again")).to_be_visible()
+    fixed.page.get_by_role("radio", name="Fill the gap").check()
+    gap = fixed.page.get_by_role("dialog", name="What happens in each card")
+    assert lines(gap) == [""] * 4  # those that were dealt were of a passage
+    gap.get_by_label("Card 3", exact=True).fill("a bell rings")
+    with fixed.page.expect_request("**/v1/srb/completions") as request:
+        gap.get_by_role("button", name="Write, 4 ways").click()
+    sent = request.value.post_data_json
+    assert (sent["prompt"], sent["directions"]) == ("The lake was still.", ["", "", "a bell rings", ""])
+    assert fixed.page.evaluate("desk.settings.directions") == ["", "ten years pass"]
+
+
+@in_each_look
+def test_the_ways_of_a_passage_have_no_barriers(make_page: MakePage, slow: Server, look: dict[str, object]) -> None:
+    page = make_page(bypass_csp=True, **look)
+    asked = passage_dialog(Writer(page, slow.url).set(n=4))
+    expect(asked).to_be_visible()
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 @in_each_look
 def test_directions_have_no_barriers(make_page: MakePage, slow: Server, look: dict[str, object]) -> None:
     page = make_page(bypass_csp=True, **look)

@@ -58,3 +58,32 @@ def test_a_growth_is_stopped_and_goes_on_after_a_reload(writer: Writer) -> None:
     depth: int = page.evaluate("Math.max(...[...desk.story.nodes.keys()].map((id) => desk.story.path(id).length))")
     assert depth >= 3  # it went on from ends, and did not begin anew
     assert writer.text == START
+
+
+def test_a_growth_is_taken_up_by_the_window_that_is_opened_again_and_one_that_was_closed_for_long_is_not(
+    writer: Writer,
+) -> None:
+    page = writer.set(max_tokens=40, stop_at="").write(START).page
+    dialog = writer.open_dialog("grow")
+    dialog.get_by_label("For", exact=True).fill("100000")
+    dialog.get_by_label("When this window is closed,").select_option(label="it can be taken up for a minute")
+    dialog.get_by_role("button", name="Let it grow", exact=True).click()
+    writer.wait("desk.rounds?.growth?.words > 0").wait_until_saved()
+    writer.wait("desk.rounds.growth.live?.round.slots.every(({ text }) => text)")
+    writer.reload()
+    page.evaluate(
+        """() => {
+            const left = JSON.parse(localStorage["srb.growth"]);
+            localStorage["srb.growth"] = JSON.stringify({ ...left, seen: Date.now() - 20_000 });
+        }"""
+    )
+    page.evaluate("desk.rounds.takeUpGrowth()")
+    writer.wait("desk.rounds.growth?.words > 0")
+    texts = "[...desk.story.nodes.values()].map(({ text, parent, slot, run }) => `${run} ${slot} ${parent}`)"
+    keys: list[str] = page.evaluate(texts)
+    assert len(keys) == len(set(keys))  # the part that was begun was read once
+    page.get_by_role("button", name=re.compile("^grows: ")).click()
+    page.get_by_role("dialog", name="Let it grow").get_by_role("button", name="Stop").click()
+    writer.wait("desk.rounds.growth === null")
+    assert page.evaluate("localStorage.getItem('srb.growth')") is None
+    assert writer.text == START

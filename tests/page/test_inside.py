@@ -86,13 +86,13 @@ def test_a_round_at_the_caret_has_no_barriers(make_page: MakePage, slow: Server,
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def likelihoods(answer: dict[str, Any], text: str) -> list[float]:
-    """The mean log-probability of a text at the end of each prompt that a server has read."""
+def likelihoods(texts: list[str], answer: dict[str, Any], behind: str) -> list[float]:
+    """The mean log-probability of what stands behind each card, at the end of the texts that a server has read."""
     means = []
-    for choice in sorted(answer["choices"], key=lambda choice: choice["index"]):
-        begins = len(choice["text"]) - len(text)
-        pairs = zip(choice["logprobs"]["text_offset"], choice["logprobs"]["token_logprobs"], strict=True)
-        values = [value for offset, value in pairs if offset >= begins]
+    for text, read in zip(texts, answer["texts"], strict=True):
+        assert text.endswith(behind)
+        begins = len(text) - len(behind)
+        values = [token["logprob"] for token in read["tokens"] if token["start"] >= begins]
         means.append(sum(values) / len(values))
     return means
 
@@ -101,9 +101,11 @@ def test_cards_are_sorted_by_how_likely_what_follows_becomes(fixed: Writer) -> N
     page = fixed.page
     button = page.get_by_role("button", name="By what follows")
     fixed.go().wait_for_end()
-    with page.expect_response("**/v1/completions") as answered:
+    with page.expect_response("**/v1/srb/surprise") as answered:
         button.click()
-    means = likelihoods(answered.value.json(), SECOND)
+    sent = answered.value.request.post_data_json
+    assert sent["prompt"] == FIRST  # which the server knows
+    means = likelihoods(sent["texts"], answered.value.json(), SECOND)
     assert len(means) == 4
     fixed.wait("desk.round.order.join() === argument", ",".join(map(str, sorted(range(4), key=lambda n: -means[n]))))
     page.evaluate("desk.manuscript.focus()")

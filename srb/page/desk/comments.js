@@ -46,10 +46,10 @@ export function commentsOf(story) {
   return comments;
 }
 
-/** Put a comment without words on a passage; returns its id. @param {import("../desk.js").Desk} desk @param {Range} range */
-export function addComment(desk, range) {
+/** Put a comment on a passage; returns its id. @param {import("../desk.js").Desk} desk @param {Range} range */
+export function addComment(desk, range, text = "") {
   const id = newId();
-  desk.setMeta(PREFIX + id, commentOn(desk.story, desk.settle(), range));
+  desk.setMeta(PREFIX + id, commentOn(desk.story, desk.settle(), range, text));
   desk.recordMeta(PREFIX + id, null);
   return id;
 }

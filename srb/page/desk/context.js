@@ -6,7 +6,7 @@ import { markersOf } from "../markers.js";
 import { MARK } from "../media.js";
 import { FIRST_RATE, forTemplate, learnRate, planPrompt, straightened } from "../prompt.js";
 import { requestBody } from "../request.js";
-import { blocksOf, draftOf, fieldsOf, GO_ON, messagesOf } from "../tasks.js";
+import { blocksOf, draftOf, fieldsOf, GO_ON, messagesOf, ownWordsIn } from "../tasks.js";
 import { Lorebook } from "./lorebook.js";
 import { Media } from "./media.js";
 import { summaryFor } from "./summaries.js";
@@ -59,7 +59,7 @@ export class Context {
    * @returns {Prepared | Promise<Prepared>}
    */
   prepare(text, behind = "", { isNext = false, passage = "", task = null, isDirected = false } = {}) {
-    if (passage && task) return this.revision(text, passage, task);
+    if (passage && task) return this.revision(text, { passage, task, isDirected });
     const { prompt, template, keep, cut, choice, loreAt, blocks, place } = this.plan(text, behind, task);
     if (isNext) {
       this.cut = cut;
@@ -72,10 +72,11 @@ export class Context {
 
   /**
    * Return the prompt for a new passage, by the model's chat template or as a base model takes it.
-   * @param {string} before @param {string} passage @param {Task} task @returns {Prepared | Promise<Prepared>}
+   * @param {string} before @param {{passage: string, task: Task, isDirected: boolean}} asked @returns {Promise<Prepared>}
    */
-  revision(before, passage, task) {
+  async revision(before, { passage, task, isDirected }) {
     const { settings, server } = this.asked;
+    const isChat = server.chat_template === true;
     const most = Math.floor((server.n_ctx || 1 << 30) * this.rate * SHARE_OF_PASSAGE);
     if (passage.length > most)
       throw new Error(
@@ -90,8 +91,17 @@ export class Context {
         .join("\n\n"),
     };
     const more = { keep: before.length, lore: [], blocks: blocksOf(task, texts) };
-    if (!server.chat_template) return this.withMedia(draftOf(task, texts), more);
-    return this.templated({ messages: messagesOf(task, texts), ...forTemplate(settings) }, more);
+    const prompt = isChat
+      ? await this.rendered({ messages: messagesOf(task, texts), ...forTemplate(settings) })
+      : draftOf(task, texts);
+    const place = ownWordsIn(prompt, task, isChat);
+    if (isDirected && !place) throw new Error(msg`The template of this model has no place for words of each card.`);
+    return this.withMedia(prompt, { ...more, place });
+  }
+
+  /** Have the server make the prompt of a conversation. @param {Record<string, unknown>} template @returns {Promise<string>} */
+  async rendered(template) {
+    return (await this.desk.api.post("apply-template", template)).prompt;
   }
 
   /** Have the server make a chat's prompt, and say where directions stand in it.
@@ -164,7 +174,7 @@ export class Context {
   }
 
   /** @param {string} prompt @param {number} n @param {import("../round.js").Round} round */
-  body(prompt, n, { task, passage }) {
+  body(prompt, n, { task, passage, directions }) {
     const { story } = this.desk;
     const { settings, server } = this.asked;
     // A cluster's replica keeps the story, also where an edit leaves little of the text as it was.
@@ -172,7 +182,8 @@ export class Context {
     const body = { ...requestBody(settings, this.media.field(prompt), n, server), session: story.id };
     if (!task || !passage) return body;
     const { stop_at: _at, stop_after: _after, ...rest } = body;
-    return { ...rest, ...fieldsOf(task, passage, { rate: this.rate, isChat: server.chat_template === true }) };
+    const model = { rate: this.rate, isChat: server.chat_template === true };
+    return { ...rest, ...fieldsOf(task, passage, { ...model, isDirected: directions.some(Boolean) }) };
   }
 
   /** @param {string} prompt @param {number | null | undefined} tokens */

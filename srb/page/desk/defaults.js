@@ -54,6 +54,7 @@ export const DEFAULTS = Object.freeze({
   likelihood: /** @type {boolean} */ (false), // of each branch, for sorting
   lore_words: 1000, // at the text's end, in which keywords of the lorebook are looked for
   lore_tokens: 512, // that the lorebook may take
+  writes_first: /** @type {boolean} */ (false), // cards stay covered until a person's own sentence stands
   shows_pointed: /** @type {boolean} */ (true), // in the text, a card that is pointed at
   single_keys: /** @type {boolean} */ (true),
   font: /** @type {"prose" | "mono"} */ ("prose"),
@@ -78,7 +79,7 @@ export function settingsOf(story) {
 }
 
 /** Settings of the page more than of a story: a new story begins with those of the one before. */
-const LOOKS = ["theme", "font", "size", "measure", "authors", "single_keys"];
+const LOOKS = ["theme", "font", "size", "measure", "authors", "single_keys", "writes_first"];
 
 /** Let a new story look as the page does. @param {import("../story.js").Story} story @param {Settings} settings */
 export function withLooks(story, settings) {

@@ -179,11 +179,13 @@ export class Gestures {
    * @param {Live} live @param {import("../round.js").Slot[]} slots */
   async redirect({ round }, slots) {
     const { settings, story } = this.desk;
-    const open = slots.filter(({ number }) => !settings.directions[number]);
+    const kept = round.passage ? [] : settings.directions;
+    const open = slots.filter(({ number }) => !kept[number]);
     if (!open.length) return;
     return this.desk.guard(async () => {
-      const { deal, deckOf } = await import("../deck.js");
-      const moves = deal(await deckOf(story), open.length, { dealt: round.directions });
+      const { deal, deckOf, waysOf } = await import("../deck.js");
+      const deck = await (round.passage && round.task ? waysOf : deckOf)(story);
+      const moves = deal(deck, open.length, { dealt: round.directions });
       for (const [place, { number }] of open.entries()) round.directions[number] = moves[place];
     });
   }

@@ -50,6 +50,7 @@ export class Live {
     /** @type {Set<string>} keys of requests that were stopped here: what still arrives of them changes nothing */
     this.stopped = new Set();
     this.keys = 0;
+    this.isOpen = false; // for a person who writes first
     /** @type {Set<string>} heads at which cards were taken */
     this.heads = new Set();
   }

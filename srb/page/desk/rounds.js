@@ -1,6 +1,7 @@
 /** The rounds of the open story: the one that is shown, those that undo may show again, and the saving of all. With it comes
  * all that is needed from the first Ctrl+Enter on, and not before. */
 
+import { hasSentence } from "../cuts.js";
 import { msg } from "../languages.js";
 import { Round } from "../round.js";
 import { rungs } from "../sampling.js";
@@ -9,10 +10,11 @@ import { GO_ON } from "../tasks.js";
 import { Elsewhere } from "./elsewhere.js";
 import { gapAt, passageAt } from "./gap.js";
 import { Gestures } from "./gestures.js";
+import { growthLeft } from "./growth_record.js";
 import { Live } from "./live.js";
 import { move } from "./moves.js";
 import { RunIndex, rebuilt } from "./past_rounds.js";
-import { continuedWords, isStale, seamOf } from "./seam.js";
+import { continuedWords, isStale, ownWords, seamOf } from "./seam.js";
 import { StoryTrail } from "./story_trail.js";
 import { Voices } from "./voices.js";
 
@@ -67,6 +69,7 @@ export class Rounds {
     this.attaching = null;
     /** @type {import("./growing.js").Growth | null} what lets the story grow by itself */
     this.growth = null;
+    this.growthTimer = 0; // until a growth may be taken up
     /** @type {string[]} nodes: the ends of what has grown last that differ most */
     this.ends = [];
     desk.addEventListener("server", () => {
@@ -105,7 +108,7 @@ export class Rounds {
       const next = this.voices.next();
       const voices = next instanceof Promise ? await this.waitFor(next, ticket) : next;
       const texts = { before: text.slice(0, keep), behind: text.slice(until) };
-      const told = isPassage ? [] : (directions ?? desk.settings.directions);
+      const told = directions ?? (isPassage ? [] : desk.settings.directions);
       const isDirected = told.some(Boolean);
       const prepared = this.prepare(voices, texts, { isNext: true, passage, task, isDirected });
       const { prompts, lore } = prepared instanceof Promise ? await this.waitFor(prepared, ticket) : prepared;
@@ -356,6 +359,20 @@ export class Rounds {
     return this.shown && seamOf(this.desk.story, this.shown.round, this.desk.head);
   }
 
+  /** Whether the shown cards are covered, for a person who writes first: until a sentence of hers stands where they go. */
+  get isCovered() {
+    const { desk, gap, shown } = this;
+    if (!shown || !gap || !desk.settings.writes_first || shown.round.passage) return false;
+    shown.isOpen ||= hasSentence(ownWords(desk.story, desk.head, gap));
+    return !shown.isOpen;
+  }
+
+  /** Show the cards that are covered. */
+  uncover() {
+    if (this.shown) this.shown.isOpen = true;
+    this.desk.tell("round", { slots: null });
+  }
+
   /** @param {Live | null} live */
   show(live) {
     this.shown = live;
@@ -399,6 +416,7 @@ export class Rounds {
     if (this.shown && this.shown !== live && this.shown.isRunning && why === "undo") this.shown.stop();
     if (live !== this.shown || why === "load") this.show(live);
     if (live && why === "load") this.attach(live);
+    if (why === "load") this.takeUpGrowth();
     if (why === "load") this.warmUp();
   }
 
@@ -653,6 +671,15 @@ export class Rounds {
         this.desk.tell("rounds");
       }
     });
+  }
+
+  /** Let the story grow on whose window was closed while it grew, unless another one is at that. */
+  takeUpGrowth() {
+    clearTimeout(this.growthTimer);
+    const { left, wait = 0 } = growthLeft(this.desk.story.id) ?? {};
+    if (!left || this.growth) return;
+    if (wait > 0) this.growthTimer = window.setTimeout(() => this.takeUpGrowth(), wait);
+    else this.grow({ left });
   }
 
   /** Save once a second for as long as a stream is open. */

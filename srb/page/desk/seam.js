@@ -69,6 +69,15 @@ export function mendedBefore(story, round, head) {
   return isCut || text === story.text(round.base.node, round.keep) ? null : text;
 }
 
+/** The words of a person, and nobody else's, that stand right before the place of the cards, with those that were typed there since.
+ * @param {Story} story @param {Place} head @param {Seam} seam */
+export function ownWords(story, { node, at: end }, { at, to, typed }) {
+  const until = typed ? to : at;
+  const pieces = clipped(story.pieces(node, end), 0, until);
+  const last = pieces.findLastIndex(({ by }) => by !== "person");
+  return story.text(node, end).slice(pieces[last]?.to ?? 0, until);
+}
+
 /** The end of the text that cards go on from, in whole words. @param {Story} story @param {Round} round */
 export function continuedWords(story, { base, keep }) {
   const text = story.text(base.node, keep).trimEnd();

@@ -2,6 +2,7 @@
 
 import { codePoints, unitsOf } from "../cuts.js";
 import { withoutMarkers } from "../markers.js";
+import { straightened } from "../prompt.js";
 
 /** @typedef {{from: number, to: number, step: number}} Tint */
 /** @typedef {{start: number, logprob: number | null}} Known   of a token: where it begins, in characters (code points) */
@@ -12,7 +13,16 @@ import { withoutMarkers } from "../markers.js";
  */
 export async function surpriseOf(desk, before, text, signal) {
   const { voices } = await desk.loadRounds();
-  const { context, asked, fields } = voices.of("");
+  const [known = []] = await surprisesOf(desk, voices.of(""), before, [text], { signal, priority: 1 });
+  return known;
+}
+
+/**
+ * The same of several texts, each of which goes on from the one before them: that is computed once.
+ * @param {import("../desk.js").Desk} desk @param {import("./voices.js").Voice} voice whose model reads @param {string} before
+ * @param {string[]} texts @param {{signal: AbortSignal, priority?: number}} options @returns {Promise<Known[][]>}
+ */
+export async function surprisesOf({ api }, { asked, context, fields }, before, texts, { signal, priority = 0 }) {
   const { prompt, keep } = await context.prepare(before);
   const field = context.media.field(prompt);
   const space = before.slice(keep); // which no prompt ends with
@@ -21,13 +31,13 @@ export async function surpriseOf(desk, before, text, signal) {
     ...(model ? { model } : {}),
     ...fields,
     prompt: typeof field === "string" ? field : withoutMarkers(before),
-    texts: [space + text],
-    priority: 1,
+    texts: texts.map((text) => space + straightened(text, asked.server.lacks)),
+    priority,
   };
-  /** @type {{texts: [{tokens: Known[]}]}} */
-  const { texts } = await desk.api.post("v1/srb/surprise", body, { signal });
+  /** @type {{texts: {tokens: Known[]}[]}} */
+  const said = await api.post("v1/srb/surprise", body, { signal });
   const more = codePoints(space, space.length);
-  return texts[0].tokens.map(({ start, logprob }) => ({ start: start - more, logprob }));
+  return said.texts.map(({ tokens }) => tokens.map(({ start, logprob }) => ({ start: start - more, logprob })));
 }
 
 /** How unlikely a token was, from 1 to 5. @param {number} logprob @returns {1|2|3|4|5} */

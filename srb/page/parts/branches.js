@@ -6,6 +6,7 @@ import { origin } from "../story/pen.js";
 import { html, nothing } from "../vendor/lit.js";
 import { halfWord } from "../visible.js";
 import { Board } from "./branches/board.js";
+import { cover, YOURS_FIRST } from "./branches/cover.js";
 import { firstSteps, noteBegun } from "./branches/first_steps.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
 import { Highlights } from "./branches/highlights.js";
@@ -52,6 +53,11 @@ export class Branches extends Part {
   /** @returns {Round|null} */
   get round() {
     return this.desk.round;
+  }
+
+  /** Whether the cards wait for a sentence of the person's own. */
+  get isCovered() {
+    return this.desk.rounds?.isCovered ?? false;
   }
 
   get isRunning() {
@@ -117,7 +123,7 @@ export class Branches extends Part {
     this.board = new Board({
       list: this.find(".cards"),
       highlights: this.highlights,
-      marks: (node) => (node === null ? {} : { ...this.desk.story.mark(node), isInText: this.inText.has(node) }),
+      marks: (node) => this.marksOf(node),
       logprobs: () => this.desk.settings.logprobs === true,
       isSorted: () => this.desk.settings.likelihood === true,
       isDirected: () => this.desk.settings.shows_directions === true,
@@ -126,6 +132,12 @@ export class Branches extends Part {
       onseen: (slot) => this.noteSeen(slot),
     });
     this.follow();
+  }
+
+  /** What the cards show of a branch's node. @param {string | null} node */
+  marksOf(node) {
+    if (node === null) return {};
+    return { ...this.desk.story.mark(node), isInText: this.inText.has(node), doubt: this.round?.doubts.get(node) };
   }
 
   /** The cards that the text has words of have a tick. */
@@ -188,7 +200,7 @@ export class Branches extends Part {
   /** Show the cards, or in their place the merged tree or what to do first. */
   showList() {
     this.find(".first-steps").hidden = this.round !== null;
-    this.find(".cards").hidden = this.round === null || this.isTree;
+    this.find(".cards").hidden = this.round === null || this.isTree || this.isCovered;
   }
 
   updated() {
@@ -211,7 +223,8 @@ export class Branches extends Part {
   /** Focus the card on which keys act, or what there is instead. */
   focus() {
     const card = this.board?.currentCard;
-    if (card) this.board?.setCurrent(card.slot.number, { focus: true, scroll: true });
+    if (this.isCovered) this.find(".cover button").focus();
+    else if (card) this.board?.setCurrent(card.slot.number, { focus: true, scroll: true });
     else this.find(".first-steps")?.focus();
   }
 
@@ -222,9 +235,10 @@ export class Branches extends Part {
     return html`
       ${head(this)}
       ${firstSteps(this)}
+      ${this.isCovered ? cover(this) : nothing}
       <ol class="cards" aria-label=${msg`Cards`}></ol>
-      ${this.isTree && round ? treeOf(round) : nothing}
-      ${phoneBar(this)}
+      ${this.isTree && round && !this.isCovered ? treeOf(round) : nothing}
+      ${this.isCovered ? nothing : phoneBar(this)}
       ${menu(this)}
       ${noteDialog(
         () => this.keepNote(),
@@ -328,6 +342,7 @@ export class Branches extends Part {
     const slot = board?.currentCard?.slot;
     if (name === "begin") return this.desk.go();
     if (!board || !round || !slot) return;
+    if (this.isCovered && name !== "write" && name !== "stop") return this.say(YOURS_FIRST);
     switch (name) {
       case "takeDigit":
       case "takeOnlyDigit":

@@ -21,6 +21,7 @@ import { keyName } from "./key_names.js";
  * @property {string} digit      the key that takes it; "" outside the window of digits
  * @property {string} same       "×3" on the first of equal texts, "= 1" on the others
  * @property {string} sameWords
+ * @property {string} doubt  a line of the story that it seems to contradict
  * @property {string} direction  what was to happen in the branch
  * @property {string} voice      the model that writes the branch, where several write the round
  * @property {number|null} step  how unlikely the text is beside its siblings, 1 to 5
@@ -137,7 +138,8 @@ export class Card {
     put(this.digit, view.digit || view.label);
     this.digit.classList.toggle("idle", !view.digit);
     put(this.same, view.same);
-    put(this.marks, (view.isInText ? "✓" : "") + (view.star ? "★" : "") + (view.note ? "✎" : ""));
+    const signs = [view.isInText && "✓", view.star && "★", view.note && "✎", view.doubt && "≠"];
+    put(this.marks, signs.filter(Boolean).join(""));
     put(this.direction, view.direction);
     set(this.direction, "title", view.direction || null);
     put(this.voice, view.voice);
@@ -153,7 +155,7 @@ export class Card {
     set(this.box, "aria-label", msg`Branch ${view.label}`);
     const already = this._repeats(view.before).length;
     set(this.box, "data-already", already ? "" : null);
-    set(this.marks, "title", already ? ALREADY : null);
+    set(this.marks, "title", [already && ALREADY, doubtWords(view)].filter(Boolean).join(" ") || null);
     put(this.words, this._describe(view, said.description));
     const { label } = view;
     const key = view.digit || keyName("Enter");
@@ -181,6 +183,7 @@ export class Card {
       view.isInText ? msg`In the text.` : "",
       view.star ? msg`Has a star.` : "",
       view.note ? msg`Note: ${view.note}` : "",
+      doubtWords(view),
     ];
     const key = view.digit ? msg`Key ${view.digit} takes it.` : "";
     const by = view.voice && msg`By ${view.voice}.`;
@@ -395,6 +398,11 @@ export class Card {
     if (rect.bottom > box.bottom - 20) this.body.scrollTop += rect.bottom - box.bottom + 40;
     else if (rect.top < box.top) this.body.scrollTop += rect.top - box.top - 10;
   }
+}
+
+/** @param {View} view */
+function doubtWords({ doubt }) {
+  return doubt && msg`May contradict: “${doubt}”`;
 }
 
 /** @param {Slot} slot @param {number} token @param {number} step */

@@ -26,6 +26,7 @@ const SOURCES = {
   reading: { load: () => import("./reading.js"), style: new URL("./reading.css", import.meta.url) },
   palette: { load: () => import("./palette.js"), style: new URL("./palette.css", import.meta.url) },
   grow: { load: () => import("./grow.js"), style: new URL("./grow.css", import.meta.url) },
+  ask: { load: () => import("./ask.js"), style: new URL("./ask.css", import.meta.url) },
   goals: { load: () => import("./goals.js"), style: new URL("./goals.css", import.meta.url) },
   share: { load: () => import("./share.js"), style: new URL("./share.css", import.meta.url) },
   directions: { load: () => import("./directions.js"), style: new URL("./directions.css", import.meta.url) },

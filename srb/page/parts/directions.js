@@ -1,11 +1,14 @@
 // <srb-directions>: what happens in each card of the next round, one line a card: written, dealt from the deck, or kept for every round.
+// Where words are selected, each line says what becomes of them.
 
-import { deal, deckOf, LONGEST, ownDeck, readDeck } from "../deck.js";
+import { deal, deckOf, LONGEST, ownDeck, readDeck, waysOf } from "../deck.js";
+import { quoted } from "../desk/moves.js";
 import { msg, NUMBER } from "../languages.js";
-import { StoryError } from "../story/read.js";
+import { EACH } from "../tasks.js";
 import { html, live } from "../vendor/lit.js";
 import { closeButton, icon } from "./icons.js";
 import { DialogPart } from "./part.js";
+import { pickFile } from "./picked_file.js";
 
 /** @typedef {{text: string, isDealt: boolean, isKept: boolean}} Line */
 
@@ -20,23 +23,40 @@ class DirectionsDialog extends DialogPart {
     this.dealing = null;
     this.message = ""; // on the deck's file
     this.isError = false;
+    this.passage = ""; // that the cards go in the place of
+    this.isFilling = false; // of its gap: the lines are events, as at a text's end
   }
 
-  async open() {
+  /** @param {{isFilling?: boolean}} [detail] */
+  async open({ isFilling = false } = {}) {
     this.say("");
+    this.passage = this.desk.selected;
+    this.isFilling = isFilling;
     const { directions, n } = this.desk.settings;
-    this.lines = Array.from({ length: n }, (_, place) => lineOf(directions[place]));
+    this.lines = Array.from({ length: n }, (_, place) => lineOf(this.passage ? "" : directions[place]));
     await super.open();
-    this.querySelector("input")?.focus();
+    /** @type {HTMLElement | null} */ (this.querySelector("li input"))?.focus();
   }
 
   get isEmpty() {
     return this.lines.every(isOpen);
   }
 
+  /** Whether each line says what becomes of a passage, and not what happens. */
+  get isRevising() {
+    return this.passage !== "" && !this.isFilling;
+  }
+
+  /** @param {boolean} isFilling */
+  choose(isFilling) {
+    this.isFilling = isFilling;
+    for (const line of this.lines) if (line.isDealt) Object.assign(line, lineOf()); // from the other deck
+    this.requestUpdate();
+  }
+
   /** Fill the lines that are empty, or with `isAgain` those that were dealt, too. @param {{isAgain?: boolean}} [options] */
   async deal({ isAgain = false } = {}) {
-    const deck = await deckOf(this.desk.story);
+    const deck = await (this.isRevising ? waysOf : deckOf)(this.desk.story);
     const dealt = this.lines.map(({ text }) => text);
     const open = this.lines.filter((line) => isOpen(line) || (isAgain && line.isDealt && !line.isKept));
     for (const [place, move] of deal(deck, open.length, { dealt }).entries())
@@ -80,7 +100,8 @@ class DirectionsDialog extends DialogPart {
     const directions = this.lines.map(({ text }) => text.trim());
     this.keep();
     this.close();
-    this.desk.go({ n: directions.length, directions });
+    const place = this.isRevising ? { task: EACH } : { isFilling: this.isFilling };
+    this.desk.go({ n: directions.length, directions, ...place });
     this.desk.manuscript?.focus();
   }
 
@@ -93,6 +114,7 @@ class DirectionsDialog extends DialogPart {
 
   /** Keep the lines that every round is to have, with the story. */
   keep() {
+    if (this.passage) return;
     const kept = this.lines.map(({ text, isKept }) => (isKept ? text.trim() : ""));
     while (kept.length && !kept.at(-1)) kept.pop();
     if (kept.join("\n") !== this.desk.settings.directions.join("\n")) this.desk.setSetting("directions", kept);
@@ -101,24 +123,14 @@ class DirectionsDialog extends DialogPart {
   // ---- The deck's file
 
   /** Let the story have the deck of a file. @param {Event} event */
-  async pick(event) {
-    const input = /** @type {HTMLInputElement} */ (event.target);
-    const [file] = input.files ?? [];
-    if (!file) return;
-    const { story } = this.desk;
-    try {
+  pick(event) {
+    return pickFile(this, event, async ({ name }, bytes, isOpen) => {
       const { decode, parse } = await import("../formats/file.js");
-      const { text } = decode(new Uint8Array(await file.arrayBuffer()), file.name);
-      const moves = readDeck(parse(text, file.name));
-      if (story !== this.desk.story) return;
-      this.setDeck({ name: file.name.replace(/\.json$/iu, ""), moves });
-      this.say(msg`${NUMBER.format(Object.values(moves).flat().length)} lines came in.`);
-    } catch (error) {
-      this.say(/** @type {Error} */ (error).message, true);
-      if (!(error instanceof StoryError) && !(error instanceof DOMException)) this.desk.sayNotLoaded();
-    } finally {
-      input.value = ""; // so that the same file can be chosen again
-    }
+      const moves = readDeck(parse(decode(bytes, name).text, name));
+      if (!isOpen()) return "";
+      this.setDeck({ name: name.replace(/\.json$/iu, ""), moves });
+      return msg`${NUMBER.format(Object.values(moves).flat().length)} lines came in.`;
+    });
   }
 
   /** @param {import("../deck.js").OwnDeck | null} deck null: the language's */
@@ -180,26 +192,38 @@ class DirectionsDialog extends DialogPart {
   }
 
   render() {
-    const { desk, isEmpty, lines } = this;
+    const { desk, isEmpty, isRevising, lines, passage } = this;
     const hasDealt = lines.some(({ isDealt }) => isDealt);
+    const asks = desk.server.chat_template && !passage && lines.some(isOpen);
+    const title = isRevising ? msg`What becomes of ${quoted(passage)} in each card` : msg`What happens in each card`;
     return html`<dialog aria-labelledby="directions-title" closedby="any" @close=${() => this.closed()}>
       <form @submit=${this.go}>
         <header class="dialog-head">
-          <h2 id="directions-title">${msg`What happens in each card`}</h2>
+          <h2 id="directions-title">${title}</h2>
           ${closeButton(() => this.close())}
         </header>
+        ${passage ? this.kinds() : ""}
         <ol>${lines.map((line, place) => this.row(line, place))}</ol>
         <p class="buttons">
           <button class="main">${isEmpty ? msg`Deal` : msg`Write, ${lines.length} ways`}</button>
           ${isEmpty || !lines.some(isOpen) ? "" : html`<button type="button" title=${msg`Fill the empty lines from the deck`} @click=${() => this.dealOrSay()}>${msg`Deal`}</button>`}
-          ${desk.server.chat_template && lines.some(isOpen) ? this.askButton() : ""}
+          ${asks ? this.askButton() : ""}
           ${hasDealt ? html`<button type="button" title=${msg`Other cards for the lines that were dealt`} @click=${() => this.dealOrSay({ isAgain: true })}>${msg`Deal again`}</button>` : ""}
         </p>
         <p><label><input type="checkbox" .checked=${live(desk.settings.shows_directions)}
           @change=${(/** @type {any} */ event) => desk.setSetting("shows_directions", event.target.checked)} /> ${msg`Show them on the cards`}</label></p>
-        ${this.deck()}
+        ${isRevising ? "" : this.deck()}
       </form>
     </dialog>`;
+  }
+
+  /** Whether the lines say what becomes of the passage, or what happens in its place. */
+  kinds() {
+    const kind = (/** @type {boolean} */ isFilling, /** @type {string} */ words) =>
+      html`<label><input type="radio" name="directions-kind" .checked=${live(isFilling === this.isFilling)}
+        @change=${() => this.choose(isFilling)} /> ${words}</label>`;
+    return html`<fieldset class="buttons"><legend class="hidden-words">${msg`How`}</legend>
+      ${kind(false, msg`Revise the passage`)} ${kind(true, msg`Fill the gap`)}</fieldset>`;
   }
 
   askButton() {
@@ -211,15 +235,20 @@ class DirectionsDialog extends DialogPart {
   /** @param {Line} line @param {number} place */
   row(line, place) {
     const number = place + 1;
-    const keep = line.isKept ? msg`Kept for every round` : msg`Keep for every round`;
     return html`<li>
       <span class="number" aria-hidden="true">${number}</span>
-      <input dir="auto" maxlength=${LONGEST} aria-label=${msg`Card ${number}`} placeholder=${msg`whatever the model likes`}
+      <input dir="auto" maxlength=${LONGEST} aria-label=${msg`Card ${number}`} placeholder=${this.isRevising ? msg`in other words` : msg`whatever the model likes`}
         .value=${live(line.text)} @paste=${(/** @type {ClipboardEvent} */ event) => this.paste(event, place)}
         @input=${(/** @type {any} */ event) => this.change(line, { text: event.target.value, isDealt: false })} />
-      <button type="button" class="quiet" aria-pressed=${line.isKept} aria-label=${msg`${keep}: card ${number}`} title=${keep}
-        ?disabled=${!line.text.trim()} @click=${() => this.change(line, { isKept: !line.isKept })}>${icon("pin")}</button>
+      ${this.passage ? "" : this.pin(line, number)}
     </li>`;
+  }
+
+  /** @param {Line} line @param {number} number */
+  pin(line, number) {
+    const keep = line.isKept ? msg`Kept for every round` : msg`Keep for every round`;
+    return html`<button type="button" class="quiet" aria-pressed=${line.isKept} aria-label=${msg`${keep}: card ${number}`} title=${keep}
+      ?disabled=${!line.text.trim()} @click=${() => this.change(line, { isKept: !line.isKept })}>${icon("pin")}</button>`;
   }
 }
 

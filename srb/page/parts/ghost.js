@@ -83,7 +83,7 @@ const LOOK = EditorView.theme({
  */
 export function flip(desk, way) {
   const { round, ghost } = desk;
-  const order = (round?.shown ?? []).filter((each) => {
+  const order = (desk.rounds?.isCovered ? [] : (round?.shown ?? [])).filter((each) => {
     const { text = "", state, foldedUnder } = round?.slots[each] ?? {};
     return text.trim() !== "" && state !== "pruned" && foldedUnder === null;
   });

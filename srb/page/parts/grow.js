@@ -12,6 +12,7 @@ class Grow extends DialogPart {
     super("grow");
     this.amount = 2000;
     this.unit = "words";
+    this.closed = 0; // minutes for which the window may be closed
   }
 
   listen() {
@@ -22,7 +23,7 @@ class Grow extends DialogPart {
   /** @param {Event} event */
   begin(event) {
     event.preventDefault();
-    this.desk.grow({ [this.unit]: this.amount });
+    this.desk.grow({ [this.unit]: this.amount, closed: this.closed });
     this.close();
   }
 
@@ -35,7 +36,7 @@ class Grow extends DialogPart {
       </header>
       <p>${msg`The model writes on from the end of your text by itself, two ways from each end, the shortest line first. Your text stays as it is; all that grows is in the outline and on the map.`}</p>
       ${growth ? this.progress(growth) : this.budget()}
-      <p class="words">${msg`Whatever you ask for goes before it. It ends with this window, and goes on from the ends that are there when you begin it again.`}</p>
+      <p class="words">${msg`Whatever you ask for goes before it. Begun again, it goes on from the ends that are there.`}</p>
     </dialog>`;
   }
 
@@ -50,15 +51,26 @@ class Grow extends DialogPart {
       ["words", msg`words`],
       ["minutes", msg`minutes`],
     ];
+    const most = Math.floor(this.desk.server.max_linger / 60);
+    const closed = [...new Set([0, 1, 5, most])].filter((each) => each <= most);
     return html`<form class="buttons" @submit=${this.begin}>
       <label>${msg`For`} <input type="number" autofocus required min="1" max=${MOST} .value=${String(this.amount)}
         @input=${(/** @type {any} */ event) => (this.amount = event.target.valueAsNumber)} /></label>
       <select aria-label=${msg`Words or minutes`} @change=${(/** @type {any} */ event) => (this.unit = event.target.value)}>
         ${units.map(([value, words]) => html`<option value=${value} ?selected=${value === this.unit}>${words}</option>`)}
       </select>
+      <label>${msg`When this window is closed,`} <select @change=${(/** @type {any} */ event) => (this.closed = Number(event.target.value))}>
+        ${closed.map((each) => html`<option value=${each} ?selected=${each === this.closed}>${closedWords(each)}</option>`)}
+      </select></label>
       <button class="main">${msg`Let it grow`}</button>
     </form>`;
   }
+}
+
+/** @param {number} minutes */
+function closedWords(minutes) {
+  if (minutes === 0) return msg`it ends`;
+  return minutes === 1 ? msg`it can be taken up for a minute` : msg`it can be taken up for ${minutes} minutes`;
 }
 
 customElements.define("srb-grow", Grow);

@@ -18,6 +18,7 @@ const STOPS = [
 ];
 const MENU = [
   ["chapters", msg`Chapters`],
+  ["ask", msg`Ask the story`],
   ["goals", msg`Goals`],
   ["grow", msg`Let it grow`],
   ["map", msg`Map of the story`],

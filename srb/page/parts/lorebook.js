@@ -10,6 +10,7 @@ import { newId } from "../story.js";
 import { html, live, nothing } from "../vendor/lit.js";
 import { msgHtml } from "./msg_html.js";
 import { Part } from "./part.js";
+import { pickFile } from "./picked_file.js";
 
 /** @typedef {import("../lore/entries.js").Entry} Entry */
 /** @typedef {import("../lore/choice.js").Choice} Choice */
@@ -213,28 +214,19 @@ class Lorebook extends Part {
   }
 
   /** Take in the entries of a file, all or none. @param {Event} event */
-  async pick(event) {
-    const input = /** @type {HTMLInputElement} */ (event.target);
-    const [file] = input.files ?? [];
-    if (!file) return;
-    const { story } = this.desk;
-    try {
+  pick(event) {
+    return pickFile(this, event, async ({ name }, bytes, isOpen) => {
       const { readLorebook } = await import("../formats/lorebook_files.js");
-      const { entries, remarks } = readLorebook(file.name, new Uint8Array(await file.arrayBuffer()));
-      if (story !== this.desk.story) return;
-      const room = MOST.entries - entriesOf(story).length;
+      const { entries, remarks } = readLorebook(name, bytes);
+      if (!isOpen()) return "";
+      const room = MOST.entries - entriesOf(this.desk.story).length;
       if (entries.length > room)
         throw new StoryError(
           msg`The file has ${NUMBER.format(entries.length)} entries; there is room for ${NUMBER.format(room)}.`,
         );
       takeIn(this.desk, entries);
-      this.say([msg`${inWords(entries.length)} came in.`, ...remarks].join(" "));
-    } catch (error) {
-      this.say(/** @type {Error} */ (error).message, true);
-      if (!(error instanceof StoryError) && !(error instanceof DOMException)) this.desk.sayNotLoaded();
-    } finally {
-      input.value = ""; // so that the same file can be chosen again
-    }
+      return [msg`${inWords(entries.length)} came in.`, ...remarks].join(" ");
+    });
   }
 
   /** @param {"srb" | "silly"} format */

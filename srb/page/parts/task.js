@@ -69,7 +69,7 @@ class TaskDialog extends DialogPart {
         ${passage && verb === FILL ? html`<p class="words">${msg`The passage is written anew from what stands before it and behind it.`}</p>` : this.words()}
         ${passage || desk.settings.mode === "chat" ? nothing : this.frame()}
         <p><button class="main">${passage ? msg`Revise, ${n} ways` : msg`Continue, ${n} ways`}</button>
-          ${passage ? nothing : html`<button type="button" @click=${this.each}>${msg`For each card …`}</button>`}</p>
+          <button type="button" @click=${this.each}>${msg`For each card …`}</button></p>
       </form>
     </dialog>`;
   }
@@ -77,7 +77,7 @@ class TaskDialog extends DialogPart {
   /** Say it for each card by itself. */
   each() {
     this.close();
-    this.desk.openDialog("directions");
+    this.desk.openDialog("directions", { isFilling: this.passage !== "" && this.verb === FILL });
   }
 
   verbs() {

@@ -1,11 +1,11 @@
 /** The deck of directions, and how it is dealt. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { deal, deckOf, loadDeck, ownDeck, readDeck } from "../../../srb/page/deck.js";
+import { deal, deckOf, loadDeck, ownDeck, readDeck, waysOf } from "../../../srb/page/deck.js";
 import "./file_fetch.js";
 import { Random } from "./random.js";
 
-const decks = await Promise.all(["en-GB", "de"].map(loadDeck));
+const decks = await Promise.all(["en-GB", "de"].map((tag) => loadDeck(tag)));
 
 test("each language has eight kinds of eight moves, all different, short and with no mark of a frame", () => {
   const [english, german] = decks;
@@ -16,6 +16,16 @@ test("each language has eight kinds of eight moves, all different, short and wit
     for (const hand of Object.values(deck)) assert.equal(hand.length, 8);
     assert.equal(new Set(moves).size, moves.length);
     for (const move of moves) assert.match(move, /^[^[\]<>\n.]{5,70}$/u);
+  }
+});
+
+test("what may become of a passage is dealt from a deck of each language, too", async () => {
+  const [english, german] = await Promise.all(["en", "de"].map((language) => waysOf(storyWith({ language }))));
+  assert.deepEqual(Object.keys(english), Object.keys(german));
+  for (const deck of [english, german]) {
+    const ways = Object.values(deck).flat();
+    assert.deepEqual([new Set(ways).size, Object.keys(deck).length], [24, 8]);
+    for (const way of ways) assert.match(way, /^[^[\]<>\n.]{5,70}$/u);
   }
 });
 

@@ -1,8 +1,10 @@
 /** Rounds whose cards have directions: what happens in each. They are sent, kept, and never a part of a text. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { loadDeck } from "../../../srb/page/deck.js";
 import { ideasOf } from "../../../srb/page/desk/ideas.js";
 import { storyOf } from "../../../srb/page/story/read.js";
+import { EACH } from "../../../srb/page/tasks.js";
 import { makeDesk, settled } from "./fake_desk.js";
 import "./file_fetch.js";
 
@@ -199,4 +201,114 @@ test("an answer that is cut off, or no list, is said to be none", async () => {
     it.api.answers["v1/chat/completions"] = { choices: [{ message: { content } }] };
     await assert.rejects(ideasOf(it.desk, 3, new AbortController().signal), /named nothing/);
   }
+});
+
+// ---- In the place of a passage, and at the caret
+
+const PROSE = "A fox. It ran fast. It slept.";
+const WAYS = ["as a letter", "", "from the fox's eyes"];
+
+/** A round of three cards in the place of the second sentence, two of them with words of their own. */
+async function revised({ chat = null, going = { task: EACH }, settings = {} } = {}) {
+  const it = await makeDesk();
+  for (const [name, value] of Object.entries(settings)) it.desk.setSetting(name, value);
+  it.manuscript.type(PROSE);
+  it.manuscript.select(7, 19);
+  if (chat) {
+    it.desk.watch.server = { ...it.desk.server, chat_template: true };
+    it.api.answers["apply-template"] = chat;
+  }
+  it.desk.go({ n: 3, directions: WAYS, ...going });
+  await settled();
+  it.stream = it.api.last;
+  it.begin = () => {
+    const start = { event: "start", id: "first", count: 3, seeds: [1, 2, 3], prompt_tokens: 6, directions: WAYS };
+    it.stream.send(start, ...["a", "b", "c"].map((word, index) => ({ event: "stream", index, text: `It ${word}.` })));
+  };
+  return it;
+}
+
+/** What a branch reads that has a direction, as the server makes it. */
+const readBy = ({ prompt, direction_place: { at, before, rest } }, direction) =>
+  [...prompt].slice(0, at).join("") + before + direction + rest;
+
+test("for a passage each card has an instruction of its own, in the place of the round's", async () => {
+  const { stream } = await revised();
+  assert.deepEqual(stream.body.directions, WAYS);
+  const first = "A fox.\n\n[First draft]\n\nIt ran fast.\n\n";
+  assert.equal(stream.body.prompt, `${first}[Rewrite the passage in other words.]\n\n`);
+  assert.equal(readBy(stream.body, WAYS[0]), `${first}[Rewrite the passage: as a letter]\n\n`);
+  const { max_tokens } = (
+    await revised({ going: { task: { verb: "shorter", instruction: "Shorter." }, directions: [] } })
+  ).stream.body;
+  assert.ok(stream.body.max_tokens > max_tokens, "words of one's own may ask for any length");
+});
+
+test("a chat model reads each card's instruction at the end of the user's turn, whatever the template says behind it", async () => {
+  const chat = ({ messages }) => ({ prompt: `<u>${messages.at(-1).content}</u>\n<a>` });
+  const { stream } = await revised({ chat });
+  const told = readBy(stream.body, WAYS[2]);
+  assert.match(
+    told,
+    /It ran fast\.\n\nRewrite the passage: from the fox's eyes\n\nAnswer with the new passage alone\.<\/u>\n<a>$/,
+  );
+  assert.match(
+    stream.body.prompt,
+    /Rewrite the passage in other words\. Answer with the new passage alone\.<\/u>\n<a>$/,
+  );
+});
+
+test("a template that changes what is asked has no place for words of each card, and that is said", async () => {
+  const chat = ({ messages }) => ({ prompt: messages.at(-1).content.toUpperCase() });
+  const { desk, api } = await revised({ chat });
+  assert.match(desk.said.at(-1).text, /no place for words of each card/);
+  assert.equal(api.streams.length, 0);
+});
+
+test("a card is taken in the passage's place, and after a reload further branches have its instruction", async () => {
+  const it = await revised();
+  it.begin();
+  it.desk.rounds.save();
+  it.desk.setStory(storyOf(JSON.stringify(it.desk.story.toJSON())));
+  await settled();
+  assert.deepEqual(told(it), WAYS);
+  it.desk.vary(2, null, 1);
+  await settled();
+  assert.deepEqual(it.api.last.body.directions, [WAYS[2]]);
+  assert.match(readBy(it.api.last.body, WAYS[2]), /\[Rewrite the passage: from the fox's eyes\]\n\nIt c\.$/);
+  await it.desk.take(0);
+  assert.equal(it.desk.text, "A fox. It a. It slept.");
+});
+
+test("the others of a kept card are dealt from what may become of a passage", async () => {
+  const ways = Object.values(await loadDeck("en", "passage.")).flat();
+  const it = await revised({ settings: { directions: ["ten years pass"] } });
+  it.begin();
+  it.desk.roll(2);
+  await until(() => posted(it, "/branches"));
+  for (const { direction } of posted(it, "/branches").branches) assert.ok(ways.includes(direction), direction);
+});
+
+test("what is every round's is not a passage's, nor its gap's", async () => {
+  for (const going of [{ task: EACH }, { isFilling: true }]) {
+    const it = await revised({
+      going: { ...going, directions: undefined },
+      settings: { directions: ["ten years pass"] },
+    });
+    assert.equal("directions" in it.stream.body, false);
+  }
+});
+
+test("the gap of a passage, and the place of the caret, have what happens in each card", async () => {
+  const filled = (await revised({ going: { isFilling: true } })).stream.body;
+  assert.deepEqual([filled.prompt, filled.directions], ["A fox.", WAYS]);
+  const it = await makeDesk();
+  it.manuscript.type(PROSE);
+  it.manuscript.select(6);
+  it.desk.watch.server = { ...it.desk.server, fill: { prefix: "<p>", suffix: "<s>", middle: "<m>" } };
+  it.desk.setSetting("wish_frame", "(Now: <|>)");
+  it.desk.go({ n: 3, directions: WAYS });
+  await settled();
+  assert.equal(it.api.last.body.prompt, "<p>A fox.<s> It ran fast. It slept.<m>");
+  assert.equal(readBy(it.api.last.body, "rain"), "<p>(Now: rain)\n\nA fox.<s> It ran fast. It slept.<m>");
 });

@@ -67,8 +67,15 @@ test("a letter with Ctrl is the letter's, wherever its key is, also beside what 
   press({ code: "KeyT", key: "y", ctrlKey: true }); // as on a Dvorak keyboard
   press({ code: "KeyC", key: "z", ctrlKey: true });
   press({ code: "KeyC", key: "c", altKey: true });
+  press({ code: "KeyA", key: "å", altKey: true }); // as on a Mac
+  for (const more of [{ shiftKey: true }, { ctrlKey: true }, { altKey: false }])
+    press({ code: "KeyA", key: "a", altKey: true, ...more });
   assert.deepEqual(
     said.map(([name]) => name),
-    ["sayWhenSaved", "sayWhenSaved", "switchSurprise", "redo", "undo", "openDialog"],
+    ["sayWhenSaved", "sayWhenSaved", "switchSurprise", "redo", "undo", "openDialog", "openDialog"],
   );
+  assert.deepEqual(said.slice(-2), [
+    ["openDialog", "chapters"],
+    ["openDialog", "ask"],
+  ]);
 });

@@ -23,7 +23,7 @@ const FIRST_WORDS = 16; // characters that no sentence has ended in
 const NOTHING = sentencesBefore("");
 
 export class Board {
-  /** @param {{list: HTMLElement, highlights: Highlights, marks: (node: string|null) => {star?: boolean, note?: string, isInText?: boolean},
+  /** @param {{list: HTMLElement, highlights: Highlights, marks: (node: string|null) => {star?: boolean, note?: string, isInText?: boolean, doubt?: string},
    *   logprobs: () => boolean, isSorted: () => boolean, isDirected: () => boolean, expected: () => number, textBefore: (round: Round) => string,
    *   onseen: (slot: Slot) => void}} given */
   constructor({ list, highlights, marks, logprobs, isSorted, isDirected, expected, textBefore, onseen }) {
@@ -396,7 +396,7 @@ export class Board {
     if (!round) return;
     const { slot } = card;
     const place = round.shown.indexOf(slot.number);
-    const { star = false, note = "", isInText = false } = this.marks(slot.node);
+    const { star = false, note = "", isInText = false, doubt = "" } = this.marks(slot.node);
     const inWindow = place - this.window;
     const offer = offerOf(round, slot);
     card.show({
@@ -409,6 +409,7 @@ export class Board {
       ...likelihoodOf(round, slot, this.logprobs() || this.isSorted()),
       before: this._before(round),
       isInText,
+      doubt,
       star: star === true,
       note: typeof note === "string" ? note : "",
       stopAt: round.stopAt,

@@ -137,6 +137,12 @@ export const PANE_GESTURES = {
     can: (pane) => !!pane.round?.directions.some(Boolean),
     run: ({ desk }) => desk.setSetting("shows_directions", !desk.settings.shows_directions),
   },
+  check: {
+    label: msg`Check the cards against the story: which contradict what stands before them`,
+    key: "",
+    can: (pane) => !!pane.round?.slots.some(({ text }) => text.trim()),
+    run: (pane) => pane.desk.openDialog("ask", { isCheck: true }),
+  },
   reading: {
     label: msg`What the model read for these cards`,
     key: "",

@@ -4,6 +4,7 @@ import { keyOf } from "../../desk/meaning.js";
 import { quoted } from "../../desk/moves.js";
 import { continuedWords } from "../../desk/seam.js";
 import { msg, TENTHS } from "../../languages.js";
+import { EACH } from "../../tasks.js";
 import { html, nothing } from "../../vendor/lit.js";
 import { icon } from "../icons.js";
 import { keyName } from "../key_names.js";
@@ -42,14 +43,14 @@ export function head(pane) {
 function paneButtons(pane) {
   const { round } = pane;
   const slot = /** @type {Slot} */ (pane.board?.currentCard?.slot);
-  const tree = html`<button data-act="tree" aria-pressed=${pane.isTree} ?disabled=${!round} title=${msg`Show shared beginnings once`}>
+  const tree = html`<button data-act="tree" aria-pressed=${pane.isTree} ?disabled=${!round || pane.isCovered} title=${msg`Show shared beginnings once`}>
     ${msg`Tree`}</button>`;
   const others = BUTTONS.map(([name, words]) => {
     const gesture = PANE_GESTURES[name];
     if (name === "likelihood") return pane.tellsLikelihood ? likelihoodButton(pane) : nothing;
     if (name === "following" && !pane.leadsOn) return nothing;
     if ((name === "meaning" || name === "alike") && !pane.tellsMeaning) return nothing;
-    const isOn = round && (gesture?.can?.(pane, slot) ?? true);
+    const isOn = round && (!pane.isCovered || name === "stop") && (gesture?.can?.(pane, slot) ?? true);
     return html`<button data-act=${name} title=${titleOf(gesture)} ?disabled=${!isOn}>${words}</button>`;
   });
   return [tree, ...others];
@@ -73,8 +74,9 @@ function gapWords({ desk, round }) {
     : round.isInside
       ? msg`after “${continuedWords(desk.story, round)}”`
       : "";
+  const asked = task && task.verb !== EACH.verb ? msg`as asked: ${quoted(task.instruction)}` : "";
   const choice = round.wanted && !round.isChosen ? msg`for ${round.wanted} cards` : "";
-  return [place, task ? msg`as asked: ${quoted(task.instruction)}` : "", choice].filter(Boolean).join(", ");
+  return [place, asked, choice].filter(Boolean).join(", ");
 }
 
 /** How many of the cards really differ, while they have the texts that were compared. @param {Pane} pane */

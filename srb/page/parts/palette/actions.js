@@ -71,6 +71,7 @@ const OWN = [
     keys: [],
     run: (desk) => desk.tell("side", { comment: desk.manuscript?.selection }),
   },
+  { id: "ask", label: msg`Ask the story`, keys: ["Alt+A"], run: dialog("ask") },
   { id: "goals", label: msg`Goals: words a day, and of a chapter`, keys: [], run: dialog("goals") },
   { id: "grow", label: msg`Let it grow`, keys: [], run: dialog("grow") },
   { id: "map", label: msg`Map of the story`, keys: [], run: dialog("map") },
@@ -111,7 +112,7 @@ const ROUND = Object.entries(PANE_GESTURES).map(([id, { label, can, run }]) => (
   keys: [],
   run: () => {
     const branches = /** @type {any} */ (document.querySelector("srb-branches"));
-    if (branches?.round && (can === undefined || can(branches, branches.round.slots[0])))
+    if (branches?.round && !branches.isCovered && (can === undefined || can(branches, branches.round.slots[0])))
       run(branches, branches.round.slots[0]);
   },
 }));
@@ -123,7 +124,7 @@ const TAKES = Array.from({ length: 9 }, (_, number) => ({
   keys: [],
   run: (desk) => {
     const slot = desk.round?.slots.find((each) => each.number === number);
-    if (slot && desk.round?.canTake(slot)) desk.take(number, { at: slot.mark, go: true });
+    if (slot && desk.round?.canTake(slot) && !desk.rounds?.isCovered) desk.take(number, { at: slot.mark, go: true });
   },
 }));
 

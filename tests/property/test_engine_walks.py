@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from srb.engine import tokens as ids
-from srb.engine.banned import fold
+from srb.engine.patterns import fold
 from srb.engine.directions import parts_with
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.grammar.languages import rule_of

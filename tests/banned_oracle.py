@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from srb.config.sampling_params import SamplingParams
-from srb.engine.patterns import fold
 from srb.engine.fake import EOS, FakeModel, _hash
+from srb.engine.patterns import fold
 from srb.engine.rewinding import MAX_REWINDS
 from srb.wire.commands import ContextShift
 

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from srb.engine.banned import START, Banned
-from srb.engine.patterns import fold
 from srb.engine.boundaries import finder
+from srb.engine.patterns import fold
 from srb.engine.text import BranchText, Emission
 
 

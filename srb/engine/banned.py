@@ -25,6 +25,7 @@ MAX_TEXT = 2**16  # characters of a request's different lists together; each tak
 MAX_EDGES = 2**15  # of the patterns of a request's different lists together
 MAX_WIDE = 2**12  # … that take one of many characters: any text looks at all of these, again and again
 REMEMBERED_TEXTS = 4096  # of tokens; with fewer, common tokens would be read anew in each step
+REMEMBERED_STEPS = 2**14  # of characters from one place of the graph
 
 _AGES = (1 << MAX_LENGTH + 1) - 1  # one bit for each number of characters since a match may have begun
 
@@ -59,7 +60,7 @@ class Entry(NamedTuple):
 class Banned:
     """Strings and patterns that may not occur in a text; upper and lower case are alike, but for cased patterns."""
 
-    __slots__ = ("__weakref__", "_chars", "_late", "_now", "_wide", "entries", "has_conditions", "read")
+    __slots__ = ("__weakref__", "_chars", "_following", "_late", "_now", "_wide", "entries", "has_conditions", "read")
 
     read: Callable[[Reading, str], tuple[Reading, int, tuple[Match, ...]]]
     """Read a text on; return the new reading, and the end in the text and the matches of the first ones.
@@ -81,6 +82,7 @@ class Banned:
         for number, entry in enumerate(self.entries[1:], 1):
             self._add_pattern(number, entry)
         self.read = lru_cache(REMEMBERED_TEXTS)(self._read)
+        self._following = lru_cache(REMEMBERED_STEPS)(self._places_behind)
 
     @classmethod
     def of(cls, strings: tuple[str, ...], patterns: tuple[BannedPattern, ...]) -> Banned | None:
@@ -142,20 +144,16 @@ class Banned:
     def _read(self, reading: Reading, text: str) -> tuple[Reading, int, tuple[Match, ...]]:
         before, places = reading.before, reading.places
         lacking = 0
-        for end, (char, low) in enumerate(zip(text, fold(text), strict=True), 1):
+        for end, char in enumerate(text, 1):
             late: dict[int, int] = {}
             if self.has_conditions:
                 kind = kind_of(char)
                 lacking, before = LACKING[before][kind], kind
                 late = self._late_at(places, lacking)
-            reached: dict[int, int] = {}
-            for place, ages in (*places, (0, 1)):
-                for edge in self._chars[place].get(low, ()):
-                    if not edge.conditions & lacking:
-                        reached[edge.to] = reached.get(edge.to, 0) | ages
-                for edge in self._wide[place]:
-                    if not edge.conditions & lacking and edge.takes(char):  # type: ignore[misc]
-                        reached[edge.to] = reached.get(edge.to, 0) | ages
+            reached = dict.fromkeys(self._following(0, char, lacking), 1)
+            for place, ages in places:
+                for to in self._following(place, char, lacking):
+                    reached[to] = reached.get(to, 0) | ages
             found: dict[int, int] = {}
             kept = []
             for place, ages in reached.items():
@@ -169,6 +167,13 @@ class Banned:
                 of_before = {entry: ages << 1 for entry, ages in late.items()}
                 return _reading(before, places), end, (*_matches(found), *_matches(of_before))
         return _reading(before, places), 0, ()
+
+    def _places_behind(self, place: int, char: str, lacking: int) -> tuple[int, ...]:
+        """Return the places that a character leads to from one, where those conditions do not hold."""
+        edges = [*self._chars[place].get(fold(char), ()), *self._wide[place]]
+        return tuple(
+            edge.to for edge in edges if not edge.conditions & lacking and (edge.takes is None or edge.takes(char))
+        )
 
     def _late_at(self, places: tuple[tuple[int, int], ...], lacking: int) -> dict[int, int]:
         """Return the entries of which a match has ended with the character before, and the ages of its beginnings."""

@@ -183,5 +183,13 @@ function phrasesIn(read, shares) {
     }
     begun = next;
   }
-  return best([...found.values()]);
+  return best([...found.values()].filter((each) => !goesOn(each, found)));
+}
+
+/** Whether a phrase is the middle of a longer one than are looked for: its words but the last end another that comes as often. */
+function goesOn(/** @type {Overused} */ { words, count }, /** @type {Map<string, Overused>} */ found) {
+  const parts = words.split(" ");
+  if (parts.length < LONGEST) return false;
+  const before = ` ${parts.slice(0, -1).join(" ")}`;
+  return [...found.values()].some((other) => other.words.endsWith(before) && other.count >= WITHIN * count);
 }

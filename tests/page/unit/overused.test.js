@@ -40,6 +40,14 @@ test("phrases are found in their whole length, not across sentences, and none of
   assert.ok(found.every((phrase) => !phrase.includes("longer 1")));
 });
 
+test("of a sentence that comes again and again only the beginning is told", () => {
+  const text = plain(
+    9,
+    (number) => `${number} silver rivers wander gently beneath crooked towers tonight ${number}.`,
+  ).join(" ");
+  assert.deepEqual(phrasesOf(overusedIn(text, ENGLISH)), ["silver rivers wander gently beneath"]);
+});
+
 test("a shorter phrase is told beside longer ones that come less often", () => {
   const sentences = plain(40, (number) => `${number} waited for a moment, ${number}.`);
   sentences.push(...plain(40, (number) => `${number} thought for a moment, ${number}.`));

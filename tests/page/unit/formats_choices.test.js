@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { writeLabels, writePairs } from "../../../srb/page/formats/choices.js";
-import { read } from "../../../srb/page/formats/detect.js";
-import { bytesOf, storyWith } from "./formats_oracle.js";
+import { storyWith } from "./formats_oracle.js";
 
 const run = (at, more = {}) => ({
   ...{ node: "a", at, made: 1_700_000_000_000, model: "SmolLM2", request_id: "r", seeds: [7, 8, 9] },
@@ -101,13 +100,4 @@ test("a prompt is the end of a long text", () => {
   };
   const [row] = rowsOf(writePairs(story(long, { head: { node: "one", at: 20_002 } })));
   assert.equal(row.prompt, "x".repeat(8000));
-});
-
-test("the choices of a story that the desk has written are a table, too", async () => {
-  const found = await read("srb_story.json", bytesOf("srb_story.json"));
-  for (const [write, columns] of [
-    [writePairs, DPO],
-    [writeLabels, KTO],
-  ])
-    checkTable(rowsOf(write(found.stories[0])), columns);
 });

@@ -1,4 +1,4 @@
-"""What is banned: strings and patterns, found in a text that grows, and how much of its end may become one of them.
+"""Bans: strings and patterns, found in a text that grows, and how much of its end may become one of them.
 
 All are one graph. A reading of a text has the places at which its ends stand, each with the numbers of characters since
 these began: so a match is known with its last character, its beginnings are known, and nothing is read twice. Strings
@@ -23,7 +23,7 @@ MAX_LENGTH = (
 )
 MAX_TEXT = 2**16  # characters of a request's different lists together; each takes a place of the graph
 MAX_EDGES = 2**15  # of the patterns of a request's different lists together
-MAX_WIDE = 2**12  # … that take one of many characters: any text looks at all of these, again and again
+MAX_WIDE = 2**10  # … that take letters of all kinds: a text may be at all of them at once, for 8 ms a token
 REMEMBERED_TEXTS = 4096  # of tokens; with fewer, common tokens would be read anew in each step
 REMEMBERED_STEPS = 2**14  # of characters from one place of the graph
 

@@ -69,9 +69,9 @@ def _check_patterns(lists: set[tuple[BannedPattern, ...]]) -> None:
             except ValueError as error:
                 raise bad_field(f"{name}.pattern", str(error)) from error
             edges += sum(map(len, of_places))
-            wide += sum(edge.takes is not None for of_place in of_places for edge in of_place)
+            wide += sum(edge.is_wide for of_place in of_places for edge in of_place)
     if edges > MAX_EDGES or wide > MAX_WIDE:
-        problem = f"has {edges} characters and {wide} classes of characters in the different lists of all branches, "
+        problem = f"has {edges} characters and {wide} classes of letters in the different lists of all branches, "
         problem += f"their repetitions written out; at most {MAX_EDGES} and {MAX_WIDE} are taken"
         raise bad_field("banned_patterns", problem)
 

@@ -69,6 +69,11 @@ class Edge(NamedTuple):
     conditions: int
     to: int
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether it goes on through most texts: it takes a letter of a class, and not only spaces or marks."""
+        return self.takes is not None and any(map(self.takes, "etaoinshrdlu"))
+
 
 class Place(NamedTuple):
     """A place of a graph: the edges from it, and the conditions under which a match ends there; 0: it does at once."""

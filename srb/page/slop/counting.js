@@ -20,7 +20,7 @@ async function list(name) {
 export async function linesFor(tag) {
   /** @type {(string | Line)[]} */
   const lines = languageOf(tag) === "en" ? await list("models") : [];
-  return lines.map((line) => (typeof line === "string" ? { line, words: line } : line));
+  return lines.map((line) => (typeof line === "string" ? { line, words: line.replaceAll("*", "…") } : line));
 }
 
 /** @param {unknown} tag such as "de-CH" */

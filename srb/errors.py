@@ -269,7 +269,7 @@ class GrammarTooComplex(SRBError):
 
 
 class BannedDeadEnd(SRBError):
-    """Every further token that was tried in this branch completes a banned string."""
+    """Every further token that was tried in this branch completes a banned string or pattern."""
 
     type, http_status = "invalid_request_error", 400
 

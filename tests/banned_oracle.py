@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from srb.config.sampling_params import SamplingParams
-from srb.engine.banned import fold
 from srb.engine.fake import EOS, FakeModel, _hash
+from srb.engine.patterns import fold
 from srb.engine.rewinding import MAX_REWINDS
 from srb.wire.commands import ContextShift
 
@@ -76,8 +76,12 @@ class Oracle:
             del self.forbidden[later]
         self.forbidden.setdefault(place, set()).add(self.tokens[place])
         self.rewinds[place] += 1
-        self.is_dead = self.rewinds[place] == MAX_REWINDS
         del self.tokens[place:]
+        if self.rewinds[place] >= MAX_REWINDS:
+            if place > self._first_held:
+                self._forbid(place - 1)
+            else:
+                self.is_dead = True
 
     def _first_of_banned(self) -> int | None:
         """Return the place of the token in which a banned string begins that the text has, or None."""

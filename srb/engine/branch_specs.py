@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from srb.engine.banned import MAX_LENGTH, MAX_STRINGS, MAX_TEXT
+from srb.engine.banned import MAX_EDGES, MAX_LENGTH, MAX_PATTERNS, MAX_STRINGS, MAX_TEXT, MAX_WIDE
+from srb.engine.patterns import MAX_PATTERN, places_of
 from srb.errors import bad_field
-from srb.wire.commands import MAX_DIRECTION, MAX_STOP_AFTER, Boundary, BranchSpec
+from srb.wire.commands import MAX_DIRECTION, MAX_STOP_AFTER, BannedPattern, Boundary, BranchSpec
 
 # Smallest allowed value of each whole number in a BranchSpec.
 _MINIMUM = {
@@ -42,11 +43,40 @@ def check_branches(branches: Sequence[BranchSpec]) -> None:
             raise bad_field("stop_at", f"should be one of {', '.join(get_args(Boundary))}, not {spec.stop_at!r}")
         if spec.stop_after > MAX_STOP_AFTER:
             raise bad_field("stop_after", f"should be at most {MAX_STOP_AFTER}, not {spec.stop_after}")
-    check_banned({spec.banned_strings for spec in branches})
+    check_banned(branches)
 
 
-def check_banned(lists: set[tuple[str, ...]]) -> None:
-    """Raise InvalidRequest for lists of banned strings that no automaton is built for."""
+def check_banned(branches: Sequence[BranchSpec]) -> None:
+    """Raise InvalidRequest for lists of banned strings or patterns that no graph is built for."""
+    _check_strings({spec.banned_strings for spec in branches})
+    if lists := {spec.banned_patterns for spec in branches if spec.banned_patterns}:
+        _check_patterns(lists)
+
+
+def _check_patterns(lists: set[tuple[BannedPattern, ...]]) -> None:
+    edges = wide = 0
+    for patterns in lists:
+        if len(patterns) > MAX_PATTERNS:
+            raise bad_field("banned_patterns", f"has {len(patterns)} entries; at most {MAX_PATTERNS} are allowed")
+        for number, (pattern, weight, is_cased) in enumerate(patterns):
+            name = f"banned_patterns[{number}]"
+            if type(pattern) is not str or not 0 < len(pattern) <= MAX_PATTERN or type(is_cased) is not bool:
+                raise bad_field(f"{name}.pattern", f"should be a string of 1 to {MAX_PATTERN} characters")
+            if type(weight) not in (int, float) or not 0 <= weight <= 1:
+                raise bad_field(f"{name}.weight", f"should be a number from 0 to 1, not {weight!r}")
+            try:
+                of_places = [place.edges for place in places_of(pattern, is_cased)]
+            except ValueError as error:
+                raise bad_field(f"{name}.pattern", str(error)) from error
+            edges += sum(map(len, of_places))
+            wide += sum(edge.is_wide for of_place in of_places for edge in of_place)
+    if edges > MAX_EDGES or wide > MAX_WIDE:
+        problem = f"has {edges} characters and {wide} classes of letters in the different lists of all branches, "
+        problem += f"their repetitions written out; at most {MAX_EDGES} and {MAX_WIDE} are taken"
+        raise bad_field("banned_patterns", problem)
+
+
+def _check_strings(lists: set[tuple[str, ...]]) -> None:
     for strings in lists:
         if not all(type(string) is str and 0 < len(string) <= MAX_LENGTH for string in strings):
             raise bad_field("banned_strings", f"should be strings of 1 to {MAX_LENGTH} characters")

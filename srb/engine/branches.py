@@ -210,6 +210,10 @@ class Branches:
             self.end(branch, FinishReason.ERROR, events, error=error)
             return
         if self._model.is_eog(token):
+            if count := branch.text.take_back_end():
+                self.undo(branch)
+                self._avoid_banned(branch, count, events)
+                return
             branch.end_token = token
             self._end(branch, FinishReason.EOS, events)
             return
@@ -503,21 +507,29 @@ class Branches:
             self._end(branch, FinishReason.WORD, events, stop=emission.stop)
         elif emission.is_boundary:
             self._end(branch, FinishReason.BOUNDARY, events)
-        elif token in branch.spec.sampling.stop_token_ids:
-            branch.end_token = token
-            self._end(branch, FinishReason.WORD, events)
-        elif (
-            emission.is_outdented
-            or branch.length == branch.spec.max_tokens
-            or (branch.spec.t_max_predict_ms > 0 and self._is_out_of_time(branch, emission.text))
-        ):
+        elif emission.is_outdented:
             self._end(branch, FinishReason.LIMIT, events)
-        elif branch.end >= self._model.n_ctx_seq and branch.request.can_shift:
-            self._shift(branch)
+        elif (ending := self._ending(branch, token, emission.text)) is not None:
+            if count := branch.text.take_back_end():
+                self._avoid_banned(branch, count, events)
+                return
+            branch.end_token = token if ending.reason is FinishReason.WORD else None
+            self._end(branch, ending.reason, events, truncated=ending.truncated)
         elif branch.end >= self._model.n_ctx_seq:
-            self._end(branch, FinishReason.LIMIT, events, truncated=True)
+            self._shift(branch)
         elif branch.first_word is not None and branch.first_word.is_complete:
             self._distinct.commit(branch, events)
+
+    def _ending(self, branch: Branch, token: int, text: str) -> Ending | None:
+        """Return how a branch ends with a token that adds `text`, if not by its text; None: it goes on."""
+        if token in branch.spec.sampling.stop_token_ids:
+            return Ending(FinishReason.WORD)
+        is_over = branch.length == branch.spec.max_tokens
+        if is_over or (branch.spec.t_max_predict_ms > 0 and self._is_out_of_time(branch, text)):
+            return Ending(FinishReason.LIMIT)
+        if branch.end >= self._model.n_ctx_seq and not branch.request.can_shift:
+            return Ending(FinishReason.LIMIT, truncated=True)
+        return None
 
     def _piece(self, branch: Branch, token: int) -> bytes:
         """Return the bytes of a branch's newest token, less those that the prompt has."""
@@ -541,21 +553,42 @@ class Branches:
             self._distinct.end(branch, Ending(reason, stop, truncated), events)
 
     def _avoid_banned(self, branch: Branch, count: int, events: list[Event]) -> None:
-        """Rewind a branch whose text has taken back a banned string's tokens; end it at a dead end."""
-        assert branch.rewinding is not None
+        """Rewind a branch whose text has taken back a banned text's tokens; end it at a dead end."""
+        self._rewind_text(branch, count)
+        rewinding = branch.rewinding
+        assert rewinding is not None
+        if rewinding.is_dead_end(branch.length) and not self._go_further(branch) and not self._distinct.go_back(branch):
+            self.end(branch, FinishReason.ERROR, events, error=dead_end(len(rewinding.forbidden)))
+
+    def _rewind_text(self, branch: Branch, count: int) -> None:
         if branch.first_word is not None:
             branch.first_word.forget(count)
         self.rewind(branch, count)
-        if branch.rewinding.is_dead_end(branch.length) and not self._distinct.go_back(branch):
-            self.end(branch, FinishReason.ERROR, events, error=dead_end(len(branch.rewinding.forbidden)))
+
+    def _go_further(self, branch: Branch) -> bool:
+        """Take a branch out of a dead end: back to an earlier token that is held back; return False if that does not help.
+
+        Where there is none, matches with a weight stand from then on: they end no branch.
+        """
+        rewinding = branch.rewinding
+        assert rewinding is not None
+        while count := branch.text.take_back_token():
+            self._rewind_text(branch, count)
+            if not rewinding.is_dead_end(branch.length):
+                return True
+        if not branch.text.let_stand():
+            return False
+        rewinding.pardon(branch.length)
+        return True
 
     def _leave_dead_end(self, branch: Branch, row: int | None, events: list[Event]) -> bool:
-        """Go on after a draw that failed, if the words of siblings are why it did; return whether the branch goes on."""
-        if branch.first_word is None or not branch.first_word.has_tried:
+        """Go on after a draw that failed, if bans or the words of siblings are why it did; return whether it goes on."""
+        rewinding, length = branch.rewinding, branch.length
+        has_tried = branch.first_word is not None and branch.first_word.has_tried
+        if rewinding is None or not (rewinding.forbidden or has_tried):
             return False
         self.undo(branch)
-        length = branch.length
-        if not self._distinct.go_back(branch):
+        if not self._go_further(branch) and not self._distinct.go_back(branch):
             return False
         if branch.length == length:  # every token is allowed again
             self.counters.decode_steps_total -= row is not None

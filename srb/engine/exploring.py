@@ -163,6 +163,7 @@ def check_exploring(command: Generate) -> None:
         "n": bool(others),
         "append": bool(spec.append),
         "banned_strings": bool(spec.banned_strings),
+        "banned_patterns": bool(spec.banned_patterns),
         "grammar": bool(sampling.grammar),
         "json_schema": bool(sampling.json_schema),
         "post_sampling_probs": sampling.post_sampling_probs and sampling.n_probs >= 0,

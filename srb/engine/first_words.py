@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeVar
 
-from srb.engine.banned import fold
 from srb.engine.boundaries import finder, is_word
 from srb.engine.choosing import Drawing
+from srb.engine.patterns import fold
 from srb.engine.text import BranchText, Emission, TextState
 from srb.wire.events import FinishReason
 

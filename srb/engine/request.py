@@ -9,7 +9,7 @@ from enum import Enum, auto
 from operator import attrgetter
 
 from srb.engine.arithmetic import Arithmetic
-from srb.engine.banned import BannedStrings
+from srb.engine.banned import Banned
 from srb.engine.boundaries import Finder, finder
 from srb.engine.choosing import PLAIN, Chooser, Path, TakingBack
 from srb.engine.directions import Directed
@@ -170,8 +170,8 @@ class Branch:
         self.slot = index  # its number in the llamacpp dialect, assigned when the request begins
         self.spec = spec
         self.sampler = sampler
-        banned = BannedStrings.of(spec.banned_strings) if spec.banned_strings else None
-        self.text = BranchText(spec.stop, spec.n_indent, finder_of(spec), banned, spec.kept_stops)
+        banned = Banned.of(spec.banned_strings, spec.banned_patterns)
+        self.text = BranchText(spec.stop, spec.n_indent, finder_of(spec), banned, spec.kept_stops, spec.seed)
         self.first_word = FirstWord() if request.words is not None else None  # None: settled, or like any other
         self.rewinding: Rewinding | None = None  # None: its tokens are final
         if banned or self.first_word is not None:
@@ -235,7 +235,7 @@ class Branch:
     def free_word(self) -> None:
         """Stop holding back the first word, which is settled."""
         self.first_word = None
-        if self.rewinding is not None and not self.spec.banned_strings:
+        if self.rewinding is not None and not self.spec.has_bans:
             self.rewinding.close()
             self.rewinding = None
 

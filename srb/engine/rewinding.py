@@ -15,7 +15,7 @@ from srb.engine.model import Logits, Sampler
 from srb.engine.tokens import Tokens
 from srb.errors import BannedDeadEnd, GrammarDeadEnd
 
-MAX_REWINDS = 32  # at one place, then a dead end: where all leads to banned strings a branch would draw for ever
+MAX_REWINDS = 32  # at one place, then a dead end: where all leads to banned texts a branch would draw for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,12 @@ class Rewinding:
         forbidden -= tokens
         self.forbidden = forbidden
 
+    def pardon(self, place: int) -> None:
+        """Forbid nothing any longer at `place`, the next one, as if the branch had never been rewound to it."""
+        self._rewinds.pop(place, None)
+        self._forbidden.pop(place, None)
+        self.forbidden = ()
+
     def close(self) -> None:
         """Have the sampler remember nothing any more; no token can be taken back."""
         self._sampler.stop_remembering()
@@ -134,4 +140,4 @@ class Rewinding:
 
 
 def dead_end(count: int) -> BannedDeadEnd:
-    return BannedDeadEnd(f"every text that goes on here begins a banned string; {count} tokens were tried")
+    return BannedDeadEnd(f"every text that goes on here begins a banned string or pattern; {count} tokens were tried")

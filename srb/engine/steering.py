@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args
 
 from srb.config.sampling_params import with_penalties
-from srb.engine.banned import BannedStrings
+from srb.engine.banned import Banned
 from srb.engine.branch_specs import MAX_SEED, check_banned, check_branches
 from srb.engine.healing import Ending, Healing
 from srb.engine.model import Model, Sampler
@@ -51,7 +51,7 @@ class PreparedBranch:
     num_hidden: int
     grammar_from: int
     text: str  # of the given tokens that readers see
-    banned: BannedStrings | None  # built here, since the branch is made by the decode thread
+    banned: Banned | None  # built here, since the branch is made by the decode thread
     ending: Ending | None = None
     num_directed: int = 0
 
@@ -143,7 +143,7 @@ class Steering:
         same_grammar = point is not None and not append and _grammar(spec) == _grammar(point.origin.spec)
         grammar_from = min(point.origin.grammar_from, len(given)) if point and same_grammar else len(given)
         sampler = self._preparer.sampler(spec, prompt, given, given[grammar_from:])
-        banned = BannedStrings.of(spec.banned_strings) if spec.banned_strings else None
+        banned = Banned.of(spec.banned_strings, spec.banned_patterns)
         if point is None:
             return PreparedBranch(
                 spec, sampler, own_seed is not None, given, len(given), len(given), "", banned, ending, len(behind)
@@ -203,7 +203,7 @@ class Steering:
             raise bad_field("count", f"a request may have {MAX_BRANCHES} branches in its whole life")
         _check_tokens(request, command.max_tokens, [branch.spec.max_tokens for branch in prepared])
         specs = [*(branch.spec for branch in request.branches), *(branch.spec for branch in prepared)]
-        check_banned({spec.banned_strings for spec in specs})
+        check_banned(specs)
         open_specs = [branch.spec for branch in request.branches if branch.ended is None or branch.can_resume]
         self._preparer.check_together([*open_specs, *(branch.spec for branch in prepared)])
         first = len(request.branches)

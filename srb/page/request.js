@@ -1,5 +1,6 @@
 // The body of a round's request: a story's settings as fields of POST /v1/srb/completions.
 
+import { bansOf } from "./bans.js";
 import { rungs, SAMPLERS } from "./sampling.js";
 
 /** The seconds that a round stays steerable after its end, and alive without a reader, such as a phone whose screen is off. */
@@ -28,7 +29,7 @@ export function requestBody(settings, prompt, n, server = {}) {
     ...(settings.ignore_eos ? { ignore_eos: true } : {}),
     ...(settings.distinct_first ? { distinct_first: true } : {}),
     ...(settings.sibling_penalty > 0 ? { sibling_penalty: settings.sibling_penalty } : {}),
-    ...(settings.banned_strings?.length > 0 ? { banned_strings: settings.banned_strings } : {}),
+    ...bansOf(settings.banned_strings, settings.seldom_strings),
     ...likelihood(settings),
     ...((server.max_linger ?? 0) > 0 ? { linger: Math.min(LINGER, server.max_linger ?? 0) } : {}),
     return_progress: true,

@@ -11,6 +11,7 @@ from srb.config.sampling_params import SamplingParams as SamplingParams
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000  # words or sentences; a longer text is bounded by max_tokens
+BannedPattern = tuple[str, float, bool]  # a regular expression, how often a match stands (0 … 1), whether case counts
 MAX_DIRECTION = 1000  # characters of a branch's direction: an instruction, no text; n of them are computed
 MAX_DEPTH = 1000  # of Explore: places at which its branches may fork
 MAX_BRANCHES = 4096  # of one request in its whole life; each keeps its text, and `added` ones have no other limit
@@ -46,10 +47,11 @@ class BranchSpec:
     branch with "boundary" after that many (`stop_after`) words, lines, sentences or paragraphs. `append` (strings and
     token ids) stands after the shared prompt for this branch alone, and counts as prompt. With `score` the end of the
     branch has the mean log-probability, even if its tokens' are not asked for (`sampling.n_probs` −1). No string of
-    `banned_strings` comes in the text. With `token_healing` the last characters before the text may become a part of its
-    first token (see `srb/engine/healing.py`). `direction` is an instruction for this branch alone, which stands at the
-    request's `place` in the prompt ("": none does, and the branch has the prompt as it is); it counts as prompt. With
-    `include_stop` the string of `stop`, or the token, that ends the branch is the end of its text, but for `hidden_stops`.
+    `banned_strings` comes in the text, and no match of `banned_patterns` but those that their weights let stand. With
+    `token_healing` the last characters before the text may become a part of its first token (see
+    `srb/engine/healing.py`). `direction` is an instruction for this branch alone, which stands at the request's `place` in
+    the prompt ("": none does, and the branch has the prompt as it is); it counts as prompt. With `include_stop` the string
+    of `stop`, or the token, that ends the branch is the end of its text, but for `hidden_stops`.
     """
 
     seed: int
@@ -63,11 +65,16 @@ class BranchSpec:
     stop_after: int = 1
     append: tuple[str | int, ...] = ()
     banned_strings: tuple[str, ...] = ()
+    banned_patterns: tuple[BannedPattern, ...] = ()
     score: bool = False
     token_healing: bool = False
     direction: str = ""
     include_stop: bool = False
     hidden_stops: tuple[str, ...] = ()
+
+    @property
+    def has_bans(self) -> bool:
+        return bool(self.banned_strings or self.banned_patterns)
 
     @property
     def is_scored(self) -> bool:

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from srb.config.sampling_params import SamplingParams
-from srb.engine.banned import fold
 from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama import sampler_states
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, Model, Sampler
+from srb.engine.patterns import fold
 from srb.engine.probs import chosen_probs
 from srb.errors import GrammarDeadEnd
 from srb.wire.commands import AddBranches, BranchSpec, ContextShift, Generate

@@ -15,6 +15,7 @@ import sseclient
 import urllib3
 
 from tests.models.random_gguf import write_llama
+from tests.pattern_oracle import hits_in
 from tests.processes import DEADLINE, wait_for
 from tests.servers import MakeServer, Server
 
@@ -196,6 +197,19 @@ def test_banned_strings_never_come_and_other_texts_are_as_before(storyteller: Se
     for index, text in texts(found).items():
         assert not any(string.lower() in text.lower() for string in [*banned, " The "])
         assert rewinds[index] or text == before[index]
+
+
+def test_banned_patterns_never_match_and_one_with_a_weight_stands_as_its_seed_says(storyteller: Server) -> None:
+    before = texts(ask(storyteller, n=8, seed=3, max_tokens=40))
+    patterns = [{"pattern": r"\b(?:the|a) \w+ed?\b"}, {"pattern": r"\bof\b", "weight": 0.3}]
+    found, again = (ask(storyteller, n=8, seed=3, max_tokens=40, banned_patterns=patterns) for _ in range(2))
+    assert texts(found) == texts(again)
+    for index, text in texts(found).items():
+        listed = tuple((entry["pattern"], entry.get("weight", 0.0), False) for entry in patterns)
+        assert hits_in(text, listed, 3 + index) == []
+    stops = [event for event in found if event["event"] == "stop"]
+    assert sum(event.get("rewinds", 0) for event in stops) > 0
+    assert all(event.get("rewinds") or texts(found)[event["index"]] == before[event["index"]] for event in stops)
 
 
 def test_logprobs_spell_the_text(storyteller: Server) -> None:

@@ -121,9 +121,14 @@ def test_banned_words_are_lines_and_too_many_are_refused(page: Page) -> None:
     field = dialog.get_by_label("Banned words and phrases")
     field.fill("suddenly\n\n a testament to\nsuddenly\n")
     assert setting(page, "banned_strings") == ["suddenly", " a testament to"]
-    field.fill("\n".join(f"word {i}" for i in range(65)))
-    expect(dialog.get_by_text("At most 64 words and phrases can be banned; these are 65.")).to_be_visible()
+    field.fill("\n".join(f"word {i}" for i in range(1025)))
+    expect(dialog.get_by_text("At most 1024 words and phrases can be banned; these are 1025.")).to_be_visible()
+    for wrong in ("/a(/", "/a(?=b)/", "/a*/"):
+        field.fill(f"king\n{wrong}")
+        expect(dialog.get_by_text(f"“{wrong}” is no regular expression that the server takes.")).to_be_visible()
     assert len(setting(page, "banned_strings")) == 2
+    dialog.get_by_label("Words and phrases that come seldom").fill("gaze*\n/eyes? gl\\w+/")
+    assert setting(page, "seldom_strings") == ["gaze*", "/eyes? gl\\w+/"]
 
 
 def test_chat_has_its_prompts_and_needs_a_template(page: Page) -> None:

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from srb.engine import tokens as ids
-from srb.engine.banned import fold
 from srb.engine.directions import parts_with
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.grammar.languages import rule_of
 from srb.engine.grammar.matcher import Matcher
 from srb.engine.grammar.schemas import prepared
 from srb.engine.model import DecodeStatus, Scope
+from srb.engine.patterns import fold
 from srb.engine.request import BranchState
 from srb.engine.tree import residency
 from srb.errors import Conflict, ContextExceeded, InvalidRequest, NotFound

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +41,19 @@ COMMAND = Generate("r", ("Once",), (BranchSpec(1), BranchSpec(2)))
             {"branches": tuple(BranchSpec(i, banned_strings=(chr(256 + i) * 256,) * 64) for i in range(5))},
             "banned_strings",
         ),
+        (
+            {"branches": (BranchSpec(1, banned_patterns=(("a", 0.0, False), ("", 0.0, False))),)},
+            "banned_patterns[1].pattern",
+        ),
+        ({"branches": (BranchSpec(1, banned_patterns=(("a" * 257, 0.0, False),)),)}, "banned_patterns[0].pattern"),
+        ({"branches": (BranchSpec(1, banned_patterns=(("a(", 0.0, False),)),)}, "banned_patterns[0].pattern"),
+        ({"branches": (BranchSpec(1, banned_patterns=(("a", 1.5, False),)),)}, "banned_patterns[0].weight"),
+        ({"branches": (BranchSpec(1, banned_patterns=(("a", 0.0, False),) * 1025),)}, "banned_patterns"),
+        ({"branches": (BranchSpec(1, banned_patterns=((r"\w{900}", 0.0, False),) * 5),)}, "banned_patterns"),
+        (
+            {"branches": tuple(BranchSpec(i, banned_patterns=((f"{i}a{{900}}", 0.0, False),)) for i in range(37))},
+            "banned_patterns",
+        ),
         ({"prompt": (10**9,)}, "prompt"),
         ({"lora": ((3, 1.0),)}, "lora"),
         ({"shift": ContextShift(-2)}, "n_keep"),
@@ -47,7 +61,7 @@ COMMAND = Generate("r", ("Once",), (BranchSpec(1), BranchSpec(2)))
 )
 def test_invalid_branches_are_refused_naming_their_field(changes: dict[str, Any], field: str) -> None:
     model = FakeModel()
-    with pytest.raises(InvalidRequest, match=f"^Field '{field}': ") as refusal:
+    with pytest.raises(InvalidRequest, match=f"^Field '{re.escape(field)}': ") as refusal:
         Preparer(model, None).request(replace(COMMAND, **changes))
     assert refusal.value.extra == {"param": field}
     assert model.open_samplers == 0

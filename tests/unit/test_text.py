@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from srb.engine.banned import BannedStrings, fold
+from srb.engine.banned import START, Banned
 from srb.engine.boundaries import finder
+from srb.engine.patterns import fold
 from srb.engine.text import BranchText, Emission
 
 
@@ -222,7 +223,7 @@ def test_a_branch_that_ends_at_a_boundary_shows_the_beginning_of_the_text(
 
 
 def read_banned(pieces: list[bytes], banned: tuple[str, ...], stops: tuple[str, ...] = ()) -> list[Emission]:
-    text = BranchText(stops, banned=BannedStrings.of(banned))
+    text = BranchText(stops, banned=Banned.of(banned, ()))
     return [text.push(token, piece) for token, piece in enumerate(pieces)]
 
 
@@ -234,7 +235,7 @@ def test_tokens_in_which_a_banned_string_may_begin_are_held_back_whole_until_it_
 def test_a_banned_string_is_taken_back_with_the_token_that_begins_it_across_tokens_and_in_any_case() -> None:
     emissions = read_banned([b"It", b" was a SH", b"ive", b"Rs!"], ("shivers", "never"))
     assert emissions == [Emission("It", [0]), Emission(), Emission(), Emission(rewind=3)]
-    text = BranchText(banned=BannedStrings.of(("shivers",)))
+    text = BranchText(banned=Banned.of(("shivers",), ()))
     assert text.push(0, b" shiv") == Emission()
     assert text.push(1, b"ers") == Emission(rewind=2)
     assert text.num_held == 0
@@ -255,7 +256,7 @@ def test_overlapping_beginnings_hold_back_the_longest() -> None:
 
 def test_a_string_that_goes_on_from_text_already_sent_is_taken_back_with_what_is_not() -> None:
     """After a rewind another token may continue text that could not begin a banned string before."""
-    text = BranchText(banned=BannedStrings.of(("the cat", "dog")))
+    text = BranchText(banned=Banned.of(("the cat", "dog"), ()))
     assert text.push(0, b"the") == Emission()
     assert text.push(1, b" d") == Emission("the", [0])
     assert text.push(2, b"og") == Emission(rewind=2)
@@ -266,7 +267,7 @@ def test_a_string_that_goes_on_from_text_already_sent_is_taken_back_with_what_is
 
 def test_a_character_cut_by_tokens_is_taken_back_with_its_last_one() -> None:
     snowman = "☃".encode()
-    text = BranchText(banned=BannedStrings.of(("☃!",)))
+    text = BranchText(banned=Banned.of(("☃!",), ()))
     assert text.push(0, snowman[:1]) == Emission()
     assert text.push(1, snowman[1:] + b"?") == Emission("☃?", [0, 1])
     assert text.push(2, snowman[:2]) == Emission()
@@ -282,13 +283,13 @@ def test_letters_of_other_scripts_have_no_case_either() -> None:
 
 
 def test_what_is_held_back_is_emitted_at_the_end() -> None:
-    text = BranchText(banned=BannedStrings.of(("shivers",)))
+    text = BranchText(banned=Banned.of(("shivers",), ()))
     assert text.push(0, b"a shive") == Emission()
     assert text.finish() == Emission("a shive", [0])
 
 
 def test_a_truncated_character_that_would_complete_a_banned_string_is_not_shown() -> None:
-    text = BranchText(banned=BannedStrings.of(("a\ufffd",)))
+    text = BranchText(banned=Banned.of(("a\ufffd",), ()))
     text.push(0, "a☃".encode()[:3])
     assert text.finish() == Emission("a", [0])
 
@@ -305,7 +306,7 @@ def test_of_a_stop_string_and_a_banned_string_the_one_that_completes_first_count
 )
 def test_no_banned_string_is_shown_and_nothing_else_is_lost(banned: list[str], words: list[str]) -> None:
     """Words whose last one completes a banned string are left out, as if another were sampled in their place."""
-    text = BranchText(banned=BannedStrings.of(tuple(banned)))
+    text = BranchText(banned=Banned.of(tuple(banned), ()))
     kept: list[tuple[int, str]] = []
     shown, tokens = "", []
     for token, word in enumerate(words):
@@ -325,22 +326,22 @@ def test_no_banned_string_is_shown_and_nothing_else_is_lost(banned: list[str], w
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=5), min_size=1), st.text("abc"), st.data())
-def test_the_automaton_finds_the_first_end_of_any_string_however_the_text_is_cut(
+def test_the_graph_finds_the_first_end_of_any_string_however_the_text_is_cut(
     strings: list[str], text: str, data: st.DataObject
 ) -> None:
-    automaton, state, at = BannedStrings(strings), 0, 0
+    graph, reading, at = Banned(strings, ()), START, 0
     found = None
     while at < len(text) and found is None:
         part = text[at : at + data.draw(st.integers(1, 4))]
-        state, end, size = automaton.read(state, part)
-        found = (at + end, size) if end else None
+        reading, end, matches = graph.read(reading, part)
+        found = (at + end, matches[0].shortest) if end else None
         at += len(part)
     ends = [(text.find(string) + len(string), len(string)) for string in strings if string in text]
     assert found == min(ends, default=None)
 
 
 def test_half_a_character_before_what_is_taken_back_is_not_lost() -> None:
-    text = BranchText(banned=BannedStrings.of(("\ufffd?!",)))
+    text = BranchText(banned=Banned.of(("\ufffd?!",), ()))
     assert text.push(0, "☃".encode()[:2]) == Emission()
     assert text.push(1, b"?") == Emission("", [0])
     assert text.push(2, b"!") == Emission(rewind=2)
@@ -349,20 +350,20 @@ def test_half_a_character_before_what_is_taken_back_is_not_lost() -> None:
 
 def test_a_boundary_counts_if_it_is_certain_before_a_banned_string_is_complete() -> None:
     for cut in (lambda text: [text], list):
-        text = BranchText(finder=finder("sentence", 1), banned=BannedStrings.of(("yes. no",)))
+        text = BranchText(finder=finder("sentence", 1), banned=Banned.of(("yes. no",), ()))
         emissions: list[Emission] = []
         for token, piece in enumerate(cut("Yes. No")):
             if not emissions or not emissions[-1].is_boundary:
                 emissions.append(text.push(token, piece.encode()))
         assert "".join(emission.text for emission in emissions) == "Yes."
         assert emissions[-1].is_boundary
-    text = BranchText(finder=finder("line", 1), banned=BannedStrings.of(("s\n",)))
+    text = BranchText(finder=finder("line", 1), banned=Banned.of(("s\n",), ()))
     assert text.push(0, b"Yes\n") == Emission(rewind=1)
     assert text.push(1, b"Yeah\n") == Emission("Yeah\n", [1], is_boundary=True)
 
 
 def test_the_search_for_a_boundary_is_taken_back_too() -> None:
-    text = BranchText(finder=finder("word", 2), banned=BannedStrings.of(("two",)))
+    text = BranchText(finder=finder("word", 2), banned=Banned.of(("two",), ()))
     assert text.push(0, b"one") == Emission("one", [0])
     assert text.push(1, b" t") == Emission()
     assert text.push(2, b"wo") == Emission(rewind=2)
@@ -371,7 +372,7 @@ def test_the_search_for_a_boundary_is_taken_back_too() -> None:
 
 
 def test_a_boundary_that_was_asked_for_later_is_looked_for_from_there() -> None:
-    text = BranchText(banned=BannedStrings.of(("two three",)))
+    text = BranchText(banned=Banned.of(("two three",), ()))
     assert text.push(0, b"one") == Emission("one", [0])
     assert text.push(1, b" two") == Emission()
     text.change_ends((), finder("word", 1))
@@ -381,7 +382,7 @@ def test_a_boundary_that_was_asked_for_later_is_looked_for_from_there() -> None:
 
 
 def test_a_banned_string_may_begin_in_the_text_that_a_fork_begins_with() -> None:
-    text = BranchText(banned=BannedStrings.of(("red fox",)))
+    text = BranchText(banned=Banned.of(("red fox",), ()))
     text.follow("A fox. A red fox and a red")
     assert text.push(0, b" f") == Emission()
     assert text.push(1, b"ox") == Emission(rewind=2)
@@ -389,7 +390,7 @@ def test_a_banned_string_may_begin_in_the_text_that_a_fork_begins_with() -> None
 
 
 def test_a_text_that_goes_on_after_its_end_has_no_banned_string_across_it_either() -> None:
-    text = BranchText(banned=BannedStrings.of(("red fox",)))
+    text = BranchText(banned=Banned.of(("red fox",), ()))
     assert text.push(0, b"a red") == Emission()
     assert text.finish() == Emission("a red", [0])
     assert text.num_held == 0

@@ -270,6 +270,28 @@ def test_banned_strings_come_by_every_name_and_for_single_branches() -> None:
         ),
         ({"banned_tokens": 7}, "banned_tokens", "must be a list of strings and token ids"),
         ({"branches": [{"banned_strings": [None]}]}, "branches[0].banned_strings", "must be a list of strings"),
+        ({"banned_patterns": "a"}, "banned_patterns", "must be a list of objects with a pattern"),
+        (
+            {"banned_patterns": [{"pattern": "a", "wait": 1}]},
+            "banned_patterns",
+            "entry 0 must be an object with pattern, weight and match_case, or a pattern",
+        ),
+        (
+            {"branches": [{"banned_patterns": [{"pattern": "a", "weight": 1.5}]}]},
+            "branches[0].banned_patterns",
+            "weight of entry 0 must be a number from 0 to 1, but got 1.5",
+        ),
+        (
+            {"banned_patterns": [{"pattern": "a", "match_case": 1}]},
+            "banned_patterns",
+            "match_case of entry 0 must be true or false, but got 1",
+        ),
+        (
+            {"banned_patterns": ["a", {"weight": 0}]},
+            "banned_patterns",
+            "pattern of entry 1 must be a string of 1 to 256 characters",
+        ),
+        ({"banned_regex": {}}, "banned_regex", "must be a list of strings"),
     ],
 )
 def test_banned_strings_that_cannot_be_looked_for_are_refused(body: dict[str, Any], field: str, words: str) -> None:
@@ -277,6 +299,26 @@ def test_banned_strings_that_cannot_be_looked_for_are_refused(body: dict[str, An
     answer = post(http, prompt="x", **body)
     assert answer.status_code == 400
     assert answer.json["error"]["message"] == f"Field '{field}': {words}"
+
+
+def test_banned_patterns_come_by_every_name_and_for_single_branches() -> None:
+    http, engine = serve()
+    for body, banned in [
+        ({"banned_patterns": ["a+", {"pattern": "b", "weight": 0.2}, "a+"]}, (("a+", 0.0, False), ("b", 0.2, False))),
+        ({"banned_patterns": [{"pattern": "b", "match_case": True}]}, (("b", 0.0, True),)),
+        ({"banned_regex": "a|b"}, (("a|b", 0.0, True),)),
+        ({"banned_patterns": ["a"], "banned_regex": ["b", ""]}, (("a", 0.0, False), ("b", 0.0, True))),
+        ({"banned_regex_case_insensitive": ["c"]}, (("c", 0.0, False),)),
+        ({"banned_patterns": []}, ()),
+    ]:
+        post(http, prompt="x", n=1, **body)
+        assert engine.sent[-1].branches[0].banned_patterns == banned, body
+    post(http, prompt="x", banned_patterns=["a"], branches=[{}, {"banned_regex": ["b"]}, {"banned_patterns": []}])
+    assert [spec.banned_patterns for spec in engine.sent[-1].branches] == [
+        (("a", 0.0, False),),
+        (("b", 0.0, True),),
+        (),
+    ]
 
 
 @pytest.mark.parametrize(("said", "reports"), [({}, False), ({"return_progress": True}, True)])

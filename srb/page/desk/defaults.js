@@ -41,7 +41,8 @@ export const DEFAULTS = Object.freeze({
   ladder: /** @type {{name: string, from: number, to: number} | null} */ (null),
   distinct_first: /** @type {boolean} */ (false),
   sibling_penalty: 0,
-  banned_strings: /** @type {string[]} */ ([]),
+  banned_strings: /** @type {string[]} */ ([]), // lines of words that never come, as bans.js has them
+  seldom_strings: /** @type {string[]} */ ([]), // … and that come seldom
   mode: /** @type {"text" | "chat"} */ ("text"),
   system: "",
   instruction: "Continue the story.",

@@ -1,15 +1,24 @@
-/** Reads files in a worker of the page, which ends when it has read one, takes too long or is no longer wanted. */
+/** Workers of the page: one reads a file, and ends when it has read it, takes too long or is no longer wanted. */
 import { LANGUAGE, msg } from "../languages.js";
 import { quoted } from "./file.js";
 
 /** @import {Drafts} from "./detect.js" */
 
 const LONGEST = 60; // seconds for one file
-const MODULE = new URL("./reading_worker.js", import.meta.url);
-/** The one address that the page's policy lets a worker be made of. */
+/** The addresses that the page's policy lets workers be made of. */
+const MODULES = {
+  reading: new URL("./reading_worker.js", import.meta.url),
+  counting: new URL("../slop/worker.js", import.meta.url),
+};
 const policy = /** @type {any} */ (globalThis).trustedTypes?.createPolicy("srb-worker", {
-  createScriptURL: () => MODULE.href,
+  createScriptURL: (/** @type {keyof typeof MODULES} */ which) => MODULES[which].href,
 });
+
+/** @param {keyof typeof MODULES} which */
+export function newWorker(which) {
+  const address = /** @type {string} */ (policy?.createScriptURL(which) ?? MODULES[which].href);
+  return new Worker(address, { type: "module", name: LANGUAGE });
+}
 
 /**
  * @param {string} name  of the file
@@ -19,8 +28,7 @@ const policy = /** @type {any} */ (globalThis).trustedTypes?.createPolicy("srb-w
  */
 export async function draftsByWorker(name, bytes, signal) {
   if (typeof document === "undefined" || typeof Worker === "undefined") return null;
-  const address = /** @type {string} */ (policy?.createScriptURL("") ?? MODULE.href);
-  const worker = new Worker(address, { type: "module", name: LANGUAGE });
+  const worker = newWorker("reading");
   let timer = 0;
   try {
     return await new Promise((resolve, reject) => {

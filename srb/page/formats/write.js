@@ -1,5 +1,6 @@
 /** The formats that a story can be written in. */
 import { msg } from "../languages.js";
+import { writeLabels, writePairs } from "./choices.js";
 import { writeDocx } from "./docx.js";
 import { writeEpub } from "./epub.js";
 import { writeHtml } from "./html.js";
@@ -84,6 +85,22 @@ export const WRITERS = [
     ending: ".obsidian.json",
     type: "application/json",
     write: writeObsidianLoom,
+  },
+  {
+    id: "pairs",
+    label: msg`Choices, in pairs`,
+    holds: msg`of each round what you took beside what you passed over, for DPO trainers (TRL)`,
+    ending: ".dpo.jsonl",
+    type: "application/x-ndjson",
+    write: writePairs,
+  },
+  {
+    id: "labels",
+    label: msg`Choices, one by one`,
+    holds: msg`of each round every text, and whether you took it, for KTO trainers (TRL)`,
+    ending: ".kto.jsonl",
+    type: "application/x-ndjson",
+    write: writeLabels,
   },
 ];
 

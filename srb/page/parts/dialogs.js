@@ -30,6 +30,7 @@ const SOURCES = {
   goals: { load: () => import("./goals.js"), style: new URL("./goals.css", import.meta.url) },
   share: { load: () => import("./share.js"), style: new URL("./share.css", import.meta.url) },
   directions: { load: () => import("./directions.js"), style: new URL("./directions.css", import.meta.url) },
+  overused: { load: () => import("./overused.js"), style: new URL("./overused.css", import.meta.url) },
   task: { load: () => import("./task.js"), style: new URL("./task.css", import.meta.url) },
 };
 

@@ -175,11 +175,15 @@ class Settings extends DialogPart {
       ></srb-presets>
       <p class="words">${msg`An empty field leaves the value to the server.`}</p>
       ${of("main")}
-      <srb-banned
-        class="field tall"
-        .value=${this.desk.settings.banned_strings}
-        @banned=${(/** @type {CustomEvent} */ event) => this.#set("banned_strings", event.detail)}
-      ></srb-banned>
+      ${["banned_strings", "seldom_strings"].map(
+        (name) => html`<srb-banned
+          class="field tall"
+          name=${name}
+          .value=${this.desk.settings[name]}
+          @banned=${(/** @type {CustomEvent} */ event) => this.#set(name, event.detail)}
+        ></srb-banned>`,
+      )}
+      <p><button type="button" @click=${() => this.desk.openDialog("overused")}>${msg`Find what comes too often`}</button></p>
       ${groups.map(([group, words]) => html`<details><summary>${words}</summary>${of(group)}</details>`)}
     `;
   }

@@ -208,7 +208,8 @@ NOT_WITH_EXPLORE = (
         "distinct_first",
         "distinct_words",
     ),
-    *("sibling_penalty", "banned_strings", "banned_tokens", "allowed_token_ids", "post_sampling_probs", "echo"),
+    *("sibling_penalty", "banned_strings", "banned_patterns", "banned_tokens", "allowed_token_ids"),
+    *("post_sampling_probs", "echo"),
 )
 
 

@@ -43,6 +43,7 @@ from srb.config.sampling_params import (
     known_samplers,
 )
 from srb.web.loop.yielding import batches
+from srb.wire.commands import BannedPattern
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -53,7 +54,7 @@ FLOAT32_MAX = 3.4e38  # larger numbers become infinite in llama.cpp's floats
 MAX_STOPS = 256  # of one request: MAX_STOP_TEXT alone would allow 8192 of one character
 MAX_STOP_TEXT = 8192  # characters of all stop strings together; each token of each branch is compared with them
 MAX_BANNED = 1024  # as the engine takes, so that a longer list is refused before it travels
-MAX_BANNED_LENGTH = 256  # characters of one banned string, as the engine takes
+MAX_BANNED_LENGTH = 256  # characters of one banned string or pattern, as the engine takes
 MAX_ADAPTERS = 64  # entries of `lora`; a server has fewer files
 MAX_RESPONSE_FIELDS = 256  # names; an answer has fewer fields
 
@@ -297,6 +298,33 @@ def _parse_banned(value: Any) -> tuple[str, ...]:
     return strings
 
 
+def _parse_patterns(value: Any) -> tuple[BannedPattern, ...]:
+    if not isinstance(value, list):
+        raise ValueError("must be a list of objects with a pattern")
+    check_length(value, MAX_BANNED)
+    return tuple(dict.fromkeys(_pattern_of(number, entry) for number, entry in enumerate(value)))
+
+
+def _pattern_of(number: int, entry: Any) -> BannedPattern:
+    given = {"pattern": entry} if isinstance(entry, str) else entry
+    if not isinstance(given, dict) or not given.keys() <= {"pattern", "weight", "match_case"}:
+        raise ValueError(f"entry {number} must be an object with pattern, weight and match_case, or a pattern")
+    pattern, weight, is_cased = given.get("pattern"), given.get("weight", 0.0), given.get("match_case", False)
+    if not isinstance(pattern, str) or not 0 < len(pattern) <= MAX_BANNED_LENGTH:
+        raise ValueError(f"pattern of entry {number} must be a string of 1 to {MAX_BANNED_LENGTH} characters")
+    if type(weight) not in (int, float) or not 0 <= weight <= 1:
+        raise ValueError(f"weight of entry {number} must be a number from 0 to 1, but got {short_json(weight)}")
+    if type(is_cased) is not bool:
+        raise ValueError(f"match_case of entry {number} must be true or false, but got {short_json(is_cased)}")
+    return pattern, float(weight), is_cased
+
+
+def _parse_regexes(value: Any) -> tuple[BannedPattern, ...]:
+    """Return ik_llama.cpp's list, in which case counts."""
+    strings = _string_list([value] if isinstance(value, str) else value, MAX_BANNED)
+    return _parse_patterns([{"pattern": string, "match_case": True} for string in strings if string])
+
+
 def _ids_of(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(part.isascii() and part.isdigit() and len(part) <= len(str(INT32_MAX)) for part in parts):
@@ -421,6 +449,16 @@ def parse_scales(value: Any) -> tuple[tuple[int, float], ...]:
 _STRING: dict[str, Any] = {"type": "string"}
 _STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
 _BANNED: dict[str, Any] = {"type": "array", "items": {**_STRING, "maxLength": MAX_BANNED_LENGTH}}
+_PATTERN: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "pattern": {**_STRING, "minLength": 1, "maxLength": MAX_BANNED_LENGTH},
+        "weight": {"type": "number", "minimum": 0, "maximum": 1, "default": 0},
+        "match_case": {"type": "boolean", "default": False},
+    },
+    "required": ["pattern"],
+    "additionalProperties": False,
+}
 _TOKEN: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
 _BIAS: dict[str, Any] = {"anyOf": [{"type": "number"}, {"const": False}]}
 
@@ -468,6 +506,16 @@ Stop = Annotated[
 Banned = Annotated[
     tuple[str, ...],
     BeforeValidator(_parse_banned),
+    WithJsonSchema({"anyOf": [_STRING, {**_BANNED, "maxItems": MAX_BANNED}]}),
+]
+BannedPatterns = Annotated[
+    tuple[BannedPattern, ...],
+    BeforeValidator(_parse_patterns),
+    WithJsonSchema({"type": "array", "maxItems": MAX_BANNED, "items": {"anyOf": [_PATTERN, _BANNED["items"]]}}),
+]
+BannedRegexes = Annotated[
+    tuple[BannedPattern, ...],
+    BeforeValidator(_parse_regexes),
     WithJsonSchema({"anyOf": [_STRING, {**_BANNED, "maxItems": MAX_BANNED}]}),
 ]
 BannedTokens = Annotated[

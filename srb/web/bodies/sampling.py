@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, create_model, model_validator
@@ -16,6 +17,8 @@ from srb.web.bodies.fields import (
     INT64_MAX,
     UINT64_MAX,
     Banned,
+    BannedPatterns,
+    BannedRegexes,
     BannedTokens,
     Content,
     DescribedBody,
@@ -96,6 +99,9 @@ class BranchFields(_ParametersBody):
     banned_strings: Banned | None = None
     banned_tokens: BannedTokens | None = None
     custom_token_bans: BannedTokens = ()
+    banned_patterns: BannedPatterns | None = None
+    banned_regex: BannedRegexes | None = None
+    banned_regex_case_insensitive: BannedPatterns | None = None
     seed: Annotated[Integer, between(-INT64_MAX - 1, UINT64_MAX)] | None = None
     t_max_predict_ms: Milliseconds | None = None
     n_indent: Natural | None = None
@@ -138,10 +144,13 @@ class BranchFields(_ParametersBody):
     def changes(self) -> dict[str, Any]:
         """Return the lengths and ends that this body has, as fields of BranchSpec."""
         words = tuple(entry for entry in self._bans if isinstance(entry, str))
+        lists = (self.banned_patterns, self.banned_regex, self.banned_regex_case_insensitive)
+        patterns = [of_list for of_list in lists if of_list is not None]
         given: dict[str, Any] = {
             "max_tokens": self.n_predict,
             "stop": self.stop or None,
             "banned_strings": (words or None) if self.banned_strings is None else self.banned_strings,
+            "banned_patterns": tuple(chain(*patterns)) if patterns else None,
             "t_max_predict_ms": self.t_max_predict_ms,
             "min_tokens": self.min_tokens,
             "include_stop": self.include_stop_str_in_output,

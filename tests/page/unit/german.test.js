@@ -65,7 +65,10 @@ test("saving, formats and file names are told in German", () => {
   );
   assert.deepEqual(
     WRITERS.map(({ label }) => label),
-    ["SRB-Geschichte", "Reiner Text", "Markdown", "Word", "EPUB", "Webseite", "Obsidian Loom"],
+    [
+      ...["SRB-Geschichte", "Reiner Text", "Markdown", "Word", "EPUB", "Webseite", "Obsidian Loom"],
+      ...["Entscheidungen, in Paaren", "Entscheidungen, einzeln"],
+    ],
   );
   assert.equal(fileName("", ".txt"), "Geschichte.txt");
 });

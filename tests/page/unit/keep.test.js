@@ -104,6 +104,7 @@ for (const [key, value] of [
   ["note", { text: "Slowly.", depth: 3 }],
   ["settings.system", "You write."],
   ["settings.banned_strings", ["suddenly"]],
+  ["settings.seldom_strings", ["gaze*"]],
   ["settings.n", 4],
 ]) {
   test(`${key} that is set before the first word is saved, and there after a reload`, async () => {

@@ -76,7 +76,7 @@ test("an unknown server is told every setting that is not left to it, and asked 
     ignore_eos: true,
     distinct_first: true,
     sibling_penalty: 2,
-    banned_strings: ["suddenly"],
+    banned_patterns: [{ pattern: "\\bsuddenly\\b" }],
     logprobs: 0,
     return_progress: true,
   });

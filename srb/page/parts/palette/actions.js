@@ -73,6 +73,7 @@ const OWN = [
   },
   { id: "ask", label: msg`Ask the story`, keys: ["Alt+A"], run: dialog("ask") },
   { id: "goals", label: msg`Goals: words a day, and of a chapter`, keys: [], run: dialog("goals") },
+  { id: "overused", label: msg`Words that come too often`, keys: [], run: dialog("overused") },
   { id: "grow", label: msg`Let it grow`, keys: [], run: dialog("grow") },
   { id: "map", label: msg`Map of the story`, keys: [], run: dialog("map") },
   { id: "formats", label: msg`Import and export`, keys: [], run: dialog("formats") },

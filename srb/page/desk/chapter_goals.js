@@ -37,7 +37,7 @@ export function chapterGoalsOf(story, chapters) {
   /** @type {Map<Chapter, {key: string, words: number}>} */
   const found = new Map();
   if (goals.size === 0) return found;
-  const held = new Map([...goals].map(([key, { on }]) => [key, { text: "", quote: "", on }]));
+  const held = new Map([...goals].map(([key, { on }]) => [key, { quote: "", on }]));
   const ranges = rangesOf(story, story.head, held);
   const placedFirst = [...goals].sort(([one], [other]) => Number(ranges.has(other)) - Number(ranges.has(one)));
   for (const [key, { words, name }] of placedFirst) {

@@ -83,7 +83,7 @@ export function spansOf(story, { node, at }, range) {
 
 /**
  * Return where the words of comments are in a text, by the comments' ids; one whose words are not there has no place.
- * @param {Story} story @param {Place} place @param {Map<string, Comment>} comments @returns {Map<string, Range>}
+ * @param {Story} story @param {Place} place @param {Map<string, Pick<Comment, "quote" | "on">>} comments @returns {Map<string, Range>}
  */
 export function rangesOf(story, { node, at }, comments) {
   /** @type {Map<string, {id: string, span: Span}[]>} by node */

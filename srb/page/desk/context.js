@@ -14,6 +14,7 @@ import { summaryFor } from "./summaries.js";
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../tasks.js").Task} Task */
 /** @typedef {import("../round.js").Directing} Directing */
+/** @typedef {import("../story/types.js").Place} Place */
 /** @typedef {{server: import("./server_watch.js").Server, settings: import("./defaults.js").Settings}} Asked */
 /** @typedef {{prompt: string, keep: number, lore: string[], blocks: import("../reading.js").Block[], place?: Directing | null}} Prepared  `lore`: the ids of the
  *   lorebook's entries in the prompt; `blocks`: of which that is made */
@@ -53,14 +54,15 @@ export class Context {
    * Return the prompt for a text, with markers of its pictures, and the text's length without the spaces at its end; a promise of
    * them if the server makes it, or pictures are to be read.
    * @param {string} text @param {string} [behind] what follows the branches
-   * @param {{isNext?: boolean, passage?: string, task?: Task | null, isDirected?: boolean}} [options]
+   * @param {{isNext?: boolean, passage?: string, task?: Task | null, isDirected?: boolean, of?: Place}} [options]
    *   `isNext`: it is the next round's, and its cut stays for
-   *   the rounds after it; `passage`: what stands between the two texts; `isDirected`: branches have directions
+   *   the rounds after it; `passage`: what stands between the two texts; `isDirected`: branches have directions;
+   *   `of`: the place whose text begins with this one, the manuscript's if nothing is said
    * @returns {Prepared | Promise<Prepared>}
    */
-  prepare(text, behind = "", { isNext = false, passage = "", task = null, isDirected = false } = {}) {
+  prepare(text, behind = "", { isNext = false, passage = "", task = null, isDirected = false, of } = {}) {
     if (passage && task) return this.revision(text, passage, task);
-    const { prompt, template, keep, cut, choice, loreAt, blocks, place } = this.plan(text, behind, task);
+    const { prompt, template, keep, cut, choice, loreAt, blocks, place } = this.plan(text, behind, task, of);
     if (isNext) {
       this.cut = cut;
       this.lorebook.rest(choice, text, loreAt);
@@ -132,8 +134,8 @@ export class Context {
     return /** @type {string | undefined} */ (this.desk.story.meta("memory")) ?? "";
   }
 
-  /** @param {string} text @param {string} [behind] @param {Task | null} [task] */
-  plan(text, behind, task) {
+  /** @param {string} text @param {string} [behind] @param {Task | null} [task] @param {Place} [of] */
+  plan(text, behind, task, of = this.desk.head) {
     const { story } = this.desk;
     const { settings, server } = this.asked;
     const note = /** @type {import("../prompt.js").Note | undefined} */ (story.meta("note"));
@@ -142,7 +144,7 @@ export class Context {
     const each = perMedium ?? Math.min(FIRST_MEDIUM, n_ctx * FIRST_SHARE);
     const unsent = this.media.unsent(text, n_ctx * rate);
     const wish = task ? { text: task.instruction, frame: settings.wish_frame, depth: 1 } : undefined;
-    const choice = this.lorebook.choose(text, n_ctx, rate);
+    const choice = this.lorebook.choose(text, of, n_ctx, rate);
     const planned = planPrompt({
       text,
       behind,
@@ -198,7 +200,7 @@ export class Context {
   basis() {
     const { head, story, settings, server } = this.desk;
     const { known, nowhere } = this.media;
-    const { keywords, resting } = this.lorebook;
+    const { all: lore, resting } = this.lorebook;
     const own = story.nodes.get(head.node)?.text;
     return [
       story,
@@ -208,7 +210,7 @@ export class Context {
       story.meta("memory"),
       story.meta("note"),
       story.meta("summary"),
-      keywords,
+      lore,
       resting,
       settings,
       server,

@@ -107,7 +107,7 @@ export class Rounds {
       const texts = { before: text.slice(0, keep), behind: text.slice(until) };
       const told = isPassage ? [] : (directions ?? desk.settings.directions);
       const isDirected = told.some(Boolean);
-      const prepared = this.prepare(voices, texts, { isNext: true, passage, task, isDirected });
+      const prepared = this.prepare(voices, texts, { isNext: true, passage, task, isDirected, of: base });
       const { prompts, lore } = prepared instanceof Promise ? await this.waitFor(prepared, ticket) : prepared;
       while (!this.hasRoom(voices.length) && !this.makeRoom({ wanted: voices.length }) && ticket === this.asked)
         await this.waitFor(this.whenRoom(), ticket);

@@ -14,7 +14,7 @@ import { goalsOf } from "./goals.js";
 /** @typedef {{words: number, name: string, on: Span[]}} ChapterGoal */
 
 const PREFIX = "goal.chapter.";
-const FIRST = 40; // characters that hold the goal of a chapter without a heading
+export const FIRST = 40; // characters that hold what belongs to a chapter without a heading
 
 /** @param {unknown} value @returns {value is ChapterGoal} */
 function isGoal(value) {
@@ -59,7 +59,10 @@ export function setChapterGoal(desk, chapters, chapter, words) {
   const known = chapterGoalsOf(story, chapters).get(chapter);
   if (words === (known?.words ?? 0)) return;
   const first = chapter.at + chapter.text.length - chapter.text.trimStart().length;
-  const held = { from: first, to: chapter.body > 0 ? chapter.at + chapter.body : first + FIRST };
+  const held = {
+    from: first,
+    to: chapter.at + (chapter.body || Math.min(first - chapter.at + FIRST, chapter.text.length)),
+  };
   const on = spansOf(story, desk.settle(), held);
   if (!on[0]) return;
   const key = known?.key ?? `${PREFIX}${on[0].node}.${on[0].from}`;

@@ -4,12 +4,13 @@ import { codePoints, unitsOf } from "../cuts.js";
 import { msg } from "../languages.js";
 import { markersOf } from "../markers.js";
 import { MARK } from "../media.js";
-import { FIRST_RATE, forTemplate, learnRate, planPrompt, straightened } from "../prompt.js";
+import { FIRST_RATE, forTemplate, learnRate, NEXT, placeOf, planPrompt, straightened } from "../prompt.js";
 import { requestBody } from "../request.js";
 import { blocksOf, draftOf, fieldsOf, GO_ON, messagesOf } from "../tasks.js";
 import { Lorebook } from "./lorebook.js";
 import { Media } from "./media.js";
 import { summaryFor } from "./summaries.js";
+import { planOf } from "./synopses.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../tasks.js").Task} Task */
@@ -38,6 +39,8 @@ export class Context {
     this.perMedium = null;
     /** @type {import("../prompt.js").Cut | null} */
     this.cut = null;
+    /** @type {{direction: string, at: number, next: string} | null} the direction of all cards of the last round, and where it stood */
+    this.directed = null;
     /** @type {{basis: unknown[], share: Share} | null} */
     this.measured = null;
   }
@@ -45,6 +48,7 @@ export class Context {
   /** Forget what belongs to the story that was open. */
   forget() {
     this.cut = null;
+    this.directed = null;
     this.measured = null;
     this.media.forget();
     this.lorebook.forget();
@@ -54,18 +58,23 @@ export class Context {
    * Return the prompt for a text, with markers of its pictures, and the text's length without the spaces at its end; a promise of
    * them if the server makes it, or pictures are to be read.
    * @param {string} text @param {string} [behind] what follows the branches
-   * @param {{isNext?: boolean, passage?: string, task?: Task | null, isDirected?: boolean, of?: Place}} [options]
+   * @param {{isNext?: boolean, passage?: string, task?: Task | null, isDirected?: boolean, shared?: string, of?: Place}} [options]
    *   `isNext`: it is the next round's, and its cut stays for
-   *   the rounds after it; `passage`: what stands between the two texts; `isDirected`: branches have directions;
+   *   the rounds after it; `passage`: what stands between the two texts; `isDirected`: branches have directions, `shared`: all the same one;
    *   `of`: the place whose text begins with this one, the manuscript's if nothing is said
    * @returns {Prepared | Promise<Prepared>}
    */
-  prepare(text, behind = "", { isNext = false, passage = "", task = null, isDirected = false, of } = {}) {
+  prepare(text, behind = "", { isNext = false, passage = "", task = null, isDirected = false, shared = "", of } = {}) {
     if (passage && task) return this.revision(text, passage, task);
-    const { prompt, template, keep, cut, choice, loreAt, blocks, place } = this.plan(text, behind, task, of);
+    const { directed } = this;
+    const directedAt = !shared ? null : directed?.direction === shared ? placeOf(text, directed) : -1;
+    const planned = this.plan(text, behind, task, { of, directedAt });
+    const { prompt, template, keep, cut, choice, loreAt, blocks, place } = planned;
     if (isNext) {
       this.cut = cut;
       this.lorebook.rest(choice, text, loreAt);
+      const { directedAt: at } = planned;
+      this.directed = shared ? { direction: shared, at, next: text.slice(at, at + NEXT) } : null;
     }
     const more = { keep, lore: choice.used.map(({ id }) => id), blocks, place };
     if (prompt === null) return this.templated({ ...template, ...(isDirected ? { directions: [""] } : {}) }, more);
@@ -134,8 +143,8 @@ export class Context {
     return /** @type {string | undefined} */ (this.desk.story.meta("memory")) ?? "";
   }
 
-  /** @param {string} text @param {string} [behind] @param {Task | null} [task] @param {Place} [of] */
-  plan(text, behind, task, of = this.desk.head) {
+  /** @param {string} text @param {string} [behind] @param {Task | null} [task] @param {{of?: Place, directedAt?: number | null}} [where] */
+  plan(text, behind, task, { of = this.desk.head, directedAt = null } = {}) {
     const { story } = this.desk;
     const { settings, server } = this.asked;
     const note = /** @type {import("../prompt.js").Note | undefined} */ (story.meta("note"));
@@ -150,7 +159,9 @@ export class Context {
       behind,
       wish,
       wishFrame: settings.wish_frame,
+      directedAt,
       memory: this.memory,
+      plan: planOf(story, { node: of.node, at: Math.min(of.at, text.length) }),
       summary: summaryFor(story, text),
       note,
       lore: choice.lore,

@@ -1,5 +1,5 @@
 /**
- * Places that are held by words: each stands before the first word of a paragraph, and goes where that goes. A text made by a fork
+ * Places that are held by words: each stands before a word, and goes where that goes. A text made by a fork
  * before the place has none. Where the words are rewritten the place stays between those around them; where a chapter is moved, it
  * moves along.
  */
@@ -26,20 +26,27 @@ export const isHeld = (value) =>
   areSpans(value.on);
 
 /**
- * Return the place before the paragraph of an offset, or before the last one that has words; null in a text without any.
- * @param {Story} story @param {Place} place  of a text that nobody changes any more @param {number} offset @returns {Held | null}
+ * Return the place before a word of a text. @param {Story} story @param {Place} place  of a text that nobody changes any more
+ * @param {number} from @returns {Held}
  */
-export function heldAt(story, place, offset) {
+export function heldBefore(story, place, from) {
   const text = story.text(place.node, place.at);
-  const line = text.indexOf("\n", offset);
-  const before = text.slice(0, line < 0 ? undefined : line).trimEnd();
-  const begins = before === "" ? text.length - text.trimStart().length : before.lastIndexOf("\n") + 1;
-  const from = begins + Math.max(0, text.slice(begins).search(/\S/u));
-  if (from >= text.length || text.trim() === "") return null;
   const end = text.indexOf("\n", from);
   const to = Math.min(end < 0 ? text.length : end, from + WORDS);
   const quote = text.slice(from, Math.min(to, from + QUOTED)).trim();
   return { node: place.node, at: from, on: spansOf(story, place, { from, to }), quote };
+}
+
+/**
+ * Return the first word of the paragraph of an offset, or of the last one before it that has words; null in a text without any.
+ * @param {string} text @param {number} offset
+ */
+export function paragraphAt(text, offset) {
+  const line = text.indexOf("\n", offset);
+  const before = text.slice(0, line < 0 ? undefined : line).trimEnd();
+  const begins = before === "" ? 0 : before.lastIndexOf("\n") + 1;
+  const word = text.slice(begins).search(/\S/u);
+  return word < 0 ? null : begins + word;
 }
 
 /**

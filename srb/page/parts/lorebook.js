@@ -4,7 +4,7 @@
  */
 
 import { gapAt } from "../desk/gap.js";
-import { heldAt, placesIn } from "../desk/held.js";
+import { heldBefore, paragraphAt, placesIn } from "../desk/held.js";
 import { msg, NUMBER } from "../languages.js";
 import { entriesOf, entryOf, faultOfEntry, MOST, PREFIX, RULES, titleOf } from "../lore/entries.js";
 import { FROM, readOf, versionsOf } from "../lore/versions.js";
@@ -85,8 +85,8 @@ class Lorebook extends Part {
   /** Let an entry say something else from the paragraph with the caret on; a version that is there goes to that place. @param {Entry} entry @param {string} [key] */
   async sayFromHere({ id, text }, key = FROM + newId()) {
     const { desk } = this;
-    const held = heldAt(desk.story, desk.settle(), desk.manuscript?.caret() ?? desk.text.length);
-    if (!held)
+    const from = paragraphAt(desk.text, desk.manuscript?.caret() ?? desk.text.length);
+    if (from === null)
       return desk.notice(msg`The story has no words yet: write the entry’s text as it is to be at the beginning.`);
     const known = this.versions.get(key);
     const version = {
@@ -94,7 +94,7 @@ class Lorebook extends Part {
       ...known,
       entry: id,
       text: known?.text ?? this.textOf(id) ?? text,
-      ...held,
+      ...heldBefore(desk.story, desk.settle(), from),
     };
     this.change(key, version);
     await this.updateComplete;

@@ -12,6 +12,7 @@ import "./summary.js";
 const NAMES = {
   memory: msg`Memory`,
   lore: msg`Lorebook`,
+  plan: msg`Plan`,
   summary: msg`Summary`,
   text: msg`Text`,
   note: msg`Note`,

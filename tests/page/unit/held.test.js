@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { heldAt, placesIn } from "../../../srb/page/desk/held.js";
+import { heldBefore, paragraphAt, placesIn } from "../../../srb/page/desk/held.js";
 import { entryOf } from "../../../srb/page/lore/entries.js";
 import { entriesAt, FROM, versionsOf } from "../../../srb/page/lore/versions.js";
 import { storyOf } from "../../../srb/page/story/read.js";
@@ -187,10 +187,11 @@ class Walk {
   /** Hold a place at some paragraph. */
   hold() {
     const place = this.story.settle(this.head);
-    const held = heldAt(this.story, place, this.offset());
-    assert.equal(held === null, this.text.words.trim() === "");
+    const from = paragraphAt(this.text.words, this.offset());
+    assert.equal(from === null, this.text.words.trim() === "");
     this.head = place;
-    if (held === null) return;
+    if (from === null) return;
+    const held = heldBefore(this.story, place, from);
     const { words } = this.text;
     assert.ok(
       held.at === 0 || words.slice(words.lastIndexOf("\n", held.at - 1) + 1, held.at).trim() === "",

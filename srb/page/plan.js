@@ -12,8 +12,11 @@
  * @typedef {{text: string, at: number, origin: "plan"}} Insert
  */
 
+const OF_CHAPTER = "[In this chapter:";
+const OF_SCENE = "[In this scene:";
+
 /** @type {Record<Line["kind"], (text: string) => string>} */
-const FRAMES = { chapter: (text) => `[In this chapter: ${text}]`, scene: (text) => `[In this scene: ${text}]` };
+const FRAMES = { chapter: (text) => `${OF_CHAPTER} ${text}]`, scene: (text) => `${OF_SCENE} ${text}]` };
 const GAP = 2; // characters between a line and the words behind it
 
 /** @type {Readonly<Plan>} */
@@ -53,6 +56,9 @@ export function linesFrom({ lines }, start, most) {
   }
   return inserts;
 }
+
+/** The beginnings of lines that a prompt has: a model takes them for the story's own, and would write further ones. @param {string} prompt */
+export const beginningsIn = (prompt) => [OF_CHAPTER, OF_SCENE].filter((each) => prompt.includes(each));
 
 /** @param {Insert[]} inserts */
 export const lengthOf = (inserts) => inserts.reduce((sum, { text }) => sum + text.length + GAP, 0);

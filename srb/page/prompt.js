@@ -430,7 +430,7 @@ function lastParagraph(text) {
  * @param {string} story - as it is sent @param {number} at - where it stood, if it did
  */
 function restOf(story, at) {
-  const isNear = at >= 0 && at <= story.length && story.length - at <= MOST_BEHIND;
+  const isNear = at >= 0 && at <= story.length && story.length - at <= 2 * MOST_BEHIND;
   return isNear ? at : lastParagraph(story);
 }
 

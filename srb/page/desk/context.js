@@ -4,6 +4,7 @@ import { codePoints, unitsOf } from "../cuts.js";
 import { msg } from "../languages.js";
 import { markersOf } from "../markers.js";
 import { MARK } from "../media.js";
+import { beginningsIn } from "../plan.js";
 import { FIRST_RATE, forTemplate, learnRate, NEXT, placeOf, planPrompt, straightened } from "../prompt.js";
 import { requestBody } from "../request.js";
 import { blocksOf, draftOf, fieldsOf, GO_ON, messagesOf } from "../tasks.js";
@@ -183,6 +184,8 @@ export class Context {
     // A cluster's replica keeps the story, also where an edit leaves little of the text as it was.
     /** @type {Record<string, unknown>} */
     const body = { ...requestBody(settings, this.media.field(prompt), n, server), session: story.id };
+    const banned = beginningsIn(prompt);
+    if (banned.length) body.banned_strings = [...(settings.banned_strings ?? []), ...banned];
     if (!task || !passage) return body;
     const { stop_at: _at, stop_after: _after, ...rest } = body;
     return { ...rest, ...fieldsOf(task, passage, { rate: this.rate, isChat: server.chat_template === true }) };

@@ -96,6 +96,12 @@ export function toldParts(story, place) {
   return parts;
 }
 
+/** The parts without a synopsis before the one with the caret, of those that have no scenes of their own. @param {Told[]} parts @param {number} caret */
+export function emptyBefore(parts, caret) {
+  const current = parts.findLast(({ at }) => at <= caret);
+  return parts.filter((part) => part.isWhole && !part.synopsis && part.end <= caret && part !== current);
+}
+
 /**
  * Write the synopsis of a part of the manuscript; an empty one is taken away. Returns its key.
  * @param {import("../desk.js").Desk} desk @param {Told} part @param {string} text

@@ -14,7 +14,7 @@ import {
   tick,
   writeNextBeat,
 } from "../desk/beats.js";
-import { LONGEST, setSynopsis, toldParts } from "../desk/synopses.js";
+import { emptyBefore, LONGEST, setSynopsis, toldParts } from "../desk/synopses.js";
 import { firstWords } from "../formats/chapters.js";
 import { isComposing } from "../keys.js";
 import { msg } from "../languages.js";
@@ -35,6 +35,8 @@ class PlanPart extends Part {
     this.was = null;
     this.key = ""; // of the synopsis that is being written
     this.caret = 0; // up to which beats are told
+    /** @type {AbortController | null} of the lines that the model writes */
+    this.writing = null;
   }
 
   listen() {
@@ -73,6 +75,7 @@ class PlanPart extends Part {
       <h2 id="plan-title">${msg`Plan`}</h2>
       ${isPlanned ? nothing : html`<p class="hint">${msg`A line for each chapter and scene, which the model reads before its words, and where these no longer fit, in their place.`}</p>`}
       <ol class="parts">${this.rows()}</ol>
+      ${this.filling()}
       <h3 id="beats-title">${msg`What happens next`}</h3>
       ${this.beats.length ? this.list() : html`<p class="hint">${msg`Some beats, one in a line. A round writes the first that has no tick: the model is told that it happens, and the text has no word of it.`}</p>`}
       ${this.adding()}
@@ -93,6 +96,41 @@ class PlanPart extends Part {
       ({ kind, at }, place) => `${kind} ${place} ${at}`,
       (part) => this.row(part, part === current),
     );
+  }
+
+  /** Let the model write the lines that are missing before the caret's part. */
+  async write() {
+    const { desk } = this;
+    const writing = new AbortController();
+    this.writing = writing;
+    this.requestUpdate();
+    await desk.guard(async () => {
+      try {
+        const { writeLines } = await import("../desk/summarize.js");
+        await desk.withRounds((rounds) => writeLines(rounds, writing.signal));
+      } catch (error) {
+        if (!writing.signal.aborted) throw error;
+      }
+    });
+    this.writing = null;
+    this.requestUpdate();
+    await this.updateComplete;
+    this.focus();
+  }
+
+  /** What has the model write lines, or stops it; nothing where none is missing. */
+  filling() {
+    const { caret, parts, writing } = this;
+    if (writing)
+      return html`<p class="acts"><span role="status">${msg`The model reads and writes the lines …`}</span>
+        <button @click=${() => this.writing?.abort()}>${msg`Stop`}</button></p>`;
+    if (emptyBefore(parts, caret).length === 0) return nothing;
+    return html`<p class="acts"><button @click=${() => this.write()} title=${msg`Of what is written before the chapter or scene with the caret`}>${msg`Let the model write the empty lines`}</button></p>`;
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    this.writing?.abort();
   }
 
   /** @param {Told} part @param {boolean} isCurrent */

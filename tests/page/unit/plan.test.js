@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { addBeats, beatsIn, moveBeat, nextBeat, tick, writeNextBeat } from "../../../srb/page/desk/beats.js";
 import { moveChapter } from "../../../srb/page/desk/chapter_moves.js";
+import { writeLines } from "../../../srb/page/desk/summarize.js";
 import { planOf, setSynopsis, toldParts } from "../../../srb/page/desk/synopses.js";
 import { chaptersOf } from "../../../srb/page/formats/chapters.js";
 import { toldBefore } from "../../../srb/page/plan.js";
@@ -165,6 +166,56 @@ test("all that is before the text's end stays as it was, from round to round", a
   assert.equal(moved, 0);
 });
 
+// ---- Lines that the model writes
+
+/** A desk at the end of a text, beside a server that answers with one line after the other. */
+async function told(more = {}) {
+  const it = await planned(`${BOOK}\n\n## The Isle\n\nIt is far.`, { "## The Sea": "It waits." });
+  let count = 0;
+  it.api.answers["v1/srb/server"] = { ...it.api.answers["v1/srb/server"], ...more };
+  it.api.answers["v1/srb/completions"] = (body) =>
+    body
+      ? { completions: [{ text: ` Line ${++count}. And\nmore. ` }], usage: { prompt_tokens: 40 } }
+      : { completions: [] };
+  it.api.answers["apply-template"] = ({ messages }) => ({ prompt: `<u>${messages[0].content}</u>` });
+  await it.desk.watch.check();
+  it.desk.watch.stop();
+  it.asked = () => it.api.calls.filter(({ method, path }) => method === "POST" && path === "v1/srb/completions");
+  it.write = () => writeLines(it.desk.rounds, new AbortController().signal);
+  it.lines = () => it.parts().map(({ synopsis }) => synopsis);
+  return it;
+}
+
+test("the model writes a line on each part before the caret that has none, one step of undo together", async () => {
+  const it = await told();
+  const { text } = it.desk;
+  await it.write();
+  assert.deepEqual(it.lines(), ["", "Line 1.", "Line 2.", "It waits.", ""]);
+  assert.equal(
+    it.asked()[0].body.prompt,
+    "Mara walks.\n\nShe rests.\n\n***\n\n[The part above, in one short sentence]\n\n",
+  );
+  assert.equal(it.desk.text, text);
+  it.desk.undo();
+  assert.deepEqual(it.lines(), ["", "", "", "It waits.", ""]);
+  it.desk.redo();
+  assert.deepEqual(it.lines(), ["", "Line 1.", "Line 2.", "It waits.", ""]);
+});
+
+test("a chat model is asked for a line, and what is stopped or refused keeps the lines before it", async () => {
+  const it = await told({ chat_template: true });
+  const answer = it.api.answers["v1/srb/completions"];
+  it.api.answers["v1/srb/completions"] = (body) => {
+    if (body && it.asked().length > 1) throw new Error("away");
+    return answer(body);
+  };
+  await assert.rejects(it.write(), /away/);
+  assert.match(it.asked()[0].body.prompt, /^<u>Mara walks\.[^]*Say in one short sentence/);
+  assert.deepEqual(it.lines(), ["", "Line 1.", "", "It waits.", ""]);
+  it.desk.undo();
+  assert.deepEqual(it.lines(), ["", "", "", "It waits.", ""]);
+});
+
 // ---- Beats
 
 let requests = 0;
@@ -182,7 +233,7 @@ async function written(it, ...texts) {
   return body;
 }
 
-const told = (it, place = it.desk.head) =>
+const beats = (it, place = it.desk.head) =>
   beatsIn(it.desk.story, place).map(({ text, ticks, from }) => [text, ticks.length > 0, from !== null]);
 
 /** A desk with three beats. */
@@ -207,7 +258,7 @@ test("a beat whose card was taken is offered to be ticked, stays the next one un
   const base = { ...it.desk.head };
   await written(it, " A dog comes.", " A cat.");
   await it.desk.take(0, { go: false });
-  assert.deepEqual(told(it), [
+  assert.deepEqual(beats(it), [
     ["a dog comes", false, true],
     ["it bites her", false, false],
     ["she runs", false, false],
@@ -215,7 +266,7 @@ test("a beat whose card was taken is offered to be ticked, stays the next one un
   assert.equal(nextBeat(it.desk).text, "a dog comes");
   tick(it.desk, nextBeat(it.desk));
   assert.equal(nextBeat(it.desk).text, "it bites her");
-  assert.deepEqual(told(it, base)[0], ["a dog comes", false, false]);
+  assert.deepEqual(beats(it, base)[0], ["a dog comes", false, false]);
   it.desk.undo();
   assert.equal(nextBeat(it.desk).text, "a dog comes");
   it.desk.redo();
@@ -240,7 +291,7 @@ test("the direction stays where it stood while its beat is being written, and co
 
 test("beats change their places, and each change is a step of undo", async () => {
   const it = await beaten();
-  const order = () => told(it).map(([text]) => text);
+  const order = () => beats(it).map(([text]) => text);
   moveBeat(it.desk, beatsIn(it.desk.story, it.desk.head), 2, -1);
   assert.deepEqual(order(), ["a dog comes", "she runs", "it bites her"]);
   moveBeat(it.desk, beatsIn(it.desk.story, it.desk.head), 0, 1);
@@ -280,6 +331,6 @@ test("what a file has in the place of a line, a beat or a tick, and is none, is 
     it.desk.setMeta("beat.a", wrong);
     it.desk.setMeta("beat_done.a", wrong);
     assert.equal(it.plan(), undefined);
-    assert.deepEqual(told(it), []);
+    assert.deepEqual(beats(it), []);
   }
 });

@@ -23,6 +23,7 @@ import { planOf } from "./synopses.js";
 /** @typedef {import("../prompt.js").Part} Part */
 /** @typedef {{used: number, limit: number, cut: number, parts: Part[]}} Share  what a prompt takes, in tokens; see `Desk.context` */
 
+const LETTERS = 500; // by which an estimated text may have become longer or shorter
 const SHARE_OF_PASSAGE = 1 / 4; // of the context: it is read, and written several times
 const FIRST_MEDIUM = 576; // tokens of a picture of an unknown model …
 const FIRST_SHARE = 1 / 8; // … but of its context no more than this
@@ -42,6 +43,8 @@ export class Context {
     this.cut = null;
     /** @type {{direction: string, at: number, next: string} | null} the direction of all cards of the last round, and where it stood */
     this.directed = null;
+    /** @type {{all: unknown, place: Place, plan: ReturnType<typeof planOf>} | null} the synopses of the text that was looked at last */
+    this.known = null;
     /** @type {{basis: unknown[], share: Share} | null} */
     this.measured = null;
   }
@@ -144,8 +147,9 @@ export class Context {
     return /** @type {string | undefined} */ (this.desk.story.meta("memory")) ?? "";
   }
 
-  /** @param {string} text @param {string} [behind] @param {Task | null} [task] @param {{of?: Place, directedAt?: number | null}} [where] */
-  plan(text, behind, task, { of = this.desk.head, directedAt = null } = {}) {
+  /** @param {string} text @param {string} [behind] @param {Task | null} [task]
+   * @param {{of?: Place, directedAt?: number | null, isEstimate?: boolean}} [more] */
+  plan(text, behind, task, { of = this.desk.head, directedAt = null, isEstimate = false } = {}) {
     const { story } = this.desk;
     const { settings, server } = this.asked;
     const note = /** @type {import("../prompt.js").Note | undefined} */ (story.meta("note"));
@@ -162,7 +166,7 @@ export class Context {
       wishFrame: settings.wish_frame,
       directedAt,
       memory: this.memory,
-      plan: planOf(story, { node: of.node, at: Math.min(of.at, text.length) }),
+      plan: this.synopses({ node: of.node, at: Math.min(of.at, text.length) }, isEstimate),
       summary: summaryFor(story, text),
       note,
       lore: choice.lore,
@@ -175,6 +179,22 @@ export class Context {
       fill: server.fill,
     });
     return { ...planned, choice };
+  }
+
+  /**
+   * The synopses of a text. An estimate may have them where they stood some letters ago: to read a book anew costs more than a keystroke may.
+   * @param {Place} place @param {boolean} isEstimate
+   */
+  synopses(place, isEstimate) {
+    const { story } = this.desk;
+    const { all } = this.lorebook; // other values of the story are another one
+    const { known } = this;
+    const isNear =
+      known?.all === all &&
+      Math.abs(known.place.at - place.at) < LETTERS &&
+      [place.node, story.nodes.get(place.node)?.parent].includes(known.place.node);
+    if (!isEstimate || !isNear) this.known = { all, place, plan: planOf(story, place) };
+    return this.known?.plan;
   }
 
   /** @param {string} prompt @param {number} n @param {import("../round.js").Round} round */
@@ -240,7 +260,7 @@ export class Context {
   share() {
     const { server, text } = this.desk;
     if (!server.n_ctx) return { used: 0, limit: 0, cut: 0, parts: [] };
-    const { parts, cut } = this.plan(text);
+    const { parts, cut } = this.plan(text, "", null, { isEstimate: true });
     const used = parts.reduce((sum, part) => sum + (part.kind === "room" ? 0 : part.tokens), 0);
     return { used, limit: server.n_ctx, cut: cut?.characters ?? 0, parts };
   }

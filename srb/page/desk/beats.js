@@ -60,7 +60,7 @@ function askedFor(story, { node, at }) {
   for (const piece of story.pieces(node, at)) {
     const card = story.nodes.get(piece.node);
     const { direction } = (card && story.nodes.get(origin(card).node)) ?? {};
-    if (direction && !asked.has(direction)) asked.set(direction, piece.from);
+    if (direction && card?.text.trim() && !asked.has(direction)) asked.set(direction, piece.from);
   }
   return asked;
 }

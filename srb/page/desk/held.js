@@ -26,11 +26,12 @@ export const isHeld = (value) =>
   areSpans(value.on);
 
 /**
- * Return the place before a word of a text. @param {Story} story @param {Place} place  of a text that nobody changes any more
- * @param {number} from @returns {Held}
+ * Return the place before the next word of a text. @param {Story} story @param {Place} place  of a text that nobody changes any more
+ * @param {number} offset  behind which there is one @returns {Held}
  */
-export function heldBefore(story, place, from) {
+export function heldBefore(story, place, offset) {
   const text = story.text(place.node, place.at);
+  const from = offset + text.slice(offset).search(/\S/u);
   const end = text.indexOf("\n", from);
   const to = Math.min(end < 0 ? text.length : end, from + WORDS);
   const quote = text.slice(from, Math.min(to, from + QUOTED)).trim();

@@ -261,6 +261,41 @@ function check({ story, held }, place, text) {
   );
 }
 
+test("a place before blanks is held by the word behind them, in a text that has a copy of it as well", () => {
+  const story = Story.create();
+  const head = story.settle(story.edit({ node: "", at: 0 }, 0, 0, "One.\n\nTwo words. Three."));
+  const held = heldBefore(story, head, 4);
+  assert.deepEqual([held.at, held.quote], [6, "Two words. Three."]);
+  const other = story.settle(story.edit({ node: "", at: 0 }, 0, 0, "Zero. "));
+  const copy = story.graft(other, 6, 6, stretchesOf(story, head, 6, 16));
+  const places = (place) => [...placesIn(story, place, new Map([["a", held]])).values()];
+  assert.deepEqual([places(head), places(copy), places(other)], [[6], [6], []]);
+});
+
+test("a text that was joined with another one has the places of both, also where their words were rewritten before", () => {
+  const story = Story.create();
+  const base = story.settle(story.edit({ node: "", at: 0 }, 0, 0, "One.\n\nTwo.\n\nThree."));
+  const more = story.settle(story.edit(base, base.at, base.at, "\n\nFour five."));
+  const held = new Map([["a", heldBefore(story, more, 20)]]);
+  const theirs = story.settle(story.edit(more, base.at + 2, base.at + 11, "Vier fünf"));
+  const act = newId();
+  const added = stretchesOf(story, theirs, base.at, theirs.at).map((each) => ({ ...each, act }));
+  const mine = story.settle(story.edit(base, 0, 0, "Zero. "));
+  const joined = story.join(story.graft(mine, mine.at, mine.at, added), theirs, act);
+  assert.equal(story.text(joined.node, joined.at), "Zero. One.\n\nTwo.\n\nThree.\n\nVier fünf.");
+  assert.deepEqual([...placesIn(story, joined, held)], [["a", "Zero. One.\n\nTwo.\n\nThree.\n\n".length]]);
+  assert.equal(placesIn(story, mine, held).size, 0);
+});
+
+test("a story that goes on in a new one has its places by their words", () => {
+  const story = Story.create();
+  const head = story.settle(story.edit({ node: "", at: 0 }, 0, 0, "One.\n\nTwo words."));
+  const held = new Map([["a", heldBefore(story, head, 6)]]);
+  const next = Story.create();
+  const place = next.edit({ node: "", at: 0 }, 0, 0, "New. One.\n\nTwo words.");
+  assert.deepEqual([...placesIn(next, place, held)], [["a", 11]]);
+});
+
 for (const isOpen of [false, true])
   test(`in ${TREES} trees no text reads a version of a later place, and each reads the last of its own${isOpen ? ", while words are typed" : ""}`, () => {
     let counts = { known: 0, unknown: 0 };

@@ -61,6 +61,7 @@ export function placesIn(story, { node, at }, held, seen = new Set()) {
   if (held.size === 0 || node === "") return places;
   const path = story.path(node);
   const indices = new Map(path.map((id, index) => [id, index]));
+  /** @type {Map<string, Held>} */
   const others = new Map();
   for (const [key, each] of held) {
     const index = indices.get(each.node);
@@ -68,21 +69,18 @@ export function placesIn(story, { node, at }, held, seen = new Set()) {
     if (offset !== null) places.set(key, offset);
     else others.set(key, each);
   }
-  // The words of a copied, taken or joined text have other nodes on their path; a story that goes on in a new one has other nodes.
-  const spoken = new Map(
-    [...others].map(([key, each]) => [key, story.nodes.has(each.node) ? { ...each, quote: "" } : each]),
-  );
-  for (const [key, { from }] of rangesOf(story, { node, at }, spoken)) places.set(key, from);
+  // The words of a joined, copied or taken text have other nodes on their path; a story that goes on in a new one has other nodes.
   for (const id of path) {
     const { joined } = nodeOf(story, id);
-    const missing = new Map([...others].filter(([key]) => !places.has(key)));
-    if (!joined || missing.size === 0 || seen.has(id)) continue;
-    const there = placesIn(story, joined, missing, seen.add(id));
+    if (!joined || others.size === 0 || seen.has(id)) continue;
+    const there = placesIn(story, joined, others, seen.add(id));
     const words = new Map(
       [...there].map(([key, from]) => [key, { quote: "", on: spansOf(story, joined, { from, to: from + 1 }) }]),
     );
-    for (const [key, { from }] of rangesOf(story, { node, at }, words)) places.set(key, from);
+    for (const [key, { from }] of rangesOf(story, { node, at }, words)) if (others.delete(key)) places.set(key, from);
   }
+  for (const [key, each] of others) if (story.nodes.has(each.node)) others.set(key, { ...each, quote: "" });
+  for (const [key, { from }] of rangesOf(story, { node, at }, others)) places.set(key, from);
   for (const [key, offset] of places) if (offset >= at) places.delete(key);
   return places;
 }

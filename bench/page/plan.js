@@ -7,7 +7,7 @@
  * chapter, and with beats, each of which is written in two rounds. Run it against a server that does nothing else.
  */
 
-import { NEXT, placeOf, planPrompt } from "../../srb/page/prompt.js";
+import { lastParagraph, planPrompt, trimmedLength } from "../../srb/page/prompt.js";
 
 const [url = "http://127.0.0.1:9090", context = "16384", wanted = "10000"] = process.argv.slice(2);
 const WARMED = 5000; // characters that a call has computed before the first round
@@ -72,21 +72,22 @@ for (const [title, { isPlanned, isDirected }] of Object.entries({
   const book = bookOf(rate, isPlanned ? "Evening" : "Night"); // no round finds what is another's
 
   let { text } = book;
-  let rested = null;
+  const { lines, untold } = isPlanned ? book.plan : { lines: [], untold: 0 };
+  /** @type {any[]} */
+  const written = [];
   const counts = [];
   for (let number = 0; number <= ROUNDS; number += 1) {
     const direction = isDirected && number > 0 ? BEATS[Math.floor((number - 1) / EACH)] : null;
-    const directedAt = direction === null ? null : rested?.direction === direction ? placeOf(text, rested) : -1;
-    const given = {
-      text,
-      settings: SETTINGS,
-      n_ctx: Number(context),
-      rate,
-      directedAt,
-      ...(isPlanned ? { plan: book.plan } : {}),
-    };
-    const { prompt, place, directedAt: at, keep } = planPrompt(given);
-    rested = { direction, at, next: text.slice(at, at + NEXT) };
+    const known = written.find(({ text: beat }) => beat === direction);
+    const directedAt = direction === null ? null : (known?.at ?? -1);
+    const plan = { untold, lines: [...lines, ...written.filter((line) => line !== known)] };
+    const given = { text, settings: SETTINGS, n_ctx: Number(context), rate, directedAt, plan };
+    const { prompt, place, keep } = planPrompt(given);
+    if (direction !== null && !known) {
+      const at = lastParagraph(text.slice(0, trimmedLength(text)));
+      const gap = text[at - 1] === "\n" ? "" : "\n\n";
+      written.push({ kind: "beat", name: "", at, end: at + 1, text: direction, gap });
+    }
     const directed = direction && {
       directions: Array(SETTINGS.n).fill(direction),
       direction_place: { at: prompt.length - place.tail, before: place.before, rest: place.rest },

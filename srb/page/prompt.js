@@ -33,7 +33,7 @@ import { stretch, textOf } from "./reading.js";
  * @property {Lore} [lore]
  * @property {Note} [wish] - what happens next: a chat model's instruction, else a note before the last paragraph
  * @property {string} [wishFrame] - what stands around a direction
- * @property {number | null} [directedAt] - where a direction that all branches share is to stand, if it can; null: there is none
+ * @property {number | null} [directedAt] - where a direction that all branches share stands, -1: before the last paragraph; null: there is none
  * @property {{n: number, max_tokens: number, mode?: string, system?: string, instruction?: string, model?: string}} settings
  * @property {number} n_ctx - the model's context, in tokens
  * @property {number} [rate] - characters per token, see `learnRate`
@@ -46,7 +46,6 @@ import { stretch, textOf } from "./reading.js";
  * @property {number} keep - the manuscript's length without trailing spaces: where the model's words begin
  * @property {Cut | null} cut - null if the whole story is sent
  * @property {number} loreAt - where in the manuscript the lorebook's part stands
- * @property {number} directedAt - where a direction stands that all branches share
  * @property {import("./round.js").Directing | null} place - of directions, where a base model has none of the server's own
  * @property {Part[]} parts
  * @property {import("./reading.js").Block[]} blocks - of which the prompt is made
@@ -130,17 +129,19 @@ export function planPrompt({
   const more = moreOf(unsent, perMedium * rate);
   const startIn = (/** @type {number} */ room) =>
     besideMarkers(markers, startOf(text, keep, budgetBeside(markers, keep, room, more), cut));
+  const linesIn = (/** @type {number} */ from) =>
+    linesFrom(plan, from, budget / 8, (beat) => framed({ text: beat, frame: wishFrame }));
   let start = startIn(roomBeside(extra));
   let forStory = 0;
   let summed = stretch("summary", "");
   for (let turn = 0; turn < MOST_TURNS; turn += 1) {
     const before = start;
     summed = soFar({ plan, summary }, start, Math.floor(budget / 4));
-    forStory = roomBeside(extra + summed.text.length + lengthOf(linesFrom(plan, start, budget / 8)));
+    forStory = roomBeside(extra + summed.text.length + lengthOf(linesIn(start)));
     start = startIn(forStory);
     if (start === before) break;
   }
-  const lines = linesFrom(plan, start, budget / 8);
+  const lines = linesIn(start);
   const media = markers.filter(({ from, to }) => from >= start && to <= keep).map(more);
   const sent = text.slice(start, keep);
   const noted = noteIn(sent, note, budget - forStory - ofLore);
@@ -159,7 +160,7 @@ export function planPrompt({
   const remembered = shortened(memory.trim(), budget - forStory - ofLore - ofPlan - ofSummary - noted.text.length);
   const first = [stretch("memory", remembered), stretch("lore", lore.before), summed].filter(({ text }) => text !== "");
   const before = joined(first, story);
-  const rest = restOf(sent, directedAt === null ? -1 : directedAt - start);
+  const rest = directedAt === null || directedAt < start ? lastParagraph(sent) : directedAt - start;
   const instruction = told(settings, wish);
   const parts = [
     part("memory", rate, remembered.length, memory.trim().length),
@@ -187,7 +188,6 @@ export function planPrompt({
     keep,
     cut: start === 0 ? null : { at: start, characters: start, next: text.slice(start, start + NEXT) },
     loreAt,
-    directedAt: start + rest,
     parts: isChat ? [part("system", rate, system.length, system.length), ...parts] : parts,
   };
 }
@@ -418,20 +418,10 @@ function placeIn(text, { frame, fill, following, behind }) {
 }
 
 /** Where a text's last paragraph begins; of a long one, a sentence near its end. @param {string} text */
-function lastParagraph(text) {
+export function lastParagraph(text) {
   const paragraph = paragraphFromEnd(text, 1);
   const far = text.length - MOST_BEHIND;
   return paragraph < far ? beginningAfter(text, far, text.length) : paragraph;
-}
-
-/**
- * Return where a direction that all branches share stands in a story: where it stood in the round before, so that the words behind it stay
- * known to the server, until they are many.
- * @param {string} story - as it is sent @param {number} at - where it stood, if it did
- */
-function restOf(story, at) {
-  const isNear = at >= 0 && at <= story.length && story.length - at <= 2 * MOST_BEHIND;
-  return isNear ? at : lastParagraph(story);
 }
 
 /** The characters of texts that stand in a story behind a place. @param {string} story @param {Insert[]} inserts @param {number} from */

@@ -4,6 +4,7 @@
  */
 
 import { msg } from "../languages.js";
+import { lastParagraph, trimmedLength } from "../prompt.js";
 import { isRecord } from "../story/check.js";
 import { origin } from "../story/pen.js";
 import { newId } from "../story.js";
@@ -30,11 +31,8 @@ const isBeat = (value) =>
 /** @param {unknown} value @returns {value is Tick} */
 const isTick = (value) => isHeld(value) && typeof (/** @type {any} */ (value).beat) === "string";
 
-/**
- * Return a story's beats in their order, and whether they are written in a text.
- * @param {Story} story @param {Place} place @returns {Known[]}
- */
-export function beatsIn(story, place) {
+/** A story's beats in their order, and all ticks. @param {Story} story */
+function storedIn(story) {
   /** @type {Map<string, Tick>} */
   const ticks = new Map();
   /** @type {Known[]} */
@@ -43,6 +41,16 @@ export function beatsIn(story, place) {
     if (key.startsWith(DONE) && isTick(value)) ticks.set(key, value);
     else if (key.startsWith(PREFIX) && isBeat(value) && beats.length < MOST)
       beats.push({ text: value.text, order: value.order, key, ticks: [], from: null });
+  beats.sort((a, b) => a.order - b.order || (a.key < b.key ? -1 : 1));
+  return { beats, ticks };
+}
+
+/**
+ * Return a story's beats in their order, and whether they are written in a text.
+ * @param {Story} story @param {Place} place @returns {Known[]}
+ */
+export function beatsIn(story, place) {
+  const { beats, ticks } = storedIn(story);
   if (beats.length === 0) return [];
   const written = [...placesIn(story, place, ticks).keys()];
   const asked = askedFor(story, place);
@@ -50,7 +58,7 @@ export function beatsIn(story, place) {
     beat.ticks = written.filter((key) => ticks.get(key)?.beat === beat.key);
     beat.from = asked.get(beat.text.trim()) ?? null;
   }
-  return beats.sort((a, b) => a.order - b.order || (a.key < b.key ? -1 : 1));
+  return beats;
 }
 
 /** Where the cards of a text begin that had a direction, by it. @param {Story} story @param {Place} place */
@@ -63,6 +71,23 @@ function askedFor(story, { node, at }) {
     if (direction && card?.text.trim() && !asked.has(direction)) asked.set(direction, piece.from);
   }
   return asked;
+}
+
+/**
+ * Return the beats of which cards are in a text, as the model read them: before the paragraph behind which the first card of each was asked for.
+ * @param {Story} story @param {Place} place @returns {import("../plan.js").Line[]}
+ */
+export function beatLines(story, place) {
+  const text = story.text(place.node, place.at);
+  const asked = askedFor(story, place);
+  return storedIn(story)
+    .beats.flatMap(({ text: own }) => (asked.has(own.trim()) ? [own.trim()] : []))
+    .map((own) => {
+      const at = lastParagraph(text.slice(0, trimmedLength(text.slice(0, asked.get(own)))));
+      const gap = at === 0 || text[at - 1] === "\n" ? "" : "\n\n";
+      return { kind: /** @type {const} */ ("beat"), name: "", at, end: at + 1, text: own, gap };
+    })
+    .sort((a, b) => a.at - b.at || (asked.get(a.text) ?? 0) - (asked.get(b.text) ?? 0));
 }
 
 /** The words before the caret, behind which the next beat is written. @param {Desk} desk @returns {Place} */

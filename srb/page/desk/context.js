@@ -5,9 +5,10 @@ import { msg } from "../languages.js";
 import { markersOf } from "../markers.js";
 import { MARK } from "../media.js";
 import { beginningsIn } from "../plan.js";
-import { FIRST_RATE, forTemplate, learnRate, NEXT, placeOf, planPrompt, straightened } from "../prompt.js";
+import { FIRST_RATE, forTemplate, learnRate, planPrompt, straightened, trimmedLength } from "../prompt.js";
 import { requestBody } from "../request.js";
 import { blocksOf, draftOf, fieldsOf, GO_ON, messagesOf } from "../tasks.js";
+import { beatLines } from "./beats.js";
 import { Lorebook } from "./lorebook.js";
 import { Media } from "./media.js";
 import { summaryFor } from "./summaries.js";
@@ -23,6 +24,7 @@ import { planOf } from "./synopses.js";
 /** @typedef {import("../prompt.js").Part} Part */
 /** @typedef {{used: number, limit: number, cut: number, parts: Part[]}} Share  what a prompt takes, in tokens; see `Desk.context` */
 
+const MOST_RESTING = 4000; // characters behind a direction that stays where it stood
 const LETTERS = 500; // by which an estimated text may have become longer or shorter
 const SHARE_OF_PASSAGE = 1 / 4; // of the context: it is read, and written several times
 const FIRST_MEDIUM = 576; // tokens of a picture of an unknown model …
@@ -41,8 +43,6 @@ export class Context {
     this.perMedium = null;
     /** @type {import("../prompt.js").Cut | null} */
     this.cut = null;
-    /** @type {{direction: string, at: number, next: string} | null} the direction of all cards of the last round, and where it stood */
-    this.directed = null;
     /** @type {{all: unknown, place: Place, plan: ReturnType<typeof planOf>} | null} the synopses of the text that was looked at last */
     this.known = null;
     /** @type {{basis: unknown[], share: Share} | null} */
@@ -52,7 +52,6 @@ export class Context {
   /** Forget what belongs to the story that was open. */
   forget() {
     this.cut = null;
-    this.directed = null;
     this.measured = null;
     this.media.forget();
     this.lorebook.forget();
@@ -70,15 +69,11 @@ export class Context {
    */
   prepare(text, behind = "", { isNext = false, passage = "", task = null, isDirected = false, shared = "", of } = {}) {
     if (passage && task) return this.revision(text, passage, task);
-    const { directed } = this;
-    const directedAt = !shared ? null : directed?.direction === shared ? placeOf(text, directed) : -1;
-    const planned = this.plan(text, behind, task, { of, directedAt });
+    const planned = this.plan(text, behind, task, { of, shared });
     const { prompt, template, keep, cut, choice, loreAt, blocks, place } = planned;
     if (isNext) {
       this.cut = cut;
       this.lorebook.rest(choice, text, loreAt);
-      const { directedAt: at } = planned;
-      this.directed = shared ? { direction: shared, at, next: text.slice(at, at + NEXT) } : null;
     }
     const more = { keep, lore: choice.used.map(({ id }) => id), blocks, place };
     if (prompt === null) return this.templated({ ...template, ...(isDirected ? { directions: [""] } : {}) }, more);
@@ -148,8 +143,8 @@ export class Context {
   }
 
   /** @param {string} text @param {string} [behind] @param {Task | null} [task]
-   * @param {{of?: Place, directedAt?: number | null, isEstimate?: boolean}} [more] */
-  plan(text, behind, task, { of = this.desk.head, directedAt = null, isEstimate = false } = {}) {
+   * @param {{of?: Place, shared?: string, isEstimate?: boolean}} [more] */
+  plan(text, behind, task, { of = this.desk.head, shared = "", isEstimate = false } = {}) {
     const { story } = this.desk;
     const { settings, server } = this.asked;
     const note = /** @type {import("../prompt.js").Note | undefined} */ (story.meta("note"));
@@ -159,14 +154,19 @@ export class Context {
     const unsent = this.media.unsent(text, n_ctx * rate);
     const wish = task ? { text: task.instruction, frame: settings.wish_frame, depth: 1 } : undefined;
     const choice = this.lorebook.choose(text, of, n_ctx, rate);
+    const whole = this.planOf({ node: of.node, at: Math.min(of.at, text.length) }, isEstimate);
+    // The direction of a beat stays where it stood when its first card was asked for, so that the cards behind it stay known to the server.
+    const resting = whole.lines.find(
+      ({ kind, text: beat, at }) => kind === "beat" && beat === shared && trimmedLength(text) - at <= MOST_RESTING,
+    );
     const planned = planPrompt({
       text,
       behind,
       wish,
       wishFrame: settings.wish_frame,
-      directedAt,
+      directedAt: resting?.at ?? (shared ? -1 : null),
       memory: this.memory,
-      plan: this.synopses({ node: of.node, at: Math.min(of.at, text.length) }, isEstimate),
+      plan: { ...whole, lines: whole.lines.filter((line) => line !== resting) },
       summary: summaryFor(story, text),
       note,
       lore: choice.lore,
@@ -182,10 +182,10 @@ export class Context {
   }
 
   /**
-   * The synopses of a text. An estimate may have them where they stood some letters ago: to read a book anew costs more than a keystroke may.
+   * The plan of a text: in a chat no beats, since its directions are turns of their own. An estimate may have them where they stood some letters ago: to read a book anew costs more than a keystroke may.
    * @param {Place} place @param {boolean} isEstimate
    */
-  synopses(place, isEstimate) {
+  planOf(place, isEstimate) {
     const { story } = this.desk;
     const { all } = this.lorebook; // other values of the story are another one
     const { known } = this;
@@ -193,8 +193,13 @@ export class Context {
       known?.all === all &&
       Math.abs(known.place.at - place.at) < LETTERS &&
       [place.node, story.nodes.get(place.node)?.parent].includes(known.place.node);
-    if (!isEstimate || !isNear) this.known = { all, place, plan: planOf(story, place) };
-    return this.known?.plan;
+    if (known && isEstimate && isNear) return known.plan;
+    const synopses = planOf(story, place);
+    const beats = this.asked.settings.mode === "chat" ? [] : beatLines(story, place);
+    const lines = beats.length ? [...synopses.lines, ...beats].sort((a, b) => a.at - b.at) : synopses.lines;
+    const plan = { ...synopses, lines };
+    this.known = { all, place, plan };
+    return plan;
   }
 
   /** @param {string} prompt @param {number} n @param {import("../round.js").Round} round */
@@ -204,7 +209,7 @@ export class Context {
     // A cluster's replica keeps the story, also where an edit leaves little of the text as it was.
     /** @type {Record<string, unknown>} */
     const body = { ...requestBody(settings, this.media.field(prompt), n, server), session: story.id };
-    const banned = beginningsIn(prompt);
+    const banned = beginningsIn(prompt, settings.wish_frame);
     if (banned.length) body.banned_strings = [...(settings.banned_strings ?? []), ...banned];
     if (!task || !passage) return body;
     const { stop_at: _at, stop_after: _after, ...rest } = body;

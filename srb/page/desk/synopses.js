@@ -7,6 +7,7 @@
 import { chaptersOf, paragraphsOf } from "../formats/chapters.js";
 import { wordsOf } from "../markdown.js";
 import { withoutMarkers } from "../markers.js";
+import { NO_PLAN } from "../plan.js";
 import { isRecord } from "../story/check.js";
 import { FIRST } from "./chapter_goals.js";
 import { areSpans, commentOn, rangesOf } from "./comments.js";
@@ -117,9 +118,9 @@ export function setSynopsis(desk, { key, at, to }, text) {
   return own;
 }
 
-/** What the model is told of the parts of a text. @param {Story} story @param {Place} place @returns {Plan | undefined} nothing without a synopsis */
+/** What the model is told of the parts of a text. @param {Story} story @param {Place} place @returns {Plan} */
 export function planOf(story, place) {
-  if (synopsesOf(story).size === 0) return undefined;
+  if (synopsesOf(story).size === 0) return NO_PLAN;
   const parts = toldParts(story, place);
   const text = story.text(place.node, place.at);
   /** @param {Told} part */

@@ -10,6 +10,7 @@ import { origin } from "../story/pen.js";
 import { newId } from "../story.js";
 import { gapAt } from "./gap.js";
 import { heldBefore, isHeld, paragraphAt, placesIn } from "./held.js";
+import { changeAll } from "./values.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../story.js").Story} Story */
@@ -105,21 +106,6 @@ export function writeNextBeat(desk) {
   if (!beat) return desk.notice(msg`Every beat of the plan is written: add one, or take back a tick.`);
   desk.manuscript?.focus();
   return desk.go({ directions: Array(desk.settings.n).fill(beat.text.trim()) });
-}
-
-/** Change values of the story, together one step of undo. @param {Desk} desk @param {[string, unknown][]} values */
-export function changeAll(desk, values) {
-  const before = /** @type {typeof values} */ (values.map(([key]) => [key, desk.story.meta(key) ?? null]));
-  const set = (/** @type {typeof values} */ all) => {
-    for (const [key, value] of all) desk.story.setMeta(key, value);
-    desk.changed();
-    desk.tell("story");
-  };
-  set(values);
-  desk.record(
-    () => set(before),
-    () => set(values),
-  );
 }
 
 /** Say that a beat is written before the caret, or that it is not. @param {Desk} desk @param {Known} beat */

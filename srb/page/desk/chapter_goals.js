@@ -6,6 +6,7 @@ import { countWords } from "../keep/describe.js";
 import { isCount, isRecord } from "../story/check.js";
 import { areSpans, rangesOf, spansOf } from "./comments.js";
 import { goalsOf } from "./goals.js";
+import { changeAll } from "./values.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../story.js").Story} Story */
@@ -66,9 +67,7 @@ export function setChapterGoal(desk, chapters, chapter, words) {
   const on = spansOf(story, desk.settle(), held);
   if (!on[0]) return;
   const key = known?.key ?? `${PREFIX}${on[0].node}.${on[0].from}`;
-  const before = story.meta(key);
-  desk.setMeta(key, words > 0 ? { words, name: chapter.name, on } : null);
-  desk.recordMeta(key, before);
+  changeAll(desk, [[key, words > 0 ? { words, name: chapter.name, on } : null]]);
 }
 
 /** Whether any chapter has a goal. @param {Story} story */

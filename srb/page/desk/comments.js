@@ -4,6 +4,7 @@
 import { isCount, isRecord } from "../story/check.js";
 import { origin } from "../story/pen.js";
 import { newId } from "../story.js";
+import { changeAll } from "./values.js";
 
 /** @typedef {import("../story.js").Story} Story */
 /** @typedef {import("../story/types.js").Place} Place */
@@ -49,8 +50,7 @@ export function commentsOf(story) {
 /** Put a comment without words on a passage; returns its id. @param {import("../desk.js").Desk} desk @param {Range} range */
 export function addComment(desk, range) {
   const id = newId();
-  desk.setMeta(PREFIX + id, commentOn(desk.story, desk.settle(), range));
-  desk.recordMeta(PREFIX + id, null);
+  changeAll(desk, [[PREFIX + id, commentOn(desk.story, desk.settle(), range)]]);
   return id;
 }
 

@@ -5,6 +5,7 @@
 
 import { gapAt } from "../desk/gap.js";
 import { heldBefore, paragraphAt, placesIn } from "../desk/held.js";
+import { changeAll } from "../desk/values.js";
 import { msg, NUMBER } from "../languages.js";
 import { entriesOf, entryOf, faultOfEntry, MOST, PREFIX, RULES, titleOf } from "../lore/entries.js";
 import { FROM, readOf, versionsOf } from "../lore/versions.js";
@@ -96,7 +97,8 @@ class Lorebook extends Part {
       text: known?.text ?? this.textOf(id) ?? text,
       ...heldBefore(desk.story, desk.settle(), from),
     };
-    this.change(key, version);
+    changeAll(desk, [[key, version]]);
+    this.requestUpdate();
     await this.updateComplete;
     /** @type {HTMLElement | null} */ (this.querySelector(`[data-version="${key}"] textarea`))?.focus();
   }
@@ -104,14 +106,6 @@ class Lorebook extends Part {
   /** The words of the version of an entry that is read before the caret. @param {string} id */
   textOf(id) {
     return this.versions.get(this.reads.get(id) ?? "")?.text;
-  }
-
-  /** Change a value, as a step of undo. @param {string} key @param {unknown} value */
-  change(key, value) {
-    const before = this.desk.story.meta(key);
-    this.desk.setMeta(key, value);
-    this.desk.recordMeta(key, before);
-    this.requestUpdate();
   }
 
   /** @param {Entry} entry */
@@ -150,7 +144,7 @@ class Lorebook extends Part {
       <p class="acts">
         ${place === undefined ? nothing : html`<button class="quiet" @click=${show}>${msg`Show the place`}</button>`}
         <button class="quiet" @click=${() => this.sayFromHere(entry, key)}>${msg`Put it here`}</button>
-        <button class="quiet" @click=${() => this.change(key, null)}>${msg`Take it away`}</button>
+        <button class="quiet" @click=${() => changeAll(desk, [[key, null]])}>${msg`Take it away`}</button>
       </p>
     </div>`;
   }

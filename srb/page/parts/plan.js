@@ -7,7 +7,6 @@ import {
   addBeats,
   beatsIn,
   beforeCaret,
-  changeAll,
   LONGEST as LONGEST_BEAT,
   MOST,
   moveBeat,
@@ -15,6 +14,7 @@ import {
   writeNextBeat,
 } from "../desk/beats.js";
 import { emptyBefore, LONGEST, setSynopsis, toldParts } from "../desk/synopses.js";
+import { changeAll } from "../desk/values.js";
 import { firstWords } from "../formats/chapters.js";
 import { isComposing } from "../keys.js";
 import { msg } from "../languages.js";

@@ -5,10 +5,11 @@
 
 import { beginningOf, leadingTo, withGap } from "./behind.js";
 import { markersOf } from "./markers.js";
+import { lengthOf, linesFrom, NO_PLAN, toldBefore } from "./plan.js";
 import { stretch, textOf } from "./reading.js";
 
 /** @typedef {{at: number, characters: number, next: string}} Cut   the sent story begins at `at`; `next`: its first characters there */
-/** @typedef {{kind: "system" | "memory" | "lore" | "summary" | "story" | "note" | "room", characters: number, tokens: number, cut: number}} Part
+/** @typedef {{kind: "system" | "memory" | "lore" | "plan" | "summary" | "story" | "note" | "room", characters: number, tokens: number, cut: number}} Part
  *  a share of the context; `cut`: the characters that were left out; "room" is for the branches' own words */
 /** @typedef {{role: "system" | "user" | "assistant", content: string}} Message */
 /** @typedef {{text: string, depth: number, frame?: string}} Note   the author's note; `frame` stands around it in the prompt */
@@ -26,18 +27,20 @@ import { stretch, textOf } from "./reading.js";
  * @property {number} [perMedium] - tokens of a picture or sound in it
  * @property {Set<number>} [unsent] - where the markers of those begin that are left out of the prompt
  * @property {string} [memory] - before the story, whatever is cut
- * @property {string} [summary] - of the beginning, in its place where that is not sent
+ * @property {import("./plan.js").Plan} [plan] - synopses of the text's parts
+ * @property {string} [summary] - of the beginning, in its place where that is not sent and synopses do not tell all of it
  * @property {Note} [note] - put before the last `depth` paragraphs
  * @property {Lore} [lore]
  * @property {Note} [wish] - what happens next: a chat model's instruction, else a note before the last paragraph
  * @property {string} [wishFrame] - what stands around a direction
+ * @property {number | null} [directedAt] - where a direction that all branches share stands, -1: before the last paragraph; null: there is none
  * @property {{n: number, max_tokens: number, mode?: string, system?: string, instruction?: string, model?: string}} settings
  * @property {number} n_ctx - the model's context, in tokens
  * @property {number} [rate] - characters per token, see `learnRate`
  * @property {Cut | null} [cut] - the last plan's
  */
 /**
- * @typedef {object} Plan
+ * @typedef {object} Planned
  * @property {string | null} prompt - null if the chat template has to make it
  * @property {{messages: Message[]} & Record<string, unknown> | null} template - the body for POST /apply-template, which answers {"prompt"}
  * @property {number} keep - the manuscript's length without trailing spaces: where the model's words begin
@@ -65,6 +68,7 @@ const SUMMARY_FRAME = "[The story so far: <|>]";
 
 /** @type {Note} */
 const NO_WISH = { text: "", depth: 1 };
+const MOST_TURNS = 4; // in which the story's beginning and the plan beside it find their room
 const LEARNED_FROM = 400; // characters of a prompt that tell as much as all that was known before
 const SAFETY = 0.95; // share of the context that is used, since lengths in tokens are estimates
 const MARGIN = 24; // tokens of the text's beginning and a chat template's marks
@@ -90,18 +94,20 @@ export function learnRate(rate, characters, tokens) {
  * Return the prompt of the next round, or the chat from which the server makes it.
  *
  * @param {Sources} sources
- * @returns {Plan}
+ * @returns {Planned}
  */
 export function planPrompt({
   text,
   behind = "",
   fill = null,
   memory = "",
+  plan = NO_PLAN,
   summary = "",
   note = { text: "", depth: 3 },
   lore = NO_LORE,
   wish = NO_WISH,
   wishFrame = WISH_FRAME,
+  directedAt = null,
   settings,
   n_ctx,
   rate = FIRST_RATE,
@@ -123,30 +129,44 @@ export function planPrompt({
   const more = moreOf(unsent, perMedium * rate);
   const startIn = (/** @type {number} */ room) =>
     besideMarkers(markers, startOf(text, keep, budgetBeside(markers, keep, room, more), cut));
-  const isCut = startIn(roomBeside(extra)) > 0; // a beginning that is read needs no summary
-  const summed = isCut ? framedSummary(summary, Math.floor(budget / 4)) : "";
-  const forStory = roomBeside(extra + summed.length);
-  const start = startIn(forStory);
+  const linesIn = (/** @type {number} */ from) =>
+    linesFrom(plan, from, budget / 8, (beat) => framed({ text: beat, frame: wishFrame }));
+  let start = startIn(roomBeside(extra));
+  let forStory = 0;
+  let summed = stretch("summary", "");
+  for (let turn = 0; turn < MOST_TURNS; turn += 1) {
+    const before = start;
+    summed = soFar({ plan, summary }, start, Math.floor(budget / 4));
+    forStory = roomBeside(extra + summed.text.length + lengthOf(linesIn(start)));
+    start = startIn(forStory);
+    if (start === before) break;
+  }
+  const lines = linesIn(start);
   const media = markers.filter(({ from, to }) => from >= start && to <= keep).map(more);
   const sent = text.slice(start, keep);
   const noted = noteIn(sent, note, budget - forStory - ofLore);
   const wished = noteIn(sent, isChat ? NO_WISH : wish, Number.POSITIVE_INFINITY);
   const loreAt = lore.within === "" ? start : lore.placeIn(text, start, keep);
-  const story = withInserts(sent, [
+  /** @type {Parameters<typeof withInserts>[1]} */
+  const inserts = [
     { ...noted, origin: "note" },
     { ...wished, origin: "instruction" },
     { text: lore.within, at: loreAt - start, origin: "lore" },
-  ]);
-  const remembered = shortened(memory.trim(), budget - forStory - ofLore - summed.length - noted.text.length);
-  const first = [stretch("memory", remembered), stretch("lore", lore.before), stretch("summary", summed)].filter(
-    ({ text }) => text !== "",
-  );
+    ...lines,
+  ];
+  const story = withInserts(sent, inserts);
+  const ofPlan = lengthOf(lines) + (summed.origin === "plan" ? summed.text.length : 0);
+  const ofSummary = summed.origin === "plan" ? 0 : summed.text.length;
+  const remembered = shortened(memory.trim(), budget - forStory - ofLore - ofPlan - ofSummary - noted.text.length);
+  const first = [stretch("memory", remembered), stretch("lore", lore.before), summed].filter(({ text }) => text !== "");
   const before = joined(first, story);
+  const rest = directedAt === null || directedAt < start ? lastParagraph(sent) : directedAt - start;
   const instruction = told(settings, wish);
   const parts = [
     part("memory", rate, remembered.length, memory.trim().length),
     part("lore", rate, ofLore, ofLore),
-    part("summary", rate, summed.length, summed.length),
+    part("plan", rate, ofPlan, ofPlan),
+    part("summary", rate, ofSummary, ofSummary),
     withTokens(part("story", rate, keep - start, keep), media, rate),
     part("note", rate, noted.text.length, framed(note).length),
     { kind: /** @type {const} */ ("room"), characters: Math.floor(room * rate), tokens: room, cut: 0 },
@@ -157,7 +177,14 @@ export function planPrompt({
     blocks: isChat
       ? blocksOfChat({ ...settings, instruction }, { first, story, following })
       : blocksOfText(before, following, fill),
-    place: isChat ? null : placeIn(textOf(before), { frame: wishFrame, fill, following }),
+    place: isChat
+      ? null
+      : placeIn(textOf(before), {
+          frame: wishFrame,
+          fill,
+          following,
+          behind: directedAt === null ? null : sent.length - rest + lengthBehind(sent, inserts, rest),
+        }),
     keep,
     cut: start === 0 ? null : { at: start, characters: start, next: text.slice(start, start + NEXT) },
     loreAt,
@@ -335,6 +362,18 @@ function framed({ text, frame }) {
   return own === "" || !around.includes(NOTE_PLACE) ? own : around.replace(NOTE_PLACE, () => own).trim();
 }
 
+/**
+ * Return what is told of a beginning that is not sent: the plan, or where it does not tell all of that, the summary.
+ * @param {{plan: import("./plan.js").Plan, summary: string}} given @param {number} start @param {number} most - characters of it
+ */
+function soFar({ plan, summary }, start, most) {
+  if (start === 0) return stretch("summary", ""); // a beginning that is read needs none
+  const told = toldBefore(plan, start, most, summary.trim() === "");
+  return told
+    ? stretch("plan", framed({ text: told, frame: SUMMARY_FRAME }))
+    : stretch("summary", framedSummary(summary, most));
+}
+
 /** Return a summary as it is sent. @param {string} summary @param {number} most - characters of it */
 function framedSummary(summary, most) {
   const text = shortened(summary.trim(), most);
@@ -360,23 +399,35 @@ function noteIn(story, note, room) {
 /** @typedef {{text: string, at: number}} Insert */
 
 /**
- * Return where directions stand in a base model's prompt: before the text's last paragraph, or within a long one. Null where the server
- * puts them there by itself.
+ * Return where directions stand in a base model's prompt: before the text's last paragraph, or within a long one; one that all branches
+ * share stands so many characters before the end. Null where the server puts them there by itself.
  * @param {string} text - of the prompt, up to the branches
- * @param {{frame: string, fill: import("./behind.js").Fill | null, following: string}} around
+ * @param {{frame: string, fill: import("./behind.js").Fill | null, following: string, behind: number | null}} around
  * @returns {import("./round.js").Directing | null}
  */
-function placeIn(text, { frame, fill, following }) {
+function placeIn(text, { frame, fill, following, behind }) {
   const hasGap = fill && following.trim() !== "";
-  const behind = !hasGap ? "" : fill.suffix_first ? fill.middle : fill.suffix + following + fill.middle;
-  if ((frame === WISH_FRAME && (!hasGap || fill.suffix_first)) || !frame.includes(NOTE_PLACE)) return null;
-  const paragraph = paragraphFromEnd(text, 1);
-  const far = text.length - MOST_BEHIND;
-  const at = paragraph < far ? beginningAfter(text, far, text.length) : paragraph;
-  const last = text.slice(at) + behind;
+  const beyond = !hasGap ? "" : fill.suffix_first ? fill.middle : fill.suffix + following + fill.middle;
+  const isServers = behind === null && frame === WISH_FRAME && (!hasGap || fill.suffix_first);
+  if (isServers || !frame.includes(NOTE_PLACE)) return null;
+  const at = behind === null ? lastParagraph(text) : text.length - behind;
+  const last = text.slice(at) + beyond;
   const [before, after] = frame.split(NOTE_PLACE);
   const gap = at === 0 || text[at - 1] === "\n" ? "" : "\n\n";
   return { tail: last.length, before: gap + before, rest: `${after}${gapBefore(text, at)}${last}` };
+}
+
+/** Where a text's last paragraph begins; of a long one, a sentence near its end. @param {string} text */
+export function lastParagraph(text) {
+  const paragraph = paragraphFromEnd(text, 1);
+  const far = text.length - MOST_BEHIND;
+  return paragraph < far ? beginningAfter(text, far, text.length) : paragraph;
+}
+
+/** The characters of texts that stand in a story behind a place. @param {string} story @param {Insert[]} inserts @param {number} from */
+function lengthBehind(story, inserts, from) {
+  const behind = inserts.filter(({ text, at }) => text !== "" && at > from);
+  return behind.reduce((sum, { text, at }) => sum + text.length + gapBefore(story, at).length, 0);
 }
 
 /** The line ends before a place of a story, which stand behind a note there as well. @param {string} story @param {number} at */

@@ -2,7 +2,7 @@
 //
 // A prompt is made of blocks: a text as it stands, or the messages of a chat. The template of a chat puts its own words around them.
 
-/** @typedef {"memory" | "lore" | "summary" | "text" | "note" | "instruction" | "template"} Origin */
+/** @typedef {"memory" | "lore" | "plan" | "summary" | "text" | "note" | "instruction" | "template"} Origin */
 /** @typedef {{origin: Origin, text: string}} Stretch */
 /** @typedef {Stretch[]} Block   stretches that follow each other in a prompt */
 

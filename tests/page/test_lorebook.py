@@ -115,6 +115,52 @@ def test_what_is_always_read_stands_first_and_what_is_off_is_not_read(writer: Wr
     expect(row(page, "World").locator(".state")).to_have_text("in this round · always")
 
 
+def test_an_entry_says_something_else_from_a_place_on_and_a_branch_from_before_does_not_know_it(writer: Writer) -> None:
+    page = writer.set(n=2, max_tokens=4).write(f"{START} Tom came.\n\nTom fell on the stairs.").page
+    tom = add(page, "Tom", "Tom", "Tom is whole.")
+    book = panel(page)
+    book.get_by_role("button", name="Another text from here on").click()
+    later = book.get_by_label("Text from “Tom fell on the stairs.” on")
+    expect(later).to_be_focused()
+    expect(later).to_have_value("Tom is whole.")
+    later.fill("Tom has a <i>scar</i>.")
+    expect(tom.locator(".state")).to_contain_text("from “Tom fell on the stairs.” on")
+    assert prompt_of_next(writer) == f"[Tom has a <i>scar</i>.]\n\n{START} Tom came.\n\nTom fell on the stairs."
+    writer.wait_for_end()
+    page.evaluate("desk.manuscript.select(desk.text.indexOf('came') + 5)")  # before the place
+    expect(tom.locator(".state")).not_to_contain_text("on the stairs")
+    assert prompt_of_next(writer).startswith(f"[Tom is whole.]\n\n{START} Tom came.")
+    writer.wait_for_end().wait_until_saved().reload()
+    fork = f"{{node: desk.head.node, at: {len(START) + 10}}}"
+    page.evaluate(f"desk.openNode({fork}.node, {fork}.at)")
+    tom.locator("button.title").click()
+    expect(book.get_by_text("not in this text")).to_be_visible()
+    assert prompt_of_next(writer) == f"[Tom is whole.]\n\n{START} Tom came."
+    writer.wait_for_end()
+    page.evaluate("desk.goBack()")
+    expect(tom.locator(".state")).to_contain_text("from “Tom fell on the stairs.” on")
+
+
+def test_a_later_text_of_an_entry_is_a_step_of_undo(writer: Writer) -> None:
+    page = writer.write(f"{START} Tom came.").page
+    add(page, "Tom", "Tom", "Tom is whole.")
+    book = panel(page)
+    book.get_by_role("button", name="Another text from here on").click()
+    later = book.get_by_label("Text from “Once upon a time, Tom came.” on")
+    later.fill("Tom has a scar.")
+    page.keyboard.press("Tab")
+    page.evaluate("desk.undo()")
+    expect(later).to_have_value("Tom is whole.")
+    page.evaluate("desk.undo()")
+    expect(later).to_be_hidden()
+    page.evaluate("desk.redo()")
+    page.evaluate("desk.redo()")
+    expect(later).to_have_value("Tom has a scar.")
+    assert [value["text"] for key, value in writer.story().items() if key.startswith("lore_from.")] == [
+        "Tom has a scar."
+    ]
+
+
 def test_an_entry_for_which_there_is_no_room_says_so(writer: Writer) -> None:
     page = writer.write(f"{START} Tom came.").page
     tom = add(page, "Tom", "Tom", "Tom is old. " * 20)

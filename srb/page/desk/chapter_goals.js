@@ -6,6 +6,7 @@ import { countWords } from "../keep/describe.js";
 import { isCount, isRecord } from "../story/check.js";
 import { areSpans, rangesOf, spansOf } from "./comments.js";
 import { goalsOf } from "./goals.js";
+import { changeAll } from "./values.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../story.js").Story} Story */
@@ -14,7 +15,7 @@ import { goalsOf } from "./goals.js";
 /** @typedef {{words: number, name: string, on: Span[]}} ChapterGoal */
 
 const PREFIX = "goal.chapter.";
-const FIRST = 40; // characters that hold the goal of a chapter without a heading
+export const FIRST = 40; // characters that hold what belongs to a chapter without a heading
 
 /** @param {unknown} value @returns {value is ChapterGoal} */
 function isGoal(value) {
@@ -37,7 +38,7 @@ export function chapterGoalsOf(story, chapters) {
   /** @type {Map<Chapter, {key: string, words: number}>} */
   const found = new Map();
   if (goals.size === 0) return found;
-  const held = new Map([...goals].map(([key, { on }]) => [key, { text: "", quote: "", on }]));
+  const held = new Map([...goals].map(([key, { on }]) => [key, { quote: "", on }]));
   const ranges = rangesOf(story, story.head, held);
   const placedFirst = [...goals].sort(([one], [other]) => Number(ranges.has(other)) - Number(ranges.has(one)));
   for (const [key, { words, name }] of placedFirst) {
@@ -59,13 +60,14 @@ export function setChapterGoal(desk, chapters, chapter, words) {
   const known = chapterGoalsOf(story, chapters).get(chapter);
   if (words === (known?.words ?? 0)) return;
   const first = chapter.at + chapter.text.length - chapter.text.trimStart().length;
-  const held = { from: first, to: chapter.body > 0 ? chapter.at + chapter.body : first + FIRST };
+  const held = {
+    from: first,
+    to: chapter.at + (chapter.body || Math.min(first - chapter.at + FIRST, chapter.text.length)),
+  };
   const on = spansOf(story, desk.settle(), held);
   if (!on[0]) return;
   const key = known?.key ?? `${PREFIX}${on[0].node}.${on[0].from}`;
-  const before = story.meta(key);
-  desk.setMeta(key, words > 0 ? { words, name: chapter.name, on } : null);
-  desk.recordMeta(key, before);
+  changeAll(desk, [[key, words > 0 ? { words, name: chapter.name, on } : null]]);
 }
 
 /** Whether any chapter has a goal. @param {Story} story */

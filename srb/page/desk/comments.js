@@ -4,6 +4,7 @@
 import { isCount, isRecord } from "../story/check.js";
 import { origin } from "../story/pen.js";
 import { newId } from "../story.js";
+import { changeAll } from "./values.js";
 
 /** @typedef {import("../story.js").Story} Story */
 /** @typedef {import("../story/types.js").Place} Place */
@@ -49,8 +50,7 @@ export function commentsOf(story) {
 /** Put a comment on a passage; returns its id. @param {import("../desk.js").Desk} desk @param {Range} range */
 export function addComment(desk, range, text = "") {
   const id = newId();
-  desk.setMeta(PREFIX + id, commentOn(desk.story, desk.settle(), range, text));
-  desk.recordMeta(PREFIX + id, null);
+  changeAll(desk, [[PREFIX + id, commentOn(desk.story, desk.settle(), range, text)]]);
   return id;
 }
 
@@ -83,7 +83,7 @@ export function spansOf(story, { node, at }, range) {
 
 /**
  * Return where the words of comments are in a text, by the comments' ids; one whose words are not there has no place.
- * @param {Story} story @param {Place} place @param {Map<string, Comment>} comments @returns {Map<string, Range>}
+ * @param {Story} story @param {Place} place @param {Map<string, Pick<Comment, "quote" | "on">>} comments @returns {Map<string, Range>}
  */
 export function rangesOf(story, { node, at }, comments) {
   /** @type {Map<string, {id: string, span: Span}[]>} by node */

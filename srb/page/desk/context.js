@@ -4,22 +4,28 @@ import { codePoints, unitsOf } from "../cuts.js";
 import { msg } from "../languages.js";
 import { markersOf } from "../markers.js";
 import { MARK } from "../media.js";
-import { FIRST_RATE, forTemplate, learnRate, planPrompt, straightened } from "../prompt.js";
+import { beginningsIn } from "../plan.js";
+import { FIRST_RATE, forTemplate, learnRate, planPrompt, straightened, trimmedLength } from "../prompt.js";
 import { requestBody } from "../request.js";
 import { blocksOf, draftOf, fieldsOf, GO_ON, messagesOf, ownWordsIn } from "../tasks.js";
+import { beatLines } from "./beats.js";
 import { Lorebook } from "./lorebook.js";
 import { Media } from "./media.js";
 import { summaryFor } from "./summaries.js";
+import { planOf } from "./synopses.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../tasks.js").Task} Task */
 /** @typedef {import("../round.js").Directing} Directing */
+/** @typedef {import("../story/types.js").Place} Place */
 /** @typedef {{server: import("./server_watch.js").Server, settings: import("./defaults.js").Settings}} Asked */
 /** @typedef {{prompt: string, keep: number, lore: string[], blocks: import("../reading.js").Block[], place?: Directing | null}} Prepared  `lore`: the ids of the
  *   lorebook's entries in the prompt; `blocks`: of which that is made */
 /** @typedef {import("../prompt.js").Part} Part */
 /** @typedef {{used: number, limit: number, cut: number, parts: Part[]}} Share  what a prompt takes, in tokens; see `Desk.context` */
 
+const MOST_RESTING = 4000; // characters behind a direction that stays where it stood
+const LETTERS = 500; // by which an estimated text may have become longer or shorter
 const SHARE_OF_PASSAGE = 1 / 4; // of the context: it is read, and written several times
 const FIRST_MEDIUM = 576; // tokens of a picture of an unknown model …
 const FIRST_SHARE = 1 / 8; // … but of its context no more than this
@@ -37,6 +43,8 @@ export class Context {
     this.perMedium = null;
     /** @type {import("../prompt.js").Cut | null} */
     this.cut = null;
+    /** @type {{all: unknown, place: Place, plan: ReturnType<typeof planOf>} | null} the synopses of the text that was looked at last */
+    this.known = null;
     /** @type {{basis: unknown[], share: Share} | null} */
     this.measured = null;
   }
@@ -53,14 +61,16 @@ export class Context {
    * Return the prompt for a text, with markers of its pictures, and the text's length without the spaces at its end; a promise of
    * them if the server makes it, or pictures are to be read.
    * @param {string} text @param {string} [behind] what follows the branches
-   * @param {{isNext?: boolean, passage?: string, task?: Task | null, isDirected?: boolean}} [options]
+   * @param {{isNext?: boolean, passage?: string, task?: Task | null, isDirected?: boolean, shared?: string, of?: Place}} [options]
    *   `isNext`: it is the next round's, and its cut stays for
-   *   the rounds after it; `passage`: what stands between the two texts; `isDirected`: branches have directions
+   *   the rounds after it; `passage`: what stands between the two texts; `isDirected`: branches have directions, `shared`: all the same one;
+   *   `of`: the place whose text begins with this one, the manuscript's if nothing is said
    * @returns {Prepared | Promise<Prepared>}
    */
-  prepare(text, behind = "", { isNext = false, passage = "", task = null, isDirected = false } = {}) {
+  prepare(text, behind = "", { isNext = false, passage = "", task = null, isDirected = false, shared = "", of } = {}) {
     if (passage && task) return this.revision(text, { passage, task, isDirected });
-    const { prompt, template, keep, cut, choice, loreAt, blocks, place } = this.plan(text, behind, task);
+    const planned = this.plan(text, behind, task, { of, shared });
+    const { prompt, template, keep, cut, choice, loreAt, blocks, place } = planned;
     if (isNext) {
       this.cut = cut;
       this.lorebook.rest(choice, text, loreAt);
@@ -142,8 +152,9 @@ export class Context {
     return /** @type {string | undefined} */ (this.desk.story.meta("memory")) ?? "";
   }
 
-  /** @param {string} text @param {string} [behind] @param {Task | null} [task] */
-  plan(text, behind, task) {
+  /** @param {string} text @param {string} [behind] @param {Task | null} [task]
+   * @param {{of?: Place, shared?: string, isEstimate?: boolean}} [more] */
+  plan(text, behind, task, { of = this.desk.head, shared = "", isEstimate = false } = {}) {
     const { story } = this.desk;
     const { settings, server } = this.asked;
     const note = /** @type {import("../prompt.js").Note | undefined} */ (story.meta("note"));
@@ -152,13 +163,20 @@ export class Context {
     const each = perMedium ?? Math.min(FIRST_MEDIUM, n_ctx * FIRST_SHARE);
     const unsent = this.media.unsent(text, n_ctx * rate);
     const wish = task ? { text: task.instruction, frame: settings.wish_frame, depth: 1 } : undefined;
-    const choice = this.lorebook.choose(text, n_ctx, rate);
+    const choice = this.lorebook.choose(text, of, n_ctx, rate);
+    const whole = this.planOf({ node: of.node, at: Math.min(of.at, text.length) }, isEstimate);
+    // The direction of a beat stays where it stood when its first card was asked for, so that the cards behind it stay known to the server.
+    const resting = whole.lines.find(
+      ({ kind, text: beat, at }) => kind === "beat" && beat === shared && trimmedLength(text) - at <= MOST_RESTING,
+    );
     const planned = planPrompt({
       text,
       behind,
       wish,
       wishFrame: settings.wish_frame,
+      directedAt: resting?.at ?? (shared ? -1 : null),
       memory: this.memory,
+      plan: { ...whole, lines: whole.lines.filter((line) => line !== resting) },
       summary: summaryFor(story, text),
       note,
       lore: choice.lore,
@@ -173,6 +191,27 @@ export class Context {
     return { ...planned, choice };
   }
 
+  /**
+   * The plan of a text: in a chat no beats, since its directions are turns of their own. An estimate may have them where they stood some letters ago: to read a book anew costs more than a keystroke may.
+   * @param {Place} place @param {boolean} isEstimate
+   */
+  planOf(place, isEstimate) {
+    const { story } = this.desk;
+    const { all } = this.lorebook; // other values of the story are another one
+    const { known } = this;
+    const isNear =
+      known?.all === all &&
+      Math.abs(known.place.at - place.at) < LETTERS &&
+      [place.node, story.nodes.get(place.node)?.parent].includes(known.place.node);
+    if (known && isEstimate && isNear) return known.plan;
+    const synopses = planOf(story, place);
+    const beats = this.asked.settings.mode === "chat" ? [] : beatLines(story, place);
+    const lines = beats.length ? [...synopses.lines, ...beats].sort((a, b) => a.at - b.at) : synopses.lines;
+    const plan = { ...synopses, lines };
+    this.known = { all, place, plan };
+    return plan;
+  }
+
   /** @param {string} prompt @param {number} n @param {import("../round.js").Round} round */
   body(prompt, n, { task, passage, directions }) {
     const { story } = this.desk;
@@ -180,6 +219,8 @@ export class Context {
     // A cluster's replica keeps the story, also where an edit leaves little of the text as it was.
     /** @type {Record<string, unknown>} */
     const body = { ...requestBody(settings, this.media.field(prompt), n, server), session: story.id };
+    const banned = beginningsIn(prompt, settings.wish_frame);
+    if (banned.length) body.banned_strings = [...(settings.banned_strings ?? []), ...banned];
     if (!task || !passage) return body;
     const { stop_at: _at, stop_after: _after, ...rest } = body;
     const model = { rate: this.rate, isChat: server.chat_template === true };
@@ -209,7 +250,7 @@ export class Context {
   basis() {
     const { head, story, settings, server } = this.desk;
     const { known, nowhere } = this.media;
-    const { keywords, resting } = this.lorebook;
+    const { all: lore, resting } = this.lorebook;
     const own = story.nodes.get(head.node)?.text;
     return [
       story,
@@ -219,7 +260,7 @@ export class Context {
       story.meta("memory"),
       story.meta("note"),
       story.meta("summary"),
-      keywords,
+      lore,
       resting,
       settings,
       server,
@@ -235,7 +276,7 @@ export class Context {
   share() {
     const { server, text } = this.desk;
     if (!server.n_ctx) return { used: 0, limit: 0, cut: 0, parts: [] };
-    const { parts, cut } = this.plan(text);
+    const { parts, cut } = this.plan(text, "", null, { isEstimate: true });
     const used = parts.reduce((sum, part) => sum + (part.kind === "room" ? 0 : part.tokens), 0);
     return { used, limit: server.n_ctx, cut: cut?.characters ?? 0, parts };
   }

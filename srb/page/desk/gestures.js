@@ -471,7 +471,8 @@ export class Gestures {
     const text = story.text(round.base.node, round.base.at);
     const before = mended ?? text.slice(0, round.keep);
     const behind = text.slice(round.until);
-    const { prompts } = await this.rounds.prepare(voices, { before, behind }, { passage, task, isDirected });
+    const of = mended === null ? round.base : head;
+    const { prompts } = await this.rounds.prepare(voices, { before, behind }, { passage, task, isDirected, of });
     round.read(prompts, mended, isDirected);
   }
 

@@ -142,7 +142,7 @@ export class Growth {
     const { rounds, story } = this;
     const text = story.text(base.node, base.at);
     const { at: keep, until } = gapAt(text, text.length);
-    const { prompts, lore } = await rounds.prepare([""], { before: text.slice(0, keep), behind: "" }, {});
+    const { prompts, lore } = await rounds.prepare([""], { before: text.slice(0, keep), behind: "" }, { of: base });
     if (this.isOver) return;
     const stopAt = rounds.context.stopAt(null);
     const round = new Round({ id: newId(), base, keep, until, n: WAYS, prompts, lore, stopAt });

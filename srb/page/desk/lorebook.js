@@ -1,10 +1,12 @@
-/** The lorebook of the open story: its entries, and which of them the last prompt had. */
+/** The lorebook of the open story: its entries as a text reads them, and which of them the last prompt had. */
 
 import { choose, restingOf } from "../lore/choice.js";
 import { entriesOf } from "../lore/entries.js";
 import { Keywords } from "../lore/keywords.js";
+import { entriesAt, versionsOf } from "../lore/versions.js";
 
 /** @typedef {import("../lore/choice.js").Choice} Choice */
+/** @typedef {import("../story/types.js").Place} Place */
 
 const SHARE = 1 / 4; // of the context: the most that entries take, whatever their budget is
 
@@ -12,8 +14,10 @@ export class Lorebook {
   /** @param {import("../desk.js").Desk} desk */
   constructor(desk) {
     this.desk = desk;
-    /** @type {Keywords | null} null: to be read from the story again */
+    /** @type {{entries: import("../lore/entries.js").Entry[], versions: ReturnType<typeof versionsOf>} | null} null: to be read from the story again */
     this.known = null;
+    /** @type {{known: unknown, read: string, keywords: Keywords} | null} of the text that was looked at last */
+    this.last = null;
     /** @type {import("../lore/choice.js").Resting | null} */
     this.resting = null;
     desk.addEventListener("story", () => {
@@ -27,21 +31,34 @@ export class Lorebook {
     this.resting = null;
   }
 
-  get keywords() {
-    this.known ??= new Keywords(entriesOf(this.desk.story));
+  get all() {
+    const { story } = this.desk;
+    this.known ??= { entries: entriesOf(story), versions: versionsOf(story) };
     return this.known;
   }
 
+  /** The keywords of the entries that a text reads. @param {Place} place  of the text */
+  keywordsAt(place) {
+    const known = this.all;
+    const { entries, read } = entriesAt(this.desk.story, known.entries, known.versions, place);
+    const versions = [...read.values()].join(" ");
+    if (this.last?.known !== known || this.last.read !== versions)
+      this.last = { known, read: versions, keywords: new Keywords(entries) };
+    return this.last.keywords;
+  }
+
   /**
-   * @param {string} text  the manuscript
+   * @param {string} text  up to the next words
+   * @param {Place} of  the text, or a longer one that begins with it
    * @param {number} n_ctx
    * @param {number} rate  characters per token
    * @returns {Choice}
    */
-  choose(text, n_ctx, rate) {
+  choose(text, of, n_ctx, rate) {
     const { lore_words: words, lore_tokens: tokens } = this.desk.settings;
     const room = Math.floor(rate * Math.min(tokens, n_ctx * SHARE));
-    return choose({ keywords: this.keywords, text, words, room, resting: this.resting });
+    const keywords = this.keywordsAt({ node: of.node, at: Math.min(of.at, text.length) });
+    return choose({ keywords, text, words, room, resting: this.resting });
   }
 
   /** Note where a prompt has its entries. @param {Choice} choice @param {string} text @param {number} at */

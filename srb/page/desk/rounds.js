@@ -110,7 +110,14 @@ export class Rounds {
       const texts = { before: text.slice(0, keep), behind: text.slice(until) };
       const told = directions ?? (isPassage ? [] : desk.settings.directions);
       const isDirected = told.some(Boolean);
-      const prepared = this.prepare(voices, texts, { isNext: true, passage, task, isDirected });
+      const prepared = this.prepare(voices, texts, {
+        isNext: true,
+        passage,
+        task,
+        isDirected,
+        shared: sharedOf(told, n),
+        of: base,
+      });
       const { prompts, lore } = prepared instanceof Promise ? await this.waitFor(prepared, ticket) : prepared;
       while (!this.hasRoom(voices.length) && !this.makeRoom({ wanted: voices.length }) && ticket === this.asked)
         await this.waitFor(this.whenRoom(), ticket);
@@ -692,6 +699,10 @@ export class Rounds {
     }, SAVE);
   }
 }
+
+/** The direction that all cards have; "" if theirs differ. @param {string[]} told @param {number} n */
+const sharedOf = ([first = "", ...others], n) =>
+  others.length === n - 1 && others.every((each) => each === first) ? first : "";
 
 /**
  * Return the fields that tell branches apart, of a request: a ladder's values, and what happens in each.

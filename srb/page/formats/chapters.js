@@ -9,6 +9,7 @@ import { origin } from "../story/pen.js";
 
 /** @import {Run} from "../markdown.js" */
 /** @import {Story} from "./types.js" */
+/** @import {Place} from "../story/types.js" */
 
 /**
  * @typedef {object} Chapter
@@ -28,26 +29,27 @@ const BEGINNING = 2000; // characters in which they are looked for
 
 /**
  * @param {Story} story
+ * @param {Place} [place]  of another text
  * @returns {string}
  */
-export function manuscriptOf(story) {
-  const { node, at } = story.head;
+export function manuscriptOf(story, { node, at } = story.head) {
   return node === "" ? "" : story.text(node, at);
 }
 
 /**
  * Return the manuscript cut at its headings and at the names of nodes. What stands before the first is a chapter without a name.
  * @param {Story} story
+ * @param {Place} [place]  of another text
  * @returns {{title: string, author: string, language: string, chapters: Chapter[]}}
  */
-export function chaptersOf(story) {
-  const text = manuscriptOf(story);
+export function chaptersOf(story, place = story.head) {
+  const text = manuscriptOf(story, place);
   const opening = { name: "", title: [], level: DEEPEST, at: 0, from: 0, to: 0 };
   const cuts = [
     opening,
     ...cutsOf(
       text,
-      namesOf(story).filter(({ at }) => at <= text.length),
+      namesOf(story, place).filter(({ at }) => at <= text.length),
     ),
   ];
   const chapters = cuts.map(({ from: _from, to, ...cut }, index) => ({
@@ -108,10 +110,10 @@ export function firstWords(text) {
  * Return the names on the path, with the offsets where their nodes' words begin in the manuscript: also where these were moved. A
  * name is gone where all of its words are.
  * @param {Story} story
+ * @param {Place} place
  * @returns {{name: string, at: number}[]}
  */
-function namesOf(story) {
-  const { node: head, at } = story.head;
+function namesOf(story, { node: head, at }) {
   const path = head === "" ? [] : story.path(head);
   const named = path.flatMap((id) => {
     const name = (story.mark(id).name ?? "").replace(/\s+/g, " ").trim();

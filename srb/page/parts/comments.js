@@ -1,6 +1,7 @@
 // <srb-comments>: in the side panel, the comments on passages of the text, in the order of these.
 
 import { addComment, commentsOf, PREFIX, rangesOf } from "../desk/comments.js";
+import { changeAll } from "../desk/values.js";
 import { msg } from "../languages.js";
 import { html, live, nothing, repeat } from "../vendor/lit.js";
 import { Part } from "./part.js";
@@ -35,8 +36,7 @@ class Comments extends Part {
   takeAway(id) {
     const { desk } = this;
     const before = desk.story.meta(PREFIX + id);
-    desk.setMeta(PREFIX + id, null);
-    desk.recordMeta(PREFIX + id, before);
+    changeAll(desk, [[PREFIX + id, null]]);
     /** @type {HTMLElement | null} */ (this.querySelector(".add"))?.focus();
     const run = () => desk.story.meta(PREFIX + id) === null && desk.setMeta(PREFIX + id, before);
     desk.notice(msg`The comment was taken away.`, "info", { label: msg`Undo`, run });

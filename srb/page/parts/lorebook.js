@@ -3,17 +3,23 @@
  * its entry, and by which keyword the next one will. A row opens to be edited; each key applies at once.
  */
 
+import { gapAt } from "../desk/gap.js";
+import { heldBefore, paragraphAt, placesIn } from "../desk/held.js";
+import { changeAll } from "../desk/values.js";
 import { msg, NUMBER } from "../languages.js";
 import { entriesOf, entryOf, faultOfEntry, MOST, PREFIX, RULES, titleOf } from "../lore/entries.js";
+import { FROM, readOf, versionsOf } from "../lore/versions.js";
+import { wordsOf } from "../markdown.js";
 import { StoryError } from "../story/read.js";
 import { newId } from "../story.js";
-import { html, live, nothing } from "../vendor/lit.js";
+import { html, live, nothing, repeat } from "../vendor/lit.js";
 import { msgHtml } from "./msg_html.js";
 import { Part } from "./part.js";
 import { pickFile } from "./picked_file.js";
 
 /** @typedef {import("../lore/entries.js").Entry} Entry */
 /** @typedef {import("../lore/choice.js").Choice} Choice */
+/** @typedef {import("../lore/versions.js").Version} Version */
 
 const SHOWN = 100; // rows at once; the search finds the others
 const SEARCHED = 10; // entries from which on there is a search
@@ -41,6 +47,22 @@ class Lorebook extends Part {
     this.fault = "";
     this.message = ""; // on files
     this.isError = false;
+    /** @type {Map<string, Version>} */
+    this.versions = new Map();
+    /** @type {Map<string, number>} where those are in the text, by their keys */
+    this.places = new Map();
+    /** @type {Map<string, string>} those that the text before the caret reads, by entries */
+    this.reads = new Map();
+    /** @type {unknown} a value before a person changed it */
+    this.was = null;
+  }
+
+  listen() {
+    this.on("caret", () => {
+      const { at } = this.place;
+      const read = readOf(this.versions, new Map([...this.places].filter(([, from]) => from < at)));
+      if ([...read.values()].join() !== [...this.reads.values()].join()) this.requestUpdate();
+    });
   }
 
   /** @param {Entry} entry @param {Partial<Entry>} change */
@@ -60,6 +82,74 @@ class Lorebook extends Part {
     /** @type {HTMLElement | null} */ (this.querySelector(".edit input"))?.focus();
   }
 
+  // ---- What an entry says from a place on
+
+  /** Let an entry say something else from the paragraph with the caret on; a version that is there goes to that place. @param {Entry} entry @param {string} [key] */
+  async sayFromHere({ id, text }, key = FROM + newId()) {
+    const { desk } = this;
+    const from = paragraphAt(desk.text, desk.manuscript?.caret() ?? desk.text.length);
+    if (from === null)
+      return desk.notice(msg`The story has no words yet: write the entry’s text as it is to be at the beginning.`);
+    const known = this.versions.get(key);
+    const version = {
+      made: desk.story.now(),
+      ...known,
+      entry: id,
+      text: known?.text ?? this.textOf(id) ?? text,
+      ...heldBefore(desk.story, desk.settle(), from),
+    };
+    changeAll(desk, [[key, version]]);
+    this.requestUpdate();
+    await this.updateComplete;
+    /** @type {HTMLElement | null} */ (this.querySelector(`[data-version="${key}"] textarea`))?.focus();
+  }
+
+  /** The words of the version of an entry that is read before the caret. @param {string} id */
+  textOf(id) {
+    return this.versions.get(this.reads.get(id) ?? "")?.text;
+  }
+
+  /** @param {Entry} entry */
+  versionsFor(entry) {
+    const own = [...this.versions].filter(([, version]) => version.entry === entry.id);
+    const at = (/** @type {string} */ key) => this.places.get(key) ?? Number.POSITIVE_INFINITY;
+    own.sort(([one, { made }], [other, { made: later }]) =>
+      at(one) === at(other) ? made - later : at(one) - at(other),
+    );
+    return html`${repeat(
+      own,
+      ([key]) => key,
+      ([key, version]) => this.version(entry, key, version),
+    )}
+      <p class="acts"><button @click=${() => this.sayFromHere(entry)} title=${msg`From the paragraph with the caret on, and in all that is written after it`}>${msg`Another text from here on`}</button></p>`;
+  }
+
+  /** @param {Entry} entry @param {string} key @param {Version} version */
+  version(entry, key, version) {
+    const { desk } = this;
+    const place = this.places.get(key);
+    const quote = quoteOf(version);
+    const isRead = this.reads.get(entry.id) === key;
+    const show = () => {
+      desk.manuscript?.select(place ?? 0, undefined, "start");
+      desk.manuscript?.focus();
+    };
+    return html`<div class="version" data-version=${key}>
+      <label><span>${msg`Text from ${quote} on`} ${isRead ? html`<b>${msg`read here`}</b>` : place === undefined ? html`<small>${msg`not in this text`}</small>` : nothing}</span>
+        <textarea rows="3" maxlength=${MOST.text} dir="auto" placeholder=${msg`Nothing: from there on the model does not read the entry.`} .value=${live(version.text)}
+          @focus=${() => {
+            this.was = desk.story.meta(key);
+          }}
+          @input=${(/** @type {any} */ event) => desk.setMeta(key, { ...version, text: event.target.value })}
+          @change=${() => desk.recordMeta(key, this.was)}></textarea></label>
+      <p class="acts">
+        ${place === undefined ? nothing : html`<button class="quiet" @click=${show}>${msg`Show the place`}</button>`}
+        <button class="quiet" @click=${() => this.sayFromHere(entry, key)}>${msg`Put it here`}</button>
+        <button class="quiet" @click=${() => changeAll(desk, [[key, null]])}>${msg`Take it away`}</button>
+      </p>
+    </div>`;
+  }
+
   /** Take an entry away, with a way back. @param {Entry} entry */
   takeAway({ id, ...entry }) {
     const { story } = this.desk;
@@ -71,15 +161,28 @@ class Lorebook extends Part {
     this.desk.notice(msg`“${titleOf(entry)}” is no entry of the lorebook any more.`, "info", { label: msg`Undo`, run });
   }
 
+  /** The words before the caret, behind which the next round goes on. */
+  get place() {
+    const { head, manuscript, text } = this.desk;
+    return { node: head.node, at: gapAt(text, manuscript?.caret() ?? text.length).at };
+  }
+
   /** What the next round would read; nothing is known before the rounds are loaded. @returns {Choice | null} */
   next() {
-    const { desk } = this;
+    const { desk, place } = this;
     const context = desk.rounds?.context;
-    return context?.lorebook.choose(desk.text, desk.server.n_ctx || 1 << 30, context.rate) ?? null;
+    return (
+      context?.lorebook.choose(desk.text.slice(0, place.at), place, desk.server.n_ctx || 1 << 30, context.rate) ?? null
+    );
   }
 
   render() {
-    const entries = this.inOrder(entriesOf(this.desk.story));
+    const { story, head } = this.desk;
+    const entries = this.inOrder(entriesOf(story));
+    const { at } = this.place;
+    this.versions = versionsOf(story);
+    this.places = placesIn(story, head, this.versions);
+    this.reads = readOf(this.versions, new Map([...this.places].filter(([, from]) => from < at)));
     const found = entries.filter((entry) => entry.id === this.open || matches(entry, this.wanted));
     const read = new Set(this.desk.round?.lore);
     const next = entries.length > 0 ? this.next() : null;
@@ -122,7 +225,7 @@ class Lorebook extends Part {
       <button class="title quiet" aria-expanded=${isOpen} @click=${() => this.toggle(id)}>
         <span class="sign" aria-hidden="true">${isRead ? "●" : "○"}</span>
         <span class="name" dir="auto">${titleOf(entry)}</span>
-        <span class="state">${stateOf(entry, isRead, next)}</span>
+        <span class="state">${stateOf(entry, isRead, next, this.versions.get(this.reads.get(id) ?? ""))}</span>
       </button>
       ${isOpen ? this.edit(entry) : nothing}
     </li>`;
@@ -134,6 +237,11 @@ class Lorebook extends Part {
     this.fault = "";
     this.typed = null;
     this.requestUpdate();
+  }
+
+  /** @param {Entry} entry */
+  hasVersions({ id }) {
+    return [...this.versions.values()].some(({ entry }) => entry === id);
   }
 
   /** @param {Entry} entry */
@@ -149,7 +257,8 @@ class Lorebook extends Part {
     return html`<div class="edit">
       <label>${msg`Name`} <input maxlength=${MOST.name} dir="auto" .value=${live(name)} @input=${(/** @type {any} */ event) => set({ name: event.target.value })}></label>
       ${this.keywords(entry, "keys", msg`Keywords`, msg`with commas between them`)}
-      <label>${msg`Text`} <textarea rows="3" maxlength=${MOST.text} dir="auto" .value=${live(text)} @input=${(/** @type {any} */ event) => set({ text: event.target.value })}></textarea></label>
+      <label>${this.hasVersions(entry) ? msg`Text from the beginning on` : msg`Text`} <textarea rows="3" maxlength=${MOST.text} dir="auto" .value=${live(text)} @input=${(/** @type {any} */ event) => set({ text: event.target.value })}></textarea></label>
+      ${this.versionsFor(entry)}
       <div class="checks">
         ${check(msg`On`, !off, (is) => set({ off: !is }))}
         ${check(msg`Always read`, always, (is) => set({ always: is }))}
@@ -271,13 +380,17 @@ function takeIn(desk, entries) {
 /** @param {number} count */
 const inWords = (count) => (count === 1 ? msg`1 entry` : msg`${NUMBER.format(count)} entries`);
 
-/** @param {Entry} entry @param {boolean} isRead @param {Choice | null} next */
-function stateOf(entry, isRead, next) {
+/** The first words of the place of a version, without the signs of a heading. @param {Version} version */
+const quoteOf = ({ quote }) => msg`“${wordsOf(quote)}”`;
+
+/** @param {Entry} entry @param {boolean} isRead @param {Choice | null} next @param {Version} [version] */
+function stateOf(entry, isRead, next, version) {
   if (entry.off) return msg`off`;
   const key = next?.asked.get(entry.id);
   const by = entry.always ? msg`always` : key === undefined ? "" : msg`“${key}”`;
   const isLeft = next?.left.some(({ id }) => id === entry.id) ?? false;
-  return [isRead ? msg`in this round` : "", isLeft ? msg`no room` : by].filter((each) => each !== "").join(" · ");
+  const from = version ? msg`from ${quoteOf(version)} on` : "";
+  return [from, isRead ? msg`in this round` : "", isLeft ? msg`no room` : by].filter((each) => each !== "").join(" · ");
 }
 
 /** @param {Entry} entry @param {string} wanted */

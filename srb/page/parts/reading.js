@@ -13,6 +13,7 @@ import { closeButton } from "./icons.js";
 const NAMES = {
   memory: msg`Memory`,
   lore: msg`Lorebook`,
+  plan: msg`Plan`,
   summary: msg`Summary`,
   text: msg`Text`,
   note: msg`Note`,

@@ -7,6 +7,7 @@ const NAMES = {
   system: msg`System prompt and instruction`,
   memory: msg`Memory`,
   lore: msg`Lorebook`,
+  plan: msg`Plan`,
   summary: msg`Summary`,
   story: msg`Story`,
   note: msg`Author's note`,

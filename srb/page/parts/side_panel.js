@@ -1,4 +1,4 @@
-// <srb-side-panel>: beside the text, what is not in the manuscript: memory, author's note and lorebook, which the model reads, and comments.
+// <srb-side-panel>: beside the text, what is not in the manuscript: memory, author's note, plan and lorebook, which the model reads, and comments.
 //
 // It is no dialog: text and cards stay in view and in use, and each key applies at once. Its place is at the text's left, since
 // the memory stands before the text; on a phone it is a sheet in the place of the branches.
@@ -43,7 +43,7 @@ class SidePanel extends Part {
     this.timer = 0;
     /** @type {Promise<unknown> | null} */
     this.loading = null;
-    this.hasLists = false; // of the lorebook's entries and of comments
+    this.hasLists = false; // of the plan, the lorebook's entries and of comments
   }
 
   listen() {
@@ -52,7 +52,9 @@ class SidePanel extends Part {
     this.hidden = !this.isOpen;
     if (this.isOpen) this.loadLists();
     this.on(TOPICS, ({ why }) => this.isOpen && (why === "type" ? this.updateLater() : this.requestUpdate()));
-    this.on("side", ({ focus, comment }) => (comment ? this.comment(comment) : this.toggle(focus)));
+    this.on("side", ({ focus, comment, plan }) =>
+      plan ? this.plan() : comment ? this.comment(comment) : this.toggle(focus),
+    );
     this.addEventListener("keydown", (event) => this.onKey(event), { signal: this.listeners.signal });
   }
 
@@ -92,6 +94,16 @@ class SidePanel extends Part {
     if (focus) this.focus();
   }
 
+  /** Show the plan, with the focus in it, in the open panel. */
+  async plan() {
+    if (!this.isOpen) await this.toggle();
+    await this.loadLists();
+    await this.updateComplete;
+    const part = /** @type {Part | null} */ (this.querySelector("srb-plan"));
+    await part?.updateComplete;
+    part?.focus();
+  }
+
   /** Begin a comment on a passage, in the open panel. @param {import("../desk/comments.js").Range} range  what was selected before anything was loaded */
   async comment(range) {
     if (!this.isOpen) await this.toggle();
@@ -104,8 +116,10 @@ class SidePanel extends Part {
   async loadLists() {
     try {
       this.loading ??= Promise.all([
+        import("./plan.js"),
         import("./lorebook.js"),
         import("./comments.js"),
+        addStyle(new URL("./plan.css", import.meta.url)),
         addStyle(new URL("./lorebook.css", import.meta.url)),
         addStyle(new URL("./comments.css", import.meta.url)),
       ]);
@@ -119,7 +133,7 @@ class SidePanel extends Part {
   }
 
   updated() {
-    const lists = /** @type {NodeListOf<Part>} */ (this.querySelectorAll("srb-lorebook, srb-comments"));
+    const lists = /** @type {NodeListOf<Part>} */ (this.querySelectorAll("srb-plan, srb-lorebook, srb-comments"));
     for (const list of lists) list.requestUpdate();
   }
 
@@ -149,7 +163,7 @@ class SidePanel extends Part {
         depth(note, (at) => desk.setNote({ ...this.note, depth: at })),
         frame(note, (around) => desk.setNote({ ...this.note, frame: around })),
       ])}
-      ${this.hasLists ? html`<srb-lorebook .desk=${desk}></srb-lorebook><srb-comments .desk=${desk}></srb-comments>` : nothing}
+      ${this.hasLists ? html`<srb-plan .desk=${desk}></srb-plan><srb-lorebook .desk=${desk}></srb-lorebook><srb-comments .desk=${desk}></srb-comments>` : nothing}
       <footer>${costs(desk, countWords(memory) + countWords(note.text))} ${sentTable(desk)}</footer>`;
   }
 }

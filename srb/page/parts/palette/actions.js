@@ -32,6 +32,12 @@ const OWN = [
     keys: [`${CONTROL}+Shift+D`],
     run: dialog("directions"),
   },
+  {
+    id: "beat",
+    label: msg`Write the next beat of the plan`,
+    keys: [],
+    run: (desk) => desk.guard(async () => (await import("../../desk/beats.js")).writeNextBeat(desk)),
+  },
   { id: "words", label: msg`Alternatives of the word at the caret`, keys: ["Alt+T"], run: (desk) => desk.askWords() },
   {
     id: "surprise",
@@ -59,6 +65,12 @@ const OWN = [
   { id: "new", label: msg`New story`, keys: [], run: (desk) => desk.newStory() },
   { id: "chapters", label: msg`Chapters`, keys: ["Alt+C"], run: dialog("chapters") },
   { id: "memory", label: msg`Memory and note`, keys: ["Alt+M"], run: (desk) => desk.tell("side", { focus: true }) },
+  {
+    id: "plan",
+    label: msg`Plan: a line for each chapter, and what happens next`,
+    keys: [],
+    run: (desk) => desk.tell("side", { plan: true }),
+  },
   {
     id: "reading",
     label: msg`What the model reads, and a summary of what it no longer does`,

@@ -1,0 +1,142 @@
+/**
+ * Synopses: a line on what happens in a chapter or a scene. Each is a value of the story by itself, `synopsis.ID`, and stands on the first
+ * words of its part, as a chapter's goal does: so it goes where they go. The model reads each before its part, where it stays while the
+ * text grows; those of parts that it no longer reads tell it the story so far.
+ */
+
+import { chaptersOf, paragraphsOf } from "../formats/chapters.js";
+import { wordsOf } from "../markdown.js";
+import { withoutMarkers } from "../markers.js";
+import { NO_PLAN } from "../plan.js";
+import { isRecord } from "../story/check.js";
+import { FIRST } from "./chapter_goals.js";
+import { areSpans, commentOn, rangesOf } from "./comments.js";
+
+/** @typedef {import("../story.js").Story} Story */
+/** @typedef {import("../story/types.js").Place} Place */
+/** @typedef {import("../plan.js").Plan} Plan */
+/** @typedef {{text: string, quote: string, on: import("./comments.js").Span[]}} Synopsis   `quote`: the first words of the part */
+/** @typedef {{kind: "chapter" | "scene", name: string, at: number, to: number, end: number, isWhole: boolean}} Part   of a text, from `at` up to `end`; it is known by
+ *   its words up to `to`; `isWhole`: it has no scenes of their own */
+/** @typedef {Part & {key: string, synopsis: string}} Told */
+
+const PREFIX = "synopsis.";
+export const LONGEST = 500; // characters
+
+/** @param {unknown} value @returns {value is Synopsis} */
+function isSynopsis(value) {
+  if (!isRecord(value)) return false;
+  const { text, quote, on } = value;
+  return typeof text === "string" && text.length <= LONGEST && typeof quote === "string" && areSpans(on);
+}
+
+/** @param {Story} story @returns {Map<string, Synopsis>} */
+function synopsesOf(story) {
+  /** @type {Map<string, Synopsis>} */
+  const synopses = new Map();
+  for (const [key, value] of Object.entries(story.stampsOf(null).values))
+    if (key.startsWith(PREFIX) && isSynopsis(value)) synopses.set(key, value);
+  return synopses;
+}
+
+/**
+ * Return the chapters of a text, and behind each the scenes that it is made of, if there are more than one.
+ * @param {Story} story @param {Place} place @returns {Part[]}
+ */
+function partsOf(story, place) {
+  const { chapters } = chaptersOf(story, place);
+  return chapters.flatMap((chapter, index) => {
+    const { at, body, text } = chapter;
+    if (text.trim() === "") return [];
+    const end = chapters[index + 1]?.at ?? place.at;
+    const first = at + text.length - text.trimStart().length;
+    const scenes = scenesOf(chapter);
+    const name = withoutMarkers(chapter.name);
+    const isWhole = scenes.length < 2;
+    /** @type {Part[]} */
+    const whole = [
+      { kind: "chapter", name, at: first, to: body > 0 ? at + body : Math.min(first + FIRST, end), end, isWhole },
+    ];
+    if (isWhole) return whole;
+    const all = scenes.map(({ at: begins, title }, number) => {
+      const ends = scenes[number + 1]?.at ?? end;
+      const to = Math.min(begins + FIRST, ends);
+      return { kind: /** @type {const} */ ("scene"), name: title, at: begins, to, end: ends, isWhole: true };
+    });
+    return body > 0 ? [...whole, ...all] : all; // without a heading both would have the same first words
+  });
+}
+
+/** Where the scenes of a chapter begin: behind a break, or at a heading within it. @param {import("../formats/chapters.js").Chapter} chapter */
+function scenesOf({ at, body, text }) {
+  /** @type {{at: number, title: string}[]} */
+  const scenes = [];
+  let begins = true;
+  let last = "text";
+  for (const { kind, at: from, text: words, scene } of paragraphsOf(text.slice(body))) {
+    const isTitle = kind === "heading";
+    if (kind !== "break" && (begins || scene > 0 || (isTitle && last !== "heading")))
+      scenes.push({ at: at + body + from, title: isTitle ? wordsOf(words) : "" });
+    begins = kind === "break";
+    last = kind;
+  }
+  return scenes;
+}
+
+/**
+ * Return the parts of a text, each with its synopsis, "" if it has none. Where the words of two are in one part, the first has it.
+ * @param {Story} story @param {Place} place @returns {Told[]}
+ */
+export function toldParts(story, place) {
+  const synopses = synopsesOf(story);
+  const parts = partsOf(story, place).map((part) => ({ ...part, key: "", synopsis: "" }));
+  for (const [key, { from }] of rangesOf(story, place, synopses)) {
+    const part = parts.findLast(({ at }) => at <= from);
+    if (part && !part.key) Object.assign(part, { key, synopsis: synopses.get(key)?.text ?? "" });
+  }
+  return parts;
+}
+
+/** The parts without a synopsis before the one with the caret, of those that have no scenes of their own. @param {Told[]} parts @param {number} caret */
+export function emptyBefore(parts, caret) {
+  const current = parts.findLast(({ at }) => at <= caret);
+  return parts.filter((part) => part.isWhole && !part.synopsis && part.end <= caret && part !== current);
+}
+
+/**
+ * Write the synopsis of a part of the manuscript; an empty one is taken away. Returns its key.
+ * @param {import("../desk.js").Desk} desk @param {Told} part @param {string} text
+ */
+export function setSynopsis(desk, { key, at, to }, text) {
+  const { story } = desk;
+  const known = /** @type {Synopsis | undefined} */ (story.meta(key));
+  if (!known && text.trim() === "") return key;
+  const value = known ?? commentOn(story, desk.settle(), { from: at, to });
+  const { node, from } = value.on[0] ?? {};
+  const own = key || `${PREFIX}${node}.${from}`; // two windows that begin it write one
+  desk.setMeta(own, text.trim() === "" ? null : { ...value, text });
+  return own;
+}
+
+/** What the model is told of the parts of a text. @param {Story} story @param {Place} place @returns {Plan} */
+export function planOf(story, place) {
+  if (synopsesOf(story).size === 0) return NO_PLAN;
+  const parts = toldParts(story, place);
+  const text = story.text(place.node, place.at);
+  /** @param {Told} part */
+  const isTold = ({ at, end, synopsis }) =>
+    synopsis.trim() !== "" ||
+    parts.some((each) => each.kind === "chapter" && each.synopsis && each.at <= at && end <= each.end);
+  return {
+    untold: parts.find((part) => part.isWhole && !isTold(part))?.at ?? text.length,
+    lines: parts
+      .filter(({ synopsis }) => synopsis.trim() !== "")
+      .map(({ kind, name, at, end, synopsis }) => ({
+        kind,
+        name,
+        at: text.lastIndexOf("\n", at - 1) + 1,
+        end,
+        text: synopsis.trim(),
+      })),
+  };
+}

@@ -2,7 +2,7 @@
 
 /** @typedef {import("./desk.js").Desk} Desk */
 
-const PANES = ["srb-manuscript", "srb-branches", "srb-outline", "srb-header", "srb-side-panel"];
+const PANES = ["srb-manuscript", "srb-branches", "srb-map", "srb-outline", "srb-header", "srb-side-panel"];
 
 /** Whether a key belongs to text that is being composed. Safari sends the last one after the end, with this code. @param {KeyboardEvent} event */
 export const isComposing = (event) => event.isComposing || event.keyCode === 229;

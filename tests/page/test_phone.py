@@ -157,11 +157,37 @@ def test_a_fork_of_the_outline_is_closed_and_opened_by_tap(writer: Writer) -> No
     expect(page.get_by_role("treeitem")).to_have_count(9)
 
 
-@pytest.mark.parametrize("name", ["stories", "settings", "formats", "help", "map", "versions", "palette"])
+@pytest.mark.parametrize("name", ["stories", "settings", "formats", "help", "versions", "palette"])
 def test_a_dialog_fits_the_phone(writer: Writer, name: str) -> None:
     writer.set(max_tokens=8).write(START).press("Control+Enter").wait_for_end()
     writer.open_dialog(name)
     expect_room_for_thumbs(writer.page)
+
+
+def test_the_map_is_pinched_and_tapped_in_the_place_of_the_cards(writer: Writer) -> None:
+    page = writer.page
+    writer.set(max_tokens=8).write(START).press("Control+Enter").wait_for_end()
+    page.evaluate("desk.openDialog('map')")
+    expect(page.get_by_role("application", name="Map of the story")).to_be_focused()
+    expect_room_for_thumbs(page)
+    card = page.evaluate("desk.round.slots[0].node")
+    before = page.evaluate(
+        """(id) => {
+      const map = document.querySelector("srb-map");
+      map.walk(id);
+      const finger = (type, pointerId, x) => map.canvas.dispatchEvent(
+        new PointerEvent(type, { pointerId, pointerType: "touch", clientX: x, clientY: map.canvas.getBoundingClientRect().y + 60 }));
+      map.canvas.setPointerCapture = () => {}; // these are no real fingers
+      const { scale } = map.view;
+      for (const step of [["pointerdown", 1, 100], ["pointerdown", 2, 160], ["pointermove", 2, 220], ["pointerup", 1, 100], ["pointerup", 2, 220]])
+        finger(...step);
+      return [scale, map.view.scale];
+    }""",
+        card,
+    )
+    assert before[1] == pytest.approx(2 * before[0])
+    page.get_by_role("region", name="Map").get_by_role("button", name="Open").tap()
+    writer.wait("desk.head.node === argument", card)
 
 
 def test_undo_and_redo_have_buttons(writer: Writer) -> None:

@@ -127,12 +127,14 @@ export class Growth {
     const round = new Round({ id: newId(), base, keep, until, n: WAYS, prompts, lore, stopAt });
     this.live = new Live({ api: this.desk.api, story, round, listener: this });
     const body = { ...rounds.body(round), priority: 1, linger: 0 };
-    await Promise.race([this.live.begin(body), this.ended]); // one that is stopped before the server has begun it ends later
+    const written = this.live.begin(body);
+    rounds.saveWhileOpen(); // the map shows it grow
+    await Promise.race([written, this.ended]); // one that is stopped before the server has begun it ends later
     this.live.save();
-    const written = round.slots.reduce((words, slot) => words + countWords(slot.text), 0);
-    this.words += written;
+    const words = round.slots.reduce((sum, slot) => sum + countWords(slot.text), 0);
+    this.words += words;
     this.live = null;
-    if (!written && round.slots.every(({ end }) => end?.reason !== "eos"))
+    if (!words && round.slots.every(({ end }) => end?.reason !== "eos"))
       this.error ??= new Error(msg`The model has written nothing.`);
     this.desk.tell("rounds");
   }

@@ -659,7 +659,7 @@ export class Rounds {
   saveWhileOpen() {
     this.timer ||= window.setInterval(() => {
       this.save();
-      if ([...this.kept.values()].some((live) => live.isConnected)) return;
+      if ([...this.kept.values(), this.growth?.live].some((live) => live?.isConnected)) return;
       clearInterval(this.timer);
       this.timer = 0;
     }, SAVE);

@@ -267,7 +267,8 @@ export class Branches extends Part {
 
   /** The card that a person has asked to see in the text. */
   get ghost() {
-    return this.desk.ghost?.moves ? this.desk.ghost : null;
+    const { moves, number } = this.desk.ghost ?? {};
+    return moves && number !== undefined ? { number } : null;
   }
 
   /** @param {number} number */

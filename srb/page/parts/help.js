@@ -87,6 +87,20 @@ const KEYS = [
       ["C", msg`Compare with the text`],
     ],
   ],
+  [
+    msg`In the map`,
+    [
+      ["← → ↑ ↓", msg`Go along a line, or to the passage above or below; the text shows it`],
+      ["Enter", msg`Make this branch the manuscript`],
+      ["C", msg`Close what goes on from a passage, or open it again`],
+      ["H", msg`Show only what goes on from a passage`],
+      ["G", msg`Let its words go on behind another passage: choose that, and press G or Enter`],
+      ["B", msg`Star`],
+      ["Delete", msg`Set aside; once more: take it back`],
+      ["+ - 0", msg`Enlarge, make smaller, show all of it`],
+      ["Home", msg`Where the text is`],
+    ],
+  ],
 ];
 
 class Help extends DialogPart {

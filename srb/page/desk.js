@@ -536,6 +536,16 @@ export class Desk extends EventTarget {
     return this.withRounds(({ gestures }) => gestures.change((round) => round.setMark(number, at), [number]));
   }
 
+  /** Take a card's text from a place on. @param {number} number @param {number} at */
+  setStart(number, at) {
+    return this.withRounds(({ gestures }) => gestures.change((round) => round.setStart(number, at), [number]));
+  }
+
+  /** Put what a take of a card would bring where the caret is. @param {number} number */
+  put(number) {
+    return this.withRounds(({ gestures }) => gestures.put(number));
+  }
+
   sort() {
     return this.withRounds(({ gestures }) => gestures.sort());
   }

@@ -66,7 +66,7 @@ def test_a_tapped_word_is_marked_and_taken_up_to_it(writer: Writer) -> None:
     marked = writer.slots()[0]["text"][: page.evaluate("desk.round.slots[0].mark")]
     assert 0 < len(marked) < 60
     expect_room_for_thumbs(page)
-    page.get_by_role("button", name="Take to mark", exact=True).tap()
+    page.get_by_role("button", name="Take what is marked", exact=True).tap()
     writer.expect_text(START + marked)
 
 
@@ -175,12 +175,16 @@ def test_the_map_is_pinched_and_tapped_in_the_place_of_the_cards(writer: Writer)
         """(id) => {
       const map = document.querySelector("srb-map");
       map.walk(id);
-      const finger = (type, pointerId, x) => map.canvas.dispatchEvent(
-        new PointerEvent(type, { pointerId, pointerType: "touch", clientX: x, clientY: map.canvas.getBoundingClientRect().y + 60 }));
+      const clientY = map.canvas.getBoundingClientRect().y + 60;
+      const finger = (type, pointerId, clientX) => map.canvas.dispatchEvent(
+        new PointerEvent(type, { pointerId, pointerType: "touch", clientX, clientY }));
       map.canvas.setPointerCapture = () => {}; // these are no real fingers
       const { scale } = map.view;
-      for (const step of [["pointerdown", 1, 100], ["pointerdown", 2, 160], ["pointermove", 2, 220], ["pointerup", 1, 100], ["pointerup", 2, 220]])
-        finger(...step);
+      finger("pointerdown", 1, 100);
+      finger("pointerdown", 2, 160);
+      finger("pointermove", 2, 220);
+      finger("pointerup", 1, 100);
+      finger("pointerup", 2, 220);
       return [scale, map.view.scale];
     }""",
         card,

@@ -1,11 +1,42 @@
-/** Grafts: the words of one node go on behind another one, as a new branch there. */
+/** Grafts: words that the story has come to another place of it, with who wrote them. */
 
 import { msg } from "../languages.js";
 import { stretchesOf } from "../story/same.js";
 import { newId } from "../story.js";
-import { joined } from "./gap.js";
+import { between, joined } from "./gap.js";
+import { move } from "./moves.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
+/** @typedef {import("../story.js").Story} Story */
+/** @typedef {import("../story/types.js").Place} Place */
+/** @typedef {import("../story/types.js").Stretch} Stretch */
+/** @typedef {{node: string, from: number, to: number}} Part   of a node's whole text */
+
+/**
+ * Put stretches in the place of a part of a text, with the space that what follows needs; return the place, and where they end in it.
+ * @param {Story} story @param {Place} head @param {{from: number, to: number}} range @param {Stretch[]} stretches
+ */
+export function insert(story, head, { from, to }, stretches) {
+  const text = story.text(head.node, head.at);
+  const words = stretches.map((each) => each.text).join("");
+  const gap = between(text.slice(0, from), words, text.slice(to));
+  const place = story.graft(head, from, to, gap ? [...stretches, { text: gap, by: stretches[0].by }] : stretches);
+  return { place, caret: from + words.length };
+}
+
+/**
+ * Put a part of a node's text where the caret is, in the place of what is selected there; one step of undo.
+ * @param {Desk} desk @param {Part} part @param {{from: number, to: number}} [range] where it goes instead
+ */
+export function putAtCaret(desk, { node, from, to }, range = desk.manuscript?.selection) {
+  if (!range) return;
+  const { story } = desk;
+  const head = desk.settle();
+  const words = joined(desk.text.slice(0, range.from), stretchesOf(story, { node, at: to }, from, to));
+  const { place, caret } = insert(story, head, range, words);
+  move(desk, place, "take", caret);
+  desk.flush();
+}
 
 /**
  * Join a node's own words behind the text of another one; undo sets the branch aside. The manuscript stays as it is.

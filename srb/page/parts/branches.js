@@ -253,10 +253,15 @@ export class Branches extends Part {
   /** @param {Slot} slot */
   showMark(slot) {
     const card = this.board?.cards.get(slot.number);
-    if (slot.mark !== null) card?.reveal(slot.mark);
+    if (slot.mark !== null || slot.start > 0) card?.reveal(slot.mark ?? slot.start);
     if (this.ghost) this.show(slot.number); // of which a part is marked now
-    const words = slot.mark === null ? "" : slot.text.slice(0, slot.mark).trim().split(/\s+/u).slice(-4).join(" ");
-    this.say(slot.mark === null ? msg`No mark.` : msg`Marked up to: ${words}`);
+    const words = slot.text
+      .slice(slot.start, slot.mark ?? undefined)
+      .trim()
+      .split(/\s+/u);
+    const [first, last] = [words.slice(0, 4).join(" "), words.slice(-4).join(" ")];
+    if (slot.start > 0) this.say(msg`Marked from: ${first}, up to: ${last}`);
+    else this.say(slot.mark === null ? msg`No mark.` : msg`Marked up to: ${last}`);
   }
 
   /** @param {Slot} slot */

@@ -385,14 +385,14 @@ export class Desk extends EventTarget {
 
   /** Take in what another tab or machine has written. @param {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} news */
   merged(news) {
-    const { nodes, meta } = news;
+    const { nodes, marks, meta } = news;
     if (nodes.has(this.head.node)) this.typing.hold();
     this.rounds?.elsewhere.hear(news);
     if (meta.size) {
       this.readSettings();
       this.tell("story");
     }
-    this.tell("nodes", { ids: nodes });
+    this.tell("nodes", { ids: nodes, marks });
   }
 
   // ---- The round

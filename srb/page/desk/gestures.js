@@ -10,6 +10,7 @@ import { between, joined } from "./gap.js";
 import { insert, putAtCaret } from "./graft.js";
 import { isDivided } from "./live.js";
 import { move, quoted } from "./moves.js";
+import { isPinned, togglePin } from "./pins.js";
 import { likelyTokens } from "./rivals.js";
 import { mendedBefore, seamOf } from "./seam.js";
 
@@ -132,6 +133,19 @@ export class Gestures {
     const { node, at } = shown.place(number, to);
     const { keep } = shown.round;
     return putAtCaret(this.desk, { node, from: keep + from, to: at });
+  }
+
+  /** Pin what a take of a card would bring, or take it off; returns whether it is pinned now. @param {number} number */
+  pin(number) {
+    const { shown } = this.rounds;
+    if (!shown) return false;
+    const { story } = this.desk;
+    const { keep } = shown.round;
+    const { from, to } = shown.round.taken(number);
+    const { mark } = shown.round.slots[number];
+    const { node } = shown.place(number, to);
+    togglePin(this.desk, node, { at: keep, from: keep + from, to: mark === null ? null : keep + to });
+    return isPinned(story, node);
   }
 
   /** @param {number} number */

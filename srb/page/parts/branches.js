@@ -10,6 +10,7 @@ import { firstSteps, noteBegun } from "./branches/first_steps.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
 import { Highlights } from "./branches/highlights.js";
 import { actOf, isTaken } from "./branches/keys.js";
+import { PinnedCards } from "./branches/pinned.js";
 import { expectedLength } from "./branches/places.js";
 import { isInside, Pointer } from "./branches/pointer.js";
 import { Swipe } from "./branches/swipe.js";
@@ -45,6 +46,7 @@ export class Branches extends Part {
     this.pressedAt = 0; // when the key was pressed that shows a card in the text; 0: it is not
     this.counts = "";
     this.shownState = "";
+    this.pinned = new PinnedCards(this);
     this.pointer = new Pointer(this);
     this.swipe = new Swipe(this);
   }
@@ -83,8 +85,14 @@ export class Branches extends Part {
     this.setAttribute("aria-label", msg`Branches`);
     this.on("round", () => this.follow());
     this.on("text", ({ slots }) => this.grow(slots));
-    this.on("nodes", ({ ids, isGrowth }) => isGrowth || this.board?.refreshNodes(ids ?? null)); // texts are told of apart
+    this.on("nodes", ({ ids, marks = [], isGrowth }) => {
+      if (isGrowth) return; // texts are told of apart
+      this.board?.refreshNodes(ids ?? null);
+      this.pinned.hear(ids && [...ids, ...marks]);
+      this.requestUpdate();
+    });
     this.on("story", () => {
+      this.pinned.forget();
       this.board?.repaint();
       this.requestUpdate();
     });
@@ -132,6 +140,7 @@ export class Branches extends Part {
   noteText() {
     const { story, head } = this.desk;
     const pieces = story.pieces(head.node, head.at);
+    this.pinned.forget();
     this.inText = new Set(pieces.map(({ node }) => origin(story.nodes.get(node) ?? { id: node }).node));
     this.board?.refresh();
   }
@@ -193,6 +202,7 @@ export class Branches extends Part {
 
   updated() {
     this.showList();
+    this.pinned.updated();
     this.find(".cards").toggleAttribute("data-stale", Boolean(this.desk.seam));
   }
 
@@ -221,6 +231,7 @@ export class Branches extends Part {
     this.shownState = round?.state ?? "";
     return html`
       ${head(this)}
+      ${this.pinned.render()}
       ${firstSteps(this)}
       <ol class="cards" aria-label=${msg`Cards`}></ol>
       ${this.isTree && round ? treeOf(round) : nothing}

@@ -68,6 +68,12 @@ export const CARD_GESTURES = {
     run: openAlternatives,
   },
   star: { label: msg`Star`, key: "B", can: (_pane, slot) => slot.node !== null, run: star },
+  pin: {
+    label: msg`Pin it above the next rounds, or take it off`,
+    key: "P",
+    can: (pane, slot) => slot.text.trim() !== "" && !!pane.desk.rounds,
+    run: pin,
+  },
   note: {
     label: msg`Note`,
     key: "N",
@@ -119,7 +125,7 @@ export const CARD_GESTURES = {
 
 /** @type {Record<string, Gesture>} */
 export const PANE_GESTURES = {
-  sort: { label: msg`Sort: the likeliest first, repeats later`, key: "P", run: sort },
+  sort: { label: msg`Sort: the likeliest first, repeats later`, key: "O", run: sort },
   following: {
     label: msg`Sort: first the cards after which your next words are likeliest`,
     key: "",
@@ -233,6 +239,12 @@ function star(pane, { node }) {
   const has = pane.desk.story.mark(node).star === true;
   pane.desk.setNodeMark(node, "star", !has);
   pane.say(has ? msg`Star removed.` : msg`Star given.`);
+}
+
+/** Pin what a take of a card would bring. @param {Pane} pane @param {Slot} slot */
+async function pin(pane, { number }) {
+  const isPinned = await pane.desk.rounds?.gestures.pin(number);
+  pane.say(isPinned ? msg`Pinned.` : msg`Taken off the board.`);
 }
 
 /** Show the rivals of the word before the mark; without a mark, of the first word that is the branch's own. @param {Pane} pane @param {Slot} slot */

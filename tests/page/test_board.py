@@ -80,10 +80,58 @@ def test_a_card_that_another_window_pins_is_there(page: Page, make_page: MakePag
     expect(pins(other)).to_contain_text(["One little lamp burned."], use_inner_text=True)
 
 
+def shown(page: Page) -> list[str]:
+    return page.locator("srb-branches .card-place:not([hidden]) .text").all_inner_texts()
+
+
+def test_only_cards_that_pass_are_shown_and_their_digits_take_them(page: Page, slow: Server) -> None:
+    writer = written(page, slow).press("b", "l")
+    field = page.get_by_role("group", name="Which cards are shown").get_by_label("Has")
+    expect(field).to_be_focused()
+    writer.write("tom")
+    expect(page.get_by_text("1 of 3 cards")).to_be_visible()
+    assert shown(page) == ["Tom slept on the pier."]
+    field.fill("")
+    page.get_by_role("button", name="★ Starred").click()
+    expect(page.get_by_text("1 of 3 cards")).to_be_visible()
+    assert shown(page) == ["One little lamp burned."]
+    page.get_by_role("button", name="★ Starred").click()
+    page.get_by_role("button", name="Filter").click()
+    expect(writer.card(1)).to_be_focused()
+    writer.press("l")
+    page.get_by_role("button", name="Not in the text").click()
+    expect(page.get_by_text("3 of 3 cards")).to_be_visible()
+    page.locator("srb-branches article.card:visible").first.focus()
+    writer.press("Shift+Digit1").expect_text(START + CARDS[0])
+    expect(page.get_by_text("2 of 3 cards")).to_be_visible()
+    expect(page.get_by_text("You took 1 of 3 cards.")).to_be_visible()
+    writer.press("Shift+Digit1").expect_text(START + CARDS[1])
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("srb-branches .card-place:not([hidden])")).to_have_count(3)
+
+
+def test_the_steps_that_a_person_takes_become_the_ladder_and_undo_takes_that_back(page: Page, slow: Server) -> None:
+    writer = written(page, slow).set(ladder={"name": "temperature", "from": 0.5, "to": 1.1})
+    for take in "2122223222":
+        before = page.evaluate("desk.text")
+        page.evaluate("desk.go({ isAtEnd: true })")
+        writer.wait("desk.round.base.at === argument", len(before)).wait_for_end()
+        page.evaluate("take => desk.take(take - 1, { go: false })", int(take))
+        writer.wait("desk.text !== argument", before)
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_text("from step 2 (Temperature 0.8):")).to_be_visible()
+    page.get_by_role("button", name="use these").click()
+    writer.wait("desk.settings.ladder.from === 0.8 && desk.settings.ladder.to === 0.8")
+    page.evaluate("desk.undo()")
+    writer.wait("desk.settings.ladder.from === 0.5 && desk.settings.ladder.to === 1.1")
+
+
 @in_each_look
 def test_the_board_has_no_barriers(make_page: MakePage, slow: Server, look: dict[str, object]) -> None:
     page = make_page(bypass_csp=True, **look)
     written(page, slow).press("p", "ArrowRight", "b")
     page.get_by_text("Starred: 1").click()
+    page.evaluate("document.querySelector('srb-branches').filters.toggle()")
+    expect(page.get_by_role("group", name="Which cards are shown")).to_be_visible()
     expect(pins(page)).to_have_count(1)
     assert violations(page) == []

@@ -6,6 +6,7 @@ import { origin } from "../story/pen.js";
 import { html, nothing } from "../vendor/lit.js";
 import { halfWord } from "../visible.js";
 import { Board } from "./branches/board.js";
+import { Filters } from "./branches/filters.js";
 import { firstSteps, noteBegun } from "./branches/first_steps.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
 import { Highlights } from "./branches/highlights.js";
@@ -47,6 +48,7 @@ export class Branches extends Part {
     this.counts = "";
     this.shownState = "";
     this.pinned = new PinnedCards(this);
+    this.filters = new Filters(this);
     this.pointer = new Pointer(this);
     this.swipe = new Swipe(this);
   }
@@ -141,6 +143,7 @@ export class Branches extends Part {
     const { story, head } = this.desk;
     const pieces = story.pieces(head.node, head.at);
     this.pinned.forget();
+    this.filters.taste = null;
     this.inText = new Set(pieces.map(({ node }) => origin(story.nodes.get(node) ?? { id: node }).node));
     this.board?.refresh();
   }
@@ -188,6 +191,7 @@ export class Branches extends Part {
     this.showList();
     const half = round ? halfWord(this.desk.story.text(round.base.node, round.keep)) : "";
     this.style.setProperty("--half", `"${half}"`);
+    if (round) this.filters.apply();
     board.show(round);
     if (round) noteBegun();
     if (hadFocus) this.focus();
@@ -209,6 +213,7 @@ export class Branches extends Part {
   /** @param {Set<number>} slots */
   grow(slots) {
     this.showRound();
+    this.filters.grown();
     this.board?.grown(slots);
     if (this.counts !== this.countWords() || this.shownState !== this.round?.state) this.requestUpdate();
     if (!this.isTree || this.treeTimer) return;
@@ -231,6 +236,7 @@ export class Branches extends Part {
     this.shownState = round?.state ?? "";
     return html`
       ${head(this)}
+      ${this.filters.render()}
       ${this.pinned.render()}
       ${firstSteps(this)}
       <ol class="cards" aria-label=${msg`Cards`}></ol>

@@ -69,6 +69,7 @@ const KEYS = [
       ["D", msg`Keep this card, and deal the others new directions`],
       ["T", msg`Alternatives of the word at the mark`],
       ["O", msg`Sort: the likeliest first, repeats later`],
+      ["L", msg`Show only some of the cards, and how you choose`],
       ["P", msg`Pin it above the next rounds, or take it off`],
       ["F", msg`Group equal branches`],
       ["B", msg`Star`],

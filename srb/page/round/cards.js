@@ -15,6 +15,8 @@ export class Cards {
     this.slots = Array.from({ length: n }, (_, number) => new Slot(number));
     /** Slot numbers in the order in which cards are shown, and digits dealt. */
     this.order = this.slots.map((slot) => slot.number);
+    /** Which cards are shown of those that are not folded; null: all. @type {((slot: Slot) => boolean) | null} */
+    this.passes = null;
   }
 
   /** How many slots are in each state. */
@@ -55,9 +57,10 @@ export class Cards {
     return groups.map((group) => ended.filter((_, place) => group.includes(place)).map((slot) => slot.number));
   }
 
-  /** The numbers of the cards that are shown, in their order: those of slots that are not folded under another one. */
+  /** The numbers of the cards that are shown, in their order: those of slots that are not folded under another one, and pass. */
   get shown() {
-    return this.order.filter((number) => this._slot(number).foldedUnder === null);
+    const front = this.order.filter((number) => this._slot(number).foldedUnder === null);
+    return this.passes ? front.filter((number) => this.passes?.(this._slot(number))) : front;
   }
 
   /** The slots that are folded under a slot. @param {number} number */

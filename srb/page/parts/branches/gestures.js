@@ -174,6 +174,11 @@ export const PANE_GESTURES = {
     key: "",
     run: (pane) => pane.desk.openDialog("reading", { isNext: false }),
   },
+  filter: {
+    label: msg`Show only some of the cards, and how you choose`,
+    key: "L",
+    run: (pane) => pane.filters.toggle(),
+  },
   stop: {
     label: msg`Stop all, keep the texts`,
     key: "Esc",

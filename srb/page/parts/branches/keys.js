@@ -13,6 +13,7 @@ const SINGLE = {
   KeyG: { name: "more" },
   KeyD: { name: "roll" },
   KeyT: { name: "alternatives" },
+  KeyL: { name: "filter" },
   KeyO: { name: "sort" },
   KeyP: { name: "pin" },
   KeyF: { name: "fold" },

@@ -53,9 +53,10 @@ export class PinnedCards {
     return this.pins;
   }
 
-  /** Take the room that is left for the cards. */
+  /** Leave the cards the room that is left below this and the filters. */
   updated() {
-    const height = /** @type {HTMLElement | null} */ (this.pane.querySelector(".pinned"))?.offsetHeight ?? 0;
+    const above = /** @type {NodeListOf<HTMLElement>} */ (this.pane.querySelectorAll(".pinned, .filters"));
+    const height = [...above].reduce((sum, { offsetHeight }) => sum + offsetHeight, 0);
     if (height !== this.height) this.pane.board?.measure();
     this.height = height;
   }

@@ -22,6 +22,7 @@ const BUTTONS = [
   ["likelihood", msg`Likelihood`],
   ["fold", msg`Group`],
   ["alike", msg`Group alike`],
+  ["filter", msg`Filter`],
   ["more", msg`More`],
   ["stop", msg`Stop`],
 ];

@@ -20,7 +20,8 @@ import { Story } from "./story.js";
 /** @typedef {import("./desk/rounds.js").Rounds} Rounds */
 /** @typedef {{label: string, run: () => void}} Action what a notice offers */
 /** @typedef {import("./desk/typing.js").Manuscript} Manuscript */
-/** @typedef {{number: number, moves: boolean}} Ghost   `moves`: the manuscript shows the place where the card would stand */
+/** @typedef {{number?: number, place?: Place, moves: boolean}} Ghost   a card, or another text of the story; `moves`: the manuscript shows the place
+ *   where it would stand */
 
 const REST = 10_000; // ms that a hidden page keeps connections on which nothing is written
 /** @type {import("./desk/context.js").Share} */
@@ -384,14 +385,14 @@ export class Desk extends EventTarget {
 
   /** Take in what another tab or machine has written. @param {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} news */
   merged(news) {
-    const { nodes, meta } = news;
+    const { nodes, marks, meta } = news;
     if (nodes.has(this.head.node)) this.typing.hold();
     this.rounds?.elsewhere.hear(news);
     if (meta.size) {
       this.readSettings();
       this.tell("story");
     }
-    this.tell("nodes", { ids: nodes });
+    this.tell("nodes", { ids: nodes, marks });
   }
 
   // ---- The round
@@ -533,6 +534,16 @@ export class Desk extends EventTarget {
   /** @param {number} number @param {number | null} at */
   setMark(number, at) {
     return this.withRounds(({ gestures }) => gestures.change((round) => round.setMark(number, at), [number]));
+  }
+
+  /** Take a card's text from a place on. @param {number} number @param {number} at */
+  setStart(number, at) {
+    return this.withRounds(({ gestures }) => gestures.change((round) => round.setStart(number, at), [number]));
+  }
+
+  /** Put what a take of a card would bring where the caret is. @param {number} number */
+  put(number) {
+    return this.withRounds(({ gestures }) => gestures.put(number));
   }
 
   sort() {

@@ -2,7 +2,7 @@
 
 /** @typedef {import("./desk.js").Desk} Desk */
 
-const PANES = ["srb-manuscript", "srb-branches", "srb-outline", "srb-header", "srb-side-panel"];
+const PANES = ["srb-manuscript", "srb-branches", "srb-map", "srb-outline", "srb-header", "srb-side-panel"];
 
 /** @type {Record<string, (desk: Desk) => unknown>} */
 const ALT = {

@@ -50,7 +50,7 @@ function isWithinAct(story, id) {
 }
 
 /** Sort siblings: rounds as they were begun, and the branches of a round as its cards. @param {Story} story @param {string[]} ids */
-function inOrder(story, ids) {
+export function inOrder(story, ids) {
   if (ids.length < 2) return ids;
   /** @type {Map<string, number>} */
   const begun = new Map();

@@ -26,7 +26,6 @@ FOR_LATER = {  # files and folders of what is needed from the first Ctrl+Enter o
         "versions",
         "alternatives",
         "presets",
-        "hierarchy",
         "zip",
     ),
 }

@@ -13,7 +13,7 @@ from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 
-DIALOGS = ["stories", "chapters", "settings", "formats", "help", "map", "versions", "reading", "task", "palette"]
+DIALOGS = ["stories", "chapters", "settings", "formats", "help", "versions", "reading", "task", "palette"]
 
 
 @pytest.fixture(params=EACH_LOOK)
@@ -69,6 +69,20 @@ def test_no_dialog_has_barriers(writer: Writer) -> None:
         writer.press("Escape")
         expect(dialog).to_be_hidden()
     assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_the_map_has_no_barriers_and_is_reached_by_f6(writer: Writer) -> None:
+    page = writer.set(max_tokens=8).write(START).page
+    writer.press("Control+Enter").wait_for_end()
+    page.evaluate("desk.openDialog('map')")
+    canvas = page.get_by_role("application", name="Map of the story")
+    expect(canvas).to_be_focused()
+    writer.press("ArrowRight")
+    assert violations(page) == []
+    writer.press("Escape", "Escape")
+    expect(page.locator("srb-manuscript")).to_be_focused()
+    writer.press("F6")
+    expect(canvas).to_be_focused()
 
 
 def test_what_is_told_of_a_server_that_is_away_has_no_barriers(page: Page, slow: Server, troubles: Troubles) -> None:

@@ -96,6 +96,25 @@ def test_the_mark_moves_by_word_and_sentence_and_enter_takes_up_to_it(pane: Pane
     wait_for(lambda: pane.highlighted("srb-kept") == [], "no mark")
 
 
+def test_shift_marks_where_what_is_taken_begins_by_word_or_by_click(pane: Pane) -> None:
+    pane.press("Shift+ArrowRight")
+    wait_for(lambda: pane.highlighted("srb-kept") == ["little lamp. It burned"], "one word later")
+    pane.press("Shift+ArrowRight", "Shift+ArrowRight", "Shift+ArrowLeft", "Control+ArrowRight")
+    expect(pane.card(1)).to_have_accessible_description(re.compile("Marked up to “one”"))
+    page = pane.page
+    page.mouse.click(*pane.word(1, "lamp"))
+    page.keyboard.down("Shift")
+    page.mouse.click(*pane.word(1, "little"))
+    page.keyboard.up("Shift")
+    wait_for(lambda: pane.highlighted("srb-kept") == ["little lamp"], "from click to click")
+    expect(pane.card(1)).to_have_accessible_description(re.compile("Marked from “little lamp. It burned”"))
+    pane.press("Enter", "s")
+    assert pane.calls("take") == [[0, {"at": 16, "go": True}, "little lamp"]]
+    assert pane.calls("put") == [[0, "little lamp"]]
+    pane.press("Backspace")
+    wait_for(lambda: pane.highlighted("srb-kept") == [], "no mark")
+
+
 def test_the_mark_stays_while_the_branch_grows(pane: Pane) -> None:
     pane.press("Control+ArrowRight")
     pane.write(" and more")
@@ -373,7 +392,7 @@ def test_a_tap_on_a_word_marks_it_and_the_bar_takes_up_to_it(make_page: MakePage
     pane = Pane(make_page(**PHONE))
     pane.begin(*TEXTS)
     pane.page.touchscreen.tap(*pane.word(1, "little"))
-    pane.page.get_by_role("button", name="Take to mark", exact=True).tap()
+    pane.page.get_by_role("button", name="Take what is marked", exact=True).tap()
     pane.page.locator(".phone-bar").get_by_role("button", name="Take", exact=True).tap()
     assert [call[2] for call in pane.calls("take")] == [" one little", TEXTS[0]]
 

@@ -423,7 +423,7 @@ def test_the_bars_that_sorting_brings_are_switched_off_beside_it(pane: Pane) -> 
     pane.card(1).focus()
     expect(pane.page.get_by_role("button", name="Sort")).to_be_visible()
     expect(switch).to_have_count(0)
-    pane.press("p")
+    pane.press("o")
     expect(switch).to_have_attribute("aria-pressed", "true")
     ends = [{"event": "stop", "index": n, "length": 9, "reason": "limit", "logprob": -1 - n} for n in range(3)]
     pane.tell("desk.events(given)", ends)

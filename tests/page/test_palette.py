@@ -32,7 +32,7 @@ def test_an_action_is_found_by_its_words_and_done_by_enter(page: Page, server: S
     dialog = open_palette(writer)
     writer.write("story map").press("Enter")
     expect(dialog).to_be_hidden()
-    expect(page.locator("srb-map dialog")).to_be_visible()
+    expect(page.get_by_role("application", name="Map of the story")).to_be_focused()
     assert page.evaluate("desk.text") == START
 
 

@@ -66,7 +66,7 @@ def test_a_tapped_word_is_marked_and_taken_up_to_it(writer: Writer) -> None:
     marked = writer.slots()[0]["text"][: page.evaluate("desk.round.slots[0].mark")]
     assert 0 < len(marked) < 60
     expect_room_for_thumbs(page)
-    page.get_by_role("button", name="Take to mark", exact=True).tap()
+    page.get_by_role("button", name="Take what is marked", exact=True).tap()
     writer.expect_text(START + marked)
 
 
@@ -157,11 +157,41 @@ def test_a_fork_of_the_outline_is_closed_and_opened_by_tap(writer: Writer) -> No
     expect(page.get_by_role("treeitem")).to_have_count(9)
 
 
-@pytest.mark.parametrize("name", ["stories", "settings", "formats", "help", "map", "versions", "palette"])
+@pytest.mark.parametrize("name", ["stories", "settings", "formats", "help", "versions", "palette"])
 def test_a_dialog_fits_the_phone(writer: Writer, name: str) -> None:
     writer.set(max_tokens=8).write(START).press("Control+Enter").wait_for_end()
     writer.open_dialog(name)
     expect_room_for_thumbs(writer.page)
+
+
+def test_the_map_is_pinched_and_tapped_in_the_place_of_the_cards(writer: Writer) -> None:
+    page = writer.page
+    writer.set(max_tokens=8).write(START).press("Control+Enter").wait_for_end()
+    page.evaluate("desk.openDialog('map')")
+    expect(page.get_by_role("application", name="Map of the story")).to_be_focused()
+    expect_room_for_thumbs(page)
+    card = page.evaluate("desk.round.slots[0].node")
+    before = page.evaluate(
+        """(id) => {
+      const map = document.querySelector("srb-map");
+      map.walk(id);
+      const clientY = map.canvas.getBoundingClientRect().y + 60;
+      const finger = (type, pointerId, clientX) => map.canvas.dispatchEvent(
+        new PointerEvent(type, { pointerId, pointerType: "touch", clientX, clientY }));
+      map.canvas.setPointerCapture = () => {}; // these are no real fingers
+      const { scale } = map.view;
+      finger("pointerdown", 1, 100);
+      finger("pointerdown", 2, 160);
+      finger("pointermove", 2, 220);
+      finger("pointerup", 1, 100);
+      finger("pointerup", 2, 220);
+      return [scale, map.view.scale];
+    }""",
+        card,
+    )
+    assert before[1] == pytest.approx(2 * before[0])
+    page.get_by_role("region", name="Map").get_by_role("button", name="Open").tap()
+    writer.wait("desk.head.node === argument", card)
 
 
 def test_undo_and_redo_have_buttons(writer: Writer) -> None:

@@ -234,46 +234,189 @@ def test_branches_that_write_show_their_words_and_no_row_is_read_again(page: Pag
     page.wait_for_function("(before) => gathered > before", arg=gathered)
 
 
+MAP = "document.querySelector('srb-map')"
+
+
+def opened_map(page: Page) -> Locator:
+    page.evaluate("desk.openDialog('map')")
+    canvas = page.get_by_role("application", name="Map of the story")
+    expect(canvas).to_be_focused()
+    page.wait_for_function(f"() => {MAP}.painter.drawn > 0")
+    return canvas
+
+
+def place_of(page: Page, node: str) -> tuple[float, float]:
+    """Return where the middle of a node of the map is on the screen."""
+    x, y = page.evaluate(
+        """(id) => {
+          const { layout, view, canvas } = document.querySelector("srb-map");
+          const { column, y } = layout.spots.get(id);
+          const box = canvas.getBoundingClientRect();
+          return [box.x + (column * 296 + 124) * view.scale + view.x, box.y + y * view.scale + view.y];
+        }""",
+        node,
+    )
+    return x, y
+
+
+def chosen(page: Page) -> str:
+    return str(page.evaluate(f"{MAP}.current"))
+
+
 def test_the_map_is_walked_by_arrows_and_opens_a_branch(page: Page) -> None:
     before = head(page)
-    page.evaluate("desk.openDialog('map')")
-    canvas = page.get_by_role("application")
-    expect(canvas).to_be_focused()
-    expect(page.get_by_text(f"{page.evaluate('desk.story.nodes.size')} nodes")).to_be_visible()
+    canvas = opened_map(page)
+    expect(page.get_by_text(f"{page.evaluate('desk.story.nodes.size')} passages")).to_be_visible()
     page.keyboard.press("ArrowLeft")
     parent = page.evaluate("(id) => desk.story.nodes.get(id).parent", before)
-    page.wait_for_function("(id) => document.querySelector('srb-map').current === id", arg=parent)
+    page.wait_for_function(f"(id) => {MAP}.current === id", arg=parent)
+    words = page.evaluate(f"{MAP}.words()")
+    expect(page.get_by_role("region", name="Map").get_by_role("status")).to_have_text(words)
+    expect(canvas).to_have_accessible_description(words)
+    assert page.evaluate("desk.ghost.place.node") == parent
     page.wait_for_function("""() => {
       const canvas = document.querySelector("srb-map canvas");
-      return canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte);
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      return data.some((byte, place) => byte !== data[place % 4]);
     }""")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("dialog")).to_have_count(0)
-    assert head(page) == parent
+    page.wait_for_function("(id) => desk.head.node === id", arg=parent)
+    expect(canvas).to_be_focused()
+    page.get_by_role("button", name="Close the map").click()
+    expect(canvas).to_be_hidden()
 
 
-def test_a_click_on_the_map_chooses_a_node_and_a_drag_moves_it(page: Page) -> None:
-    page.evaluate("desk.openDialog('map')")
-    canvas = page.locator("srb-map canvas")
+def test_a_click_on_the_map_chooses_a_node_and_a_drag_of_the_ground_moves_it(page: Page) -> None:
+    canvas = opened_map(page)
+    page.keyboard.press("0")
+    other = page.evaluate(f"[...{MAP}.layout.spots.keys()].find((id) => id !== {MAP}.current)")
+    page.mouse.click(*place_of(page, other))
+    page.wait_for_function(f"(id) => {MAP}.current === id", arg=other)
     box = canvas.bounding_box()
     assert box is not None
-    other = page.evaluate("""() => {
-      const map = document.querySelector("srb-map");
-      const point = [...map.points.values()].find(({ data }) => {
-        const [x, y] = map.place(map.points.get(data));
-        const isInView = x > 50 && y > 30 && x < map.canvas.clientWidth - 150 && y < map.canvas.clientHeight - 30;
-        return data !== map.current && isInView;
-      });
-      return [point.data, ...map.place(point)];
-    }""")
-    page.mouse.click(box["x"] + other[1], box["y"] + other[2])
-    page.wait_for_function("(id) => document.querySelector('srb-map').current === id", arg=other[0])
-    before = page.evaluate("document.querySelector('srb-map').view.x")
-    page.mouse.move(box["x"] + 20, box["y"] + 20)
+    before = page.evaluate(f"{MAP}.view.x")
+    y = box["y"] + box["height"] - 8  # below all nodes
+    page.mouse.move(box["x"] + 20, y)
     page.mouse.down()
-    page.mouse.move(box["x"] + 80, box["y"] + 40)
+    page.mouse.move(box["x"] + 80, y - 4)
     page.mouse.up()
-    assert page.evaluate("document.querySelector('srb-map').view.x") == pytest.approx(before + 60)
+    assert page.evaluate(f"{MAP}.view.x") == pytest.approx(before + 60)
+    page.mouse.wheel(0, -200)
+    page.wait_for_function(f"{MAP}.view.scale > {page.evaluate(f'{MAP}.view.scale') / 1.2}")
+
+
+def test_all_of_a_long_story_fits_and_only_what_can_be_seen_is_drawn(page: Page) -> None:
+    page.evaluate("openLarge(1250)")
+    opened_map(page)
+    assert page.evaluate(f"{MAP}.layout.spots.size") > 10_000
+    assert page.evaluate(f"{MAP}.painter.drawn") < 60
+    words = page.evaluate(f"{MAP}.painter.wrapped.size")
+    assert 0 < words < 60
+    page.keyboard.press("0")
+    inside = f"""() => {{
+      const {{ layout, view, canvas }} = {MAP};
+      const right = view.x + layout.columns.length * 296 * view.scale;
+      return view.x >= 0 && right <= canvas.clientWidth && view.y + layout.top * view.scale >= 0
+        && view.y + layout.bottom * view.scale <= canvas.clientHeight;
+    }}"""
+    page.wait_for_function(inside)
+    page.wait_for_function(f"() => {MAP}.painter.drawn > 60")
+    assert page.evaluate(f"{MAP}.painter.drawn") < page.evaluate(f"{MAP}.canvas.clientWidth") * 4
+    page.keyboard.press("Home")
+    page.wait_for_function(f"() => {MAP}.view.scale === 1")
+    assert chosen(page) == head(page)
+
+
+def test_what_goes_on_from_a_node_is_closed_up_or_shown_alone(page: Page) -> None:
+    page.evaluate("openLarge(3)")
+    opened_map(page)
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    node = chosen(page)
+    count = page.evaluate(f"{MAP}.layout.spots.size")
+    page.keyboard.press("c")
+    page.wait_for_function(f"(count) => {MAP}.layout.spots.size === count - 16", arg=count)
+    expect(page.get_by_role("region", name="Map").get_by_role("status")).to_contain_text("closed up: 16 behind it")
+    assert page.evaluate("(id) => desk.story.mark(id).folded", node) is True
+    page.keyboard.press("c")
+    page.wait_for_function(f"(count) => {MAP}.layout.spots.size === count", arg=count)
+    page.keyboard.press("h")
+    page.wait_for_function(f"{MAP}.layout.spots.size === 17")
+    page.get_by_role("button", name="Whole story").click()
+    page.wait_for_function(f"(count) => {MAP}.layout.spots.size === count", arg=count)
+
+
+def test_a_node_is_dragged_onto_another_and_its_words_go_on_there_until_that_is_undone(page: Page) -> None:
+    page.evaluate("openLarge(2)")
+    opened_map(page)
+    page.keyboard.press("0")
+    end, (carried, onto) = (
+        head(page),
+        page.evaluate("""() => {
+      const last = desk.story.nodes.get(desk.head.node).parent;
+      return desk.story.children(last).filter((id) => id !== desk.head.node).slice(0, 2);
+    }"""),
+    )
+    nodes = page.evaluate("desk.story.nodes.size")
+    page.mouse.move(*place_of(page, carried))
+    page.mouse.down()
+    page.mouse.move(*place_of(page, onto), steps=4)
+    assert page.evaluate(f"{MAP}.target") == onto
+    page.mouse.up()
+    page.wait_for_function("(count) => desk.story.nodes.size === count + 1", arg=nodes)
+    branch = chosen(page)
+    joined = page.evaluate(
+        "([onto, carried]) => desk.story.text(onto) + desk.story.nodes.get(carried).text", [onto, carried]
+    )
+    assert page.evaluate("(id) => desk.story.text(id)", branch) == joined
+    assert head(page) == end
+    page.evaluate("desk.undo()")
+    page.wait_for_function(f"(id) => !{MAP}.layout.spots.has(id)", arg=branch)
+    page.evaluate("desk.redo()")
+    page.wait_for_function(f"(id) => {MAP}.layout.spots.has(id)", arg=branch)
+    page.evaluate(f"{MAP}.walk('{end}')")
+    page.keyboard.press("g")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    page.wait_for_function("(count) => desk.story.nodes.size === count + 2", arg=nodes)
+
+
+def test_branches_that_grow_come_into_the_map(page: Page) -> None:
+    page.evaluate("openLarge(2)")
+    opened_map(page)
+    count = page.evaluate(f"{MAP}.layout.spots.size")
+    page.evaluate("""() => {
+      const { node, at } = desk.head;
+      window.branch = desk.story.addModelNode({ parent: node, keep: at, text: " a new", run: "new", slot: 0 });
+      desk.tell("nodes", { ids: null, isGrowth: true });
+    }""")
+    page.wait_for_function(f"(count) => {MAP}.layout.spots.size === count + 1", arg=count)
+    high = page.evaluate(f"{MAP}.layout.spots.get(branch).height")
+    page.evaluate("desk.story.grow(branch, ' a new word'); desk.tell('nodes', { ids: null, isGrowth: true })")
+    page.wait_for_function(f"() => {MAP}.painter.wrapped.get(branch)?.lines.join() === 'a new word'")
+    assert page.evaluate(f"{MAP}.layout.spots.get(branch).height") == high
+
+
+def test_stars_and_chapters_are_columns_of_the_map(page: Page) -> None:
+    page.evaluate("openLarge(3)")
+    page.evaluate("""() => {
+      desk.head = desk.story.edit(desk.head, desk.text.length, desk.text.length, "\\n\\n## The storm\\n\\nIt rained.");
+      desk.story.head = desk.head;
+      desk.closeTyped();
+    }""")
+    opened_map(page)
+    column = page.evaluate(f"{MAP}.layout.spots.get(desk.head.node).column")
+    assert page.evaluate(f"{MAP}.bands") == [{"name": "The storm", "column": column}]
+    page.keyboard.press("ArrowLeft")
+    starred = chosen(page)
+    page.keyboard.press("b")
+    page.wait_for_function(f"(column) => {MAP}.stars.includes(column)", arg=column - 1)
+    page.keyboard.press("Home")
+    x, _ = place_of(page, starred)
+    box = page.locator("srb-map canvas").bounding_box()
+    assert box is not None
+    page.mouse.click(x, box["y"] + 24)
+    page.wait_for_function(f"(id) => {MAP}.current === id", arg=starred)
 
 
 def test_two_versions_stand_side_by_side_with_the_words_marked_that_differ(page: Page) -> None:
@@ -298,6 +441,8 @@ def test_axe_finds_nothing_wrong(make_page: MakePage, scheme: str, state: str) -
     open_harness(page, "tree")
     if state == "outline":
         opened(page)
+    elif state == "map":
+        opened_map(page)
     else:
         page.evaluate("(name) => desk.openDialog(name)", state)
         expect(page.get_by_role("dialog")).to_be_visible()

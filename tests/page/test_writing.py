@@ -53,14 +53,14 @@ def test_a_fresh_page_has_the_focus_in_the_manuscript_and_shows_eight_growing_ca
 
 def test_sorting_is_by_the_likelihood_that_the_server_tells_from_then_on(writer: Writer) -> None:
     asked = completions(writer.page)
-    writer.set(n=4, max_tokens=3, stop_at="").write(START).go().wait_for_end().to_cards().press("p")
+    writer.set(n=4, max_tokens=3, stop_at="").write(START).go().wait_for_end().to_cards().press("o")
     writer.wait("desk.round.slots.every(({ meanLogprob }) => meanLogprob !== null)")
     writer.press("3").wait("desk.round.base.node !== null && desk.round.slots.every((slot) => slot.end)")
     assert ["rank" in (each.post_data_json or {}) for each in asked] == [False, True]
     logprobs = writer.page.evaluate("desk.round.slots.map((slot) => slot.meanLogprob)")
     assert all(isinstance(each, float) for each in logprobs)
     likeliest = sorted(range(4), key=lambda number: -logprobs[number])  # in one of 24 rounds their own order
-    writer.press("p").wait("desk.round.order.join() === argument", ",".join(map(str, likeliest)))
+    writer.press("o").wait("desk.round.order.join() === argument", ",".join(map(str, likeliest)))
     expect(writer.card(1)).to_have_accessible_description(re.compile("Beside the others: expected"))
 
 

@@ -7,8 +7,10 @@ import { markersOf } from "../markers.js";
 import { stretchesOf } from "../story/same.js";
 import { passageBegin } from "../tasks.js";
 import { between, joined } from "./gap.js";
+import { insert, putAtCaret } from "./graft.js";
 import { isDivided } from "./live.js";
 import { move, quoted } from "./moves.js";
+import { isPinned, togglePin } from "./pins.js";
 import { likelyTokens } from "./rivals.js";
 import { mendedBefore, seamOf } from "./seam.js";
 
@@ -43,18 +45,18 @@ export class Gestures {
   async takeFrom(live, number, head, { at = null, go = true, typed = this.desk.choice } = {}) {
     const { desk } = this;
     const { passage } = live.round;
-    const taken = live.round.taken(number, at);
-    const text = passage ? taken.trimEnd() : taken;
-    if (!text) return this.sayEmpty(live, number);
+    const { from, text } = live.round.taken(number, at);
+    const to = from + (passage ? text.trimEnd() : text).length;
+    if (from === to) return this.sayEmpty(live, number);
     const seam = seamOf(desk.story, live.round, head);
     live.noteHead(head);
-    const { place, caret } = this.placeOf(live, number, text.length, head, seam, typed);
+    const { place, caret } = this.placeOf(live, number, { from, to }, head, seam, typed);
     const endOnServer = this.rounds.endShown();
     move(desk, place, "take", caret);
     if (seam.typed && typed === "after")
       desk.notice(msg`The card stands behind what you typed meanwhile: ${quoted(seam.typed)}`, "info", {
         label: msg`In place of it`,
-        run: () => this.takeFrom(live, number, head, { at: text.length, go, typed: "instead" }),
+        run: () => this.takeFrom(live, number, head, { at: to, go, typed: "instead" }),
       });
     const going = go && !passage ? this.rounds.go() : this.rounds.follow("take"); // who revises reads on first
     endOnServer();
@@ -73,9 +75,9 @@ export class Gestures {
     if (!slot?.text.trim() || !this.rounds.shown || !gap) return null;
     const { passage } = this.rounds.shown.round;
     const from = beginOf(desk.text, gap, desk.choice);
-    const lead = passage ? passageBegin(slot.text) : 0;
+    const lead = Math.max(passage ? passageBegin(slot.text) : 0, slot.start);
     const own = slot.text.slice(lead);
-    const isWhole = from === gap.at && !gap.isCut && !passage;
+    const isWhole = from === gap.at && !gap.isCut && lead === 0;
     const text = isWhole
       ? own
       : joined(desk.text.slice(0, from), [{ text: own, by: "model" }])
@@ -101,28 +103,49 @@ export class Gestures {
   }
 
   /**
-   * Return the place of the text with a card's first `length` characters, and where they end in it: the card's own place where it
+   * Return the place of the text with a part of a card, and where it ends in it: the card's own place where it
    * joins what it goes on from and nothing stands behind it, else a graft onto the text as it is now.
-   * @param {Live} live @param {number} number @param {number} length @param {Place} head @param {import("./seam.js").Seam} seam
+   * @param {Live} live @param {number} number @param {{from: number, to: number}} part @param {Place} head @param {import("./seam.js").Seam} seam
    * @param {import("./seam.js").Choice} typed
    */
-  placeOf(live, number, length, head, seam, typed) {
+  placeOf(live, number, part, head, seam, typed) {
     const { at, to, isCut } = seam;
     const { story } = this.desk;
     const text = story.text(head.node, head.at);
     const { keep, passage } = live.round;
-    const own = live.place(number, length);
+    const own = live.place(number, part.to);
     const begin = beginOf(text, seam, typed);
     const [before, behind] = [text.slice(0, begin), text.slice(to)];
     const isOwn = behind === "" && begin === keep && before === story.text(own.node, keep);
-    if (isOwn && !passage) return { place: own, caret: own.at };
-    const blank = passage ? Math.min(length, passageBegin(live.round.slots[number].text)) : 0;
-    const stretches = stretchesOf(story, own, keep + blank, own.at);
-    const grafted = begin === at && !isCut && !passage ? stretches : joined(before, stretches);
-    const card = grafted.map((each) => each.text).join("");
-    const gap = between(before, card, behind);
-    const place = story.graft(head, begin, to, gap ? [...grafted, { text: gap, by: "model" }] : grafted);
-    return { place, caret: begin + card.length };
+    if (isOwn && !passage && part.from === 0) return { place: own, caret: own.at };
+    const lead = Math.max(part.from, passage ? passageBegin(live.round.slots[number].text) : 0);
+    const stretches = stretchesOf(story, own, keep + Math.min(part.to, lead), own.at);
+    const isWhole = begin === at && !isCut && !passage && lead === 0;
+    return insert(story, head, { from: begin, to }, isWhole ? stretches : joined(before, stretches));
+  }
+
+  /** Put what a take of a card would bring where the caret is, in the place of what is selected there; the cards stay. @param {number} number */
+  put(number) {
+    const { shown } = this.rounds;
+    if (!shown) return;
+    const { from, to, text } = shown.round.taken(number);
+    if (!text.trim()) return this.sayEmpty(shown, number);
+    const { node, at } = shown.place(number, to);
+    const { keep } = shown.round;
+    return putAtCaret(this.desk, { node, from: keep + from, to: at });
+  }
+
+  /** Pin what a take of a card would bring, or take it off; returns whether it is pinned now. @param {number} number */
+  pin(number) {
+    const { shown } = this.rounds;
+    if (!shown) return false;
+    const { story } = this.desk;
+    const { keep } = shown.round;
+    const { from, to } = shown.round.taken(number);
+    const { mark } = shown.round.slots[number];
+    const { node } = shown.place(number, to);
+    togglePin(this.desk, node, { at: keep, from: keep + from, to: mark === null ? null : keep + to });
+    return isPinned(story, node);
   }
 
   /** @param {number} number */

@@ -238,6 +238,15 @@ export class Rounds {
     return slots.map((number) => ({ [ladder.name]: values[Math.floor(number / voices.length) % values.length] }));
   }
 
+  /** The ladder's values that a request's branches have, for the story: desk/taken.js. @param {Round} round @param {import("../round.js").Request} [request] */
+  stepsOf(round, { slots = [], kind = null } = /** @type {any} */ ({})) {
+    const { ladder } = this.desk.settings;
+    if (!ladder) return {};
+    const again = kind === "refill" || kind === "extend" ? this.rungsOf(round, slots) : null;
+    const values = again?.map((rung) => rung[ladder.name]) ?? rungs(ladder, slots.length);
+    return { ladder: { name: ladder.name, values } };
+  }
+
   /**
    * End the shown round for the next one, or let it finish if the settings say so. Return what ends it on the server: for after
    * the next round's request.
@@ -630,13 +639,17 @@ export class Rounds {
     const place = { keep, ...(isInside ? { until } : {}) };
     const share = round.isShared ? { voice, slots } : {};
     const told = round.directionsOf(slots);
-    const directions = told.some(Boolean) ? { directions: told } : {};
+    const more = {
+      ...(told.some(Boolean) ? { directions: told } : {}),
+      ...this.stepsOf(round, request),
+      ...(live === this.growth?.live ? { grown: true } : {}),
+    };
     const asked = joins
-      ? { n: slots.length, given, slots, ...reads, ...share, ...directions }
+      ? { n: slots.length, given, slots, ...reads, ...share, ...more }
       : {
           n,
           ...place,
-          ...directions,
+          ...more,
           ...(task ? { task } : {}),
           stop_at,
           ...(lore.length ? { lore } : {}),
@@ -693,7 +706,7 @@ export class Rounds {
   saveWhileOpen() {
     this.timer ||= window.setInterval(() => {
       this.save();
-      if ([...this.kept.values()].some((live) => live.isConnected)) return;
+      if ([...this.kept.values(), this.growth?.live].some((live) => live?.isConnected)) return;
       clearInterval(this.timer);
       this.timer = 0;
     }, SAVE);

@@ -7,10 +7,12 @@ import { html, nothing } from "../vendor/lit.js";
 import { halfWord } from "../visible.js";
 import { Board } from "./branches/board.js";
 import { cover, YOURS_FIRST } from "./branches/cover.js";
+import { Filters } from "./branches/filters.js";
 import { firstSteps, noteBegun } from "./branches/first_steps.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
 import { Highlights } from "./branches/highlights.js";
 import { actOf, isTaken } from "./branches/keys.js";
+import { PinnedCards } from "./branches/pinned.js";
 import { expectedLength } from "./branches/places.js";
 import { isInside, Pointer } from "./branches/pointer.js";
 import { Swipe } from "./branches/swipe.js";
@@ -46,6 +48,8 @@ export class Branches extends Part {
     this.pressedAt = 0; // when the key was pressed that shows a card in the text; 0: it is not
     this.counts = "";
     this.shownState = "";
+    this.pinned = new PinnedCards(this);
+    this.filters = new Filters(this);
     this.pointer = new Pointer(this);
     this.swipe = new Swipe(this);
   }
@@ -89,8 +93,14 @@ export class Branches extends Part {
     this.setAttribute("aria-label", msg`Branches`);
     this.on("round", () => this.follow());
     this.on("text", ({ slots }) => this.grow(slots));
-    this.on("nodes", ({ ids, isGrowth }) => isGrowth || this.board?.refreshNodes(ids ?? null)); // texts are told of apart
+    this.on("nodes", ({ ids, marks = [], isGrowth }) => {
+      if (isGrowth) return; // texts are told of apart
+      this.board?.refreshNodes(ids ?? null);
+      this.pinned.hear(ids && [...ids, ...marks]);
+      this.requestUpdate();
+    });
     this.on("story", () => {
+      this.pinned.forget();
       this.board?.repaint();
       this.requestUpdate();
     });
@@ -144,6 +154,8 @@ export class Branches extends Part {
   noteText() {
     const { story, head } = this.desk;
     const pieces = story.pieces(head.node, head.at);
+    this.pinned.forget();
+    this.filters.taste = null;
     this.inText = new Set(pieces.map(({ node }) => origin(story.nodes.get(node) ?? { id: node }).node));
     this.board?.refresh();
   }
@@ -191,6 +203,7 @@ export class Branches extends Part {
     this.showList();
     const half = round ? halfWord(this.desk.story.text(round.base.node, round.keep)) : "";
     this.style.setProperty("--half", `"${half}"`);
+    if (round) this.filters.apply();
     board.show(round);
     if (round) noteBegun();
     if (hadFocus) this.focus();
@@ -205,12 +218,14 @@ export class Branches extends Part {
 
   updated() {
     this.showList();
+    this.pinned.updated();
     this.find(".cards").toggleAttribute("data-stale", Boolean(this.desk.seam));
   }
 
   /** @param {Set<number>} slots */
   grow(slots) {
     this.showRound();
+    this.filters.grown();
     this.board?.grown(slots);
     if (this.counts !== this.countWords() || this.shownState !== this.round?.state) this.requestUpdate();
     if (!this.isTree || this.treeTimer) return;
@@ -234,6 +249,8 @@ export class Branches extends Part {
     this.shownState = round?.state ?? "";
     return html`
       ${head(this)}
+      ${this.filters.render()}
+      ${this.pinned.render()}
       ${firstSteps(this)}
       ${this.isCovered ? cover(this) : nothing}
       <ol class="cards" aria-label=${msg`Cards`}></ol>
@@ -267,10 +284,15 @@ export class Branches extends Part {
   /** @param {Slot} slot */
   showMark(slot) {
     const card = this.board?.cards.get(slot.number);
-    if (slot.mark !== null) card?.reveal(slot.mark);
+    if (slot.mark !== null || slot.start > 0) card?.reveal(slot.mark ?? slot.start);
     if (this.ghost) this.show(slot.number); // of which a part is marked now
-    const words = slot.mark === null ? "" : slot.text.slice(0, slot.mark).trim().split(/\s+/u).slice(-4).join(" ");
-    this.say(slot.mark === null ? msg`No mark.` : msg`Marked up to: ${words}`);
+    const words = slot.text
+      .slice(slot.start, slot.mark ?? undefined)
+      .trim()
+      .split(/\s+/u);
+    const [first, last] = [words.slice(0, 4).join(" "), words.slice(-4).join(" ")];
+    if (slot.start > 0) this.say(msg`Marked from: ${first}, up to: ${last}`);
+    else this.say(slot.mark === null ? msg`No mark.` : msg`Marked up to: ${last}`);
   }
 
   /** @param {Slot} slot */
@@ -281,7 +303,8 @@ export class Branches extends Part {
 
   /** The card that a person has asked to see in the text. */
   get ghost() {
-    return this.desk.ghost?.moves ? this.desk.ghost : null;
+    const { moves, number } = this.desk.ghost ?? {};
+    return moves && number !== undefined ? { number } : null;
   }
 
   /** @param {number} number */

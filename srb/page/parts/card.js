@@ -159,10 +159,10 @@ export class Card {
     put(this.words, this._describe(view, said.description));
     const { label } = view;
     const key = view.digit || keyName("Enter");
-    const isMarked = slot.mark !== null;
-    set(this.digit, "aria-label", isMarked ? msg`Take to mark: branch ${label}` : msg`Take: branch ${label}`);
+    const isMarked = slot.mark !== null || slot.start > 0;
+    set(this.digit, "aria-label", isMarked ? msg`Take what is marked: branch ${label}` : msg`Take: branch ${label}`);
     const title = isMarked
-      ? msg`Take to mark, and go on from there (${key})`
+      ? msg`Take what is marked, and go on from there (${key})`
       : msg`Take, and go on from there (${key})`;
     set(this.digit, "title", title);
     for (const each of this.acts) {
@@ -175,7 +175,11 @@ export class Card {
   /** @param {View} view @param {string} end */
   _describe(view, end) {
     const { slot } = view;
-    const kept = slot.mark === null ? "" : msg`Marked up to “${slot.text.slice(0, slot.mark).slice(-30).trim()}”.`;
+    const { start, mark, text } = slot;
+    const kept = [
+      start > 0 ? msg`Marked from “${text.slice(start, start + 30).trim()}”.` : "",
+      mark === null ? "" : msg`Marked up to “${text.slice(0, mark).slice(-30).trim()}”.`,
+    ].join(" ");
     const already = this._repeats(view.before).length;
     const own = [
       already === 1 ? msg`Already in your text: 1 sentence.` : "",
@@ -294,8 +298,9 @@ export class Card {
     const dim = Math.min(shared, next?.from ?? shared); // whole words
     const own = dim > content.lead ? next : null;
     const repeats = this._repeats(before);
-    const end = Math.max(dim, own?.to ?? 0, slot.mark ?? 0, repeats.at(-1)?.to ?? 0);
-    const painted = [dim, own?.to, slot.mark, repeats.length, Math.min(content.written, end)].join();
+    const kept = slot.mark ?? (slot.start > 0 ? slot.text.length : 0);
+    const end = Math.max(dim, own?.to ?? 0, kept, repeats.at(-1)?.to ?? 0);
+    const painted = [dim, own?.to, kept, slot.start, repeats.length, Math.min(content.written, end)].join();
     if (painted !== this.painted) {
       this.painted = painted;
       highlights.set("srb-shared", this, [content.range(0, dim)]);
@@ -310,7 +315,7 @@ export class Card {
         this,
         this.added.map(({ from, to }) => content.range(from, to)),
       );
-      highlights.set("srb-kept", this, [slot.mark === null ? null : content.range(0, slot.mark)]);
+      highlights.set("srb-kept", this, [kept === 0 ? null : content.range(slot.start, kept)]);
     }
     if (!logprobs || (slot.isLive && now - this.lastShade < SHADE_EVERY)) return;
     this.lastShade = now;

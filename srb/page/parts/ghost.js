@@ -1,5 +1,6 @@
 // The ghost: a card that stands in the manuscript at its place, in its ink, while a person looks at it. It is no part of the text.
 
+import { alike } from "../story/text.js";
 import {
   Decoration,
   EditorView,
@@ -13,7 +14,8 @@ import {
 import { nodesOf } from "./branches/emphasis_nodes.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
-/** @typedef {import("../desk/gestures.js").Landing} Landing */
+/** @typedef {import("../story/types.js").Place} Place */
+/** @typedef {import("../desk/gestures.js").Landing & {isThere?: boolean}} Landing   `isThere`: the text has these words already */
 
 class Ghost extends WidgetType {
   /** @param {Landing} landing */
@@ -65,7 +67,8 @@ const ghost = StateField.define({
 
 /** @param {Landing} landing */
 function marksOf(landing) {
-  const { from, to } = landing;
+  const { from, to, isThere = false } = landing;
+  if (isThere) return from < to ? [Decoration.mark({ class: "ghost-there" }).range(from, to)] : [];
   const words = Decoration.widget({ widget: new Ghost(landing), side: 1 }).range(from);
   return from < to ? [words, Decoration.mark({ class: "ghost-instead" }).range(from, to)] : [words];
 }
@@ -74,8 +77,29 @@ const LOOK = EditorView.theme({
   ".ghost": { color: "var(--model-ink)", whiteSpace: "pre-wrap" },
   ".ghost .sign": { display: "none" },
   ".ghost .rest": { color: "var(--dim)" },
+  ".ghost-there": { backgroundColor: "var(--model)" },
   ".ghost-instead": { color: "var(--dim)", textDecoration: "line-through" },
 });
+
+/**
+ * Return how another text of the story would stand in the place of this one: from where it goes another way, as far as they do not end alike. Of a
+ * text that this one goes on from, its last words are shown where they are.
+ * @param {Desk} desk @param {Place} place @returns {Landing}
+ */
+function landingAt({ story, head, text }, { node, at }) {
+  const piece = story.pieces(head.node, head.at).find((each) => each.node === node);
+  if (piece) return { ...piece, text: "", taken: 0, isThere: true };
+  const path = new Set(story.path(head.node));
+  const first = story.path(node).find((id) => !path.has(id));
+  const other = story.text(node, at);
+  const { keep = 0 } = story.nodes.get(first ?? "") ?? {};
+  const [same, end] = alike(text, other);
+  const from = keep <= same ? keep : same;
+  const behind = Math.min(end, text.length - from, other.length - from);
+  const rest = text.length - behind + Math.max(0, text.slice(text.length - behind).search(/\s|$/u)); // whole words
+  const words = other.slice(from, other.length - text.length + rest);
+  return { from, to: rest, text: words, taken: words.length };
+}
 
 /**
  * Show the next card that has words, in the cards' order, in the text. Returns whether there is one.
@@ -88,7 +112,7 @@ export function flip(desk, way) {
     return text.trim() !== "" && state !== "pruned" && foldedUnder === null;
   });
   if (order.length === 0) return false;
-  const now = ghost === null ? -1 : order.indexOf(ghost.number);
+  const now = order.indexOf(ghost?.number ?? -1);
   const next = now < 0 ? (way === 1 ? 0 : -1) : (now + way) % order.length;
   desk.showGhost({ number: /** @type {number} */ (order.at(next)), moves: true });
   return true;
@@ -97,8 +121,10 @@ export function flip(desk, way) {
 /** Keys of the text: cards are shown there without going to them. @param {Desk} desk */
 function keysOf(desk) {
   const take = () => {
-    if (!desk.ghost?.moves) return false;
-    desk.take(desk.ghost.number);
+    const { moves, number = -1, place } = desk.ghost ?? {};
+    if (!moves) return false;
+    if (place) desk.openNode(place.node, place.at);
+    else desk.take(number);
     return true;
   };
   return Prec.highest(
@@ -122,10 +148,11 @@ export function showGhost(desk) {
   });
   const show = () => {
     if (view === null) return;
-    const landing = desk.ghost === null ? null : (desk.rounds?.gestures.landing(desk.ghost.number) ?? null);
+    const { number = -1, place } = desk.ghost ?? {};
+    const landing = place ? landingAt(desk, place) : (desk.rounds?.gestures.landing(number) ?? null);
     const { scrollDOM } = view;
-    if (landing && desk.ghost?.moves && top === null) {
-      top = scrollDOM.scrollTop;
+    if (landing && desk.ghost?.moves && (top === null || place)) {
+      top ??= scrollDOM.scrollTop;
       view.dispatch({ effects: EditorView.scrollIntoView(landing.from, { y: "center" }) });
     }
     view.dispatch({ effects: setGhost.of(landing) });
@@ -138,7 +165,7 @@ export function showGhost(desk) {
   desk.addEventListener("round", () => desk.ghost !== null && show());
   desk.addEventListener("text", (event) => {
     const { slots } = /** @type {CustomEvent} */ (event).detail;
-    if (desk.ghost !== null && slots.has(desk.ghost.number)) show();
+    if (desk.ghost !== null && slots.has(desk.ghost.number ?? -1)) show();
   });
   desk.addEventListener("head", () => {
     top = null; // a take, or typed words, have the view

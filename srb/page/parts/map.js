@@ -1,257 +1,304 @@
-// The map: all branches of a story as a tree on a canvas, that can be moved, enlarged and walked with the arrow keys.
+// The map: all branches of a story from left to right, beside the manuscript, which shows the one that is pointed at in its place.
 
+import { graft } from "../desk/graft.js";
 import { msg } from "../languages.js";
-import { labelOf } from "../outline_rows.js";
-import { hierarchy, tree } from "../vendor/hierarchy.js";
 import { html } from "../vendor/lit.js";
-import { closeButton } from "./icons.js";
-import { DialogPart } from "./part.js";
+import { COLUMN, Painter, RAIL, WIDTH } from "./map/painter.js";
+import { Pointing } from "./map/pointing.js";
+import { StoryTree } from "./map/tree.js";
+import { toggleMark } from "./outline_acts.js";
+import { Part } from "./part.js";
 
-/** @typedef {import("../vendor/hierarchy.js").HierarchyPointNode<string>} Point */
+/** @typedef {import("./map/layout.js").Spot} Spot */
 
-const [ACROSS, DOWN] = [190, 24]; // px between generations and between siblings, at scale 1
-const RADIUS = 4;
-const LABELS_FROM = 0.7; // scale from which nodes have their words
-const LABEL = 24; // characters of them, where there is room
-const CHARACTER = 6.5; // px, about
-const [SMALLEST, LARGEST] = [0.05, 3];
-const ROOMY = 1.6; // largest scale at which a small story is shown at first
-const MARGIN = 40; // px around a story that fits
-const NEAR = 14; // px within which a click means a node
+const [SMALLEST, LARGEST] = [0.002, 2.5];
+const READING = 1; // scale at which words have the size of the cards'
+const ROOMY = 1.2; // largest scale at which a small story is shown at first
+const MARGIN = 24; // px around what is shown
+const STEP = 1.3; // of the scale
+const REFRESH = 250; // ms between two layouts while branches grow
 
-export class StoryMap extends DialogPart {
+export class StoryMap extends Part {
+  static properties = { isOpen: { state: true }, isWide: { state: true }, picked: { state: true } };
+
   constructor() {
-    super("map");
-    /** @type {Map<string, Point>} */
-    this.points = new Map();
-    /** @type {string[][]} ids by column, each from top to bottom */
-    this.columns = [];
-    /** Widths of labels in px, by node. @type {Map<string, number>} */
-    this.widths = new Map();
-    this.length = LABEL;
+    super();
+    this.isOpen = false;
+    this.isWide = false;
+    this.picked = ""; // the node whose words are to go on behind another one
+    this.target = ""; // that one, while they are dragged
     this.current = "";
-    /** @type {Set<string>} nodes that have a ring */
-    this.ends = new Set();
     this.view = { x: 0, y: 0, scale: 1 };
-    /** @type {{x: number, y: number, moved: boolean} | null} */
-    this.drag = null;
+    /** @type {StoryTree} of the open story, from `listen` on */
+    this.tree = /** @type {any} */ (null);
+    /** @type {import("./map/layout.js").Layout} */
+    this.layout = { columns: [], forks: [], spots: new Map(), top: 0, bottom: 0 };
+    /** @type {{name: string, column: number}[]} */
+    this.bands = [];
+    /** @type {number[]} */
+    this.stars = [];
+    /** @type {Painter | null} */
+    this.painter = null;
+    this.pointing = new Pointing(this);
+    this.size = 0; // nodes of the story when it was laid out
     this.frame = 0;
+    this.timer = 0;
+  }
+
+  listen() {
+    const { signal } = this.listeners;
+    this.tree ??= new StoryTree(this.desk.story);
+    this.on("dialog", ({ name }) => name === "map" && this.openOrClose());
+    this.on("story", () => this.isOpen && this.desk.story !== this.tree.story && this.begin());
+    this.on("nodes", ({ ids, isGrowth }) => {
+      this.tree.looks.clear();
+      if (isGrowth !== true || this.size !== this.desk.story.nodes.size || ids) this.refreshLater();
+      this.draw();
+    });
+    this.on("head", () => {
+      if (this.tree.story !== this.desk.story) return;
+      this.tree.follow(this.desk.head.node);
+      if (this.size !== this.desk.story.nodes.size) this.refreshLater();
+      this.draw();
+    });
+    this.on("rounds", () => this.requestUpdate());
+    for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"])
+      matchMedia(query).addEventListener("change", () => this.recolour(), { signal });
+    this.on("story", () => this.recolour());
+    addEventListener("resize", () => this.draw(), { signal });
+  }
+
+  // ---- Opening and closing
+
+  /** What opens the map closes it if it has the focus. */
+  openOrClose() {
+    return this.isOpen && this.contains(document.activeElement) ? this.close() : this.open();
   }
 
   async open() {
-    this.current = this.desk.head.node;
-    this.ends = new Set(this.desk.rounds?.ends);
-    this.layOut();
-    await super.open();
-    this.fit();
+    const desk = document.querySelector("#desk");
+    if (desk && this.parentElement !== desk) desk.append(this); // it stands beside the manuscript
+    if (desk?.getAttribute("data-sheet") === "low") desk.setAttribute("data-sheet", "middle");
+    this.isOpen = true;
+    await this.updateComplete;
+    if (!this.painter) this.pointing.listen(this.canvas);
+    this.painter ??= new Painter(this.canvas);
+    this.begin();
     this.canvas.focus();
+  }
+
+  /** Show the story from its beginning to the head, or all of it if that can be read. */
+  begin() {
+    this.tree = new StoryTree(this.desk.story);
+    this.current = this.desk.head.node;
+    this.picked = this.target = "";
+    this.tree.straighten(this.desk.head.node);
+    this.layOut();
+    if (this.ends.size || this.scaleOfAll() >= READING) this.fit();
+    else this.centre();
+  }
+
+  close() {
+    this.isOpen = this.isWide = false;
+    this.hideGhost();
+    /** @type {HTMLElement | null} */ (document.querySelector("srb-manuscript"))?.focus();
+  }
+
+  focus() {
+    this.canvas?.focus();
   }
 
   get canvas() {
     return /** @type {HTMLCanvasElement} */ (this.querySelector("canvas"));
   }
 
+  /** The ends of what has grown last that differ most. */
+  get ends() {
+    return new Set(this.desk.rounds?.ends);
+  }
+
+  updated() {
+    this.toggleAttribute("data-open", this.isOpen);
+    this.toggleAttribute("data-wide", this.isWide);
+    document.querySelector("srb-branches")?.toggleAttribute("inert", this.isOpen);
+    this.draw();
+  }
+
+  // ---- What is shown
+
+  refreshLater() {
+    this.timer ||= window.setTimeout(() => {
+      this.timer = 0;
+      if (this.isOpen) this.refresh();
+    }, REFRESH);
+  }
+
+  /** Lay the story out anew, and leave in its place what is chosen. */
+  refresh() {
+    const [before, current] = [this.spot, this.current];
+    this.layOut();
+    const after = this.spot;
+    if (this.current !== current && this.desk.ghost?.place) this.walk(this.current); // it was set aside
+    if (before && after) {
+      this.view.x += (before.column - after.column) * COLUMN * this.view.scale;
+      this.view.y += (before.y - after.y) * this.view.scale;
+    }
+    this.draw();
+  }
+
   layOut() {
-    const { story } = this.desk;
-    const root = hierarchy("", (/** @type {string} */ id) => story.children(id));
-    const laid = /** @type {Point} */ (/** @type {any} */ (tree().nodeSize([DOWN, ACROSS])(/** @type {any} */ (root))));
-    this.points = new Map();
-    this.columns = [];
-    this.widths.clear();
-    laid.each((/** @type {Point} */ point) => {
-      if (point.depth === 0) return; // stands for all roots
-      this.points.set(point.data, point);
-      this.columns[point.depth] ??= [];
-      this.columns[point.depth].push(point.data);
+    const { tree } = this;
+    const { story, head } = this.desk;
+    this.size = story.nodes.size;
+    tree.follow(head.node);
+    this.layout = tree.layOut();
+    const { spots } = this.layout;
+    if (!spots.has(this.current)) this.current = this.shownAbove(this.current);
+    this.bands = tree.chapters().flatMap(({ name, id }) => {
+      const column = spots.get(id)?.column;
+      return column === undefined ? [] : [{ name, column }];
     });
-    for (const column of this.columns)
-      column?.sort((a, b) => (this.points.get(a)?.x ?? 0) - (this.points.get(b)?.x ?? 0));
+    const starred = [...spots.values()].filter(({ id }) => tree.lookOf(id).star);
+    this.stars = [...new Set(starred.map(({ column }) => column))].sort((one, other) => one - other);
+    this.requestUpdate();
+  }
+
+  /** The nearest node that is shown on the way to one that is not; the first one of the map if there is none. @param {string} id */
+  shownAbove(id) {
+    const { spots, columns } = this.layout;
+    for (let at = id; at; at = this.desk.story.nodes.get(at)?.parent ?? "") if (spots.has(at)) return at;
+    return columns[0]?.[0]?.id ?? "";
+  }
+
+  /** Where the chosen node is. @returns {Spot | undefined} */
+  get spot() {
+    return this.layout.spots.get(this.current);
   }
 
   render() {
-    const count = this.points.size;
-    return html`<dialog class="map" aria-labelledby="map-title">
-      <header class="dialog-head">
+    const { story } = this.desk;
+    const count = story.nodes.size;
+    const isThere = this.spot !== undefined;
+    const { root } = this.tree;
+    return html`<section class="map" aria-labelledby="map-title" ?hidden=${!this.isOpen}>
+      <header>
         <h2 id="map-title">${msg`Map`}</h2>
-        ${closeButton(() => this.close())}
+        <p class="help">${count === 1 ? msg`1 passage` : msg`${count} passages`}${this.ends.size ? msg`; those with a ring are the ${this.ends.size} ends that differ most` : ""}</p>
+        <div class="tools" role="group" aria-label=${msg`What is shown`}>
+          <button aria-label=${msg`Enlarge`} title=${msg`Enlarge (+)`} @click=${() => this.zoom(STEP)}>+</button>
+          <button aria-label=${msg`Make smaller`} title=${msg`Make smaller (−)`} @click=${() => this.zoom(1 / STEP)}>−</button>
+          <button title=${msg`All of it (0)`} @click=${() => this.fit()}>${msg`All of it`}</button>
+          <button title=${msg`Where I am (Home)`} @click=${() => this.goHome()}>${msg`Where I am`}</button>
+          ${this.ends.size ? html`<button @click=${() => this.nextEnd()}>${msg`Next end`}</button>` : ""}
+          <button aria-pressed=${!this.tree.hidesPruned} @click=${() => this.switchPruned()}>${msg`Set aside, too`}</button>
+          <button class="wide" aria-pressed=${this.isWide} @click=${() => (this.isWide = !this.isWide)}>${msg`Over the text, too`}</button>
+        </div>
+        <button class="quiet" aria-label=${msg`Close the map`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
       </header>
-      <p class="help">${count === 1 ? msg`1 node.` : msg`${count} nodes.`}
-        ${this.ends.size ? msg`Those with a ring are the ${this.ends.size} ends that differ most.` : ""}<span class="keys"> ${msg`Arrow keys walk, Enter opens, drag to move, wheel or + and − to enlarge.`}</span></p>
-      <canvas tabindex="0" role="application" aria-roledescription=${msg`map of the story`} aria-label=${this.words()}
-        @pointerdown=${(/** @type {PointerEvent} */ event) => this.grab(event)}
-        @pointermove=${(/** @type {PointerEvent} */ event) => this.pull(event)}
-        @pointerup=${(/** @type {PointerEvent} */ event) => this.release(event)}
-        @dblclick=${() => this.choose()}
-        @wheel=${(/** @type {WheelEvent} */ event) => this.wheel(event)}
-        @keydown=${(/** @type {KeyboardEvent} */ event) => this.key(event)}></canvas>
-      <p class="words" dir="auto" aria-hidden="true">${this.words()}</p>
-      <p class="tools"><button class="main" ?disabled=${!this.points.has(this.current)} @click=${() => this.choose()}>${msg`Open`}</button>
-        <button aria-label=${msg`Enlarge`} @click=${() => this.zoom(1.3)}>+</button>
-        <button aria-label=${msg`Make smaller`} @click=${() => this.zoom(1 / 1.3)}>−</button>
-        <button @click=${() => this.fit()}>${msg`All of it`}</button>
-        <button @click=${() => this.centre()}>${msg`Where I am`}</button>
-        ${this.ends.size ? html`<button @click=${() => this.nextEnd()}>${msg`Next end`}</button>` : ""}</p>
-    </dialog>`;
+      <canvas tabindex="0" role="application" aria-roledescription=${msg`map`} aria-label=${msg`Map of the story`} aria-describedby="map-words"
+        @dblclick=${() => this.choose()} @keydown=${(/** @type {KeyboardEvent} */ event) => this.key(event)}
+        @blur=${() => this.hideGhost()}></canvas>
+      <p class="words" id="map-words" role="status" dir="auto">${this.words()}</p>
+      <div class="acts" role="group" aria-label=${msg`The chosen passage`}>
+        <button class="main" title=${msg`Open (Enter)`} ?disabled=${!isThere} @click=${() => this.choose()}>${msg`Open`}</button>
+        <button title=${msg`Close what goes on from it, or open it again (C)`} aria-pressed=${this.isFolded} ?disabled=${!isThere} @click=${() => this.toggleFold()}>${msg`Close up`}</button>
+        <button title=${msg`Show only what goes on from it (H)`} aria-pressed=${root !== ""} ?disabled=${!isThere && !root} @click=${() => this.hoist()}>${root ? msg`Whole story` : msg`Only this`}</button>
+        <button title=${msg`Let its words go on behind another passage (G): choose that, and press it again`} aria-pressed=${this.picked !== ""} ?disabled=${!isThere}
+          @click=${() => this.carry()}>${this.picked ? msg`Put it behind this` : msg`Graft`}</button>
+        <button title=${msg`Star (B)`} aria-pressed=${story.mark(this.current).star === true} ?disabled=${!isThere} @click=${() => toggleMark(this.desk, this.current, "star")}>${msg`Star`}</button>
+      </div>
+    </section>`;
   }
 
-  /** The words of the node that is chosen. */
+  get isFolded() {
+    return this.desk.story.mark(this.current).folded === true;
+  }
+
+  /** The words of the node that is chosen, and what is said of it. */
   words() {
-    const node = this.desk.story.nodes.get(this.current);
+    const { story, rounds } = this.desk;
+    const node = story.nodes.get(this.current);
     if (!node) return msg`The beginning of the story`;
-    const { name, star } = this.desk.story.mark(node.id);
-    return `${this.ends.has(node.id) ? "◎ " : ""}${star ? "★ " : ""}${name ? `${name}: ` : ""}${labelOf(node, 300)}`;
+    const { name, star } = story.mark(node.id);
+    const hidden = this.tree.hidden.get(node.id);
+    const { kind } = this.tree.lookOf(node.id);
+    const said = [
+      name,
+      this.tree.wordsOf(node.id, 300),
+      kind === "path" ? msg`in the text` : kind === "unread" ? msg`never opened` : "",
+      star ? msg`starred` : "",
+      this.ends.has(node.id) ? msg`an end that differs` : "",
+      hidden ? msg`closed up: ${hidden} behind it` : "",
+      node.open && rounds ? msg`being written` : "",
+    ];
+    return said.filter(Boolean).join(" · ");
   }
 
-  /** Choose the next of the ends that have a ring. */
-  nextEnd() {
-    const ends = [...this.ends].filter((id) => this.points.has(id));
-    if (ends.length) this.walk(ends[(ends.indexOf(this.current) + 1) % ends.length]);
-  }
+  // ---- Drawing
 
-  choose() {
-    if (!this.points.has(this.current)) return;
-    this.close();
-    this.desk.openNode(this.current);
+  recolour() {
+    this.painter?.forget();
+    this.draw();
   }
-
-  // ---- Drawing: only what is in view
 
   draw() {
+    if (!this.isOpen || !this.painter) return;
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
-      this.paint();
+      if (this.isOpen) this.painter?.paint(this.scene);
     });
   }
 
-  paint() {
-    const { canvas, view } = this;
-    const ratio = devicePixelRatio;
-    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-    if (canvas.width !== width * ratio || canvas.height !== height * ratio)
-      [canvas.width, canvas.height] = [width * ratio, height * ratio];
-    const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    const style = getComputedStyle(this);
-    const colour = (/** @type {string} */ name) => resolved(this, style.getPropertyValue(name));
-    const colours = {
-      line: colour("--line"),
-      ink: colour("--ink"),
-      model: colour("--accent"),
-      person: colour("--edit"),
-      focus: colour("--focus"),
-    };
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    pen.clearRect(0, 0, width, height);
-    const path = new Set(this.desk.story.path(this.desk.head.node));
-    pen.font = `12px ${style.getPropertyValue("--sans")}`;
-    const isLabelled = view.scale >= LABELS_FROM;
-    this.setLabel(Math.min(LABEL, Math.floor((ACROSS * view.scale - 30) / CHARACTER)));
-    const end = (/** @type {Point} */ point) => {
-      const [x, y] = this.place(point);
-      return /** @type {[number, number]} */ ([
-        isLabelled ? x + Math.min(RADIUS + 8 + this.labelWidth(pen, point.data), ACROSS * view.scale - 20) : x,
-        y,
-      ]);
-    };
-    for (const point of this.points.values()) {
-      const [x, y] = this.place(point);
-      const from = point.parent && point.parent.depth > 0 ? end(point.parent) : null;
-      const isOut =
-        x < -ACROSS * view.scale ||
-        (from?.[0] ?? x) > width ||
-        Math.max(y, from?.[1] ?? y) < 0 ||
-        Math.min(y, from?.[1] ?? y) > height;
-      if (isOut) continue;
-      if (from)
-        link(pen, from, [x, y], path.has(point.data) ? colours.model : colours.line, path.has(point.data) ? 2 : 1);
-      this.dot(pen, point, x, y, path, colours);
-    }
+  /** @returns {import("./map/painter.js").Scene} */
+  get scene() {
+    const { layout, tree, view, current, ends, picked, target, bands, stars } = this;
+    return { layout, tree, view, current, ends, picked, target, bands, stars };
   }
 
-  /**
-   * @param {CanvasRenderingContext2D} pen @param {Point} point @param {number} x @param {number} y @param {Set<string>} path
-   * @param {Record<string, string>} colours
-   */
-  dot(pen, point, x, y, path, colours) {
-    const { story } = this.desk;
-    const node = story.nodes.get(point.data);
-    if (!node) return;
-    const { star, name, pruned } = story.mark(node.id);
-    pen.globalAlpha = pruned ? 0.35 : 1;
-    pen.fillStyle = node.by === "model" ? colours.model : colours.person;
-    pen.beginPath();
-    pen.arc(x, y, star ? RADIUS * 1.6 : RADIUS, 0, 2 * Math.PI);
-    pen.fill();
-    const isEnd = this.ends.has(node.id);
-    if (isEnd || node.id === this.current) {
-      pen.strokeStyle = node.id === this.current ? colours.focus : colours.ink;
-      pen.lineWidth = 2;
-      pen.beginPath();
-      pen.arc(x, y, RADIUS * 2.4, 0, 2 * Math.PI);
-      pen.stroke();
-    }
-    if (this.view.scale >= LABELS_FROM || name || node.id === this.current) {
-      pen.fillStyle = path.has(node.id) ? colours.model : colours.ink;
-      pen.fillText(this.label(node.id), x + (isEnd ? 2.4 * RADIUS : RADIUS) + 4, y + 4);
-    }
-    pen.globalAlpha = 1;
+  /** The room for nodes: what the strip of chapters leaves. */
+  get room() {
+    const top = this.bands.length || this.stars.length ? RAIL : 0;
+    const { clientWidth: width, clientHeight } = this.canvas;
+    return { top, width, height: clientHeight - top };
   }
 
-  /** @param {number} length most characters of a label */
-  setLabel(length) {
-    if (length !== this.length) this.widths.clear();
-    this.length = length;
+  /** The scale at which all of the story is in view. */
+  scaleOfAll() {
+    const { columns, top, bottom } = this.layout;
+    const { width, height } = this.room;
+    const across = columns.length * COLUMN - (COLUMN - WIDTH);
+    const all = Math.min((width - 2 * MARGIN) / across, (height - 2 * MARGIN) / (bottom - top || 1));
+    return Math.max(SMALLEST, Math.min(ROOMY, all));
   }
 
-  /** The words beside a node: its name, or how it begins. @param {string} id */
-  label(id) {
-    const node = this.desk.story.nodes.get(id);
-    if (!node) return "";
-    const { name } = this.desk.story.mark(id);
-    const length = this.view.scale < LABELS_FROM ? LABEL : this.length;
-    return labelOf(name ? { ...node, text: name } : node, length);
-  }
-
-  /** How many px the words beside a node take; lines to its children begin after them. @param {CanvasRenderingContext2D} pen @param {string} id */
-  labelWidth(pen, id) {
-    const known = this.widths.get(id);
-    if (known !== undefined) return known;
-    const { width } = pen.measureText(this.label(id));
-    this.widths.set(id, width);
-    return width;
-  }
-
-  /** @param {Point} point @returns {[number, number]} */
-  place({ x, y }) {
-    const { view } = this;
-    return [y * view.scale + view.x, x * view.scale + view.y];
-  }
-
-  /** Show the whole story where its words can be read so, else the place of the head. */
+  /** Show the whole story, whatever the scale is then, its lines as straight as the text's. */
   fit() {
-    const { canvas, view } = this;
-    const points = [...this.points.values()];
-    const [top, bottom] = points.reduce(([low, high], { x }) => [Math.min(low, x), Math.max(high, x)], [0, 0]);
-    const right = points.reduce((most, { y }) => Math.max(most, y), 0) + ACROSS;
-    const width = canvas.clientWidth - 2 * MARGIN;
-    const height = canvas.clientHeight - 2 * MARGIN;
-    view.scale = Math.min(ROOMY, width / (right - ACROSS || 1), height / (bottom - top || 1));
-    if (view.scale < LABELS_FROM && !this.ends.size) {
-      view.scale = 1;
-      return this.centre();
-    }
-    view.x = MARGIN + width / 2 - ((ACROSS + right) / 2) * view.scale;
-    view.y = MARGIN + height / 2 - ((top + bottom) / 2) * view.scale;
+    this.tree.straighten(this.desk.head.node);
+    this.layOut();
+    const { columns, top, bottom } = this.layout;
+    const room = this.room;
+    const scale = this.scaleOfAll();
+    const across = columns.length * COLUMN - (COLUMN - WIDTH);
+    this.view = {
+      scale,
+      x: (room.width - across * scale) / 2,
+      y: room.top + room.height / 2 - ((top + bottom) / 2) * scale,
+    };
     this.draw();
   }
 
-  /** Put the chosen node into the middle. */
+  /** Put the chosen node into the middle, at a size at which it can be read. */
   centre() {
-    this.current = this.points.has(this.current) ? this.current : this.desk.head.node;
-    const point = this.points.get(this.current);
-    const { canvas, view } = this;
-    view.x = canvas.clientWidth / 2 - (point?.y ?? 0) * view.scale;
-    view.y = canvas.clientHeight / 2 - (point?.x ?? 0) * view.scale;
+    const { spot, room, view } = this;
+    view.scale = Math.max(READING, view.scale);
+    view.x = room.width / 2 - ((spot?.column ?? 0) * COLUMN + WIDTH / 2) * view.scale;
+    view.y = room.top + room.height / 2 - (spot?.y ?? 0) * view.scale;
     this.draw();
+  }
+
+  goHome() {
+    this.walk(this.shownAbove(this.desk.head.node));
+    this.centre();
   }
 
   /** @param {number} factor @param {number} [x] px of the point that stays @param {number} [y] */
@@ -264,101 +311,139 @@ export class StoryMap extends DialogPart {
     this.draw();
   }
 
-  // ---- Gestures
-
-  /** @param {WheelEvent} event */
-  wheel(event) {
-    event.preventDefault();
-    this.zoom(Math.exp(-event.deltaY / 500), event.offsetX, event.offsetY);
-  }
-
-  /** @param {PointerEvent} event */
-  grab(event) {
-    this.canvas.setPointerCapture(event.pointerId);
-    this.drag = { x: event.clientX, y: event.clientY, moved: false };
-  }
-
-  /** @param {PointerEvent} event */
-  pull(event) {
-    if (!this.drag) return;
-    const [dx, dy] = [event.clientX - this.drag.x, event.clientY - this.drag.y];
-    if (!this.drag.moved && Math.hypot(dx, dy) < 4) return;
+  /** @param {number} dx @param {number} dy */
+  pan(dx, dy) {
     this.view.x += dx;
     this.view.y += dy;
-    this.drag = { x: event.clientX, y: event.clientY, moved: true };
     this.draw();
   }
 
-  /** @param {PointerEvent} event */
-  release(event) {
-    if (this.drag && !this.drag.moved) this.pick(event.offsetX, event.offsetY);
-    this.drag = null;
+  /** Move the view so that the chosen node is in it. */
+  reveal() {
+    const { spot, view, room } = this;
+    if (!spot) return;
+    const [left, y] = [spot.column * COLUMN * view.scale + view.x, spot.y * view.scale + view.y];
+    const [across, down] = [WIDTH * view.scale, (spot.height * view.scale) / 2];
+    if (left < MARGIN) view.x += MARGIN - left;
+    else if (left + across > room.width - MARGIN) view.x -= left + across - room.width + MARGIN;
+    if (y - down < room.top + MARGIN) view.y += room.top + MARGIN - y + down;
+    else if (y + down > room.top + room.height - MARGIN) view.y -= y + down - room.top - room.height + MARGIN;
   }
 
-  /** Choose the node at a point of the canvas. @param {number} x @param {number} y */
-  pick(x, y) {
-    let [nearest, distance] = ["", NEAR];
-    for (const point of this.points.values()) {
-      const [px, py] = this.place(point);
-      const far = Math.hypot(px - x, py - y);
-      if (far < distance) [nearest, distance] = [point.data, far];
-    }
-    if (nearest) this.walk(nearest);
-  }
+  // ---- Acts
 
-  /** @param {string} id */
+  /** Choose a node: the manuscript shows it in its place. @param {string} id */
   walk(id) {
     this.current = id;
+    this.reveal();
     this.requestUpdate();
-    const point = this.points.get(id);
-    const [x, y] = point ? this.place(point) : [0, 0];
-    const { clientWidth: width, clientHeight: height } = this.canvas;
-    if (x < 40 || y < 20 || x > width - 120 || y > height - 20) this.centre();
-    this.draw();
+    if (!this.isWide && !this.pointing.isHeld)
+      this.desk.showGhost({ place: { node: id, at: this.desk.story.length(id) }, moves: true });
+  }
+
+  hideGhost() {
+    if (this.desk.ghost?.place) this.desk.showGhost(null);
+  }
+
+  /** Make the text up to the chosen node the manuscript. */
+  async choose() {
+    const { desk, current } = this;
+    if (!this.spot) return;
+    if (desk.story.mark(current).seen !== true) desk.setNodeMark(current, "seen", true);
+    await desk.openNode(current);
+    this.isWide = false;
+  }
+
+  /** Close up what goes on from the chosen node, or open it again; the story keeps it. */
+  toggleFold() {
+    const { desk, current } = this;
+    desk.story.setMark(current, "folded", this.isFolded ? null : true);
+    desk.changed();
+    this.refresh();
+  }
+
+  /** Show only what goes on from the chosen node, or all again. */
+  hoist() {
+    this.tree.root = this.tree.root ? "" : this.current;
+    this.layOut();
+    this.fit();
+  }
+
+  /** Pick the chosen node's words up, or put those that were picked up behind it. */
+  carry() {
+    const { picked, current } = this;
+    this.picked = picked ? "" : current;
+    if (picked && picked !== current) this.join(picked, current);
+    else this.draw();
+  }
+
+  /** @param {string} from @param {string} onto */
+  join(from, onto) {
+    this.picked = this.target = "";
+    return this.desk.guard(async () => {
+      const branch = graft(this.desk, from, onto);
+      this.desk.story.setMark(onto, "folded", null);
+      this.refresh();
+      this.walk(branch);
+      this.desk.notice(msg`The words go on there as a new branch. Enter opens it, and Undo sets it aside.`);
+    });
+  }
+
+  switchPruned() {
+    this.tree.hidesPruned = !this.tree.hidesPruned;
+    this.refresh();
+  }
+
+  /** Choose the next of the ends that have a ring. */
+  nextEnd() {
+    const ends = [...this.ends].filter((id) => this.layout.spots.has(id));
+    if (!ends.length) return;
+    this.walk(ends[(ends.indexOf(this.current) + 1) % ends.length]);
+    this.focus();
+  }
+
+  /** The neighbour of the chosen node in a direction. @param {string} key @returns {Spot | null | undefined} */
+  neighbour(key) {
+    const { spot } = this;
+    const column = this.layout.columns[spot?.column ?? 0] ?? [];
+    if (!spot) return column[0];
+    const away = (/** @type {Spot} */ each) => Math.abs(each.y - spot.y);
+    if (key === "ArrowLeft") return spot.parent;
+    if (key === "ArrowRight") return [...spot.children].sort((one, other) => away(one) - away(other))[0];
+    return column[spot.row + (key === "ArrowDown" ? 1 : -1)];
   }
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const { story } = this.desk;
-    const point = this.points.get(this.current);
-    const column = this.columns[point?.depth ?? 1] ?? [];
-    const place = column.indexOf(this.current);
-    const steps = {
-      ArrowRight: () => story.children(this.current)[0],
-      ArrowLeft: () => story.nodes.get(this.current)?.parent,
-      ArrowDown: () => column[place + 1],
-      ArrowUp: () => column[place - 1],
-    };
-    const step = steps[/** @type {keyof typeof steps} */ (event.key)];
-    if (step) {
-      const id = step();
-      if (id) this.walk(id);
-    } else if (event.key === "Enter") this.choose();
-    else if (event.key === "+") this.zoom(1.3);
-    else if (event.key === "-") this.zoom(1 / 1.3);
-    else return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const act = this.actOf(event);
+    if (!act) return;
     event.preventDefault();
+    event.stopPropagation();
+    act();
   }
-}
 
-/** @param {CanvasRenderingContext2D} pen @param {[number, number]} from @param {[number, number]} to @param {string} colour @param {number} width */
-function link(pen, [x0, y0], [x1, y1], colour, width) {
-  const middle = (x0 + x1) / 2;
-  pen.strokeStyle = colour;
-  pen.lineWidth = width;
-  pen.beginPath();
-  pen.moveTo(x0, y0);
-  pen.bezierCurveTo(middle, y0, middle, y1, x1, y1);
-  pen.stroke();
-}
-
-/** The colour that a value such as light-dark(…) is here. @param {HTMLElement} element @param {string} value */
-function resolved(element, value) {
-  const before = element.style.color;
-  element.style.color = value;
-  const colour = getComputedStyle(element).color;
-  element.style.color = before;
-  return colour;
+  /** @param {KeyboardEvent} event @returns {(() => unknown) | null} */
+  actOf({ key, code }) {
+    if (key.startsWith("Arrow")) {
+      const next = this.neighbour(key);
+      return () => next && this.walk(next.id);
+    }
+    if (key === "Enter") return () => (this.picked ? this.carry() : this.choose());
+    if (key === "Home") return () => this.goHome();
+    if (key === "Delete") return () => toggleMark(this.desk, this.current, "pruned");
+    if (this.desk.settings.single_keys === false) return null;
+    if (key === "+" || key === "-") return () => this.zoom(key === "+" ? STEP : 1 / STEP);
+    if (key === "0") return () => this.fit();
+    /** @type {Record<string, () => unknown>} */
+    const letters = {
+      KeyC: () => this.toggleFold(),
+      KeyH: () => this.hoist(),
+      KeyG: () => this.carry(),
+      KeyB: () => toggleMark(this.desk, this.current, "star"),
+    };
+    return letters[code] ?? null;
+  }
 }
 
 customElements.define("srb-map", StoryMap);

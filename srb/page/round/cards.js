@@ -1,7 +1,7 @@
 // The cards of a round: its slots, the order in which they are shown, and the marks on their texts.
 
 import { duplicates, repeatedShares } from "../compare.js";
-import { trimCut } from "../cuts.js";
+import { onBoundary, trimCut } from "../cuts.js";
 import { IllegalMove, Slot } from "./slots.js";
 
 const WEIGHT = 4; // nats: what only repeats counts as if each token were e⁻⁴ times as likely; as in the server's ranking "fresh"
@@ -15,6 +15,8 @@ export class Cards {
     this.slots = Array.from({ length: n }, (_, number) => new Slot(number));
     /** Slot numbers in the order in which cards are shown, and digits dealt. */
     this.order = this.slots.map((slot) => slot.number);
+    /** Which cards are shown of those that are not folded; null: all. @type {((slot: Slot) => boolean) | null} */
+    this.passes = null;
   }
 
   /** How many slots are in each state. */
@@ -24,16 +26,26 @@ export class Cards {
     return counts;
   }
 
-  /** The text that taking a slot brings: up to `at`, else up to its mark, else all. @param {number} number @param {number|null} [at] */
+  /** The part of a slot's text that taking it brings: up to `at`, else up to its mark, else to its end. @param {number} number @param {number|null} [at] */
   taken(number, at = null) {
     const slot = this._slot(number);
-    return slot.text.slice(0, trimCut(slot.text, at ?? slot.mark ?? slot.text.length));
+    const to = trimCut(slot.text, at ?? slot.mark ?? slot.text.length);
+    const from = slot.start < to ? slot.start : 0;
+    return { from, to, text: slot.text.slice(from, to) };
   }
 
-  /** @param {number} number @param {number|null} at */
+  /** Take a slot's text up to a place. @param {number} number @param {number|null} at null: to its end */
   setMark(number, at) {
     const slot = this._slot(number);
     slot.mark = at === null ? null : trimCut(slot.text, at);
+    if (slot.mark !== null && slot.start >= slot.mark) slot.start = 0;
+  }
+
+  /** Take a slot's text from a place on. @param {number} number @param {number} at */
+  setStart(number, at) {
+    const slot = this._slot(number);
+    slot.start = onBoundary(slot.text, at);
+    if (slot.mark !== null && slot.start >= slot.mark) slot.mark = null;
   }
 
   // ---- Order
@@ -45,9 +57,10 @@ export class Cards {
     return groups.map((group) => ended.filter((_, place) => group.includes(place)).map((slot) => slot.number));
   }
 
-  /** The numbers of the cards that are shown, in their order: those of slots that are not folded under another one. */
+  /** The numbers of the cards that are shown, in their order: those of slots that are not folded under another one, and pass. */
   get shown() {
-    return this.order.filter((number) => this._slot(number).foldedUnder === null);
+    const front = this.order.filter((number) => this._slot(number).foldedUnder === null);
+    return this.passes ? front.filter((number) => this.passes?.(this._slot(number))) : front;
   }
 
   /** The slots that are folded under a slot. @param {number} number */

@@ -95,6 +95,8 @@ export class Slot {
     this.held = null;
     /** Offset up to which the text is taken; null: all of it. @type {number|null} */
     this.mark = null;
+    /** Offset from which the text is taken. */
+    this.start = 0;
     /** Number of the slot under which this one is folded, having the same text or one that resembles it. @type {number|null} */
     this.foldedUnder = null;
     /** A branch that the server was asked for and that has not come yet. @type {Kind|null} */
@@ -151,6 +153,7 @@ export class Slot {
     this.given = 0;
     this.end = this.held = this.logprob = null;
     this.node = this.mark = this.foldedUnder = this.pending = null;
+    this.start = 0;
     this.tokenEnds.truncate(0);
     this.tokenLogprobs.truncate(0);
   }

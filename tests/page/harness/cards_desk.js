@@ -147,7 +147,7 @@ export class CardsDesk extends EventTarget {
   }
 
   take(number, options) {
-    this.call("take", number, options, this.round.taken(number, options.at));
+    this.call("take", number, options, this.round.taken(number, options.at).text);
   }
 
   prune(number) {
@@ -181,6 +181,15 @@ export class CardsDesk extends EventTarget {
   setMark(number, at) {
     this.round.setMark(number, at);
     this.tell("round", { slots: new Set([number]) });
+  }
+
+  setStart(number, at) {
+    this.round.setStart(number, at);
+    this.tell("round", { slots: new Set([number]) });
+  }
+
+  put(number) {
+    this.call("put", number, this.round.taken(number).text);
   }
 
   sort() {

@@ -46,12 +46,18 @@ const SCENES = {
 };
 
 for (const [where, act] of Object.entries(SCENES)) {
-  for (const number of [0, 1]) {
-    test(`card ${number + 1} is shown ${where} as it is taken`, async () => {
+  for (const [number, start] of [
+    [0, 0],
+    [1, 0],
+    [0, 2],
+    [1, 1],
+  ]) {
+    test(`card ${number + 1} is shown from ${start} on ${where} as it is taken`, async () => {
       const it = await makeDesk();
       it.manuscript.type(TEXT);
       await act(it);
       const { desk } = it;
+      desk.setStart(number, start);
       const { from, to, text } = desk.rounds.gestures.landing(number);
       const shown = desk.text.slice(0, from) + text + desk.text.slice(to);
       await desk.take(number, { go: false });

@@ -248,7 +248,7 @@ class Window {
     const { number, text } = random.choice(slots);
     const at = random.chance(1, 3) ? random.below(text.length + 1) : null;
     const typed = random.choice(["after", "instead"]);
-    const card = desk.round.taken(number, at);
+    const card = desk.round.taken(number, at).text;
     const before = this.state;
     const wanted = this.gaps(typed).map(([start, end]) => lettersIn(start + card + end));
     await this.desks("a take", () => desk.take(number, { at, go: false, typed }));

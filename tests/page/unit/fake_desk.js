@@ -136,7 +136,7 @@ class FakeManuscript {
 
   apply({ text, head, why, caret = null }) {
     this.change([{ from: 0, to: this.text.length, insert: text }], head, why !== "undo");
-    this.at = caret;
+    this.at = this.begin = caret;
   }
 
   record(undo, redo) {
@@ -173,7 +173,7 @@ class FakeManuscript {
     }
     to.push({ text: this.text, head: this.head, at: this.at });
     this.change([difference(this.text, step.text)], step.head, false);
-    this.at = step.at;
+    this.at = this.begin = step.at;
     return true;
   }
 }

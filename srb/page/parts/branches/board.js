@@ -180,7 +180,8 @@ export class Board {
     }
     const { shown } = round;
     if (!this.cards.has(this.current)) this.current = shown[0] ?? 0;
-    const front = round.slots[this.current]?.foldedUnder ?? this.current;
+    const under = round.slots[this.current]?.foldedUnder ?? this.current;
+    const front = shown.includes(under) ? under : (shown[0] ?? under);
     this.setCurrent(front, { focus: front !== this.current && this.list.contains(document.activeElement) });
     for (const [number, { place }] of this.cards) place.hidden = !shown.includes(number);
     const places = round.order.map((number) => /** @type {Card} */ (this.cards.get(number)).place);

@@ -21,14 +21,26 @@ export const CARD_GESTURES = {
   takeWhole: {
     label: msg`Take all of it, past the mark`,
     key: "",
-    can: (_pane, slot) => slot.mark !== null,
-    run: (pane, slot) => pane.desk.take(slot.number, { at: slot.text.length, go: true }),
+    can: (_pane, slot) => isMarked(slot),
+    run: (pane, slot) => {
+      begin(pane, slot, 0);
+      pane.desk.take(slot.number, { at: slot.text.length, go: true });
+    },
   },
   takeOnly: {
     label: msg`Take without going on`,
     key: "Shift+Enter",
     can: (pane, slot) => !!pane.round?.canTake(slot),
     run: (pane, slot) => pane.desk.take(slot.number, { at: slot.mark, go: false }),
+  },
+  put: {
+    label: msg`Put it where the caret is, and keep the cards`,
+    key: "S",
+    can: (pane, slot) => !!pane.round?.canTake(slot),
+    run: (pane, slot) => {
+      pane.desk.put(slot.number);
+      pane.say(msg`Put where the caret is.`);
+    },
   },
   read: { label: msg`Show it in the text, at its place`, key: "Space", run: (pane, slot) => pane.read(slot) },
   extend: {
@@ -56,6 +68,12 @@ export const CARD_GESTURES = {
     run: openAlternatives,
   },
   star: { label: msg`Star`, key: "B", can: (_pane, slot) => slot.node !== null, run: star },
+  pin: {
+    label: msg`Pin it above the next rounds, or take it off`,
+    key: "P",
+    can: (pane, slot) => slot.text.trim() !== "" && !!pane.desk.rounds,
+    run: pin,
+  },
   note: {
     label: msg`Note`,
     key: "N",
@@ -72,6 +90,17 @@ export const CARD_GESTURES = {
     key: "Ctrl+←",
     run: (pane, slot) => mark(pane, slot, previousWord(slot.text, slot.mark ?? slot.text.length)),
   },
+  beginNext: {
+    label: msg`Begin one word later`,
+    key: "Shift+→",
+    run: (pane, slot) => begin(pane, slot, wordAfter(slot.text, nextWord(slot.text, slot.start))),
+  },
+  beginPrevious: {
+    label: msg`Begin one word earlier`,
+    key: "Shift+←",
+    can: (_pane, slot) => slot.start > 0,
+    run: (pane, slot) => begin(pane, slot, wordStartAt(slot.text, previousWord(slot.text, slot.start + 1))),
+  },
   markSentence: {
     label: msg`Mark up to the sentence's end`,
     key: ".",
@@ -80,8 +109,11 @@ export const CARD_GESTURES = {
   unmark: {
     label: msg`Remove the mark`,
     key: "Backspace",
-    can: (_pane, slot) => slot.mark !== null,
-    run: (pane, slot) => mark(pane, slot, 0),
+    can: (_pane, slot) => isMarked(slot),
+    run: (pane, slot) => {
+      begin(pane, slot, 0);
+      mark(pane, slot, 0);
+    },
   },
   unfold: {
     label: msg`Show what is grouped`,
@@ -93,7 +125,7 @@ export const CARD_GESTURES = {
 
 /** @type {Record<string, Gesture>} */
 export const PANE_GESTURES = {
-  sort: { label: msg`Sort: the likeliest first, repeats later`, key: "P", run: sort },
+  sort: { label: msg`Sort: the likeliest first, repeats later`, key: "O", run: sort },
   following: {
     label: msg`Sort: first the cards after which your next words are likeliest`,
     key: "",
@@ -148,6 +180,11 @@ export const PANE_GESTURES = {
     key: "",
     run: (pane) => pane.desk.openDialog("reading", { isNext: false }),
   },
+  filter: {
+    label: msg`Show only some of the cards, and how you choose`,
+    key: "L",
+    run: (pane) => pane.filters.toggle(),
+  },
   stop: {
     label: msg`Stop all, keep the texts`,
     key: "Esc",
@@ -162,6 +199,20 @@ export function mark(pane, slot, at) {
   pane.desk.setMark(slot.number, cut > 0 && slot.text.slice(0, cut).trim() ? cut : null);
   pane.showMark(slot);
 }
+
+/** Whether only a part of a card would be taken. @param {Slot} slot */
+export const isMarked = ({ mark, start }) => mark !== null || start > 0;
+
+/** Take a card from a place on. @param {Pane} pane @param {Slot} slot @param {number} at */
+export function begin(pane, slot, at) {
+  const { number, text } = slot;
+  const start = at < text.trimEnd().length ? at : 0;
+  pane.desk.setStart(number, start);
+  pane.showMark(slot);
+}
+
+/** Where the words behind a place begin. @param {string} text @param {number} at */
+const wordAfter = (text, at) => at + (/^\s*/u.exec(text.slice(at))?.[0].length ?? 0);
 
 /** Sort the cards. From the first time on the server tells the likelihood of the branches as they are written. @param {Pane} pane */
 async function sort(pane) {
@@ -199,6 +250,12 @@ function star(pane, { node }) {
   const has = pane.desk.story.mark(node).star === true;
   pane.desk.setNodeMark(node, "star", !has);
   pane.say(has ? msg`Star removed.` : msg`Star given.`);
+}
+
+/** Pin what a take of a card would bring. @param {Pane} pane @param {Slot} slot */
+async function pin(pane, { number }) {
+  const isPinned = await pane.desk.rounds?.gestures.pin(number);
+  pane.say(isPinned ? msg`Pinned.` : msg`Taken off the board.`);
 }
 
 /** Show the rivals of the word before the mark; without a mark, of the first word that is the branch's own. @param {Pane} pane @param {Slot} slot */

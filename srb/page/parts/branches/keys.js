@@ -13,10 +13,13 @@ const SINGLE = {
   KeyG: { name: "more" },
   KeyD: { name: "roll" },
   KeyT: { name: "alternatives" },
-  KeyP: { name: "sort" },
+  KeyL: { name: "filter" },
+  KeyO: { name: "sort" },
+  KeyP: { name: "pin" },
   KeyF: { name: "fold" },
   KeyB: { name: "star" },
   KeyN: { name: "note" },
+  KeyS: { name: "put" },
   KeyI: { name: "write" },
   Period: { name: "markSentence" },
   NumpadDecimal: { name: "markSentence" },
@@ -39,6 +42,13 @@ const OTHERS = {
   ContextMenu: { name: "menu" },
 };
 
+/** @type {Record<string, Act>} */
+const SHIFTED = {
+  Enter: { name: "takeOnly" },
+  ArrowRight: { name: "beginNext" },
+  ArrowLeft: { name: "beginPrevious" },
+};
+
 /** What a key does in the pane; null: it is not the pane's. @param {KeyboardEvent} event @param {boolean} singleKeys @returns {Act|null} */
 export function actOf(event, singleKeys) {
   const { code, shiftKey, ctrlKey, altKey, metaKey } = event;
@@ -50,7 +60,7 @@ export function actOf(event, singleKeys) {
   const digit = /^(?:Digit|Numpad)([0-9])$/.exec(code)?.[1];
   if (digit !== undefined)
     return singleKeys ? { name: shiftKey ? "takeOnlyDigit" : "takeDigit", value: Number(digit) } : null;
-  if (shiftKey) return code === "Enter" ? { name: "takeOnly" } : null;
+  if (shiftKey) return SHIFTED[code] ?? null;
   return OTHERS[code] ?? (singleKeys ? (SINGLE[code] ?? null) : null);
 }
 

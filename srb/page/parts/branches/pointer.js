@@ -1,9 +1,9 @@
-// The pointer over the cards: a click or a tap on a word marks it, a double click takes up to it, and pointing shows the mark
+// The pointer over the cards: a click or a tap on a word marks it, one with Shift marks where what is taken begins, a double click takes up to it, and pointing shows the mark
 // that a click would set.
 
-import { wordEndAt } from "../../cuts.js";
+import { wordEndAt, wordStartAt } from "../../cuts.js";
 import { put } from "../clipboard.js";
-import { mark } from "./gestures.js";
+import { begin, mark } from "./gestures.js";
 
 /** @typedef {import("../branches.js").Branches} Pane */
 
@@ -68,6 +68,9 @@ export class Pointer {
     if (opens) return pane.requestUpdate();
     const word = this.wordAt(event);
     if (!word) return;
+    const start = wordStartAt(word.slot.text, word.end);
+    if (event.shiftKey && event.detail < 2) begin(pane, word.slot, word.slot.start === start ? 0 : start);
+    if (event.shiftKey) return pane.requestUpdate();
     const isAgain = event.detail < 2 && word.slot.mark === word.end; // the second click on a word takes its mark away
     mark(pane, word.slot, isAgain ? 0 : word.end);
     pane.requestUpdate();
@@ -76,6 +79,7 @@ export class Pointer {
   /** @param {MouseEvent} event */
   onDoubleClick(event) {
     const word = this.hasOpened ? null : this.wordAt(event);
+    if (word && event.shiftKey) begin(this.pane, word.slot, 0); // the first of the two clicks has set it
     if (word) this.pane.desk.take(word.slot.number, { at: word.end, go: !event.shiftKey });
   }
 

@@ -8,7 +8,7 @@ import { EACH } from "../../tasks.js";
 import { html, nothing } from "../../vendor/lit.js";
 import { icon } from "../icons.js";
 import { keyName } from "../key_names.js";
-import { CARD_GESTURES, PANE_GESTURES } from "./gestures.js";
+import { CARD_GESTURES, isMarked, PANE_GESTURES } from "./gestures.js";
 import { seamHead } from "./seam.js";
 
 /** @typedef {import("../branches.js").Branches} Pane */
@@ -23,6 +23,7 @@ const BUTTONS = [
   ["likelihood", msg`Likelihood`],
   ["fold", msg`Group`],
   ["alike", msg`Group alike`],
+  ["filter", msg`Filter`],
   ["more", msg`More`],
   ["stop", msg`Stop`],
 ];
@@ -110,9 +111,9 @@ export function phoneBar(pane) {
   if (!round || !slot) return nothing;
   return html`<div class="phone-bar">
     <div class="buttons" role="group" aria-label=${msg`This card`}>
-      ${slot.mark === null ? nothing : html`<button data-act="takeWhole">${msg`Take`}</button>`}
+      ${!isMarked(slot) ? nothing : html`<button data-act="takeWhole">${msg`Take`}</button>`}
       <button class="main" data-act="take" ?disabled=${!round.canTake(slot) && !slot.isLive}>
-        ${slot.mark === null ? msg`Take` : msg`Take to mark`}</button>
+        ${!isMarked(slot) ? msg`Take` : msg`Take what is marked`}</button>
       <button data-act="prune" aria-label=${msg`Set aside`} ?disabled=${!round.canPrune(slot)}>${icon("prune")}</button>
       <button data-act="more">${msg`More`}</button>
       <button data-act="refill" ?disabled=${!round.slots.some((each) => round.canRefill(each))}>${msg`Others`}</button>

@@ -1,1 +1,0 @@
-export * from "../../../tools/page/vendor/hierarchy.js"; // for the checker only; not in the wheel

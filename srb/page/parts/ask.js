@@ -7,6 +7,7 @@ import { draftOf, sendDraft, sentOf } from "../desk/drafts.js";
 import { msg } from "../languages.js";
 import { html, nothing } from "../vendor/lit.js";
 import { draftField } from "./draft_field.js";
+import { closeButton } from "./icons.js";
 import { DialogPart } from "./part.js";
 
 /** @typedef {import("../desk/asking.js").Doubt} Doubt */
@@ -140,7 +141,7 @@ class Ask extends DialogPart {
     return html`<dialog aria-labelledby="ask-title" closedby="any" @close=${() => this.asking?.abort()}>
       <header class="dialog-head">
         <h2 id="ask-title">${msg`Ask the story`}</h2>
-        <button type="button" class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        ${closeButton(() => this.close())}
       </header>
       ${takesQuestions(this.desk.server) ? this.form() : this.refusal()}
     </dialog>`;

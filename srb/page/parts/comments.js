@@ -4,6 +4,7 @@ import { addComment, commentsOf, PREFIX, rangesOf } from "../desk/comments.js";
 import { changeAll } from "../desk/values.js";
 import { msg } from "../languages.js";
 import { html, live, nothing, repeat } from "../vendor/lit.js";
+import { icon } from "./icons.js";
 import { Part } from "./part.js";
 
 /** @typedef {import("../desk/comments.js").Comment} Comment */
@@ -94,7 +95,7 @@ class Comments extends Part {
         @input=${(/** @type {any} */ event) => desk.setMeta(key, { ...comment, text: event.target.value })}
         @change=${() => desk.recordMeta(key, this.was)}
       ></textarea>
-      <button class="quiet" aria-label=${msg`Take away the comment on ${quote}`} title=${msg`Take it away`} @click=${() => this.takeAway(id)}><span aria-hidden="true">×</span></button>
+      <button class="quiet" aria-label=${msg`Take away the comment on ${quote}`} title=${msg`Take it away`} @click=${() => this.takeAway(id)}>${icon("prune")}</button>
     </li>`;
   }
 }

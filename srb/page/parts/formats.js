@@ -52,7 +52,7 @@ class Formats extends DialogPart {
     this.offer = null;
     this.say("");
     await this.updateComplete;
-    this.show();
+    this.showModal();
   }
 
   // ---- Import

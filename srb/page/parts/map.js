@@ -3,6 +3,7 @@
 import { graft } from "../desk/graft.js";
 import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 import { COLUMN, Painter, RAIL, WIDTH } from "./map/painter.js";
 import { Pointing } from "./map/pointing.js";
 import { StoryTree } from "./map/tree.js";
@@ -193,7 +194,7 @@ export class StoryMap extends Part {
           <button aria-pressed=${!this.tree.hidesPruned} @click=${() => this.switchPruned()}>${msg`Set aside, too`}</button>
           <button class="wide" aria-pressed=${this.isWide} @click=${() => (this.isWide = !this.isWide)}>${msg`Over the text, too`}</button>
         </div>
-        <button class="quiet" aria-label=${msg`Close the map`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        ${closeButton(() => this.close(), msg`Close the map`)}
       </header>
       <canvas tabindex="0" role="application" aria-roledescription=${msg`map`} aria-label=${msg`Map of the story`} aria-describedby="map-words"
         @dblclick=${() => this.choose()} @keydown=${(/** @type {KeyboardEvent} */ event) => this.key(event)}

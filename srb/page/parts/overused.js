@@ -3,6 +3,7 @@
 import { msg, wordCount } from "../languages.js";
 import { countOveruse, linesFor } from "../slop/counting.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
+import { closeButton } from "./icons.js";
 import { DialogPart } from "./part.js";
 
 /** @import {Found, Line} from "../slop/overused.js" */
@@ -73,7 +74,7 @@ class OverusedDialog extends DialogPart {
     return html`<dialog aria-labelledby="overused-title" closedby="any" @close=${() => this.counting.abort()}>
       <header class="dialog-head">
         <h2 id="overused-title">${msg`Words that come too often`}</h2>
-        <button class="quiet" aria-label=${msg`Close`} @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+        ${closeButton(() => this.close())}
       </header>
       <p class="words">${msg`“Never” keeps one out of all cards from now on, “seldom” out of four in five; the text stays as it is. Both are in the settings, too.`}</p>
       <p class="words" role="status">${this.found === null ? msg`Counting …` : this.summary(this.found)}</p>

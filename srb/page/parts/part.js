@@ -62,11 +62,11 @@ export class DialogPart extends Part {
   async open(_detail) {
     this.requestUpdate();
     await this.updateComplete;
-    this.show();
+    this.showModal();
   }
 
   /** Show it. One without a field that asks for the focus gives it to its heading: the way out would be the loudest thing in it. */
-  show() {
+  showModal() {
     if (!this.dialog.open) this.dialog.showModal();
     const heading = this.dialog.querySelector("h2");
     if (!heading || !document.activeElement?.matches("dialog .close")) return;

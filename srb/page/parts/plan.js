@@ -19,6 +19,7 @@ import { firstWords } from "../formats/chapters.js";
 import { isComposing } from "../keys.js";
 import { msg } from "../languages.js";
 import { html, live, nothing, repeat } from "../vendor/lit.js";
+import { icon } from "./icons.js";
 import { Part } from "./part.js";
 
 /** @typedef {import("../desk/beats.js").Known} Beat */
@@ -186,7 +187,7 @@ class PlanPart extends Part {
         @input=${(/** @type {any} */ event) => desk.setMeta(key, { text: inOneLine(event.target.value), order })}
         @change=${() => desk.recordMeta(key, this.was)}></textarea>
       ${step(-1, "▴", msg`Move up`)}${step(1, "▾", msg`Move down`)}
-      <button class="quiet step" aria-label=${msg`Take away beat ${number}`} title=${msg`Take it away`} @click=${() => this.takeAway(beat)}><span aria-hidden="true">×</span></button>
+      <button class="quiet step" aria-label=${msg`Take away beat ${number}`} title=${msg`Take it away`} @click=${() => this.takeAway(beat)}>${icon("prune")}</button>
       ${!isDone && from !== null ? html`<button class="offer" @click=${() => tick(desk, beat)}>${msg`A card for it is in the text: tick it`}</button>` : nothing}
     </li>`;
   }

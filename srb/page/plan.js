@@ -62,9 +62,9 @@ export function linesFrom({ lines }, start, most, frame) {
 
 /**
  * Return the beginnings of lines that a prompt has: a model takes them for the story's own, and would write further ones.
- * @param {string} prompt @param {string} frame  of a direction
+ * @param {string} prompt @param {string} [frame]  of a direction
  */
-export function beginningsIn(prompt, frame) {
+export function beginningsIn(prompt, frame = "") {
   const [ofBeat = ""] = frame.split("<|>");
   const begins = [OF_CHAPTER, OF_SCENE, ...(ofBeat.startsWith("[") ? [ofBeat.trimEnd()] : [])];
   return begins.filter((each) => prompt.includes(each));

@@ -15,7 +15,7 @@ import { changeAll } from "./values.js";
 /** @typedef {{words: number, name: string, on: Span[]}} ChapterGoal */
 
 const PREFIX = "goal.chapter.";
-export const FIRST = 40; // characters that hold what belongs to a chapter without a heading
+const FIRST = 40; // characters that hold the goal of a chapter without a heading
 
 /** @param {unknown} value @returns {value is ChapterGoal} */
 function isGoal(value) {

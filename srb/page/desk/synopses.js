@@ -1,6 +1,6 @@
 /**
- * Synopses: a line on what happens in a chapter or a scene. Each is a value of the story by itself, `synopsis.ID`, and stands on the first
- * words of its part, as a chapter's goal does: so it goes where they go. The model reads each before its part, where it stays while the
+ * Synopses: a line on what happens in a chapter or a scene. Each is a value of the story by itself, `synopsis.ID`, and stands before
+ * the first word of its part, a place that words hold: so it goes where they go. The model reads each before its part, where it stays while the
  * text grows; those of parts that it no longer reads tell it the story so far.
  */
 
@@ -8,16 +8,14 @@ import { chaptersOf, paragraphsOf } from "../formats/chapters.js";
 import { wordsOf } from "../markdown.js";
 import { withoutMarkers } from "../markers.js";
 import { NO_PLAN } from "../plan.js";
-import { isRecord } from "../story/check.js";
-import { FIRST } from "./chapter_goals.js";
-import { areSpans, commentOn, rangesOf } from "./comments.js";
+import { heldBefore, isHeld, placesIn } from "./held.js";
 
 /** @typedef {import("../story.js").Story} Story */
 /** @typedef {import("../story/types.js").Place} Place */
 /** @typedef {import("../plan.js").Plan} Plan */
-/** @typedef {{text: string, quote: string, on: import("./comments.js").Span[]}} Synopsis   `quote`: the first words of the part */
-/** @typedef {{kind: "chapter" | "scene", name: string, at: number, to: number, end: number, isWhole: boolean}} Part   of a text, from `at` up to `end`; it is known by
- *   its words up to `to`; `isWhole`: it has no scenes of their own */
+/** @typedef {import("./held.js").Held & {text: string}} Synopsis */
+/** @typedef {{kind: "chapter" | "scene", name: string, at: number, end: number, isWhole: boolean}} Part   of a text, from `at` up to `end`; `isWhole`: it has no
+ *   scenes of their own */
 /** @typedef {Part & {key: string, synopsis: string}} Told */
 
 const PREFIX = "synopsis.";
@@ -25,9 +23,9 @@ export const LONGEST = 500; // characters
 
 /** @param {unknown} value @returns {value is Synopsis} */
 function isSynopsis(value) {
-  if (!isRecord(value)) return false;
-  const { text, quote, on } = value;
-  return typeof text === "string" && text.length <= LONGEST && typeof quote === "string" && areSpans(on);
+  if (!isHeld(value)) return false;
+  const { text } = /** @type {any} */ (value);
+  return typeof text === "string" && text.length <= LONGEST;
 }
 
 /** @param {Story} story @returns {Map<string, Synopsis>} */
@@ -54,14 +52,11 @@ function partsOf(story, place) {
     const name = withoutMarkers(chapter.name);
     const isWhole = scenes.length < 2;
     /** @type {Part[]} */
-    const whole = [
-      { kind: "chapter", name, at: first, to: body > 0 ? at + body : Math.min(first + FIRST, end), end, isWhole },
-    ];
+    const whole = [{ kind: "chapter", name, at: first, end, isWhole }];
     if (isWhole) return whole;
     const all = scenes.map(({ at: begins, title }, number) => {
       const ends = scenes[number + 1]?.at ?? end;
-      const to = Math.min(begins + FIRST, ends);
-      return { kind: /** @type {const} */ ("scene"), name: title, at: begins, to, end: ends, isWhole: true };
+      return { kind: /** @type {const} */ ("scene"), name: title, at: begins, end: ends, isWhole: true };
     });
     return body > 0 ? [...whole, ...all] : all; // without a heading both would have the same first words
   });
@@ -90,7 +85,7 @@ function scenesOf({ at, body, text }) {
 export function toldParts(story, place) {
   const synopses = synopsesOf(story);
   const parts = partsOf(story, place).map((part) => ({ ...part, key: "", synopsis: "" }));
-  for (const [key, { from }] of rangesOf(story, place, synopses)) {
+  for (const [key, from] of placesIn(story, place, synopses)) {
     const part = parts.findLast(({ at }) => at <= from);
     if (part && !part.key) Object.assign(part, { key, synopsis: synopses.get(key)?.text ?? "" });
   }
@@ -107,11 +102,11 @@ export function emptyBefore(parts, caret) {
  * Write the synopsis of a part of the manuscript; an empty one is taken away. Returns its key.
  * @param {import("../desk.js").Desk} desk @param {Told} part @param {string} text
  */
-export function setSynopsis(desk, { key, at, to }, text) {
+export function setSynopsis(desk, { key, at }, text) {
   const { story } = desk;
   const known = /** @type {Synopsis | undefined} */ (story.meta(key));
   if (!known && text.trim() === "") return key;
-  const value = known ?? commentOn(story, desk.settle(), { from: at, to });
+  const value = known ?? heldBefore(story, desk.settle(), at);
   const { node, from } = value.on[0] ?? {};
   const own = key || `${PREFIX}${node}.${from}`; // two windows that begin it write one
   desk.setMeta(own, text.trim() === "" ? null : { ...value, text });

@@ -296,6 +296,23 @@ test("a story that goes on in a new one has its places by their words", () => {
   assert.deepEqual([...placesIn(next, place, held)], [["a", 11]]);
 });
 
+test("later texts of two windows become one lorebook, and a file has both", () => {
+  const story = Story.create();
+  const head = story.settle(story.edit({ node: "", at: 0 }, 0, 0, "One.\n\nTwo."));
+  const other = new Story(story.id);
+  other.merge(story.wire());
+  const later = (text, at) => ({ ...heldBefore(story, head, at), entry: "tom", text, made: 1 });
+  story.setMeta(`${FROM}a`, later("scarred", 0));
+  other.setMeta(`${FROM}b`, later("dead", 6));
+  story.merge(other.wire());
+  other.merge(story.wire());
+  const tom = [{ ...entryOf({ text: "whole" }), id: "tom" }];
+  for (const each of [story, other, storyOf(story.toJSON())]) {
+    const read = (at) => entriesAt(each, tom, versionsOf(each), { node: head.node, at }).entries[0].text;
+    assert.deepEqual([0, 1, 6, 7].map(read), ["whole", "scarred", "scarred", "dead"]);
+  }
+});
+
 for (const isOpen of [false, true])
   test(`in ${TREES} trees no text reads a version of a later place, and each reads the last of its own${isOpen ? ", while words are typed" : ""}`, () => {
     let counts = { known: 0, unknown: 0 };

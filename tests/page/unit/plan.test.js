@@ -12,6 +12,7 @@ import { toldBefore } from "../../../srb/page/plan.js";
 import { planPrompt } from "../../../srb/page/prompt.js";
 import { readingOf } from "../../../srb/page/reading.js";
 import { storyOf } from "../../../srb/page/story/read.js";
+import { Story } from "../../../srb/page/story.js";
 import { makeDesk, settled } from "./fake_desk.js";
 import { exchange, secondWindow } from "./two_desks.js";
 
@@ -65,6 +66,18 @@ test("a branch that forked before a chapter has nothing of its line, and no text
     planOf(it.desk.story, before).lines.map(({ text }) => text),
     ["Mara leaves."],
   );
+});
+
+test("a line stays where the heading below it is rewritten, and goes along into a new story", async () => {
+  const it = await planned(BOOK, { "## The Sea": "It waits." });
+  const at = BOOK.indexOf("## The Sea");
+  it.manuscript.type("## Das Meer", at, at + "## The Sea".length);
+  assert.equal(it.part("## Das Meer").synopsis, "It waits.");
+  const next = Story.create();
+  for (const [key, value] of Object.entries(it.desk.story.stampsOf(null).values))
+    if (key.startsWith("synopsis.")) next.setMeta(key, { ...value, quote: "## The Sea" });
+  const place = next.edit({ node: "", at: 0 }, 0, 0, BOOK);
+  assert.equal(toldParts(next, place).at(-1).synopsis, "It waits.");
 });
 
 test("a line that is emptied is taken away, and a text without lines has no plan", async () => {

@@ -550,18 +550,6 @@ export class Desk extends EventTarget {
     return this.withRounds(({ gestures }) => gestures.sort());
   }
 
-  sortByFollowing() {
-    return this.withRounds(({ gestures }) => gestures.sortByFollowing());
-  }
-
-  sortByMeaning() {
-    return this.withRounds(({ gestures }) => gestures.sortByMeaning());
-  }
-
-  groupByMeaning() {
-    return this.withRounds(({ gestures }) => gestures.groupByMeaning());
-  }
-
   fold() {
     return this.withRounds(({ gestures }) => gestures.fold());
   }

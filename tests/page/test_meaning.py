@@ -55,9 +55,9 @@ def test_without_such_a_model_nothing_offers_it(writer: Writer) -> None:
 
 
 def test_of_sixteen_that_are_written_four_are_shown_and_all_are_in_the_outline(writer: Writer) -> None:
-    page = writer.set(max_tokens=8, stop_at="").page
+    page = writer.set(max_tokens=50, stop_at="").page  # two seconds, of which the head says for how many cards it is
     page.get_by_role("combobox", name="Branches").select_option("4/16")
-    writer.write("Once upon a time,").go()
+    writer.write("Once upon a time,").press("Control+Enter")
     expect(page.locator(".counts")).to_contain_text("for 4 cards")
     expect(page.locator("srb-branches .different")).to_have_text(re.compile(r"^\d+\.\d of 16 differ in their words$"))
     expect(writer.cards.locator("visible=true")).to_have_count(4)

@@ -36,7 +36,7 @@ async function inside(before = BEFORE, behind = BEHIND, cards = CARDS) {
 
 test("the card after which the next words are likeliest comes first, and one without words last", async () => {
   const { desk, asked } = await inside();
-  await desk.sortByFollowing();
+  await desk.rounds.gestures.sortByFollowing();
   assert.deepEqual(desk.round.order, [1, 3, 0, 2]);
   const [{ prompt, texts }] = asked();
   assert.equal(prompt, BEFORE, "which is read once");
@@ -67,7 +67,7 @@ test("cards that came without their likelihood are sorted by what the model read
 test("however long the text and however many the cards, one request reads sixteen, and a bound of what follows", async () => {
   const cards = Array.from({ length: 40 }, () => " One.");
   const it = await inside("before ".repeat(9000).trim(), ` ${"behind ".repeat(9000)}`, cards);
-  await it.desk.sortByFollowing();
+  await it.desk.rounds.gestures.sortByFollowing();
   const [{ prompt, texts }, ...more] = it.asked();
   assert.deepEqual([texts.length, more.length], [16, 0]);
   assert.ok(texts.every((text) => text.length < 300));
@@ -78,7 +78,7 @@ test("a reading that is stopped, or comes to another round, changes no order", a
   const it = await inside();
   let open;
   it.api.answers["v1/srb/surprise"] = (body) => new Promise((done) => (open = () => done(answer(body))));
-  const sorting = it.desk.sortByFollowing();
+  const sorting = it.desk.rounds.gestures.sortByFollowing();
   await settled();
   await round(it, " a", " b", " c", " d");
   open();
@@ -96,7 +96,7 @@ test("for a passage that is written anew, cards are read as a take would put the
   await settled();
   it.api.last.send({ event: "start", id: "r", count: 2, seeds: [1, 2], prompt_tokens: 6 });
   for (const [index, text] of ["\n One.", " Two. \n"].entries()) it.api.last.send({ event: "stream", index, text });
-  await it.desk.sortByFollowing();
+  await it.desk.rounds.gestures.sortByFollowing();
   const { prompt, texts } = it.api.calls.find(({ path }) => path === "v1/srb/surprise").body;
   assert.deepEqual(
     texts.map((text) => prompt + text),

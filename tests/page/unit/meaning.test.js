@@ -19,7 +19,7 @@ async function compared(said, ...texts) {
 test("cards are sorted as the server says, whatever stands between those that have a text, and undo puts them back", async () => {
   const said = { by: "meaning", different: 1.94, order: [0, 2, 3, 1], groups: [[0, 2, 3], [1]] };
   const { desk, asked } = await compared(said, " fox", " sea", "", " dog", " lake");
-  await desk.sortByMeaning();
+  await desk.rounds.gestures.sortByMeaning();
   assert.deepEqual(asked(), [
     { texts: ["fox", "sea", "dog", "lake"], logprobs: [null, null, null, null], n: undefined },
   ]);
@@ -36,7 +36,7 @@ test("of long texts the beginning is sent, without pictures, of many cards the f
   const order = Array.from({ length: 64 }, (_, place) => place);
   const { desk, asked } = await compared({ by: "words", different: 9, order, groups: [order] }, ...texts);
   await desk.prune(3);
-  await desk.sortByMeaning();
+  await desk.rounds.gestures.sortByMeaning();
   const [{ texts: sent }] = asked();
   assert.equal(sent.length, 64);
   assert.ok(sent.every((text) => text.length <= 2000));
@@ -51,7 +51,7 @@ test("a comparison that comes to another round changes no order", async () => {
   const said = () =>
     new Promise((done) => (open = () => done({ by: "words", different: 2, order: [1, 0], groups: [] })));
   const it = await compared(said, " a", " b");
-  const sorting = it.desk.sortByMeaning();
+  const sorting = it.desk.rounds.gestures.sortByMeaning();
   await settled();
   await round(it, " c", " d");
   open();
@@ -71,16 +71,16 @@ async function ended(said, ...texts) {
 
 test("what is alike stands behind one card, comes out with it, and the next time all stand in front", async () => {
   const { desk } = await ended(ALIKE, " fox", " sea", " dog", " cat");
-  await desk.groupByMeaning();
+  await desk.rounds.gestures.groupByMeaning();
   assert.deepEqual(desk.round.shown, [0, 1]);
   assert.ok(!desk.round.canRefill(desk.round.slots[3])); // its text is its own
   desk.undo();
   assert.deepEqual(desk.round.shown, [0, 1, 2, 3]);
   desk.redo();
   assert.deepEqual(desk.round.shown, [0, 1]);
-  await desk.groupByMeaning();
+  await desk.rounds.gestures.groupByMeaning();
   assert.deepEqual(desk.round.shown, [0, 1, 2, 3]);
-  await desk.groupByMeaning();
+  await desk.rounds.gestures.groupByMeaning();
   await desk.prune(0);
   assert.deepEqual(desk.round.shown, [0, 1, 2, 3]); // nothing stands behind what was set aside
 });
@@ -88,11 +88,11 @@ test("what is alike stands behind one card, comes out with it, and the next time
 test("a card that a person has marked stands for its group, and each further one for itself", async () => {
   const { desk } = await ended(ALIKE, " fox", " sea", " dog", " cat");
   desk.setMark(2, 4);
-  await desk.groupByMeaning();
+  await desk.rounds.gestures.groupByMeaning();
   assert.deepEqual(desk.round.shown, [1, 2]);
-  await desk.groupByMeaning();
+  await desk.rounds.gestures.groupByMeaning();
   desk.setNodeMark(desk.round.slots[3].node, "star", true);
-  await desk.groupByMeaning();
+  await desk.rounds.gestures.groupByMeaning();
   assert.deepEqual(desk.round.shown, [1, 2, 3]);
   assert.equal(desk.round.slots[0].foldedUnder, 3);
 });
@@ -100,7 +100,7 @@ test("a card that a person has marked stands for its group, and each further one
 test("a card that goes on keeps what stands behind it, and one that is written still stays in front", async () => {
   const { desk, stream } = await compared(ALIKE, " fox", " sea", " dog", " cat");
   for (const index of [0, 1, 2]) stream.send({ event: "stop", index, reason: "limit", length: 3 });
-  await desk.groupByMeaning();
+  await desk.rounds.gestures.groupByMeaning();
   assert.deepEqual(desk.round.shown, [0, 1, 3]);
   stream.send({ event: "branch", index: 0, seed: 7, resumed: true });
   stream.send({ event: "stream", index: 0, text: " ran" });
@@ -109,7 +109,7 @@ test("a card that goes on keeps what stands behind it, and one that is written s
 
 test("cards that all differ stay where they are, and it is said", async () => {
   const { desk } = await ended({ by: "words", different: 2, order: [0, 1], groups: [[0], [1]] }, " fox", " sea");
-  await desk.groupByMeaning();
+  await desk.rounds.gestures.groupByMeaning();
   assert.deepEqual(desk.round.shown, [0, 1]);
   assert.equal(desk.said.length, 1);
 });

@@ -227,21 +227,21 @@ async function sort(pane) {
 /** @param {Pane} pane */
 async function sortByFollowing(pane) {
   pane.say(msg`The model reads what follows after each card.`);
-  await pane.desk.sortByFollowing();
+  await pane.desk.rounds?.gestures.sortByFollowing();
   pane.say(msg`Sorted by what follows.`);
 }
 
 /** @param {Pane} pane */
 async function sortByMeaning(pane) {
   pane.say(msg`The cards are compared by what they mean.`);
-  await pane.desk.sortByMeaning();
+  await pane.desk.rounds?.gestures.sortByMeaning();
   pane.say(msg`Sorted by meaning.`);
 }
 
 /** @param {Pane} pane */
 async function groupByMeaning(pane) {
   pane.say(msg`The cards are compared by what they mean.`);
-  await pane.desk.groupByMeaning();
+  await pane.desk.rounds?.gestures.groupByMeaning();
 }
 
 /** @param {Pane} pane @param {Slot} slot */

@@ -42,6 +42,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "sibling_penalty": {"sibling_penalty": 1.0},
     "stop_at sentence": {"stop_at": "sentence", "stop_after": 1000},
     "16 banned_strings": {"banned_strings": [f"never{i} written" for i in range(16)]},
+    "500 banned_patterns": {"banned_patterns": [rf"\b(?:never|not) written{i}\b" for i in range(500)]},
     "rank": {"rank": True},
     "linger": {"linger": 0.01},
 }

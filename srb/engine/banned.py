@@ -7,6 +7,7 @@ share places as in a trie.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -92,6 +93,7 @@ class Banned:
         found = _IN_USE.get((strings, patterns))
         if found is None:
             found = _IN_USE[strings, patterns] = cls(strings, patterns)
+            _LATEST.append(found)
         return found
 
     def read_all(self, text: str, reading: Reading = START) -> Reading:
@@ -206,4 +208,5 @@ def stands(entry: Entry, seed: int, start: int) -> bool:
     return int.from_bytes(drawn) < entry.weight * 2**64
 
 
+_LATEST: deque[Banned] = deque(maxlen=2)  # a story's next round has the same list, and finds what was read
 _IN_USE: WeakValueDictionary[tuple[tuple[str, ...], tuple[BannedPattern, ...]], Banned] = WeakValueDictionary()

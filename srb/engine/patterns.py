@@ -143,12 +143,14 @@ class _Machine:
         least, most, part = value
         if not part.getwidth()[1]:
             least, most = min(least, 1), min(most, 1)  # of nothing: a million cost a second, and say as much
-        for _ in range(least):
+        for _ in range(least - 1):
             at = self.sequence(part, flags, at)
+        begin = self._step(at, self.state())
+        at = self.sequence(part, flags, begin) if least else begin
+        if most >= MAX_STATES:  # any number: the last one comes again
+            self._step(at if least else self.sequence(part, flags, begin), begin)
+            return self._step(at, self.state())
         end = self._step(at, self.state())
-        if most >= MAX_STATES:  # any number
-            self._step(self.sequence(part, flags, end), end)
-            return end
         for _ in range(most - least):
             at = self._step(self.sequence(part, flags, at), self.state())
             self._step(at, end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -66,6 +67,18 @@ def test_all_matches_are_those_of_re_and_what_may_become_one_is_held_back(
     for start, end in expected:
         assert any(known in (end, end + 1) and first <= start <= last for known, last, first in found), (start, end)
         assert all(depths[place] >= place - start for place in range(start + 1, end)), (start, end)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["a{1,3}", "a{2}", "a{0,2}", "a{2,}", "a?", "a*", "a+?", "(?:ab?){1,3}", "(?:a|b)*", "(?:a?b?)+", "(?:a+b){2}"],
+)
+def test_a_repetition_comes_as_often_as_it_says(pattern: str) -> None:
+    graph = Banned((), ((f"x{pattern}y", 0.0, False),))
+    for size in range(6):
+        for part in itertools.product("ab", repeat=size):
+            text = f"x{''.join(part)}y"
+            assert bool(graph.read(START, text)[2]) == bool(matches_in(text, f"x{pattern}y")), text
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ function landingAt({ story, head, text }, { node, at }) {
   const other = story.text(node, at);
   const { keep = 0 } = story.nodes.get(first ?? "") ?? {};
   const [same, end] = alike(text, other);
-  const from = keep <= same ? keep : same;
+  const from = Math.min(keep, same);
   const behind = Math.min(end, text.length - from, other.length - from);
   const rest = text.length - behind + Math.max(0, text.slice(text.length - behind).search(/\s|$/u)); // whole words
   const words = other.slice(from, other.length - text.length + rest);

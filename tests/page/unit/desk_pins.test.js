@@ -112,7 +112,7 @@ for (let seed = 1; seed <= 25; seed += 1)
     const stories = [first, second];
     const record = () => {};
     /** The last word on each node, by hand. */
-    const expected = new Map(pinsOf(first).map(({ node, from, to }) => [node, { from, to: null }]));
+    const expected = new Map(pinsOf(first).map(({ node, from }) => [node, { from, to: null }]));
     for (let step = 0; step < 20; step += 1) {
       const story = random.choice(stories);
       const node = random.choice(nodes);

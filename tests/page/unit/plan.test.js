@@ -223,7 +223,7 @@ test("a chat model is asked for a line, and what is stopped or refused keeps the
     return answer(body);
   };
   await assert.rejects(it.write(), /away/);
-  assert.match(it.asked()[0].body.prompt, /^<u>Mara walks\.[^]*Say in one short sentence/);
+  assert.match(it.asked()[0].body.prompt, /^<u>Mara walks\.[\s\S]*Say in one short sentence/);
   assert.deepEqual(it.lines(), ["", "Line 1.", "", "It waits.", ""]);
   it.desk.undo();
   assert.deepEqual(it.lines(), ["", "", "", "It waits.", ""]);

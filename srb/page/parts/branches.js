@@ -96,7 +96,7 @@ export class Branches extends Part {
     this.on("nodes", ({ ids, marks = [], isGrowth }) => {
       if (isGrowth) return; // texts are told of apart
       this.board?.refreshNodes(ids ?? null);
-      this.pinned.hear(ids && [...ids, ...marks]);
+      this.pinned.hear(ids ? [...ids, ...marks] : null);
       this.requestUpdate();
     });
     this.on("story", () => {

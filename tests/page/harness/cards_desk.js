@@ -10,7 +10,12 @@ class Marks {
   constructor() {
     this.said = new Map();
     this.marks = new Map();
-    this.nodes = { has: () => true, get: () => undefined };
+    this.nodes = Object.assign(new Map(), { has: () => true });
+  }
+
+  /** Nothing is pinned. */
+  stampsOf() {
+    return { values: {}, times: {} };
   }
 
   pieces() {

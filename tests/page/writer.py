@@ -29,6 +29,13 @@ def wait_for_event(page: Page, what: Callable[[], T], why: str) -> T:
 PICTURED = {0x2400 + code: code for code in range(32) if chr(code) not in "\n\t"}
 
 
+# A new story looks as the one before it, which may be another test's on the same server.
+NEW_STORY = """async () => {
+  await desk.newStory();
+  if (desk.settings.writes_first) desk.setSetting("writes_first", false);
+}"""
+
+
 class Writer:
     """A page with the desk, and what a person does there. Opening it waits until it is loaded and has the focus.
 
@@ -46,7 +53,7 @@ class Writer:
             self.give_key(key)
         self.wait_until_ready()
         if is_new:
-            page.evaluate("desk.newStory()")
+            page.evaluate(NEW_STORY)
 
     def wait_until_ready(self) -> None:
         expect(self.page.locator("srb-manuscript")).to_be_focused()

@@ -209,8 +209,10 @@ class Formats extends DialogPart {
 
   render() {
     return html`<dialog aria-labelledby="formats-title" @paste=${this.paste}>
-        ${closeButton(() => this.close())}
-        <h2 id="formats-title">${msg`Import and export`}</h2>
+        <header class="dialog-head">
+          <h2 id="formats-title">${msg`Import and export`}</h2>
+          ${closeButton(() => this.close())}
+        </header>
         <p class="message" role="status">${this.message}</p>
         ${this.reading ? html`<p><button type="button" @click=${() => this.reading?.abort()}>${msg`Stop reading`}</button></p>` : null}
         ${this.error ? html`<p class="error" role="alert">${this.error}</p>` : null}

@@ -111,13 +111,13 @@ def test_the_rest_of_the_page_comes_when_the_server_is_back(page: Page, slow: Se
 def test_a_dialog_is_loaded_when_it_is_first_opened(page: Page, slow: Server) -> None:
     page.add_init_script(NEVER_IDLE)
     writer = Writer(page, slow.url, is_whole=False)
-    assert loaded(page) & {"versions.js", "versions.css", "help.js"} == set()
-    writer.open_dialog("versions")
-    assert {"versions.js", "versions.css"} <= loaded(page)
+    assert loaded(page) & {"settings.js", "settings.css", "help.js"} == set()
+    writer.open_dialog("settings")
+    assert {"settings.js", "settings.css"} <= loaded(page)
     assert "help.js" not in loaded(page)
     writer.press("Escape")
-    writer.open_dialog("versions")
-    assert page.locator("srb-versions").count() == 1
+    writer.open_dialog("settings")
+    assert page.locator("srb-settings").count() == 1
 
 
 def test_a_page_that_was_idle_opens_every_dialog_without_its_server(

@@ -232,6 +232,20 @@ def test_a_reader_may_leave_a_rest_and_the_others_stay(client: Client) -> None:
     assert client.left == [request_id]
 
 
+def test_a_rest_that_is_over_before_it_is_read_ends_a_call_once(client: Client) -> None:
+    calls = Calls(lambda: client, Settings())
+    call = calls.open([COMMAND], {}, streamed=False)
+    done = Done(call.request_ids[0], 3, 0, 2, 1.0, 1.0)
+    client.receive([Resting.of(done, 0.01), done])
+    for event in call.mailbox.take():
+        if isinstance(event, Resting):
+            call.leave_resting(event.done)
+    assert call.mailbox.ended == [done]
+    assert call.mailbox.done
+    call.close()
+    assert client.is_clean
+
+
 def test_a_call_that_ends_while_it_attaches_reads_nothing(client: Client) -> None:
     calls = Calls(lambda: client, Settings())
     greenlet = gevent.spawn(calls.attach, "r", {})

@@ -129,7 +129,9 @@ class Call:
             self._client.abandon(request_id, reason, self.mailbox if self._has_mailbox else None)
 
     def leave_resting(self, done: Done) -> None:
-        """Leave a request that rests, as if it had ended."""
+        """Leave a request that rests, as if it had ended; a short rest may be over before it was read."""
+        if any(event.request_id == done.request_id for event in self.mailbox.ended):
+            return  # or it would have ended twice, and the reader would wait for ever
         self._client.leave(done.request_id, self.mailbox)
         self.mailbox.put(done)
 

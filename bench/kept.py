@@ -11,7 +11,6 @@ asked for their next turns, with the story's name as `session`. *computed* are p
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import random
 import statistics
@@ -23,7 +22,6 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -102,15 +100,6 @@ class Writer:
         return f"story {self.number} {len(self.turns)}", words(fresh(), FIRST), 0
 
 
-def kill_engine(folder: str) -> None:
-    """Kill the engine's process alone."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            is_engine = b"srb.engine.process" in (entry / "cmdline").read_bytes()
-            if is_engine and folder.encode() in (entry / "environ").read_bytes():
-                os.kill(int(entry.name), 9)
-
-
 def kills(environ: dict[str, str], folder: str, number: int) -> None:
     """Print what writers found after so many kills, and whether a server that nobody killed writes the same."""
     pick, writers = random.Random(number), [Writer(index) for index in range(WRITERS)]
@@ -126,12 +115,12 @@ def kills(environ: dict[str, str], folder: str, number: int) -> None:
             for thread in threads:
                 if not thread.ident:
                     thread.start()
-            for kind in (kill_engine, kill):
+            for module in ("srb.engine.process", ""):  # the engine alone, then all processes
                 answered = sum(len(writer.turns) for writer in writers)
                 while sum(len(writer.turns) for writer in writers) == answered:
                     time.sleep(_RETRY_SECONDS)
                 time.sleep(pick.uniform(*_ALIVE))
-                kind(folder)
+                kill(folder, module)
                 state["kills"] += 1
         print(f"\r{state['kills']} kills", end="", flush=True)
     is_over.set()
@@ -164,16 +153,15 @@ def handed(environ: dict[str, str], number: int) -> None:
                 stories.append((name, text, turn.answer[0]))
             began = time.perf_counter()
         print(f"{number} stories written; the server ended in {time.perf_counter() - began:.2f} s", flush=True)
-        turns = []
+        computed, seconds = [], []
         for index, (name, text, written) in enumerate(stories):
             turn = turn_of(text + written + words(fresh(), NEW)[1:], name, index)
             turn.body["max_tokens"] = 1
             turn.ask(other)
-            turns.append(len(text) + len(written) - 1 - turn.cached)
-            stories[index] = (name, text, [round(1000 * turn.seconds)])
-    times = [took[0] for _, _, took in stories]
-    print(f"computed: {sum(map(max, turns, [0] * number))} tokens of {number} stories, at most {max(turns)} of one")
-    print(f"first token: median {statistics.median(times):.0f} ms, at most {max(times)} ms")
+            computed.append(max(0, len(text) + len(written) - 1 - turn.cached))
+            seconds.append(turn.seconds)
+    print(f"computed: {sum(computed)} tokens of {number} stories, at most {max(computed)} of one")
+    print(f"first token: median {1000 * statistics.median(seconds):.0f} ms, at most {1000 * max(seconds):.0f} ms")
 
 
 def main() -> None:

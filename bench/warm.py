@@ -42,11 +42,12 @@ def opened(target: Target, text: list[int], branches: list[list[int]]) -> Iterat
     yield f"{BACK} turns of {TURNS} back", seconds(target, text[: len(text) * (TURNS - BACK) // TURNS])
 
 
-def kill(folder: str) -> None:
-    """Kill every process that has the folder of texts in its environment."""
+def kill(folder: str, module: str = "") -> None:
+    """Kill every process that has the folder of texts in its environment, or only those that run a module."""
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if entry.name != str(os.getpid()) and folder.encode() in (entry / "environ").read_bytes():
+            is_ours = entry.name != str(os.getpid()) and folder.encode() in (entry / "environ").read_bytes()
+            if is_ours and module.encode() in (entry / "cmdline").read_bytes():
                 os.kill(int(entry.name), signal.SIGKILL)
 
 

@@ -2,13 +2,16 @@
 
 const SELDOM = 0.2; // of the matches of a word that shall come seldom stand
 
+/** Words as a pattern that only they match. @param {string} words */
+export const literal = (words) => words.replace(/[\\^$.*+?()[\]{}|]/gu, "\\$&");
+
 /** @param {string} line */
 export function patternOf(line) {
   const text = line.trim();
   const given = /^\/(.+)\/$/u.exec(text);
   if (given) return given[1];
   const words = text.split(/\s+/u).map((word) => {
-    const escaped = word.replace(/[\\^$.*+?()[\]{}|]/gu, "\\$&").replace(/['’]/gu, "['’]");
+    const escaped = literal(word).replace(/['’]/gu, "['’]");
     return escaped.replace(/(?<=[\p{L}\p{N}])\\\*$/u, "\\w*");
   });
   const [begin, end] = [/^[\p{L}\p{N}_]/u, /[\p{L}\p{N}_]\*?$/u].map((edge) => (edge.test(text) ? "\\b" : ""));

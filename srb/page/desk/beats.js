@@ -10,7 +10,7 @@ import { origin } from "../story/pen.js";
 import { newId } from "../story.js";
 import { gapAt } from "./gap.js";
 import { heldBefore, isHeld, paragraphAt, placesIn } from "./held.js";
-import { changeAll } from "./values.js";
+import { changeAll, valuesOf } from "./values.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../story.js").Story} Story */
@@ -32,18 +32,11 @@ const isBeat = (value) =>
 /** @param {unknown} value @returns {value is Tick} */
 const isTick = (value) => isHeld(value) && typeof (/** @type {any} */ (value).beat) === "string";
 
-/** A story's beats in their order, and all ticks. @param {Story} story */
+/** A story's beats in their order. @param {Story} story @returns {Known[]} */
 function storedIn(story) {
-  /** @type {Map<string, Tick>} */
-  const ticks = new Map();
-  /** @type {Known[]} */
-  const beats = [];
-  for (const [key, value] of Object.entries(story.stampsOf(null).values))
-    if (key.startsWith(DONE) && isTick(value)) ticks.set(key, value);
-    else if (key.startsWith(PREFIX) && isBeat(value) && beats.length < MOST)
-      beats.push({ text: value.text, order: value.order, key, ticks: [], from: null });
-  beats.sort((a, b) => a.order - b.order || (a.key < b.key ? -1 : 1));
-  return { beats, ticks };
+  return [...valuesOf(story, PREFIX, isBeat, MOST)]
+    .map(([key, { text, order }]) => ({ text, order, key, ticks: [], from: null }))
+    .sort((a, b) => a.order - b.order || (a.key < b.key ? -1 : 1));
 }
 
 /**
@@ -51,8 +44,9 @@ function storedIn(story) {
  * @param {Story} story @param {Place} place @returns {Known[]}
  */
 export function beatsIn(story, place) {
-  const { beats, ticks } = storedIn(story);
+  const beats = storedIn(story);
   if (beats.length === 0) return [];
+  const ticks = valuesOf(story, DONE, isTick);
   const written = [...placesIn(story, place, ticks).keys()];
   const asked = askedFor(story, place);
   for (const beat of beats) {
@@ -82,7 +76,7 @@ export function beatLines(story, place) {
   const text = story.text(place.node, place.at);
   const asked = askedFor(story, place);
   return storedIn(story)
-    .beats.flatMap(({ text: own }) => (asked.has(own.trim()) ? [own.trim()] : []))
+    .flatMap(({ text: own }) => (asked.has(own.trim()) ? [own.trim()] : []))
     .map((own) => {
       const at = lastParagraph(text.slice(0, trimmedLength(text.slice(0, asked.get(own)))));
       const gap = at === 0 || text[at - 1] === "\n" ? "" : "\n\n";

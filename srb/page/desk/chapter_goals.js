@@ -6,7 +6,7 @@ import { countWords } from "../keep/describe.js";
 import { isCount, isRecord } from "../story/check.js";
 import { areSpans, rangesOf, spansOf } from "./comments.js";
 import { goalsOf } from "./goals.js";
-import { changeAll } from "./values.js";
+import { changeAll, valuesOf } from "./values.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../story.js").Story} Story */
@@ -31,10 +31,7 @@ function isGoal(value) {
  * @returns {Map<Chapter, {key: string, words: number}>}
  */
 export function chapterGoalsOf(story, chapters) {
-  /** @type {Map<string, ChapterGoal>} */
-  const goals = new Map();
-  for (const [key, value] of Object.entries(story.stampsOf(null).values))
-    if (key.startsWith(PREFIX) && isGoal(value)) goals.set(key, value);
+  const goals = valuesOf(story, PREFIX, isGoal);
   /** @type {Map<Chapter, {key: string, words: number}>} */
   const found = new Map();
   if (goals.size === 0) return found;
@@ -71,9 +68,7 @@ export function setChapterGoal(desk, chapters, chapter, words) {
 }
 
 /** Whether any chapter has a goal. @param {Story} story */
-export const hasChapterGoals = (story) =>
-  goalsOf(story).chapter > 0 ||
-  Object.entries(story.stampsOf(null).values).some(([key, value]) => key.startsWith(PREFIX) && isGoal(value));
+export const hasChapterGoals = (story) => goalsOf(story).chapter > 0 || valuesOf(story, PREFIX, isGoal, 1).size > 0;
 
 /** The words of the chapter with the caret, without its heading, and its goal; 0: none. @param {Desk} desk */
 export function chapterAtCaret(desk) {

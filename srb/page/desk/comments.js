@@ -4,7 +4,7 @@
 import { isCount, isRecord } from "../story/check.js";
 import { origin } from "../story/pen.js";
 import { newId } from "../story.js";
-import { changeAll } from "./values.js";
+import { changeAll, valuesOf } from "./values.js";
 
 /** @typedef {import("../story.js").Story} Story */
 /** @typedef {import("../story/types.js").Place} Place */
@@ -37,14 +37,11 @@ export const areSpans = (on) =>
   on.length <= SPANS &&
   on.every((span) => isRecord(span) && typeof span.node === "string" && isCount(span.from) && isCount(span.to));
 
-/** The comments of a story by their ids; what a file has in their place and is none is left out. @param {Story} story @returns {Map<string, Comment>} */
+/** The comments of a story by their ids. @param {Story} story @returns {Map<string, Comment>} */
 export function commentsOf(story) {
-  /** @type {Map<string, Comment>} */
-  const comments = new Map();
-  for (const [key, value] of Object.entries(story.stampsOf(null).values))
-    if (key.startsWith(PREFIX) && isComment(value) && comments.size < MOST)
-      comments.set(key.slice(PREFIX.length), value);
-  return comments;
+  return new Map(
+    [...valuesOf(story, PREFIX, isComment, MOST)].map(([key, value]) => [key.slice(PREFIX.length), value]),
+  );
 }
 
 /** Put a comment on a passage; returns its id. @param {import("../desk.js").Desk} desk @param {Range} range */

@@ -147,10 +147,9 @@ export class Growth {
     const stopAt = rounds.context.stopAt(null);
     const round = new Round({ id: newId(), base, keep, until, n: WAYS, prompts, lore, stopAt });
     const live = new Live({ api: this.desk.api, story, round, listener: this });
-    this.live = live;
-    const reading = live.begin({ ...rounds.body(round), priority: 1, linger: this.closed });
+    const written = this.follow(live, live.begin({ ...rounds.body(round), priority: 1, linger: this.closed }));
     rounds.saveWhileOpen(); // the map shows it grow
-    await this.follow(live, reading);
+    await written;
     const { slots } = round;
     this.ends.touch([base.node]);
     if (slots.every(({ text, end }) => !text.trim() && end?.reason !== "eos"))

@@ -9,6 +9,7 @@ import { wordsOf } from "../markdown.js";
 import { withoutMarkers } from "../markers.js";
 import { NO_PLAN } from "../plan.js";
 import { heldBefore, isHeld, placesIn } from "./held.js";
+import { valuesOf } from "./values.js";
 
 /** @typedef {import("../story.js").Story} Story */
 /** @typedef {import("../story/types.js").Place} Place */
@@ -29,13 +30,7 @@ function isSynopsis(value) {
 }
 
 /** @param {Story} story @returns {Map<string, Synopsis>} */
-function synopsesOf(story) {
-  /** @type {Map<string, Synopsis>} */
-  const synopses = new Map();
-  for (const [key, value] of Object.entries(story.stampsOf(null).values))
-    if (key.startsWith(PREFIX) && isSynopsis(value)) synopses.set(key, value);
-  return synopses;
-}
+const synopsesOf = (story) => valuesOf(story, PREFIX, isSynopsis);
 
 /**
  * Return the chapters of a text, and behind each the scenes that it is made of, if there are more than one.

@@ -1,6 +1,19 @@
-/** Changes of a story's values, each of them a step of undo. */
+/** Values of a story that are of one kind, and changes of values, each of them a step of undo. */
 
 /** @typedef {import("../desk.js").Desk} Desk */
+
+/**
+ * The values of a story whose keys begin with `prefix`, by their keys; what a file has in their place and is none is left out.
+ * @template T
+ * @param {import("../story.js").Story} story @param {string} prefix @param {(value: unknown) => value is T} isOne @param {number} [most]
+ * @returns {Map<string, T>}
+ */
+export function valuesOf(story, prefix, isOne, most = Number.POSITIVE_INFINITY) {
+  const found = new Map();
+  for (const [key, value] of Object.entries(story.stampsOf(null).values))
+    if (key.startsWith(prefix) && isOne(value) && found.size < most) found.set(key, value);
+  return found;
+}
 
 /** Change values, together one step. @param {Desk} desk @param {[string, unknown][]} values */
 export function changeAll(desk, values) {

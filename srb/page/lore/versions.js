@@ -8,6 +8,7 @@
  * @typedef {import("./entries.js").Entry} Entry
  */
 import { isHeld, placesIn } from "../desk/held.js";
+import { valuesOf } from "../desk/values.js";
 import { isCount } from "../story/check.js";
 import { MOST } from "./entries.js";
 
@@ -20,14 +21,8 @@ function isVersion(value) {
   return typeof entry === "string" && typeof text === "string" && text.length <= MOST.text && isCount(made);
 }
 
-/** The versions of a story's entries by their keys; what a file has in their place and is none is left out. @param {Story} story @returns {Map<string, Version>} */
-export function versionsOf(story) {
-  /** @type {Map<string, Version>} */
-  const versions = new Map();
-  for (const [key, value] of Object.entries(story.stampsOf(null).values))
-    if (key.startsWith(FROM) && isVersion(value) && versions.size < MOST.entries) versions.set(key, value);
-  return versions;
-}
+/** The versions of a story's entries by their keys. @param {Story} story @returns {Map<string, Version>} */
+export const versionsOf = (story) => valuesOf(story, FROM, isVersion, MOST.entries);
 
 /**
  * Return the versions that a text reads, their keys by the ids of their entries.

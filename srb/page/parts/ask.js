@@ -1,5 +1,6 @@
 // <srb-ask>: questions about the story, which readers answer beside it, and which of the cards seem to contradict what stands before them.
 
+import { literal } from "../bans.js";
 import { sentenceAt } from "../cuts.js";
 import { askStory, CHECKERS, doubtsOfCards, takesQuestions } from "../desk/asking.js";
 import { addComment } from "../desk/comments.js";
@@ -226,8 +227,7 @@ function grouped(answers) {
 
 /** Where a line stands in a text, whatever blanks that has between its words; null if it does not. @param {string} text @param {string} line */
 function placeOf(text, line) {
-  const words = line.split(" ").map((word) => word.replace(/[.*+?^${}()|[\]\\]/gu, "\\$&"));
-  const found = new RegExp(words.join("\\s+"), "u").exec(text);
+  const found = new RegExp(line.split(" ").map(literal).join("\\s+"), "u").exec(text);
   return found && { from: found.index, to: found.index + found[0].length };
 }
 

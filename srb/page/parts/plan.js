@@ -20,12 +20,12 @@ import { isComposing } from "../keys.js";
 import { msg } from "../languages.js";
 import { html, live, nothing, repeat } from "../vendor/lit.js";
 import { icon } from "./icons.js";
-import { Part } from "./part.js";
+import { WritingPart } from "./writing_part.js";
 
 /** @typedef {import("../desk/beats.js").Known} Beat */
 /** @typedef {import("../desk/synopses.js").Told} Told */
 
-class PlanPart extends Part {
+class PlanPart extends WritingPart {
   constructor() {
     super();
     /** @type {Told[]} */
@@ -36,8 +36,6 @@ class PlanPart extends Part {
     this.was = null;
     this.key = ""; // of the synopsis that is being written
     this.caret = 0; // up to which beats are told
-    /** @type {AbortController | null} of the lines that the model writes */
-    this.writing = null;
   }
 
   listen() {
@@ -101,19 +99,7 @@ class PlanPart extends Part {
 
   /** Let the model write the lines that are missing before the caret's part. */
   async write() {
-    const { desk } = this;
-    const writing = new AbortController();
-    this.writing = writing;
-    this.requestUpdate();
-    await desk.guard(async () => {
-      try {
-        const { writeLines } = await import("../desk/summarize.js");
-        await desk.withRounds((rounds) => writeLines(rounds, writing.signal));
-      } catch (error) {
-        if (!writing.signal.aborted) throw error;
-      }
-    });
-    this.writing = null;
+    await this.letWrite(async (rounds, signal) => (await import("../desk/summarize.js")).writeLines(rounds, signal));
     this.requestUpdate();
     await this.updateComplete;
     this.focus();
@@ -127,11 +113,6 @@ class PlanPart extends Part {
         <button @click=${() => this.writing?.abort()}>${msg`Stop`}</button></p>`;
     if (emptyBefore(parts, caret).length === 0) return nothing;
     return html`<p class="acts"><button @click=${() => this.write()} title=${msg`Of what is written before the chapter or scene with the caret`}>${msg`Let the model write the empty lines`}</button></p>`;
-  }
-
-  disconnectedCallback() {
-    super.disconnectedCallback();
-    this.writing?.abort();
   }
 
   /** @param {Told} part @param {boolean} isCurrent */

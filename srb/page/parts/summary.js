@@ -5,17 +5,15 @@ import { summarize } from "../desk/summarize.js";
 import { WordsBefore } from "../desk/words.js";
 import { msg, wordCount } from "../languages.js";
 import { html, live, nothing } from "../vendor/lit.js";
-import { Part } from "./part.js";
+import { WritingPart } from "./writing_part.js";
 
 /** @typedef {import("../desk/summaries.js").Summary} Summary */
 
-class SummaryPart extends Part {
+class SummaryPart extends WritingPart {
   constructor() {
     super();
     this.cutWords = new WordsBefore();
     this.toldWords = new WordsBefore();
-    /** @type {AbortController | null} of a summary that the model writes */
-    this.writing = null;
     /** @type {unknown} the summary before a person changed it */
     this.was = null;
   }
@@ -24,26 +22,10 @@ class SummaryPart extends Part {
     this.on(["story", "head", "server", "rounds"], () => this.requestUpdate());
   }
 
-  disconnectedCallback() {
-    super.disconnectedCallback();
-    this.writing?.abort();
-  }
-
   /** Let the model write. @param {boolean} isAnew from the text's beginning */
   async write(isAnew) {
-    const { desk } = this;
-    const writing = new AbortController();
-    this.writing = writing;
-    this.requestUpdate();
-    await desk.guard(async () => {
-      try {
-        await desk.withRounds((rounds) => summarize(rounds, { isAnew, signal: writing.signal }));
-      } catch (error) {
-        if (!writing.signal.aborted) throw error;
-      }
-    });
-    this.writing = null;
-    this.was = desk.story.meta("summary");
+    await this.letWrite((rounds, signal) => summarize(rounds, { isAnew, signal }));
+    this.was = this.desk.story.meta("summary");
     this.requestUpdate();
     await this.updateComplete;
     this.querySelector("textarea")?.focus();

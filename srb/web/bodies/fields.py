@@ -449,6 +449,7 @@ def parse_scales(value: Any) -> tuple[tuple[int, float], ...]:
 _STRING: dict[str, Any] = {"type": "string"}
 _STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
 _BANNED: dict[str, Any] = {"type": "array", "items": {**_STRING, "maxLength": MAX_BANNED_LENGTH}}
+_BANNED_LIST: dict[str, Any] = {"anyOf": [_STRING, {**_BANNED, "maxItems": MAX_BANNED}]}
 _PATTERN: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -506,7 +507,7 @@ Stop = Annotated[
 Banned = Annotated[
     tuple[str, ...],
     BeforeValidator(_parse_banned),
-    WithJsonSchema({"anyOf": [_STRING, {**_BANNED, "maxItems": MAX_BANNED}]}),
+    WithJsonSchema(_BANNED_LIST),
 ]
 BannedPatterns = Annotated[
     tuple[BannedPattern, ...],
@@ -516,7 +517,7 @@ BannedPatterns = Annotated[
 BannedRegexes = Annotated[
     tuple[BannedPattern, ...],
     BeforeValidator(_parse_regexes),
-    WithJsonSchema({"anyOf": [_STRING, {**_BANNED, "maxItems": MAX_BANNED}]}),
+    WithJsonSchema(_BANNED_LIST),
 ]
 BannedTokens = Annotated[
     tuple[str | int, ...],

@@ -305,7 +305,7 @@ class StateStore(Protocol):
     def save(self, name: str, state: SavedState, on_saved: Callable[[SRBError | None], None] | None = None) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Record:
     """The KV of a text's tokens `start` … `end` in a store; `parent` is the record before it, "" at a text's beginning.
 
@@ -318,7 +318,7 @@ class Record:
     end: int
     nbytes: int
     scope: Scope
-    asker: str = ""  # of the node that it was written for
+    asker: str = ""  # whose text it is; another's when that one is gone
 
     @property
     def is_state(self) -> bool:

@@ -51,7 +51,7 @@ class Prompts:
         if request.saved is not None:
             self._states.insert(request.saved)
             match = self._tree.match(request.reusable, self._tree.root(request.scope)) if request.reuses else None
-        begun = self._tree.begin(prefix.tokens, request.scope, request.cache_prompt, match)
+        begun = self._tree.begin(prefix.tokens, request.scope, request.cache_prompt, match, request.asker)
         prefix.node, prefix.logits, prefix.num_shared = begun.node, begun.logits, begun.num_shared
         if prefix.num_cached is None:  # after a drop the request finds its own tokens, which do not count
             prefix.num_cached, prefix.num_restored = begun.num_cached, begun.num_restored

@@ -15,6 +15,7 @@ from srb.forgotten import NAME, note_keys, note_story, since
 from srb.wire.commands import KEY, ForgetTexts, digest_of
 from tests.engine_helpers import Driver
 from tests.processes import DEADLINE, wait_for
+from tests.text_stores import MemoryTexts
 
 MODEL = "0" * 32
 STORY = [place % 40 for place in range(600)]
@@ -175,4 +176,29 @@ def test_a_beginning_that_stays_for_another_story_goes_with_that_one(
         driver = start(folders, tmp_path)
     assert bytes_with(tmp_path, SECRET[:8])
     driver.engine.serve_query(ForgetTexts("", (digest_of("first"),)))
+    wait_for(lambda: not bytes_with(tmp_path, SECRET[:8]), "its tokens are gone")
+
+
+def test_a_text_that_was_stored_while_in_use_goes_with_its_story_after_a_crash() -> None:
+    store = MemoryTexts()
+    driver = Driver(FakeModel(n_ctx=4000, n_seq_max=20), texts=store)
+    driver.submit(SECRET, 3, 1, 300, ignore_eos=True, session="deleted")
+    while not store.files:
+        driver.step()
+        store.deliver()
+    killed = Driver(FakeModel(n_ctx=4000, n_seq_max=20), texts=store)
+    killed.engine.serve_query(ForgetTexts("", (digest_of("deleted"),)))
+    assert not store.files
+
+
+@pytest.mark.parametrize("starts", [0, 1, 2], ids=["at once", "after a start", "with starts between"])
+def test_a_text_of_two_stories_goes_with_the_second(folders: list[TextFolder], tmp_path: Path, starts: int) -> None:
+    driver = start(folders, tmp_path)
+    write(driver, SECRET, "first")
+    driver = start(folders, tmp_path) if starts == 2 else driver
+    write(driver, SECRET, "second")
+    driver.engine.serve_query(ForgetTexts("", (digest_of("first"),)))
+    driver = start(folders, tmp_path) if starts else driver
+    assert bytes_with(tmp_path, SECRET[:8])
+    driver.engine.serve_query(ForgetTexts("", (digest_of("second"),)))
     wait_for(lambda: not bytes_with(tmp_path, SECRET[:8]), "its tokens are gone")

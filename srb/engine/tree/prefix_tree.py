@@ -110,8 +110,8 @@ class PrefixTree:
 
     # ---- a prompt
 
-    def begin(self, tokens: Tokens, scope: Scope, keep: bool, match: Match | None) -> Begun:
-        """Begin a prompt: make its `match` resident and insert a node for the remaining tokens.
+    def begin(self, tokens: Tokens, scope: Scope, keep: bool, match: Match | None, asker: str = "") -> Begun:
+        """Begin a prompt: make its `match` resident and insert a node for the remaining tokens, as the `asker`'s.
 
         With `match` None all of the prompt is computed. With `keep` other requests may find the new node. The caller
         has made sure that cells and sequence ids are available.
@@ -135,6 +135,7 @@ class PrefixTree:
             seq_id, num_computed = residency.lend(at), at.end - parent.end
             key = residency.key_of(rest)
             node = Node(parent, rest, NodeState.COMPUTING, seq_id, num_computed, is_private=not keep, key=key)
+            node.asker = asker  # from now on: parts of it are stored while it is in use
             residency.insert(node)
             residency.move_pin(at, node)
         restored = residency.counters.tokens_restored_total - restored_before
@@ -248,7 +249,7 @@ class PrefixTree:
             if node.state is NodeState.EVICTED or node.is_needed or node.is_private or node.names:
                 continue
             if node.children:
-                residency.stored.hand_on(node)
+                node.asker = next(node.offspring()).asker
                 continue
             shared.update(dict.fromkeys(each.record for each in node.stored))
             upper = residency.cut(node, max(node.inner) - node.start) if node.inner else node
@@ -257,8 +258,8 @@ class PrefixTree:
             count += len(node.tokens)
             residency.evict(node)
             if upper.state is not NodeState.EVICTED:  # others begin within what was the node
-                residency.stored.hand_on(upper)
-        residency.stored.wipe(shared)
+                upper.asker = next(upper.offspring()).asker
+        residency.stored.wipe(dict.fromkeys([*shared, *residency.stored.hand_on(is_gone)]))
         return count
 
     def clear(self) -> None:

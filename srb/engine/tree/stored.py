@@ -418,6 +418,8 @@ class StoredTexts:
             self.store.remove(record)  # the tree has let go of the text meanwhile, or has divided it
             self.offer(node)
             return
+        if record.asker != node.asker:  # who began it may be gone by now
+            self._give(record, node.asker, write.tokens)
         self._nodes[record] = {}
         self._count(record)
         self._count_use(record)
@@ -488,19 +490,33 @@ class StoredTexts:
             if record not in self._nodes:
                 return
 
-    def hand_on(self, node: Node) -> None:
-        """Let a node whose asker is gone be that of a text which goes on from it, in the store, too."""
-        node.asker = next(node.offspring()).asker
-        for each in node.stored:
-            if self.store is not None and (each.start, each.end) == (each.record.start, each.record.end):
-                tokens = node.tokens[each.start - node.start : each.end - node.start]
-                self.store.keep(replace(each.record, asker=node.asker), tokens)
+    def hand_on(self, is_gone: Callable[[str], bool]) -> list[Record]:
+        """Let the records of askers who are gone be those of whoever has their text now.
+
+        Return those of which a part was evicted: their whole text is nobody's.
+        """
+        parts: list[Record] = []
+        for record in [each for each in self._nodes if is_gone(each.asker)]:
+            last = self._last(record)
+            own = [each for node in self._nodes[record] for each in node.stored if each.record is record]
+            if sum(each.end - each.start for each in own) < record.end - record.start:
+                parts.append(record)
+            else:
+                self._give(record, last.asker, last.text()[record.start : record.end])
+        return parts
+
+    def _give(self, record: Record, asker: str, tokens: Tokens) -> None:
+        assert self.store is not None
+        record.asker = asker
+        self.store.keep(record, tokens)
 
     def wipe(self, records: Iterable[Record]) -> None:
         """Forget records of which a part was evicted, and leave nothing of them; what others have is written anew."""
         if self.store is None:
             return
-        for record in [each for each in records if each in self._nodes]:
+        for record in records:
+            if record not in self._nodes:
+                continue  # it is gone, perhaps with one of these that stood before it
             nodes = [node for other in self._nodes[record] for node in other.subtree()]
             self._forget(record)
             for node in nodes:

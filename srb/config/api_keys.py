@@ -1,6 +1,6 @@
 """API keys with the names of the people who have them, as `api_key_file` lists them: `KEY` or `NAME:KEY` per line.
 
-A line may end with `max_n=N`, which limits the branches of a request with this key.
+A line may end with limits of its key: `max_n=N`, of the branches of a request, `tokens_per_day=N`, `tokens_per_month=N`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from srb.errors import ConfigError
 
 METRICS = "metrics"  # the name whose keys read /metrics and /health, and nothing else
 _NAME = re.compile(r"[\w.@-]{1,64}")  # it stands in log lines, and in lists of who shares a story
-_LIMIT = re.compile(r"\s+max_n=(\S*)$")
+_LIMIT = re.compile(r"\s+(max_n|tokens_per_day|tokens_per_month)=(\S*)$")
+_DIGITS = {"max_n": 4, "tokens_per_day": 15, "tokens_per_month": 15}  # of the largest number
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class ApiKey:
     key: str = field(repr=False)
     name: str = ""
     max_n: int = 0  # branches of a request; 0: as many as the server allows
+    tokens_per_day: int = 0  # 0: any number
+    tokens_per_month: int = 0
 
     @property
     def is_for_metrics(self) -> bool:
@@ -40,10 +43,13 @@ def read_api_keys(text: str) -> list[ApiKey]:
         line = line.strip()
         if line.startswith("#") or not line:
             continue
-        limit = _LIMIT.search(line)
-        if limit and not re.fullmatch("[1-9][0-9]{0,3}", limit[1]):
-            raise ConfigError(f"api_key_file: max_n in line {number} should be 1 to 9999, not {limit[1]!r}")
-        name, separator, key = (line[: limit.start()] if limit else line).strip().partition(":")
+        limits: dict[str, int] = {}
+        while (limit := _LIMIT.search(line)) and limit[1] not in limits:
+            of, value, digits = limit[1], limit[2], _DIGITS[limit[1]]
+            if not re.fullmatch(f"[1-9][0-9]{{0,{digits - 1}}}", value):
+                raise ConfigError(f"api_key_file: {of} in line {number} should be 1 to {'9' * digits}, not {value!r}")
+            limits[of], line = int(value), line[: limit.start()].rstrip()
+        name, separator, key = line.partition(":")
         if not separator:
             name, key = "", name
         name, key = name.strip(), key.strip()
@@ -55,11 +61,12 @@ def read_api_keys(text: str) -> list[ApiKey]:
         if not _is_one_word(key):
             raise ConfigError(
                 f"api_key_file: the key in line {number} has a blank or an invisible sign inside; behind a key only "
-                "max_n=N may stand, a name ends with a colon, and a comment is a line that begins with #"
+                "max_n=N, tokens_per_day=N and tokens_per_month=N may stand, a name ends with a colon, and a comment is "
+                "a line that begins with #"
             )
-        own = ApiKey(key, name, int(limit[1]) if limit else 0)
+        own = ApiKey(key, name, **limits)
         if found.setdefault(key, own).name != name:
             raise ConfigError(f"api_key_file: the key in line {number} is also another's")
         if found[key] != own:
-            raise ConfigError(f"api_key_file: the key in line {number} has another max_n in a line before")
+            raise ConfigError(f"api_key_file: the key in line {number} has other limits in a line before")
     return list(found.values())

@@ -68,6 +68,7 @@ class RequestSettings(BaseModel):
     max_request_tokens: int = setting("max_request_tokens")
     max_client_requests: int = setting("max_client_requests")
     max_client_lingering: int = setting("max_client_lingering")
+    usage_file: FilePath = setting("usage_file")
     rate_limit: int = setting("rate_limit")
 
     # Defaults of requests

@@ -163,7 +163,8 @@ class Settings(EngineSettings):
     def load_api_keys(self) -> tuple[ApiKey, ...]:
         """Return the keys of `api_key`, which have no names, and of `api_key_file`; without any, no client needs a key.
 
-        Raise ConfigError for a file that cannot be read or has a wrong line, and if one of the two is set but has no key.
+        Raise ConfigError for a file that cannot be read or has a wrong line, if one of the two is set but has no key, and
+        for a key with a budget where nothing is counted.
         """
         found = [ApiKey(key) for key in split_commas(self.api_key)]
         if self.api_key_file:
@@ -171,6 +172,8 @@ class Settings(EngineSettings):
         keys = tuple(found)
         if not keys and (self.api_key or self.api_key_file):
             raise ConfigError("api_key or api_key_file is set, but has no key")
+        if not self.usage_file and any(each.tokens_per_day or each.tokens_per_month for each in keys):
+            raise ConfigError("api_key_file: tokens_per_day and tokens_per_month need the setting usage_file")
         return keys
 
     @property

@@ -27,11 +27,13 @@ from srb.web.loop.round_robin import RoundRobin
 from srb.web.replies import ErrorReplies
 from srb.web.static_files import StaticFiles
 from srb.web.stories import origin_check
+from srb.web.usage import BUDGETS, Budgets
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 PUBLIC = {"/", "/completion.js", "/health", "/v1/health", "/livez"}  # GET needs no key; nor for the user's own files
+FOR_METRICS = ("/metrics", "/v1/srb/usage")  # what keys named metrics may read besides
 PAGE = "/page/"  # nor for the page's
 
 
@@ -77,8 +79,10 @@ class Access:
             self.round_robin.wait(client)
         if self._keys and not public and key is None:
             return self._refuse(Unauthorized("Invalid API Key"), path, environ, start)
-        if key and key.is_for_metrics and not public and not (reading and path and _route(path) == "/metrics"):
-            return self._refuse(Forbidden("This key may only read /metrics and /health"), path, environ, start)
+        if key and key.is_for_metrics and not public and not (reading and path and _route(path) in FOR_METRICS):
+            return self._refuse(
+                Forbidden("This key may only read /metrics, /health and /v1/srb/usage"), path, environ, start
+            )
         if self._checks_host and not self._is_own_host(environ.get("HTTP_HOST", "localhost")):
             asked = environ["HTTP_HOST"]
             return self._refuse(
@@ -88,6 +92,7 @@ class Access:
         environ[CLIENT], environ[OWNER] = client, owner_of(environ) if foreign else client
         environ[PERSON] = key.name if key else ""
         environ[MAX_N] = key.max_n if key else 0
+        environ[BUDGETS] = Budgets(key.tokens_per_day, key.tokens_per_month) if key else Budgets()
         try:
             if foreign and not reading and "*" not in self._origins:
                 raise Forbidden(f"{NO_PAGE}: see the setting cors_origins")

@@ -21,6 +21,7 @@ from srb.web.metrics import SHARED_FOLDER, Metrics
 from srb.web.models.choice import ModelChoice
 from srb.web.stories.stories_file import StoriesFile
 from srb.web.system_prompt import SystemPromptStore
+from srb.web.usage import Usage
 from srb.wire.commands import MAX_BRANCHES
 from srb.wire.events import ModelInfo
 
@@ -39,6 +40,7 @@ class Web:
     stories: StoriesFile = field(init=False)
     forgetting: Forgetting = field(init=False)
     metrics: Metrics = field(init=False)
+    usage: Usage | None = field(init=False)
     _scaled: dict[int, Settings] = field(default_factory=dict)  # by the number of replicas
 
     def __post_init__(self) -> None:
@@ -47,7 +49,8 @@ class Web:
         self.metrics = Metrics(self.folder)
         embed = (lambda texts, may_load: None) if isinstance(self.engine, EngineClient) else self.engine.embed
         shown = self.metrics.open_calls, self.folder, self.metrics.observe
-        self.calls = Calls(lambda: self.client, self.server, *shown, embed=embed)
+        self.usage = Usage(Path(self.server.usage_file)) if self.server.usage_file else None
+        self.calls = Calls(lambda: self.client, self.server, *shown, embed=embed, usage=self.usage)
         self.system_prompt = SystemPromptStore(self.server, self.folder)
         self.stories = StoriesFile(self.server.stories_path)
         self.forgetting = Forgetting(self.server, lambda: self.engines)

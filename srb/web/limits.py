@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gevent
 from gevent.lock import BoundedSemaphore
@@ -94,7 +95,7 @@ class RateLimit:
         self._per_minute = per_minute
         self._step = _MINUTE // per_minute
         self._clock = clock
-        self._table = _Table(folder and folder / "rates.sqlite", self._SCHEMA)
+        self._table = Table(folder and folder / "rates.sqlite", self._SCHEMA)
 
     def take(self, client: str) -> None:
         """Count a request. Raise RateLimited, with the seconds until the next is allowed, if the bucket is empty."""
@@ -121,7 +122,7 @@ class OpenLimit:
     def __init__(self, limit: int, folder: Path | None = None) -> None:
         """Share the counts with all processes that have the same `folder`."""
         self._limit = limit
-        self._table = _Table(folder and folder / _CALLS_FILE, self._SCHEMA)
+        self._table = Table(folder and folder / _CALLS_FILE, self._SCHEMA)
         self._ended: list[bytes] = []  # ended calls that are still counted, since deleting their rows failed
 
     def take(self, client: str) -> bytes | None:
@@ -165,16 +166,18 @@ def _digest(client: str) -> bytes:
     return hashlib.sha256(client.encode()).digest()
 
 
-class _Table:
+class Table:
     """An SQLite table in the file `path`, or in memory without one. Each statement is a transaction of its own.
 
     The first statement opens it: no connection crosses a fork, and limits that are off cost nothing. A file is used in
     a thread, by one statement after the other: it may wait for another worker and for the disk.
     """
 
-    def __init__(self, path: Path | None, schema: str) -> None:
+    def __init__(self, path: Path | None, schema: str, *, is_durable: bool = False) -> None:
+        """Keep the rows of a file; a crash of the machine may damage it unless it `is_durable`, which waits for the disk."""
         self._path = path
         self._schema = schema
+        self._is_durable = is_durable
         self._connection: sqlite3.Connection | None = None
         self._fails = False
         self._turn = BoundedSemaphore(1)
@@ -183,21 +186,21 @@ class _Table:
         """Execute a statement; return the number of changed rows, or None if it failed."""
         return self._in_turn(statement, values)[0]
 
-    def select(self, query: str, **values: object) -> list[tuple[int]]:
+    def select(self, query: str, **values: object) -> list[Any]:
         """Return the rows of a query, or none if it failed."""
         return self._in_turn(query, values)[1]
 
-    def _in_turn(self, statement: str, values: dict[str, object]) -> tuple[int | None, list[tuple[int]]]:
+    def _in_turn(self, statement: str, values: dict[str, object]) -> tuple[int | None, list[Any]]:
         if self._path is None or gevent.getcurrent() is gevent.get_hub():  # the loop itself waits for no thread
             return self._execute(statement, values)
         with self._turn:
             return in_thread(self._execute, statement, values)
 
-    def _execute(self, statement: str, values: dict[str, object]) -> tuple[int | None, list[tuple[int]]]:
+    def _execute(self, statement: str, values: dict[str, object]) -> tuple[int | None, list[Any]]:
         """Log an error when statements begin to fail, not at every request."""
         try:
             if self._connection is None:
-                self._connection = _connect(self._path or ":memory:", self._schema)
+                self._connection = _connect(self._path or ":memory:", self._schema, self._is_durable)
                 weakref.finalize(self, self._connection.close)
             cursor = self._connection.execute(statement, values)
             done = cursor.rowcount, cursor.fetchall()
@@ -210,14 +213,15 @@ class _Table:
         return done
 
 
-def _connect(path: Path | str, schema: str = "") -> sqlite3.Connection:
-    """Open a database that survives the kill of any process, but not a crash of the machine.
+def _connect(path: Path | str, schema: str = "", is_durable: bool = False) -> sqlite3.Connection:
+    """Open a database that survives the kill of any process, and a crash of the machine if it `is_durable`.
 
     A write-ahead log would be faster (12 µs instead of 40), but processes that create one at the same time find it locked.
     """
     connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None, check_same_thread=False)
+    synchronous = "FULL" if is_durable else "OFF"
     try:
-        connection.executescript(f"PRAGMA synchronous = OFF; PRAGMA journal_mode = PERSIST; {schema}")
+        connection.executescript(f"PRAGMA synchronous = {synchronous}; PRAGMA journal_mode = PERSIST; {schema}")
     except sqlite3.Error:
         connection.close()
         raise

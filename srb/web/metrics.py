@@ -134,13 +134,14 @@ class Metrics:
         models: Sequence[ModelState] = (),
         knows_models: bool | None = None,
         stories: Watched | None = None,
+        tokens: Sequence[tuple[str, int, int]] = (),
     ) -> bytes:
         """Return the text of all workers' counters, the engine's state and `stats`, its numbers ({}: unknown).
 
         The engine answered with these `answered_at` a UNIX time. If others of an engine that still runs are newer, or
         nothing else is known, those of the last scrape are shown again, also if another worker answered it.
         With a cluster, the numbers of each replica follow; with several models, their states and numbers of calls, and
-        whether these are the present ones (`knows_models`).
+        whether these are the present ones (`knows_models`). `tokens` are those of each client: its name, computed, written.
         """
         latest = self._last.update(_Scrape(dict(stats), answered_at, restarts), runs=state in _RUNS)
         values = latest.values | {"engine_restarts_total": restarts}
@@ -151,6 +152,7 @@ class Metrics:
         memory = generate_latest(_ProcessNumbers(self._arbiter)) if self._arbiter is not None else b""
         text = generate_latest(self._workers()) + generate_latest(_EngineNumbers(values, state)) + replicas + several
         memory += generate_latest(_StoriesState(stories)) if stories is not None else b""
+        memory += generate_latest(_ClientTokens(tokens)) if tokens else b""
         return text + b"".join(b"%bsrb_%b" % found.groups(b"") for found in _WITH_COLON.finditer(text)) + memory
 
     def _workers(self) -> CollectorRegistry:
@@ -286,6 +288,21 @@ class _StoriesState(Collector):
                 "Unix time of the last backup of the stories; 0 without one.",
                 value=self._stories.last_backup,
             )
+
+
+class _ClientTokens(Collector):
+    """The tokens of each client since the usage file began."""
+
+    def __init__(self, tokens: Sequence[tuple[str, int, int]]) -> None:
+        self._tokens = tokens
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        text = "Tokens of a key's calls that have ended: computed of prompts, and written."
+        family = CounterMetricFamily("srb_client_tokens", text, labels=["client", "kind"])
+        for client, computed, written in self._tokens:
+            family.add_metric([client, "computed"], computed)
+            family.add_metric([client, "written"], written)
+        yield family
 
 
 class _ProcessNumbers(Collector):

@@ -91,7 +91,7 @@ class CallLine:
 
     def write(self, mailbox: Mailbox) -> None:
         """Log the line; `mailbox` has the events that ended the call, and the counts until then."""
-        work = _Work.of(mailbox)
+        work = Work.of(mailbox)
         fields = self._asked | {
             "id": self._commands[0].request_id,
             "outcome": _outcome(mailbox),
@@ -156,7 +156,7 @@ def failure(mailbox: Mailbox) -> str:
 
 
 @dataclass(slots=True)
-class _Work:
+class Work:
     """The token counts of a call's requests, from the events that arrived; `seconds` is the time of the new tokens.
 
     For a request without a Done, `new` counts the received tokens, `computed` leaves out what branches append or heal, and
@@ -172,7 +172,7 @@ class _Work:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, mailbox: Mailbox) -> _Work:
+    def of(cls, mailbox: Mailbox) -> Work:
         work = cls()
         ends = {event.request_id: event for event in mailbox.ended if isinstance(event, Done)}
         for request_id, prompt_tokens in mailbox.prompt_tokens.items():

@@ -190,7 +190,9 @@ PATHS = {
     **dict.fromkeys(
         ("chat_template_file", "mmproj", "media_path", "state_dir", "cache_disk", "spec_draft_model"), "~/x"
     ),
-    **dict.fromkeys(("runtime_dir", "ssl_key_file", "ssl_cert_file", "door_token_file", "replicas"), "~/x"),
+    **dict.fromkeys(
+        ("runtime_dir", "ssl_key_file", "ssl_cert_file", "door_token_file", "replicas", "usage_file"), "~/x"
+    ),
     "host": "127.0.0.1, ~/x",
     "lora": "~/x=0.5, ~/x",
     "models": "~/x, b=~/x",

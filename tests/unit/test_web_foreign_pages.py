@@ -28,7 +28,7 @@ OTHER = {"Origin": "http://other.example", "Sec-Fetch-Site": "cross-site"}
 CLOSED = {
     "GET /slots", "POST /slots/<slot>", "POST /props", "POST /lora-adapters", "GET /metrics", "GET /models/sse",
     "POST /models/load", "POST /models/unload", "POST /api/push", "POST /api/create", "POST /api/copy",
-    "DELETE /api/delete",
+    "DELETE /api/delete", "GET /v1/srb/usage",
 }  # fmt: skip
 BODIES = [
     ("/v1/srb/completions", {"prompt": "x", "stream": False}),

@@ -30,7 +30,8 @@ from srb.web.calls.engine_client import WORK_DEADLINE, Asker, EngineClient
 from srb.web.calls.mailbox import Mailbox
 from srb.web.foreign_pages import OWNER, refuse_page
 from srb.web.limits import CLIENT, OpenLimit, cap_max_tokens
-from srb.web.request_log import BEGAN, CallLine, ReaderLine
+from srb.web.request_log import BEGAN, CallLine, ReaderLine, Work
+from srb.web.usage import BUDGETS, Budgets, Usage
 from srb.wire.commands import KEY, PAGE, Embed, Generate, Rerank
 from srb.wire.events import Done
 
@@ -72,6 +73,7 @@ class Call:
         if self.commands:
             self._began = environ.get(BEGAN, time.monotonic())
             self._line = CallLine(environ, self.commands, prompts=registry.settings.log_prompts)
+        self._caller = environ.get(CLIENT, "")
         self._may_load = LOADS_NONE not in environ and not str(environ.get(OWNER, "")).startswith(PAGE)
         self._taken_over = False
         self._client_left = False
@@ -161,6 +163,8 @@ class Call:
             self._line.write(self.mailbox)
         if self.commands:
             self._registry.observe(self.mailbox, self._began)
+            if self._registry.usage is not None and self.mailbox.prompt_tokens:  # the engine has accepted it
+                self._registry.usage.note(self._caller, Work.of(self.mailbox))
         self._registry.give_back(self)
 
     def at_close(self, release: Callable[[], None]) -> None:
@@ -204,15 +208,18 @@ class Calls:
         folder: Path | None = None,
         observe: Callable[[Mailbox, float], None] = lambda mailbox, began: None,
         embed: Callable[[Sequence[str], bool], list[list[float]] | None] = lambda texts, may_load: None,
+        usage: Usage | None = None,
     ) -> None:
         """Submit each call to the engine of `client_of_call`, which may wait for it.
 
         Show the number of open calls in `gauge`; all workers with the same `folder` count a client's calls together.
-        Call `observe` with the mailbox of each call that generated, and its beginning, at its end."""
+        Call `observe` with the mailbox of each call that generated, and its beginning, at its end; count its tokens in
+        `usage`, and refuse calls of keys whose budgets are spent.
+        """
         self._client_of_call = client_of_call
         self.settings = settings
         self._gauge = gauge
-        self.observe, self.embed = observe, embed
+        self.observe, self.embed, self.usage = observe, embed, usage
         limit = settings.max_client_requests
         self._limit = OpenLimit(limit, folder) if limit else None
         self._open: set[Call] = set()
@@ -285,11 +292,17 @@ class Calls:
         """Return the value of the engine's reply to a command that computes; raise the errors of `open`."""
         with self._admit([command], environ) as call:
             call.receive(self.client.post(replace(command, traceparent=environ.get(TRACEPARENT, ""))))
-            return call.mailbox.wait_reply(WORK_DEADLINE)
+            found = call.mailbox.wait_reply(WORK_DEADLINE)
+            if self.usage is not None:
+                tokens = sum(found["tokens"])
+                self.usage.note(environ.get(CLIENT, ""), Work(prompt=tokens, computed=tokens))
+            return found
 
     def _admit(self, commands: Sequence[Generate | Embed | Rerank], environ: MutableMapping[str, Any]) -> Call:
         """Register a call, count it and watch its client; nothing is sent yet."""
         client = self.client  # before the call counts, as in `open`
+        if self.usage is not None and commands:  # readers of a request that runs use nothing themselves
+            self.usage.check(environ.get(CLIENT, ""), environ.get(BUDGETS, Budgets()))
         self.count(environ)
         if self._closed:  # perhaps while the count waited for a disk
             self.uncount(environ)

@@ -160,6 +160,7 @@ def prometheus() -> Response:
         models=states,
         knows_models=knows_models,
         stories=web().stories.watched(),
+        tokens=usage.totals() if (usage := web().usage) is not None else (),
     )
     if request.args.get("names") == "plain":
         text = without_colons(text)

@@ -197,6 +197,32 @@ class Fill(TypedDict):
     suffix_first: bool
 
 
+class UsageDay(TypedDict):
+    """The tokens of a client's calls that ended on a day; those computed and completed count for budgets."""
+
+    client: str  # a key's name, or a digest of a key without one; "" of all that have no key
+    day: str  # UTC's
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    computed_tokens: int
+    completion_tokens: int
+
+
+class Budget(TypedDict):
+    """The tokens that a key may use in a day or a month, and how many it has; it begins anew at `until`."""
+
+    of: Literal["day", "month"]
+    tokens: int
+    spent: int
+    until: str
+
+
+class UsageAnswer(TypedDict):
+    days: list[UsageDay]
+    budgets: list[Budget]
+
+
 class ServerDescription(SeveralModels):
     """The model, its longest context in tokens, limits of requests, and the defaults of their fields."""
 

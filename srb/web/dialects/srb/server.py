@@ -3,21 +3,57 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import date
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
+from srb.config.api_keys import METRICS
 from srb.config.settings import Settings
+from srb.errors import NotSupported, bad_field
 from srb.version import version
 from srb.web.bodies.defaults import default_sampling
 from srb.web.chat.template import template_source
 from srb.web.context import web
-from srb.web.dialects.srb.answers import Fill, ServerDescription, SeveralModels
+from srb.web.dialects.srb.answers import Fill, ServerDescription, SeveralModels, UsageAnswer
+from srb.web.limits import CLIENT, PERSON
 from srb.web.models.choice import word
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
+from srb.web.usage import BUDGETS, Budgets
 from srb.wire.events import ModelInfo
 
 routes = Blueprint("srb_server", __name__)
+
+
+@routes.get("/v1/srb/usage")
+@operation(answer=UsageAnswer, query=("first", "last"), foreign=False)
+def usage() -> Response:
+    """Tell how many tokens the caller has used on each day of `first` to `last`, and what is left of the key's budgets.
+
+    Keys with the name metrics see those of all.
+    """
+    counted = web().usage
+    if counted is None:
+        raise NotSupported("This server does not count tokens: see the setting usage_file")
+    first, last = counted.present_month()
+    days = {"first": request.args.get("first", first), "last": request.args.get("last", last)}
+    for name, day in days.items():
+        if not _is_day(day):
+            raise bad_field(name, f"should be a day such as {last}, not {day[:20]!r}")
+    client = request.environ.get(CLIENT, "")
+    of_all = request.environ.get(PERSON) == METRICS
+    answer: UsageAnswer = {
+        "days": counted.days(days["first"], days["last"], None if of_all else client),
+        "budgets": counted.spent(client, request.environ.get(BUDGETS, Budgets())),
+    }
+    return json_reply(answer)
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 @routes.get("/v1/srb/server")

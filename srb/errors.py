@@ -4,8 +4,6 @@ The JSON body is `{"error": {"code", "message", "type", …}}` with the HTTP sta
 class attribute `code` is a word; error events of a stream carry it, since a stream's status line is sent before them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A streaming client that uses little CPU, since it shares the cores with the server: it parses no JSON in a stream."""
 
-from __future__ import annotations
-
 import re
 import socket
 import time

@@ -1,7 +1,5 @@
 """The benchmark on a screen: a bar while it runs, one table at its end."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, TextIO
 

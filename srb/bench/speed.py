@@ -4,8 +4,6 @@ The gain is over n separate requests, one after the other: the first of them has
 Their time comes from the row with n = 1.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 import time

@@ -1,7 +1,5 @@
 """Work and Measure: one request of a benchmark, and its result."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

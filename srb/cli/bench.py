@@ -1,7 +1,5 @@
 """The command `srb bench`: the time to the first token and the tokens per second of a server, for 1, 8 and 32 branches."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The work of `srb cluster`: deploy the replicas, look at them, stop them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

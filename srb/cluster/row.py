@@ -1,7 +1,5 @@
 """Row: one replica as operators see it; apart from `operate`, since the table needs no Ray."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from srb.cluster.registry import Entry

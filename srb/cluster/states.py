@@ -5,8 +5,6 @@ through Ray's object store. Each replica has a StateShare, which its engine asks
 The keeper's memory is lost with its node.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import OrderedDict

@@ -3,8 +3,6 @@
 A line may end with `max_n=N`, which limits the branches of a request with this key.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The second half of the settings, as they are declared: model, context, prefix tree, engine and cluster."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from srb.config.request_settings import SamplingSettings

@@ -1,7 +1,5 @@
 """The time that drafts may lose: what they have saved lately, and a small share of all time to find out."""
 
-from __future__ import annotations
-
 SHARE = 0.005  # of the time, for tries of drafts that have not paid: it is what all users may lose, so half a percent
 _FIRST = 6.0  # steps without drafts, whose time may be lost at first: with less the first slow draft forbids all others
 _MOST = 16.0  # such steps, whose time can be saved up: however well drafts have paid, bad ones lose no more at once

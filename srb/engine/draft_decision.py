@@ -4,8 +4,6 @@ A step is told here in the order in which it happens: `begin`, then what a draft
 drafted tokens are computed (`count`), and at its end how long it took (`end`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import inf
 

@@ -4,8 +4,6 @@ Its memory has a prefix tree of its own, so the prompt of many branches is compu
 from where it ended. A text that it cannot follow, for lack of room or for pictures in it, has no drafts; that is no error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import isnan, log2

@@ -3,8 +3,6 @@
 Names, lists, code and quotations repeat themselves, so such drafts are often right, and cost a look into a dictionary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from srb.engine.chances import Chances

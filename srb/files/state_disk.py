@@ -5,8 +5,6 @@ saved later is never replaced by an earlier one. The lock's file counts the chan
 those of others: the folder's time is too coarse for that. File systems that have no locks are used without.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """The header of a named state's file, which tells its model and its save: a text's entry, behind which its KV follows."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any, BinaryIO
 

@@ -3,8 +3,6 @@
 It stands behind its length and its checksum, and has the form of `HEAD`, facts as JSON, and the tokens (int32).
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Cores that this process may use, by CPU affinity, second threads and quota, their instructions, and who gives way."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -3,8 +3,6 @@
 And memory of this process that is given back.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from pathlib import Path

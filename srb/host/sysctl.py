@@ -1,7 +1,5 @@
 """Facts that macOS tells by name, see sysctlbyname(3); nothing on other systems."""
 
-from __future__ import annotations
-
 import ctypes
 import platform
 

@@ -3,8 +3,6 @@
 A worker wishes for a model with `Want`, and holds it from `Granted` until `Leave`; its connection's end leaves them all.
 """
 
-from __future__ import annotations
-
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The beginning and end of a process that the supervisor starts: the engine's, or that of the bridge in its place."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

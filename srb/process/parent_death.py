@@ -1,7 +1,5 @@
 """Exit when the parent process exits; ignore reload signals."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -4,8 +4,6 @@ gunicorn's arbiter starts `python -m srb.process.supervisor`, or `srb.models.sup
 with the arbiter. It is a process of its own because the arbiter's waitpid(-1) takes the exit status of any of its children.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import logging

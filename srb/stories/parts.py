@@ -1,7 +1,5 @@
 """Parts of a story: values, nodes, runs and marks, checked one by one before anything is stored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar

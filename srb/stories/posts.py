@@ -1,7 +1,5 @@
 """Posts of stories: what a client sends, and what it knows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

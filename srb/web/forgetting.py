@@ -1,7 +1,5 @@
 """Computed texts of a deleted story, or of revoked keys, are forgotten: by engines that run, by others when they start."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path

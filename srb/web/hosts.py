@@ -1,7 +1,5 @@
 """Names of hosts: which of them mean this machine, and which a foreign page could have made mean it."""
 
-from __future__ import annotations
-
 import re
 from ipaddress import ip_address
 

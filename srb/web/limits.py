@@ -5,8 +5,6 @@ together, in SQLite files in their shared folder; the files contain digests of c
 requests pass and the log says so: limits fail open.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

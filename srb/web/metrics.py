@@ -4,8 +4,6 @@ The engine's numbers are queried from the engine. Those of the web workers are k
 share a folder (PROMETHEUS_MULTIPROC_DIR, see gunicorn_conf), and any worker answers for all.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -3,8 +3,6 @@
 The decorator `operation` declares a route's types; the first line of the route's docstring is its summary.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

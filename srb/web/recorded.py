@@ -5,8 +5,6 @@ may be absent, and the value of one that ends with |null may be null; "…" stan
 keys, and "@Name" for another answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path

@@ -5,8 +5,6 @@ save, and then the KV and the logits of the last token (float32). A file that do
 computed. Nothing is copied, since a state may fill most of the memory.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from array import array

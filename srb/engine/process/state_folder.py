@@ -3,8 +3,6 @@
 Other engines may use the same folder: the replicas of a cluster. A state that one of them has saved is found by all.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import logging

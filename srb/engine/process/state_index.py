@@ -1,7 +1,5 @@
 """The index of a folder's named states: sizes, the order of use, and what may be removed, without a look at the disk."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping
 

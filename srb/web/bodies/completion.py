@@ -4,8 +4,6 @@ Unknown fields are ignored (clients send up to ninety), known fields are checked
 Sampling defaults come from the settings; a field with the value None is absent here.
 """
 
-from __future__ import annotations
-
 import gc
 import math
 import secrets

@@ -1,7 +1,5 @@
 """Defaults of requests from the settings: the sampling parameters and the stop strings."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import lru_cache

@@ -4,8 +4,6 @@ The functions raise ValueError with a message that fits after "Field 'x': ". Num
 not an int, and "3" is not a number.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

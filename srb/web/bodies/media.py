@@ -3,8 +3,6 @@
 A part −1 − i of a prompt stands for `media[i]` (see `Generate`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Errors of one dialect's fields under the names that another dialect has for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Outcome: the gathered branches of a call that is not streamed, and the sums of its usage and timings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar

@@ -1,7 +1,5 @@
 """Harmony, the form of gpt-oss' replies: messages with a channel each, and calls that are messages to a function."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

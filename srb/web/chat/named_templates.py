@@ -4,8 +4,6 @@ llama.cpp builds these prompts in C++ (src/llama-chat.cpp); `tests/contract/test
 letter by letter. A file's last line break is no part of its template.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 NAMED_TEMPLATES = {

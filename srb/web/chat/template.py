@@ -5,8 +5,6 @@ made up for as in llama.cpp: a system message is prepended to the next user mess
 message. A conversation that the template refuses is rendered in stricter forms (`srb/web/chat/history.py`).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

@@ -3,8 +3,6 @@
 A thousand calls of one client take a worker for a second, one behind the other. Another client's is the next one here.
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 from gevent.hub import Waiter, get_hub

@@ -1,7 +1,5 @@
 """Threads: work that waits for a disk or computes for long, done beside the worker's loop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 

@@ -3,8 +3,6 @@
 A worker has one thread. Whatever takes it for seconds keeps all its streams, and `/livez`, without a byte for as long.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar

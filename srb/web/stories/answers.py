@@ -1,7 +1,5 @@
 """Answer types of the story routes, for the description and the tests: the store writes the JSON itself."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict

@@ -1,7 +1,5 @@
 """The story routes: list, read since a number, post, bin, export and import. The door has let the request in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import TypeVar

@@ -4,8 +4,6 @@ SQLite blocks while it waits for the disk, and a greenlet that blocks would hold
 read and checked in threads as well, but not in the connection's turn: other stories are saved meanwhile.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import time

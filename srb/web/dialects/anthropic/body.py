@@ -1,7 +1,5 @@
 """The body of Anthropic's Messages: a chat's body, with the conversation and the settings in the form of that API."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, WithJsonSchema

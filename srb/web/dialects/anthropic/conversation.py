@@ -4,8 +4,6 @@ All functions raise ValueError with a message that fits after "Field 'x': ", and
 defines.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

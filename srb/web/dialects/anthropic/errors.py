@@ -1,7 +1,5 @@
 """Errors in the form of Anthropic's API, with its types; `code` and further keys are as in the other dialects."""
 
-from __future__ import annotations
-
 from srb.errors import ContextExceeded, SRBError
 from srb.web.answers import JSONObject
 

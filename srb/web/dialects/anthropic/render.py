@@ -3,8 +3,6 @@
 With `n` > 1 the content has the blocks of all branches; in a stream they grow side by side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Errors as KoboldAI's and KoboldCpp's clients read them."""
 
-from __future__ import annotations
-
 from srb.errors import SRBError
 from srb.web.answers import JSONObject
 

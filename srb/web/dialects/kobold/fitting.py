@@ -1,7 +1,5 @@
 """Prompts cut to a length: text is dropped at the prompt's beginning, behind the memory, which stays."""
 
-from __future__ import annotations
-
 from srb.web.bodies.fields import EMPTY_PROMPT, Prompt
 from srb.web.calls.engine_client import EngineClient
 from srb.wire.events import ModelInfo

@@ -4,8 +4,6 @@ A request is found again by its client and `genkey`, in every worker: the key is
 lists a client's requests. Requests without a key have one in common for each client.
 """
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import suppress
 from dataclasses import replace

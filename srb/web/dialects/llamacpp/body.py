@@ -1,7 +1,5 @@
 """Request bodies that only the llamacpp dialect has."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 

@@ -1,7 +1,5 @@
 """The object `generation_settings` of an answer: a branch's parameters, under llama-server's names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from srb.config.sampling_params import PARAMETERS, SamplingParams

@@ -1,7 +1,5 @@
 """Routes of llama-server's properties, slots with their states, LoRA adapters, and its module for pages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from contextlib import suppress

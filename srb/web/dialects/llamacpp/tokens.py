@@ -1,7 +1,5 @@
 """Routes between text and tokens: llama-server's, and those of text-generation-webui, TabbyAPI and Aphrodite."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Request bodies of Ollama's routes. They become the bodies of other dialects, which have the checks and commands."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Errors as Ollama's clients read them, before a stream and within it."""
 
-from __future__ import annotations
-
 from srb.errors import SRBError
 from srb.web.answers import JSONObject
 

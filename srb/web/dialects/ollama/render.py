@@ -4,8 +4,6 @@ The last line of a stream has the counts and durations. With several branches ea
 branch ends with a line that is `done`, and the last line, without an index, is the end of all.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol, cast

@@ -1,7 +1,5 @@
 """The body of a chat completion: messages, tools, and the form of the reply."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The fields of a chat that have several forms: messages, tools, the choice among them, and the form of the reply."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Errors of OpenAI's routes, typed as OpenAI's description has them: clients that were made from it take no others."""
 
-from __future__ import annotations
-
 from srb.errors import ContextExceeded, RateLimited, SRBError, Unauthorized
 from srb.web.answers import JSONObject
 

@@ -6,8 +6,6 @@ end. A failed branch gets a last chunk with finish_reason "error" and the error 
 whole stream at a top-level `error`; that is sent only if every branch failed.
 """
 
-from __future__ import annotations
-
 import time
 from abc import abstractmethod
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The constraints of vLLM's and SGLang's clients, as `grammar` and `json_schema`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 

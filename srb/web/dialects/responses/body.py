@@ -1,7 +1,5 @@
 """The body of OpenAI's Responses: a chat's body, with the input and the settings in the form of that API."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema

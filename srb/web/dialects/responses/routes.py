@@ -1,7 +1,5 @@
 """Routes of OpenAI's Responses."""
 
-from __future__ import annotations
-
 from flask import Blueprint, Response, request
 
 from srb.web.answers import JSONObject

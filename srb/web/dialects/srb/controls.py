@@ -1,7 +1,5 @@
 """Routes that control running requests: list them, read them again, and stop, add, fork or extend their branches."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Annotated, Any, Self

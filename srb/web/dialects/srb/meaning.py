@@ -1,7 +1,5 @@
 """The route that compares texts by what they mean: which are alike, how many really differ, and which to show of them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Self
 
 from flask import Blueprint, Response, request

@@ -1,7 +1,5 @@
 """The route that describes the server to a page: its model, the limits of requests, and the defaults of their fields."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from flask import Blueprint, Response

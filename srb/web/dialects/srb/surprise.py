@@ -3,8 +3,6 @@
 Texts that go on from one prompt are each read alone behind it: the prompt is computed once, and its probabilities are not.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -33,7 +33,7 @@ from srb.web.context import Web, web
 from srb.web.dialect import DIALECTS
 from srb.web.foreign_pages import refuse_page
 from srb.web.loop.memory import BodyBudget, Trimmer, keep_large_blocks_apart
-from srb.web.loop.round_robin import RoundRobin
+from srb.web.loop.yielding import RoundRobin
 from srb.web.metrics import ROUTE, Metrics
 from srb.web.models.choice import ModelChoice
 from srb.web.models.client import ModelsClient

@@ -11,7 +11,7 @@ from srb.config.settings import Settings
 from srb.errors import SRBError
 from srb.forgotten import note_keys, note_story
 from srb.web.calls.engine_client import EngineClient
-from srb.web.loop.threads import in_thread
+from srb.web.loop.yielding import in_thread
 from srb.wire.commands import ForgetTexts, digest_of
 
 log = logging.getLogger("srb.web")

@@ -21,7 +21,7 @@ from gevent.lock import BoundedSemaphore
 
 from srb.config.api_keys import ApiKey
 from srb.errors import RateLimited, bad_field
-from srb.web.loop.threads import in_thread
+from srb.web.loop.yielding import in_thread
 from srb.wire.commands import KEY, Generate
 
 log = logging.getLogger("srb.web")

@@ -12,7 +12,7 @@ from srb.web.calls.calls import Call
 from srb.web.calls.mailbox import Mailbox
 from srb.web.calls.meaning import By, Embed, Likeness, logprobs_of, meaning_of
 from srb.web.calls.ranking import Candidate, Select, choose, likeliest_first, rank
-from srb.web.loop.threads import in_thread
+from srb.web.loop.yielding import in_thread
 from srb.wire.commands import Generate
 from srb.wire.events import (
     BranchAdded,

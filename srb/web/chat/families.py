@@ -6,6 +6,7 @@ its family. A template without tools gets Hermes' form, in which SRB then descri
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +17,60 @@ from typing import Any
 
 from srb.extensions import FAMILIES as EXTENSIONS
 from srb.extensions import broken, distinct, load, of_others
-from srb.web.chat.call_forms import Form, JsonCalls, NamedCalls, TaggedCalls
+from srb.web.chat.call_forms import Form, JsonCalls, NamedCalls, TaggedCalls, spaced_json
 from srb.web.chat.gemma_calls import GemmaCalls
-from srb.web.chat.grammar import Rules
-from srb.web.chat.harmony import HARMONY, HarmonyCalls
-from srb.web.chat.messages import Messages
+from srb.web.chat.grammar import Rules, quoted
+from srb.web.chat.messages import MESSAGE, Messages
 from srb.web.chat.nested_tags import NestedTags
 from srb.web.chat.python_calls import PythonCalls
-from srb.web.chat.tool_schemas import Tool
+from srb.web.chat.reader import Reader, Steps
+from srb.web.chat.tool_schemas import Tool, parameters_of
+
+
+def _read_call(reader: Reader, name: str) -> Steps:
+    reader.begin(name)
+    yield from reader.space()
+    yield from reader.arguments()
+    reader.finish()
+
+
+# The form of gpt-oss' replies: messages with a channel each, and calls that are messages to a function.
+HARMONY = Messages(
+    heads=("<|start|>", "<|channel|>", "to=", "<|constrain|>"),
+    starts=("<|start|>", "<|channel|>"),
+    ends=("<|end|>", "<|return|>", "<|call|>"),
+    thinking=re.compile(r"^(?:(?!<\|channel\|>).)*<\|channel\|>\s*analysis\b", re.DOTALL),
+    calling=re.compile(r"to=functions\.([\w.:/-]+)"),
+    read_call=_read_call,
+)
+
+
+@dataclass(frozen=True)
+class HarmonyCalls(Form):
+    """Messages to functions, whose text is JSON."""
+
+    def markers(self) -> tuple[str, ...]:
+        return (*HARMONY.markers, "<|constrain|>")
+
+    @property
+    def prefix(self) -> str:
+        return quoted("<|channel|>commentary ")
+
+    def triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
+        return (("word", "to=functions."),)
+
+    def rules(self, tools: Sequence[Tool], rules: Rules, parallel: bool) -> str:
+        calls = " | ".join(self._tool(tool, rules) for tool in tools)
+        return f'"to=functions." ( {calls} )'
+
+    def _tool(self, tool: Tool, rules: Rules) -> str:
+        channel = '( "<|channel|>" ( "commentary" | "analysis" ) )? ( ( " "? "<|constrain|>" | " " ) "json" )?'
+        return f"{quoted(tool['name'])} {channel} {quoted(MESSAGE)} {rules.schema(parameters_of(tool))}"
+
+    def write(self, calls: Sequence[tuple[str, Any]]) -> str:
+        told = (f"to=functions.{name} <|constrain|>json{MESSAGE}{spaced_json(given)}<|call|>" for name, given in calls)
+        return "".join(f"<|channel|>commentary {call}" for call in told)
+
 
 THINK, END_THINK = "<think>", "</think>"
 BLANK = "[ \\n]{0,4}"  # GBNF of the space between reasoning and an answer

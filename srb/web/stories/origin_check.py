@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from werkzeug.http import parse_options_header
 
 from srb.errors import Forbidden, UnsupportedMedia
-from srb.web.foreign_pages import is_own
-from srb.web.hosts import is_address, is_loopback, name_of
+from srb.web.foreign_pages import is_address, is_loopback, is_own, name_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment

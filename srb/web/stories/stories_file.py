@@ -22,7 +22,7 @@ from srb.reasons import whose
 from srb.stories.files import read_file
 from srb.stories.imports import Plan
 from srb.stories.store import Imported, Store
-from srb.web.loop.threads import in_thread
+from srb.web.loop.yielding import in_thread
 
 log = logging.getLogger("srb.web")
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from srb.config.settings import Settings
-from srb.errors import InvalidRequest, NotSupported, bad_field, in_field
+from srb.errors import InvalidRequest, NotSupported, bad_field, in_field, renamed
 from srb.web.bodies.completion import CommandTemplate, CompletionBody
 from srb.web.bodies.fields import (
     FLOAT32_MAX,
@@ -27,7 +27,6 @@ from srb.web.bodies.media import (
     check_reads_media,
     image_prompts,
 )
-from srb.web.bodies.renaming import renamed
 from srb.web.bodies.sampling import BranchFields
 from srb.web.calls.engine_client import EngineClient
 from srb.web.chat.reply_parser import ReplyParser

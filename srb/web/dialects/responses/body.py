@@ -4,10 +4,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from srb.errors import NotSupported, bad_field, in_field
+from srb.errors import NotSupported, bad_field, in_field, renamed
 from srb.web.bodies.completion import StreamOptions
 from srb.web.bodies.fields import NaturalOrMinusOne, ObjectFields
-from srb.web.bodies.renaming import renamed
 from srb.web.bodies.sampling import validated
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_fields import (

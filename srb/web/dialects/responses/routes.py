@@ -2,9 +2,9 @@
 
 from flask import Blueprint, Response, request
 
+from srb.errors import renamed
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
-from srb.web.bodies.renaming import renamed
 from srb.web.calls.outcome import gather, ranking
 from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response

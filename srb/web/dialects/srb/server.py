@@ -6,7 +6,7 @@ from flask import Blueprint, Response
 
 from srb.config.settings import Settings
 from srb.version import version
-from srb.web.bodies.defaults import default_sampling
+from srb.web.bodies.sampling import default_sampling
 from srb.web.chat.template import template_source
 from srb.web.context import web
 from srb.web.dialects.srb.answers import Fill, ServerDescription, SeveralModels

@@ -19,7 +19,7 @@ from srb.web.bodies.sampling import validated
 from srb.web.calls.outcome import gather, usage
 from srb.web.context import web
 from srb.web.dialects.srb.answers import SRBSurprise, TextSurprise, TokenSurprise
-from srb.web.loop.threads import in_thread
+from srb.web.loop.yielding import in_thread
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 from srb.wire.commands import Generate

@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from srb.bench.client import BenchFailed, Server
-from srb.bench.display import ProgressBar, as_json, as_text
 from srb.bench.server import server
-from srb.bench.speed import measure, plan_for
+from srb.bench.speed import ProgressBar, as_json, as_text, measure, plan_for
 from srb.config.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings
 from srb.errors import ModelLoadFailed
 from srb.exit_codes import EXIT_FAILED, fail

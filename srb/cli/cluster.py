@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pydantic import ValidationError
 
 from srb.cluster.arguments import Arguments
-from srb.config.engine_settings import EngineSettings
+from srb.config.request_settings import EngineSettings
 from srb.config.settings import Settings
 from srb.errors import ConfigError
 
 if TYPE_CHECKING:
-    from srb.cluster.row import Row
+    from srb.cluster.arguments import Row
 
 DESCRIPTION = """Deploy replicas of the engine on a Ray cluster, list them, or stop them. `srb serve --cluster ADDRESS` then
 answers with them. deploy again with other options replaces the replicas one by one, without refusing a request."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from srb.cluster.registry import Entry
 
 _POLICY = "srb.cluster.autoscaling:BranchesPolicy"
 _LOOK_BACK_SECONDS = 12.0  # over which the open branches are averaged; Serve looks at them every 10, and warns of less
@@ -79,3 +82,12 @@ class Arguments(BaseModel):
                 "policy": policy,
             }
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One replica, as operators see it."""
+
+    name: str
+    entry: Entry
+    stats: dict[str, float]  # empty: it does not answer

@@ -16,7 +16,7 @@ import orjson
 
 from srb.cluster.registry import NAMESPACE
 from srb.files.state_disk import SUFFIX, install
-from srb.files.state_header import read_header, saved_number
+from srb.files.text_entry import read_header, saved_number
 from srb.wire.codec import VERSION
 from srb.wire.framing import frame, read_frame
 

@@ -15,9 +15,9 @@ from typing import Any
 from pydantic import ValidationError, model_validator
 
 from srb.config.api_keys import ApiKey, read_api_keys
-from srb.config.engine_settings import EngineSettings
 from srb.config.named_models import NAMED_MODELS, model_file
 from srb.config.profiles import PROFILES
+from srb.config.request_settings import EngineSettings
 from srb.config.rpc_nodes import Node, nodes_of
 from srb.config.texts import read_text
 from srb.config.values import OF_ONE_MODEL, expanded, split_commas

@@ -10,7 +10,7 @@ from math import isnan, log2
 
 import numpy as np
 
-from srb.engine.chances import Chances
+from srb.engine.lookup import Chances
 from srb.engine.model import Batch, DecodeStatus, Logits, Model, Scope
 from srb.engine.request import Branch, Prefix
 from srb.engine.sampling import is_greedy

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from srb.atomic import NO_LOCKS, private
-from srb.files.state_header import StateError, read_header, saved_number
+from srb.files.text_entry import StateError, read_header, saved_number
 
 log = logging.getLogger("srb.states")
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from srb.host.cgroups import ROOT, memory_limit
-from srb.host.sysctl import sysctl
+from srb.host.cores import sysctl
 
 
 def meminfo(root: Path = ROOT) -> dict[str, int]:

@@ -19,9 +19,8 @@ from srb.stories.files import StoryFile, file_of
 from srb.stories.imports import Plan, plan_of
 from srb.stories.limits import BIN_DAYS, DAY, SEARCH_SECONDS
 from srb.stories.media import Medium
-from srb.stories.parts import Pause, no_pause
+from srb.stories.parts import Pause, Post, no_pause
 from srb.stories.people import Access, Person, Right, whose
-from srb.stories.posts import Post
 from srb.stories.rows import StoredRows, StoryRow
 from srb.stories.search import search
 from srb.stories.tables import (

@@ -19,7 +19,7 @@ from srb.config.api_keys import ApiKey, read_api_keys
 from srb.config.settings import Settings
 from srb.errors import ConfigError, StoriesNewer
 from srb.stories import schema
-from srb.stories.posts import read_post
+from srb.stories.parts import read_post
 from srb.stories.store import Store
 from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app

@@ -19,7 +19,7 @@ from srb.config.settings import Settings
 from srb.errors import InvalidRequest, NotFound, StoryTooLarge
 from srb.stories import audit, media, schema, tables
 from srb.stories.limits import BIN_DAYS, DAY
-from srb.stories.posts import read_post
+from srb.stories.parts import read_post
 from srb.stories.store import Store
 from srb.web.app import create_app
 from srb.web.stories import origin_check, routes

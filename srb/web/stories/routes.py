@@ -13,8 +13,7 @@ from srb.stories.forms import FileShape, MediumShape, PostShape, ShareShape
 from srb.stories.json_body import read_object
 from srb.stories.limits import MAX_MEDIUM, MAX_NUMBER, MAX_POST, MAX_STORY, MAX_VALUE, MAX_WANTED
 from srb.stories.media import Medium, medium_of
-from srb.stories.parts import validated
-from srb.stories.posts import read_post
+from srb.stories.parts import read_post, validated
 from srb.stories.store import Store
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_bytes

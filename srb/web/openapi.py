@@ -243,7 +243,7 @@ def _responses(described: Operation, schemas: _Schemas, openapi: str) -> dict[st
     }
 
 
-_ANY, _ABSENT, _NULL, _OTHER = "…", "?", "|null", "@"
+_ANY, _ABSENT, _NULL, _OTHER, _ONE_OF, _ABOUT = "…", "?", "|null", "@", "|", "#"
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
@@ -253,7 +253,8 @@ def schemas_of(name: str) -> dict[str, Any]:
 
     It follows from examples, in the dialect's `answers.json`: an answer is like one of them, with the same keys and values
     of the same types. In a file a key that ends with ? may be absent, and the value of one that ends with |null may be null;
-    "…" stands for any value or, as a key, for any further keys, and "@Name" for another answer.
+    "…" stands for any value or, as a key, for any further keys, "|a|b" for one of these words, and "@Name" for another
+    answer; "#" has the description.
     """
     dialect, _, answer = name.partition(".")
     found = {name: _schema(_examples(dialect)[answer], dialect)}
@@ -288,9 +289,11 @@ def _of(example: Any, dialect: str) -> dict[str, Any]:
     if isinstance(example, dict):
         further = _of(example[_ANY], dialect) if _ANY in example else False
         schema: dict[str, Any] = {"type": "object", "properties": {}, "required": [], "additionalProperties": further}
+        if _ABOUT in example:
+            schema["description"] = example[_ABOUT]
         for key, value in example.items():
             name = key.removesuffix(_ABSENT).removesuffix(_NULL)
-            if key != _ANY:
+            if key not in (_ANY, _ABOUT):
                 schema["properties"][name] = _schema([value, None] if _NULL in key else [value], dialect)
                 schema["required"] += [] if key.endswith(_ABSENT) else [name]
         return schema
@@ -298,6 +301,8 @@ def _of(example: Any, dialect: str) -> dict[str, Any]:
         return {"type": "array", "items": _schema(example, dialect)} if example else {"type": "array"}
     if example == _ANY:
         return {}
+    if isinstance(example, str) and example.startswith(_ONE_OF):
+        return {"type": "string", "enum": example.split(_ONE_OF)[1:]}
     if isinstance(example, str) and example.startswith(_OTHER):
         name = example.removeprefix(_OTHER)
         return {"$ref": f"#/components/schemas/{name if '.' in name else f'{dialect}.{name}'}"}

@@ -20,6 +20,7 @@ EXAMPLES: dict[str, Any] = {
     "Further": [{"code": 1, "…": "…"}],
     "Item": [{"type": "text", "text": "a"}, {"type": "call", "name": "f"}],
     "Items": [["@Item", None]],
+    "State": [{"#": "A word.", "state": "|on|off"}],
 }
 
 
@@ -58,6 +59,9 @@ WHOLE = {"id": 1, "rate": 1, "name": None, "tags": [], "none": [0]}
         ("Item", {"type": "call", "text": "g", "name": "f"}, False),
         ("Items", [None, {"type": "text", "text": ""}], True),
         ("Items", [{"type": "text"}], False),
+        ("State", {"state": "off"}, True),
+        ("State", {"state": "|on|off"}, False),
+        ("State", {"state": "on", "#": "A word."}, False),
     ],
 )
 def test_an_answer_is_like_one_of_its_examples(name: str, value: Any, expected: bool) -> None:

@@ -1,7 +1,5 @@
 """The arguments of the application on Serve: those of config/ray/srb.yaml and of `srb cluster deploy`. Without Ray."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
@@ -41,7 +39,7 @@ class Arguments(BaseModel):
     settings: dict[str, Any] = {}
 
     @model_validator(mode="after")
-    def _consistent(self) -> Arguments:
+    def _consistent(self) -> "Arguments":
         if self.max_replicas and self.max_replicas < self.replicas:
             problem = f"max_replicas ({self.max_replicas}) is less than replicas ({self.replicas})"
             raise ValueError(f"{problem}; 0 turns scaling off")

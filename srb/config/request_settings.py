@@ -1,7 +1,5 @@
 """The settings, as they are declared: the web server, limits, defaults of requests, and the engine with its model."""
 
-from __future__ import annotations
-
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 

@@ -4,8 +4,6 @@ Defaults, ranges and meanings are in settings.toml; config/default.toml is gener
 key or a bad value raises a ConfigError that names the key and its source.
 """
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Mapping
@@ -68,7 +66,7 @@ class Settings(EngineSettings):
         return {**PROFILES.get(str(given.get("profile")), {}), **given}
 
     @model_validator(mode="after")
-    def _consistent(self) -> Settings:
+    def _consistent(self) -> "Settings":
         if self.n > self.max_n:
             raise ValueError(f"n ({self.n}) is more than max_n ({self.max_n})")
         if bool(self.ssl_key_file) != bool(self.ssl_cert_file):
@@ -141,7 +139,7 @@ class Settings(EngineSettings):
         return self.graceful_timeout if self.state_dir or self.texts_path else 0
 
     @classmethod
-    def load(cls, flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
+    def load(cls, flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ) -> "Settings":
         """Merge the profile, the file that SRB_CONFIG names, SRB_* variables and `flags`, later ones winning.
 
         Raise ConfigError, which names the key and its source, for an unknown key or a value out of range.
@@ -277,7 +275,7 @@ class Settings(EngineSettings):
         return self.has_draft_model or self.looks_up_drafts
 
     @property
-    def of_draft_model(self) -> Settings:
+    def of_draft_model(self) -> "Settings":
         """The settings of the draft model's context: the model's own, but for the file and its layers on the GPU.
 
         Its threads are the model's, and its memory can be cut.

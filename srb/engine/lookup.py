@@ -3,8 +3,6 @@
 Names, lists, code and quotations repeat themselves, so such drafts are often right, and cost a look into a dictionary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from srb.engine.tokens import Tokens
@@ -34,7 +32,7 @@ class Chances:
         self._chances[kind] += (is_right - self._chances[kind]) / count
         self.mean += (is_right - self.mean) / _MOST
 
-    def copy(self) -> Chances:
+    def copy(self) -> "Chances":
         """Return the same chances for a text of its own; they change sooner."""
         made = Chances(self._chances)
         made._counts, made.mean = [min(_KEPT, count) for count in self._counts], self.mean

@@ -1,7 +1,5 @@
 """The stories: listed, read, merged with what arrives, put into the bin and taken out of it, exported and imported."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -73,7 +71,7 @@ class Store:
         self._bin = _Bin()
         self._person: Person = None
 
-    def of(self, person: Person) -> Store:
+    def of(self, person: Person) -> "Store":
         """Return this store as a person may use it: with the own stories and those that are shared. None may use all."""
         own = copy(self)
         own._person = person

@@ -5,8 +5,6 @@ what tells them apart: browsers set `Origin` and `Sec-Fetch-Site`, and no page c
 requests, and control those that the same origin has started from the same address. Nothing else that is everybody's.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from ipaddress import ip_address
@@ -27,7 +25,7 @@ NO_PAGE = "This is for the server's own page and programs, and the request came 
 _PORTS = {"http": "80", "https": "443"}
 
 
-def is_foreign(environ: WSGIEnvironment) -> bool:
+def is_foreign(environ: "WSGIEnvironment") -> bool:
     """Whether a page of another origin sends a request.
 
     Browsers set Sec-Fetch-Site only for HTTPS and this machine's own addresses. It is right also behind a proxy that
@@ -54,7 +52,7 @@ def is_own(origin: str, host: str, scheme: str) -> bool:
     return parts.netloc.removesuffix(port) == host.lower().removesuffix(port)
 
 
-def owner_of(environ: WSGIEnvironment) -> str:
+def owner_of(environ: "WSGIEnvironment") -> str:
     """Return the owner of a foreign page's requests: its origin at its address.
 
     Every page in a sandbox or of a file has the origin `null`, and images have none: each such request is its own owner.

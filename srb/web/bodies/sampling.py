@@ -1,7 +1,5 @@
 """The sampling fields of request bodies: every sampling parameter, checked by its declaration."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

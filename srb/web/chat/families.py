@@ -4,8 +4,6 @@
 its family. A template without tools gets Hermes' form, in which SRB then describes the tools.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -119,7 +117,7 @@ class Family:
         """Return a prompt without the tag that begins reasoning, with which some templates end."""
         return prompt.rstrip().removesuffix(self.reasoning[0].rstrip()) if self.begins_thinking(prompt) else prompt
 
-    def either(self, tools: Sequence[Tool], parallel: bool, answer: Mapping[str, Any], awaited: bool) -> CallGrammar:
+    def either(self, tools: Sequence[Tool], parallel: bool, answer: Mapping[str, Any], awaited: bool) -> "CallGrammar":
         """Return the grammar of calls of these tools, or else of an answer that follows a schema.
 
         It begins at the reply's beginning, or where it is awaited after reasoning, or after a header.
@@ -131,7 +129,7 @@ class Family:
             calls, text = f"( {self.before_call} ) {calls}", f"( {self.before_answer} ) {text}"
         return CallGrammar(rules.text(f"{calls} | {text}"), rules.schemas, ())
 
-    def grammar(self, tools: Sequence[Tool], parallel: bool, lazy: bool) -> CallGrammar:
+    def grammar(self, tools: Sequence[Tool], parallel: bool, lazy: bool) -> "CallGrammar":
         """Return the grammar of calls of these tools: `lazy` ones begin at a trigger, others at the reply's beginning."""
         rules, form = Rules(), self.forms[0]
         section = form.rules(tools, rules, parallel)

@@ -11,22 +11,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from srb.config.settings import Settings
 from srb.errors import InvalidRequest, NotSupported, bad_field, in_field, renamed
 from srb.web.bodies.completion import CommandTemplate, CompletionBody
-from srb.web.bodies.fields import (
-    FLOAT32_MAX,
-    SCHEMA_SCHEMA,
-    Integer,
-    Prompt,
-    between,
-    schema_text,
-    short_json,
-)
-from srb.web.bodies.media import (
-    BASE64_SCHEMA,
-    IMAGE_MARK,
-    Base64Files,
-    check_reads_media,
-    image_prompts,
-)
+from srb.web.bodies.fields import FLOAT32_MAX, SCHEMA_SCHEMA, Integer, Prompt, between, schema_text, short_json
+from srb.web.bodies.media import BASE64_SCHEMA, IMAGE_MARK, Base64Files, check_reads_media, image_prompts
 from srb.web.bodies.sampling import BranchFields
 from srb.web.calls.engine_client import EngineClient
 from srb.web.chat.reply_parser import ReplyParser

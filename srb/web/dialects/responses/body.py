@@ -9,12 +9,7 @@ from srb.web.bodies.completion import StreamOptions
 from srb.web.bodies.fields import NaturalOrMinusOne, ObjectFields
 from srb.web.bodies.sampling import validated
 from srb.web.dialects.openai.chat_body import ChatBody
-from srb.web.dialects.openai.chat_fields import (
-    CHOICE_SCHEMA,
-    ReplyFormat,
-    parse_response_format,
-    parse_tools,
-)
+from srb.web.dialects.openai.chat_fields import CHOICE_SCHEMA, ReplyFormat, parse_response_format, parse_tools
 from srb.web.dialects.responses.items import chat_tool_choice, chat_tools, inside, offered_choice, parse_input
 
 LOGPROBS = "message.output_text.logprobs"  # the value of `include` that asks for log-probabilities

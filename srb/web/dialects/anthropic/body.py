@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, WithJsonSchema
 
 from srb.errors import NotSupported, bad_field, renamed
-from srb.web.bodies.fields import ObjectFields, short_json
+from srb.web.bodies.fields import OBJECT, TEXT, ObjectFields, array, either, object_of, one_of, short_json
 from srb.web.bodies.reasoning import ThinkingFields
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_fields import (
@@ -75,37 +75,13 @@ def _tool(place: int, tool: Any) -> Any:
 
 MAX_TOKENS = 4096  # of a body without max_tokens, which Anthropic's API refuses; as in llama-server
 
-_BLOCKS = {
-    "type": "array",
-    "items": {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
-}
-_TEXT = {"anyOf": [{"type": "string"}, _BLOCKS]}
-MESSAGES_SCHEMA = {
-    "type": "array",
-    "minItems": 1,
-    "items": {
-        "type": "object",
-        "properties": {"role": {"enum": ["user", "assistant", "system"]}, "content": _TEXT},
-        "required": ["role", "content"],
-    },
-}
-TOOLS_SCHEMA = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string"},
-            "description": {"type": "string"},
-            "input_schema": {"type": "object"},
-        },
-        "required": ["name", "input_schema"],
-    },
-}
-CHOICE_SCHEMA = {
-    "type": "object",
-    "properties": {"type": {"enum": ["auto", "any", "none", "tool"]}, "name": {"type": "string"}},
-    "required": ["type"],
-}
+
+_TEXTS = either(TEXT, array(object_of({"type": TEXT}, "type")))
+MESSAGES_SCHEMA = array(
+    object_of({"role": one_of("user", "assistant", "system"), "content": _TEXTS}, "role", "content"), minItems=1
+)
+TOOLS_SCHEMA = array(object_of({"name": TEXT, "description": TEXT, "input_schema": OBJECT}, "name", "input_schema"))
+CHOICE_SCHEMA = object_of({"type": one_of("auto", "any", "none", "tool"), "name": TEXT}, "type")
 
 # Fields of chats whose answers have no place in a message.
 _NO_PLACE = (
@@ -121,7 +97,7 @@ class OutputFields(ObjectFields):
     format: Annotated[
         ReplyFormat,
         BeforeValidator(lambda value: parse_response_format(value or {"type": "text"})),
-        WithJsonSchema({"type": "object"}),
+        WithJsonSchema(OBJECT),
     ] = ReplyFormat()
 
 
@@ -136,7 +112,7 @@ class MessagesBody(ChatBody):
         BeforeValidator(lambda value: parse_messages(value, FORM)),
         WithJsonSchema(MESSAGES_SCHEMA),
     ]
-    system: Annotated[list[dict[str, Any]], BeforeValidator(system_messages), WithJsonSchema(_TEXT)] = []
+    system: Annotated[list[dict[str, Any]], BeforeValidator(system_messages), WithJsonSchema(_TEXTS)] = []
     tools: Annotated[
         list[dict[str, Any]],
         BeforeValidator(lambda value: parse_tools(chat_tools(value))),

@@ -24,8 +24,8 @@ from bench import load
 from bench.scenarios import HEAD as HEAD_OF_SCENARIOS
 from bench.scenarios import REST_SECONDS, SCENARIOS, Target, compare, one_requests
 from srb.bench import client
+from srb.bench.client import Measure, Work
 from srb.bench.server import server
-from srb.bench.work import Measure, Work
 from srb.config.settings import Settings
 from tests.models.random_gguf import BENCH_110M, write_llama
 from tools.real_models import model_option

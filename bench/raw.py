@@ -13,7 +13,7 @@ from dataclasses import asdict
 import llama_cpp as lib
 import orjson
 
-from srb.bench.work import Measure, Work
+from srb.bench.client import Measure, Work
 from srb.config.sampling_params import SamplingParams
 from srb.config.settings import Settings
 from srb.engine.llama.batch import NativeBatch

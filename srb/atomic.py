@@ -4,8 +4,6 @@ A small file that others read at any time is written beside its place, and then 
 may be one that was there before, and open to all; so its mode does not depend on the umask.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """The delay before a process that ended is started again."""
 
-from __future__ import annotations
-
 _FIRST_DELAY = 0.1  # seconds before the first restart; doubles each time
 _MAX_DELAY = 10.0
 _HEALTHY_SECONDS = 30.0  # a process that was ready this long resets the delay

@@ -4,10 +4,8 @@ The JSON body is `{"error": {"code", "message", "type", …}}` with the HTTP sta
 class attribute `code` is a word; error events of a stream carry it, since a stream's status line is sent before them.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -299,3 +297,17 @@ _BY_CODE = _tree(SRBError)
 def from_code(code: str, message: str, extra: dict[str, Any] | None = None) -> SRBError:
     """Return the error of an event from the engine; an unknown `code` becomes a plain SRBError."""
     return _BY_CODE.get(code, SRBError)(message, **(extra or {}))
+
+
+@contextmanager
+def renamed(names: Mapping[str, str]) -> Iterator[None]:
+    """Let errors about a field in `names` name the client's field instead, in `param` and in the message."""
+    try:
+        yield
+    except SRBError as error:
+        name = str(error.extra.get("param"))
+        if name in names:
+            error.extra["param"] = names[name]
+            error.message = error.message.replace(f"Field '{name}'", f"Field '{names[name]}'")
+            error.args = (error.message,)
+        raise

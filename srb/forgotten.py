@@ -4,8 +4,6 @@ A line is JSON: `story` is the digest of a deleted story; `keys` are those of al
 that it has revoked. An engine that runs is told at once; each applies what came since to its texts when it starts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

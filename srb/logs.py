@@ -4,8 +4,6 @@ With REPLICA_VARIABLE in the environment each line names the replica of a cluste
 The log file is reopened after it was moved or removed, so logrotate needs no signal.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import logging.handlers

@@ -1,7 +1,5 @@
 """Progress of the threads that prepare requests, whose work ends where nobody waits for it; and who of them works next."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections import deque

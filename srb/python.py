@@ -4,8 +4,6 @@ Python's `-m` alone puts the working directory before all packages, so that a cl
 would be run in the place of what is installed. `-P` leaves it out; relative paths still begin at the working directory.
 """
 
-from __future__ import annotations
-
 import sys
 
 

@@ -1,7 +1,5 @@
 """Reasons why a file cannot be used: the system's words and, where a permission is missing, whose file or folder it is."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pwd

@@ -1,7 +1,5 @@
 """status.json in the runtime folder: the engine's state, for processes that cannot reach it."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

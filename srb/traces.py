@@ -1,7 +1,5 @@
 """Traces of OpenTelemetry: spans of a process, which go to where its OTEL_* variables say."""
 
-from __future__ import annotations
-
 import os
 import threading
 from importlib.metadata import entry_points

@@ -3,8 +3,6 @@
 A clone asks git. Archives and installed packages were told at their build, in the metadata that lie beside the package.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from functools import cache

@@ -1,7 +1,5 @@
 """The first screen, printed when the server is ready: its address, its model and one command to try."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 

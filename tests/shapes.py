@@ -8,7 +8,7 @@ import jsonschema_rs
 import orjson
 from pydantic import TypeAdapter
 
-from srb.web.recorded import schemas_of
+from srb.web.openapi import schemas_of
 
 
 def read(shape: Any, data: bytes | str) -> Any:

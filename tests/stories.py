@@ -12,7 +12,7 @@ import orjson
 
 from srb.stories.files import read_file
 from srb.stories.media import Medium, medium_of
-from srb.stories.posts import read_post
+from srb.stories.parts import read_post
 from srb.stories.store import Imported, Store
 
 ID = "lighthouse"

@@ -1,7 +1,5 @@
 """A streaming client that uses little CPU, since it shares the cores with the server: it parses no JSON in a stream."""
 
-from __future__ import annotations
-
 import re
 import socket
 import time
@@ -11,7 +9,30 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from srb.bench.work import Measure, Work
+
+@dataclass(frozen=True)
+class Work:
+    """One request: `n` branches of `tokens` tokens each, after `prompt`; end of text is ignored."""
+
+    prompt: str
+    n: int
+    tokens: int
+    cache_prompt: bool = False
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The tokens of all branches, and seconds from the request to its first token and to its last."""
+
+    tokens: int
+    seconds: float
+    first_token: float
+    prompt_tokens: int = 0
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds
+
 
 TIMEOUT_SECONDS = 600  # for each read: a prompt on a slow core takes minutes before its first token
 _LENGTH = re.compile(rb'"length":(\d+)')

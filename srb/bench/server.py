@@ -1,7 +1,5 @@
 """A server of the benchmark's own: the whole of SRB as a child process, on a free port and in a folder of its own."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import subprocess

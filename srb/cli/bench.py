@@ -1,7 +1,5 @@
 """The command `srb bench`: the time to the first token and the tokens per second of a server, for 1, 8 and 32 branches."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping
@@ -12,9 +10,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from srb.bench.client import BenchFailed, Server
-from srb.bench.display import ProgressBar, as_json, as_text
 from srb.bench.server import server
-from srb.bench.speed import measure, plan_for
+from srb.bench.speed import ProgressBar, as_json, as_text, measure, plan_for
 from srb.config.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings
 from srb.errors import ModelLoadFailed
 from srb.exit_codes import EXIT_FAILED, fail

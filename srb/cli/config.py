@@ -1,7 +1,5 @@
 """The command `srb config`: print all settings, or another file that a deployment needs, such as a systemd unit."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command `srb doctor`: the facts about machine, llama.cpp and model, and what stops or slows a server."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 They are listed in flags.toml. In addition every setting has an option of its own name (see options.py).
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@
 own name; `flags` adds llama-server's options and LLAMA_ARG_* variables.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """The command `srb models`: list the models of this machine and those that can be had by a name, and fetch one of these."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Command-line words and LLAMA_ARG_* variables, read as values of settings."""
 
-from __future__ import annotations
-
 import difflib
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence

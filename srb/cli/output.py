@@ -1,7 +1,5 @@
 """Standard output of commands that are read by other programs."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A section is a model; its keys are options without their dashes, or LLAMA_ARG_* 
 llama-server, an option of the command line has precedence over a section, and a section over `[*]`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

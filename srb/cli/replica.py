@@ -1,7 +1,5 @@
 """The command `srb replica`: an engine and its door, for web machines with `srb serve --replicas`. Without Ray."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

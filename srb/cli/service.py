@@ -1,7 +1,5 @@
 """The command `srb service`: a server of one's own that starts at login, by systemd on Linux and launchd on macOS."""
 
-from __future__ import annotations
-
 import os
 import platform
 import plistlib

@@ -1,7 +1,5 @@
 """The command `srb stories`: list, export, import, check, share, back up and restore stories."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

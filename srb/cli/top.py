@@ -1,7 +1,5 @@
 """The command `srb top`: a running server's requests, branches, cells, cache and speed, shown anew every few seconds."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import shutil

@@ -22,8 +22,6 @@ simulates evenings.
 Pure: no I/O, no clock, no randomness.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left, insort
 from collections import Counter, OrderedDict, deque

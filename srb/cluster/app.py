@@ -1,7 +1,5 @@
 """The application that Serve runs, `srb.cluster.app:build`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ray

@@ -1,12 +1,13 @@
 """The arguments of the application on Serve: those of config/ray/srb.yaml and of `srb cluster deploy`. Without Ray."""
 
-from __future__ import annotations
-
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from srb.cluster.registry import Entry
 
 _POLICY = "srb.cluster.autoscaling:BranchesPolicy"
 _LOOK_BACK_SECONDS = 12.0  # over which the open branches are averaged; Serve looks at them every 10, and warns of less
@@ -38,7 +39,7 @@ class Arguments(BaseModel):
     settings: dict[str, Any] = {}
 
     @model_validator(mode="after")
-    def _consistent(self) -> Arguments:
+    def _consistent(self) -> "Arguments":
         if self.max_replicas and self.max_replicas < self.replicas:
             problem = f"max_replicas ({self.max_replicas}) is less than replicas ({self.replicas})"
             raise ValueError(f"{problem}; 0 turns scaling off")
@@ -79,3 +80,12 @@ class Arguments(BaseModel):
                 "policy": policy,
             }
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One replica, as operators see it."""
+
+    name: str
+    entry: Entry
+    stats: dict[str, float]  # empty: it does not answer

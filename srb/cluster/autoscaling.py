@@ -1,7 +1,5 @@
 """The number of replicas that the open branches need, for Ray Serve's autoscaler. Pure, and without Ray."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

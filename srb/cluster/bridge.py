@@ -5,8 +5,6 @@ same lock, speaks the same frames and reports the same states, so neither the wo
 It is an asyncio program, without gevent: Ray hangs in a process that gevent has patched.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

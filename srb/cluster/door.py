@@ -7,8 +7,6 @@ A connection that begins with the `watch_token` is told twice a second, in lines
 so bridges without a registry hear that it hangs or leaves.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac

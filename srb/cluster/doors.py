@@ -1,7 +1,5 @@
 """The list of doors of replicas without Ray: a TOML file, or the addresses of a DNS name. Reads files, asks no network."""
 
-from __future__ import annotations
-
 import hashlib
 import tomllib
 from dataclasses import dataclass

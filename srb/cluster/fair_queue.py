@@ -8,8 +8,6 @@ With one key, or none, nothing waits here. Nobody waits for ever: once a key's o
 Pure: no I/O and no clock.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

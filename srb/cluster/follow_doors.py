@@ -4,8 +4,6 @@ The list is read again every second, or the DNS name asked again every two. A re
 more requests. One that DNS no longer has stays as long as its door is open: it says itself when it leaves.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket
@@ -78,7 +76,7 @@ class _Doors:
             if name not in self._watches:
                 self._watches[name] = _Watch(name, address, self.publish, self._on_trouble)
 
-    def _drop(self, name: str, watch: _Watch) -> None:
+    def _drop(self, name: str, watch: "_Watch") -> None:
         del self._watches[name]
         watch.close()
         self._on_trouble(f"replica {name}", "")

@@ -3,8 +3,6 @@
 Bridges tell each other of theirs, beside the news of texts: a request may be controlled through any web machine.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping
 

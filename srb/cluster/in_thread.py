@@ -1,7 +1,5 @@
 """Work in a thread that keeps no process from ending, as one of asyncio's own would for minutes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

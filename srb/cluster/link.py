@@ -1,7 +1,5 @@
 """Link: a bridge's connection to the engine of one replica."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any
@@ -29,19 +27,19 @@ class Link:
         self.model = model  # ModelInfo's fields
 
     @classmethod
-    async def open(cls, entry: Entry) -> Link:
+    async def open(cls, entry: Entry) -> "Link":
         """Connect, and wait until the engine has its model. Raise OSError, EOFError or ProtocolError."""
         async with asyncio.timeout(_OPEN_SECONDS):
             reader, writer = await asyncio.open_connection(entry["host"], entry["port"])
         return await cls._greeted(reader, writer, entry["token"])
 
     @classmethod
-    async def open_own(cls, socket_path: Path) -> Link:
+    async def open_own(cls, socket_path: Path) -> "Link":
         """Connect to an engine on this machine, as `open` does."""
         return await cls._greeted(*await asyncio.open_unix_connection(str(socket_path)))
 
     @classmethod
-    async def _greeted(cls, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str = "") -> Link:
+    async def _greeted(cls, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str = "") -> "Link":
         try:
             if token:  # a replica's door, on another machine
                 tune(writer)

@@ -1,7 +1,5 @@
 """The replicas of a cluster as one bridge knows them: where they are, which are ready, and their answers to questions."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

@@ -3,8 +3,6 @@
 The file has the tokens of their doors, so nobody but this user may read it. It is JSON, and nothing but entries is read.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

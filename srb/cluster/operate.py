@@ -1,7 +1,5 @@
 """The work of `srb cluster`: deploy the replicas, look at them, stop them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -17,12 +15,11 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.schema import ApplicationStatusOverview
 
 from srb.cluster.app import APP, DEPLOYMENT, build
-from srb.cluster.arguments import Arguments
+from srb.cluster.arguments import Arguments, Row
 from srb.cluster.link import Link
 from srb.cluster.members import BROKEN, Member
 from srb.cluster.ray_client import connect
 from srb.cluster.registry import Entry, find_registry
-from srb.cluster.row import Row
 from srb.errors import SRBError
 from srb.wire.commands import GetStats
 

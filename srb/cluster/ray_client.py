@@ -1,7 +1,5 @@
 """The only calls that a bridge makes of Ray: connect, read the registry, and exchange news in it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -4,8 +4,6 @@ Its entries come from replicas alone, and bridges trust them: whoever can call a
 If its node is lost, Ray starts it again without entries; the replicas repeat theirs every second.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import OrderedDict

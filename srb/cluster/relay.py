@@ -5,8 +5,6 @@ relay only reads which requests they begin and end. So a request whose replica i
 long as the replica has not answered, be given to another.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine, Iterable
@@ -59,7 +57,7 @@ class _Open:
 
     command: Command | None
     payload: bytes | None  # the command's frame, until the replica's first event or a Cancel
-    channel: Channel | None = None
+    channel: "Channel | None" = None
     tried: set[str] = field(default_factory=set)
     counted: int = 0  # branches that the load of the replica counts, those that are added included
 
@@ -67,7 +65,7 @@ class _Open:
 class Channel:
     """The worker's connection to one replica: opened with the first command, closed when it is lost or not needed."""
 
-    def __init__(self, member: Member, relay: Relay) -> None:
+    def __init__(self, member: Member, relay: "Relay") -> None:
         self.member = member
         self._relay = relay
         self._link: Link | None = None

@@ -4,8 +4,6 @@ Serve places it on a node, gives it GPUs, starts it again and replaces it by a n
 bridges connect to the replica's door, whose address they have from the registry.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """The engine of a replica: a supervisor as child process, in a runtime folder of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl

@@ -3,8 +3,6 @@
 Pure: no I/O and no clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from functools import partial

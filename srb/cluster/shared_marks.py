@@ -3,8 +3,6 @@
 Pure: no I/O and no clock.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from itertools import islice
 from uuid import uuid4

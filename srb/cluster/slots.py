@@ -1,7 +1,5 @@
 """Actions on the slots of a cluster: each replica numbers its own, and the text of slot k is the newest of all replicas'."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from srb.cluster.members import Member, Members, ask_all, no_replica, silence_of

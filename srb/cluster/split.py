@@ -5,8 +5,6 @@ a request of its own: `ID+24` is the part of request ID whose first branch is ID
 any bridge finds the parts by their ids. Pure: no I/O and no clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -5,8 +5,6 @@ through Ray's object store. Each replica has a StateShare, which its engine asks
 The keeper's memory is lost with its node.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import OrderedDict
@@ -18,7 +16,7 @@ import orjson
 
 from srb.cluster.registry import NAMESPACE
 from srb.files.state_disk import SUFFIX, install
-from srb.files.state_header import read_header, saved_number
+from srb.files.text_entry import read_header, saved_number
 from srb.wire.codec import VERSION
 from srb.wire.framing import frame, read_frame
 

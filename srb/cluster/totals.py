@@ -1,7 +1,5 @@
 """The counters of a cluster: sums over all engines that there have been, so they never fall. Pure."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping
 

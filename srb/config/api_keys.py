@@ -3,8 +3,6 @@
 A line may end with limits of its key: `max_n=N`, of the branches of a request, `tokens_per_day=N`, `tokens_per_month=N`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Its workers inherit them by the fork. So a worker that takes a dead one's place 
 became of the files since: a removed file of keys neither ends the server nor opens it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

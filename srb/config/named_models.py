@@ -1,7 +1,5 @@
 """Models that are named instead of given by a path: the bundled storyteller, and those that the package index has."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ another default here. It leaves alone what only speed and memory depend on (batc
 in docs/coming-from.md is made from `PROFILES`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ llama.cpp aborts the process if a node does not answer or speaks another version
 is the first message of ggml-rpc's protocol; the node ends the connection after it and waits for the next client.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import socket

@@ -4,8 +4,6 @@ Defaults, ranges and meanings are in settings.toml; config/default.toml is gener
 key or a bad value raises a ConfigError that names the key and its source.
 """
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Mapping
@@ -15,9 +13,9 @@ from typing import Any
 from pydantic import ValidationError, model_validator
 
 from srb.config.api_keys import ApiKey, read_api_keys
-from srb.config.engine_settings import EngineSettings
 from srb.config.named_models import NAMED_MODELS, model_file
 from srb.config.profiles import PROFILES
+from srb.config.request_settings import EngineSettings
 from srb.config.rpc_nodes import Node, nodes_of
 from srb.config.texts import read_text
 from srb.config.values import OF_ONE_MODEL, expanded, split_commas
@@ -68,7 +66,7 @@ class Settings(EngineSettings):
         return {**PROFILES.get(str(given.get("profile")), {}), **given}
 
     @model_validator(mode="after")
-    def _consistent(self) -> Settings:
+    def _consistent(self) -> "Settings":
         if self.n > self.max_n:
             raise ValueError(f"n ({self.n}) is more than max_n ({self.max_n})")
         if bool(self.ssl_key_file) != bool(self.ssl_cert_file):
@@ -141,7 +139,7 @@ class Settings(EngineSettings):
         return self.graceful_timeout if self.state_dir or self.texts_path else 0
 
     @classmethod
-    def load(cls, flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
+    def load(cls, flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ) -> "Settings":
         """Merge the profile, the file that SRB_CONFIG names, SRB_* variables and `flags`, later ones winning.
 
         Raise ConfigError, which names the key and its source, for an unknown key or a value out of range.
@@ -280,7 +278,7 @@ class Settings(EngineSettings):
         return self.has_draft_model or self.looks_up_drafts
 
     @property
-    def of_draft_model(self) -> Settings:
+    def of_draft_model(self) -> "Settings":
         """The settings of the draft model's context: the model's own, but for the file and its layers on the GPU.
 
         Its threads are the model's, and its memory can be cut.

@@ -1,7 +1,5 @@
 """Texts of the files that settings name: as the arbiter found them last in its workers, elsewhere as they are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Trusted proxies: whose X-Forwarded-For is believed, and the client's address by it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network

@@ -1,7 +1,5 @@
 """Values of settings: their types, and checks of those that are written as text."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -8,8 +8,6 @@ Source: Vilnis et al., "Arithmetic Sampling: Parallel Diverse Decoding for Large
 https://arxiv.org/abs/2210.15458. The points are van der Corput's, so that branches may be added.
 """
 
-from __future__ import annotations
-
 import math
 from hashlib import blake2b
 from typing import ClassVar

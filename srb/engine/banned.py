@@ -5,8 +5,6 @@ these began: so a match is known with its last character, its beginnings are kno
 share places as in a trie.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -86,7 +84,7 @@ class Banned:
         self._following = lru_cache(REMEMBERED_STEPS)(self._places_behind)
 
     @classmethod
-    def of(cls, strings: tuple[str, ...], patterns: tuple[BannedPattern, ...]) -> Banned | None:
+    def of(cls, strings: tuple[str, ...], patterns: tuple[BannedPattern, ...]) -> "Banned | None":
         """Return the graph of two lists, None if both are empty; branches with the same lists share it."""
         if not (strings or patterns):
             return None

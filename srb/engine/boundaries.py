@@ -10,8 +10,6 @@ are told, and may decide otherwise when more of it is there; stream2sentence and
 the spaces between sentences. None says from where on a text is undecided.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The choice of a branch's next token. Its chooser is made with it: its sampler alone, or with others that have a say."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,7 +40,7 @@ class Drawing(Protocol):
     rewinding: Rewinding | None
 
     @property
-    def siblings(self) -> Sequence[Drawing]: ...
+    def siblings(self) -> "Sequence[Drawing]": ...
     @property
     def length(self) -> int: ...
     @property

@@ -1,7 +1,5 @@
 """Cuts: places in a text where no token reaches across, so that both sides have the same tokens alone as together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Set
 

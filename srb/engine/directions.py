@@ -4,8 +4,6 @@ Each branch reads what a request with the whole text, its direction in place, wo
 the tokens with which all of them begin are the shared prompt. A direction is a part of no branch's text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce

@@ -1,7 +1,5 @@
 """First words are settled: shown, held until those before them are settled, or drawn again where a sibling has the same."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from srb.engine.first_words import Ending

@@ -1,7 +1,5 @@
 """Branches of one request that differ: distinct first tokens, and a penalty for tokens that siblings have sampled."""
 
-from __future__ import annotations
-
 from collections.abc import Set
 from typing import Any, ClassVar
 

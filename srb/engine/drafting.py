@@ -4,15 +4,13 @@ Its memory has a prefix tree of its own, so the prompt of many branches is compu
 from where it ended. A text that it cannot follow, for lack of room or for pictures in it, has no drafts; that is no error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import isnan, log2
 
 import numpy as np
 
-from srb.engine.chances import Chances
+from srb.engine.lookup import Chances
 from srb.engine.model import Batch, DecodeStatus, Logits, Model, Scope
 from srb.engine.request import Branch, Prefix
 from srb.engine.sampling import is_greedy

@@ -1,7 +1,5 @@
 """Embeddings and rankings: whole texts, one bounded batch of them per step; nothing of them stays in the KV store."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -4,8 +4,6 @@
 has no clock of its own. The decode thread calls it; `prepare`, `tokenize` and `detokenize` are safe from any thread.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial

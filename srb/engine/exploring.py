@@ -4,8 +4,6 @@ The result is the same whatever runs when: the forks whose paths are the likelie
 candidate becomes a branch only once enough room is certain for all likelier candidates that may still be found.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Sequence
@@ -34,7 +32,7 @@ class Biases:
     values: npt.NDArray[np.float32]
 
     @classmethod
-    def of(cls, biases: dict[int, float]) -> Biases:
+    def of(cls, biases: dict[int, float]) -> "Biases":
         return cls(np.array(list(biases), np.int64), np.array(list(biases.values()), np.float32))
 
     def add_to(self, logits: Logits) -> Logits:

@@ -4,8 +4,6 @@ A branch's text is held back until its first word is certain and the words of al
 result depends on the branches' seeds alone, not on their times. `distinct_first` does what this module's objects decide.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """The life of requests in the engine: they come, wait, are read and controlled, rest and end. The decode thread calls it."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field

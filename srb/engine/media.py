@@ -4,8 +4,6 @@ A run has tokens as text has, so the prefix tree finds, forks, parks and restore
 no token of a vocabulary is, and follow from a hash of the file and of the projector, so equal runs are equal media.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections import OrderedDict
@@ -64,7 +62,7 @@ class MediaChunk:
         """Return how many of its first vectors the chunk goes without where it begins at `start`."""
         return start % self.align
 
-    def without(self, count: int) -> MediaChunk:
+    def without(self, count: int) -> "MediaChunk":
         """Return the chunk without so many of its first vectors."""
         return MediaChunk(self.vectors[count:], self.is_whole, self.sections) if count else self
 

@@ -1,7 +1,5 @@
 """Named states: texts that are evicted last, and that a store may keep beyond the server's life."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -3,8 +3,6 @@
 A step asks it for little: it remembers which requests explore, and when the first deadline is.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """The pace of steps by measured time: the tokens of prompts beside branches that write, and whose branches they compute."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Set
 
 from srb.engine.step_times import StepTimes

@@ -5,8 +5,6 @@ and each edge takes one character. The expression means what it means in Python'
 more memory than places (back-references, looking ahead or behind) is refused.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache

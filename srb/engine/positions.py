@@ -5,8 +5,6 @@ run's first position on, and the text after it goes on behind the longest of the
 index, less what the runs before it have saved; a sequence without such runs has nothing here, and costs nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
@@ -28,7 +26,7 @@ class _Run:
     start: int
     end: int
     saved: int
-    before: _Run | None
+    before: "_Run | None"
 
     @property
     def first(self) -> int:

@@ -1,7 +1,5 @@
 """Preparation of commands before the decode thread runs them: tokens, limits, samplers. Safe from any thread."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """Probabilities of sampled and likely tokens: of raw logits, or after the sampler chain."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """A prompt's life: it begins, is computed and scored in chunks, and completes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

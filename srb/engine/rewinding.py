@@ -4,8 +4,6 @@ All that a branch remembers becomes as if those tokens had never been: its sampl
 places are numbers of sampled tokens from the branch's start; only held-back tokens can be taken back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A pure description, so that equal seeds and parameters give llama-server's resul
 Stages that change nothing are left out. Source: `common_sampler_init` in llama.cpp's common/sampling.cpp.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

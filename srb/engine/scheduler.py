@@ -17,8 +17,6 @@ they start last, take part in one of UNREAD_EVERY steps, and give back cells and
 for. Alone they run as others do, in steps that are no longer than those beside branches: a reader may come.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

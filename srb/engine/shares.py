@@ -4,8 +4,6 @@ Owners with equally many are served in the order of arrival. Nobody waits for ev
 time, and then the oldest request is the oldest of those with the fewest.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Slots: numbers of branches, under which clients of llama-server save texts and watch what runs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
 from itertools import chain, cycle

@@ -5,8 +5,6 @@ except for rounding. A draft is only added while it pays (`DraftDecision`): whil
 outweigh what a larger batch, and the draft model that wrote it, take longer, all measured as the engine runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 

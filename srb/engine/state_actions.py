@@ -1,7 +1,5 @@
 """State actions: save, restore and erase the text of a slot under a name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@ A fork begins with a part of its origin's text. It gets this text as tokens, lik
 shares its KV, and its sampler has the past that a new request with the same text would have.
 """
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """How long steps take by the number of their tokens, measured as they run, and how many drafted tokens pay by that."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
@@ -115,7 +113,7 @@ class StepTimes:
                 best, best_rate = count, tokens / (likely + spent)
         return best
 
-    def _curve(self, size: int, least: float) -> _Curve:
+    def _curve(self, size: int, least: float) -> "_Curve":
         larger = sorted(other for other in self._measured if other > size and self.is_settled(other))
         return _Curve([(size, least), *((other, max(least, self._measured[other].seconds)) for other in larger)])
 

@@ -3,8 +3,6 @@
 Banned strings and patterns are found across tokens, and their tokens taken back before anything of them is shown.
 """
 
-from __future__ import annotations
-
 import codecs
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,12 +34,12 @@ class Emission:
     ends: list[int] = field(default_factory=list, compare=False)
 
     @classmethod
-    def of(cls, text: str, ready: Sequence[_PendingToken], start: int) -> Emission:
+    def of(cls, text: str, ready: "Sequence[_PendingToken]", start: int) -> "Emission":
         """Return the emission of a text that begins at `start`, and of the tokens that end in it."""
         probs = [each.prob for each in ready if each.prob]
         return cls(text, [each.token for each in ready], probs, ends=[each.end - start for each in ready])
 
-    def parts(self) -> Iterator[Emission]:
+    def parts(self) -> "Iterator[Emission]":
         """Yield an emission for each token that has probabilities; the last one has the text that is left."""
         if len(self.tokens) < 2 or len(self.probs) < len(self.tokens):
             yield self
@@ -76,7 +74,7 @@ class TextState:
     before: _Before
     tail: str
     shown: int
-    pending: list[_PendingToken]
+    pending: "list[_PendingToken]"
     num_held: int
 
     @property

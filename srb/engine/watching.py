@@ -8,8 +8,6 @@ unless a grammar holds from the first token. `end_reasoning` lowers the budget t
 A watch keeps the end of the text, as long as the longest thing that it waits for, so a token costs the same everywhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -68,7 +66,7 @@ class Watch:
         grammar = "on" if self.is_on else "awaited" if self.is_lazy else "eager"
         return f"<Watch {self.state.place.name.lower()}, {self.state.spent} tokens of reasoning, grammar {grammar}>"
 
-    def copy(self) -> Watch:
+    def copy(self) -> "Watch":
         """Return a watch that goes on from the same state by itself."""
         made = Watch.__new__(Watch)
         made.__dict__.update(self.__dict__)

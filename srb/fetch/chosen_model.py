@@ -4,8 +4,6 @@
 gunicorn's arbiter, before it starts a worker, takes what is there, and hands its choice to all processes in SRB_MODEL.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ held by who downloads: a second start waits for the first one's file. File syste
 each start writes a partial file of its own.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import fcntl

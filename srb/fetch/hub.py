@@ -1,7 +1,5 @@
 """Model downloads before the start: from Hugging Face, into its cache, or from any URL, into SRB's cache."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -3,8 +3,6 @@
 Names and types of the tensors are those of llama.cpp's convert_hf_to_gguf.py.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import zipfile

@@ -4,8 +4,6 @@ A file appears under its name only when it is whole and its checksum is right. O
 fetches it, and the others wait.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

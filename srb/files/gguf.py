@@ -1,7 +1,5 @@
 """Facts about the files of a model and its adapters, read without loading them."""
 
-from __future__ import annotations
-
 import mmap
 import re
 import struct

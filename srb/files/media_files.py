@@ -4,8 +4,6 @@ llama.cpp's decoders (stb_image, miniaudio) allocate as a header says, so a file
 the limits is refused here.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Facts that only llama.cpp knows, for processes that must not load it: its build, and the memory that a model needs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -126,7 +124,7 @@ class MemoryUse:
     machine: int
     gpus: Mapping[str, int] = field(default_factory=dict)
 
-    def __add__(self, other: MemoryUse) -> MemoryUse:
+    def __add__(self, other: "MemoryUse") -> "MemoryUse":
         gpus = {name: self.gpus.get(name, 0) + other.gpus.get(name, 0) for name in (*self.gpus, *other.gpus)}
         return MemoryUse(self.machine + other.machine, gpus)
 

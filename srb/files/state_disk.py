@@ -5,8 +5,6 @@ saved later is never replaced by an earlier one. The lock's file counts the chan
 those of others: the folder's time is too coarse for that. File systems that have no locks are used without.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl
@@ -21,7 +19,7 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from srb.atomic import NO_LOCKS, private
-from srb.files.state_header import StateError, read_header, saved_number
+from srb.files.text_entry import StateError, read_header, saved_number
 
 log = logging.getLogger("srb.states")
 

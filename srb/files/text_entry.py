@@ -3,11 +3,12 @@
 It stands behind its length and its checksum, and has the form of `HEAD`, facts as JSON, and the tokens (int32).
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import orjson
 
 FRAME = struct.Struct("<II")  # before each entry: its length and its checksum
 HEAD = struct.Struct("<c16s16sIIQIH")  # kind, id, parent, start, number of tokens, bytes and checksum of the KV, facts
@@ -47,3 +48,40 @@ def unpacked(entry: bytes | memoryview) -> tuple[TextEntry, int]:
     at = HEAD.size + size
     facts = bytes(entry[HEAD.size : at])
     return TextEntry(id_.hex(), parent.hex() if any(parent) else "", start, count, nbytes, checksum, facts), at
+
+
+MAGIC = b"SRBSTAT2"  # with the version of the file's form; a prompt whose file has another one is computed
+_OLDER = b"SRBSTATE"  # of version 1
+
+
+class StateError(Exception):
+    """The error of a state file that is damaged, or of another model or version."""
+
+
+def read_header(file: BinaryIO) -> dict[str, Any]:
+    """Read the header, without the tokens and unchecked by its sum. Raise StateError for a file that has none."""
+    start = file.read(len(MAGIC) + FRAME.size + HEAD.size)
+    if start.startswith(_OLDER):
+        raise StateError("its version is 1; this server reads version 2")
+    try:
+        entry, at = unpacked(start[len(MAGIC) + FRAME.size :])
+        if not start.startswith(MAGIC):
+            raise ValueError
+    except (ValueError, struct.error):
+        raise StateError("it is no state file") from None
+    try:
+        facts = orjson.loads(file.read(at - HEAD.size))
+        facts["lora"] = tuple(float(scale) for scale in facts["lora"])
+        logits = facts["logits"]
+        if type(logits) is not int or not 0 <= 4 * logits <= entry.nbytes:
+            raise ValueError
+        known = {"model": facts["model"], "saved": saved_number(facts), "automatic": facts["automatic"] is True}
+        return {**facts, **known, "salt": str(facts["salt"]), "entry": entry, "tokens": entry.count}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise StateError("its header is damaged") from None
+
+
+def saved_number(header: dict[str, Any]) -> int:
+    """Return the number of the save that a header is of: later saves have larger ones."""
+    number = header.get("saved", 0)
+    return number if type(number) is int else 0

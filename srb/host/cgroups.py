@@ -4,8 +4,6 @@ A container without a cgroup namespace reads its host's path in /proc/self/cgrou
 every folder from that path up to the mount is looked at, and the lowest limit holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,9 +1,9 @@
 """Cores that this process may use, by CPU affinity, second threads and quota, their instructions, and who gives way."""
 
-from __future__ import annotations
-
 import contextlib
+import ctypes
 import os
+import platform
 import sys
 import threading
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,16 @@ from itertools import takewhile
 from pathlib import Path
 
 from srb.host.cgroups import ROOT, cpu_quota
-from srb.host.sysctl import sysctl
+
+
+def sysctl(name: str) -> int | None:
+    """Return a number such as hw.memsize; None where the system has no such name."""
+    if platform.system() != "Darwin" or (ask := getattr(ctypes.CDLL(None), "sysctlbyname", None)) is None:
+        return None
+    value, size = ctypes.c_uint64(0), ctypes.c_size_t(8)  # of 4 bytes or 8, the low ones first
+    failed = ask(name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0))
+    return None if failed else value.value
+
 
 _LESS = 5  # added to the nice value of threads that give way: where cores are short they get a third of another's share
 

@@ -4,8 +4,6 @@ A thread *waits* when it is ready to run and something else has the core: that t
 thread that sleeps loses nothing.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from dataclasses import dataclass

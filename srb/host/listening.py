@@ -1,7 +1,5 @@
 """Addresses to listen on: whether this process could listen on one now, why not, and where this machine reaches it."""
 
-from __future__ import annotations
-
 import errno
 import socket
 

@@ -3,14 +3,12 @@
 And memory of this process that is given back.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from pathlib import Path
 
 from srb.host.cgroups import ROOT, memory_limit
-from srb.host.sysctl import sysctl
+from srb.host.cores import sysctl
 
 
 def meminfo(root: Path = ROOT) -> dict[str, int]:

@@ -1,7 +1,5 @@
 """Files in the system's memory: their part that is there, and how what was written gets to the disk and out of it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random

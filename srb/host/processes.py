@@ -1,7 +1,5 @@
 """Processes of this server and the memory of each, from /proc; none where the system has no /proc, or hides it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Notifications to systemd, see sd_notify(3): datagrams of NAME=value lines to the socket NOTIFY_SOCKET."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

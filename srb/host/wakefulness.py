@@ -1,7 +1,5 @@
 """The time for which a process was awake: who judges whether others hang has to have been able to look at them."""
 
-from __future__ import annotations
-
 from collections import deque
 
 # Seconds without a look after which a process counts as having slept: it was stopped, or its machine paused, or so short

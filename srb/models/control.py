@@ -3,8 +3,6 @@
 A worker wishes for a model with `Want`, and holds it from `Granted` until `Leave`; its connection's end leaves them all.
 """
 
-from __future__ import annotations
-
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
@@ -129,6 +127,6 @@ def _decode(payload: bytes, kinds: dict[str, type]) -> Any:
     except (ValueError, TypeError, KeyError) as error:
         raise ProtocolError(f"a malformed message about models: {error}") from None
     for each in fields(kind):
-        if each.type == "str" and not isinstance(getattr(message, each.name), str):
+        if each.type is str and not isinstance(getattr(message, each.name), str):
             raise ProtocolError(f"{name}.{each.name} is no text")
     return message

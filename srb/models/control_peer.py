@@ -1,7 +1,5 @@
 """The supervisor's end of the socket on which web workers wish for models: it never waits for a worker."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from pathlib import Path

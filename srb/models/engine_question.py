@@ -1,7 +1,5 @@
 """The question to an engine whether requests run there, asked without waiting by a thread that serves others."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from pathlib import Path

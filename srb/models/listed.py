@@ -1,7 +1,5 @@
 """The models that the setting `models` lists: their names and files, the default, and the settings of each one's engine."""
 
-from __future__ import annotations
-
 import difflib
 import errno
 import hashlib

@@ -1,7 +1,5 @@
 """The check before a second engine starts: what its model needs, by llama.cpp's own plan, and what the machine has free."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -5,8 +5,6 @@ Wishes are served first come, first served. Of the loaded models the one used le
 requests, or has had `model_seconds` since another was wished for. It then admits no more, and ends when its requests have.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -5,8 +5,6 @@ One thread waits for all of them at once and is never kept waiting by one. Of tw
 new server takes over an old one's sockets, the second begins when the first has ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

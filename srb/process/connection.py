@@ -1,7 +1,5 @@
 """The engine's socket: a Listener, and a Connection with two threads for each web worker."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -44,8 +42,8 @@ class Connection:
     def __init__(
         self,
         sock: socket.socket,
-        on_command: Callable[[Connection, Command], None],
-        on_closed: Callable[[Connection], None],
+        on_command: "Callable[[Connection, Command], None]",
+        on_closed: "Callable[[Connection], None]",
     ) -> None:
         self._frames = FrameSocket(sock)
         self._on_command = on_command

@@ -1,7 +1,5 @@
 """One engine process as its supervisor sees it: its reports, its heartbeats and its end."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

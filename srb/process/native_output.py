@@ -4,8 +4,6 @@ llama.cpp's parsers write a client's text there, and an abort its stack. Descrip
 supervisor reads; the log and Python itself go on writing to the standard error that the supervisor has.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import logging

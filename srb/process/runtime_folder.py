@@ -1,7 +1,5 @@
 """The runtime folder: the engine's lock (engine.lock) and socket (engine.sock)."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -4,8 +4,6 @@ The states are those of status.json (starting, running, hung, failed) and `stopp
 that is loaded. A beat is one heartbeat.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -4,8 +4,6 @@ gunicorn's arbiter starts `python -m srb.process.supervisor`, or `srb.models.sup
 with the arbiter. It is a process of its own because the arbiter's waitpid(-1) takes the exit status of any of its children.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import logging
@@ -23,8 +21,8 @@ from srb.backoff import Backoff
 from srb.config.settings import Settings
 from srb.errors import ConfigError, MachineError
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL
+from srb.process.child import exit_with_parent, ignore_reloads
 from srb.process.engine_child import BRIDGE, ENGINE, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
-from srb.process.parent_death import exit_with_parent, ignore_reloads
 from srb.process.runtime_folder import EngineLock, clean_up, take_folder
 from srb.status import remove_status, rewrite_status, write_status
 from srb.version import version

@@ -3,8 +3,6 @@
 gunicorn's own puts it before all others, where a folder called `srb` or `flask` would be taken for the package.
 """
 
-from __future__ import annotations
-
 import os
 
 from gunicorn.app.wsgiapp import WSGIApplication

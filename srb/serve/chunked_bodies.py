@@ -1,7 +1,5 @@
 """Bodies in chunks: gunicorn's reader takes the worker for as long as chunks are there, and has no limit of their number."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gevent

@@ -8,8 +8,6 @@ makes progress with each request and each _PROGRESS bytes, so that a byte a seco
 connection never gives way.
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import socket
@@ -43,7 +41,7 @@ _NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 @dataclass(slots=True)
 class _Connection:
     since: float  # when it made progress last
-    beside: dict[socket.socket, _Connection]  # all of its address, in the order of their progress
+    beside: "dict[socket.socket, _Connection]"  # all of its address, in the order of their progress
     received: int = 0  # bytes since then
     waits: bool = True
 

@@ -4,8 +4,6 @@ Two servers with one configuration and different addresses (`gunicorn -b :PORT`,
 share the folder, and the second answer from the first one's model.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

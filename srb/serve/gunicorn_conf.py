@@ -5,8 +5,6 @@ The checkout's gunicorn.conf.py imports these names; an installed package is ser
 before anything is started.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os

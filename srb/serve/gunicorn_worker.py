@@ -1,7 +1,5 @@
 """A gevent worker that shuts down gracefully: ends open streams and closes idle keep-alive connections."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import logging

@@ -4,8 +4,6 @@ PID is gunicorn's master. It leaves the outcome of each reload in a folder that 
 read the settings: a reload that began before this command was called may have read others.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -4,8 +4,6 @@ It is in the system's temporary folder, beside other users' and programs' folder
 and the next server removes it: only folders that a server made, and in them only files that a server writes.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -5,8 +5,6 @@ start. Here the old workers end when as many new ones have said that they serve;
 held for workers that take a dead one's place; and once workers have served, one that cannot start is tried again.
 """
 
-from __future__ import annotations
-
 import queue
 import signal
 import time

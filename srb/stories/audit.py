@@ -1,7 +1,5 @@
 """The check of a whole file: SQLite's own, and every node of every story by the rules that posts are checked by."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from sqlite3 import Connection
 

@@ -5,8 +5,6 @@ has its own writer of it in story/merge.js, tested with the same table, tests/pa
 compact JSON with sorted keys (`nodes.stored_json`), and need not be canonical.
 """
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

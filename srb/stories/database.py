@@ -4,8 +4,6 @@ Every commit is on the disk when it returns (a write-ahead log, `synchronous = F
 `srb.errors`, which say what happened to the file and what to do.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -4,8 +4,6 @@ A file has the values of a story beside its nodes, and settings and marks as pla
 which each was set; a time without a value is that of a value that was taken away.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The shapes of posts and of files, as pydantic models: types, ranges and the keys that belong together."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator

@@ -1,7 +1,5 @@
 """Imports of files: decided in memory, so that the file of the stories is locked only while the outcome is written."""
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import dataclass
 from sqlite3 import Connection

@@ -1,7 +1,5 @@
 """JSON as it arrives: bytes become a value that every other program can read, or an error that names the field at fault."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -3,8 +3,6 @@
 A medium's id follows from its bytes, so copies of a story have the same ids, and a medium never changes.
 """
 
-from __future__ import annotations
-
 import binascii
 import hashlib
 from base64 import b64decode

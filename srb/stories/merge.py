@@ -6,8 +6,6 @@ Values (of the story, of marks, runs) have a time each, and the last one stays. 
 one with the greater canonical text stays. The page decides alike, in story/merge.js.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -25,7 +23,7 @@ class Entry:
     json: str
     changed: int
 
-    def replaces(self, other: Entry | None) -> bool:
+    def replaces(self, other: "Entry | None") -> bool:
         """Whether this entry stays and the other goes."""
         if other is None or self.changed != other.changed:
             return other is None or self.changed > other.changed

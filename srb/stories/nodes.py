@@ -3,8 +3,6 @@
 Offsets and lengths are UTF-16 units, as JavaScript counts them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +52,7 @@ class Node:
     json: str
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Node:
+    def of(cls, given: Mapping[str, Any]) -> "Node":
         """Return the node of a JSON object that was checked (`posts`) or stored."""
         kept = {key: value for key, value in given.items() if value is not None or key not in _KNOWN}
         if not kept.get("open"):

@@ -1,7 +1,5 @@
 """Parts of a story: values, nodes, runs and marks, checked one by one before anything is stored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -9,8 +7,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from srb.errors import bad_field
-from srb.stories.forms import NOT_MARK, NOT_META, Id, KnownMeta, NodeShape, RunShape
-from srb.stories.json_body import shown
+from srb.stories.forms import NOT_MARK, NOT_META, EntryShape, Id, Key, KnownMeta, NodeShape, PostShape, RunShape
+from srb.stories.json_body import read_object, shown
 from srb.stories.limits import MAX_TEXT, MAX_TITLE, MAX_VALUE
 from srb.stories.media import Medium
 from srb.stories.merge import Entry
@@ -150,3 +148,41 @@ def _in_order(nodes: Mapping[str, Node]) -> dict[str, Node]:
             name = nodes[name].parent
         ordered |= {each: nodes[each] for each in reversed(path)}
     return ordered
+
+
+_PARTS = ("meta", "nodes", "runs", "marks")
+_META = TypeAdapter(dict[Key, EntryShape], config=STRICT)
+_MARKS = TypeAdapter(dict[Id, dict[Key, EntryShape]], config=STRICT)
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A post: its part of the story, and what the sender knows (`since`, of the file `server`)."""
+
+    part: Part
+    since: int | None = None
+    server: str | None = None
+
+
+def read_post(data: bytes, pause: Pause = no_pause) -> Post:
+    """Return the post of a body; raise InvalidRequest, which names the first field at fault."""
+    given = read_object(data)
+    parts = {name: given[name] for name in _PARTS if isinstance(given.get(name), dict)}
+    frame = validated(PostShape, given | {name: {} for name in parts})
+
+    def of(part: str) -> list[dict[str, Any]]:
+        return [parts[part]] if part in parts else []
+
+    meta: dict[str, EntryShape] = {}
+    for _, entries in validated_entries(_META, of("meta"), "meta", pause):
+        meta |= entries
+    check_meta({key: entry.value for key, entry in meta.items()}, "meta.")
+    marks: dict[tuple[str, str], Entry] = {}
+    for _, nodes in validated_entries(_MARKS, of("marks"), "marks", pause):
+        check_marks(nodes)
+        for node, values in nodes.items():
+            for key, entry in values.items():
+                marks[node, key] = Entry(value_text(f"marks.{node}.{key}", entry.value), entry.changed)
+    values_of_meta = {key: Entry(value_text(f"meta.{key}", entry.value), entry.changed) for key, entry in meta.items()}
+    part = Part(values_of_meta, nodes_of(of("nodes"), pause), runs_of(of("runs"), pause), marks)
+    return Post(part, frame.since, frame.server)

@@ -3,8 +3,6 @@
 A person is a name, "" for all who have none; None is the command line, which may do everything.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from sqlite3 import Connection
 from typing import Literal

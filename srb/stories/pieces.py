@@ -5,8 +5,6 @@ read a few hundred nodes at a time. Whether the pieces are JSON is for their par
 outside of strings.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Places of nodes in their parents' texts: checked by stored lengths, so an edit costs nothing for the text around it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

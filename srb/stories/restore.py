@@ -1,7 +1,5 @@
 """A backup in the place of the stories' file, which is kept beside it. Pages that are open meet another file, and say so."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sqlite3

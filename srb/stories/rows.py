@@ -1,7 +1,5 @@
 """The rows of one story as a merge reads and writes them: in the file one by one, or all of them in memory."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, field, replace
 from sqlite3 import Connection

@@ -3,8 +3,6 @@
 The version is SQLite's `user_version`: the number of steps that the file has been through.
 """
 
-from __future__ import annotations
-
 import secrets
 import sqlite3
 from collections.abc import Callable

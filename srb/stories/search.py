@@ -1,7 +1,5 @@
 """The search for words in all stories, in every branch: plain words, and bounds on results and time."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

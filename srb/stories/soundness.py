@@ -6,8 +6,6 @@ file is open, since a loss of power may damage what a kill cannot, and without o
 stamp has been restored, copied, or written by something else, and is checked.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The stories: listed, read, merged with what arrives, put into the bin and taken out of it, exported and imported."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -19,9 +17,8 @@ from srb.stories.files import StoryFile, file_of
 from srb.stories.imports import Plan, plan_of
 from srb.stories.limits import BIN_DAYS, DAY, SEARCH_SECONDS
 from srb.stories.media import Medium
-from srb.stories.parts import Pause, no_pause
+from srb.stories.parts import Pause, Post, no_pause
 from srb.stories.people import Access, Person, Right, whose
-from srb.stories.posts import Post
 from srb.stories.rows import StoredRows, StoryRow
 from srb.stories.search import search
 from srb.stories.tables import (
@@ -74,7 +71,7 @@ class Store:
         self._bin = _Bin()
         self._person: Person = None
 
-    def of(self, person: Person) -> Store:
+    def of(self, person: Person) -> "Store":
         """Return this store as a person may use it: with the own stories and those that are shared. None may use all."""
         own = copy(self)
         own._person = person

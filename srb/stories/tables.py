@@ -1,7 +1,5 @@
 """The stories' tables: parts merged into a story's rows, so that a post costs what it brings, and rows read as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from sqlite3 import Connection
 from typing import Any

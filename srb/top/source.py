@@ -1,7 +1,5 @@
 """A running server as the source of readings: its health, its numbers and the caller's requests, by its HTTP API."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import re
@@ -45,7 +43,7 @@ class ListedRequest:
     written: int  # tokens of all branches
 
     @classmethod
-    def of(cls, answer: Any) -> ListedRequest:
+    def of(cls, answer: Any) -> "ListedRequest":
         branches = answer["branches"]
         states = Counter(str(branch["state"]) for branch in branches)
         written = sum(int(branch["length"]) for branch in branches)

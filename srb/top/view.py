@@ -1,7 +1,5 @@
 """The view of `srb top`: lines of text of two readings. Pure; no control character of a server's answer gets into a line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from srb.host.memory import size_text

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from werkzeug import Response
-from werkzeug.utils import redirect
+from werkzeug.exceptions import HTTPException
+from werkzeug.security import safe_join
+from werkzeug.utils import redirect, send_file
 
 from srb.config.api_keys import ApiKey
 from srb.config.settings import Settings
 from srb.config.trusted_proxies import proxies_of
 from srb.config.values import split_commas
-from srb.errors import Forbidden, NotFound, SRBError, Unauthorized
-from srb.web.foreign_pages import NO_PAGE, OWNER, is_foreign, owner_of
-from srb.web.hosts import is_local_bind, is_loopback, name_of
+from srb.errors import ConfigError, Forbidden, NotFound, SRBError, Unauthorized
+from srb.web.foreign_pages import NO_PAGE, OWNER, is_foreign, is_local_bind, is_loopback, name_of, owner_of
 from srb.web.limits import CLIENT, MAX_N, PERSON, RateLimit, client_of_key
-from srb.web.loop.round_robin import RoundRobin
+from srb.web.loop.yielding import RoundRobin
 from srb.web.replies import ErrorReplies
-from srb.web.static_files import StaticFiles
 from srb.web.stories import origin_check
 from srb.web.usage import BUDGETS, Budgets
 
@@ -207,3 +207,37 @@ def _is_local_origin(origin: str) -> bool:
         return is_loopback(urlsplit(origin).hostname or "")
     except ValueError:
         return False
+
+
+class StaticFiles:
+    """Files below `folder`; symbolic links that lead out of it are not served."""
+
+    def __init__(self, folder: str) -> None:
+        """Raise ConfigError if `folder` is not a folder."""
+        self._folder = Path(folder).resolve()
+        if not self._folder.is_dir():
+            raise ConfigError(f"static_path: {folder} is not a folder")
+
+    def find(self, path: str) -> Path | None:
+        """Return the file for a path as WSGI encodes it, or None; a path that ends with a slash means its index.html."""
+        try:
+            name = path.encode("latin-1").decode()
+        except UnicodeDecodeError:
+            return None
+        if name.endswith("/"):
+            name += "index.html"
+        joined = None if "\0" in name else safe_join(str(self._folder), name.lstrip("/"))
+        if joined is None:
+            return None
+        try:
+            file = Path(joined).resolve()
+            return file if file.is_relative_to(self._folder) and file.is_file() else None
+        except (OSError, RuntimeError):  # a name too long; a loop of links, another error in Python 3.13 than in 3.11
+            return None
+
+    def send(self, file: Path, environ: WSGIEnvironment) -> Response:
+        """Return the response with a file that `find` returned; supports ranges and conditional requests."""
+        try:
+            return send_file(file, environ, conditional=True)
+        except HTTPException as error:  # a range outside the file
+            return Response(status=error.code)

@@ -3,8 +3,6 @@
 The same types describe the answers in /openapi.json. A `NotRequired` key may be absent; an answer has no other keys.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any, Literal, NotRequired
 

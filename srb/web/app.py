@@ -3,8 +3,6 @@
 Creating it connects to nothing; the worker does after its fork, or at its first request.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import time
@@ -33,7 +31,7 @@ from srb.web.context import Web, web
 from srb.web.dialect import DIALECTS
 from srb.web.foreign_pages import refuse_page
 from srb.web.loop.memory import BodyBudget, Trimmer, keep_large_blocks_apart
-from srb.web.loop.round_robin import RoundRobin
+from srb.web.loop.yielding import RoundRobin
 from srb.web.metrics import ROUTE, Metrics
 from srb.web.models.choice import ModelChoice
 from srb.web.models.client import ModelsClient
@@ -63,7 +61,7 @@ class Application(Flask):
     access: Access
     error_reply: ErrorReplies
     metrics: Metrics
-    spans: HttpSpans | None = None
+    spans: "HttpSpans | None" = None
 
     def rotate_clients(self) -> None:
         """Let calls that are there at the same time begin in a rotation of their clients, on this thread's loop."""
@@ -75,7 +73,7 @@ class Application(Flask):
             model.model_rebuild()
             gevent.sleep(0)
 
-    def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def wsgi_app(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         environ[BEGAN] = time.monotonic()
         spans = self.spans if environ["REQUEST_METHOD"] == "POST" else None  # others are quick, and very many
         if spans is not None:
@@ -101,7 +99,7 @@ class Application(Flask):
         return answer if spans is None else ClosingIterator(answer, partial(spans.end, environ))
 
 
-def _open_spans(settings: Settings) -> HttpSpans | None:
+def _open_spans(settings: Settings) -> "HttpSpans | None":
     provider = open_provider(settings)
     if provider is None:
         return None

@@ -1,7 +1,5 @@
 """Check of the settings: `python -m srb.web.check_config` prints, in one line, the error that would stop a worker."""
 
-from __future__ import annotations
-
 import sys
 
 from srb.config.settings import Settings

@@ -1,7 +1,5 @@
 """The objects that all routes of a worker share, under `app.extensions["srb"]`."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dialect: one family of request and response shapes, as the application registers it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

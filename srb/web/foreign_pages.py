@@ -5,9 +5,9 @@ what tells them apart: browsers set `Origin` and `Sec-Fetch-Site`, and no page c
 requests, and control those that the same origin has started from the same address. Nothing else that is everybody's.
 """
 
-from __future__ import annotations
-
 import hashlib
+import re
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -25,7 +25,7 @@ NO_PAGE = "This is for the server's own page and programs, and the request came 
 _PORTS = {"http": "80", "https": "443"}
 
 
-def is_foreign(environ: WSGIEnvironment) -> bool:
+def is_foreign(environ: "WSGIEnvironment") -> bool:
     """Whether a page of another origin sends a request.
 
     Browsers set Sec-Fetch-Site only for HTTPS and this machine's own addresses. It is right also behind a proxy that
@@ -52,7 +52,7 @@ def is_own(origin: str, host: str, scheme: str) -> bool:
     return parts.netloc.removesuffix(port) == host.lower().removesuffix(port)
 
 
-def owner_of(environ: WSGIEnvironment) -> str:
+def owner_of(environ: "WSGIEnvironment") -> str:
     """Return the owner of a foreign page's requests: its origin at its address.
 
     Every page in a sandbox or of a file has the origin `null`, and images have none: each such request is its own owner.
@@ -72,3 +72,34 @@ def refuse_page(field: str = "") -> None:
     """Raise Forbidden if a foreign page has sent the present request, whose body has `field`."""
     if is_page():
         raise Forbidden(f"Field {field!r}: {NO_PAGE}", param=field) if field else Forbidden(NO_PAGE)
+
+
+def name_of(host: str) -> str | None:
+    """Return the name or address in a Host header, in small letters and without its port; None for a malformed one."""
+    match = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+?)\.?(:\d*)?", host.strip().lower())
+    return match and match[1]
+
+
+def is_local_bind(host: str) -> bool:
+    """Whether what listens on `host`, a name, an address or the path of a socket, is reached from this machine only."""
+    return host.endswith(".sock") or is_loopback(host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a client's name or address (IPv6 also in brackets) of this server means the client's own machine."""
+    name = host.strip("[]").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def is_address(host: str) -> bool:
+    """Whether `host` is an IP address: no name of it can be pointed elsewhere."""
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True

@@ -1,7 +1,5 @@
 """Computed texts of a deleted story, or of revoked keys, are forgotten: by engines that run, by others when they start."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,7 +11,7 @@ from srb.config.settings import Settings
 from srb.errors import SRBError
 from srb.forgotten import note_keys, note_story
 from srb.web.calls.engine_client import EngineClient
-from srb.web.loop.threads import in_thread
+from srb.web.loop.yielding import in_thread
 from srb.wire.commands import ForgetTexts, digest_of
 
 log = logging.getLogger("srb.web")

@@ -1,7 +1,5 @@
 """The spans of a worker's HTTP calls, in the traces of their clients. Imported only where the setting `traces` is on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any
 

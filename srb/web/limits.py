@@ -5,8 +5,6 @@ together, in SQLite files in their shared folder; the files contain digests of c
 requests pass and the log says so: limits fail open.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os
@@ -24,7 +22,7 @@ from gevent.lock import BoundedSemaphore
 
 from srb.config.api_keys import ApiKey
 from srb.errors import RateLimited, bad_field
-from srb.web.loop.threads import in_thread
+from srb.web.loop.yielding import in_thread
 from srb.wire.commands import KEY, Generate
 
 log = logging.getLogger("srb.web")

@@ -5,8 +5,6 @@ network. Redirects are not followed. The URLs of a chat are fetched side by side
 a slow host nor a slow disk holds up the worker's other calls.
 """
 
-from __future__ import annotations
-
 import http.client
 import ipaddress
 import re

@@ -5,8 +5,6 @@ worker by SIGBUS, and so each one that follows it. Here the blocks are allocated
 are counted in memory, which /metrics does not show, and moved to the file when a scrape finds room again.
 """
 
-from __future__ import annotations
-
 import logging
 import mmap
 import os
@@ -22,7 +20,7 @@ _HEAD = 8  # bytes before the entries: how much of the file is used
 
 _AROUND_KEY = 28  # at most: its length, padding, the number and its time
 
-_in_memory: dict[int, AllocatedDict] = {}  # the files of this process that have no room, by their id
+_in_memory: "dict[int, AllocatedDict]" = {}  # the files of this process that have no room, by their id
 
 
 class AllocatedDict(MmapedDict):

@@ -4,13 +4,11 @@ The engine's numbers are queried from the engine. Those of the web workers are k
 share a folder (PROMETHEUS_MULTIPROC_DIR, see gunicorn_conf), and any worker answers for all.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -147,12 +145,12 @@ class Metrics:
         values = latest.values | {"engine_restarts_total": restarts}
         if latest.values:
             values["engine_answer_timestamp_seconds"] = latest.at
-        replicas = generate_latest(_ReplicaNumbers(cluster)) if cluster is not None else b""
-        several = generate_latest(_ModelNumbers(models, knows_models)) if knows_models is not None else b""
-        memory = generate_latest(_ProcessNumbers(self._arbiter)) if self._arbiter is not None else b""
-        text = generate_latest(self._workers()) + generate_latest(_EngineNumbers(values, state)) + replicas + several
-        memory += generate_latest(_StoriesState(stories)) if stories is not None else b""
-        memory += generate_latest(_ClientTokens(tokens)) if tokens else b""
+        replicas = _text_of(_replica_numbers(cluster)) if cluster is not None else b""
+        several = _text_of(_model_numbers(models, knows_models)) if knows_models is not None else b""
+        memory = _text_of(_process_numbers(self._arbiter)) if self._arbiter is not None else b""
+        text = generate_latest(self._workers()) + _text_of(_engine_numbers(values, state)) + replicas + several
+        memory += _text_of(_stories_state(stories)) if stories is not None else b""
+        memory += _text_of(_client_tokens(tokens)) if tokens else b""
         return text + b"".join(b"%bsrb_%b" % found.groups(b"") for found in _WITH_COLON.finditer(text)) + memory
 
     def _workers(self) -> CollectorRegistry:
@@ -244,133 +242,119 @@ def _averages(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str
     }
 
 
-class _EngineNumbers(Collector):
-    """The engine's metrics: names that end in _total are counters, others gauges; each possible state has a gauge."""
+class _Numbers(Collector):
+    """Metrics that are made for one scrape."""
 
-    def __init__(self, values: Mapping[str, float], state: str) -> None:
-        self._values = values
-        self._state = state
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
 
-    def collect(self) -> Iterator[Metric]:
-        states = GaugeMetricFamily("srb:engine_state", "1 for the current state, 0 for the others.", labels=["state"])
-        for state in ENGINE_STATES:
-            states.add_metric([state], float(state == self._state))
-        yield states
-        build = GaugeMetricFamily("srb_build_info", "1, with the version of SRB that answers.", labels=["version"])
-        build.add_metric([version()], 1.0)
-        yield build
-        if (steps := buckets_of(self._values)) is not None:
-            buckets, seconds = steps
-            text = "Time of the engine's steps, each a batch of prompts and branches."
-            yield HistogramMetricFamily("srb_step_seconds", text, buckets=buckets, sum_value=seconds)
-        for name, value in sorted(self._values.items()):
-            if is_of_steps(name):
-                continue
-            full_name = ("llamacpp:" if name in LLAMACPP else "srb:") + name
-            family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            yield family(full_name, LLAMACPP.get(name, f"{name.replace('_', ' ').capitalize()}."), value=value)
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
-class _StoriesState(Collector):
-    """The state of the stories' file, and the time of its last backup."""
-
-    def __init__(self, stories: Watched) -> None:
-        self._stories = stories
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        states = GaugeMetricFamily("srb_stories_state", "1 for the state of the stories' file.", labels=["state"])
-        for state in STATES:
-            states.add_metric([state], float(state == self._stories.state))
-        yield states
-        if self._stories.last_backup is not None:
-            yield GaugeMetricFamily(
-                "srb_stories_backup_timestamp_seconds",
-                "Unix time of the last backup of the stories; 0 without one.",
-                value=self._stories.last_backup,
-            )
+def _text_of(metrics: Iterable[Metric]) -> bytes:
+    return generate_latest(_Numbers(metrics))
 
 
-class _ClientTokens(Collector):
-    """The tokens of each client since the usage file began."""
-
-    def __init__(self, tokens: Sequence[tuple[str, int, int]]) -> None:
-        self._tokens = tokens
-
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        text = "Tokens of a key's calls that have ended: computed of prompts, and written."
-        family = CounterMetricFamily("srb_client_tokens", text, labels=["client", "kind"])
-        for client, computed, written in self._tokens:
-            family.add_metric([client, "computed"], computed)
-            family.add_metric([client, "written"], written)
-        yield family
+def _client_tokens(tokens: Sequence[tuple[str, int, int]]) -> Iterator[CounterMetricFamily]:
+    """Yield the tokens of each client since the usage file began."""
+    text = "Tokens of a key's calls that have ended: computed of prompts, and written."
+    family = CounterMetricFamily("srb_client_tokens", text, labels=["client", "kind"])
+    for client, computed, written in tokens:
+        family.add_metric([client, "computed"], computed)
+        family.add_metric([client, "written"], written)
+    yield family
 
 
-class _ProcessNumbers(Collector):
-    """The resident memory of each process of this server; with units of their own, of the web server's alone."""
-
-    def __init__(self, arbiter: int) -> None:
-        self._arbiter = arbiter
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        memory = GaugeMetricFamily(
-            "srb_process_resident_bytes",
-            "Resident memory of a process, pages that it shares included.",
-            labels=["process", "pid"],
-        )
-        for process in family(self._arbiter):
-            memory.add_metric([self._kind(process), str(process.pid)], process.resident_bytes)
-        yield memory
-
-    def _kind(self, process: Process) -> str:
-        if process.pid == self._arbiter:
-            return "arbiter"
-        kinds = [kind for module, kind in _KINDS.items() if module in process.words]
-        return kinds[0] if kinds else "worker" if process.parent == self._arbiter else "other"
+def _states(name: str, text: str, known: Sequence[str], current: str) -> GaugeMetricFamily:
+    states = GaugeMetricFamily(name, text, labels=["state"])
+    for state in known:
+        states.add_metric([state], float(state == current))
+    return states
 
 
-class _ReplicaNumbers(Collector):
-    """A cluster's metrics: how many replicas take requests, and the numbers of each, with the labels replica and node."""
+def _engine_numbers(values: Mapping[str, float], state: str) -> Iterator[Metric]:
+    """Yield the engine's metrics: names that end in _total are counters, others gauges; each possible state has a gauge."""
+    yield _states("srb:engine_state", "1 for the current state, 0 for the others.", ENGINE_STATES, state)
+    build = GaugeMetricFamily("srb_build_info", "1, with the version of SRB that answers.", labels=["version"])
+    build.add_metric([version()], 1.0)
+    yield build
+    if (steps := buckets_of(values)) is not None:
+        buckets, seconds = steps
+        text = "Time of the engine's steps, each a batch of prompts and branches."
+        yield HistogramMetricFamily("srb_step_seconds", text, buckets=buckets, sum_value=seconds)
+    for name, value in sorted(values.items()):
+        if is_of_steps(name):
+            continue
+        full_name = ("llamacpp:" if name in LLAMACPP else "srb:") + name
+        family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        yield family(full_name, LLAMACPP.get(name, f"{name.replace('_', ' ').capitalize()}."), value=value)
 
-    def __init__(self, cluster: ClusterStats) -> None:
-        self._cluster = cluster
 
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        replicas = self._cluster["replicas"]
-        yield GaugeMetricFamily("srb:replicas_ready", "Replicas that take requests.", value=len(replicas))
-        trouble = float(bool(self._cluster["trouble"]))
+def _stories_state(stories: Watched) -> Iterator[GaugeMetricFamily]:
+    """Yield the state of the stories' file, and the time of its last backup."""
+    yield _states("srb_stories_state", "1 for the state of the stories' file.", STATES, stories.state)
+    if stories.last_backup is not None:
         yield GaugeMetricFamily(
-            "srb:cluster_degraded", "1 while the list of replicas, or one on it, cannot be read.", value=trouble
+            "srb_stories_backup_timestamp_seconds",
+            "Unix time of the last backup of the stories; 0 without one.",
+            value=stories.last_backup,
         )
-        for name in sorted({name for each in replicas.values() for name in each["stats"] if not is_of_steps(name)}):
-            family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            text = f"{name.replace('_', ' ').capitalize()}, of each replica."
-            numbers = family(f"srb:replica_{name}", text, labels=["replica", "node"])
-            for replica, each in replicas.items():
-                if name in each["stats"]:
-                    numbers.add_metric([replica, each["node"]], each["stats"][name])
-            yield numbers
 
 
-class _ModelNumbers(Collector):
-    """The numbers of several models, with the label model: the state, and the calls that hold it and wait for it."""
+def _process_numbers(arbiter: int) -> Iterator[GaugeMetricFamily]:
+    """Yield the resident memory of each process of this server; with units of their own, of the web server's alone."""
+    memory = GaugeMetricFamily(
+        "srb_process_resident_bytes",
+        "Resident memory of a process, pages that it shares included.",
+        labels=["process", "pid"],
+    )
+    for process in family(arbiter):
+        memory.add_metric([_kind(process, arbiter), str(process.pid)], process.resident_bytes)
+    yield memory
 
-    def __init__(self, models: Sequence[ModelState], knows_models: bool) -> None:
-        self._models = models
-        self._knows_models = knows_models
 
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        yield GaugeMetricFamily(
-            "srb:models_supervisor_up",
-            "1 if the supervisor of several models answers; 0: their states are the last that were known.",
-            value=float(self._knows_models),
-        )
-        states = GaugeMetricFamily("srb:model_state", "1 for each model's current state.", labels=["model", "state"])
-        running = GaugeMetricFamily("srb:model_calls_running", "Calls that use a model.", labels=["model"])
-        waiting = GaugeMetricFamily("srb:model_calls_waiting", "Calls that wait for a model.", labels=["model"])
-        loads = CounterMetricFamily("srb:model_loads_total", "Times that a model was loaded.", labels=["model"])
-        for each in self._models:
-            states.add_metric([each.name, each.state], 1.0)
-            running.add_metric([each.name], each.running)
-            waiting.add_metric([each.name], each.waiting)
-            loads.add_metric([each.name], each.loads)
-        yield from (states, running, waiting, loads)
+def _kind(process: Process, arbiter: int) -> str:
+    if process.pid == arbiter:
+        return "arbiter"
+    kinds = [kind for module, kind in _KINDS.items() if module in process.words]
+    return kinds[0] if kinds else "worker" if process.parent == arbiter else "other"
+
+
+def _replica_numbers(cluster: ClusterStats) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    """Yield a cluster's metrics: how many replicas take requests, and numbers of each, with the labels replica and node."""
+    replicas = cluster["replicas"]
+    yield GaugeMetricFamily("srb:replicas_ready", "Replicas that take requests.", value=len(replicas))
+    trouble = float(bool(cluster["trouble"]))
+    yield GaugeMetricFamily(
+        "srb:cluster_degraded", "1 while the list of replicas, or one on it, cannot be read.", value=trouble
+    )
+    for name in sorted({name for each in replicas.values() for name in each["stats"] if not is_of_steps(name)}):
+        family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        text = f"{name.replace('_', ' ').capitalize()}, of each replica."
+        numbers = family(f"srb:replica_{name}", text, labels=["replica", "node"])
+        for replica, each in replicas.items():
+            if name in each["stats"]:
+                numbers.add_metric([replica, each["node"]], each["stats"][name])
+        yield numbers
+
+
+def _model_numbers(
+    models: Sequence[ModelState], knows_models: bool
+) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    """Yield the numbers of several models, with the label model: the state, and the calls that hold it and wait for it."""
+    yield GaugeMetricFamily(
+        "srb:models_supervisor_up",
+        "1 if the supervisor of several models answers; 0: their states are the last that were known.",
+        value=float(knows_models),
+    )
+    states = GaugeMetricFamily("srb:model_state", "1 for each model's current state.", labels=["model", "state"])
+    running = GaugeMetricFamily("srb:model_calls_running", "Calls that use a model.", labels=["model"])
+    waiting = GaugeMetricFamily("srb:model_calls_waiting", "Calls that wait for a model.", labels=["model"])
+    loads = CounterMetricFamily("srb:model_loads_total", "Times that a model was loaded.", labels=["model"])
+    for each in models:
+        states.add_metric([each.name, each.state], 1.0)
+        running.add_metric([each.name], each.running)
+        waiting.add_metric([each.name], each.waiting)
+        loads.add_metric([each.name], each.loads)
+    yield from (states, running, waiting, loads)

@@ -3,16 +3,16 @@
 The decorator `operation` declares a route's types; the first line of the route's docstring is its summary.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
+import orjson
 from flask import Flask
 from pydantic import AliasChoices, BaseModel, TypeAdapter
 from werkzeug.routing import Rule
@@ -20,7 +20,6 @@ from werkzeug.routing import Rule
 from srb.version import version
 from srb.web.answers import ErrorAnswer
 from srb.web.dialect import DIALECTS, Dialect
-from srb.web.recorded import schemas_of
 
 VERSION = "3.2.0"  # the first that can describe the events of a stream
 OLDER = "3.1.2"  # which more programs read
@@ -34,7 +33,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 @dataclass(frozen=True)
 class Operation:
     """Types of a route: `body` is a pydantic model, `answer` any type that pydantic describes (None unless JSON), the name
-    of a recorded answer (`srb/web/recorded.py`), or a tuple of these; `events` likewise, of the events of routes that can
+    of a recorded answer (`schemas_of`), or a tuple of these; `events` likewise, of the events of routes that can
     stream. `query` names parameters of the URL.
     `error` is the type of an error before the first byte, `stream_type` how events come: SSE or LINES.
     `foreign`: pages of other origins may use it without a key; never a route to what is everybody's (foreign_pages).
@@ -242,3 +241,83 @@ def _responses(described: Operation, schemas: _Schemas, openapi: str) -> dict[st
             "content": {"application/json": {"schema": schemas.of(described.error)}},
         },
     }
+
+
+_ANY, _ABSENT, _NULL, _OTHER, _ONE_OF, _ABOUT = "…", "?", "|null", "@", "|", "#"
+_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+
+
+@cache
+def schemas_of(name: str) -> dict[str, Any]:
+    """Return the schema of an answer in a format of others, as `dialect.Name` names it, and of those that it refers to.
+
+    It follows from examples, in the dialect's `answers.json`: an answer is like one of them, with the same keys and values
+    of the same types. In a file a key that ends with ? may be absent, and the value of one that ends with |null may be null;
+    "…" stands for any value or, as a key, for any further keys, "|a|b" for one of these words, and "@Name" for another
+    answer; "#" has the description.
+    """
+    dialect, _, answer = name.partition(".")
+    found = {name: _schema(_examples(dialect)[answer], dialect)}
+    for place, option in enumerate(
+        options := found[name].get("anyOf", [])
+    ):  # by names, as generators of clients want it
+        if "$ref" not in option:
+            found[f"{name}.{place}"] = option
+            options[place] = {"$ref": f"#/components/schemas/{name}.{place}"}
+    for other in {each for schema in list(found.values()) for each in _references(schema)} - found.keys():
+        found |= schemas_of(other)
+    return found
+
+
+@cache
+def _examples(dialect: str) -> dict[str, list[Any]]:
+    file = Path(__file__).with_name("dialects") / dialect / "answers.json"
+    found: dict[str, list[Any]] = orjson.loads(file.read_bytes())
+    return found
+
+
+def _schema(examples: Sequence[Any], dialect: str) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+    for example in examples:
+        if (schema := _of(example, dialect)) not in found:
+            found.append(schema)
+    return found[0] if len(found) == 1 else {"anyOf": found}
+
+
+def _of(example: Any, dialect: str) -> dict[str, Any]:
+    """Return the schema of one example."""
+    if isinstance(example, dict):
+        further = _of(example[_ANY], dialect) if _ANY in example else False
+        schema: dict[str, Any] = {"type": "object", "properties": {}, "required": [], "additionalProperties": further}
+        if _ABOUT in example:
+            schema["description"] = example[_ABOUT]
+        for key, value in example.items():
+            name = key.removesuffix(_ABSENT).removesuffix(_NULL)
+            if key not in (_ANY, _ABOUT):
+                schema["properties"][name] = _schema([value, None] if _NULL in key else [value], dialect)
+                schema["required"] += [] if key.endswith(_ABSENT) else [name]
+        return schema
+    if isinstance(example, list):
+        return {"type": "array", "items": _schema(example, dialect)} if example else {"type": "array"}
+    if example == _ANY:
+        return {}
+    if isinstance(example, str) and example.startswith(_ONE_OF):
+        return {"type": "string", "enum": example.split(_ONE_OF)[1:]}
+    if isinstance(example, str) and example.startswith(_OTHER):
+        name = example.removeprefix(_OTHER)
+        return {"$ref": f"#/components/schemas/{name if '.' in name else f'{dialect}.{name}'}"}
+    return {"type": _TYPES[type(example)]}
+
+
+def _references(schema: dict[str, Any]) -> Iterator[str]:
+    if "$ref" in schema:
+        yield schema["$ref"].rpartition("/")[2]
+    inner = [
+        *schema.get("properties", {}).values(),
+        *schema.get("anyOf", ()),
+        schema.get("items"),
+        schema.get("additionalProperties"),
+    ]
+    for each in inner:
+        if isinstance(each, dict):
+            yield from _references(each)

@@ -5,8 +5,6 @@ The document names modules and styles by their edition, `page/~3f2a…/main.js`:
 not at every load.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os
@@ -89,7 +87,7 @@ class Edition:
     versions: dict[Path, Version]
 
     @classmethod
-    def of_now(cls) -> Edition:
+    def of_now(cls) -> "Edition":
         """Look at all files; each is read and hashed again only if it has changed."""
         paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES and path.is_file())
         versions = {path: _version(path) for path in paths}

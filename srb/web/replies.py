@@ -1,7 +1,5 @@
 """Complete JSON responses, and errors in the shape of each dialect."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """One log line per request: method, path, client, outcome, tokens and duration; prompts only with log_prompts."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -172,7 +170,7 @@ class Work:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, mailbox: Mailbox) -> Work:
+    def of(cls, mailbox: Mailbox) -> "Work":
         work = cls()
         ends = {event.request_id: event for event in mailbox.ended if isinstance(event, Done)}
         for request_id, prompt_tokens in mailbox.prompt_tokens.items():

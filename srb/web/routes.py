@@ -1,7 +1,5 @@
 """The routes of the server: those of the dialects that the settings choose, the page's, and the operators'."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint

@@ -3,8 +3,6 @@
 A request sets it, and it applies until another request sets one. It is kept in a file, which all workers read.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import orjson

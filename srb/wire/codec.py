@@ -5,8 +5,6 @@ does I/O; `framing` moves the bytes. Both sides have the same version: `Hello` c
 connection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from operator import attrgetter

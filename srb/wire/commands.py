@@ -1,7 +1,5 @@
 """Commands: the messages from web workers to the engine. They carry tuples."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """Events: the messages from the engine to web workers. They carry lists."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, NotRequired
@@ -56,7 +54,7 @@ class Rejected:
     extra: dict[str, Any]
 
     @classmethod
-    def of(cls, request_id: str, error: SRBError) -> Rejected:
+    def of(cls, request_id: str, error: SRBError) -> "Rejected":
         return cls(request_id, error.code, error.message, error.extra)
 
     @property
@@ -239,11 +237,11 @@ class Resting:
     computed_tokens: int = 0
 
     @classmethod
-    def of(cls, done: Done, seconds: float) -> Resting:
+    def of(cls, done: "Done", seconds: float) -> "Resting":
         return cls(seconds=seconds, **asdict(done))
 
     @property
-    def done(self) -> Done:
+    def done(self) -> "Done":
         values = asdict(self)
         del values["seconds"]
         return Done(**values)

@@ -5,8 +5,6 @@ sockets (the engine) and gevent's (the workers). Its owner lets one thread read 
 `read_frame` are for asyncio's streams (the bridge to a cluster).
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections.abc import Iterable
@@ -30,7 +28,7 @@ def frame(payload: bytes) -> bytes:
     return _SHORT.pack(_LONG_MARK) + _LONG.pack(len(payload)) + payload
 
 
-async def read_frame(reader: asyncio.StreamReader, max_frame: int = MAX_FRAME) -> bytes:
+async def read_frame(reader: "asyncio.StreamReader", max_frame: int = MAX_FRAME) -> bytes:
     """Return the next frame's payload. Raise EOFError at the end of the stream, ProtocolError for a bad length."""
     size = _SHORT.unpack(await reader.readexactly(4))[0]
     if size == _LONG_MARK:

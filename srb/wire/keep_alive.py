@@ -1,7 +1,5 @@
 """TCP's own probes, by which the loss of the machine at the other end is noticed."""
 
-from __future__ import annotations
-
 import socket
 
 

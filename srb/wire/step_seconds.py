@@ -1,7 +1,5 @@
 """The histogram of an engine's steps, as counters that add up: engines count them, and web workers show them."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from itertools import accumulate

@@ -7,8 +7,7 @@ from ctypes import c_char_p, create_string_buffer
 import llama_cpp
 import pytest
 
-from srb.web.chat.named_templates import NAMED_TEMPLATES
-from srb.web.chat.template import ChatTemplate, Conversation
+from srb.web.chat.template import NAMED_TEMPLATES, ChatTemplate, Conversation
 
 SYSTEM = ("system", " Be brief.\nAnd polite. \u00a0")
 TURNS = (("user", "\tHello, “Ann”! "), ("assistant", " Good\nday.\r\n"), ("user", "{{ 1 }}\v\f What <now>?\n\n"))

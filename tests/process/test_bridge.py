@@ -31,7 +31,7 @@ from srb.cluster.states import StateKeeper, StateShare
 from srb.config.sampling_params import SamplingParams
 from srb.config.settings import SOCKET_NAME, Settings
 from srb.errors import Conflict, EngineLoading, EngineRestarted, InvalidRequest, NotFound, QueueFull, Unavailable
-from srb.files.state_header import read_header
+from srb.files.text_entry import read_header
 from srb.wire.commands import (
     AddBranches,
     Attach,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
-from srb.stories.posts import read_post
+from srb.stories.parts import read_post
 from srb.stories.store import Store
 from tests.processes import DEADLINE, ROOT, clean_environ
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from srb.web.chat import reader as reader_module
 from srb.web.chat.call_forms import JsonCalls, NamedCalls
-from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3, Family
-from srb.web.chat.harmony import HarmonyCalls
+from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3, Family, HarmonyCalls
 from srb.web.chat.pieces import CallArguments, CallBegan, CallEnded, Content, Reasoning, ToolCall
 from srb.web.chat.reply_parser import ReplyParser, parse_reply
 from srb.web.chat.sandbox import Sandbox

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from srb.config.settings import Settings
 from srb.errors import InvalidRequest
-from srb.web.chat.named_templates import NAMED_TEMPLATES
+from srb.web.chat.template import NAMED_TEMPLATES
 from srb.web.dialects.anthropic.body import MessagesBody
 from srb.web.dialects.ollama.body import Chat, OllamaChatBody
 from srb.web.dialects.openai.chat_body import ChatBody

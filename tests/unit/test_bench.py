@@ -9,10 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from srb.bench.client import Server
-from srb.bench.display import ProgressBar, as_json, as_text
-from srb.bench.speed import Plan, Speed, measure, plan_for
-from srb.bench.work import Measure, Work
+from srb.bench.client import Measure, Server, Work
+from srb.bench.speed import Plan, ProgressBar, Speed, as_json, as_text, measure, plan_for
 from srb.cli.bench import _own_environ
 from srb.config.settings import Settings
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from srb.engine.llama.blank_page import reply_before_empty
-from srb.web.chat.named_templates import NAMED_TEMPLATES
-from srb.web.chat.template import CHATML
+from srb.web.chat.template import CHATML, NAMED_TEMPLATES
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_replica_of_several_models_is_refused(models: str) -> None:
 
 
 def test_the_table_has_a_line_for_each_replica_also_for_one_that_is_silent() -> None:
-    from srb.cluster.row import Row
+    from srb.cluster.arguments import Row
 
     stats = {
         "kv_cells_used": 100, "kv_cells": 8192, "prompt_tokens_cached_total": 30, "prompt_tokens_total": 10,

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srb.engine.chances import Chances
-from srb.engine.draft_budget import DraftBudget
-from srb.engine.draft_decision import DraftDecision
+from srb.engine.draft_decision import DraftBudget, DraftDecision
+from srb.engine.lookup import Chances
 
 DEPTH = 8
 

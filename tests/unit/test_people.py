@@ -19,12 +19,11 @@ from srb.config.api_keys import ApiKey, read_api_keys
 from srb.config.settings import Settings
 from srb.errors import ConfigError, StoriesNewer
 from srb.stories import schema
-from srb.stories.posts import read_post
+from srb.stories.parts import read_post
 from srb.stories.store import Store
 from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
 from srb.web.limits import CLIENT, PERSON
-from srb.web.stories.answers import StoryImported, StoryList, StoryShares
 from srb.wire.commands import Generate
 from tests.scripted import ScriptedClient
 from tests.shapes import read
@@ -58,7 +57,7 @@ class People:
         return self.http.open(path, method=method, json=body, headers={"Authorization": f"Bearer {key}"})
 
     def ids(self, key: str, query: str = "") -> list[str]:
-        return [each["id"] for each in read(StoryList, self.ask(key, "GET", ROOT + query).data)["stories"]]
+        return [each["id"] for each in read("srb.StoryList", self.ask(key, "GET", ROOT + query).data)["stories"]]
 
 
 @pytest.fixture
@@ -242,9 +241,9 @@ def test_people_without_a_name_share_their_stories(people: People) -> None:
 
 def test_a_list_names_its_person_and_owners(people: People) -> None:
     people.ask("alices-key", "POST", ONE, BODY)
-    mine = read(StoryList, people.ask("alices-key", "GET", ROOT).data)
+    mine = read("srb.StoryList", people.ask("alices-key", "GET", ROOT).data)
     assert (mine.get("person"), "owner" in mine["stories"][0]) == ("alice", False)
-    assert "person" not in read(StoryList, people.ask("first-key", "GET", ROOT).data)
+    assert "person" not in read("srb.StoryList", people.ask("first-key", "GET", ROOT).data)
 
 
 def test_a_story_is_shared_to_be_read_then_to_be_written_then_not_any_more(people: People) -> None:
@@ -256,8 +255,8 @@ def test_a_story_is_shared_to_be_read_then_to_be_written_then_not_any_more(peopl
     def write(number: int) -> int:
         return people.ask("bobs-key", "POST", ONE, {"nodes": {f"b{number}": person("Bob was here.")}}).status_code
 
-    assert read(StoryShares, share("read").data) == {"id": ID, "owner": "alice", "shares": {"bob": "read"}}
-    [listed] = read(StoryList, people.ask("bobs-key", "GET", ROOT).data)["stories"]
+    assert read("srb.StoryShares", share("read").data) == {"id": ID, "owner": "alice", "shares": {"bob": "read"}}
+    [listed] = read("srb.StoryList", people.ask("bobs-key", "GET", ROOT).data)["stories"]
     assert (listed.get("owner"), listed.get("access")) == ("alice", "read")
     assert people.ask("bobs-key", "GET", ONE).status_code == 200
     assert write(1) == 403
@@ -267,7 +266,7 @@ def test_a_story_is_shared_to_be_read_then_to_be_written_then_not_any_more(peopl
         assert people.ask("bobs-key", method, path, body).status_code == 403
     assert share("write", "bobs-key").status_code == 403
     assert people.ids("first-key") == []
-    assert read(StoryShares, share("none").data)["shares"] == {}
+    assert read("srb.StoryShares", share("none").data)["shares"] == {}
     assert people.ask("bobs-key", "GET", ONE).status_code == write(3) + 0 == 404
     nodes = orjson.loads(people.ask("alices-key", "GET", ONE).data)["nodes"]
     assert set(nodes) == {"a", "b2"}
@@ -310,7 +309,7 @@ def test_an_imported_file_with_anothers_id_becomes_a_story_of_its_own(people: Pe
     people.ask("alices-key", "POST", ONE, BODY)
     file = people.ask("alices-key", "GET", f"{ONE}/export").json
     for key in ("bobs-key", "first-key"):
-        made = read(StoryImported, people.ask(key, "POST", ROOT, file).data)
+        made = read("srb.StoryImported", people.ask(key, "POST", ROOT, file).data)
         assert made["copied"]
         assert people.ids(key) == [made["id"]] != [ID]
     assert people.ids("alices-key") == [ID]

@@ -9,10 +9,10 @@ import jsonschema_rs
 import orjson
 import pytest
 
-from srb.web import recorded
-from srb.web.recorded import schemas_of
+from srb.web import openapi
+from srb.web.openapi import schemas_of
 
-FILES = sorted((Path(recorded.__file__).parent / "dialects").glob("*/answers.json"))
+FILES = sorted((Path(openapi.__file__).parent / "dialects").glob("*/answers.json"))
 
 EXAMPLES: dict[str, Any] = {
     "Plain": [{"id": 1, "rate": 0.5, "name|null": "a", "seed?": 2, "end|null?": "x", "tags": ["a"], "none": []}],
@@ -20,13 +20,14 @@ EXAMPLES: dict[str, Any] = {
     "Further": [{"code": 1, "…": "…"}],
     "Item": [{"type": "text", "text": "a"}, {"type": "call", "name": "f"}],
     "Items": [["@Item", None]],
+    "State": [{"#": "A word.", "state": "|on|off"}],
 }
 
 
 @pytest.fixture(autouse=True)
 def _examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = recorded._examples
-    monkeypatch.setattr(recorded, "_examples", lambda dialect: EXAMPLES if dialect == "made" else known(dialect))
+    known = openapi._examples
+    monkeypatch.setattr(openapi, "_examples", lambda dialect: EXAMPLES if dialect == "made" else known(dialect))
     schemas_of.cache_clear()
 
 
@@ -58,6 +59,9 @@ WHOLE = {"id": 1, "rate": 1, "name": None, "tags": [], "none": [0]}
         ("Item", {"type": "call", "text": "g", "name": "f"}, False),
         ("Items", [None, {"type": "text", "text": ""}], True),
         ("Items", [{"type": "text"}], False),
+        ("State", {"state": "off"}, True),
+        ("State", {"state": "|on|off"}, False),
+        ("State", {"state": "on", "#": "A word."}, False),
     ],
 )
 def test_an_answer_is_like_one_of_its_examples(name: str, value: Any, expected: bool) -> None:
@@ -70,4 +74,4 @@ def test_each_answer_of_a_file_has_a_schema_and_refers_to_answers_that_are_there
         found = schemas_of(f"{file.parent.name}.{name}")
         for schema in found.values():
             jsonschema_rs.meta.validate(schema)
-            assert set(recorded._references(schema)) <= found.keys()
+            assert set(openapi._references(schema)) <= found.keys()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import gevent
 
-from srb.web.loop.round_robin import RoundRobin
+from srb.web.loop.yielding import RoundRobin
 
 
 def order_of(calls: Sequence[str], work: int = 0) -> list[str]:

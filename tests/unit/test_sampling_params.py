@@ -20,7 +20,7 @@ from srb.config.sampling_params import (
 from srb.config.settings import Settings
 from srb.errors import ConfigError, InvalidRequest
 from srb.web.bodies.completion import CompletionBody
-from srb.web.bodies.defaults import default_sampling
+from srb.web.bodies.sampling import default_sampling
 
 NUMBERS = [each for each in PARAMETERS.values() if each.type in (int, float)]
 BOUNDED = [each for each in NUMBERS if (each.least, each.most, each.above) != (None, None, None)]

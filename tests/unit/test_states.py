@@ -23,14 +23,12 @@ from srb.engine.fake import FakeModel
 from srb.engine.model import SavedState, Scope
 from srb.engine.process import state_folder
 from srb.engine.process.state_file import header_of, model_fingerprint, read_state, write_state
-from srb.engine.process.state_folder import StateFolder
-from srb.engine.process.state_index import StateIndex
+from srb.engine.process.state_folder import StateFolder, StateIndex
 from srb.engine.tokens import tokens_of
 from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved
 from srb.files import state_disk
 from srb.files.state_disk import StateEntry
-from srb.files.state_header import StateError
-from srb.files.text_entry import framed, packed, unpacked
+from srb.files.text_entry import StateError, framed, packed, unpacked
 from srb.wire.commands import BranchSpec, Generate, SetAdapters, StateAction
 from srb.wire.events import Done
 from tests.engine_helpers import parked_bytes, solo

@@ -19,11 +19,10 @@ from srb.config.settings import Settings
 from srb.errors import InvalidRequest, NotFound, StoryTooLarge
 from srb.stories import audit, media, schema, tables
 from srb.stories.limits import BIN_DAYS, DAY
-from srb.stories.posts import read_post
+from srb.stories.parts import read_post
 from srb.stories.store import Store
 from srb.web.app import create_app
 from srb.web.stories import origin_check, routes
-from srb.web.stories.answers import StoredMedium
 from tests.media import b64, bmp, png, wav
 from tests.scripted import ScriptedClient
 from tests.shapes import read
@@ -202,7 +201,7 @@ def send(http: FlaskClient, data: str) -> TestResponse:
 
 def test_a_picture_is_sent_and_read_as_what_its_bytes_are(http: FlaskClient) -> None:
     for data, kind in ((PNG, "image/png"), (bmp(), "image/bmp"), (SOUND, "audio/wav")):
-        stored = read(StoredMedium, send(http, b64(data)).data)
+        stored = read("srb.StoredMedium", send(http, b64(data)).data)
         assert stored == {"id": id_of(data), "type": kind, "bytes": len(data)}
         got = http.get(f"{MEDIA}/{stored['id']}")
         assert (got.data, got.mimetype) == (data, kind)

@@ -11,7 +11,7 @@ from srb.errors import InvalidRequest
 from srb.stories import pieces
 from srb.stories.files import read_file
 from srb.stories.limits import MAX_DEPTH, MAX_NODES, MAX_TEXT, MAX_VALUE
-from srb.stories.posts import read_post
+from srb.stories.parts import read_post
 from tests.stories import at, model, person
 
 SMALL = {"format": "srb-story", "version": 1, "id": "s", "nodes": {"a": person("x")}}

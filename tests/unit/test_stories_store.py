@@ -13,7 +13,7 @@ from srb.errors import InvalidRequest, NotFound, StoryTooLarge
 from srb.stories import audit, rows
 from srb.stories.database import Database
 from srb.stories.limits import BIN_DAYS, DAY, MAX_STORY
-from srb.stories.posts import read_post
+from srb.stories.parts import read_post
 from srb.stories.store import Store
 from tests.stories import ID, Stories, at, model, person, texts
 

@@ -12,7 +12,7 @@ from srb.config.settings import Settings
 from srb.errors import ConfigError
 from srb.web.access import Access
 from srb.web.app import create_app
-from srb.web.hosts import is_local_bind, is_loopback
+from srb.web.foreign_pages import is_local_bind, is_loopback
 from srb.web.replies import ErrorReplies
 from tests.scripted import ScriptedClient
 

@@ -20,7 +20,7 @@ from srb.web.app import create_app
 from srb.web.bodies.sampling import FieldsBody
 from srb.web.context import web
 from srb.web.dialect import DIALECTS
-from srb.web.dialects.anthropic.errors import anthropic_error
+from srb.web.dialects.anthropic.render import anthropic_error
 from srb.web.openapi import operation, operation_of
 from srb.web.routes import error_shapes
 from srb.wire.commands import MAX_BRANCHES, Generate

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from srb.config.settings import Settings
 from srb.errors import NotFound
 from srb.web.app import create_app
-from srb.web.dialects.kobold.fitting import fitted
+from srb.web.dialects.kobold.routes import fitted
 from srb.wire.commands import Generate, GetRequest, ListRequests, StopBranches
 from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event, Failed
 from tests import scripted

@@ -23,7 +23,6 @@ from srb.stories.store import Store
 from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
 from srb.web.stories import routes
-from srb.web.stories.answers import StoryImported, StoryList, StoryParts, StoryPlaces, StoryPosted, StoryState
 from tests.logs import lines_of
 from tests.scripted import ScriptedClient
 from tests.shapes import read
@@ -66,12 +65,12 @@ def test_a_story_is_saved_listed_and_read(http: FlaskClient) -> None:
         "marks": {"a": {"star": at(True, 5)}},
         "runs": {"r": {"made": 1}},
     }
-    posted = read(StoryPosted, http.post(ONE, json=body).data)
+    posted = read("srb.StoryPosted", http.post(ONE, json=body).data)
     assert (posted["seq"], posted["refused"]) == (1, [])
-    listed = read(StoryList, http.get(ROOT).data)
+    listed = read("srb.StoryList", http.get(ROOT).data)
     assert listed["state"] == "ok"
     assert [(each["id"], each["title"], each["nodes"]) for each in listed["stories"]] == [("lighthouse", "T", 2)]
-    found = read(StoryParts, http.get(ONE).data)
+    found = read("srb.StoryParts", http.get(ONE).data)
     assert {name: found[name] for name in body} == body
 
 
@@ -80,27 +79,33 @@ def test_a_poll_that_finds_nothing_new_has_an_empty_answer(http: FlaskClient) ->
     quiet = http.get(f"{ONE}?since={seq}")
     assert (quiet.status_code, quiet.data) == (204, b"")
     http.post(ONE, json={"nodes": {"c": person("!", "b", 17)}})
-    assert list(read(StoryParts, http.get(f"{ONE}?since={seq}").data)["nodes"]) == ["c"]
-    assert list(read(StoryParts, http.get(f"{ONE}?since={seq + 1}&server=another").data)["nodes"]) == ["a", "b", "c"]
+    assert list(read("srb.StoryParts", http.get(f"{ONE}?since={seq}").data)["nodes"]) == ["c"]
+    assert list(read("srb.StoryParts", http.get(f"{ONE}?since={seq + 1}&server=another").data)["nodes"]) == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 def test_an_answer_names_refused_nodes_and_has_what_the_sender_lacks(http: FlaskClient) -> None:
     seq = http.post(ONE, json={"nodes": TALE}).json["seq"]  # type: ignore[index]
     http.post(ONE, json={"nodes": {"c": person("of another tab", "b", 17)}})
     body = {"nodes": {"d": person("x", "b", 99), "e": person("mine", "b", 17)}, "since": seq}
-    answer = read(StoryPosted, http.post(ONE, json=body).data)
+    answer = read("srb.StoryPosted", http.post(ONE, json=body).data)
     assert [(each["node"], each["reason"]) for each in answer["refused"]] == [("d", "beyond")]
     assert list(answer["nodes"]) == ["c"]
 
 
 def test_the_bin_keeps_a_story_until_it_is_taken_out(http: FlaskClient) -> None:
     http.post(ONE, json={"nodes": TALE})
-    assert "deleted" in read(StoryState, http.delete(ONE).data)
-    assert read(StoryList, http.get(ROOT).data)["stories"] == []
-    assert [each["id"] for each in read(StoryList, http.get(f"{ROOT}?deleted=1").data)["stories"]] == ["lighthouse"]
+    assert "deleted" in read("srb.StoryState", http.delete(ONE).data)
+    assert read("srb.StoryList", http.get(ROOT).data)["stories"] == []
+    assert [each["id"] for each in read("srb.StoryList", http.get(f"{ROOT}?deleted=1").data)["stories"]] == [
+        "lighthouse"
+    ]
     restored = http.post(f"{ONE}/restore", content_type="application/json")
-    assert "deleted" not in read(StoryState, restored.data)
-    assert len(read(StoryList, http.get(ROOT).data)["stories"]) == 1
+    assert "deleted" not in read("srb.StoryState", restored.data)
+    assert len(read("srb.StoryList", http.get(ROOT).data)["stories"]) == 1
 
 
 def test_a_file_goes_out_and_comes_in(http: FlaskClient, tmp_path: Path) -> None:
@@ -110,7 +115,7 @@ def test_a_file_goes_out_and_comes_in(http: FlaskClient, tmp_path: Path) -> None
     assert file.json is not None
     assert file.json["format"] == "srb-story"
     other = client(tmp_path / "other.sqlite3")
-    done = read(StoryImported, other.post(ROOT, data=file.data, content_type="application/json").data)
+    done = read("srb.StoryImported", other.post(ROOT, data=file.data, content_type="application/json").data)
     assert done == {"id": "lighthouse", "seq": 1, "nodes": 2, "copied": False}
     assert other.get(f"{ONE}/export").data == file.data
 
@@ -203,7 +208,7 @@ def test_a_story_that_grows_beyond_its_limit_is_413(http: FlaskClient, monkeypat
     monkeypatch.setattr(rows, "MAX_STORY", 1000)
     error = error_of(http.post(ONE, json={"nodes": {"c": person("x" * 1000)}}), 413)
     assert (error["param"], "1000" in error["message"]) == ("nodes", True)
-    assert list(read(StoryParts, http.get(ONE).data)["nodes"]) == ["a", "b"]
+    assert list(read("srb.StoryParts", http.get(ONE).data)["nodes"]) == ["a", "b"]
 
 
 # Troubles -------------------------------------------------------------------------------------------------------------
@@ -250,8 +255,8 @@ def test_row_48_a_file_that_may_only_be_read_is_shown_and_not_written(
     http.application.extensions["srb"].stories.use(lambda store: store.close())
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
-    assert read(StoryList, http.get(ROOT).data)["state"] == "read_only"
-    assert list(read(StoryParts, http.get(ONE).data)["nodes"]) == ["a", "b"]
+    assert read("srb.StoryList", http.get(ROOT).data)["state"] == "read_only"
+    assert list(read("srb.StoryParts", http.get(ONE).data)["nodes"]) == ["a", "b"]
     for response in (http.post(ONE, json={"nodes": TALE}), http.delete(ONE)):
         assert error_of(response, 503)["type"] == "stories_read_only"
 
@@ -287,7 +292,7 @@ def test_saves_are_not_in_the_log_and_titles_never(http: FlaskClient, caplog: py
 
 def test_words_are_found_in_all_stories(http: FlaskClient) -> None:
     http.post(ONE, json={"nodes": TALE})
-    answer = read(StoryPlaces, http.get(f"{ROOT}/~search", query_string={"q": "😀 LIVED"}).data)
+    answer = read("srb.StoryPlaces", http.get(f"{ROOT}/~search", query_string={"q": "😀 LIVED"}).data)
     assert [(each["story"], each["node"], each["begin"]) for each in answer["results"]] == [("lighthouse", "b", 24)]
     assert not answer["more"]
 

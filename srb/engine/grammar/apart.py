@@ -3,8 +3,6 @@
 llguidance reads `oneOf` as `anyOf`, which is the same where its schemas are apart, as those of tagged unions are.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import combinations
@@ -35,7 +33,7 @@ class _Seen:
         is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
         self.names = set(self.properties) if is_closed else None  # that an object may have; None: any
 
-    def needs_more_than(self, other: _Seen) -> bool:
+    def needs_more_than(self, other: "_Seen") -> bool:
         """Whether an object needs a property that the other's may not have."""
         return other.names is not None and not self.required <= other.names
 

@@ -1,7 +1,5 @@
 """GBNF, llama.cpp's language of grammars: its parser. Pure; the limits bound its recursion and what comes after it."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import dataclass
@@ -45,21 +43,21 @@ class Token:
 class Parts:
     """Parts, one after the other."""
 
-    parts: tuple[Node, ...]
+    parts: "tuple[Node, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One of several ways."""
 
-    ways: tuple[Node, ...]
+    ways: "tuple[Node, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """A part, `least` to `most` times; None: any number."""
 
-    part: Node
+    part: "Node"
     least: int
     most: int | None
 

@@ -1,7 +1,5 @@
 """The languages in which requests write grammars: GBNF, regular expressions, and llguidance's Lark."""
 
-from __future__ import annotations
-
 import json
 import re
 from graphlib import CycleError, TopologicalSorter

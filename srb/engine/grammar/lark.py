@@ -8,8 +8,6 @@ calls, whose schemas are grammars of their own, have a lexeme for each character
 class, which names all characters that may begin what follows it: a mask of free text by characters would be too complex.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ llguidance keeps every alternative that the text may still be. Where alternative
 closes all of them with each other, and the work of one token grows with the third power of their number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ECMAScript's regular expressions, which JSON schemas have, as Rust's. Pure."""
 
-from __future__ import annotations
-
 import re
 
 _PART = re.compile(

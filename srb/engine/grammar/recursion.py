@@ -5,8 +5,6 @@ within lists do, become copies, one for each level. Below the last stands DEEPER
 are taken exactly, and a mask that has DEEPER belongs to a text that may nest deeper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeVar
@@ -173,7 +171,7 @@ def _repeated(rules: Mapping[str, Node], nullable: set[str]) -> dict[str, Node]:
     return made
 
 
-def _without_operators(name: str, node: Node, end: _Side, begin: _Side) -> Node:
+def _without_operators(name: str, node: Node, end: "_Side", begin: "_Side") -> Node:
     """Return a rule whose ways are operators before, behind and between what it makes, as operands with operators.
 
     `e ::= e "+" e | "-" e | e "!" | x` becomes `term ("+" term)*` with `"-"* x "!"*` as term.
@@ -224,7 +222,7 @@ class _Equation:
     before: dict[str, list[Node]]
     others: list[Node]
 
-    def add(self, more: _Equation) -> None:
+    def add(self, more: "_Equation") -> None:
         """Add the ways of another expression."""
         self.others += more.others
         for name, ways in more.before.items():

@@ -4,8 +4,6 @@ A keyword that cannot hold, as `not` or a pattern that looks around, is left out
 of the schema holds. A value that is no schema is refused where it stands.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How large a regular expression of rules is for llguidance. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

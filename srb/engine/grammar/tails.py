@@ -4,8 +4,6 @@ llguidance has an Earley parser. At the end of each character it ends all rules 
 thousand characters in the rule above would take a thousand ends for its last one, and be too complex.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter

@@ -4,8 +4,6 @@ The prefix tree is some ten thousand nodes, and a collection that visits them al
 and nodes part from each other at their end, so reference counts free them; the collector is for what libraries leave.
 """
 
-from __future__ import annotations
-
 import gc
 
 _YOUNG = 25_000  # new containers before a collection; a step makes some hundreds and frees most of them

@@ -5,8 +5,6 @@ A process that is stopped, or stuck with the interpreter's lock, sends none. An 
 Python beside the loop, reports it, and reports that it runs again if that ends after all.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -1,7 +1,5 @@
 """The decode loop: receive, step, send. It alone calls the engine; other threads only prepare requests for it."""
 
-from __future__ import annotations
-
 import logging
 import queue
 import time
@@ -44,7 +42,7 @@ class EngineCore(Preparing, Protocol):
     def has_work(self) -> bool: ...
     @property
     def step_tokens(self) -> int: ...
-    def submit(self, request: Prepared) -> list[Event]: ...
+    def submit(self, request: "Prepared") -> list[Event]: ...
     def collect(self) -> list[Event]: ...
     def cancel(self, request_id: str, index: int | None = None) -> list[Event]: ...
     def step(self) -> list[Event]: ...
@@ -68,7 +66,7 @@ class DecodeLoop:
         engine: EngineCore,
         inbox: Inbox,
         tidy: Callable[[], None] = lambda: None,
-        spans: RequestSpans | None = None,
+        spans: "RequestSpans | None" = None,
     ) -> None:
         """Call `tidy` once after each time of work, when there has been none for IDLE_SECONDS."""
         self._engine = engine

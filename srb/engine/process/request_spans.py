@@ -3,8 +3,6 @@
 The attributes are those of OpenTelemetry's conventions for generative AI; none has text of a prompt or an answer.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from typing import Any

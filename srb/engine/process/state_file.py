@@ -5,8 +5,6 @@ save, and then the KV and the logits of the last token (float32). A file that do
 computed. Nothing is copied, since a state may fill most of the memory.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from array import array
@@ -18,8 +16,7 @@ import numpy.typing as npt
 import orjson
 
 from srb.engine.model import SavedState, Scope
-from srb.files.state_header import MAGIC, StateError, read_header
-from srb.files.text_entry import FRAME, MAX_ENTRY, TextEntry, framed, packed
+from srb.files.text_entry import FRAME, MAGIC, MAX_ENTRY, StateError, TextEntry, framed, packed, read_header
 
 _SAMPLES, _SAMPLE_BYTES = 64, 16384  # of a model's file: to read 100 GB takes minutes at each start
 

@@ -4,8 +4,6 @@ The actor listens on a socket in the runtime folder. It is asked to share a file
 one, and to fetch that.
 """
 
-from __future__ import annotations
-
 import logging
 import socket
 import time

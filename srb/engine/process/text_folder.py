@@ -6,8 +6,6 @@ files alone (`text_index`). Another thread reads. A process that is killed may l
 short, which are removed at the next start.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import logging

@@ -5,8 +5,6 @@ entry of a removal or of a use is the record's id. Nothing behind a damaged entr
 that are gone, or of uses, it is written anew.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import struct

@@ -4,8 +4,6 @@ Unknown fields are ignored (clients send up to ninety), known fields are checked
 Sampling defaults come from the settings; a field with the value None is absent here.
 """
 
-from __future__ import annotations
-
 import gc
 import math
 import secrets
@@ -23,7 +21,6 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 from srb.config.sampling_params import MAX_SIBLING_PENALTY
 from srb.config.settings import Settings
 from srb.errors import BodyTooSlow, InvalidRequest, SRBError, bad_field, in_field
-from srb.web.bodies.defaults import default_stop
 from srb.web.bodies.directions import DirectionList, DirectionPlace, dealt, place_in, without_notes
 from srb.web.bodies.encodings import Decoder, without_lone_surrogates, without_mark, wrong_byte
 from srb.web.bodies.fields import (
@@ -43,7 +40,7 @@ from srb.web.bodies.fields import (
     parse_prompts,
 )
 from srb.web.bodies.media import MAX_FILES, image_prompts, marked_prompt, own_media
-from srb.web.bodies.sampling import BranchList, SamplingBody, validated
+from srb.web.bodies.sampling import BranchList, SamplingBody, default_stop, validated
 from srb.web.bodies.size import refusal_of
 from srb.web.loop.memory import BodyBudget
 from srb.web.loop.yielding import Turnstile, count_in_pieces

@@ -1,7 +1,5 @@
 """Directions of a request: an instruction for each branch, and its place in the prompt that all branches share."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Encodings of a body: its bytes as they were before a client compressed them, and its JSON in spite of lone surrogates."""
 
-from __future__ import annotations
-
 import re
 import sys
 import zlib

@@ -4,8 +4,6 @@ The functions raise ValueError with a message that fits after "Field 'x': ". Num
 not an int, and "3" is not a number.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib
@@ -446,120 +444,104 @@ def parse_scales(value: Any) -> tuple[tuple[int, float], ...]:
     return tuple(dict(pairs).items())
 
 
-_STRING: dict[str, Any] = {"type": "string"}
-_STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
-_BANNED: dict[str, Any] = {"type": "array", "items": {**_STRING, "maxLength": MAX_BANNED_LENGTH}}
-_BANNED_LIST: dict[str, Any] = {"anyOf": [_STRING, {**_BANNED, "maxItems": MAX_BANNED}]}
-_PATTERN: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "pattern": {**_STRING, "minLength": 1, "maxLength": MAX_BANNED_LENGTH},
-        "weight": {"type": "number", "minimum": 0, "maximum": 1, "default": 0},
-        "match_case": {"type": "boolean", "default": False},
-    },
-    "required": ["pattern"],
+# The words of JSON Schemas in code.
+TEXT: dict[str, Any] = {"type": "string"}
+OBJECT: dict[str, Any] = {"type": "object"}
+
+
+def array(items: Any, **limits: int) -> dict[str, Any]:
+    return {"type": "array", "items": items, **limits}
+
+
+def object_of(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, **({"required": list(required)} if required else {})}
+
+
+def either(*schemas: Any) -> dict[str, Any]:
+    return {"anyOf": list(schemas)}
+
+
+def one_of(*words: Any) -> dict[str, Any]:
+    return {"enum": list(words)}
+
+
+_BANNED = {**TEXT, "maxLength": MAX_BANNED_LENGTH}
+_BANNED_LIST = either(TEXT, array(_BANNED, maxItems=MAX_BANNED))
+_PATTERN = {
+    **object_of(
+        {
+            "pattern": {**TEXT, "minLength": 1, "maxLength": MAX_BANNED_LENGTH},
+            "weight": {"type": "number", "minimum": 0, "maximum": 1, "default": 0},
+            "match_case": {"type": "boolean", "default": False},
+        },
+        "pattern",
+    ),
     "additionalProperties": False,
 }
 _TOKEN: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
-_BIAS: dict[str, Any] = {"anyOf": [{"type": "number"}, {"const": False}]}
+_BIAS = either({"type": "number"}, {"const": False})
 
 # JSON Schemas of the forms that fields accept; the Python types are those of the Annotated types below.
-PROMPT_SCHEMA: dict[str, Any] = {
-    "anyOf": [
-        _STRING,
-        {
-            "type": "array",
-            "items": {"anyOf": [_STRING, _TOKEN, {"type": "array", "items": {"anyOf": [_STRING, _TOKEN]}}]},
-        },
-        {
-            "type": "object",
-            "properties": {"prompt_string": _STRING, "multimodal_data": {"type": "array", "items": _STRING}},
-            "required": ["prompt_string"],
-        },
-    ],
-}
-_LOGIT_BIAS = {
-    "anyOf": [
-        {"type": "object", "additionalProperties": _BIAS},
-        {"type": "array", "items": {"type": "array", "prefixItems": [{"anyOf": [_TOKEN, _STRING]}, _BIAS]}},
-    ],
-}
-_SCALES = {
-    "type": "array",
-    "maxItems": MAX_ADAPTERS,
-    "items": {
-        "type": "object",
-        "properties": {"id": {"type": "integer", "minimum": 0}, "scale": {"type": "number"}},
-        "required": ["id", "scale"],
-    },
-}
+PROMPT_SCHEMA = either(
+    TEXT,
+    array(either(TEXT, _TOKEN, array(either(TEXT, _TOKEN)))),
+    object_of({"prompt_string": TEXT, "multimodal_data": array(TEXT)}, "prompt_string"),
+)
+_LOGIT_BIAS = either(
+    {"type": "object", "additionalProperties": _BIAS},
+    {"type": "array", "items": {"type": "array", "prefixItems": [either(_TOKEN, TEXT), _BIAS]}},
+)
+_SCALES = array(
+    object_of({"id": {"type": "integer", "minimum": 0}, "scale": {"type": "number"}}, "id", "scale"),
+    maxItems=MAX_ADAPTERS,
+)
 
-Content = Annotated[
-    Prompt,
-    BeforeValidator(parse_content),
-    WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": {"anyOf": [_STRING, _TOKEN]}}]}),
-]
+Content = Annotated[Prompt, BeforeValidator(parse_content), WithJsonSchema(either(TEXT, array(either(TEXT, _TOKEN))))]
 Stop = Annotated[
-    tuple[str, ...],
-    BeforeValidator(_parse_stop),
-    WithJsonSchema({"anyOf": [_STRING, {**_STRINGS, "maxItems": MAX_STOPS}]}),
+    tuple[str, ...], BeforeValidator(_parse_stop), WithJsonSchema(either(TEXT, array(TEXT, maxItems=MAX_STOPS)))
 ]
-Banned = Annotated[
-    tuple[str, ...],
-    BeforeValidator(_parse_banned),
-    WithJsonSchema(_BANNED_LIST),
-]
+Banned = Annotated[tuple[str, ...], BeforeValidator(_parse_banned), WithJsonSchema(_BANNED_LIST)]
 BannedPatterns = Annotated[
     tuple[BannedPattern, ...],
     BeforeValidator(_parse_patterns),
-    WithJsonSchema({"type": "array", "maxItems": MAX_BANNED, "items": {"anyOf": [_PATTERN, _BANNED["items"]]}}),
+    WithJsonSchema(array(either(_PATTERN, _BANNED), maxItems=MAX_BANNED)),
 ]
-BannedRegexes = Annotated[
-    tuple[BannedPattern, ...],
-    BeforeValidator(_parse_regexes),
-    WithJsonSchema(_BANNED_LIST),
-]
+BannedRegexes = Annotated[tuple[BannedPattern, ...], BeforeValidator(_parse_regexes), WithJsonSchema(_BANNED_LIST)]
 BannedTokens = Annotated[
     tuple[str | int, ...],
     BeforeValidator(_parse_banned_tokens),
-    WithJsonSchema(
-        {"anyOf": [_STRING, {"type": "array", "maxItems": MAX_BANNED, "items": {"anyOf": [_BANNED["items"], _TOKEN]}}]}
-    ),
+    WithJsonSchema(either(TEXT, array(either(_BANNED, _TOKEN), maxItems=MAX_BANNED))),
 ]
 Breakers = Annotated[
     tuple[str, ...],
     BeforeValidator(_parse_breakers),
-    WithJsonSchema({"anyOf": [{**_STRINGS, "minItems": 1, "maxItems": MAX_BREAKERS}, _STRING]}),
+    WithJsonSchema(either(array(TEXT, minItems=1, maxItems=MAX_BREAKERS), TEXT)),
 ]
 AllowedTokens, StopTokens = (
     Annotated[
         tuple[int, ...],
         BeforeValidator(partial(_parse_token_ids, most=most)),
-        WithJsonSchema({"anyOf": [{"type": "array", "items": _TOKEN, "maxItems": most}, _STRING]}),
+        WithJsonSchema(either(array(_TOKEN, maxItems=most), TEXT)),
     ]
     for most in (MAX_ALLOWED, MAX_STOP_TOKENS)
 )
-Samplers = Annotated[tuple[str, ...], BeforeValidator(_parse_samplers), WithJsonSchema({"anyOf": [_STRINGS, _STRING]})]
+Samplers = Annotated[tuple[str, ...], BeforeValidator(_parse_samplers), WithJsonSchema(either(array(TEXT), TEXT))]
 LogitBias = Annotated[
     tuple[tuple[int | str, float | None], ...], BeforeValidator(_parse_logit_bias), WithJsonSchema(_LOGIT_BIAS)
 ]
-Grammar = Annotated[
-    str,
-    AfterValidator(_check_grammar),
-    WithJsonSchema({**_STRING, "maxLength": MAX_GRAMMAR}),
-]
-SCHEMA_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "object", "description": "JSON Schema"}, {"const": True}]}
+Grammar = Annotated[str, AfterValidator(_check_grammar), WithJsonSchema({**TEXT, "maxLength": MAX_GRAMMAR})]
+SCHEMA_SCHEMA = either({"type": "object", "description": "JSON Schema"}, {"const": True})
 Schema = Annotated[str, BeforeValidator(schema_text), WithJsonSchema(SCHEMA_SCHEMA)]
 LoraScales = Annotated[tuple[tuple[int, float], ...], BeforeValidator(parse_scales), WithJsonSchema(_SCALES)]
 Rank = Annotated[
     bool | Literal["near", "fresh", "meaning"],
     BeforeValidator(_check_rank),
-    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"enum": ["near", "fresh", "meaning"]}]}),
+    WithJsonSchema(either({"type": "boolean"}, one_of("near", "fresh", "meaning"))),
 ]
 ResponseFields = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value: _string_list(value, MAX_RESPONSE_FIELDS)),
-    WithJsonSchema({**_STRINGS, "maxItems": MAX_RESPONSE_FIELDS}),
+    WithJsonSchema(array(TEXT, maxItems=MAX_RESPONSE_FIELDS)),
 ]
 
 

@@ -3,8 +3,6 @@
 A part −1 − i of a prompt stands for `media[i]` (see `Generate`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -12,27 +10,16 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema
 
 from srb.errors import bad_field
-from srb.web.bodies.fields import EMPTY_PROMPT, Prompt, short_json
+from srb.web.bodies.fields import EMPTY_PROMPT, Prompt, array, object_of, short_json
 from srb.wire.commands import MEDIA_MARK
 from srb.wire.events import ModelInfo
 
 MAX_FILES = 64  # in one body: as many pictures are decoded before the request begins
 IMAGE_MARK = re.compile(r"\[img-(\d+)\]")  # of the older llama-server
 
-BASE64_SCHEMA = {
-    "type": "array",
-    "maxItems": MAX_FILES,
-    "items": {"type": "string", "contentEncoding": "base64"},
-}
-IMAGE_DATA_SCHEMA = {
-    "type": "array",
-    "maxItems": MAX_FILES,
-    "items": {
-        "type": "object",
-        "properties": {"data": {"type": "string", "contentEncoding": "base64"}, "id": {"type": "integer"}},
-        "required": ["data", "id"],
-    },
-}
+_BASE64 = {"type": "string", "contentEncoding": "base64"}
+BASE64_SCHEMA = array(_BASE64, maxItems=MAX_FILES)
+IMAGE_DATA_SCHEMA = array(object_of({"data": _BASE64, "id": {"type": "integer"}}, "data", "id"), maxItems=MAX_FILES)
 
 
 def marked_prompt(text: str, data: Any, media: list[str]) -> list[str | int]:

@@ -1,7 +1,5 @@
 """Whether, and how much, a model shall think: the fields in which clients of several APIs say so."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema

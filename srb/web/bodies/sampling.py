@@ -1,17 +1,25 @@
 """The sampling fields of request bodies: every sampling parameter, checked by its declaration."""
 
-from __future__ import annotations
-
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_args
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, create_model, model_validator
 
-from srb.config.sampling_params import PARAMETERS, SamplingParams, with_penalties, with_temperature_bounds
+from srb.config.sampling_params import (
+    PARAMETERS,
+    SamplingParams,
+    known_samplers,
+    with_penalties,
+    with_temperature_bounds,
+)
 from srb.config.settings import Settings
+from srb.config.values import strings_of
 from srb.errors import InvalidRequest, bad_field, in_field
-from srb.web.bodies.defaults import default_sampling
 from srb.web.bodies.directions import Direction
 from srb.web.bodies.fields import (
     INT64_MAX,
@@ -31,9 +39,41 @@ from srb.web.bodies.fields import (
     at_most,
     between,
     sampling_field,
+    schema_text,
     short_json,
 )
 from srb.wire.commands import MAX_BRANCHES, MAX_STOP_AFTER, Boundary, BranchSpec
+
+
+@lru_cache(maxsize=64)  # settings: one for each listed model
+def default_sampling(settings: Settings) -> SamplingParams:
+    given = {name: getattr(settings, name) for name, parameter in PARAMETERS.items() if parameter.is_setting}
+    parsed = {name: _PARSERS[name](value) if name in _PARSERS else value for name, value in given.items()}
+    return with_penalties(SamplingParams(**parsed))
+
+
+@lru_cache(maxsize=64)
+def default_stop(settings: Settings) -> tuple[str, ...]:
+    return tuple(strings_of(settings.stop))
+
+
+def _biases(text: str) -> tuple[tuple[int | str, float | None], ...]:
+    return tuple(_bias(part) for part in text.split(",") if part.strip())
+
+
+def _bias(text: str) -> tuple[int | str, float | None]:
+    token, bias = re.split(r"(?=[+-])", text.strip(), maxsplit=1)
+    return int(token), None if bias == "-inf" else float(bias)
+
+
+# Parsers of the settings that are written as text.
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "samplers": lambda text: known_samplers(text.split(";")),
+    "dry_sequence_breakers": lambda text: tuple(strings_of(text)),
+    "logit_bias": _biases,
+    "json_schema": lambda text: schema_text(orjson.loads(text)) if text else "",
+}
+
 
 # The names of a branch's length, in their precedence.
 MAX_N_PROBS = 256  # probabilities of a token; each is a dict of 512 bytes for every token of every branch

@@ -4,8 +4,6 @@ A body of 4 MiB has room for 1.4 million entries, each of which costs some micro
 are left out: a text may be sent as ids, and checks of whole numbers run in C.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any, cast
 

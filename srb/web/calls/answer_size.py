@@ -4,8 +4,6 @@ Text is small, since the context bounds it. Log-probabilities are large: with 25
 adds 8 MiB.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from srb.errors import AnswerTooLarge

@@ -5,8 +5,6 @@ answer. A client counts as disconnected when it has closed its socket, or its se
 for client_timeout, since its machine or network is gone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import socket
@@ -54,7 +52,7 @@ class Call:
 
     def __init__(
         self,
-        registry: Calls,
+        registry: "Calls",
         client: EngineClient,
         commands: Sequence[Generate | Embed | Rerank],
         environ: MutableMapping[str, Any],

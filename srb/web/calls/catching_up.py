@@ -4,8 +4,6 @@ A bridge that dies takes no request along that lingers: it goes on at its replic
 next bridge. Pure: no I/O and no clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -42,12 +40,12 @@ class Seen:
         self._predicted_ms = 0.0
 
     @classmethod
-    def of(cls, command: Generate) -> Seen:
+    def of(cls, command: Generate) -> "Seen":
         """Return what the reader of a new request has seen."""
         return cls(command.request_id, len(command.branches), command.owner, command.linger)
 
     @classmethod
-    def described(cls, value: dict[str, Any], owner: str) -> Seen:
+    def described(cls, value: dict[str, Any], owner: str) -> "Seen":
         """Return what the reader has seen that was attached with this description."""
         seen = cls(value["id"], 0, owner, value["linger"])
         for event in seen.lacking(value):

@@ -7,8 +7,6 @@ A client has vanished, with its machine or its network, when it acknowledges not
 not used for that: Linux also ends the connection of a client that reads slowly, in pieces smaller than a segment.
 """
 
-from __future__ import annotations
-
 import select
 import socket
 import struct

@@ -1,7 +1,5 @@
 """Echo: a prompt's text in the answer, with the texts of its tokens if log-probabilities are asked for."""
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass

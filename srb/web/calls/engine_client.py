@@ -4,8 +4,6 @@ The module uses gevent's own sockets instead of patched ones, so it behaves alik
 greenlet keeps the connection and reads; each connection has a greenlet that writes.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import socket
@@ -80,7 +78,7 @@ class Asker:
     """The client for whom a text is tokenized; `watch` ends the command of an id if that client leaves within the block."""
 
     owner: str
-    watch: Callable[[EngineClient, str], AbstractContextManager[None]]
+    watch: "Callable[[EngineClient, str], AbstractContextManager[None]]"
 
 
 class _Connection:

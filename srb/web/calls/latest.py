@@ -4,8 +4,6 @@ The engine answers between two steps, and one may take long. A question is not s
 an answer that comes too late for them is the latest one of those who ask next.
 """
 
-from __future__ import annotations
-
 import time
 from collections import OrderedDict
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Mailbox: the events of one HTTP call, between the greenlet that reads the engine's socket and the one that answers."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import defaultdict

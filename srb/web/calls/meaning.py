@@ -8,8 +8,6 @@ process, in Chen et al. 2018, https://arxiv.org/abs/1709.05135; the order by the
 Atkins, Boman and Hendrickson, "A spectral algorithm for seriation" (SIAM Journal on Computing, 1998).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,7 +31,7 @@ class Likeness:
     by: By
 
     @classmethod
-    def of(cls, texts: Sequence[str], vectors: Vectors | None) -> Likeness:
+    def of(cls, texts: Sequence[str], vectors: Vectors | None) -> "Likeness":
         """Compare texts by their vectors, or by their words without any."""
         import numpy as np  # here, since most workers never need its 15 MB
 

@@ -1,7 +1,5 @@
 """Outcome: the gathered branches of a call that is not streamed, and the sums of its usage and timings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
@@ -14,7 +12,7 @@ from srb.web.calls.calls import Call
 from srb.web.calls.mailbox import Mailbox
 from srb.web.calls.meaning import By, Embed, Likeness, logprobs_of, meaning_of
 from srb.web.calls.ranking import Candidate, Select, choose, likeliest_first, rank
-from srb.web.loop.threads import in_thread
+from srb.web.loop.yielding import in_thread
 from srb.wire.commands import Generate
 from srb.wire.events import (
     BranchAdded,

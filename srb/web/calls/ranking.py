@@ -12,8 +12,6 @@ Sources: distinct-n in Li et al., https://arxiv.org/abs/1510.03055 (here each n-
 choice in Ravi et al., "Heuristic and special case algorithms for dispersion problems" (Operations Research, 1994).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict

@@ -3,8 +3,6 @@
 `Renderer.delta` runs once per token and branch, so dialects encode the constant parts of its JSON only once.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace

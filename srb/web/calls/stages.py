@@ -3,8 +3,6 @@
 A stage is a renderer around a renderer, so a stream needs not know of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 

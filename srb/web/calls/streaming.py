@@ -4,8 +4,6 @@ A dialect's Renderer turns events into bytes; the stream determines their order:
 end or an error.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time
@@ -37,7 +35,7 @@ class Write(bytes):
 
     chunks: bytes
 
-    def __new__(cls, data: bytes, chunks: bytes) -> Write:
+    def __new__(cls, data: bytes, chunks: bytes) -> "Write":
         write = super().__new__(cls, data)
         write.chunks = chunks
         return write
@@ -82,7 +80,7 @@ class EventStream:
         state = "finished" if self._finished else "started" if self._started else "new"
         return f"<EventStream {state} of {self._call!r}>"
 
-    def __iter__(self) -> EventStream:
+    def __iter__(self) -> "EventStream":
         return self
 
     def __next__(self) -> Write:

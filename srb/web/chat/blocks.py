@@ -1,7 +1,5 @@
 """Blocks: a reply as a list of reasoning, text and tool calls, in their order; the form of Responses and Messages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal

@@ -4,8 +4,6 @@ A form's `read` stands at the form's first marker. It raises NoCall where the te
 finished before stay calls.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Generator, Sequence

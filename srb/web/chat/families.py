@@ -4,8 +4,7 @@
 its family. A template without tools gets Hermes' form, in which SRB then describes the tools.
 """
 
-from __future__ import annotations
-
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +15,60 @@ from typing import Any
 
 from srb.extensions import FAMILIES as EXTENSIONS
 from srb.extensions import broken, distinct, load, of_others
-from srb.web.chat.call_forms import Form, JsonCalls, NamedCalls, TaggedCalls
+from srb.web.chat.call_forms import Form, JsonCalls, NamedCalls, TaggedCalls, spaced_json
 from srb.web.chat.gemma_calls import GemmaCalls
-from srb.web.chat.grammar import Rules
-from srb.web.chat.harmony import HARMONY, HarmonyCalls
-from srb.web.chat.messages import Messages
+from srb.web.chat.grammar import Rules, quoted
+from srb.web.chat.messages import MESSAGE, Messages
 from srb.web.chat.nested_tags import NestedTags
 from srb.web.chat.python_calls import PythonCalls
-from srb.web.chat.tool_schemas import Tool
+from srb.web.chat.reader import Reader, Steps
+from srb.web.chat.tool_schemas import Tool, parameters_of
+
+
+def _read_call(reader: Reader, name: str) -> Steps:
+    reader.begin(name)
+    yield from reader.space()
+    yield from reader.arguments()
+    reader.finish()
+
+
+# The form of gpt-oss' replies: messages with a channel each, and calls that are messages to a function.
+HARMONY = Messages(
+    heads=("<|start|>", "<|channel|>", "to=", "<|constrain|>"),
+    starts=("<|start|>", "<|channel|>"),
+    ends=("<|end|>", "<|return|>", "<|call|>"),
+    thinking=re.compile(r"^(?:(?!<\|channel\|>).)*<\|channel\|>\s*analysis\b", re.DOTALL),
+    calling=re.compile(r"to=functions\.([\w.:/-]+)"),
+    read_call=_read_call,
+)
+
+
+@dataclass(frozen=True)
+class HarmonyCalls(Form):
+    """Messages to functions, whose text is JSON."""
+
+    def markers(self) -> tuple[str, ...]:
+        return (*HARMONY.markers, "<|constrain|>")
+
+    @property
+    def prefix(self) -> str:
+        return quoted("<|channel|>commentary ")
+
+    def triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
+        return (("word", "to=functions."),)
+
+    def rules(self, tools: Sequence[Tool], rules: Rules, parallel: bool) -> str:
+        calls = " | ".join(self._tool(tool, rules) for tool in tools)
+        return f'"to=functions." ( {calls} )'
+
+    def _tool(self, tool: Tool, rules: Rules) -> str:
+        channel = '( "<|channel|>" ( "commentary" | "analysis" ) )? ( ( " "? "<|constrain|>" | " " ) "json" )?'
+        return f"{quoted(tool['name'])} {channel} {quoted(MESSAGE)} {rules.schema(parameters_of(tool))}"
+
+    def write(self, calls: Sequence[tuple[str, Any]]) -> str:
+        told = (f"to=functions.{name} <|constrain|>json{MESSAGE}{spaced_json(given)}<|call|>" for name, given in calls)
+        return "".join(f"<|channel|>commentary {call}" for call in told)
+
 
 THINK, END_THINK = "<think>", "</think>"
 BLANK = "[ \\n]{0,4}"  # GBNF of the space between reasoning and an answer
@@ -72,7 +117,7 @@ class Family:
         """Return a prompt without the tag that begins reasoning, with which some templates end."""
         return prompt.rstrip().removesuffix(self.reasoning[0].rstrip()) if self.begins_thinking(prompt) else prompt
 
-    def either(self, tools: Sequence[Tool], parallel: bool, answer: Mapping[str, Any], awaited: bool) -> CallGrammar:
+    def either(self, tools: Sequence[Tool], parallel: bool, answer: Mapping[str, Any], awaited: bool) -> "CallGrammar":
         """Return the grammar of calls of these tools, or else of an answer that follows a schema.
 
         It begins at the reply's beginning, or where it is awaited after reasoning, or after a header.
@@ -84,7 +129,7 @@ class Family:
             calls, text = f"( {self.before_call} ) {calls}", f"( {self.before_answer} ) {text}"
         return CallGrammar(rules.text(f"{calls} | {text}"), rules.schemas, ())
 
-    def grammar(self, tools: Sequence[Tool], parallel: bool, lazy: bool) -> CallGrammar:
+    def grammar(self, tools: Sequence[Tool], parallel: bool, lazy: bool) -> "CallGrammar":
         """Return the grammar of calls of these tools: `lazy` ones begin at a trigger, others at the reply's beginning."""
         rules, form = Rules(), self.forms[0]
         section = form.rules(tools, rules, parallel)

@@ -1,7 +1,5 @@
 """Gemma 4's calls, whose objects have bare keys and strings between marks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """GBNF in parts: rules with names, literals, and text that ends before a marker."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

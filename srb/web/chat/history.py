@@ -5,8 +5,6 @@ template refuses some of it. Each form below changes only what the template may 
 place, so that the prompt of the next turn begins as this one's does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 The marks of one conversation are drawn at random, so that no text of a client can be taken for one.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -92,7 +90,7 @@ class MarkedMessages:
     _key: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @classmethod
-    def of(cls, messages: Sequence[dict[str, Any]]) -> MarkedMessages:
+    def of(cls, messages: Sequence[dict[str, Any]]) -> "MarkedMessages":
         marked = cls([])
         marked.messages = [marked._message(message) for message in yielding(messages)]
         return marked

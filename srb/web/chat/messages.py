@@ -1,7 +1,5 @@
 """Replies of several messages: the header of each says whether it is reasoning, a call, or said to the user."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Generator
 from dataclasses import dataclass

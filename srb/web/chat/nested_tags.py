@@ -1,7 +1,5 @@
 """MiniMax M3's calls, whose arguments are tags within tags."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

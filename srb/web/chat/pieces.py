@@ -1,7 +1,5 @@
 """The pieces of a reply: content, reasoning and tool calls."""
 
-from __future__ import annotations
-
 import secrets
 import string
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Calls as Python writes them, LFM2's and Llama 4's."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass

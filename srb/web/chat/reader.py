@@ -4,8 +4,6 @@ A generator's place in the text is `reader`'s own, since text that has become pi
 character becomes part of exactly one piece: `emit` takes all text since the last piece.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Generator, Mapping
 from typing import Any

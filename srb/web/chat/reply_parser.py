@@ -5,8 +5,6 @@ back; if it does not become one, it is content, unchanged. Each character of a r
 and the pieces do not depend on the parts in which the text comes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

@@ -6,8 +6,6 @@ to MAX_CHARS of output, and to MAX_CHARS in any value. The limits are checked in
 of a value, so no loop is endless. A single long native operation ends with gunicorn's worker timeout.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -5,13 +5,12 @@ made up for as in llama.cpp: a system message is prepended to the next user mess
 message. A conversation that the template refuses is rendered in stricter forms (`srb/web/chat/history.py`).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 import orjson
@@ -21,14 +20,21 @@ from srb.config.settings import Settings
 from srb.config.texts import read_text
 from srb.errors import ConfigError, InvalidRequest, NotSupported
 from srb.web.chat.families import END_THINK as END_THINK
-from srb.web.chat.families import HERMES, THINK, Family, family_of
-from srb.web.chat.harmony import HARMONY
+from srb.web.chat.families import HARMONY, HERMES, THINK, Family, family_of
 from srb.web.chat.history import as_one, content_text, stricter, with_written_calls
 from srb.web.chat.messages import ASSISTANT
-from srb.web.chat.named_templates import NAMED_TEMPLATES
 from srb.web.chat.sandbox import LimitExceeded, Sandbox, to_json
 from srb.web.loop.yielding import yielding
 from srb.wire.events import ModelInfo
+
+# The chat templates that llama.cpp knows by name (`llama_chat_apply_template`), as Jinja text. llama.cpp builds these
+# prompts in C++ (src/llama-chat.cpp); `tests/contract/test_chat_templates.py` compares each of them, letter by letter. A
+# file's last line break is no part of its template.
+NAMED_TEMPLATES = {
+    path.stem: path.read_text("utf-8").removesuffix("\n")
+    for path in sorted((Path(__file__).parent / "named").glob("*.jinja"))
+}
+
 
 log = logging.getLogger("srb.web")
 

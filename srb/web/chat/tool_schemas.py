@@ -1,7 +1,5 @@
 """The JSON schemas of tools' parameters, and of single arguments."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """Memory of large bodies: how much of it a worker takes at once, and its way back to the system."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 from collections.abc import Callable, Iterator

@@ -1,15 +1,15 @@
-"""Yielding: work on one long request lets the worker's other greenlets run every few milliseconds.
+"""Yielding: work on one long request lets the worker's other calls run: it pauses, takes turns, or goes to a thread.
 
 A worker has one thread. Whatever takes it for seconds keeps all its streams, and `/livez`, without a byte for as long.
 """
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import ParamSpec, TypeVar
 
 import gevent
+from gevent.hub import Waiter, get_hub
 from gevent.lock import BoundedSemaphore
 
 SLICE = 0.003  # seconds of work between two yields
@@ -54,3 +54,49 @@ class Turnstile:
     def wait(self) -> None:
         with self._turn:
             gevent.sleep(0)
+
+
+class RoundRobin:
+    """Lets one call at a time begin: the next when the one before it first waits for something, or has ended.
+
+    Of the calls that are there at one time, those of each client begin one after the other. A thousand calls of one client
+    take a worker for a second, one behind the other. Another client's is the next one here.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[Waiter]] = {}  # by client, the one whose turn is next first
+        self._is_taken = False
+
+    def __repr__(self) -> str:
+        return f"<RoundRobin {sum(map(len, self._waiting.values()))} calls of {len(self._waiting)} clients wait>"
+
+    def wait(self, client: str) -> None:
+        """Wait for the client's turn."""
+        if self._is_taken:
+            waiter = Waiter()
+            self._waiting.setdefault(client, deque()).append(waiter)
+            waiter.get()
+        else:
+            self._is_taken = True
+            get_hub().loop.run_callback(self._pass_on)
+
+    def _pass_on(self) -> None:
+        if not self._waiting:
+            self._is_taken = False
+            return
+        get_hub().loop.run_callback(self._pass_on)  # first: the call may take this greenlet's place for long
+        client = next(iter(self._waiting))
+        calls = self._waiting.pop(client)
+        waiter = calls.popleft()
+        if calls:
+            self._waiting[client] = calls  # behind all others
+        waiter.switch(None)
+
+
+P = ParamSpec("P")
+
+
+def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return the function's value, computed in a thread: the worker's other calls continue meanwhile."""
+    value: T = gevent.get_hub().threadpool.apply(function, args, kwargs)
+    return value

@@ -4,8 +4,6 @@ Every route of every dialect asks `Web.client` for its engine; with several mode
 place where a name becomes a model.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 It mirrors the models' states. A call's wish is a `ModelLease`, from the wait until the call's end.
 """
 
-from __future__ import annotations
-
 import logging
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -64,7 +62,7 @@ _WITH_ENGINE = ("loading", "loaded", "draining")
 class ModelLease:
     """One call's wish for a model, and later its hold on it; `release` may be called again."""
 
-    def __init__(self, models: ModelsClient, name: str) -> None:
+    def __init__(self, models: "ModelsClient", name: str) -> None:
         self.id = uuid4().hex
         self.name = name
         self._models = models

@@ -1,7 +1,5 @@
 """Events of the states of several models, as llama-server's router sends them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import ExitStack
 from typing import Any
@@ -42,7 +40,7 @@ class ModelEvents:
     def __repr__(self) -> str:
         return f"<ModelEvents{' ended' if self._has_ended else ''}: {self._queue.qsize()} unread>"
 
-    def __iter__(self) -> ModelEvents:
+    def __iter__(self) -> "ModelEvents":
         return self
 
     def __next__(self) -> bytes:

@@ -1,7 +1,5 @@
 """Routes of models: lists, one model, and with several models their loading and unloading, as llama-server's router has."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The route of the OpenAPI document."""
 
-from __future__ import annotations
-
 import orjson
 from flask import Blueprint, Response, current_app, request
 

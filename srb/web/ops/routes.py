@@ -1,7 +1,5 @@
 """Routes for operators, load balancers and visitors: health, models, metrics."""
 
-from __future__ import annotations
-
 import math
 import time
 from contextlib import suppress

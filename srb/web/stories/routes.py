@@ -1,7 +1,5 @@
 """The story routes: list, read since a number, post, bin, export and import. The door has let the request in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,8 +13,7 @@ from srb.stories.forms import FileShape, MediumShape, PostShape, ShareShape
 from srb.stories.json_body import read_object
 from srb.stories.limits import MAX_MEDIUM, MAX_NUMBER, MAX_POST, MAX_STORY, MAX_VALUE, MAX_WANTED
 from srb.stories.media import Medium, medium_of
-from srb.stories.parts import validated
-from srb.stories.posts import read_post
+from srb.stories.parts import read_post, validated
 from srb.stories.store import Store
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_bytes
@@ -25,16 +22,6 @@ from srb.web.limits import PERSON
 from srb.web.openapi import operation
 from srb.web.request_log import QUIET
 from srb.web.stories import origin_check
-from srb.web.stories.answers import (
-    StoredMedium,
-    StoryImported,
-    StoryList,
-    StoryParts,
-    StoryPlaces,
-    StoryPosted,
-    StoryShares,
-    StoryState,
-)
 from srb.web.stories.stories_file import Wish, checked
 
 routes = Blueprint("stories", __name__)
@@ -62,7 +49,7 @@ def _check_door() -> None:
 
 
 @routes.get(origin_check.ROOT)
-@operation(answer=StoryList, query=("deleted",), foreign=False)
+@operation(answer="srb.StoryList", query=("deleted",), foreign=False)
 def overview() -> Response:
     """List all stories, the last changed first; with `?deleted=1` those in the bin."""
     binned = request.args.get("deleted") in ("1", "true")
@@ -70,7 +57,7 @@ def overview() -> Response:
 
 
 @routes.post(origin_check.ROOT)
-@operation(FileShape, StoryImported, foreign=False)
+@operation(FileShape, "srb.StoryImported", foreign=False)
 def bring_in() -> Response:
     """Import a story from a file: into the story of its id, or as a new one."""
     try:
@@ -83,7 +70,7 @@ def bring_in() -> Response:
 
 
 @routes.get(SEARCH)
-@operation(answer=StoryPlaces, query=("q",), foreign=False)
+@operation(answer="srb.StoryPlaces", query=("q",), foreign=False)
 def search() -> Response:
     """Find the words `q` in all stories that are not in the bin, in every branch."""
     wanted, wish = request.args.get("q", "").strip(), Wish()
@@ -94,7 +81,7 @@ def search() -> Response:
 
 
 @routes.get(ONE)
-@operation(answer=StoryParts, query=("since", "server"), foreign=False)
+@operation(answer="srb.StoryParts", query=("since", "server"), foreign=False)
 def read(story_id: str) -> Response:
     """Return all of a story that is newer than the number `since`, or 204 if nothing is."""
     since, server = _since(), request.args.get("server")
@@ -103,7 +90,7 @@ def read(story_id: str) -> Response:
 
 
 @routes.post(ONE)
-@operation(PostShape, StoryPosted, foreign=False)
+@operation(PostShape, "srb.StoryPosted", foreign=False)
 def post(story_id: str) -> Response:
     """Save parts of a story, merged with what is stored; a new id makes a new story."""
     _check_id(story_id)
@@ -112,7 +99,7 @@ def post(story_id: str) -> Response:
 
 
 @routes.delete(ONE)
-@operation(answer=StoryState, foreign=False)
+@operation(answer="srb.StoryState", foreign=False)
 def remove(story_id: str) -> Response:
     """Put a story into the bin, from which it is removed after 30 days; what was computed of it is forgotten now."""
     answer = _changed(lambda store: store.remove(story_id))
@@ -121,7 +108,7 @@ def remove(story_id: str) -> Response:
 
 
 @routes.post(f"{ONE}/restore")
-@operation(answer=StoryState, foreign=False)
+@operation(answer="srb.StoryState", foreign=False)
 def restore(story_id: str) -> Response:
     """Take a story out of the bin."""
     return _changed(lambda store: store.restore(story_id))
@@ -137,14 +124,14 @@ def export(story_id: str) -> Response:
 
 
 @routes.get(SHARES)
-@operation(answer=StoryShares, foreign=False)
+@operation(answer="srb.StoryShares", foreign=False)
 def shares(story_id: str) -> Response:
     """Name a story's owner, and the people with whom it is shared."""
     return _changed(lambda store: store.shares(story_id))
 
 
 @routes.post(SHARES)
-@operation(ShareShape, StoryShares, foreign=False)
+@operation(ShareShape, "srb.StoryShares", foreign=False)
 def share(story_id: str) -> Response:
     """Share a story of one's own with a name, or take that back (`"access": "none"`)."""
     asked = checked(_share_of_body, _body(MAX_VALUE, "a share"))
@@ -154,7 +141,7 @@ def share(story_id: str) -> Response:
 
 
 @routes.post(MEDIA)
-@operation(MediumShape, StoredMedium, foreign=False)
+@operation(MediumShape, "srb.StoredMedium", foreign=False)
 def add_medium(story_id: str) -> Response:
     """Store a picture or sound beside a story's texts; a new story id makes a new story."""
     _check_id(story_id)

@@ -4,8 +4,6 @@ SQLite blocks while it waits for the disk, and a greenlet that blocks would hold
 read and checked in threads as well, but not in the connection's turn: other stories are saved meanwhile.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import time
@@ -24,7 +22,7 @@ from srb.reasons import whose
 from srb.stories.files import read_file
 from srb.stories.imports import Plan
 from srb.stories.store import Imported, Store
-from srb.web.loop.threads import in_thread
+from srb.web.loop.yielding import in_thread
 
 log = logging.getLogger("srb.web")
 

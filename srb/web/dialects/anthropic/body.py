@@ -1,53 +1,87 @@
 """The body of Anthropic's Messages: a chat's body, with the conversation and the settings in the form of that API."""
 
-from __future__ import annotations
-
+import re
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from srb.errors import bad_field
-from srb.web.bodies.fields import ObjectFields
+from srb.errors import NotSupported, bad_field, renamed
+from srb.web.bodies.fields import OBJECT, TEXT, ObjectFields, array, either, object_of, one_of, short_json
 from srb.web.bodies.reasoning import ThinkingFields
-from srb.web.bodies.renaming import renamed
-from srb.web.dialects.anthropic.conversation import FORM, chat_tools, system_messages
 from srb.web.dialects.openai.chat_body import ChatBody
-from srb.web.dialects.openai.chat_fields import ReplyFormat, parse_response_format, parse_tool_choice, parse_tools
-from srb.web.dialects.openai.conversations import parse_messages
+from srb.web.dialects.openai.chat_fields import (
+    ReplyFormat,
+    chat_tool,
+    parse_response_format,
+    parse_tool_choice,
+    parse_tools,
+)
+from srb.web.dialects.openai.conversations import Form, Message, parse_messages
+
+# Functions that read a conversation raise ValueError with a message that fits after "Field 'x': ".
+FORM = Form(part="{}, block {}", roles=("user", "assistant", "system", "developer", "tool", "function"))
+# Claude Code begins its system prompt with a line of which this part is another one in each request.
+_BILLING = re.compile(r"^(x-anthropic-billing-header:[^\n]*?\bcch=)[0-9a-zA-Z]+(?=;)")
+
+
+def system_messages(value: Any) -> list[Message]:
+    """Return the message of a body's `system`: a string, or blocks of text, which are joined as in llama-server.
+
+    The changing part of Claude Code's billing header is made constant: otherwise no turn's prompt would continue the last.
+    """
+    if value is None:
+        return []
+    text = "".join(_steady(each) for each in ([value] if isinstance(value, str) else _texts("it", value)))
+    return [{"role": "system", "content": text}] if text else []
+
+
+def _steady(text: str) -> str:
+    return _BILLING.sub(r"\1fffff", text)
+
+
+def _texts(where: str, blocks: Any) -> list[str]:
+    if not isinstance(blocks, list):
+        raise ValueError(f"{where} must be a string or a list of blocks")
+    for block in blocks:
+        if not isinstance(block, dict) or block.get("type") != "text" or not isinstance(block.get("text"), str):
+            raise ValueError(f'{where} may have blocks of the form {{"type": "text", "text": "…"}} only')
+    return [block["text"] for block in blocks]
+
+
+# Tools ----------------------------------------------------------------------------------------------------------------
+
+
+def chat_tools(value: Any) -> list[Any]:
+    """Return the tools in the form of chats; those of chats and Responses, too."""
+    if not isinstance(value, list):
+        raise ValueError("must be a list of tools")
+    return [_tool(place, tool) for place, tool in enumerate(value)]
+
+
+def _tool(place: int, tool: Any) -> Any:
+    if not isinstance(tool, dict):
+        raise ValueError(f"tool {place} must be an object, but got {short_json(tool)}")
+    if tool.get("type") == "function":
+        return chat_tool(tool)
+    if tool.get("type") not in (None, "custom"):
+        raise NotSupported(
+            f"Field 'tools': tool {place} is of type {short_json(tool['type'])}; only those with input_schema are known",
+            param="tools",
+        )
+    if not isinstance(tool.get("input_schema"), dict | bool):
+        raise ValueError(f"tool {place} must have an 'input_schema', an object or true")
+    return chat_tool(tool)
+
 
 MAX_TOKENS = 4096  # of a body without max_tokens, which Anthropic's API refuses; as in llama-server
 
-_BLOCKS = {
-    "type": "array",
-    "items": {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
-}
-_TEXT = {"anyOf": [{"type": "string"}, _BLOCKS]}
-MESSAGES_SCHEMA = {
-    "type": "array",
-    "minItems": 1,
-    "items": {
-        "type": "object",
-        "properties": {"role": {"enum": ["user", "assistant", "system"]}, "content": _TEXT},
-        "required": ["role", "content"],
-    },
-}
-TOOLS_SCHEMA = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string"},
-            "description": {"type": "string"},
-            "input_schema": {"type": "object"},
-        },
-        "required": ["name", "input_schema"],
-    },
-}
-CHOICE_SCHEMA = {
-    "type": "object",
-    "properties": {"type": {"enum": ["auto", "any", "none", "tool"]}, "name": {"type": "string"}},
-    "required": ["type"],
-}
+
+_TEXTS = either(TEXT, array(object_of({"type": TEXT}, "type")))
+MESSAGES_SCHEMA = array(
+    object_of({"role": one_of("user", "assistant", "system"), "content": _TEXTS}, "role", "content"), minItems=1
+)
+TOOLS_SCHEMA = array(object_of({"name": TEXT, "description": TEXT, "input_schema": OBJECT}, "name", "input_schema"))
+CHOICE_SCHEMA = object_of({"type": one_of("auto", "any", "none", "tool"), "name": TEXT}, "type")
 
 # Fields of chats whose answers have no place in a message.
 _NO_PLACE = (
@@ -63,7 +97,7 @@ class OutputFields(ObjectFields):
     format: Annotated[
         ReplyFormat,
         BeforeValidator(lambda value: parse_response_format(value or {"type": "text"})),
-        WithJsonSchema({"type": "object"}),
+        WithJsonSchema(OBJECT),
     ] = ReplyFormat()
 
 
@@ -78,7 +112,7 @@ class MessagesBody(ChatBody):
         BeforeValidator(lambda value: parse_messages(value, FORM)),
         WithJsonSchema(MESSAGES_SCHEMA),
     ]
-    system: Annotated[list[dict[str, Any]], BeforeValidator(system_messages), WithJsonSchema(_TEXT)] = []
+    system: Annotated[list[dict[str, Any]], BeforeValidator(system_messages), WithJsonSchema(_TEXTS)] = []
     tools: Annotated[
         list[dict[str, Any]],
         BeforeValidator(lambda value: parse_tools(chat_tools(value))),

@@ -1,7 +1,7 @@
 """Anthropic's dialect, as it is registered."""
 
 from srb.web.dialect import Dialect
-from srb.web.dialects.anthropic.errors import anthropic_error
+from srb.web.dialects.anthropic.render import anthropic_error
 from srb.web.dialects.anthropic.routes import routes
 
 DIALECT = Dialect(

@@ -3,22 +3,19 @@
 With `n` > 1 the content has the blocks of all branches; in a stream they grow side by side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import orjson
 
-from srb.errors import SRBError
+from srb.errors import ContextExceeded, SRBError
 from srb.web.answers import JSONObject
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome, error_of, timings, usage
 from srb.web.calls.renderer import Renderer, named_sse
 from srb.web.chat.blocks import Begin, Block, Blocks, More, Step, blocks_of
 from srb.web.dialects.anthropic.body import MessagesBody
-from srb.web.dialects.anthropic.errors import anthropic_error
 from srb.web.dialects.openai.chat_body import ChatRequest
 from srb.wire.events import BranchEnded, Delta, Done, FinishReason, ModelInfo, PromptDone, PromptEvent
 
@@ -242,3 +239,22 @@ def _usage(prompt: int, cached: int, output: int, thinking: int) -> JSONObject:
         "output_tokens": output,
         "output_tokens_details": {"thinking_tokens": thinking},
     }
+
+
+_TYPES = {
+    401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
+    429: "rate_limit_error", 501: "invalid_request_error", 503: "overloaded_error",
+}  # fmt: skip
+
+
+def anthropic_error(error: SRBError) -> JSONObject:
+    """Return the body of an error's answer, and the data of its event in a stream.
+
+    Claude Code knows by the words of the message that a conversation has become too long.
+    """
+    status = error.http_status
+    kind = _TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
+    message = error.message
+    if isinstance(error, ContextExceeded) and {"n_prompt_tokens", "n_ctx"} <= error.extra.keys():
+        message = f"prompt is too long: {error.extra['n_prompt_tokens']} tokens > {error.extra['n_ctx']} maximum"
+    return {"type": "error", "error": {**error.body()["error"], "type": kind, "message": message}}

@@ -1,7 +1,5 @@
 """Routes of Anthropic's Messages."""
 
-from __future__ import annotations
-
 from flask import Blueprint, Response, request
 
 from srb.web.bodies.completion import read_body

@@ -1,7 +1,5 @@
 """Request bodies of KoboldAI's and KoboldCpp's routes; most fields are CompletionBody's under its other names."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Self
 
 import orjson

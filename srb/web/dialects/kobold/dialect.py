@@ -1,8 +1,14 @@
 """KoboldAI's and KoboldCpp's dialect, as it is registered."""
 
+from srb.errors import SRBError
+from srb.web.answers import JSONObject
 from srb.web.dialect import Dialect
 from srb.web.dialects.kobold import routes, server
-from srb.web.dialects.kobold.errors import kobold_error
+
+
+def kobold_error(error: SRBError) -> JSONObject:
+    return {"detail": {"msg": error.message, "type": error.type}}
+
 
 DIALECT = Dialect(
     "KoboldAI's and KoboldCpp's completions",

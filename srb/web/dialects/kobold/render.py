@@ -1,7 +1,5 @@
 """Completions in KoboldCpp's form: a stream of `event: message`, or a list of results, one of each branch."""
 
-from __future__ import annotations
-
 import orjson
 
 from srb.errors import SRBError

@@ -4,8 +4,6 @@ A request is found again by its client and `genkey`, in every worker: the key is
 lists a client's requests. Requests without a key have one in common for each client.
 """
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import suppress
 from dataclasses import replace
@@ -17,19 +15,19 @@ from flask import Blueprint, Response, request
 from srb.errors import InvalidRequest, NotFound
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import parse_json, read_body, read_bytes, without_nulls
-from srb.web.bodies.fields import EMPTY_PROMPT
+from srb.web.bodies.fields import EMPTY_PROMPT, Prompt
 from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.outcome import gather
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
 from srb.web.dialects.kobold.body import DetokenizeIdsBody, KeyBody, KoboldBody, TokenCountBody
-from srb.web.dialects.kobold.fitting import fitted
 from srb.web.dialects.kobold.render import KoboldRenderer, results
 from srb.web.dialects.openai.completion_render import legacy_logprobs
 from srb.web.foreign_pages import OWNER
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 from srb.wire.commands import BranchSpec, Generate, GetRequest, ListRequests, StopBranches
+from srb.wire.events import ModelInfo
 
 routes = Blueprint("kobold", __name__)
 
@@ -178,3 +176,34 @@ def detokenize() -> Response:
     client.check_ready()
     text = b"".join(client.detokenize(asked.ids, special=False)).decode("utf-8", "replace")
     return json_reply({"result": text, "success": True})
+
+
+_ADDED = 4  # tokens that a tokenizer may put around a text: a BOS, a space
+_FEW = 16
+
+
+def fitted(
+    client: EngineClient, model: ModelInfo, memory: str, prompt: str, n_ctx: int, max_tokens: int
+) -> tuple[Prompt, int]:
+    """Return memory and prompt as a prompt that leaves room for `max_tokens`, and the number of tokens to generate.
+
+    `n_ctx` is the length of both together, in tokens. A fifth of it is the prompt's, however many tokens are asked for;
+    `max_tokens` -1 is any number, and as many have room as the prompt leaves.
+    """
+    least = max(min(n_ctx - 4, _FEW), n_ctx // 5)
+    max_tokens = min(max_tokens, n_ctx - least)
+    room = n_ctx - (max_tokens if max_tokens >= 0 else least)
+    texts = tuple(filter(None, (memory, prompt)))
+    if sum(len(text.encode()) for text in texts) + _ADDED <= room:  # no token is shorter than a byte
+        return texts or EMPTY_PROMPT, max_tokens
+    kept, rest = (client.tokenize((text,)) if text else [] for text in (memory, prompt))
+    bos = [model.bos_id] if model.add_bos else []
+    if len(bos) + len(kept) + len(rest) <= room:
+        return texts, max_tokens
+    kept = _last(kept, room - len(bos) - _ADDED)
+    rest = _last(rest, room - len(bos) - len(kept))
+    return (*bos, *kept, *rest), max_tokens
+
+
+def _last(tokens: list[int], count: int) -> list[int]:
+    return tokens[max(0, len(tokens) - max(0, count)) :]

@@ -1,7 +1,5 @@
 """KoboldAI's and KoboldCpp's routes about the server: versions, features, model, lengths and figures."""
 
-from __future__ import annotations
-
 import time
 
 from flask import Blueprint, Response

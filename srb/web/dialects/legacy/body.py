@@ -1,7 +1,5 @@
 """Request bodies of two servers of 2023. Their defaults apply to parameters that this server's settings do not set."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Self
 
 from srb.config.settings import Settings

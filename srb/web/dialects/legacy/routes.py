@@ -1,7 +1,5 @@
 """Two dialects of 2023: dialogues on `POST /completion`, whose route calls `dialogue`, and lines on `POST /stream`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

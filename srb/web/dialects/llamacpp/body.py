@@ -1,7 +1,5 @@
 """Request bodies that only the llamacpp dialect has."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
@@ -24,6 +22,7 @@ from srb.web.bodies.completion import CommandTemplate, CompletionBody
 from srb.web.bodies.fields import (
     INT32_MAX,
     PROMPT_SCHEMA,
+    TEXT,
     Content,
     DescribedBody,
     Integer,
@@ -32,10 +31,14 @@ from srb.web.bodies.fields import (
     Real,
     ResponseFields,
     are_tokens,
+    array,
     between,
     check_length,
+    either,
     is_token,
     kinds_of,
+    object_of,
+    one_of,
     parse_prompts,
     short_json,
 )
@@ -51,52 +54,21 @@ MAX_TEXT = 256  # characters of a trigger, a token or a tag
 MAX_BUDGET_MESSAGE = 4096  # characters
 
 # JSON Schemas of the forms that fields accept.
-EXTRA_SCHEMA = {
-    "type": "array",
-    "maxItems": MAX_EXTRA,
-    "items": {
-        "type": "object",
-        "properties": {"filename": {"type": "string"}, "text": {"type": "string"}},
-        "required": ["text"],
-    },
-}
-TRIGGERS_SCHEMA = {
-    "type": "array",
-    "maxItems": MAX_TRIGGERS,
-    "items": {
-        "type": "object",
-        "properties": {
-            "type": {"enum": [0, 1]},
-            "value": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT},
-            "token": {"type": "integer"},
-        },
-        "required": ["type", "value"],
-    },
-}
-DOCUMENTS_SCHEMA = {
-    "type": "array",
-    "minItems": 1,
-    "maxItems": MAX_DOCUMENTS,
-    "items": {"anyOf": [{"type": "string"}, {"type": "object", "properties": {"text": {"type": "string"}}}]},
-}
+EXTRA_SCHEMA = array(object_of({"filename": TEXT, "text": TEXT}, "text"), maxItems=MAX_EXTRA)
+TRIGGERS_SCHEMA = array(
+    object_of(
+        {"type": one_of(0, 1), "value": {**TEXT, "minLength": 1, "maxLength": MAX_TEXT}, "token": {"type": "integer"}},
+        "type",
+        "value",
+    ),
+    maxItems=MAX_TRIGGERS,
+)
+DOCUMENTS_SCHEMA = array(either(TEXT, object_of({"text": TEXT})), minItems=1, maxItems=MAX_DOCUMENTS)
+_WITH_CONTENT = {"content": either(TEXT, array({}))}
 
 
 INPUTS_SCHEMA = {
-    "anyOf": [
-        *PROMPT_SCHEMA["anyOf"],
-        {
-            "type": "object",
-            "properties": {"content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {}}]}},
-            "required": ["content"],
-        },
-        {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {}}]}},
-            },
-        },
-    ],
+    **either(*PROMPT_SCHEMA["anyOf"], object_of(_WITH_CONTENT, "content"), array(object_of(_WITH_CONTENT))),
     "description": "a text as a string, as a list of token ids and strings, or as `{content}` with a string or a list of "
     "OpenAI's parts of the type text; or a list of such texts",
 }
@@ -336,7 +308,7 @@ def _parse_truncate(value: Any) -> Any:
 
 
 Truncate = Annotated[
-    bool, BeforeValidator(_parse_truncate), WithJsonSchema({"anyOf": [{"type": "boolean"}, {"enum": ["NONE", "END"]}]})
+    bool, BeforeValidator(_parse_truncate), WithJsonSchema(either({"type": "boolean"}, one_of("NONE", "END")))
 ]
 # TEI's word for the end that is cut; its schema is no list, whose entries programs make names of.
 Direction = Annotated[Literal["Right", "right"], WithJsonSchema({"type": "string", "pattern": "^[Rr]ight$"})]

@@ -1,7 +1,5 @@
 """Routes of the llamacpp dialect: llama-server's own completions and infills."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flask import Blueprint, Response, request

@@ -3,7 +3,7 @@
 from srb.web.dialect import Dialect
 from srb.web.dialects.llamacpp import completions, embeddings, server, tokens
 from srb.web.dialects.openai import chat
-from srb.web.dialects.openai.errors import openai_error
+from srb.web.dialects.openai.frame import openai_error
 
 DIALECT = Dialect(
     "llama-server's completions, tokens, embeddings, rankings and slots",

@@ -1,7 +1,5 @@
 """Routes for embeddings and reranking, in the forms of llama-server, OpenAI, Jina and TEI."""
 
-from __future__ import annotations
-
 import base64
 import math
 from array import array

@@ -1,14 +1,12 @@
 """The object `generation_settings` of an answer: a branch's parameters, under llama-server's names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from srb.config.sampling_params import PARAMETERS, SamplingParams
 from srb.config.settings import Settings
 from srb.web.answers import JSONObject
-from srb.web.bodies.defaults import default_sampling, default_stop
 from srb.web.bodies.fields import UINT32_MAX
+from srb.web.bodies.sampling import default_sampling, default_stop
 from srb.web.dialects.llamacpp.body import TOKEN_TRIGGER, WORD_TRIGGER, LlamaCompletionBody
 from srb.wire.commands import BranchSpec, ContextShift, Generate
 from srb.wire.events import ModelInfo

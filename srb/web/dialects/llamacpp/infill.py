@@ -5,8 +5,6 @@
 Source: `format_prompt_infill` in llama.cpp's server-common.cpp, after https://arxiv.org/pdf/2409.12186.
 """
 
-from __future__ import annotations
-
 from srb.config.settings import Settings
 from srb.errors import NotSupported
 from srb.web.bodies.fields import Prompt

@@ -4,8 +4,6 @@ A stream has one event per branch and step. The object that ends a branch is the
 that a stream's has no text.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

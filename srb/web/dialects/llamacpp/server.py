@@ -1,7 +1,5 @@
 """Routes of llama-server's properties, slots with their states, LoRA adapters, and its module for pages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,11 +18,7 @@ from srb.web.bodies.fields import parse_scales
 from srb.web.chat.template import CHATML, template_capabilities, template_source
 from srb.web.context import web
 from srb.web.dialects.llamacpp.body import SlotBody, SystemPrompt
-from srb.web.dialects.llamacpp.generation_settings import (
-    default_generation_settings,
-    running_settings,
-    slot_settings,
-)
+from srb.web.dialects.llamacpp.generation_settings import default_generation_settings, running_settings, slot_settings
 from srb.web.openapi import operation
 from srb.web.replies import aged_reply, json_reply
 from srb.wire.commands import MEDIA_MARK

@@ -1,17 +1,14 @@
 """Routes between text and tokens: llama-server's, and those of text-generation-webui, TabbyAPI and Aphrodite."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Literal
 
 from flask import Blueprint, Response, request
 
-from srb.errors import bad_field
+from srb.errors import bad_field, renamed
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
 from srb.web.bodies.fields import EMPTY_PROMPT
-from srb.web.bodies.renaming import renamed
 from srb.web.context import web
 from srb.web.dialects.llamacpp.body import DetokenizeBody, TabbyDetokenizeBody, TokenizeBody, TokenizeWithBOSBody
 from srb.web.dialects.openai.chat_body import ChatBody

@@ -1,7 +1,5 @@
 """Request bodies of Ollama's routes. They become the bodies of other dialects, which have the checks and commands."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,25 +9,24 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from srb.config.settings import Settings
-from srb.errors import InvalidRequest, NotSupported, bad_field, in_field
+from srb.errors import InvalidRequest, NotSupported, bad_field, in_field, renamed
 from srb.web.bodies.completion import CommandTemplate, CompletionBody
 from srb.web.bodies.fields import (
     FLOAT32_MAX,
+    OBJECT,
     SCHEMA_SCHEMA,
+    TEXT,
     Integer,
     Prompt,
+    array,
     between,
+    either,
+    object_of,
+    one_of,
     schema_text,
     short_json,
 )
-from srb.web.bodies.media import (
-    BASE64_SCHEMA,
-    IMAGE_MARK,
-    Base64Files,
-    check_reads_media,
-    image_prompts,
-)
-from srb.web.bodies.renaming import renamed
+from srb.web.bodies.media import BASE64_SCHEMA, IMAGE_MARK, Base64Files, check_reads_media, image_prompts
 from srb.web.bodies.sampling import BranchFields
 from srb.web.calls.engine_client import EngineClient
 from srb.web.chat.reply_parser import ReplyParser
@@ -50,23 +47,19 @@ EFFORTS = ("low", "medium", "high")
 _OPTIONS = {name for names in field_names(BranchFields).values() for name in names}
 _RENAMED = {"num_keep": "n_keep"}
 
-FORMAT_SCHEMA = {"anyOf": [{"enum": ["", "json"]}, *SCHEMA_SCHEMA["anyOf"]]}
-THINK_SCHEMA = {"anyOf": [{"type": "boolean"}, {"enum": list(EFFORTS)}]}
-MESSAGES_SCHEMA = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "role": {"type": "string", "minLength": 1},
-            "content": {"type": "string"},
-            "thinking": {"type": "string"},
-            "tool_calls": {"type": "array", "items": {"type": "object"}},
-            "tool_name": {"type": "string"},
+FORMAT_SCHEMA = either(one_of("", "json"), *SCHEMA_SCHEMA["anyOf"])
+THINK_SCHEMA = either({"type": "boolean"}, one_of(*EFFORTS))
+MESSAGES_SCHEMA = array(
+    object_of(
+        {
+            "role": {**TEXT, "minLength": 1},
+            **dict.fromkeys(("content", "thinking", "tool_name"), TEXT),
+            "tool_calls": array(OBJECT),
             "images": BASE64_SCHEMA,
         },
-        "required": ["role"],
-    },
-}
+        "role",
+    )
+)
 
 
 def _check_format(value: Any) -> Any:
@@ -334,7 +327,7 @@ class OllamaEmbedBody(ModelBody):
     input: Annotated[
         Any,
         BeforeValidator(_check_inputs),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+        WithJsonSchema(either(TEXT, array(TEXT))),
     ] = ""
     dimensions: Integer | None = None
     truncate: bool = True  # a text that is too long loses its end

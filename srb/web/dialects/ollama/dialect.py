@@ -2,7 +2,7 @@
 
 from srb.web.dialect import Dialect
 from srb.web.dialects.ollama import routes, server
-from srb.web.dialects.ollama.errors import ollama_error
+from srb.web.dialects.ollama.render import ollama_error
 
 DIALECT = Dialect(
     "Ollama's chats, completions, embeddings and models",

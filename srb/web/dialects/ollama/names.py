@@ -1,7 +1,5 @@
 """The model as Ollama names and describes it: `name:tag`, sizes in words, and its abilities."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from datetime import UTC, datetime

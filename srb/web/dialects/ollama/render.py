@@ -4,8 +4,6 @@ The last line of a stream has the counts and durations. With several branches ea
 branch ends with a line that is `done`, and the last line, without an index, is the end of all.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
@@ -20,7 +18,6 @@ from srb.web.calls.renderer import FINISH_REASONS, Renderer
 from srb.web.chat.reply_parser import Content, Piece, Reasoning, ReplyParser, parse_reply
 from srb.web.chat.reply_parser import ToolCall as ParsedCall
 from srb.web.dialects.ollama.body import Asked
-from srb.web.dialects.ollama.errors import ollama_error
 from srb.web.dialects.ollama.names import timestamp
 from srb.wire.events import BranchAdded, BranchEnded, Delta, Done, TokenProbs
 
@@ -233,3 +230,7 @@ def _whole_branch(given: Answers, index: int, branch: BranchOutcome) -> JSONObje
     if branch.error is not None:
         whole["failure"] = branch.error.message
     return whole
+
+
+def ollama_error(error: SRBError) -> JSONObject:
+    return {"error": error.message}

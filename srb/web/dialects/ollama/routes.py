@@ -1,7 +1,5 @@
 """Ollama's routes that compute: completions, chats and embeddings."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

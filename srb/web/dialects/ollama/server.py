@@ -1,7 +1,5 @@
 """Ollama's routes about models: lists, facts, the version; and those that this server refuses, since it fetches none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -1,7 +1,5 @@
 """Routes of the openai dialect's chat completions, and of rendered conversations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flask import Blueprint, Response, request

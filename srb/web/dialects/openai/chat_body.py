@@ -1,7 +1,5 @@
 """The body of a chat completion: messages, tools, and the form of the reply."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,14 +20,7 @@ from srb.web.bodies.sampling import ProbCount, validated
 from srb.web.chat.families import HERMES, Family
 from srb.web.chat.media import MarkedMessages, without_past_media
 from srb.web.chat.reply_parser import ReplyParser
-from srb.web.chat.template import (
-    ChatPrompt,
-    ChatTemplate,
-    Continuation,
-    Conversation,
-    history_variables,
-    template_for,
-)
+from srb.web.chat.template import ChatPrompt, ChatTemplate, Continuation, Conversation, history_variables, template_for
 from srb.web.chat.tool_schemas import with_place
 from srb.web.dialects.openai.chat_fields import (
     CHOICE_SCHEMA,

@@ -1,7 +1,5 @@
 """The control of a running chat: its reasoning is ended, and the answer begins."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 from uuid import uuid4
 

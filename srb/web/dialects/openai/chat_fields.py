@@ -1,44 +1,33 @@
 """The fields of a chat that have several forms: messages, tools, the choice among them, and the form of the reply."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from srb.web.bodies.fields import check_length, schema_text
+from srb.web.bodies.fields import OBJECT, TEXT, array, check_length, either, object_of, one_of, schema_text
 
 MAX_TOOLS = 256
 MAX_NAME = 256  # characters of a tool's name
 
 # Schemas in /openapi.json of the fields with several forms.
-MESSAGES_SCHEMA = {
-    "type": "array",
-    "minItems": 1,
-    "items": {
-        "type": "object",
-        "properties": {
-            "role": {"type": "string", "minLength": 1},
-            "content": {
-                "anyOf": [{"type": "string"}, {"type": "null"}, {"type": "array", "items": {"type": "object"}}]
-            },
-            "reasoning_content": {"type": "string"},
-            "tool_calls": {"type": "array", "items": {"type": "object"}},
+MESSAGES_SCHEMA = array(
+    object_of(
+        {
+            "role": {**TEXT, "minLength": 1},
+            "content": either(TEXT, {"type": "null"}, array(OBJECT)),
+            "reasoning_content": TEXT,
+            "tool_calls": array(OBJECT),
         },
-        "required": ["role"],
-    },
-}
-CHOICE_SCHEMA = {"anyOf": [{"enum": ["auto", "none", "required", "any"]}, {"type": "object"}]}
-FORMAT_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "type": {"enum": ["text", "json_object", "json_schema", "json", "regex"]},
-        "json_schema": {"type": "object"},
-    },
-    "required": ["type"],
-}
+        "role",
+    ),
+    minItems=1,
+)
+CHOICE_SCHEMA = either(one_of("auto", "none", "required", "any"), OBJECT)
+FORMAT_SCHEMA = object_of(
+    {"type": one_of("text", "json_object", "json_schema", "json", "regex"), "json_schema": OBJECT}, "type"
+)
 
 
 def parse_tools(value: Any, places: Sequence[str] = ()) -> list[dict[str, Any]]:

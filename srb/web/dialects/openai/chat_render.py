@@ -4,8 +4,6 @@ As in text completions, an event has one choice, `finish_reason` is null until t
 parser splits a reply into reasoning, content and tool calls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
@@ -93,7 +91,7 @@ class ChatRenderer(ChunkRenderer):
         branch.move_details_to(choice, event)
         return data + self._chunk(choice, verbose=None if data else verbose)
 
-    def _pieces(self, index: int, branch: _Branch, pieces: list[Piece], verbose: JSONObject | None = None) -> bytes:
+    def _pieces(self, index: int, branch: "_Branch", pieces: list[Piece], verbose: JSONObject | None = None) -> bytes:
         """Render new pieces of a branch, the first one with `verbose`."""
         data = b""
         for piece in _joined(pieces):

@@ -1,7 +1,5 @@
 """The shape of a chat's replies: the grammar of their calls, the limits of their reasoning, and where a grammar begins."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -39,7 +37,7 @@ class ReplyShape:
         thoughts: Mapping[str, Any],
         may_think: bool,
         answer: str = "",
-    ) -> ReplyShape:
+    ) -> "ReplyShape":
         """Return the shape of the replies to a prompt; a reply `may_think` as far as request and settings say."""
         family = template.family
         opening, closing = family.reasoning

@@ -1,7 +1,5 @@
 """The body of a text completion in the srb and openai dialects: OpenAI's fields besides those of every dialect."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Any
 

@@ -4,8 +4,6 @@ Clients rely on these details: `stop_reason` is the matched stop string, "" or "
 and usage is sent once, summed over the branches.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The openai dialect of text completions, and the choice between it and the srb dialect."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flask import Blueprint, Response, request

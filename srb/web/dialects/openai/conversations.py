@@ -6,8 +6,6 @@ the log.
 All functions raise ValueError with a message that fits after "Field 'x': ".
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections import Counter

@@ -2,7 +2,7 @@
 
 from srb.web.dialect import Dialect
 from srb.web.dialects.openai import chat, chat_control, completions
-from srb.web.dialects.openai.errors import openai_error
+from srb.web.dialects.openai.frame import openai_error
 
 DIALECT = Dialect(
     "OpenAI's completions and chat completions",

@@ -1,7 +1,5 @@
 """A direction in a conversation: the user's last words, or a turn within the reply that is continued."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

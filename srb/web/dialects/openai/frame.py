@@ -6,8 +6,6 @@ end. A failed branch gets a last chunk with finish_reason "error" and the error 
 whole stream at a top-level `error`; that is sent only if every branch failed.
 """
 
-from __future__ import annotations
-
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -17,7 +15,7 @@ from typing import Any, Literal
 import orjson
 from flask import g
 
-from srb.errors import SRBError
+from srb.errors import ContextExceeded, RateLimited, SRBError, Unauthorized
 from srb.web.answers import JSONObject, PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome, timings, usage
@@ -25,7 +23,6 @@ from srb.web.calls.renderer import Renderer, sse
 from srb.web.context import web
 from srb.web.dialects.llamacpp.body import LlamaCompletionBody
 from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, PromptTexts, completion
-from srb.web.dialects.openai.errors import openai_error
 from srb.web.openapi import ALSO_KNOWN, field_names
 from srb.wire.commands import BranchSpec
 from srb.wire.events import BranchAdded, BranchEnded, Done, ModelInfo, PromptEvent
@@ -165,3 +162,16 @@ class ChunkRenderer(Renderer):
         if self._include_usage:
             chunk["usage"], chunk["timings"] = usage(done), timings(done)
         return waiting + sse(chunk) + self._last
+
+
+_WORDS: dict[type[SRBError], str] = {  # OpenAI's for what it has, too
+    ContextExceeded: "context_length_exceeded",
+    RateLimited: "rate_limit_exceeded",
+    Unauthorized: "invalid_api_key",
+}
+
+
+def openai_error(error: SRBError) -> JSONObject:
+    """Return an error whose `code` is a word, and whose `param` is null if no field is at fault."""
+    said = error.body()["error"]
+    return {"error": {**said, "code": _WORDS.get(type(error), error.code), "param": said.get("param")}}

@@ -1,7 +1,5 @@
 """The constraints of vLLM's and SGLang's clients, as `grammar` and `json_schema`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -9,15 +7,15 @@ import orjson
 from pydantic import WithJsonSchema, model_validator
 
 from srb.errors import bad_field, in_field
-from srb.web.bodies.fields import SCHEMA_SCHEMA, schema_text
+from srb.web.bodies.fields import OBJECT, SCHEMA_SCHEMA, TEXT, array, either, schema_text
 from srb.web.bodies.sampling import FieldsBody
 from srb.web.chat.grammar import quoted
 
 MAX_CHOICES = 1024
-_TEXT = WithJsonSchema({"type": "string"})
-_CHOICES = WithJsonSchema({"type": "array", "items": {"type": "string"}, "maxItems": MAX_CHOICES})
-_SCHEMA = WithJsonSchema({"anyOf": [*SCHEMA_SCHEMA["anyOf"], {"type": "string"}]})
-_OUTPUTS = WithJsonSchema({"type": "object"})
+_TEXT = WithJsonSchema(TEXT)
+_CHOICES = WithJsonSchema(array(TEXT, maxItems=MAX_CHOICES))
+_SCHEMA = WithJsonSchema(either(*SCHEMA_SCHEMA["anyOf"], TEXT))
+_OUTPUTS = WithJsonSchema(OBJECT)
 _BOOLEAN = WithJsonSchema({"type": "boolean"})
 
 

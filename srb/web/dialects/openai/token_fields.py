@@ -1,7 +1,5 @@
 """The fields of vLLM's clients about tokens: a prompt's last ones, their log-probabilities, and the ids in an answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal

@@ -1,61 +1,35 @@
 """The body of OpenAI's Responses: a chat's body, with the input and the settings in the form of that API."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from srb.errors import NotSupported, bad_field, in_field
+from srb.errors import NotSupported, bad_field, in_field, renamed
 from srb.web.bodies.completion import StreamOptions
-from srb.web.bodies.fields import NaturalOrMinusOne, ObjectFields
-from srb.web.bodies.renaming import renamed
+from srb.web.bodies.fields import OBJECT, TEXT, NaturalOrMinusOne, ObjectFields, array, either, object_of, one_of
 from srb.web.bodies.sampling import validated
 from srb.web.dialects.openai.chat_body import ChatBody
-from srb.web.dialects.openai.chat_fields import (
-    CHOICE_SCHEMA,
-    ReplyFormat,
-    parse_response_format,
-    parse_tools,
-)
+from srb.web.dialects.openai.chat_fields import CHOICE_SCHEMA, ReplyFormat, parse_response_format, parse_tools
 from srb.web.dialects.responses.items import chat_tool_choice, chat_tools, inside, offered_choice, parse_input
 
 LOGPROBS = "message.output_text.logprobs"  # the value of `include` that asks for log-probabilities
 
-_PART = {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]}
-INPUT_SCHEMA = {
-    "anyOf": [
-        {"type": "string"},
-        {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "type": {"enum": ["message", "function_call", "function_call_output", "reasoning"]},
-                    "role": {"enum": ["user", "assistant", "system", "developer"]},
-                    "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": _PART}]},
-                    "call_id": {"type": "string"},
-                    "name": {"type": "string"},
-                    "arguments": {"type": "string"},
-                    "output": {"anyOf": [{"type": "string"}, {"type": "array", "items": _PART}]},
-                },
-            },
-        },
-    ]
-}
-TOOLS_SCHEMA = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {"type": {"type": "string"}, "name": {"type": "string"}, "parameters": {"type": "object"}},
-        "required": ["type"],
-    },
-}
-FORMAT_SCHEMA = {
-    "type": "object",
-    "properties": {"type": {"enum": ["text", "json_object", "json_schema"]}, "schema": {"type": "object"}},
-    "required": ["type"],
-}
+_PARTS = either(TEXT, array(object_of({"type": TEXT}, "type")))
+INPUT_SCHEMA = either(
+    TEXT,
+    array(
+        object_of(
+            {
+                "type": one_of("message", "function_call", "function_call_output", "reasoning"),
+                "role": one_of("user", "assistant", "system", "developer"),
+                **dict.fromkeys(("content", "output"), _PARTS),
+                **dict.fromkeys(("call_id", "name", "arguments"), TEXT),
+            }
+        )
+    ),
+)
+TOOLS_SCHEMA = array(object_of({"type": TEXT, "name": TEXT, "parameters": OBJECT}, "type"))
+FORMAT_SCHEMA = object_of({"type": one_of("text", "json_object", "json_schema"), "schema": OBJECT}, "type")
 
 # Fields of conversations that OpenAI's servers keep, and of work that goes on without a connection.
 _KEPT_NOWHERE = "the server keeps no {}; send the whole conversation as 'input'"

@@ -1,7 +1,7 @@
 """The dialect of OpenAI's Responses, as it is registered."""
 
 from srb.web.dialect import Dialect
-from srb.web.dialects.openai.errors import openai_error
+from srb.web.dialects.openai.frame import openai_error
 from srb.web.dialects.responses.routes import routes
 
 DIALECT = Dialect(

@@ -1,7 +1,5 @@
 """The response around its items: what was asked for, the branches' ends, and the sums of usage."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

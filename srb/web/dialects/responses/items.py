@@ -3,8 +3,6 @@
 All functions raise ValueError with a message that fits after "Field 'x': ".
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, cast
 

@@ -4,8 +4,6 @@ Each block of a branch is an item. In a stream the items of several branches gro
 order of their beginnings, as `output_index` counts; an answer that was not streamed has them branch after branch.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -1,12 +1,10 @@
 """Routes of OpenAI's Responses."""
 
-from __future__ import annotations
-
 from flask import Blueprint, Response, request
 
+from srb.errors import renamed
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
-from srb.web.bodies.renaming import renamed
 from srb.web.calls.outcome import gather, ranking
 from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response

@@ -1,7 +1,5 @@
 """Types of the srb dialect's answers and events. The renderer builds `stream` events as bytes; tests check their type."""
 
-from __future__ import annotations
-
 from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict

@@ -1,7 +1,5 @@
 """Routes that control running requests: list them, read them again, and stop, add, fork or extend their branches."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Annotated, Any, Self
@@ -28,15 +26,7 @@ from srb.web.dialects.srb.render import AttachedRenderer, describe, describe_bra
 from srb.web.foreign_pages import OWNER
 from srb.web.openapi import operation
 from srb.web.replies import aged_reply, json_reply
-from srb.wire.commands import (
-    MAX_STOP_AFTER,
-    AddBranches,
-    Boundary,
-    ChangeBranch,
-    GetRequest,
-    NewBranch,
-    StopBranches,
-)
+from srb.wire.commands import MAX_STOP_AFTER, AddBranches, Boundary, ChangeBranch, GetRequest, NewBranch, StopBranches
 
 routes = Blueprint("srb_controls", __name__)
 

@@ -1,7 +1,5 @@
 """The route that compares texts by what they mean: which are alike, how many really differ, and which to show of them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Self
 
 from flask import Blueprint, Response, request
@@ -16,7 +14,7 @@ from srb.web.calls.ranking import Candidate, likeliest_first
 from srb.web.context import web
 from srb.web.dialects.llamacpp.body import Body
 from srb.web.foreign_pages import is_page
-from srb.web.loop.threads import in_thread
+from srb.web.loop.yielding import in_thread
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 

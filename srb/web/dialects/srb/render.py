@@ -1,7 +1,5 @@
 """The srb dialect, rendered as the events start, stream, stop and done, and as one object."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, cast
 

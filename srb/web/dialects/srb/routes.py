@@ -1,7 +1,5 @@
 """The route of the srb dialect: many branches of one prompt, streamed together, one event per token and branch."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The route that describes the server to a page: its model, the limits of requests, and the defaults of their fields."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from datetime import date
 
@@ -11,7 +9,7 @@ from srb.config.api_keys import METRICS
 from srb.config.settings import Settings
 from srb.errors import NotSupported, bad_field
 from srb.version import version
-from srb.web.bodies.defaults import default_sampling
+from srb.web.bodies.sampling import default_sampling
 from srb.web.chat.template import template_source
 from srb.web.context import web
 from srb.web.dialects.srb.answers import Fill, ServerDescription, SeveralModels, UsageAnswer

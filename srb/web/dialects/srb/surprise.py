@@ -3,8 +3,6 @@
 Texts that go on from one prompt are each read alone behind it: the prompt is computed once, and its probabilities are not.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +19,7 @@ from srb.web.bodies.sampling import validated
 from srb.web.calls.outcome import gather, usage
 from srb.web.context import web
 from srb.web.dialects.srb.answers import SRBSurprise, TextSurprise, TokenSurprise
-from srb.web.loop.threads import in_thread
+from srb.web.loop.yielding import in_thread
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 from srb.wire.commands import Generate

@@ -10,6 +10,7 @@ import orjson
 
 _FILE = Path(__file__).with_name("times.json")  # written by `python -m tests.runner … --write-times`
 _UNKNOWN = 0.05  # seconds of a test in a file that is not recorded
+_UNKNOWN_FILE = 30.0  # … and of all its tests: it begins early, since at the end a long one would run alone
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Times:
     def seconds(self, file: str, number: int | None = None) -> float:
         """Return the seconds that a file's tests may take, or `number` of them."""
         if file not in self.files:
-            return _UNKNOWN * (10 if number is None else number)
+            return _UNKNOWN_FILE if number is None else _UNKNOWN * number
         tests, seconds = self.files[file]
         return seconds if number is None else seconds * number / max(tests, 1)
 

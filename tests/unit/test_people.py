@@ -443,3 +443,21 @@ def test_a_salt_that_is_none_is_refused_by_its_name(tmp_path: Path, wrong: Any) 
     answer = People(tmp_path).ask("bobs-key", "POST", "/completion", {"prompt": "Once", "cache_salt": wrong})
     assert answer.status_code == 400
     assert "cache_salt" in answer.json["error"]["message"]  # type: ignore[index]
+
+
+def test_the_log_tells_who_has_shared_deleted_restored_and_exported_a_story(
+    people: People, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "srb.stories")
+    people.ask("alices-key", "POST", ONE, BODY)
+    people.ask("alices-key", "POST", f"{ONE}/shares", {"name": "bob", "access": "read"})
+    people.ask("bobs-key", "POST", f"{ONE}/shares", {"name": "bob", "access": "write"})
+    people.ask("bobs-key", "GET", f"{ONE}/export")
+    people.ask("alices-key", "DELETE", ONE)
+    people.ask("alices-key", "POST", f"{ONE}/restore", {})
+    assert [record.getMessage() for record in caplog.records if record.name == "srb.stories"] == [
+        f"alice@127.0.0.1 shared story {ID} with bob: read",
+        f"bob@127.0.0.1 exported story {ID}",
+        f"alice@127.0.0.1 deleted story {ID}",
+        f"alice@127.0.0.1 restored story {ID}",
+    ]

@@ -1,13 +1,16 @@
 """The story routes: list, read since a number, post, bin, export and import. The door has let the request in."""
 
+import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 import orjson
 from flask import Blueprint, Response, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from srb import logs
 from srb.errors import BodyTooLarge, Forbidden, bad_field
 from srb.stories.forms import FileShape, MediumShape, PostShape, ShareShape
 from srb.stories.json_body import read_object
@@ -23,6 +26,8 @@ from srb.web.openapi import operation
 from srb.web.request_log import QUIET
 from srb.web.stories import origin_check
 from srb.web.stories.stories_file import Wish, checked
+
+log = logging.getLogger("srb.stories")
 
 routes = Blueprint("stories", __name__)
 
@@ -103,6 +108,7 @@ def post(story_id: str) -> Response:
 def remove(story_id: str) -> Response:
     """Put a story into the bin, from which it is removed after 30 days; what was computed of it is forgotten now."""
     answer = _changed(lambda store: store.remove(story_id))
+    _note("deleted", story_id)
     web().forgetting.forget_story(story_id)
     return answer
 
@@ -111,7 +117,9 @@ def remove(story_id: str) -> Response:
 @operation(answer="srb.StoryState", foreign=False)
 def restore(story_id: str) -> Response:
     """Take a story out of the bin."""
-    return _changed(lambda store: store.restore(story_id))
+    answer = _changed(lambda store: store.restore(story_id))
+    _note("restored", story_id)
+    return answer
 
 
 @routes.get(f"{ONE}/export")
@@ -119,6 +127,7 @@ def restore(story_id: str) -> Response:
 def export(story_id: str) -> Response:
     """Return a story as a file."""
     response = _changed(lambda store: store.export(story_id))
+    _note("exported", story_id)
     response.headers["Content-Disposition"] = f'attachment; filename="srb-story-{story_id}.json"'
     return response
 
@@ -137,7 +146,9 @@ def share(story_id: str) -> Response:
     asked = checked(_share_of_body, _body(MAX_VALUE, "a share"))
     if asked.access != "none" and asked.name not in {each.name for each in web().server.load_api_keys()}:
         raise bad_field("name", "no key of this server has this name")
-    return _changed(lambda store: store.share(story_id, asked.name, asked.access))
+    answer = _changed(lambda store: store.share(story_id, asked.name, asked.access))
+    _note("shared", story_id, {"with": asked.name, "access": asked.access})
+    return answer
 
 
 @routes.post(MEDIA)
@@ -169,6 +180,13 @@ def _medium_of_body(data: bytes) -> Medium:
 def _check_id(story_id: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", story_id):
         raise bad_field("story_id", "should be an id: 1 to 64 letters, digits, - and _")
+
+
+def _note(act: str, story_id: str, more: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Log who has done what with a story, for whoever has to tell later."""
+    fields = {"act": act, "story": story_id, "person": _person(), "address": request.remote_addr or "local", **more}
+    text = "%(person)s@%(address)s %(act)s story %(story)s" + (" with %(with)s: %(access)s" if more else "")
+    log.info(text, fields, extra=logs.with_fields(fields))
 
 
 def _person() -> str:

@@ -4,10 +4,8 @@ It mirrors the models' states. A call's wish is a `ModelLease`, from the wait un
 """
 
 import logging
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -30,7 +28,6 @@ from srb.errors import (
 )
 from srb.models.control import (
     CONTROL_SOCKET,
-    MAX_CONTROL_FRAME,
     Command,
     Done,
     Granted,
@@ -46,8 +43,7 @@ from srb.models.control import (
     encode,
 )
 from srb.models.listed import ListedModel, resolve
-from srb.web.calls.engine_client import PAUSE, EngineClient
-from srb.wire.framing import FrameSocket
+from srb.web.calls.engine_client import PAUSE, Connection, EngineClient
 
 log = logging.getLogger("srb.client")
 
@@ -113,7 +109,7 @@ class ModelsClient:
         self._holds: dict[str, ModelLease] = {}
         self._answers: dict[str, Any] = {}  # AsyncResults of Load, Unload and Look
         self._watchers: set[Watcher] = set()
-        self._outbox: Any = None  # of the present connection
+        self._connection: Connection | None = None  # set while connected to this server's supervisor
         self._known = gevent.event.Event()  # set while connected
         self._keeper: Any = None
         self._is_foreign = False
@@ -241,24 +237,22 @@ class ModelsClient:
             raise answer
 
     def _send(self, command: Command) -> None:
-        if self._outbox is not None:
-            self._outbox.put(command)
+        if self._connection is not None:
+            self._connection.send(encode(command))
 
     def _keep_connected(self) -> None:
         while True:
             try:
-                frames = _connect(self._path)
+                connection = Connection(str(self._path))
             except OSError:
                 pass
             else:
-                self._serve(frames)
+                self._serve(connection)
             gevent.sleep(PAUSE)
 
-    def _serve(self, frames: FrameSocket) -> None:
-        outbox = gevent.queue.SimpleQueue()
-        writer = gevent.spawn(_write, frames, outbox)
+    def _serve(self, connection: Connection) -> None:
         try:
-            while self._deliver(decode_event(frames.receive()), outbox):
+            while self._deliver(decode_event(connection.receive()), connection):
                 pass
         except ProtocolError as error:
             log.error("closing the connection with the models' supervisor: %s", error.message)
@@ -267,13 +261,12 @@ class ModelsClient:
         except Exception:
             log.exception("closing the connection with the models' supervisor")
         finally:
-            self._outbox = None
+            self._connection = None
             self._known.clear()
-            writer.kill(block=False)
-            frames.close()
+            connection.close()
             self._fail_all()
 
-    def _deliver(self, event: Granted | Done | Refused | Models, outbox: Any) -> bool:
+    def _deliver(self, event: Granted | Done | Refused | Models, connection: Connection) -> bool:
         """Note one message; return whether the supervisor is this server's."""
         match event:
             case Models():
@@ -283,7 +276,7 @@ class ModelsClient:
                         log.error("the supervisor in %s belongs to another server", self._settings.runtime_path)
                     return False
                 self._mirror(event)
-                self._outbox = outbox
+                self._connection = connection
                 self._known.set()
             case Granted(id_):
                 if (hold := self._holds.get(id_)) is not None:
@@ -329,21 +322,3 @@ class ModelsClient:
 
 def _settle(settle: Callable[[SRBError], None]) -> None:
     settle(EngineRestarted("The models' supervisor was restarted; please try again"))
-
-
-def _connect(path: Path) -> FrameSocket:
-    sock = gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.connect(str(path))
-    except BaseException:
-        sock.close()
-        raise
-    return FrameSocket(sock, MAX_CONTROL_FRAME)
-
-
-def _write(frames: FrameSocket, outbox: Any) -> None:
-    try:
-        while True:
-            frames.send(encode(outbox.get()))
-    except OSError:
-        frames.close()  # the reader gets this error too

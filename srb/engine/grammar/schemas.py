@@ -14,7 +14,7 @@ from urllib.parse import quote
 from llguidance import LLMatcher
 
 from srb.config.sampling_params import MARKS, MAX_GRAMMAR, PLACE, TOOL
-from srb.engine.grammar.apart import are_apart
+from srb.engine.grammar.apart import are_apart, nested_alternatives
 from srb.engine.grammar.limits import (
     LIMITS,
     MAX_CONSTANT,
@@ -25,7 +25,6 @@ from srb.engine.grammar.limits import (
     MAX_PATTERN,
     MAX_TOGETHER,
 )
-from srb.engine.grammar.nesting import nested_alternatives
 from srb.engine.grammar.patterns import in_rust
 from srb.engine.grammar.references import IN_PLACE, References
 from srb.errors import bad_field

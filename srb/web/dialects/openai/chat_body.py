@@ -15,7 +15,6 @@ from srb.errors import bad_field, in_field
 from srb.web.bodies.completion import CommandTemplate
 from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, short_json
 from srb.web.bodies.media import MAX_FILES, check_reads_media
-from srb.web.bodies.reasoning import ReasoningFields, Thinking
 from srb.web.bodies.sampling import ProbCount, validated
 from srb.web.chat.families import HERMES, Family
 from srb.web.chat.media import MarkedMessages, without_past_media
@@ -26,16 +25,17 @@ from srb.web.dialects.openai.chat_fields import (
     CHOICE_SCHEMA,
     FORMAT_SCHEMA,
     MESSAGES_SCHEMA,
+    ReasoningFields,
     ReplyFormat,
+    Thinking,
     allowed_tools,
     parse_response_format,
     parse_tool_choice,
     parse_tools,
     tool_places,
 )
-from srb.web.dialects.openai.chat_shape import ReplyShape, calls_of, waits_for_answer
+from srb.web.dialects.openai.chat_shape import ReplyShape, calls_of, place_between, waits_for_answer, with_direction
 from srb.web.dialects.openai.conversations import parse_messages
-from srb.web.dialects.openai.directed import place_between, with_direction
 from srb.web.dialects.openai.guided import GuidedFields
 from srb.web.dialects.openai.token_fields import TokenFields
 from srb.web.limits import cap_max_tokens

@@ -101,8 +101,8 @@ _OTHERS = {"null", "boolean", "integer", "number", "string"}
 def nested_alternatives(whole: dict[str, Any], references: References) -> int:
     """Return how many lists and objects are alternatives that lead to further alternatives; 0 if they are few.
 
-    llguidance keeps every alternative that the text may still be. Where alternatives lead to alternatives, a bracket opens or
-    closes all of them with each other, and the work of one token grows with the third power of their number.
+    llguidance keeps every alternative that the text may still be. Where alternatives lead to alternatives, a bracket opens
+    or closes all of them with each other, and the work of one token grows with the third power of their number.
     """
     nodes = {id(node): node for node in _nodes(whole)}
     if sum(len(each) for node in nodes.values() for each in _choices(node)) <= MAX_NESTED:

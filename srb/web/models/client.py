@@ -26,22 +26,7 @@ from srb.errors import (
     Unavailable,
     from_code,
 )
-from srb.models.control import (
-    CONTROL_SOCKET,
-    Command,
-    Done,
-    Granted,
-    Leave,
-    Load,
-    Look,
-    Models,
-    ModelState,
-    Refused,
-    Unload,
-    Want,
-    decode_event,
-    encode,
-)
+from srb.models import control
 from srb.models.listed import ListedModel, resolve
 from srb.web.calls.engine_client import PAUSE, Connection, EngineClient
 
@@ -50,7 +35,9 @@ log = logging.getLogger("srb.client")
 _FIRST_LOOK = 1.0  # seconds that a call waits for the supervisor, which begins with the server
 _ANSWER_SECONDS = 5.0  # for commands that the supervisor answers between two looks at its engines
 _CONNECT_SECONDS = 10.0  # from a model's Granted to the connection with its engine, which listens by then
-Watcher = Callable[[Mapping[str, ModelState], Mapping[str, ModelState]], None]  # of the states before and after
+Watcher = Callable[
+    [Mapping[str, control.ModelState], Mapping[str, control.ModelState]], None
+]  # of the states before and after
 
 _WITH_ENGINE = ("loading", "loaded", "draining")
 
@@ -102,7 +89,7 @@ class ModelsClient:
         """Connect only to the supervisor of the server with this `server_id`; empty: to any."""
         self._settings = settings
         self._server_id = server_id
-        self._path = settings.runtime_path / CONTROL_SOCKET
+        self._path = settings.runtime_path / control.CONTROL_SOCKET
         self._clients: dict[str, EngineClient] = {}
         # The settings of each model, after what they are made of.
         self._own: dict[str, tuple[tuple[str, dict[str, Any]], Settings]] = {}
@@ -114,7 +101,7 @@ class ModelsClient:
         self._keeper: Any = None
         self._is_foreign = False
         self.default = ""
-        self.states: dict[str, ModelState] = {}  # in the order of the list; {} before the first connection
+        self.states: dict[str, control.ModelState] = {}  # in the order of the list; {} before the first connection
         self._names: dict[str, str] = {}  # of the models' names and aliases: the models' names
 
     def __repr__(self) -> str:
@@ -169,7 +156,7 @@ class ModelsClient:
         self._check_known()
         hold = ModelLease(self, name)
         self._holds[hold.id] = hold
-        self._send(Want(hold.id, name))
+        self._send(control.Want(hold.id, name))
         return hold
 
     def connected(self, name: str) -> EngineClient:
@@ -181,19 +168,19 @@ class ModelsClient:
 
     def release(self, hold: ModelLease) -> None:
         if self._holds.pop(hold.id, None) is not None:
-            self._send(Leave(hold.id))
+            self._send(control.Leave(hold.id))
 
     def look(self, seconds: float = _ANSWER_SECONDS) -> None:
         """Have the folder of models read again, and the numbers of calls renewed; wait at most `seconds` for the answer."""
-        self._ask(Look(uuid4().hex), seconds)
+        self._ask(control.Look(uuid4().hex), seconds)
 
     def load(self, name: str) -> None:
         """Have a model loaded in its turn. Raise InvalidRequest if it is already."""
-        self._ask(Load(uuid4().hex, name))
+        self._ask(control.Load(uuid4().hex, name))
 
     def unload(self, name: str) -> None:
         """Have a model unloaded when its requests have ended. Raise InvalidRequest if it is not loaded."""
-        self._ask(Unload(uuid4().hex, name))
+        self._ask(control.Unload(uuid4().hex, name))
 
     @contextmanager
     def watched(self, watcher: Watcher) -> Iterator[None]:
@@ -223,7 +210,7 @@ class ModelsClient:
                 )
             raise EngineLoading("The models' supervisor is starting", engine="loading")
 
-    def _ask(self, command: Load | Unload | Look, seconds: float = _ANSWER_SECONDS) -> None:
+    def _ask(self, command: control.Load | control.Unload | control.Look, seconds: float = _ANSWER_SECONDS) -> None:
         self._check_known()
         result = self._answers[command.id] = gevent.event.AsyncResult()
         try:
@@ -236,9 +223,9 @@ class ModelsClient:
         if isinstance(answer, SRBError):
             raise answer
 
-    def _send(self, command: Command) -> None:
+    def _send(self, command: control.Command) -> None:
         if self._connection is not None:
-            self._connection.send(encode(command))
+            self._connection.send(control.encode(command))
 
     def _keep_connected(self) -> None:
         while True:
@@ -252,7 +239,7 @@ class ModelsClient:
 
     def _serve(self, connection: Connection) -> None:
         try:
-            while self._deliver(decode_event(connection.receive()), connection):
+            while self._deliver(control.decode_event(connection.receive()), connection):
                 pass
         except ProtocolError as error:
             log.error("closing the connection with the models' supervisor: %s", error.message)
@@ -266,10 +253,12 @@ class ModelsClient:
             connection.close()
             self._fail_all()
 
-    def _deliver(self, event: Granted | Done | Refused | Models, connection: Connection) -> bool:
+    def _deliver(
+        self, event: control.Granted | control.Done | control.Refused | control.Models, connection: Connection
+    ) -> bool:
         """Note one message; return whether the supervisor is this server's."""
         match event:
-            case Models():
+            case control.Models():
                 was_foreign, self._is_foreign = self._is_foreign, self._server_id not in ("", event.server_id)
                 if self._is_foreign:
                     if not was_foreign:
@@ -278,13 +267,13 @@ class ModelsClient:
                 self._mirror(event)
                 self._connection = connection
                 self._known.set()
-            case Granted(id_):
+            case control.Granted(id_):
                 if (hold := self._holds.get(id_)) is not None:
                     hold.settle(None)
-            case Done(id_):
+            case control.Done(id_):
                 if (result := self._answers.get(id_)) is not None:
                     result.set(None)
-            case Refused(id_, code, message):
+            case control.Refused(id_, code, message):
                 error = from_code(code, message)
                 if (hold := self._holds.pop(id_, None)) is not None:
                     hold.settle(error)
@@ -292,10 +281,10 @@ class ModelsClient:
                     result.set(error)
         return True
 
-    def _mirror(self, event: Models) -> None:
+    def _mirror(self, event: control.Models) -> None:
         """Note the models' states; connect to the engines that run or start, and to no others."""
         try:
-            states = [ModelState(**each) for each in event.models]
+            states = [control.ModelState(**each) for each in event.models]
         except TypeError as error:
             raise ProtocolError(f"malformed states of models: {error}") from None
         self.default, before = event.default, self.states

@@ -5,17 +5,14 @@ import importlib.util
 import sys
 import time
 from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
-from srb.cluster.arguments import Arguments
+from srb.cluster.arguments import Arguments, Row
 from srb.config.request_settings import EngineSettings
 from srb.config.settings import Settings
 from srb.errors import ConfigError
-
-if TYPE_CHECKING:
-    from srb.cluster.arguments import Row
 
 DESCRIPTION = """Deploy replicas of the engine on a Ray cluster, list them, or stop them. `srb serve --cluster ADDRESS` then
 answers with them. deploy again with other options replaces the replicas one by one, without refusing a request."""
@@ -121,11 +118,11 @@ def _arguments(asked: argparse.Namespace, settings: Settings) -> Arguments:
 _HEADINGS = ("replica", "node", "gpu", "state", "model", "requests", "branches", "cells", "hits", "tokens/s")
 
 
-def _print_table(word: str, rows: "Sequence[Row]") -> None:
+def _print_table(word: str, rows: Sequence[Row]) -> None:
     print(table(word, rows), flush=True)
 
 
-def table(word: str, rows: "Sequence[Row]") -> str:
+def table(word: str, rows: Sequence[Row]) -> str:
     """Return the replicas as a table of text, under Serve's word on all of them."""
     lines = [_HEADINGS, *map(_cells, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
@@ -133,7 +130,7 @@ def table(word: str, rows: "Sequence[Row]") -> str:
     return "\n".join([word, *shown])
 
 
-def _cells(row: "Row") -> tuple[str, ...]:
+def _cells(row: Row) -> tuple[str, ...]:
     stats, entry = row.stats, row.entry
     named = (row.name.rpartition("#")[2], entry["node"], ",".join(entry["gpus"]) or "-", entry["state"], entry["alias"])
     if not stats:

@@ -48,10 +48,7 @@ log = logging.getLogger("srb.web")
 
 MAX_IGNORED_NAME = 64  # characters
 
-_BY_STATUS: dict[int | None, SRBError] = {
-    404: NotFound("File Not Found"),
-    405: MethodNotAllowed("Method Not Allowed"),
-}
+_BY_STATUS: dict[int | None, SRBError] = {404: NotFound("File Not Found"), 405: MethodNotAllowed("Method Not Allowed")}
 
 
 class Application(Flask):

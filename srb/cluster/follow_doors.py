@@ -171,7 +171,7 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
-    """Return the result of `work`, done in a thread that keeps no process from ending, as asyncio's own would for minutes."""
+    """Return the result of `work`, done in a thread that keeps no process from ending, as asyncio's would for minutes."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

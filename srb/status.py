@@ -37,13 +37,7 @@ def write_status(
     Without room on the disk there is none until `rewrite_status` finds some, since an old state would be believed; the log
     says so once.
     """
-    status = {
-        "state": state,
-        "message": message,
-        "restarts": restarts,
-        "percent": percent,
-        "is_touched": is_touched,
-    }
+    status = {"state": state, "message": message, "restarts": restarts, "percent": percent, "is_touched": is_touched}
     _write(runtime_path, status)
 
 

@@ -4,18 +4,15 @@ import argparse
 import importlib.util
 import sys
 import time
-from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
-from srb.cluster.arguments import Arguments
+from srb.cluster.arguments import Arguments, Row
 from srb.config.request_settings import EngineSettings
 from srb.config.settings import Settings
 from srb.errors import ConfigError
-
-if TYPE_CHECKING:
-    from srb.cluster.arguments import Row
 
 DESCRIPTION = """Deploy replicas of the engine on a Ray cluster, list them, or stop them. `srb serve --cluster ADDRESS` then
 answers with them. deploy again with other options replaces the replicas one by one, without refusing a request."""
@@ -29,34 +26,27 @@ _SHARED = {"log_level", "log_format", "graceful_timeout"}  # settings of the web
 _READ = set(EngineSettings.__annotations__) - _LOCAL | _SHARED
 
 
+# Options of numbers: name, type, default, and what it is.
+_NUMBERS: tuple[tuple[str, Callable[[str], float], float, str], ...] = (
+    ("replicas", int, 1, "number of replicas, or the fewest (default: 1)"),
+    ("max-replicas", int, 0, "most replicas, by their open branches; 0: --replicas (default)"),
+    ("target-branches", float, 16, "open branches that each replica should have (default: 16)"),
+    ("scale-up-seconds", float, 30, "wait before more replicas are started (default: 30)"),
+    ("scale-down-seconds", float, 600, "wait before replicas are ended (default: 600)"),
+    ("gpus", float, 0, "GPUs of each replica (default: 0)"),
+    ("cpus", float, 1, "CPUs of each replica, as Ray counts them (default: 1)"),
+    ("door-port", int, 0, "TCP port of the replicas; 0: any (default)"),
+    ("drain-seconds", float, 600, "time that running requests have when a replica ends"),
+)
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that `srb serve` does not have."""
     parser.add_argument("action", choices=("deploy", "status", "stop"))
-    parser.add_argument("--replicas", type=int, default=1, help="number of replicas, or the fewest (default: 1)")
-    parser.add_argument(
-        "--max-replicas", type=int, default=0, help="most replicas, by their open branches; 0: --replicas (default)"
-    )
-    parser.add_argument(
-        "--target-branches", type=float, default=16, help="open branches that each replica should have (default: 16)"
-    )
-    parser.add_argument(
-        "--scale-up-seconds", type=float, default=30, help="wait before more replicas are started (default: 30)"
-    )
-    parser.add_argument(
-        "--scale-down-seconds", type=float, default=600, help="wait before replicas are ended (default: 600)"
-    )
-    parser.add_argument("--gpus", type=float, default=0, help="GPUs of each replica (default: 0)")
-    parser.add_argument("--cpus", type=float, default=1, help="CPUs of each replica, as Ray counts them (default: 1)")
-    parser.add_argument("--door-port", type=int, default=0, help="TCP port of the replicas; 0: any (default)")
-    parser.add_argument(
-        "--drain-seconds", type=float, default=600, help="time that running requests have when a replica ends"
-    )
-    parser.add_argument(
-        "--surge",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="start a new replica before an old one ends, where a machine has room for both (default)",
-    )
+    for name, kind, default, about in _NUMBERS:
+        parser.add_argument(f"--{name}", type=kind, default=default, help=about)
+    surge = "start a new replica before an old one ends, where a machine has room for both (default)"
+    parser.add_argument("--surge", action=argparse.BooleanOptionalAction, default=True, help=surge)
     parser.add_argument("--watch", action="store_true", help="with status: print the table again every two seconds")
 
 
@@ -121,11 +111,11 @@ def _arguments(asked: argparse.Namespace, settings: Settings) -> Arguments:
 _HEADINGS = ("replica", "node", "gpu", "state", "model", "requests", "branches", "cells", "hits", "tokens/s")
 
 
-def _print_table(word: str, rows: "Sequence[Row]") -> None:
+def _print_table(word: str, rows: Sequence[Row]) -> None:
     print(table(word, rows), flush=True)
 
 
-def table(word: str, rows: "Sequence[Row]") -> str:
+def table(word: str, rows: Sequence[Row]) -> str:
     """Return the replicas as a table of text, under Serve's word on all of them."""
     lines = [_HEADINGS, *map(_cells, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
@@ -133,7 +123,7 @@ def table(word: str, rows: "Sequence[Row]") -> str:
     return "\n".join([word, *shown])
 
 
-def _cells(row: "Row") -> tuple[str, ...]:
+def _cells(row: Row) -> tuple[str, ...]:
     stats, entry = row.stats, row.entry
     named = (row.name.rpartition("#")[2], entry["node"], ",".join(entry["gpus"]) or "-", entry["state"], entry["alias"])
     if not stats:

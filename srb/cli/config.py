@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import srb
-from srb.cli.output import reader_may_leave
-from srb.exit_codes import OneLineParser, fail
+from srb.exit_codes import OneLineParser, fail, reader_may_leave
 
 DEFAULT = "default.toml"
 FOLDER = Path(srb.__file__).parent / "config" / "files"  # the wheel's; in a clone a link to its folder config

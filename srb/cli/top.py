@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
-from srb.cli.output import reader_may_leave
 from srb.config.settings import Settings
-from srb.exit_codes import EXIT_FAILED, fail
+from srb.exit_codes import EXIT_FAILED, fail, reader_may_leave
 from srb.top.source import Away, Reading, Source, Unusable
 from srb.top.view import plain, view
 

@@ -5,16 +5,18 @@ more requests. One that DNS no longer has stays as long as its door is open: it 
 """
 
 import asyncio
+import contextlib
 import os
 import socket
+import threading
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import orjson
 from pydantic import TypeAdapter
 
 from srb.cluster.door import tune, watch_token
 from srb.cluster.doors import DoorAddress, dns_name, read_doors, read_token
-from srb.cluster.in_thread import in_thread
 from srb.cluster.registry import SILENT, SILENT_SECONDS, Entry, Facts
 from srb.config.settings import Settings
 from srb.errors import ConfigError
@@ -163,3 +165,25 @@ def _reason(error: OSError | TimeoutError | UnicodeError, seconds: float) -> str
     if isinstance(error, socket.gaierror):
         return str(error.strerror)
     return os.strerror(error.errno) if error.errno else str(error)
+
+
+T = TypeVar("T")
+
+
+async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """Return the result of `work`, done in a thread that keeps no process from ending, as asyncio's would for minutes."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def finish(act: Callable[[Any], None], value: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(lambda: None if future.done() else act(value))
+
+    def run() -> None:
+        try:
+            finish(future.set_result, work(*arguments))
+        except Exception as error:
+            finish(future.set_exception, error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await future

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from srb.cluster.affinity import News
-from srb.cluster.in_thread import in_thread
+from srb.cluster.follow_doors import in_thread
 from srb.cluster.registry import NAMESPACE, Changes, Entry, find_registry
 from srb.cluster.shared_marks import START
 

@@ -508,12 +508,7 @@ def _is_katakana(char: str) -> bool:
     return "\u30a1" <= char <= "\u30ff"
 
 
-_FINDERS: dict[str, type[Finder]] = {
-    "word": _Words,
-    "line": _Lines,
-    "sentence": _Sentences,
-    "paragraph": _Paragraphs,
-}
+_FINDERS: dict[str, type[Finder]] = {"word": _Words, "line": _Lines, "sentence": _Sentences, "paragraph": _Paragraphs}
 
 
 def finder(kind: str, count: int) -> Finder:

@@ -31,29 +31,7 @@ from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
 from srb.errors import NotSupported, SRBError
 from srb.progress import IsWanted, always
-from srb.wire.commands import (
-    AddBranches,
-    Ask,
-    Attach,
-    ChangeBranch,
-    CountTokens,
-    Embed,
-    EndReasoning,
-    ForgetTexts,
-    Generate,
-    GetAdapters,
-    GetRequest,
-    GetSlots,
-    GetSlotTime,
-    GetStats,
-    ListRequests,
-    Rerank,
-    SetAdapters,
-    StateAction,
-    StopBranches,
-    Submit,
-    Text,
-)
+from srb.wire import commands
 from srb.wire.events import Event, FinishReason
 from srb.wire.step_seconds import StepSeconds
 
@@ -188,29 +166,29 @@ class Engine:
 
     # ---- any thread
 
-    def has_grammar(self, command: Submit | Text) -> bool:
+    def has_grammar(self, command: commands.Submit | commands.Text) -> bool:
         """Whether a command has a grammar to compile, or to go on in from a fork's beginning. Raise NotFound."""
         match command:
-            case Generate(branches=specs):
+            case commands.Generate(branches=specs):
                 return any(spec.has_grammar for spec in specs)
-            case AddBranches(target=target, owner=owner, branches=entries):
+            case commands.AddBranches(target=target, owner=owner, branches=entries):
                 own = any(not {"grammar", "json_schema"}.isdisjoint(dict(sampling)) for *_, sampling in entries)
                 return own or any(branch.spec.has_grammar for branch in self.find(target, owner).branches)
         return False
 
-    def prepare(self, command: Submit, is_wanted: IsWanted = always) -> Prepared:
+    def prepare(self, command: commands.Submit, is_wanted: IsWanted = always) -> Prepared:
         """Tokenize and check a command, and build its samplers. The caller must submit or close the result.
 
         No further picture is encoded for a command that `is_wanted` no more.
         """
         match command:
-            case Generate():
+            case commands.Generate():
                 return self._preparer.request(command, is_wanted)
-            case Embed() | Rerank():
+            case commands.Embed() | commands.Rerank():
                 return self._preparer.embedding(command)
-            case StateAction():
+            case commands.StateAction():
                 return self._preparer.state_job(command)
-            case AddBranches():
+            case commands.AddBranches():
                 return self._steering.growth(command, self.find(command.target, command.owner))
 
     def tokenize(
@@ -223,11 +201,11 @@ class Engine:
         """Return each token's bytes, as `Preparer.detokenize` does."""
         return self._preparer.detokenize(tokens, special)
 
-    def count_tokens(self, command: CountTokens) -> int:
+    def count_tokens(self, command: commands.CountTokens) -> int:
         """Return the number of a prompt's tokens, as `Preparer.count_tokens` does."""
         return self._preparer.count_tokens(command)
 
-    def knows_media(self, command: Generate) -> bool:
+    def knows_media(self, command: commands.Generate) -> bool:
         """Whether no medium of a request has to be encoded. Raise InvalidRequest or NotSupported."""
         return self._preparer.knows_media(command)
 
@@ -250,7 +228,7 @@ class Engine:
         self._residency.stored.collect()
         return self._life.collect()
 
-    def control(self, command: StopBranches | EndReasoning | ChangeBranch) -> list[Event]:
+    def control(self, command: commands.StopBranches | commands.EndReasoning | commands.ChangeBranch) -> list[Event]:
         """Stop or change branches, or end their reasoning, as `Lifecycle.control` does."""
         return self._life.control(command)
 
@@ -363,27 +341,27 @@ class Engine:
         self.model.flush()
         self._speculation.flush()
 
-    def serve_query(self, command: Ask | Attach) -> Any:
+    def serve_query(self, command: commands.Ask | commands.Attach) -> Any:
         """Return a query's value, as the command's docstring describes it. Raise NotSupported for other commands."""
         match command:
-            case GetStats():
+            case commands.GetStats():
                 return self.stats()
-            case GetSlots():
+            case commands.GetSlots():
                 return self._slots.show(self.model, self._requests.active.values())
-            case GetSlotTime(_, slot):
+            case commands.GetSlotTime(_, slot):
                 return self._state_actions.since(slot)
-            case ListRequests(_, owner, prefix):
+            case commands.ListRequests(_, owner, prefix):
                 own = (each for each in self._requests if each.owner == owner or (prefix and not owner))
                 return [
                     self._steering.describe(each, texts=False) for each in own if each.request_id.startswith(prefix)
                 ]
-            case GetRequest(_, target, owner):
+            case commands.GetRequest(_, target, owner):
                 return self._steering.describe(self.find(target, owner))
-            case GetAdapters():
+            case commands.GetAdapters():
                 return self.adapters()
-            case ForgetTexts():
+            case commands.ForgetTexts():
                 return {"tokens": self._tree.forget(command.has)}
-            case SetAdapters(_, scales):
+            case commands.SetAdapters(_, scales):
                 self._preparer.lora = self._preparer.scales(scales)
                 return self.adapters()
             case _:

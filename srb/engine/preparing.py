@@ -107,12 +107,7 @@ class Preparer:
         return tokens
 
     def _read(
-        self,
-        text: str,
-        add_special: bool,
-        parse_special: bool,
-        field: str,
-        check: Callable[[int], None] = any_count,
+        self, text: str, add_special: bool, parse_special: bool, field: str, check: Callable[[int], None] = any_count
     ) -> Tokens:
         """Return the tokens of one string. Raise InvalidRequest, which names `field`, and what `check` raises."""
         try:

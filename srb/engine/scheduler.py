@@ -253,12 +253,7 @@ class Scheduler:
         )
 
     def schedule(
-        self,
-        requests: Sequence[Request],
-        *,
-        with_unread: bool = True,
-        pace: Pace = _ANY_PACE,
-        spent: float = 0.0,
+        self, requests: Sequence[Request], *, with_unread: bool = True, pace: Pace = _ANY_PACE, spent: float = 0.0
     ) -> StepPlan:
         """Plan a step for `requests`, as `runnable` returns them.
 

@@ -83,11 +83,6 @@ def run_end(tokens: Tokens, position: int) -> int:
     return position
 
 
-def has_media(tokens: Tokens) -> bool:
-    """Whether some tokens stand for positions of media."""
-    return min(tokens, default=0) < 0
-
-
 def run_start(tokens: Tokens, position: int) -> int:
     """Return `position`, or where the media begin that it is within: a text is never cut there."""
     if not 0 < position < len(tokens) or not (is_media(tokens[position]) and is_media(tokens[position - 1])):

@@ -25,9 +25,7 @@ _FIRST_PART = "00001"
 _JSON = re.compile(r"\s*(?:\[\s*[\"{]|\{\s*[\"}])")  # a list of texts or tables, or an object: no path begins so
 _MOST_SHOWN = 80  # characters of a wrong path: an error is one line
 # A model may have its own settings under these headings, but for those that concern the server or the list itself.
-_OWN_HEADINGS = {
-    *("Defaults of requests", "Chat", "Sampling defaults of requests", "Model and context", "Prefix tree"),
-}
+_OWN_HEADINGS = {*("Defaults of requests", "Chat", "Sampling defaults of requests", "Model and context", "Prefix tree")}
 _OF_SERVER = {
     *("max_n", "completions_format", "system_prompt_file", "media_path", "media_hosts", "state_dir", "state_dir_mib"),
     *("models", "max_engines", "model_seconds"),

@@ -31,21 +31,7 @@ from srb.errors import (
 )
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL
 from srb.files.gguf import model_files
-from srb.models.control import (
-    CONTROL_SOCKET,
-    Command,
-    Done,
-    Event,
-    Granted,
-    Leave,
-    Load,
-    Look,
-    Models,
-    ModelState,
-    Refused,
-    Unload,
-    Want,
-)
+from srb.models import control
 from srb.models.control_peer import ControlPeer, listen
 from srb.models.engine_question import EngineQuestion
 from srb.models.listed import ListedModel, default_model, list_models
@@ -153,11 +139,11 @@ class ModelsSupervisor:
         """Keep the engines until stopped; return the exit status."""
         runtime = self._settings.runtime_path
         make_runtime_dir(runtime)
-        lock = EngineLock(runtime, _LOCK_NAME, CONTROL_SOCKET)
+        lock = EngineLock(runtime, _LOCK_NAME, control.CONTROL_SOCKET)
         if not take_folder(lock, self._settings, self._goes_on):
             return 0
         try:
-            self._listener = listen(runtime / CONTROL_SOCKET)
+            self._listener = listen(runtime / control.CONTROL_SOCKET)
             self._turns.load(self._default, time.monotonic())
             while not self._stopping:
                 self.turn()
@@ -192,9 +178,9 @@ class ModelsSupervisor:
                 self._stop(name)
             case Grant(id_):
                 self._publish()  # first: what the worker's client asks next may depend on the model's state
-                self._answer(id_, Granted(id_))
+                self._answer(id_, control.Granted(id_))
             case Refuse(id_, reason):
-                self._answer(id_, Refused(id_, ModelLoadFailed.code, reason))
+                self._answer(id_, control.Refused(id_, ModelLoadFailed.code, reason))
                 self._forget(id_)
 
     def _start(self, name: str) -> None:
@@ -427,21 +413,21 @@ class ModelsSupervisor:
             try:
                 self._handle(peer, command)
             except SRBError as error:
-                self._send(peer, Refused(command.id, error.code, error.message))
+                self._send(peer, control.Refused(command.id, error.code, error.message))
             except Exception:  # one command must not end the engines of all
                 log.exception("a command of a web worker failed: %r", command)
-                self._send(peer, Refused(command.id, SRBError.code, "the command failed"))
+                self._send(peer, control.Refused(command.id, SRBError.code, "the command failed"))
 
-    def _handle(self, peer: ControlPeer, command: Command) -> None:
+    def _handle(self, peer: ControlPeer, command: control.Command) -> None:
         """Carry out a worker's command; raise the error with which it is refused."""
         now = time.monotonic()
-        if isinstance(command, Want | Load | Unload) and command.model not in self._turns:
+        if isinstance(command, control.Want | control.Load | control.Unload) and command.model not in self._turns:
             raise ModelNotFound(f"The model '{command.model}' does not exist; there are {', '.join(self._listed)}")
         match command:
-            case Leave(id_) if self._wishers.get(id_) is peer:
+            case control.Leave(id_) if self._wishers.get(id_) is peer:
                 self._turns.leave(id_, now)
                 self._forget(id_)
-            case Want(id_, name):
+            case control.Want(id_, name):
                 if id_ in self._wishers:
                     raise ProtocolError("a wish with this id exists already")
                 if self._turns.state(name) is not State.LOADED and self._turns.waiting >= self._settings.max_queue:
@@ -451,21 +437,21 @@ class ModelsSupervisor:
                 self._wishers[id_] = peer
                 peer.ids.add(id_)
                 self._turns.want(id_, name, now)
-            case Load(id_, name):
+            case control.Load(id_, name):
                 if self._turns.state(name) in (State.LOADING, State.LOADED):
                     raise InvalidRequest(f"model is already {self._turns.state(name)}")
                 self._turns.load(name, now)
-                self._send(peer, Done(id_))
-            case Unload(id_, name):
+                self._send(peer, control.Done(id_))
+            case control.Unload(id_, name):
                 if self._turns.state(name) not in (State.LOADING, State.LOADED, State.DRAINING):
                     raise InvalidRequest("model is not running")
                 self._turns.unload(name)
-                self._send(peer, Done(id_))
-            case Look(id_):
+                self._send(peer, control.Done(id_))
+            case control.Look(id_):
                 self._look()
                 self._publish()
                 self._send(peer, self._state())  # with the numbers of calls, which are not published
-                self._send(peer, Done(id_))
+                self._send(peer, control.Done(id_))
 
     def _look(self) -> None:
         """Read the list again; one that cannot be read, or has equal names, stays as it was."""
@@ -494,11 +480,11 @@ class ModelsSupervisor:
                 states.append((str(path), found.st_size, found.st_mtime_ns))
         return states
 
-    def _answer(self, id_: str, event: Event) -> None:
+    def _answer(self, id_: str, event: control.Event) -> None:
         if (peer := self._wishers.get(id_)) is not None:
             self._send(peer, event)
 
-    def _send(self, peer: ControlPeer, event: Event) -> None:
+    def _send(self, peer: ControlPeer, event: control.Event) -> None:
         try:
             peer.send(event)
         except OSError:
@@ -517,11 +503,11 @@ class ModelsSupervisor:
             self._forget(id_)
         peer.close()
 
-    def _state(self) -> Models:
+    def _state(self) -> control.Models:
         states = []
         for turn in self._turns.models:
             listed = self._listed[turn.name]
-            state = ModelState(
+            state = control.ModelState(
                 name=turn.name,
                 model=listed.model,
                 own=dict(listed.own),
@@ -532,7 +518,7 @@ class ModelsSupervisor:
                 loads=turn.loads,
             )
             states.append(asdict(state))
-        return Models(self._server_id, self._default, states)
+        return control.Models(self._server_id, self._default, states)
 
     def _publish(self) -> None:
         """Tell the workers what has changed, and status.json whether any model is loaded."""

@@ -13,29 +13,17 @@ import orjson
 from pydantic import TypeAdapter
 
 from srb.errors import bad_field
+from srb.stories import parts
 from srb.stories.forms import NOT_MARK, NOT_META, FileShape, Id, Key, MediumShape
 from srb.stories.json_body import read_entries, read_object, shown
 from srb.stories.limits import MAX_KEY, MAX_NUMBER
 from srb.stories.media import Medium, media_of
 from srb.stories.merge import Entry
 from srb.stories.nodes import stored_json
-from srb.stories.parts import (
-    STRICT,
-    Part,
-    Pause,
-    check_marks,
-    check_meta,
-    no_pause,
-    nodes_of,
-    runs_of,
-    validated,
-    validated_entries,
-    value_text,
-)
 from srb.stories.pieces import Limits, pieces_of
 
-_MARKS = TypeAdapter(dict[Id, dict[Key, Any]], config=STRICT)
-_MEDIA = TypeAdapter(dict[Id, MediumShape], config=STRICT)
+_MARKS = TypeAdapter(dict[Id, dict[Key, Any]], config=parts.STRICT)
+_MEDIA = TypeAdapter(dict[Id, MediumShape], config=parts.STRICT)
 SETTING = "settings."  # begins the keys of single settings, which a file has in one object
 _NULL = "null"
 
@@ -46,7 +34,7 @@ class StoryFile:
 
     id: str
     changed: int
-    part: Part
+    part: parts.Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +53,7 @@ class StoredStory:
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
-def read_file(data: bytes, *, is_limited: bool = True, pause: Pause = no_pause) -> StoryFile:
+def read_file(data: bytes, *, is_limited: bool = True, pause: parts.Pause = parts.no_pause) -> StoryFile:
     """Return the story of a file, checked as a whole; raise InvalidRequest, which names the first field at fault.
 
     Raise StoryTooLarge for more than a story may have, if it `is_limited`, before any of it is read. Nodes, runs, marks and
@@ -77,8 +65,8 @@ def read_file(data: bytes, *, is_limited: bool = True, pause: Pause = no_pause) 
         raise bad_field("format", "should be 'srb-story': this is no story in SRB's format")
     if isinstance(given.get("version"), int) and given["version"] > 1:
         raise bad_field("version", f"is {given['version']}, and this server knows 1: it was written by a newer SRB")
-    shape = validated(FileShape, given)
-    check_marks(shape.changes.marks)
+    shape = parts.validated(FileShape, given)
+    parts.check_marks(shape.changes.marks)
 
     def entries(part: str) -> Iterator[Mapping[str, Any]]:
         yield given.get(part, {})  # empty, unless the part's name was written with escapes
@@ -86,16 +74,22 @@ def read_file(data: bytes, *, is_limited: bool = True, pause: Pause = no_pause) 
             pause()
             yield read_entries(piece, part)
 
-    meta, nodes, runs = _meta(given, shape), nodes_of(entries("nodes"), pause), runs_of(entries("runs"), pause)
+    meta, nodes, runs = (
+        _meta(given, shape),
+        parts.nodes_of(entries("nodes"), pause),
+        parts.runs_of(entries("runs"), pause),
+    )
     media: dict[str, Medium] = {}
-    for _, some in validated_entries(_MEDIA, entries("media"), "media", pause):
+    for _, some in parts.validated_entries(_MEDIA, entries("media"), "media", pause):
         media |= media_of(some)
-    return StoryFile(shape.id, shape.changed, Part(meta, nodes, runs, _marks(entries("marks"), shape, pause), media))
+    return StoryFile(
+        shape.id, shape.changed, parts.Part(meta, nodes, runs, _marks(entries("marks"), shape, pause), media)
+    )
 
 
 def _meta(given: Mapping[str, Any], shape: FileShape) -> dict[str, Entry]:
     values = {key: value for key, value in given.items() if key not in NOT_META}
-    check_meta(dict.fromkeys(shape.changes.meta) | values, "")
+    parts.check_meta(dict.fromkeys(shape.changes.meta) | values, "")
     for name, value in (values.pop("settings", None) or {}).items():
         values[SETTING + name] = value
     if bad := next((key for key in values if not 0 < len(key) <= MAX_KEY), None):
@@ -105,20 +99,20 @@ def _meta(given: Mapping[str, Any], shape: FileShape) -> dict[str, Entry]:
     meta = {key: Entry(_NULL, time) for key, time in times.items()}
     for key, value in values.items():
         otherwise = for_settings if key.startswith(SETTING) else shape.changed
-        meta[key] = Entry(value_text(key, value), times.get(key, otherwise))
+        meta[key] = Entry(parts.value_text(key, value), times.get(key, otherwise))
     return meta
 
 
-def _marks(pieces: Iterable[Mapping[str, Any]], shape: FileShape, pause: Pause) -> dict[tuple[str, str], Entry]:
+def _marks(pieces: Iterable[Mapping[str, Any]], shape: FileShape, pause: parts.Pause) -> dict[tuple[str, str], Entry]:
     times = shape.changes.marks
     marks = {(node, key): Entry(_NULL, time) for node, keys in times.items() for key, time in keys.items()}
-    given = (each for _, some in validated_entries(_MARKS, pieces, "marks", pause) for each in some.items())
+    given = (each for _, some in parts.validated_entries(_MARKS, pieces, "marks", pause) for each in some.items())
     for node, entries in given:
         for_all = entries.get(NOT_MARK, 0)
         if type(for_all) is not int or not 0 <= for_all <= MAX_NUMBER:
             raise bad_field(f"marks.{node}.{NOT_MARK}", "should be a time in milliseconds")
         for key in entries.keys() - {NOT_MARK}:
-            text = value_text(f"marks.{node}.{key}", entries[key])
+            text = parts.value_text(f"marks.{node}.{key}", entries[key])
             marks[node, key] = Entry(text, times.get(node, {}).get(key, for_all))
     return marks
 

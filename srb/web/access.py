@@ -3,14 +3,12 @@
 The checks use the path that Flask then routes by, so no spelling of a path, no method and no header bypasses them.
 """
 
-from __future__ import annotations
-
 import hmac
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug import Response
 from werkzeug.exceptions import HTTPException
@@ -28,9 +26,6 @@ from srb.web.loop.yielding import RoundRobin
 from srb.web.replies import ErrorReplies
 from srb.web.stories import origin_check
 from srb.web.usage import BUDGETS, Budgets
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 PUBLIC = {"/", "/completion.js", "/health", "/v1/health", "/livez"}  # GET needs no key; nor for the user's own files
 FOR_METRICS = ("/metrics", "/v1/srb/usage")  # what keys named metrics may read besides

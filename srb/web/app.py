@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import gevent
 from flask import Flask, Response, current_app, g, request
@@ -41,18 +42,13 @@ from srb.web.request_log import BEGAN, log_response
 from srb.web.routes import error_shapes, register
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
-
     from srb.web.http_spans import HttpSpans
 
 log = logging.getLogger("srb.web")
 
 MAX_IGNORED_NAME = 64  # characters
 
-_BY_STATUS: dict[int | None, SRBError] = {
-    404: NotFound("File Not Found"),
-    405: MethodNotAllowed("Method Not Allowed"),
-}
+_BY_STATUS: dict[int | None, SRBError] = {404: NotFound("File Not Found"), 405: MethodNotAllowed("Method Not Allowed")}
 
 
 class Application(Flask):
@@ -73,7 +69,7 @@ class Application(Flask):
             model.model_rebuild()
             gevent.sleep(0)
 
-    def wsgi_app(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+    def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         environ[BEGAN] = time.monotonic()
         spans = self.spans if environ["REQUEST_METHOD"] == "POST" else None  # others are quick, and very many
         if spans is not None:

@@ -8,24 +8,21 @@ requests, and control those that the same origin has started from the same addre
 import hashlib
 import re
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
+from wsgiref.types import WSGIEnvironment
 
 from flask import has_request_context, request
 
 from srb.errors import Forbidden
 from srb.wire.commands import PAGE
 
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIEnvironment
-
 OWNER = "srb.owner"  # key of a WSGI environ: who owns the requests that it starts, set by Access
 NO_PAGE = "This is for the server's own page and programs, and the request came from a page of another origin"
 _PORTS = {"http": "80", "https": "443"}
 
 
-def is_foreign(environ: "WSGIEnvironment") -> bool:
+def is_foreign(environ: WSGIEnvironment) -> bool:
     """Whether a page of another origin sends a request.
 
     Browsers set Sec-Fetch-Site only for HTTPS and this machine's own addresses. It is right also behind a proxy that
@@ -52,7 +49,7 @@ def is_own(origin: str, host: str, scheme: str) -> bool:
     return parts.netloc.removesuffix(port) == host.lower().removesuffix(port)
 
 
-def owner_of(environ: "WSGIEnvironment") -> str:
+def owner_of(environ: WSGIEnvironment) -> str:
     """Return the owner of a foreign page's requests: its origin at its address.
 
     Every page in a sandbox or of a file has the origin `null`, and images have none: each such request is its own owner.

@@ -13,13 +13,12 @@ from srb.web import page_files
 from srb.web.access import PAGE, PUBLIC
 from srb.web.dialect import Dialect
 from srb.web.ops import models
-from srb.web.ops import openapi_route as openapi
 from srb.web.ops import routes as ops
 from srb.web.replies import ErrorShape
 from srb.web.stories import origin_check
 from srb.web.stories import routes as stories
 
-_OPERATORS = (ops.routes, models.routes, openapi.routes)
+_OPERATORS = (ops.routes, models.routes)
 # Where the checks before a route are others, whether it is there or not: no key, or only the own page.
 _RESERVED = (*sorted(PUBLIC), f"{PAGE}x", origin_check.ROOT, f"{origin_check.ROOT}/x")
 _PAGE = (page_files.routes, stories.routes)  # only with the dialect `srb`, which the page asks

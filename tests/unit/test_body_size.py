@@ -20,7 +20,7 @@ from flask.testing import FlaskClient
 
 from srb.config.settings import Settings
 from srb.web.app import Application, create_app
-from srb.web.bodies.size import MAX_ENTRIES, MAX_VALUES, refusal_of
+from srb.web.bodies.encodings import MAX_ENTRIES, MAX_VALUES, refusal_of
 from srb.web.openapi import describe
 from srb.web.stories.origin_check import ROOT as STORIES
 from srb.wire.commands import Tokenize

@@ -10,7 +10,7 @@ import gevent
 import pytest
 from gunicorn.http.body import Body
 
-from srb.serve.chunked_bodies import LEAST_MEAN, MAX_SMALL, ChunkedReader, SmallChunks
+from srb.serve.gunicorn_worker import LEAST_MEAN, MAX_SMALL, ChunkedReader, SmallChunks
 
 
 class Unreader:

@@ -10,8 +10,8 @@ import pytest
 
 from srb.config.sampling_params import MAX_GRAMMAR
 from srb.engine.fake import FakeModel
+from srb.engine.grammar.apart import nested_alternatives
 from srb.engine.grammar.limits import MAX_MULTIPLE, MAX_NESTED
-from srb.engine.grammar.nesting import nested_alternatives
 from srb.engine.grammar.patterns import in_rust
 from srb.engine.grammar.references import MAX_PAIRS, References
 from srb.engine.grammar.schemas import MAX_INTEGER, prepared

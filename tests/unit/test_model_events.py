@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from srb.models.control import ModelState
-from srb.web.models.events import MAX_UNREAD, ModelEvents, changes
+from srb.web.ops.models import MAX_UNREAD, ModelEvents, changes
 
 
 def states(**words: str) -> dict[str, ModelState]:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 from srb.engine.grammar.gbnf import MAX_CHAR, Chars, Choice, Node, Parts, Repeat, Rule, Text, Token, names_in
 from srb.engine.grammar.limits import MAX_SIZE, MAX_TOKENS
-from srb.engine.grammar.recursion import DEEPER, without_recursion
-from srb.engine.grammar.sizes import size_of
+from srb.engine.grammar.recursion import DEEPER, size_of, without_recursion
 from srb.engine.grammar.tails import turned
 from srb.errors import bad_field
 

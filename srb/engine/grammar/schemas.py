@@ -14,18 +14,8 @@ from urllib.parse import quote
 from llguidance import LLMatcher
 
 from srb.config.sampling_params import MARKS, MAX_GRAMMAR, PLACE, TOOL
-from srb.engine.grammar.apart import are_apart
-from srb.engine.grammar.limits import (
-    LIMITS,
-    MAX_CONSTANT,
-    MAX_DEPTH_OF_SCHEMAS,
-    MAX_MULTIPLE,
-    MAX_NESTED,
-    MAX_PARTS,
-    MAX_PATTERN,
-    MAX_TOGETHER,
-)
-from srb.engine.grammar.nesting import nested_alternatives
+from srb.engine.grammar import limits
+from srb.engine.grammar.apart import are_apart, nested_alternatives
 from srb.engine.grammar.patterns import in_rust
 from srb.engine.grammar.references import IN_PLACE, References
 from srb.errors import bad_field
@@ -99,8 +89,8 @@ def prepared(text: str, place: str) -> Prepared:
     if not isinstance(schema, dict):
         raise bad_field(place, "should be an object, or true")
     place = str(schema.get(PLACE, place))
-    if _depth(schema) > MAX_DEPTH_OF_SCHEMAS:
-        raise bad_field(place, f"is nested deeper than {MAX_DEPTH_OF_SCHEMAS}")
+    if _depth(schema) > limits.MAX_DEPTH_OF_SCHEMAS:
+        raise bad_field(place, f"is nested deeper than {limits.MAX_DEPTH_OF_SCHEMAS}")
     preparation = _Preparation(schema, _free(INTEGER, json.dumps(schema)))
     preparation.check_nesting(schema, place)
     made = preparation.schema(schema, place)
@@ -142,8 +132,8 @@ def checked_regex(text: str, field: str) -> str:
     if len(text) < 3 or not text.endswith("/"):
         raise bad_field(field, "that begins with a slash is a regular expression, and ends with one")
     pattern = text[1:-1]
-    if len(pattern) > MAX_PATTERN:
-        raise bad_field(field, f"has a pattern of {len(pattern)} characters; at most {MAX_PATTERN} are taken")
+    if len(pattern) > limits.MAX_PATTERN:
+        raise bad_field(field, f"has a pattern of {len(pattern)} characters; at most {limits.MAX_PATTERN} are taken")
     if not re.search(r"(?<!\\)\|", pattern):  # anchors of the whole, as clients write them, say nothing new
         pattern = re.sub(r"(?<!\\)\$$", "", pattern.removeprefix("^"))
     written = in_rust(pattern)
@@ -182,9 +172,9 @@ class _Preparation:
 
     def check_nesting(self, whole: dict[str, Any], place: str) -> None:
         """Refuse a schema whose alternatives lead to too many others."""
-        if (count := nested_alternatives(whole, self._references)) > MAX_NESTED:
+        if (count := nested_alternatives(whole, self._references)) > limits.MAX_NESTED:
             what = "lists and objects that are alternatives and lead to further ones"
-            _refuse(place, f"has {count} {what}; at most {MAX_NESTED} are taken")
+            _refuse(place, f"has {count} {what}; at most {limits.MAX_NESTED} are taken")
 
     def schema(self, schema: Any, place: str) -> Any:
         """Return the schema that stands at a place."""
@@ -273,7 +263,7 @@ class _Preparation:
         seen: set[str] = set()
         while isinstance(schema, dict) and schema.keys() == {"$ref"}:
             reference = str(schema["$ref"])
-            if reference in seen or len(seen) >= MAX_DEPTH_OF_SCHEMAS:
+            if reference in seen or len(seen) >= limits.MAX_DEPTH_OF_SCHEMAS:
                 return {}
             seen.add(reference)
             schema = self._references.target(reference) or {}
@@ -291,8 +281,8 @@ class _Preparation:
             return ""
         if key == "multipleOf":
             digits = int(repr(value).partition("e")[0].replace(".", "").rstrip("0") or 0)
-            if self._multiples + digits > MAX_MULTIPLE:
-                return f"the digits of {value} and of those before it are more than {MAX_MULTIPLE} together"
+            if self._multiples + digits > limits.MAX_MULTIPLE:
+                return f"the digits of {value} and of those before it are more than {limits.MAX_MULTIPLE} together"
             self._multiples += digits
         if key in _OF_NUMBERS and not _is_plain(value):
             kind = "integer" if schema.get("type") == "integer" else "number"
@@ -310,8 +300,8 @@ class _Preparation:
         return None
 
     def _pattern(self, pattern: str, place: str) -> dict[str, str]:
-        if len(pattern) > MAX_PATTERN:
-            _refuse(place, f"has {len(pattern)} characters; at most {MAX_PATTERN} are taken")
+        if len(pattern) > limits.MAX_PATTERN:
+            _refuse(place, f"has {len(pattern)} characters; at most {limits.MAX_PATTERN} are taken")
         written = in_rust(pattern)
         if not (problem := _problem({"type": "string", "pattern": written})):
             return {"pattern": written}
@@ -324,8 +314,8 @@ class _Preparation:
 
     def _check_together(self, schema: dict[str, Any], place: str) -> None:
         """Refuse a schema that has too many patterns hold for one string: llguidance's time doubles with each."""
-        if "allOf" in schema and (count := self._patterns(schema, place)) > MAX_TOGETHER:
-            _refuse(place, f"has {count} patterns and formats for one text; at most {MAX_TOGETHER} are taken")
+        if "allOf" in schema and (count := self._patterns(schema, place)) > limits.MAX_TOGETHER:
+            _refuse(place, f"has {count} patterns and formats for one text; at most {limits.MAX_TOGETHER} are taken")
 
     def _patterns(self, schema: dict[str, Any], place: str) -> int:
         count, seen, waiting = 0, set[str](), list[Any]([schema])
@@ -336,8 +326,8 @@ class _Preparation:
             if not isinstance(part, dict):
                 continue
             self._num_together += 1
-            if self._num_together > MAX_PARTS:
-                _refuse(place, f"has, with those before it, more than {MAX_PARTS} schemas that hold together")
+            if self._num_together > limits.MAX_PARTS:
+                _refuse(place, f"has, with those before it, more than {limits.MAX_PARTS} schemas that hold together")
             count += ("pattern" in part) + ("format" in part)
             target = part.get("$ref")
             if isinstance(target, str) and target not in seen:
@@ -419,8 +409,8 @@ def _check_constants(values: Any, place: str) -> None:
     """Raise InvalidRequest for a value that is too long a text to come without a choice."""
     for value in values if isinstance(values, list) else ():
         size = len(value) if isinstance(value, str) else len(json.dumps(value)) if isinstance(value, dict | list) else 0
-        if size > MAX_CONSTANT:
-            _refuse(place, f"has a value of {size} characters; at most {MAX_CONSTANT} are taken")
+        if size > limits.MAX_CONSTANT:
+            _refuse(place, f"has a value of {size} characters; at most {limits.MAX_CONSTANT} are taken")
 
 
 def _is_plain(number: float) -> bool:
@@ -441,7 +431,7 @@ def _problem(schema: dict[str, Any]) -> str:
 @lru_cache(1024)  # parts of schemas: every turn of a chat sends the same tools
 def _problem_of(schema: str) -> str:
     """Return why llguidance does not take a schema; "" if it does."""
-    error = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(schema), limits=LIMITS)
+    error = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(schema), limits=limits.LIMITS)
     if not error or error.startswith("WARNING"):
         return ""
     lines = [line.strip() for line in error.splitlines() if line.strip()]

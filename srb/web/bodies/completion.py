@@ -22,7 +22,7 @@ from srb.config.sampling_params import MAX_SIBLING_PENALTY
 from srb.config.settings import Settings
 from srb.errors import BodyTooSlow, InvalidRequest, SRBError, bad_field, in_field
 from srb.web.bodies.directions import DirectionList, DirectionPlace, dealt, place_in, without_notes
-from srb.web.bodies.encodings import Decoder, without_lone_surrogates, without_mark, wrong_byte
+from srb.web.bodies.encodings import Decoder, refusal_of, without_lone_surrogates, without_mark, wrong_byte
 from srb.web.bodies.fields import (
     INT32_MAX,
     PROMPT_SCHEMA,
@@ -41,7 +41,6 @@ from srb.web.bodies.fields import (
 )
 from srb.web.bodies.media import MAX_FILES, image_prompts, marked_prompt, own_media
 from srb.web.bodies.sampling import BranchList, SamplingBody, default_stop, validated
-from srb.web.bodies.size import refusal_of
 from srb.web.loop.memory import BodyBudget
 from srb.web.loop.yielding import Turnstile, count_in_pieces
 from srb.wire.commands import MAX_DEPTH, BranchSpec, ContextShift, Explore, Generate, Place

@@ -88,12 +88,7 @@ class FieldsBody(DescribedBody):
     """
 
     model_config = ConfigDict(
-        strict=True,
-        frozen=True,
-        extra="ignore",
-        allow_inf_nan=False,
-        protected_namespaces=(),
-        defer_build=True,
+        strict=True, frozen=True, extra="ignore", allow_inf_nan=False, protected_namespaces=(), defer_build=True
     )
 
     _schema_place: str = PrivateAttr("json_schema")

@@ -81,8 +81,8 @@ class Asker:
     watch: "Callable[[EngineClient, str], AbstractContextManager[None]]"
 
 
-class _Connection:
-    """One connection to the engine, with a greenlet that writes, so that senders never wait for a full socket."""
+class Connection:
+    """One connection to an engine or to the models' supervisor, with a greenlet that writes: senders never wait for it."""
 
     def __init__(self, path: str) -> None:
         sock = gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -108,7 +108,7 @@ class _Connection:
         except OSError:
             pass  # the reader gets this error too
         except Exception:
-            log.exception("closing the engine's connection: a command could not be sent")
+            log.exception("closing the connection: a command could not be sent")
         finally:
             self._frames.close()  # wakes the reader, which ends every request
 
@@ -136,7 +136,7 @@ class EngineClient:
         self._runtime_path = settings.runtime_path
         self._has_supervisor = settings.engine_managed  # which tells of an engine's end
         self._name = "" if settings.has_replicas else settings.model_alias  # whose replicas may have any model
-        self._connection: _Connection | None = None  # set while the engine is ready for requests
+        self._connection: Connection | None = None  # set while the engine is ready for requests
         self._mailboxes: dict[str, list[Mailbox]] = {}  # of each request's readers here
         # Readers that wait to be attached, by the request that they want to read.
         self._attaching: Counter[str] = Counter()
@@ -211,7 +211,7 @@ class EngineClient:
 
         Raise NotFound, or the reason why no engine is ready.
         """
-        command = Attach(_new_id(), target, owner)
+        command = Attach(uuid4().hex, target, owner)
         self._attaching[target] += 1
         mailbox: Mailbox | None = None
         try:
@@ -284,7 +284,7 @@ class EngineClient:
         asker: Asker = NOBODY,
     ) -> list[int]:
         """Return the tokens of strings and token ids, in order. Long texts take long: tell for which `asker`."""
-        command = Tokenize(_new_id(), tuple(parts), add_special, parse_special, asker.owner)
+        command = Tokenize(uuid4().hex, tuple(parts), add_special, parse_special, asker.owner)
         with asker.watch(self, command.request_id):
             tokens: list[int] = self.ask(command, _text_deadline(command.parts))
         return tokens
@@ -296,7 +296,7 @@ class EngineClient:
 
         `asker` is as that of `tokenize`.
         """
-        command = CountTokens(_new_id(), tuple(prompt), tuple(media), media_field, asker.owner)
+        command = CountTokens(uuid4().hex, tuple(prompt), tuple(media), media_field, asker.owner)
         with asker.watch(self, command.request_id):
             count: int = self.ask(command, _text_deadline((*command.prompt, *command.media)))
         return count
@@ -309,13 +309,13 @@ class EngineClient:
         self.check_ready()
         tokens, known = tuple(tokens), self._pieces[special]
         if unknown := tuple(token for token in dict.fromkeys(tokens) if token not in known):
-            pieces = self.ask(Detokenize(_new_id(), unknown, special), _text_deadline(unknown))
+            pieces = self.ask(Detokenize(uuid4().hex, unknown, special), _text_deadline(unknown))
             known.update(zip(unknown, (piece.encode("latin-1") for piece in pieces), strict=True))
         return [piece for batch in batches(tokens) for piece in map(known.__getitem__, batch)]
 
     def stats(self, deadline: float = ASK_DEADLINE) -> dict[str, float]:
         """Return the engine's counters and gauges, or those of a cluster together."""
-        values: dict[str, float] = self.ask(GetStats(_new_id()), deadline)
+        values: dict[str, float] = self.ask(GetStats(uuid4().hex), deadline)
         return values
 
     def latest_stats(self, deadline: float | None = None, max_age: float = 0.0) -> Answer:
@@ -323,29 +323,29 @@ class EngineClient:
 
         Those of a cluster's bridge are `max_age` seconds old at most.
         """
-        return self._latest.get(GetStats(_new_id(), max_age), ASK_DEADLINE if deadline is None else deadline)
+        return self._latest.get(GetStats(uuid4().hex, max_age), ASK_DEADLINE if deadline is None else deadline)
 
     def latest_slots(self) -> Answer:
         """Return the state of every sequence that a branch may use, now or as it is known."""
-        return self._latest.get(GetSlots(_new_id()), ASK_DEADLINE)
+        return self._latest.get(GetSlots(uuid4().hex), ASK_DEADLINE)
 
     def latest_requests(self, owner: str) -> Answer:
         """Return the list of an owner's requests, now or as it is known."""
-        return self._latest.get(ListRequests(_new_id(), owner), ASK_DEADLINE)
+        return self._latest.get(ListRequests(uuid4().hex, owner), ASK_DEADLINE)
 
     def adapters(self) -> list[dict[str, Any]]:
         """Return id, path, scale, task_name and prompt_prefix of each LoRA adapter."""
-        adapters: list[dict[str, Any]] = self.ask(GetAdapters(_new_id()))
+        adapters: list[dict[str, Any]] = self.ask(GetAdapters(uuid4().hex))
         return adapters
 
     def set_adapters(self, scales: Iterable[tuple[int, float]]) -> list[dict[str, Any]]:
         """Set the scales for later requests, 0 for adapters that are not named; return the result of `adapters`."""
-        adapters: list[dict[str, Any]] = self.ask(SetAdapters(_new_id(), tuple(scales)))
+        adapters: list[dict[str, Any]] = self.ask(SetAdapters(uuid4().hex, tuple(scales)))
         return adapters
 
     def state_action(self, action: str, name: str, slot: int = 0) -> dict[str, Any]:
         """Save, restore or erase a named state; return {"tokens", "bytes", "ms"}."""
-        done: dict[str, Any] = self.ask(StateAction(_new_id(), action, name, slot), WORK_DEADLINE)
+        done: dict[str, Any] = self.ask(StateAction(uuid4().hex, action, name, slot), WORK_DEADLINE)
         return done
 
     # The connection -------------------------------------------------------------------------------------------------
@@ -378,7 +378,7 @@ class EngineClient:
         if not self._is_foreign and self._status()["state"] == "running":
             self._connected.wait()
 
-    def _ready_connection(self) -> _Connection:
+    def _ready_connection(self) -> Connection:
         self.start()
         if self._connection is None and not self._looked.wait(FIRST_LOOK):
             self._looked.set()  # no later request waits for it again
@@ -404,7 +404,7 @@ class EngineClient:
     def _keep_connected(self) -> None:
         while True:
             try:
-                connection = _Connection(self._socket_path)
+                connection = Connection(self._socket_path)
             except OSError:
                 self._is_foreign = False
                 self._looked.set()
@@ -413,7 +413,7 @@ class EngineClient:
                     gevent.sleep(LONG_PAUSE)
             gevent.sleep(PAUSE)
 
-    def _serve(self, connection: _Connection) -> bool:
+    def _serve(self, connection: Connection) -> bool:
         """Read one connection until it ends; return whether to reconnect without a longer pause."""
         greeted = False
         try:
@@ -438,7 +438,7 @@ class EngineClient:
             self._fail_all()
         return greeted
 
-    def _receive_and_deliver(self, connection: _Connection) -> None:
+    def _receive_and_deliver(self, connection: Connection) -> None:
         """Wait for a frame and deliver it, then yield to the readers of mailboxes.
 
         If a reader is behind, yield for as long as the frame took: its writes need many turns of the event loop, and
@@ -462,7 +462,7 @@ class EngineClient:
         log.debug("connected to engine %d", hello.pid)
         return True
 
-    def _deliver(self, connection: _Connection, events: list[Any]) -> bool:
+    def _deliver(self, connection: Connection, events: list[Any]) -> bool:
         """Put the events of one frame into their mailboxes; return whether a reader was behind before."""
         checked: set[Mailbox] = set()
         is_behind = False
@@ -505,7 +505,7 @@ class EngineClient:
         for request_id in mailbox.request_ids:
             self.abandon(request_id, SlowClient("The client reads more slowly than the text is generated"), mailbox)
 
-    def _make_ready(self, connection: _Connection, event: Ready) -> None:
+    def _make_ready(self, connection: Connection, event: Ready) -> None:
         try:
             self.model = ModelInfo(**event.model)
         except TypeError as error:
@@ -586,7 +586,3 @@ def _text_deadline(parts: Sequence[str | int]) -> float:
     texts = (part for batch in batches(parts) if set(map(type, batch)) != {int} for part in batch if type(part) is str)
     size = sum(map(len, texts)) + _CHARACTERS_OF_AN_ID * len(parts)
     return ASK_DEADLINE + TEXT_SECONDS * size / 2**20
-
-
-def _new_id() -> str:
-    return uuid4().hex

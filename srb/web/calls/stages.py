@@ -5,8 +5,8 @@ A stage is a renderer around a renderer, so a stream needs not know of it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
-from srb.errors import SRBError
 from srb.web.answers import Ranking
 from srb.web.bodies.fields import Rank
 from srb.web.calls.answer_size import grown_too_large, weight
@@ -15,8 +15,8 @@ from srb.web.calls.meaning import By
 from srb.web.calls.outcome import BranchOutcome, choose_places, first_choices, ranked
 from srb.web.calls.ranking import Candidate, Select
 from srb.web.calls.renderer import Renderer
-from srb.wire.commands import BranchSpec, Generate
-from srb.wire.events import BranchAdded, BranchEnded, Delta, Done, PromptDone, PromptEvent, Resting
+from srb.wire.commands import Generate
+from srb.wire.events import BranchAdded, BranchEnded, Delta, PromptDone, PromptEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ def staged(call: Call, render: Callable[[], Renderer], wanted: Rank, best: Best 
         call.show(best.n)
     renderer = render()
     if wanted or (best is not None and best.select == "meaning"):
-        renderer = RankStage(renderer, Ranker(call, wanted))
-    return renderer if best is None else BestOfStage(renderer, running, best, call)
+        renderer = cast(Renderer, RankStage(renderer, Ranker(call, wanted)))
+    return renderer if best is None else cast(Renderer, BestOfStage(renderer, running, best, call))
 
 
 class Ranker:
@@ -71,43 +71,14 @@ class Ranker:
         return ranked(list(prompts.values()), self._commands, self._wanted, self._embed) if self._wanted else {}
 
 
-class Stage(Renderer):
-    """A renderer that passes everything on to another one."""
+class Stage:
+    """A renderer around another one, to which it passes on all that it does not do itself."""
 
     def __init__(self, inner: Renderer) -> None:
         self._inner = inner
-        self.event_end, self.writes_one_by_one = inner.event_end, inner.writes_one_by_one
-        self.follows_rests = inner.follows_rests
 
-    def start(self) -> bytes:
-        return self._inner.start()
-
-    def prompt(self, event: PromptEvent) -> bytes:
-        return self._inner.prompt(event)
-
-    def delta(self, event: Delta) -> bytes:
-        return self._inner.delta(event)
-
-    def branch_ended(self, event: BranchEnded) -> bytes:
-        return self._inner.branch_ended(event)
-
-    def branch_added(self, event: BranchAdded) -> bytes:
-        return self._inner.branch_added(event)
-
-    def resting(self, event: Resting) -> bytes:
-        return self._inner.resting(event)
-
-    def choosing(self, done: int, of: int) -> bytes:
-        return self._inner.choosing(done, of)
-
-    def choose(self, request_id: str, specs: Sequence[BranchSpec], slots: list[int]) -> None:
-        self._inner.choose(request_id, specs, slots)
-
-    def end(self, done: list[Done]) -> bytes:
-        return self._inner.end(done)
-
-    def failed(self, error: SRBError) -> bytes:
-        return self._inner.failed(error)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
 
 class RankStage(Stage):
@@ -172,7 +143,7 @@ class BestOfStage(Stage):
         branches = self._branches[event.request_id]
         branches[event.index][1].ended = event
         done = sum(branch.ended is not None for _, branch in branches)
-        said = self.choosing(done, len(branches))
+        said = self._inner.choosing(done, len(branches))
         return said + self._chosen(event.request_id) if done == len(branches) else said
 
     def _chosen(self, request_id: str) -> bytes:
@@ -183,7 +154,7 @@ class BestOfStage(Stage):
             self._inner.note_choice(by)
         slots = self._slots.get(request_id)
         chosen = [slots[place] for place in places] if slots else []
-        self.choose(request_id, [branches[place][0] for place in places], chosen)
+        self._inner.choose(request_id, [branches[place][0] for place in places], chosen)
         said = b""
         for index, place in enumerate(places):
             branch = branches[place][1]

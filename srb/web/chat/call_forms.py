@@ -14,26 +14,11 @@ from typing import Any
 import orjson
 
 from srb.config.sampling_params import MARKS
+from srb.web.chat import tool_schemas
 from srb.web.chat.grammar import Rules, any_text_until, quoted
 from srb.web.chat.pieces import call_id
 from srb.web.chat.reader import NoCall, Reader, Steps, object_text
-from srb.web.chat.tool_schemas import (
-    ANY_VALUE,
-    NULLS,
-    Tool,
-    has_any_properties,
-    is_string,
-    json_or_text,
-    may_be_null,
-    may_be_string,
-    parameters_of,
-    properties_of,
-    refers_to_itself,
-    required_of,
-    text_of,
-    values_of,
-    with_definitions,
-)
+from srb.web.chat.tool_schemas import Tool
 
 NAME = re.compile(r"[\w.:/-]+")
 ANY_KEY = "[A-Za-z_] [A-Za-z0-9_.-]*"  # GBNF of an argument that no schema names
@@ -287,15 +272,15 @@ class JsonCalls(Form):
 
     def rules_beside_json(self, tools: Sequence[Tool], rules: Rules, parallel: bool) -> str:
         """Return calls that begin as an answer may as schemas: by characters they were lost where a key begins alike."""
-        if not self.at_start or any(map(refers_to_itself, map(parameters_of, tools))):
+        if not self.at_start or any(map(tool_schemas.refers_to_itself, map(tool_schemas.parameters_of, tools))):
             return self.rules(tools, rules, parallel)
         one = rules.add("call", " | ".join(rules.schema(self._schema(tool)) for tool in tools))
         return f"{one} ( {self._separator} {one} )*" if parallel else one
 
     def _schema(self, tool: Tool) -> Any:
-        parameters = parameters_of(tool)
+        parameters = tool_schemas.parameters_of(tool)
         given = {key: value for key, value in parameters.items() if key not in ("$defs", "definitions")}
-        return with_definitions(
+        return tool_schemas.with_definitions(
             {
                 **{mark: parameters[mark] for mark in MARKS if mark in parameters},
                 "type": "object",
@@ -316,7 +301,7 @@ class JsonCalls(Form):
 
     def _tool(self, tool: Tool, rules: Rules) -> str:
         line = "[\\n]? " if self.newlines else ""
-        name, schema = quoted(orjson.dumps(tool["name"]).decode()), rules.schema(parameters_of(tool))
+        name, schema = quoted(orjson.dumps(tool["name"]).decode()), rules.schema(tool_schemas.parameters_of(tool))
         if self.keyed:
             return f'"{{" {name} ":" " "? {schema} "}}"'
         key = quoted(f'"{self.name}":')
@@ -391,7 +376,7 @@ class NamedCalls(Form):
         given_id = f"[A-Za-z0-9_-]+ {quoted(self.id_first)} " if self.id_first else ""
         mark = f"( {quoted(self.id_mark)} {self.ids} )?" if self.id_mark else ""
         begin = f"{given_id}{quoted(self.before_name + name)} {number} {mark} {quoted(self.name_end)}"
-        return f"{begin} {rules.schema(parameters_of(tool))} {fence}"
+        return f"{begin} {rules.schema(tool_schemas.parameters_of(tool))} {fence}"
 
 
 @dataclass(frozen=True)
@@ -434,7 +419,7 @@ class TaggedCalls(Form):
             yield from reader.until(self.number_end)
         reader.begin(name)
         reader.tell("{")
-        schemas = properties_of(reader.tools.get(name))
+        schemas = tool_schemas.properties_of(reader.tools.get(name))
         is_first = True
         while True:
             yield from reader.space()
@@ -471,9 +456,9 @@ class TaggedCalls(Form):
             yield from reader.literal("\n")
         if self.cdata and (yield from reader.literal("<![CDATA[")):
             ends = ("]]>" + self.value_end,)
-        if may_be_string(schema):
-            if may_be_null(schema):
-                for null, end in product(NULLS, ends):
+        if tool_schemas.may_be_string(schema):
+            if tool_schemas.may_be_null(schema):
+                for null, end in product(tool_schemas.NULLS, ends):
                     if (yield from reader.literal(null + end)):
                         reader.tell("null")
                         return
@@ -483,7 +468,7 @@ class TaggedCalls(Form):
             return
         parts: list[str] = []
         yield from reader.streamed(ends, parts.append)
-        reader.tell(json_or_text("".join(parts)))
+        reader.tell(tool_schemas.json_or_text("".join(parts)))
 
     def _written(self, name: str, arguments: Any) -> str:
         line = "\n" if self.newlines else ""
@@ -500,22 +485,22 @@ class TaggedCalls(Form):
         return self.types[0 if is_text else 1] if self.types else ""
 
     def _tool(self, tool: Tool, rules: Rules) -> str:
-        line, schemas = '"\\n"' if self.newlines else "[\\n]?", parameters_of(tool)
+        line, schemas = '"\\n"' if self.newlines else "[\\n]?", tool_schemas.parameters_of(tool)
         wrap = '"\\n"' if self.newlines else '""'
         number = f"[0-9]+ {quoted(self.number_end)}" if self.number_end else ""
-        required = required_of(schemas)
+        required = tool_schemas.required_of(schemas)
         parts = []
-        for key, schema in properties_of(schemas).items():
+        for key, schema in tool_schemas.properties_of(schemas).items():
             begin, end = quoted(self.key + key + self.key_end), f"{wrap} {quoted(self.value_end)} [\\n]?"
             argument = f"{begin} ( {self._value_rules(schema, rules, wrap)} ) {end}"
             parts.append(argument if key in required else f"( {argument} )?")
-        if has_any_properties(parameters_of(tool)):
+        if tool_schemas.has_any_properties(tool_schemas.parameters_of(tool)):
             begin, end = (
                 f"{quoted(self.key)} {ANY_KEY} {quoted(self.key_end)}",
                 f"{wrap} {quoted(self.value_end)} [\\n]?",
             )
             ways = [(self.types[:1], rules.add("text", self._text_rule(rules)))]
-            ways += [(self.types[1:], rules.schema(ANY_VALUE))] if self.types else []
+            ways += [(self.types[1:], rules.schema(tool_schemas.ANY_VALUE))] if self.types else []
             parts.append(f"( {begin} ( {self._ways(ways, wrap)} ) {end} )*")
         return (
             f"[\\n]? {quoted(self.name_begin + tool['name'] + self.name_end)} {number} {line} {' '.join(parts)} "
@@ -525,11 +510,11 @@ class TaggedCalls(Form):
     def _value_rules(self, schema: Any, rules: Rules, wrap: str) -> str:
         """Return the grammar of a value, from the end of its key on."""
         ways = []
-        if may_be_string(schema):
-            values = [value for value in values_of(schema) if isinstance(value, str) or not self.types]
-            texts = " | ".join(quoted(text_of(value)) for value in values)
+        if tool_schemas.may_be_string(schema):
+            values = [value for value in tool_schemas.values_of(schema) if isinstance(value, str) or not self.types]
+            texts = " | ".join(quoted(tool_schemas.text_of(value)) for value in values)
             ways.append((self.types[:1], texts or rules.add("text", self._text_rule(rules))))
-        if not ways or (self.types and not is_string(schema)):
+        if not ways or (self.types and not tool_schemas.is_string(schema)):
             ways.append((self.types[1:], rules.schema(schema)))
         return self._ways(ways, wrap)
 

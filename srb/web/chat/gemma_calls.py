@@ -7,21 +7,11 @@ from typing import Any
 
 import orjson
 
+from srb.web.chat import tool_schemas as schemas
 from srb.web.chat.call_forms import NAME, Form
 from srb.web.chat.grammar import Rules, any_text_until, members, quoted
 from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
-from srb.web.chat.tool_schemas import (
-    Tool,
-    has_any_properties,
-    items_of,
-    kinds_of,
-    own_text,
-    parameters_of,
-    properties_of,
-    required_of,
-    values_of,
-    variants_of,
-)
+from srb.web.chat.tool_schemas import Tool
 
 
 @dataclass(frozen=True)
@@ -56,18 +46,18 @@ class GemmaCalls(Form):
         rules.set("gemma-object", '"{" ( gemma-pair ( "," gemma-pair )* )? "}"')
         rules.set("gemma-pair", '[A-Za-z_] [A-Za-z0-9_-]* ":" gemma-any')
         rules.set("gemma-any", 'gemma-scalar | gemma-object | "[" ( gemma-any ( "," gemma-any )* )? "]"')
-        given = _object_rules(parameters_of(tool), rules, {})
+        given = _object_rules(schemas.parameters_of(tool), rules, {})
         return f"{quoted('call:' + tool['name'])} {given}"
 
 
 def _object_rules(schema: Any, rules: Rules, known: dict[str, str], depth: int = 0) -> str:
     """Return the expression of an object; `known` are the rules of schemas by their text."""
-    if has_any_properties(schema):
+    if schemas.has_any_properties(schema):
         return "gemma-object"
-    required = required_of(schema)
+    required = schemas.required_of(schema)
     first: list[str] = []
     others: list[str] = []
-    for key, inner in properties_of(schema).items():
+    for key, inner in schemas.properties_of(schema).items():
         pair = f"{quoted(key + ':')} {_value_rules(inner, rules, known, depth + 1)}"
         (first if key in required else others).append(pair)
     return f'"{{" {members(rules, first, others, quoted(","))} "}}"'
@@ -77,27 +67,27 @@ def _value_rules(schema: Any, rules: Rules, known: dict[str, str], depth: int) -
     """Return the name of a value's rule; a schema that refers to itself has a rule that does so."""
     if not isinstance(schema, Mapping) or depth > MAX_NESTING // 2:
         return "gemma-any"
-    text = own_text(schema)
+    text = schemas.own_text(schema)
     if text in known:
         return known[text]
     name = known[text] = rules.reserve("gemma-value")
-    ways = [way for each in variants_of(schema) for way in _ways(each, rules, known, depth)]
+    ways = [way for each in schemas.variants_of(schema) for way in _ways(each, rules, known, depth)]
     rules.set(name, " | ".join(dict.fromkeys(ways)) or "gemma-any")
     return name
 
 
 def _ways(schema: Mapping[str, Any], rules: Rules, known: dict[str, str], depth: int) -> list[str]:
     """Return the expressions of the values of a schema without branches, one for each type."""
-    if values := values_of(schema):
+    if values := schemas.values_of(schema):
         return [quoted(_gemma_text(value)) for value in values]
     ways = []
-    for kind in kinds_of(schema):
+    for kind in schemas.kinds_of(schema):
         if kind == "string":
             ways.append("gemma-text")
         elif kind == "object":
             ways.append(_object_rules({**schema, "type": "object"}, rules, known, depth))
         elif kind == "array":
-            item = _value_rules(items_of(schema), rules, known, depth + 1)
+            item = _value_rules(schemas.items_of(schema), rules, known, depth + 1)
             ways.append(f'"[" ( {item} ( "," {item} )* )? "]"')
         elif kind in ("integer", "number", "boolean", "null"):
             ways.append(rules.schema({**schema, "type": kind}))

@@ -6,27 +6,11 @@ from typing import Any
 
 import orjson
 
+from srb.web.chat import tool_schemas as schemas
 from srb.web.chat.call_forms import NAME, Form, spaced_json
 from srb.web.chat.grammar import Rules, any_text_until, quoted
 from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
-from srb.web.chat.tool_schemas import (
-    NULLS,
-    Tool,
-    has_any_properties,
-    items_of,
-    json_or_text,
-    kinds_of,
-    may_be_null,
-    may_be_string,
-    own_text,
-    parameters_of,
-    properties_of,
-    required_of,
-    text_of,
-    type_of,
-    values_of,
-    variants_of,
-)
+from srb.web.chat.tool_schemas import Tool
 
 
 @dataclass
@@ -90,16 +74,16 @@ class NestedTags(Form):
         text = any_text_until(rules, self.mark)
         rules.set("tag-name", "[A-Za-z_] [A-Za-z0-9_.-]*")
         rules.set("tagged", f'{mark} "<" tag-name ">" ( {text} | tagged+ ) {mark} "</" tag-name ">"')
-        given = self._inner_rules(parameters_of(tool), rules, {}, 0)
+        given = self._inner_rules(schemas.parameters_of(tool), rules, {}, 0)
         begin, end = quoted(f'{self.mark}<invoke name="{tool["name"]}">'), quoted(f"{self.mark}</invoke>")
         return f"[\\n]? {begin} {given} {end} [\\n]?"
 
     def _inner_rules(self, schema: Any, rules: Rules, known: dict[str, str], depth: int) -> str:
         """Return the expression of an object's tags; `known` are the rules of schemas by their text."""
-        if has_any_properties(schema):
+        if schemas.has_any_properties(schema):
             return "tagged*"
-        required, parts = required_of(schema), []
-        for key, inner in properties_of(schema).items():
+        required, parts = schemas.required_of(schema), []
+        for key, inner in schemas.properties_of(schema).items():
             one = self._within(key, self._value_rules(inner, rules, known, depth + 1))
             parts.append(one if key in required else f"( {one} )?")
         return " ".join(parts) or '""'
@@ -112,26 +96,26 @@ class NestedTags(Form):
         free = f"( {any_text_until(rules, self.mark)} | tagged+ )"
         if not isinstance(schema, Mapping) or depth > MAX_NESTING // 2:
             return free
-        text = own_text(schema)
+        text = schemas.own_text(schema)
         if text in known:
             return known[text]
         name = known[text] = rules.reserve("tags-value")
-        ways = [way for each in variants_of(schema) for way in self._ways(each, rules, known, depth)]
+        ways = [way for each in schemas.variants_of(schema) for way in self._ways(each, rules, known, depth)]
         rules.set(name, " | ".join(dict.fromkeys(ways)) or free)
         return name
 
     def _ways(self, schema: Mapping[str, Any], rules: Rules, known: dict[str, str], depth: int) -> list[str]:
         """Return the expressions of the values of a schema without branches, one for each type."""
-        if values := values_of(schema):
-            return [quoted(text_of(value)) for value in values]
+        if values := schemas.values_of(schema):
+            return [quoted(schemas.text_of(value)) for value in values]
         ways = []
-        for kind in kinds_of(schema):
+        for kind in schemas.kinds_of(schema):
             if kind == "string":
                 ways.append(any_text_until(rules, self.mark))
             elif kind == "object":
                 ways.append(self._inner_rules({**schema, "type": "object"}, rules, known, depth))
             elif kind == "array":
-                item = self._value_rules(items_of(schema), rules, known, depth + 1)
+                item = self._value_rules(schemas.items_of(schema), rules, known, depth + 1)
                 ways.append(f"( {self._within('item', item)} )*")
             elif kind in ("integer", "number", "boolean", "null"):
                 ways.append(rules.schema({**schema, "type": kind}))
@@ -140,23 +124,23 @@ class NestedTags(Form):
 
 def _schema_within(schema: Any, key: str) -> Any:
     """Return the schema of a key's value, or of a list's items."""
-    if key == "item" and type_of(schema) == "array":
-        return items_of(schema)
-    return properties_of(schema).get(key)
+    if key == "item" and schemas.type_of(schema) == "array":
+        return schemas.items_of(schema)
+    return schemas.properties_of(schema).get(key)
 
 
 def _json_of(element: _Element) -> str:
     """Return an element's value as JSON."""
-    kind = type_of(element.schema)
+    kind = schemas.type_of(element.schema)
     if not element.inner:
         text = "".join(element.text)
-        if may_be_string(element.schema):
-            if text in NULLS and may_be_null(element.schema):
+        if schemas.may_be_string(element.schema):
+            if text in schemas.NULLS and schemas.may_be_null(element.schema):
                 return "null"
             return orjson.dumps(text).decode()
         if not text.strip() and kind in ("object", "array"):
             return "{}" if kind == "object" else "[]"
-        return json_or_text(text)
+        return schemas.json_or_text(text)
     is_list = kind == "array" or (kind != "object" and {name for name, _ in element.inner} == {"item"})
     return f"[{', '.join(text for _, text in element.inner)}]" if is_list else _object_of(element)
 

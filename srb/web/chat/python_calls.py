@@ -7,21 +7,11 @@ from typing import Any
 
 import orjson
 
+from srb.web.chat import tool_schemas
 from srb.web.chat.call_forms import NAME, Form
 from srb.web.chat.grammar import Rules, members, quoted
 from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
-from srb.web.chat.tool_schemas import (
-    ANY_VALUE,
-    Tool,
-    has_any_properties,
-    json_of_python,
-    may_be_string,
-    parameters_of,
-    properties_of,
-    required_of,
-    type_of,
-    values_of,
-)
+from srb.web.chat.tool_schemas import Tool
 
 _KEY = re.compile(r"[\w.$-]+")
 _TEXT = r"""( "'" ( [^'\\\n]+ | "\\" ['"\\bfnrt] )* "'" )"""  # in single quotes; one in double quotes is JSON
@@ -89,21 +79,21 @@ class PythonCalls(Form):
         return f'{quoted(self.opening)} "[" {one} {more} "]" {quoted(self.closing)}'
 
     def _tool(self, tool: Tool, rules: Rules) -> str:
-        schemas = parameters_of(tool)
-        required = required_of(schemas)
+        schemas = tool_schemas.parameters_of(tool)
+        required = tool_schemas.required_of(schemas)
         first: list[str] = []
         others: list[str] = []
-        for key, schema in properties_of(schemas).items():
+        for key, schema in tool_schemas.properties_of(schemas).items():
             value = rules.schema(schema)
-            if type_of(schema) == "boolean":
+            if tool_schemas.type_of(schema) == "boolean":
                 value = '( "True" | "False" )'
-            elif may_be_string(schema):
-                texts = " | ".join(quoted(repr(each)) for each in values_of(schema)) or _TEXT
+            elif tool_schemas.may_be_string(schema):
+                texts = " | ".join(quoted(repr(each)) for each in tool_schemas.values_of(schema)) or _TEXT
                 value = f"( {value} | {texts} )"
             (first if key in required else others).append(f"{quoted(key + '=')} {value}")
         arguments = members(rules, first, others, '"," " "?')
-        if has_any_properties(parameters_of(tool)):
-            one = f'[A-Za-z_] [A-Za-z0-9_]* "=" ( {rules.schema(ANY_VALUE)} | {_TEXT} )'
+        if tool_schemas.has_any_properties(tool_schemas.parameters_of(tool)):
+            one = f'[A-Za-z_] [A-Za-z0-9_]* "=" ( {rules.schema(tool_schemas.ANY_VALUE)} | {_TEXT} )'
             arguments = f'( {one} ( "," " "? {one} )* )?'
         return f'{quoted(tool["name"] + "(")} {arguments} ")"'
 
@@ -140,6 +130,6 @@ def _python_value(reader: Reader) -> Generator[None, None, str]:
     except orjson.JSONDecodeError:
         pass
     try:
-        return json_of_python(text)
+        return tool_schemas.json_of_python(text)
     except ValueError:
         raise NoCall from None

@@ -4,10 +4,8 @@ It mirrors the models' states. A call's wish is a `ModelLease`, from the wait un
 """
 
 import logging
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -28,33 +26,18 @@ from srb.errors import (
     Unavailable,
     from_code,
 )
-from srb.models.control import (
-    CONTROL_SOCKET,
-    MAX_CONTROL_FRAME,
-    Command,
-    Done,
-    Granted,
-    Leave,
-    Load,
-    Look,
-    Models,
-    ModelState,
-    Refused,
-    Unload,
-    Want,
-    decode_event,
-    encode,
-)
+from srb.models import control
 from srb.models.listed import ListedModel, resolve
-from srb.web.calls.engine_client import PAUSE, EngineClient
-from srb.wire.framing import FrameSocket
+from srb.web.calls.engine_client import PAUSE, Connection, EngineClient
 
 log = logging.getLogger("srb.client")
 
 _FIRST_LOOK = 1.0  # seconds that a call waits for the supervisor, which begins with the server
 _ANSWER_SECONDS = 5.0  # for commands that the supervisor answers between two looks at its engines
 _CONNECT_SECONDS = 10.0  # from a model's Granted to the connection with its engine, which listens by then
-Watcher = Callable[[Mapping[str, ModelState], Mapping[str, ModelState]], None]  # of the states before and after
+Watcher = Callable[
+    [Mapping[str, control.ModelState], Mapping[str, control.ModelState]], None
+]  # of the states before and after
 
 _WITH_ENGINE = ("loading", "loaded", "draining")
 
@@ -106,19 +89,19 @@ class ModelsClient:
         """Connect only to the supervisor of the server with this `server_id`; empty: to any."""
         self._settings = settings
         self._server_id = server_id
-        self._path = settings.runtime_path / CONTROL_SOCKET
+        self._path = settings.runtime_path / control.CONTROL_SOCKET
         self._clients: dict[str, EngineClient] = {}
         # The settings of each model, after what they are made of.
         self._own: dict[str, tuple[tuple[str, dict[str, Any]], Settings]] = {}
         self._holds: dict[str, ModelLease] = {}
         self._answers: dict[str, Any] = {}  # AsyncResults of Load, Unload and Look
         self._watchers: set[Watcher] = set()
-        self._outbox: Any = None  # of the present connection
+        self._connection: Connection | None = None  # set while connected to this server's supervisor
         self._known = gevent.event.Event()  # set while connected
         self._keeper: Any = None
         self._is_foreign = False
         self.default = ""
-        self.states: dict[str, ModelState] = {}  # in the order of the list; {} before the first connection
+        self.states: dict[str, control.ModelState] = {}  # in the order of the list; {} before the first connection
         self._names: dict[str, str] = {}  # of the models' names and aliases: the models' names
 
     def __repr__(self) -> str:
@@ -173,7 +156,7 @@ class ModelsClient:
         self._check_known()
         hold = ModelLease(self, name)
         self._holds[hold.id] = hold
-        self._send(Want(hold.id, name))
+        self._send(control.Want(hold.id, name))
         return hold
 
     def connected(self, name: str) -> EngineClient:
@@ -185,19 +168,19 @@ class ModelsClient:
 
     def release(self, hold: ModelLease) -> None:
         if self._holds.pop(hold.id, None) is not None:
-            self._send(Leave(hold.id))
+            self._send(control.Leave(hold.id))
 
     def look(self, seconds: float = _ANSWER_SECONDS) -> None:
         """Have the folder of models read again, and the numbers of calls renewed; wait at most `seconds` for the answer."""
-        self._ask(Look(uuid4().hex), seconds)
+        self._ask(control.Look(uuid4().hex), seconds)
 
     def load(self, name: str) -> None:
         """Have a model loaded in its turn. Raise InvalidRequest if it is already."""
-        self._ask(Load(uuid4().hex, name))
+        self._ask(control.Load(uuid4().hex, name))
 
     def unload(self, name: str) -> None:
         """Have a model unloaded when its requests have ended. Raise InvalidRequest if it is not loaded."""
-        self._ask(Unload(uuid4().hex, name))
+        self._ask(control.Unload(uuid4().hex, name))
 
     @contextmanager
     def watched(self, watcher: Watcher) -> Iterator[None]:
@@ -227,7 +210,7 @@ class ModelsClient:
                 )
             raise EngineLoading("The models' supervisor is starting", engine="loading")
 
-    def _ask(self, command: Load | Unload | Look, seconds: float = _ANSWER_SECONDS) -> None:
+    def _ask(self, command: control.Load | control.Unload | control.Look, seconds: float = _ANSWER_SECONDS) -> None:
         self._check_known()
         result = self._answers[command.id] = gevent.event.AsyncResult()
         try:
@@ -240,25 +223,23 @@ class ModelsClient:
         if isinstance(answer, SRBError):
             raise answer
 
-    def _send(self, command: Command) -> None:
-        if self._outbox is not None:
-            self._outbox.put(command)
+    def _send(self, command: control.Command) -> None:
+        if self._connection is not None:
+            self._connection.send(control.encode(command))
 
     def _keep_connected(self) -> None:
         while True:
             try:
-                frames = _connect(self._path)
+                connection = Connection(str(self._path))
             except OSError:
                 pass
             else:
-                self._serve(frames)
+                self._serve(connection)
             gevent.sleep(PAUSE)
 
-    def _serve(self, frames: FrameSocket) -> None:
-        outbox = gevent.queue.SimpleQueue()
-        writer = gevent.spawn(_write, frames, outbox)
+    def _serve(self, connection: Connection) -> None:
         try:
-            while self._deliver(decode_event(frames.receive()), outbox):
+            while self._deliver(control.decode_event(connection.receive()), connection):
                 pass
         except ProtocolError as error:
             log.error("closing the connection with the models' supervisor: %s", error.message)
@@ -267,31 +248,32 @@ class ModelsClient:
         except Exception:
             log.exception("closing the connection with the models' supervisor")
         finally:
-            self._outbox = None
+            self._connection = None
             self._known.clear()
-            writer.kill(block=False)
-            frames.close()
+            connection.close()
             self._fail_all()
 
-    def _deliver(self, event: Granted | Done | Refused | Models, outbox: Any) -> bool:
+    def _deliver(
+        self, event: control.Granted | control.Done | control.Refused | control.Models, connection: Connection
+    ) -> bool:
         """Note one message; return whether the supervisor is this server's."""
         match event:
-            case Models():
+            case control.Models():
                 was_foreign, self._is_foreign = self._is_foreign, self._server_id not in ("", event.server_id)
                 if self._is_foreign:
                     if not was_foreign:
                         log.error("the supervisor in %s belongs to another server", self._settings.runtime_path)
                     return False
                 self._mirror(event)
-                self._outbox = outbox
+                self._connection = connection
                 self._known.set()
-            case Granted(id_):
+            case control.Granted(id_):
                 if (hold := self._holds.get(id_)) is not None:
                     hold.settle(None)
-            case Done(id_):
+            case control.Done(id_):
                 if (result := self._answers.get(id_)) is not None:
                     result.set(None)
-            case Refused(id_, code, message):
+            case control.Refused(id_, code, message):
                 error = from_code(code, message)
                 if (hold := self._holds.pop(id_, None)) is not None:
                     hold.settle(error)
@@ -299,10 +281,10 @@ class ModelsClient:
                     result.set(error)
         return True
 
-    def _mirror(self, event: Models) -> None:
+    def _mirror(self, event: control.Models) -> None:
         """Note the models' states; connect to the engines that run or start, and to no others."""
         try:
-            states = [ModelState(**each) for each in event.models]
+            states = [control.ModelState(**each) for each in event.models]
         except TypeError as error:
             raise ProtocolError(f"malformed states of models: {error}") from None
         self.default, before = event.default, self.states
@@ -329,21 +311,3 @@ class ModelsClient:
 
 def _settle(settle: Callable[[SRBError], None]) -> None:
     settle(EngineRestarted("The models' supervisor was restarted; please try again"))
-
-
-def _connect(path: Path) -> FrameSocket:
-    sock = gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.connect(str(path))
-    except BaseException:
-        sock.close()
-        raise
-    return FrameSocket(sock, MAX_CONTROL_FRAME)
-
-
-def _write(frames: FrameSocket, outbox: Any) -> None:
-    try:
-        while True:
-            frames.send(encode(outbox.get()))
-    except OSError:
-        frames.close()  # the reader gets this error too

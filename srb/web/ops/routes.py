@@ -1,4 +1,4 @@
-"""Routes for operators, load balancers and visitors: health, models, metrics."""
+"""Routes for operators, load balancers, visitors and programs: health, models, metrics, the OpenAPI document."""
 
 import math
 import time
@@ -6,20 +6,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Response, request
+import orjson
+from flask import Blueprint, Response, current_app, request
 
-from srb.errors import EngineLoading, NotSupported, Unavailable
+from srb.errors import EngineLoading, NotSupported, Unavailable, bad_field
 from srb.version import version
 from srb.web.answers import JSONObject
 from srb.web.context import web
 from srb.web.dialects.llamacpp.server import shown_slots
 from srb.web.foreign_pages import is_page
 from srb.web.metrics import CONTENT_TYPE, without_colons
-from srb.web.openapi import operation
+from srb.web.openapi import OLDER, VERSION, describe, operation
 from srb.web.ops.models import STARTED
 from srb.web.replies import aged_reply, json_reply
 
 routes = Blueprint("ops", __name__)
+
+_DOCUMENT = "srb_openapi"  # beginning of names in the application's extensions: the document, made at its first request
+_VERSIONS = {version.rpartition(".")[0]: version for version in (VERSION, OLDER)}
 
 _OK: JSONObject = {"status": "ok"}
 HEALTH_DEADLINE = 0.5  # seconds that a health check waits for the engine's counts
@@ -165,3 +169,16 @@ def prometheus() -> Response:
     response = Response(text, content_type=CONTENT_TYPE)
     response.headers["Process-Start-Time-Unix"] = str(STARTED)
     return response
+
+
+@routes.get("/openapi.json")
+@operation(answer=JSONObject, query=("version",), foreign=True)
+def document() -> Response:
+    """Describe every route with the types of its body and its answer; `?version=3.1` in an older form."""
+    asked = request.args.get("version", VERSION)
+    if (version := _VERSIONS.get(".".join(asked.split(".")[:2]))) is None:
+        raise bad_field("version", f"should be one of {', '.join(_VERSIONS)}")
+    kept = current_app.extensions
+    if (name := _DOCUMENT + version) not in kept:
+        kept[name] = orjson.dumps(describe(current_app, version))
+    return Response(kept[name], mimetype="application/json")

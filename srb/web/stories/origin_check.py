@@ -6,15 +6,12 @@ page's own; and the Host must be an address or a known name, so that no name of 
 """
 
 from collections.abc import Set
-from typing import TYPE_CHECKING
+from wsgiref.types import WSGIEnvironment
 
 from werkzeug.http import parse_options_header
 
 from srb.errors import Forbidden, UnsupportedMedia
 from srb.web.foreign_pages import is_address, is_loopback, is_own, name_of
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIEnvironment
 
 ROOT = "/v1/srb/stories"
 PASSED = "srb.stories.passed"  # key of a WSGI environ: the request has passed this door
@@ -31,7 +28,7 @@ def leads_to_stories(route: str) -> bool:
     return route == ROOT or route.startswith(f"{ROOT}/")
 
 
-def check(environ: "WSGIEnvironment", allowed_hosts: Set[str]) -> None:
+def check(environ: WSGIEnvironment, allowed_hosts: Set[str]) -> None:
     """Raise Forbidden or UnsupportedMedia for a request that is not the own page's, or a program's."""
     _check_host(environ, allowed_hosts)
     _check_origin(environ)
@@ -42,7 +39,7 @@ def check(environ: "WSGIEnvironment", allowed_hosts: Set[str]) -> None:
     environ[PASSED] = True
 
 
-def _check_host(environ: "WSGIEnvironment", allowed_hosts: Set[str]) -> None:
+def _check_host(environ: WSGIEnvironment, allowed_hosts: Set[str]) -> None:
     host = environ.get("HTTP_HOST", "localhost")
     name = name_of(host)
     known = name is not None and (is_address(name) or is_loopback(name) or name in allowed_hosts)
@@ -50,7 +47,7 @@ def _check_host(environ: "WSGIEnvironment", allowed_hosts: Set[str]) -> None:
         raise Forbidden(f"Stories are not shown under the host name {host}: see the setting allowed_hosts")
 
 
-def _check_origin(environ: "WSGIEnvironment") -> None:
+def _check_origin(environ: WSGIEnvironment) -> None:
     origin = environ.get("HTTP_ORIGIN")
     if origin is not None and not is_own(origin, environ.get("HTTP_HOST", ""), environ["wsgi.url_scheme"]):
         raise Forbidden("Stories belong to this server's own page, and this request came from another")

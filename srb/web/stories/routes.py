@@ -39,10 +39,7 @@ SHARES = f"{ONE}/shares"
 T = TypeVar("T")
 
 # Bytes of somebody's picture are shown as that picture, or not at all: never as a document that could run something.
-_MEDIUM_HEADERS = {
-    "Content-Security-Policy": "sandbox; default-src 'none'",
-    "Content-Disposition": "attachment",
-}
+_MEDIUM_HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'", "Content-Disposition": "attachment"}
 
 
 @routes.before_request

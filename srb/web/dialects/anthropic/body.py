@@ -7,10 +7,10 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from srb.errors import NotSupported, bad_field, renamed
 from srb.web.bodies.fields import OBJECT, TEXT, ObjectFields, array, either, object_of, one_of, short_json
-from srb.web.bodies.reasoning import ThinkingFields
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_fields import (
     ReplyFormat,
+    ThinkingFields,
     chat_tool,
     parse_response_format,
     parse_tool_choice,

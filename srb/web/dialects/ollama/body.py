@@ -324,11 +324,7 @@ def _check_inputs(value: Any) -> Any:
 class OllamaEmbedBody(ModelBody):
     """The body of `POST /api/embed`."""
 
-    input: Annotated[
-        Any,
-        BeforeValidator(_check_inputs),
-        WithJsonSchema(either(TEXT, array(TEXT))),
-    ] = ""
+    input: Annotated[Any, BeforeValidator(_check_inputs), WithJsonSchema(either(TEXT, array(TEXT)))] = ""
     dimensions: Integer | None = None
     truncate: bool = True  # a text that is too long loses its end
 

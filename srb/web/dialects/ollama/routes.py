@@ -29,16 +29,11 @@ from srb.wire.events import ModelInfo
 
 routes = Blueprint("ollama", __name__)
 
+_LINE = "ollama.OllamaLine"  # the answer, and each event of a stream
+
 
 @routes.post("/api/generate")
-@operation(
-    OllamaGenerateBody,
-    "ollama.OllamaLine",
-    "ollama.OllamaLine",
-    stream_type=LINES,
-    error="ollama.OllamaError",
-    foreign=True,
-)
+@operation(OllamaGenerateBody, _LINE, _LINE, stream_type=LINES, error="ollama.OllamaError", foreign=True)
 def generate() -> Response:
     """Complete a prompt as Ollama does; a body without a prompt asks only for the model."""
     body = OllamaGenerateBody.parse(read_body(request))
@@ -54,14 +49,7 @@ def generate() -> Response:
 
 
 @routes.post("/api/chat")
-@operation(
-    OllamaChatBody,
-    "ollama.OllamaLine",
-    "ollama.OllamaLine",
-    stream_type=LINES,
-    error="ollama.OllamaError",
-    foreign=True,
-)
+@operation(OllamaChatBody, _LINE, _LINE, stream_type=LINES, error="ollama.OllamaError", foreign=True)
 def chat() -> Response:
     """Reply to a conversation as Ollama does; a body without messages asks only for the model."""
     body = OllamaChatBody.parse(read_body(request))

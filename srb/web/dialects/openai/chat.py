@@ -1,19 +1,26 @@
-"""Routes of the openai dialect's chat completions, and of rendered conversations."""
+"""Routes of the openai dialect's chat completions, of their control while they run, and of rendered conversations."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
+from uuid import uuid4
 
 from flask import Blueprint, Response, request
+from pydantic import Field
 
+from srb.errors import Conflict, NotFound
+from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
+from srb.web.bodies.fields import INT32_MAX, Integer, between
 from srb.web.calls.outcome import gather, ranking
 from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
+from srb.web.dialects.llamacpp.body import Body
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_render import ChatRenderer, chat_completion
 from srb.web.dialects.openai.frame import VerboseBody
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
+from srb.wire.commands import EndReasoning
 
 routes = Blueprint("chat", __name__)
 templates = Blueprint("templates", __name__)  # llama-server's, which the page asks too
@@ -78,3 +85,41 @@ def prompt_length(body: ChatBody) -> int:
     if media:
         return client.count_tokens(prompt, media, "messages", asker)
     return len(client.tokenize(prompt, add_special=True, parse_special=True, asker=asker))
+
+
+_PREFIXES = ("chatcmpl-", "cmpl-", "resp_", "msg_")  # of ids in answers, before the request's own
+
+
+class ControlBody(Body):
+    """The body of `POST /v1/chat/completions/control`; without `index` it is about all branches."""
+
+    id: Annotated[str, Field(min_length=1, max_length=200)]
+    action: Literal["reasoning_end"]
+    index: Annotated[Integer, between(0, INT32_MAX)] | None = None
+    model: str | None = None  # without effect: the id tells
+
+
+@routes.post("/v1/chat/completions/control")
+@operation(ControlBody, "openai.Controlled", error="openai.Error", foreign=True)
+def control() -> Response:
+    """End the reasoning of a running chat's branches; the answers begin at once."""
+    body = ControlBody.parse(read_body(request))
+    answer: JSONObject = {"success": False, "message": "no active completion for this id"}
+    for engine in web().engines:
+        command = EndReasoning(uuid4().hex, _request_id(body.id), web().calls.controller(request.environ), body.index)
+        try:
+            answer = {"success": True, "branches": engine.ask(command)["branches"]}
+        except NotFound:
+            continue
+        except Conflict as error:
+            answer = {"success": False, "message": error.message}
+        break
+    return json_reply(answer)
+
+
+def _request_id(told: str) -> str:
+    """Return the id of a request by the one that its answers have."""
+    for prefix in _PREFIXES:
+        if told.startswith(prefix):
+            return told.removeprefix(prefix)
+    return told

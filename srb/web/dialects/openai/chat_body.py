@@ -15,27 +15,15 @@ from srb.errors import bad_field, in_field
 from srb.web.bodies.completion import CommandTemplate
 from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, short_json
 from srb.web.bodies.media import MAX_FILES, check_reads_media
-from srb.web.bodies.reasoning import ReasoningFields, Thinking
 from srb.web.bodies.sampling import ProbCount, validated
 from srb.web.chat.families import HERMES, Family
 from srb.web.chat.media import MarkedMessages, without_past_media
 from srb.web.chat.reply_parser import ReplyParser
 from srb.web.chat.template import ChatPrompt, ChatTemplate, Continuation, Conversation, history_variables, template_for
 from srb.web.chat.tool_schemas import with_place
-from srb.web.dialects.openai.chat_fields import (
-    CHOICE_SCHEMA,
-    FORMAT_SCHEMA,
-    MESSAGES_SCHEMA,
-    ReplyFormat,
-    allowed_tools,
-    parse_response_format,
-    parse_tool_choice,
-    parse_tools,
-    tool_places,
-)
-from srb.web.dialects.openai.chat_shape import ReplyShape, calls_of, waits_for_answer
+from srb.web.dialects.openai import chat_fields
+from srb.web.dialects.openai.chat_shape import ReplyShape, calls_of, place_between, waits_for_answer, with_direction
 from srb.web.dialects.openai.conversations import parse_messages
-from srb.web.dialects.openai.directed import place_between, with_direction
 from srb.web.dialects.openai.guided import GuidedFields
 from srb.web.dialects.openai.token_fields import TokenFields
 from srb.web.limits import cap_max_tokens
@@ -90,15 +78,21 @@ class ChatBody(GuidedFields, TokenFields):
     parameters_field: ClassVar[str] = "function.parameters"  # of a tool
     _tool_places: dict[str, str] = PrivateAttr(default_factory=dict)  # in the client's list, by name
 
-    messages: Annotated[list[dict[str, Any]], BeforeValidator(parse_messages), WithJsonSchema(MESSAGES_SCHEMA)]
-    tools: Annotated[list[dict[str, Any]], BeforeValidator(parse_tools)] = []
-    tool_choice: Annotated[str, BeforeValidator(parse_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
+    messages: Annotated[
+        list[dict[str, Any]], BeforeValidator(parse_messages), WithJsonSchema(chat_fields.MESSAGES_SCHEMA)
+    ]
+    tools: Annotated[list[dict[str, Any]], BeforeValidator(chat_fields.parse_tools)] = []
+    tool_choice: Annotated[
+        str, BeforeValidator(chat_fields.parse_tool_choice), WithJsonSchema(chat_fields.CHOICE_SCHEMA)
+    ] = "auto"
     parallel_tool_calls: bool | None = None
     documents: list[Any] | None = None
 
-    response_format: Annotated[ReplyFormat, BeforeValidator(parse_response_format), WithJsonSchema(FORMAT_SCHEMA)] = (
-        ReplyFormat()
-    )
+    response_format: Annotated[
+        chat_fields.ReplyFormat,
+        BeforeValidator(chat_fields.parse_response_format),
+        WithJsonSchema(chat_fields.FORMAT_SCHEMA),
+    ] = chat_fields.ReplyFormat()
     logprobs: bool | None = None
     top_logprobs: ProbCount | None = None
 
@@ -109,8 +103,8 @@ class ChatBody(GuidedFields, TokenFields):
     reasoning_budget_tokens: NaturalOrMinusOne | None = None
     reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] = ""
     reasoning_control: bool = False
-    reasoning: ReasoningFields = ReasoningFields()
-    thinking: Thinking | None = None
+    reasoning: chat_fields.ReasoningFields = chat_fields.ReasoningFields()
+    thinking: chat_fields.Thinking | None = None
     enable_thinking: bool | None = None
     include_reasoning: bool = True
 
@@ -135,8 +129,8 @@ class ChatBody(GuidedFields, TokenFields):
             switch = None if self.enable_thinking is None else -1 if self.enable_thinking else 0
             said = (self.thinking.budget if self.thinking else None, self.reasoning.budget, switch)
             update["reasoning_budget_tokens"] = next((budget for budget in said if budget is not None), None)
-        self._tool_places = tool_places(body.get("tools"))
-        allowed = allowed_tools(body.get("tool_choice"))
+        self._tool_places = chat_fields.tool_places(body.get("tools"))
+        allowed = chat_fields.allowed_tools(body.get("tool_choice"))
         if allowed is not None:
             known = [tool["function"]["name"] for tool in self.tools]
             if unknown := next((name for name in allowed if name not in known), None):

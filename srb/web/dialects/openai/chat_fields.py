@@ -2,11 +2,74 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import orjson
+from pydantic import BeforeValidator, WithJsonSchema
 
-from srb.web.bodies.fields import OBJECT, TEXT, array, check_length, either, object_of, one_of, schema_text
+from srb.web.bodies.fields import (
+    INT32_MAX,
+    OBJECT,
+    TEXT,
+    Integer,
+    ObjectFields,
+    array,
+    between,
+    check_length,
+    either,
+    object_of,
+    one_of,
+    schema_text,
+)
+
+Tokens = Annotated[Integer, between(0, INT32_MAX)]
+
+
+class ReasoningFields(ObjectFields):
+    """`reasoning` of Responses, and of OpenRouter's chats."""
+
+    effort: str | None = None
+    max_tokens: Tokens | None = None
+    enabled: bool | None = None
+    exclude: bool = False  # OpenRouter's: the model thinks, but the answer lacks its thoughts
+    summary: Literal["auto", "concise", "detailed"] | None = None  # without effect: reasoning is sent as it is
+
+    @property
+    def budget(self) -> int | None:
+        """The most tokens, 0 for no reasoning, -1 for any number; None if the fields do not say."""
+        return _budget(self.enabled, self.max_tokens)
+
+
+class ThinkingFields(ObjectFields):
+    """`thinking` of Messages, and of the chats of several makers of models."""
+
+    type: Literal["enabled", "adaptive", "auto", "disabled"]
+    budget_tokens: Tokens | None = None
+    display: Literal["summarized", "omitted"] | None = None
+
+    @property
+    def budget(self) -> int | None:
+        """The most tokens, 0 for no reasoning, -1 for any number."""
+        return _budget(self.type != "disabled", self.budget_tokens if self.type == "enabled" else None)
+
+
+def _budget(enabled: bool | None, tokens: int | None) -> int | None:
+    if enabled is False:
+        return 0
+    return tokens if tokens is not None else -1 if enabled else None
+
+
+def _as_object(value: Any) -> Any:
+    """Return true and false, which some clients send, as the object that they stand for."""
+    return {"type": "enabled" if value else "disabled"} if isinstance(value, bool) else value
+
+
+Thinking = Annotated[
+    ThinkingFields,
+    BeforeValidator(_as_object),
+    WithJsonSchema({"anyOf": [ThinkingFields.model_json_schema(), {"type": "boolean"}]}),
+]
+
 
 MAX_TOOLS = 256
 MAX_NAME = 256  # characters of a tool's name

@@ -11,23 +11,7 @@ from srb.web.calls.calls import Call
 from srb.web.calls.echo import Echo
 from srb.web.calls.outcome import BranchOutcome, Outcome, error_of, timings, usage
 from srb.web.calls.renderer import Renderer, prompt_progress, sse
-from srb.web.dialects.srb.answers import (
-    BranchDescription,
-    BranchEnding,
-    BranchEvent,
-    DoneEvent,
-    ErrorEvent,
-    ProgressEvent,
-    PromptProgressEvent,
-    RequestDescription,
-    RestEvent,
-    SeedsNote,
-    SnapshotEvent,
-    SRBCompletion,
-    SRBCompletionChoice,
-    StartEvent,
-    StopEvent,
-)
+from srb.web.dialects.srb import answers
 from srb.wire.commands import BranchSpec
 from srb.wire.events import (
     BranchAdded,
@@ -64,7 +48,7 @@ class SRBRenderer(Renderer):
 
     def start(self) -> bytes:
         command = self._command
-        start: StartEvent = {
+        start: answers.StartEvent = {
             "event": "start",
             "count": len(command.branches),
             "id": command.request_id,
@@ -110,16 +94,16 @@ class SRBRenderer(Renderer):
         return line + b"}\n\n"
 
     def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
-        stop: StopEvent = {"event": "stop", "index": event.index, **ending(event)}
+        stop: answers.StopEvent = {"event": "stop", "index": event.index, **ending(event)}
         if error is None:
             return sse(stop)
-        failure: ErrorEvent = {**_error(error), "index": event.index}
+        failure: answers.ErrorEvent = {**_error(error), "index": event.index}
         return sse(failure) + sse(stop)
 
     def branch_added(self, event: BranchAdded) -> bytes:
         super().branch_added(event)
         self._heads += [_head(index) for index in range(len(self._heads), event.index + 1)]
-        said: BranchEvent = {"event": "branch", "index": event.index, "seed": event.seed}
+        said: answers.BranchEvent = {"event": "branch", "index": event.index, "seed": event.seed}
         if event.resumed:
             said["resumed"] = True
         elif event.direction:
@@ -134,17 +118,17 @@ class SRBRenderer(Renderer):
         return sse(said)
 
     def resting(self, event: Resting) -> bytes:
-        rest: RestEvent = {"event": "rest", "seconds": event.seconds, "usage": usage([event.done])}
+        rest: answers.RestEvent = {"event": "rest", "seconds": event.seconds, "usage": usage([event.done])}
         return sse(rest)
 
     def choosing(self, done: int, of: int) -> bytes:
-        said: ProgressEvent = {"event": "progress", "done": done, "of": of}
+        said: answers.ProgressEvent = {"event": "progress", "done": done, "of": of}
         return sse(said)
 
     def end(self, done: list[Done]) -> bytes:
         """Render usage and timings, even if every branch failed: each branch's failure has been rendered."""
         count = len(self._heads) if self._of is None else len(self._specs)
-        said: DoneEvent = {"event": "done", "count": count, "usage": usage(done), "timings": timings(done)}
+        said: answers.DoneEvent = {"event": "done", "count": count, "usage": usage(done), "timings": timings(done)}
         if self._of is not None:
             said["seeds"] = [branch.seed for branch in self._specs]
             if self._command.place is not None:
@@ -167,7 +151,7 @@ class AttachedRenderer(SRBRenderer):
         self._specs = [BranchSpec(branch["seed"]) for branch in self._snapshot["branches"]]
 
     def start(self) -> bytes:
-        snapshot: SnapshotEvent = {"event": "snapshot", **describe(self._snapshot)}
+        snapshot: answers.SnapshotEvent = {"event": "snapshot", **describe(self._snapshot)}
         if not self._return_tokens:
             for branch in snapshot["branches"]:
                 branch.pop("tokens", None)
@@ -177,7 +161,7 @@ class AttachedRenderer(SRBRenderer):
         return _progress(event) if type(event) is Progress else b""
 
 
-def describe(said: dict[str, Any]) -> RequestDescription:
+def describe(said: dict[str, Any]) -> answers.RequestDescription:
     """Return the description of a request, from the engine's (see engine/steering.py)."""
     return {
         "id": said["id"],
@@ -189,7 +173,7 @@ def describe(said: dict[str, Any]) -> RequestDescription:
     }
 
 
-def describe_branch(said: dict[str, Any]) -> BranchDescription:
+def describe_branch(said: dict[str, Any]) -> answers.BranchDescription:
     """Return the description of a branch, from the engine's."""
     branch: dict[str, Any] = {
         name: said[name]
@@ -203,11 +187,11 @@ def describe_branch(said: dict[str, Any]) -> BranchDescription:
         branch |= ending(ended)
         if error := error_of(ended):
             branch["error"] = {"code": error.code, "message": error.message}
-    return cast(BranchDescription, branch)
+    return cast(answers.BranchDescription, branch)
 
 
 def _progress(event: Progress) -> bytes:
-    said: PromptProgressEvent = {"event": "prompt", **prompt_progress(event)}
+    said: answers.PromptProgressEvent = {"event": "prompt", **prompt_progress(event)}
     return sse(said)
 
 
@@ -224,7 +208,7 @@ def completion(
     return_tokens: bool = False,
     echo: Echo | None = None,
     ranking: Ranking | None = None,
-) -> SRBCompletion:
+) -> answers.SRBCompletion:
     """Return the answer of a call that was not streamed; `branches` are the outcome's branches to return."""
     (command,) = call.commands
     completions = []
@@ -241,7 +225,7 @@ def completion(
         if logprobs and probs:
             choice["logprobs"] = probs
         completions.append(choice)
-    note: SeedsNote = {"seeds_reproduce": "request"} if command.branches_interact else {}
+    note: answers.SeedsNote = {"seeds_reproduce": "request"} if command.branches_interact else {}
     return {
         "id": command.request_id,
         "completions": completions,
@@ -253,9 +237,9 @@ def completion(
     }
 
 
-def _choice(index: int, branch: BranchOutcome) -> SRBCompletionChoice:
+def _choice(index: int, branch: BranchOutcome) -> answers.SRBCompletionChoice:
     assert branch.ended is not None  # the engine ends every branch before the request
-    choice = cast(SRBCompletionChoice, {"index": index, "text": branch.text, **ending(branch.ended)})
+    choice = cast(answers.SRBCompletionChoice, {"index": index, "text": branch.text, **ending(branch.ended)})
     if branch.origin is not None and branch.token is not None:
         choice["from"] = {"branch": branch.origin, "token": branch.token}
     if branch.direction:
@@ -265,9 +249,9 @@ def _choice(index: int, branch: BranchOutcome) -> SRBCompletionChoice:
     return choice
 
 
-def ending(event: BranchEnded) -> BranchEnding:
+def ending(event: BranchEnded) -> answers.BranchEnding:
     """Return the keys of this dialect that describe a branch's end."""
-    said: BranchEnding = {
+    said: answers.BranchEnding = {
         "length": event.length,
         "stop": 1 if event.reason in (FinishReason.EOS, FinishReason.WORD, FinishReason.BOUNDARY) else 0,
         "reason": FinishReason(event.reason),
@@ -284,5 +268,5 @@ def ending(event: BranchEnded) -> BranchEnding:
     return said
 
 
-def _error(error: SRBError) -> ErrorEvent:
+def _error(error: SRBError) -> answers.ErrorEvent:
     return {"event": "error", "code": error.code, "message": error.message}

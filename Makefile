@@ -1,8 +1,7 @@
 # make serve                      start the server with SmolLM2, a small model that is fetched once
 # make serve MODEL=path PORT=8080 … with another model, on another port; MODEL=storyteller is bundled
 # make install GPU=cuda           … with llama.cpp built for cuda, vulkan, rocm or metal; none: for the CPU again
-# make wheels CMAKE_ARGS=-DGGML_NATIVE=OFF
-#                                 … for other machines, in dist/: with AVX2, for x86-64
+# make wheels                     all that is installed as wheels in dist/, for machines like this one
 # make wheels PROCESSORS=all      … for all processors, old and new: four times the compiling
 # make dist                       make a release's sdist and wheel of the newest commit, in dist/
 # make try-llama VERSION=0.3.37   try the patches in native/ on another version of llama-cpp-python
@@ -10,6 +9,7 @@
 # make test-all                   … and everything else that is not for the night
 # make test-more                  … of that what a change touches, and others in turn (UNTIL: a time, in seconds)
 # make test-night                 everything, with long cases and twenty times the random examples
+# make check-offline              for packagers: make test with PYTHON's packages, without network, npm and models
 # make lint | bench               check and measure
 # make test-cluster               install Ray, and run the tests that need it, except for the long ones
 # make test-cluster-long          … the long ones alone
@@ -79,7 +79,7 @@ GIVEN_ARGS := $(strip $(CMAKE_ARGS))
 override CMAKE_ARGS := $(LLAMA) $(GIVEN_ARGS)
 export CMAKE_ARGS GIVEN_ARGS
 
-.PHONY: help install wheels dist dev constraints node agents page page-vendor real-models serve test test-all test-more test-night test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-stutter bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
+.PHONY: help install wheels dist check-offline dev constraints node agents page page-vendor real-models serve test test-all test-more test-night test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-stutter bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -98,9 +98,16 @@ $(STAMP): setup.cfg pyproject.toml $(wildcard native/*.* native/patches/*) | $(B
 	@$(BIN)/python -m tools.install SRB -e .
 	@printf '%s\n' '$(GPU:none=)' "$$GIVEN_ARGS" >$@
 
-# Wheels of all that is installed, for machines without a compiler.
-wheels: $(STAMP)
-	@$(BIN)/pip wheel --quiet --wheel-dir dist '.$(if $(EXTRAS),[$(EXTRAS)])'
+# For machines without a compiler: llama-srb-native with the llama.cpp of .venv, SRB, and all that they need.
+wheels: .venv/.installed-wheels
+	@$(BIN)/python -m tools.native_wheel
+	@rm -f dist/llama_srb-*.whl
+	@$(BIN)/pip wheel --quiet --find-links dist --wheel-dir dist '.$(if $(EXTRAS),[$(EXTRAS)])'
+	@echo 'pip install --no-index --find-links dist llama-srb installs them.'
+
+.venv/.installed-wheels: $(STAMP)
+	@$(BIN)/python -m tools.install 'SRB for making wheels' -e '.[wheels]'
+	@touch $@
 
 dist: dev  # the sdist and the wheel of the newest commit, the same bytes whoever makes them
 	@$(BIN)/python -m tools.dist
@@ -134,6 +141,10 @@ serve: install
 RUNNER = $(BIN)/python -m tests.runner
 test: dev node page real-models
 	$(RUNNER) main $(if $(UNTIL),--until $(UNTIL))
+
+# Nothing is installed or fetched. Pytest ends with the tests that were skipped, and what they need.
+check-offline:
+	@env -u CI $(PYTHON) -m tests.runner main $(if $(UNTIL),--until $(UNTIL))
 
 test-all: dev node page agents real-models
 	$(RUNNER) all

@@ -13,6 +13,15 @@ set(LLAMA_ALL_WARNINGS OFF)
 # they are loaded: once is enough.
 set(CMAKE_INSTALL_LIBDIR llama_cpp/lib)
 
+# Once each, too: wheels have no links, and a library's two names with a version would be copies of it.
+set(CMAKE_PLATFORM_NO_VERSIONED_SONAME ON)
+
+# The same bytes wherever they are built: no library has the names of folders in it.
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
+foreach(folder "${CMAKE_SOURCE_DIR}" "${CMAKE_BINARY_DIR}")
+    add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${folder}/=>")
+endforeach()
+
 # Beside the libraries lies by which files and which arguments they were made: tools/install.py builds anew where those are others.
 # The files are copied now, since they may change while llama.cpp is compiled.
 set(native "${CMAKE_CURRENT_BINARY_DIR}/native")

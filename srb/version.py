@@ -10,6 +10,8 @@ from importlib import metadata
 from pathlib import Path
 
 RELEASE = "0.1.0"
+# The llama-srb-native for which this code is made: llama-cpp-python's version, and a number that grows with native/.
+NATIVE = "0.3.36.1"
 _ROOT = Path(__file__).parents[1]
 
 

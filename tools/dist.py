@@ -42,7 +42,7 @@ def make(target: Path, source: Path = ROOT) -> tuple[Path, Path]:
 def _hook(kind: str, source: Path, target: Path, epoch: str) -> Path:
     """Have setuptools make an sdist or a wheel, as pip does; return its path."""
     target.mkdir(exist_ok=True)
-    code = f"import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
+    code = f"import sys; from tools import backend; print(backend.build_{kind}(sys.argv[1]))"
     printed = _run(source, sys.executable, "-c", code, str(target), SOURCE_DATE_EPOCH=epoch, PYTHONPATH="")
     return target / printed.splitlines()[-1]
 

@@ -1,13 +1,15 @@
-"""The wheels in dist/ on processors that are not here: QEMU emulates each, and the bundled model writes a text on it.
+"""The wheels in dist/ elsewhere: on processors that QEMU emulates, on other systems. The bundled model writes a text there.
 
     make wheels PROCESSORS=all && python -m tools.try_wheels            Nehalem, Haswell, what QEMU has most, this processor
     python -m tools.try_wheels Westmere IvyBridge                       others that `qemu-x86_64 -cpu help` names
-    python -m tools.try_wheels --arm FOLDER cortex-a72 neoverse-n1      those of ARM, with wheels for it in dist/
+    python -m tools.try_wheels --root FOLDER                            another Debian, of this kind of processor
+    python -m tools.try_wheels --root FOLDER cortex-a72 neoverse-n1     one for ARM, with wheels for it in dist/
 
-FOLDER has a Debian for arm64 with Python and libgomp1, as debootstrap unpacks it; what SRB needs beside dist/ is fetched.
+FOLDER is a system with Python and nothing else, as `debootstrap --variant=minbase --include=python3` unpacks it; what SRB
+needs beside dist/ is fetched for its Python. Root alone may enter it.
 
-It needs Debian's package qemu-user. A line for each processor has the plugin that was loaded, and the likeliest text. The
-exit status is 1 if one of them does not write, or writes another text than the first. QEMU knows no AVX512.
+Processors need Debian's package qemu-user. A line for each has the plugin that was loaded, and the likeliest text. The exit
+status is 1 if one of them does not write, or writes another text than the first. QEMU knows no AVX512.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -59,15 +62,21 @@ def install() -> Path:
     return python
 
 
-def install_for_arm(root: Path) -> Path:
-    """Install the wheels for ARM beside a Debian's Python, which is not run; return the folder of its modules."""
+def install_into(root: Path) -> tuple[str, Path]:
+    """Install the wheels in another system, with nothing of it run; return its kind of processor, and their folder."""
     modules = root / "srb"
+    [library] = root.glob("usr/lib/*-linux-gnu/libc.so.6")
+    machine = library.parent.name.removesuffix("-linux-gnu")
+    [newest] = re.findall(rb"GNU C Library .* version 2\.(\d+)", library.read_bytes())
+    tags = ["linux", "manylinux2014", *(f"manylinux_2_{number}" for number in range(5, int(newest) + 1))]
     [python] = (root / "usr/lib").glob("python3.*")
-    tags = [f"--platform={tag}_aarch64" for tag in ("linux", "manylinux2014", "manylinux_2_28", "manylinux_2_31")]
     version = ["--python-version", python.name.removeprefix("python"), "--only-binary", ":all:"]
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", modules, *tags, *version]
+    platforms = [f"--platform={tag}_{machine}" for tag in reversed(tags)]
+    shutil.rmtree(modules, ignore_errors=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", modules, *platforms, *version]
     subprocess.run([*command, "--find-links", DIST, "llama-srb"], check=True)
-    return modules
+    shutil.copy(__file__, modules)
+    return machine, modules
 
 
 def main() -> int:
@@ -75,18 +84,29 @@ def main() -> int:
         print(json.dumps(write()))
         return 0
     failed, first, environ = False, "", dict(os.environ)
-    if sys.argv[1:2] == ["--arm"]:
-        root, processors = Path(sys.argv[2]), sys.argv[3:]
-        environ["PYTHONPATH"] = str(install_for_arm(root))
-        emulator, python = ["qemu-aarch64", "-L", str(root)], root / "usr/bin/python3"
+    if sys.argv[1:2] == ["--root"]:
+        root, processors = Path(sys.argv[2]), sys.argv[3:] or [""]
+        machine, modules = install_into(root)
+        emulator, python, script = (
+            [f"qemu-{machine}", "-L", str(root)],
+            str(root / "usr/bin/python3"),
+            modules / "try_wheels.py",
+        )
+        environ["PYTHONPATH"] = str(modules)
+        # With a /proc of its own, which is gone afterwards.
+        inside = (
+            'mount -t proc proc "$0/proc" && exec chroot "$0" env PYTHONPATH=/srb python3 -P /srb/try_wheels.py "$@"'
+        )
+        here = ["unshare", "--mount", "--", "sh", "-c", inside, str(root)]
     else:
-        emulator, python, processors = ["qemu-x86_64"], install(), sys.argv[1:] or list(PROCESSORS)
+        emulator, python, script = ["qemu-x86_64"], str(install()), Path(__file__)
+        processors = sys.argv[1:] or list(PROCESSORS)
+        here = [python, "-P", str(script)]
     for processor in processors:
-        emulated = [*emulator, "-cpu", processor] if processor else []
         # numpy's OpenBLAS may take an emulated processor for one with AVX2, and ends then; it is told the oldest one.
-        blas = {"OPENBLAS_CORETYPE": "Nehalem"} if emulated and emulator[0] == "qemu-x86_64" else {}
-        command = [*emulated, str(python), "-P", str(Path(__file__)), "--write"]
-        done = subprocess.run(command, capture_output=True, text=True, env=environ | blas)
+        blas = {"OPENBLAS_CORETYPE": "Nehalem"} if processor and emulator[0] == "qemu-x86_64" else {}
+        command = [*emulator, "-cpu", processor, python, "-P", str(script)] if processor else here
+        done = subprocess.run([*command, "--write"], capture_output=True, text=True, env=environ | blas)
         if done.returncode:
             failed = True
             print(f"{processor or 'this one'}: exit status {done.returncode}\n{done.stderr[-2000:]}")

@@ -59,7 +59,7 @@ def _places(checkup: Checkup) -> Iterator[Finding]:
 
 def _nodes(checkup: Checkup) -> Iterator[Finding]:
     if checkup.nodes and not checkup.build.has_rpc:
-        yield _problem("rpc is set, and llama.cpp was built without RPC", f"CMAKE_ARGS=-DGGML_RPC=ON, and {_REBUILD}")
+        yield _problem("rpc is set, and llama.cpp was built without RPC", _REBUILD)
     for node, trouble in checkup.nodes.items():
         if not trouble:
             continue
@@ -253,8 +253,8 @@ def _system(checkup: Checkup) -> Iterator[Finding]:
 # The instructions that matter most for speed, as in INSTRUCTIONS.
 _FAST = {flag: INSTRUCTIONS[flag] for flag in ("avx", "avx2", "fma", "f16c", "avx512f")} | {"amx_int8": "AMX_INT8"}
 _REBUILD = (
-    "build llama.cpp in a clone of SRB: make clean, then make install; or make wheels there, and pip install its "
-    "llama_cpp_python-*.whl here"
+    "pip install llama-srb-native; or build llama.cpp in a clone of SRB: make clean, then make install; or make wheels "
+    "there, and pip install its llama_srb_native-*.whl here"
 )
 
 

@@ -97,7 +97,7 @@ def _machine(checkup: Checkup) -> Iterator[Line]:
 
 def _build(checkup: Checkup) -> Iterator[Line]:
     build = checkup.build
-    yield "version", f"llama-cpp-python {build.binding}, ggml {build.ggml}{', debug build' if build.is_debug else ''}"
+    yield "version", f"{build.package}, ggml {build.ggml}{', debug build' if build.is_debug else ''}"
     for device in filter(lambda each: each.is_gpu, build.devices):
         free = f"{size_text(device.free)} free of {size_text(device.total)}"
         yield "RPC" if device.is_remote else "GPU", f"{device.name}, {device.description}: {free}"

@@ -1,6 +1,5 @@
 """Model downloads before the start: from Hugging Face, into its cache, or from any URL, into SRB's cache."""
 
-import importlib.util
 import os
 import re
 import sys
@@ -8,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from srb import native
 from srb.config.values import expanded
 from srb.errors import ConfigError
 from srb.fetch.download import FAILURES, RemoteFile, bring, one_line, without_login
@@ -66,9 +66,8 @@ def _fetch(repo: str, token: str, offline: bool, files: Callable[[Any], list[str
 
 
 def _has_mtmd() -> bool:
-    found = importlib.util.find_spec("llama_cpp")  # not imported: loading the libraries takes long
-    folders = list(found.submodule_search_locations or ()) if found else []
-    return any(any(Path(folder, "lib").glob("*mtmd.*")) for folder in folders)
+    folder = native.libraries()
+    return folder is not None and any(folder.glob("*mtmd.*"))
 
 
 def choose_projector(files: Sequence[str], quant: str = "") -> list[str]:

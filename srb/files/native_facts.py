@@ -82,7 +82,7 @@ class Device:
 class Build:
     """llama.cpp as it was built: versions, the CPU's instructions that it uses, its devices."""
 
-    binding: str  # version of llama-cpp-python
+    package: str  # whose it is, with its version: llama-srb-native or llama-cpp-python
     ggml: str
     system_info: str  # of llama.cpp: parts and their features, such as CPU : AVX2 = 1
     is_debug: bool

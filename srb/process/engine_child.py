@@ -136,7 +136,7 @@ def describe(status: int) -> str:
     if status >= 0:
         return f"exit status {status}"
     if status == -signal.SIGILL:  # one that this processor lacks; the file of the model has no part in it
-        return "SIGILL: llama.cpp was built for another processor; build it here, or with -DGGML_NATIVE=OFF"
+        return "SIGILL: llama.cpp was built for another processor; build it here, or with PROCESSORS=all"
     try:
         return signal.Signals(-status).name
     except ValueError:

@@ -6,6 +6,7 @@ Every commit is on the disk when it returns (a write-ahead log, `synchronous = F
 
 import errno
 import fcntl
+import logging
 import os
 import resource
 import sqlite3
@@ -28,6 +29,8 @@ from srb.errors import (
 from srb.reasons import reason_of, whose
 from srb.stories import schema
 from srb.stories.soundness import Soundness
+
+log = logging.getLogger("srb.stories")
 
 BUSY_SECONDS = 5.0  # that a statement waits for another process's transaction; then the post is refused
 _LOG_BYTES = 8 * 1024 * 1024  # of the write-ahead log that stay after a large transaction: none grows it anew
@@ -255,7 +258,13 @@ class Database:
     def _prepare(self, connection: Connection) -> None:
         """Make the tables and switch to the write-ahead log; processes that do so at once would find the file locked."""
         with self._folder_locked():
+            before = schema.version(connection)
             schema.step_forward(connection)
+            if 0 < before < len(schema.STEPS):
+                log.info(
+                    "stories: %s was brought from version %d to %d, and an older SRB refuses it from now on",
+                    *(self.path, before, len(schema.STEPS)),
+                )
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.execute("PRAGMA synchronous = FULL")  # with less a power cut takes back what was answered as saved
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchone()

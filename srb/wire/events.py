@@ -302,7 +302,7 @@ class ModelInfo:
     bos_token: str
     eos_token: str
     has_fill_in_the_middle: bool
-    build_info: str
+    build_info: str  # of llama.cpp: its version and whose package it is
     bos_id: int = -1  # token ids; −1 where the vocabulary has none
     blank_page: list[int] = field(default_factory=list)  # the tokens that stand before an empty prompt; []: none
     eos_id: int = -1
@@ -325,6 +325,7 @@ class ModelInfo:
     hears: bool = False  # takes sounds as media
     lacks: str = ""  # typographic characters that the vocabulary can only spell in single bytes
     speculative: str = "none"  # kinds of drafts, under llama-server's names, separated by commas
+    library_lacks: str = ""  # patches of SRB's that this llama.cpp was built without, and what that costs
     license: str = ""  # of the weights, as the file names it
     nondeterminism: str = ""  # why a token's logits depend on what is computed beside it; "": they do not
 

@@ -118,8 +118,7 @@ def test_rpc_without_a_build_for_it_is_one_line_that_says_how_to_get_it(monkeypa
     with pytest.raises(ConfigError) as raised:
         add_nodes([Node("127.0.0.1", 50052)])
     assert raised.value.message == (
-        "rpc: llama.cpp was built without RPC; CMAKE_ARGS=-DGGML_RPC=ON pip install --no-cache-dir --force-reinstall "
-        f"--no-deps llama-cpp-python=={lib.__version__} builds it with RPC"
+        "rpc: llama.cpp was built without RPC; llama-srb-native has it, and so has `make install` in a clone of SRB"
     )
     add_nodes([])
 
@@ -140,17 +139,18 @@ def test_a_build_without_patches_is_told_in_one_line_however_many_models_are_loa
 ) -> None:
     def told() -> list[str]:
         caplog.clear()
-        llama_devices.tell_missing_patches.cache_clear()
+        llama_devices.tell_library.cache_clear()
         for _ in range(2):
             LlamaModel.load(Settings(model=str(gguf("llama")), n_ctx=64, n_seq_max=4, threads=1)).close()
-        return [record.getMessage() for record in caplog.records if "patches" in record.getMessage()]
+        return [record.getMessage() for record in caplog.records if "SRB's patches" in record.getMessage()]
 
-    assert told() == []
+    caplog.set_level(logging.INFO)
+    assert told() == [f"llama.cpp of llama-cpp-python {lib.__version__}, with SRB's patches"]
     monkeypatch.setattr(llama_devices, "system_info", lambda: "CPU : AVX2 = 1 | ")
     [line] = told()
     assert line.startswith("llama.cpp was built without SRB's patches (native/patches): ")
-    assert line.endswith("`make install` or `make wheels` in a clone of SRB builds it with them")
-    llama_devices.tell_missing_patches.cache_clear()
+    assert f"(llama-cpp-python {lib.__version__}); pip install llama-srb-native has it with them" in line
+    llama_devices.tell_library.cache_clear()
 
 
 @pytest.fixture

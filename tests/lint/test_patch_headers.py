@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from srb.files.native_facts import PATCHES
+from srb.version import NATIVE
 from tests.processes import ROOT
+from tools.llama_sources import pinned
 
+# What each version of llama-srb-native was made of: a version that is published is never another one.
+MADE_OF = {"0.3.36.1": "be223c1102fbc1c65dd5a1a3915d6cc93d72aff302265553829dd47d26379647"}
 FILES = sorted((ROOT / "native" / "patches").glob("*.patch"))
 
 
@@ -39,3 +44,14 @@ def test_a_patch_that_says_less_is_found() -> None:
     assert lacks(whole.replace("Drop when:", "Goes when:")) == ["Drop when"]
     assert lacks(whole.replace("\n---\n", "\n")) == ["a diff after ---"]
     assert lacks(whole.replace("Subject: ", "")) == ["a subject and a text"]
+
+
+def test_the_version_of_llama_srb_native_is_that_of_these_files_and_of_the_pinned_binding() -> None:
+    whole = hashlib.sha256()
+    for path in sorted((ROOT / "native").rglob("*")):
+        if path.is_file():
+            whole.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    assert NATIVE.rpartition(".")[0] == pinned()
+    assert MADE_OF.get(NATIVE) == whole.hexdigest(), (
+        "native/ has changed: note this here, and if the last version is published, raise NATIVE in srb/version.py first"
+    )

@@ -25,7 +25,7 @@ from tests.servers import Server, free_port
 pytestmark = pytest.mark.e2e
 
 PAGE = ROOT / "srb" / "page"
-SOURCES = ("srb", "config", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("srb", "config", "tools", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 SERVE = """
 import runpy
 import sys

@@ -163,10 +163,8 @@ def test_a_new_version_takes_the_place_of_one_with_the_same_number() -> None:
         "umask 022",
         "systemctl start srb-backup",
         "git pull",
-        "rm -rf dist",
-        " wheel ",
-        "--force-reinstall --no-deps dist/",
-        " install dist/",
+        "make wheels",
+        " install --no-index --find-links dist --force-reinstall llama-srb",
         "systemctl restart",
     ]
     assert [next(step in line for line in lines[at:]) for at, step in enumerate(steps)] == [True] * len(steps)

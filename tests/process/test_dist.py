@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,9 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+from srb.version import NATIVE
 from tests.processes import ROOT
+from tools.llama_sources import pinned
 
 
 def made(source: Path, target: Path, **options: object) -> list[Path]:
@@ -45,5 +48,23 @@ def test_two_people_make_the_same_bytes_of_a_commit(tmp_path: Path) -> None:
     assert {"Makefile", "native/llama.cmake", "tests/process/test_dist.py", "srb/config/files/default.toml"} <= inside
     with zipfile.ZipFile(wheel) as archive_of_wheel:
         found = set(archive_of_wheel.namelist())
+        [information] = [archive_of_wheel.read(name) for name in found if name.endswith(".dist-info/METADATA")]
     assert {"srb/serve/reload.py", "srb/config/files/systemd/srb.service", "srb/page/desk.js"} <= found
     assert "srb/left_behind.py" not in found
+    with tarfile.open(sdist) as archive:
+        package = archive.extractfile(names[0].partition("/")[0] + "/PKG-INFO")
+        assert package
+        assert [needs(information), needs(package.read())] == [[f"llama-srb-native=={NATIVE}"]] * 2
+
+
+def needs(information: bytes) -> list[str]:
+    """Return which llama.cpp a package asks for."""
+    return re.findall(r"^Requires-Dist: (llama\S+)$", information.decode(), re.MULTILINE)
+
+
+def test_a_checkout_asks_for_the_binding_that_it_compiles(tmp_path: Path) -> None:
+    script = "import sys; from tools import backend; print(backend.prepare_metadata_for_build_editable(sys.argv[1]))"
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    information = (tmp_path / printed.splitlines()[-1] / "METADATA").read_bytes()
+    assert needs(information) == [f"llama-cpp-python=={pinned()}"]

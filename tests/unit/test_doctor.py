@@ -28,7 +28,13 @@ GPU = Device("CUDA0", "a card", "gpu", 8 * GIB, 8 * GIB)
 
 QUIET = Activity(seconds=1, load=0.1, busy=0, stolen=0, programs=(), throttled=0, swapped_in=0, engines=())
 PATCHED = f"SRB_PATCHES = {','.join(PATCHES)}"
-BUILD = Build("0.3", "0.25", f"CPU : AVX = 1 | AVX2 = 1 | FMA = 1 | F16C = 1 | {PATCHED}", is_debug=False, devices=())
+BUILD = Build(
+    "llama-srb-native 0.3",
+    "0.25",
+    f"CPU : AVX = 1 | AVX2 = 1 | FMA = 1 | F16C = 1 | {PATCHED}",
+    is_debug=False,
+    devices=(),
+)
 MODEL = MemoryEstimate(
     description="llama 1B Q8_0", memory="attention", n_params=10**9, n_layers=16, n_ctx_train=8192, weights=GIB,
     n_ctx=8192, n_seq_max=96, threads=4, threads_batch=4,

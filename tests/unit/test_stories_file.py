@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import sqlite3
@@ -96,8 +97,12 @@ def test_processes_that_make_the_file_at_once_make_one(path: Path) -> None:
         store.close()
 
 
-def test_an_older_file_is_brought_forward_with_all_that_is_in_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_file_is_brought_forward_with_all_that_is_in_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "srb.stories")
     write_tale(path)
+    assert caplog.messages == []
 
     def later(connection: Connection) -> None:
         connection.execute("ALTER TABLE story ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'")
@@ -108,6 +113,10 @@ def test_an_older_file_is_brought_forward_with_all_that_is_in_it(path: Path, mon
         with store.connection() as connection:
             assert schema.version(connection) == len(schema.STEPS)
             assert connection.execute("SELECT colour FROM story").fetchall() == [("blue",)]
+    [told] = caplog.messages
+    assert told.endswith(
+        f"from version {len(schema.STEPS) - 1} to {len(schema.STEPS)}, and an older SRB refuses it from now on"
+    )
 
 
 def test_a_step_that_fails_leaves_the_older_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

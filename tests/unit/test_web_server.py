@@ -178,6 +178,7 @@ def test_props_has_all_that_clients_read() -> None:
     assert (found["user_name"], found["assistant_name"]) == ("User:", "Assistant:")
     assert (found["bos_token"], found["eos_token"], found["build_info"]) == ("<s>", "</s>", "b1-scripted")
     assert found["srb_version"] == version()
+    assert found["library_lacks"] == ""
 
 
 def test_props_tell_whether_the_model_is_deterministic_and_if_not_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

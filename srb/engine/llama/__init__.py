@@ -1,6 +1,10 @@
-"""llama.cpp behind the core's Model. Every import of llama_cpp comes after this, which sets what libgomp reads once."""
+"""llama.cpp behind the core's Model. Every import of llama_cpp comes after this, which says which one."""
 
 import os
+
+from srb import native
+
+native.put_on_path()
 
 # How often a thread of OpenMP looks for work before it sleeps. libgomp's own 300,000 are milliseconds, in which a thread
 # that waits for another keeps the core that this one needs: beside a busy program two threads on two cores take 77 times

@@ -13,6 +13,7 @@ from typing import Any
 
 import llama_cpp as lib
 
+from srb import native
 from srb.errors import ModelLoadFailed
 from srb.files import native_facts
 from srb.files.native_facts import INSTRUCTIONS, Device
@@ -45,10 +46,21 @@ def system_info() -> str:
 
 
 @cache
-def tell_missing_patches() -> None:
-    """Log, once in a process, what this llama.cpp lacks if it was built without one of SRB's patches."""
+def tell_library() -> None:
+    """Log, once in a process, whose llama.cpp this is, and what it lacks if it was built without one of SRB's patches."""
     if told := native_facts.without_patches(system_info()):
-        log.warning("%s; `make install` or `make wheels` in a clone of SRB builds it with them", told)
+        log.warning(
+            "%s (%s); pip install llama-srb-native has it with them, and `make install` in a clone of SRB builds it",
+            told,
+            package(),
+        )
+    else:
+        log.info("llama.cpp of %s, with SRB's patches", package())
+
+
+def package() -> str:
+    """Return the name and the version of the package that llama.cpp is of."""
+    return native.name_of(Path(lib.__file__), lib.__version__)
 
 
 def begin() -> None:
@@ -87,8 +99,8 @@ def refuse_foreign_build(library: Any, has: Set[str]) -> None:
     ]
     if missing:
         raise ModelLoadFailed(
-            f"llama.cpp was built for processors with {', '.join(missing)}, which this one lacks; build it on this machine "
-            "(make clean, then make install), or elsewhere for all (make wheels PROCESSORS=all)"
+            f"llama.cpp was built for processors with {', '.join(missing)}, which this one lacks; llama-srb-native has "
+            "it for all, as has make wheels PROCESSORS=all in a clone; make clean, then make install builds it for this one"
         )
 
 

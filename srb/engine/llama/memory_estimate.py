@@ -24,7 +24,7 @@ import llama_cpp as lib
 
 from srb.config.settings import Settings
 from srb.config.values import CacheType
-from srb.engine.llama.devices import begin, devices, ggml, gpu_of, library_folder, system_info
+from srb.engine.llama.devices import begin, devices, ggml, gpu_of, library_folder, package, system_info
 from srb.engine.llama.log import native_log
 from srb.engine.llama.params import (
     changed_settings,
@@ -93,7 +93,7 @@ def build() -> Build:
         function.restype = ctypes.c_char_p
         texts.append(function().decode())
     ggml_text = f"{texts[0]} ({texts[1]})"
-    return Build(lib.__version__, ggml_text, system_info().strip(" |"), _is_debug(), tuple(devices()), has_rpc())
+    return Build(package(), ggml_text, system_info().strip(" |"), _is_debug(), tuple(devices()), has_rpc())
 
 
 def _is_debug() -> bool:
@@ -294,7 +294,7 @@ def main() -> None:
     try:
         begin()
     except ModelLoadFailed as error:  # a build for other processors, of which nothing else can be asked
-        facts = NativeFacts(Build(lib.__version__, "", "", False, ()), error=error.message)
+        facts = NativeFacts(Build(package(), "", "", False, ()), error=error.message)
     else:
         facts = _facts(settings)
     sys.stdout.buffer.write(orjson.dumps(facts))

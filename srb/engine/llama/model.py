@@ -26,7 +26,7 @@ from srb.engine.grammar.matcher import Vocabulary
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch, compute
 from srb.engine.llama.blank_page import reply_before_empty
-from srb.engine.llama.devices import begin, free_gpu_memory, tell_missing_patches
+from srb.engine.llama.devices import begin, free_gpu_memory, package, system_info, tell_library
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder
 from srb.engine.llama.log import native_log
@@ -57,6 +57,7 @@ from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
 from srb.engine.tokens import is_media
 from srb.errors import ModelLoadFailed
 from srb.files.gguf import check_model_file, pooling_of
+from srb.files.native_facts import without_patches
 from srb.host.cores import usable_cores
 from srb.wire.events import ModelInfo
 
@@ -176,7 +177,7 @@ class LlamaModel:
         loaded = cls(model, context, sequences, settings, adapters, embedder, ranker, encoder, windows)
         if windows is not SwaCache.NONE:
             log.info(description(windows, settings, lib.llama_model_n_swa(model), sequences.count))
-        tell_missing_patches()
+        tell_library()
         for remark in (*changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq), *room_remarks(settings, model)):
             log.warning(remark.text)
         return loaded
@@ -227,7 +228,8 @@ class LlamaModel:
             bos_token=self._token_text(lib.llama_vocab_bos(vocab)),
             eos_token=self._token_text(lib.llama_vocab_eos(vocab)),
             has_fill_in_the_middle=min(fim["pre"], fim["suf"], fim["mid"]) >= 0,
-            build_info=f"b{lib.__version__}-llama-cpp-python",
+            build_info=f"b{lib.__version__}-{package().partition(' ')[0]}",
+            library_lacks=without_patches(system_info()),
             bos_id=self.bos_id,
             blank_page=self.blank_page,
             eos_id=lib.llama_vocab_eos(vocab),

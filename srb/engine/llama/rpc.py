@@ -20,10 +20,7 @@ from srb.errors import ConfigError
 from srb.host.processes import own_descriptors
 from srb.wire.keep_alive import keep_alive
 
-NEEDS_BUILD = (
-    "llama.cpp was built without RPC; CMAKE_ARGS=-DGGML_RPC=ON pip install --no-cache-dir --force-reinstall --no-deps "
-    f"llama-cpp-python=={lib.__version__} builds it with RPC"
-)
+NEEDS_BUILD = "llama.cpp was built without RPC; llama-srb-native has it, and so has `make install` in a clone of SRB"
 
 
 def has_rpc() -> bool:

@@ -81,6 +81,7 @@ def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> JSONObj
         "bos_token": model.bos_token,
         "eos_token": model.eos_token,
         "build_info": model.build_info,
+        "library_lacks": model.library_lacks,
         "srb_version": version(),
         "is_sleeping": False,
         "cors_proxy_enabled": False,

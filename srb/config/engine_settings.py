@@ -9,6 +9,7 @@ from srb.config.values import (
     Adapters,
     CacheType,
     FilePath,
+    Layers,
     ModelList,
     Nodes,
     NotZero,
@@ -60,6 +61,9 @@ class EngineSettings(SamplingSettings):
     pooling: Literal["auto", "none", "mean", "cls", "last", "rank"] = setting("pooling")
     reranking: bool = setting("reranking")
     lora: Adapters = setting("lora")
+    control_vector: Adapters = setting("control_vector")
+    control_vector_dir: FilePath = setting("control_vector_dir")
+    control_vector_layer_range: Layers = setting("control_vector_layer_range")
 
     mmproj: FilePath = setting("mmproj")
     mmproj_offload: bool = setting("mmproj_offload")

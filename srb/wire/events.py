@@ -328,6 +328,7 @@ class ModelInfo:
     lacks: str = ""  # typographic characters that the vocabulary can only spell in single bytes
     speculative: str = "none"  # kinds of drafts, under llama-server's names, separated by commas
     license: str = ""  # of the weights, as the file names it
+    control_vectors: dict[str, float] = field(default_factory=dict)  # by name: scales of requests that name none
     nondeterminism: str = ""  # why a token's logits depend on what is computed beside it; "": they do not
 
     as_dict = asdict

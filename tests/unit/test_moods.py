@@ -108,6 +108,15 @@ def test_an_added_branch_and_a_fork_have_the_mood_that_they_name_or_their_origin
     assert tokens[forked[0]] == first[0][4:] + tokens[forked[0]][8:]
 
 
+def test_an_added_branch_heals_the_prompt_under_its_own_mood() -> None:
+    unfinished: dict[str, Any] = {"prompt": ("the old king and the ga",), "token_healing": True}
+    own = driver()
+    ask(own, [SAD], can_grow=True, linger=9.0, **unfinished)
+    own.add("r", plain(1, control_vectors=GAY))
+    own.run()
+    assert own.result("r").tokens[1] == ask(driver(), [GAY], **unfinished)[0]
+
+
 def test_the_same_draft_is_taken_only_where_the_mood_would_write_it() -> None:
     drafted = driver(max_draft=4, draft_model=FakeModel(400, 12, 32, 8))
     assert ask(drafted, [SAD, None, GAY]) == ask(driver(), [SAD, None, GAY])
@@ -151,7 +160,7 @@ def test_a_mood_that_cannot_be_is_refused_by_the_fields_name(given: ControlVecto
 def test_a_model_without_a_place_for_vectors_says_so() -> None:
     own = driver()
     own.model.no_control_vectors = "this kind of model has no place for them"
-    with pytest.raises(InvalidRequest, match="control_vectors.*no place"):
+    with pytest.raises(InvalidRequest, match=r"control_vectors.*no place"):
         ask(own, [SAD])
     assert own.model.info("x").control_vectors == {}
     assert ask(own, [()]) == ask(driver(), [None])

@@ -63,7 +63,7 @@ class EngineSettings(SamplingSettings):
     lora: Adapters = setting("lora")
     control_vector: Adapters = setting("control_vector")
     control_vector_dir: FilePath = setting("control_vector_dir")
-    control_vector_layer_range: Layers = setting("control_vector_layer_range")
+    control_vector_layers: Layers = setting("control_vector_layers")
 
     mmproj: FilePath = setting("mmproj")
     mmproj_offload: bool = setting("mmproj_offload")

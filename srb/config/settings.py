@@ -251,9 +251,9 @@ class Settings(EngineSettings):
         return _scaled(self.control_vector)
 
     @property
-    def control_vector_layers(self) -> tuple[int, int]:
+    def vector_layers(self) -> tuple[int, int]:
         """The first and the last layer that control vectors change."""
-        first, separator, last = self.control_vector_layer_range.partition(",")
+        first, separator, last = self.control_vector_layers.partition(",")
         return (int(first), int(last)) if separator else (1, 2**31)
 
     @property

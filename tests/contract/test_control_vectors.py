@@ -137,7 +137,7 @@ def test_branches_with_moods_have_beside_each_other_the_texts_of_each_alone(mode
 
 
 def test_layers_outside_of_the_range_have_no_vector(gguf: Callable[[str], Path], tmp_path: Path) -> None:
-    made = load(gguf("llama"), tmp_path, control_vector_layer_range="90,99")
+    made = load(gguf("llama"), tmp_path, control_vector_layers="90,99")
     assert all(map(np.array_equal, compute(made, moods_of(made, SCALES)), compute(made, {})))
     made.close()
 

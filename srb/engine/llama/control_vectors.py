@@ -35,7 +35,7 @@ class LlamaControlVectors:
         """Read the files that the settings name. Raise ModelLoadFailed for one that is in force and cannot be used."""
         self._context, self._num_sequences = context, num_sequences
         self._shape = lib.llama_model_n_layer(model) - 1, lib.llama_model_n_embd(model)
-        self._layers = settings.control_vector_layers
+        self._layers = settings.vector_layers
         self._floats: dict[str, npt.NDArray[np.float32]] = {}  # by key, each of shape (layers, n_embd), from layer 1 on
         self._slots: dict[Mood, int] = {}  # of the moods that the context has, the latest last
         self._room = 0

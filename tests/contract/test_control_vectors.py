@@ -15,9 +15,9 @@ from srb.config.sampling_params import SamplingParams
 from srb.config.settings import Settings
 from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama.model import LlamaModel
+from srb.engine.llama.vector_files import write_vector
 from srb.engine.model import Batch, Logits, Mood
 from srb.errors import ModelLoadFailed
-from srb.files.control_vectors import write_vector
 from srb.wire.commands import BranchSpec, ControlVectors, Generate
 from srb.wire.events import Delta
 from tests.contract.rounding import needs_equal_texts

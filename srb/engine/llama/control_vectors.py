@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.config.settings import Settings
+from srb.engine.llama.vector_files import Directions, read_vector
 from srb.engine.model import ControlVector, Mood
 from srb.errors import ModelLoadFailed
-from srb.files.control_vectors import Directions, read_vector
 from srb.reasons import reason_of
 
 log = logging.getLogger("srb.llama")

@@ -35,9 +35,9 @@ from srb.engine.llama.devices import begin
 from srb.engine.llama.log import native_log
 from srb.engine.llama.params import context_params, model_params
 from srb.engine.llama.strings import string_of
+from srb.engine.llama.vector_files import Directions, write_vector
 from srb.engine.model import Batch, DecodeStatus
 from srb.errors import SRBError
-from srb.files.control_vectors import Directions, write_vector
 from srb.files.gguf import check_model_file
 
 MAX_TOKENS = 256  # of a text; what follows is left out

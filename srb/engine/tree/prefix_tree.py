@@ -1,8 +1,8 @@
 """The prefix tree: computed texts, as nodes that requests match and branches are forked from.
 
 A path from a root is a computed text. Each scope has a root of its own: other LoRA scales and moods give other KV, and with
-another salt nobody finds out what the text is. What a branch computes under a mood that is not its prompt's stands below the
-prompt with marked tokens (see `marked`), which no other text has.
+another salt nobody finds out what the text is. A branch under another mood than its prompt stands below it with marked
+tokens (see `marked`), which no other text has.
 When a request ends, its texts stay in the tree until their room is needed. Residency decides which nodes are in the KV
 store, which are parked in host memory, and which are evicted.
 

@@ -7,7 +7,7 @@ import { rungs } from "./sampling.js";
 /** @typedef {{moods: string[]}} Climbed   a round */
 
 const PREFIX = "mood ";
-const SIGNED = new Intl.NumberFormat(LANGUAGE, { signDisplay: "exceptZero" });
+const SIGNED = new Intl.NumberFormat(LANGUAGE, { signDisplay: "exceptZero", maximumFractionDigits: 1 });
 
 /** The name of a mood that a ladder climbs; "" for a ladder of a sampler. @param {string} name the ladder's */
 const moodOf = (name) => (name.startsWith(PREFIX) ? name.slice(PREFIX.length) : "");
@@ -39,5 +39,5 @@ export function noteMoods(round, slots, ladder) {
   const { name, values } = /** @type {any} */ (ladder ?? {});
   const mood = typeof name === "string" && Array.isArray(values) ? moodOf(name) : "";
   for (const [place, number] of slots.entries())
-    if (number !== undefined) round.moods[number] = mood ? `${mood} ${SIGNED.format(values[place] ?? 0)}` : "";
+    if (number !== undefined) round.moods[number] = mood ? `${mood} ${SIGNED.format(values[place] ?? 0).replace("-", "−")}` : "";
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.contract.rounding import needs_equal_texts
 from tests.contract.test_model import tokens_of
 from tests.models.random_gguf import TINY, WRITERS
 
+DEEPER = replace(TINY, layers=4)  # the last layer has the rows of logits alone
 SCALES = [0.5, 0.0, -1.0, 1.0, 0.0, 2.0, 0.5]
 
 
@@ -42,8 +44,10 @@ def load(path: Path, folder: Path, **settings: str) -> LlamaModel:
 
 
 @pytest.fixture(params=list(WRITERS))
-def any_model(request: pytest.FixtureRequest, gguf: Callable[[str], Path], tmp_path: Path) -> Iterator[LlamaModel]:
-    made = load(gguf(request.param), tmp_path)
+def any_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaModel]:
+    folder = tmp_path_factory.mktemp("any")
+    path = WRITERS[request.param](folder / "model.gguf", DEEPER)
+    made = load(path, tmp_path_factory.mktemp("vectors"))
     yield made
     made.close()
 

@@ -36,9 +36,9 @@ test("a server without the vector is asked for as many branches that are alike",
 
 test("cards say the mood of their latest branch, and nothing on a ladder of a sampler", () => {
   const round = { moods: ["", "melancholy +1"] };
-  noteMoods(round, [0, 1, 2], { name: "mood melancholy", values: [-1, 0, 0.5] });
-  assert.deepEqual(round.moods, ["melancholy -1", "melancholy 0", "melancholy +0.5"]);
+  noteMoods(round, [0, 1, 2], { name: "mood melancholy", values: [-0.714, 0, 0.5] });
+  assert.deepEqual(round.moods, ["melancholy −0.7", "melancholy 0", "melancholy +0.5"]);
   noteMoods(round, [1], { name: "temperature", values: [0.5] });
   noteMoods(round, [2], undefined);
-  assert.deepEqual(round.moods, ["melancholy -1", "", ""]);
+  assert.deepEqual(round.moods, ["melancholy −0.7", "", ""]);
 });

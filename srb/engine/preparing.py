@@ -554,8 +554,8 @@ class Preparer:
         for name, scale in given:
             if name not in self._vectors:
                 known = ", ".join(vector.name for vector in self._model.control_vectors) or "none"
-                raise bad_field("control_vectors", f"{name[:64]!r} is not known; the server has {known}")
-            if not abs(scale) <= MAX_VECTOR_SCALE:  # nor is it a number
+                raise bad_field("control_vectors", f"{str(name)[:64]!r} is not known; the server has {known}")
+            if not isinstance(scale, int | float) or not abs(scale) <= MAX_VECTOR_SCALE:  # nan is in no range
                 raise bad_field(
                     "control_vectors", f"the scale of {name} should be -{MAX_VECTOR_SCALE} to {MAX_VECTOR_SCALE}"
                 )

@@ -46,8 +46,8 @@ function _shtab_srb_using
   test "$_shtab_srb_cmdpath" = "$argv"
 end
 
-set -g _shtab_srb_commands serve models 'models list' 'models fetch' config service 'service install' 'service uninstall' 'service status' stories 'stories list' 'stories export' 'stories import' 'stories check' 'stories share' 'stories give' 'stories backup' 'stories restore' doctor bench top cluster replica rpc-node
-set -g _shtab_srb_opts_with_value --adaptive-decay --adaptive-target --alias --allowed-hosts --api-key --api-key-file --api-prefix --batch-size --branches --cache --cache-cells --cache-disk --cache-disk-mib --cache-ram --cache-ram-mib --cache-type-k --cache-type-v --chat-template --chat-template-file --chat-template-kwargs --client-timeout --cluster --completions-format --config --cors-origins --cpus --ctx-size --default-max-tokens --device --devices --dialects --door --door-port --door-token-file --drain-seconds --dry-allowed-length --dry-base --dry-multiplier --dry-penalty-last-n --dry-sequence-breaker --dry-sequence-breakers --dynatemp-exp --dynatemp-exponent --dynatemp-range --file --flash-attn --frequency-penalty --gpu-layers --gpus --graceful-timeout --grammar --grammar-file --hf-file --hf-repo --hf-token --host --image-max-tokens --image-min-tokens --interval --json-schema --json-schema-file --keepalive --log-file --log-format --log-level --log-verbosity --logit-bias --lora --lora-scaled --main-gpu --max-body-bytes --max-client-lingering --max-client-requests --max-engines --max-linger --max-n --max-queue --max-replicas --max-request-tokens --media-hosts --media-path --min-p --mirostat --mirostat-ent --mirostat-eta --mirostat-lr --mirostat-tau --mmproj --mmproj-url --model --model-draft --model-seconds --model-url --models --models-dir --models-max --models-preset --n --n-batch --n-ctx --n-gpu-layers --n-predict --n-seq-max --n-ubatch --nice --num-ctx-tokens --num-threads --parallel --path --pooling --port --predict --presence-penalty --profile --queue-timeout --rate-limit --reasoning --reasoning-budget --reasoning-effort --reasoning-format --repeat-last-n --repeat-penalty --replicas --request-timeout --reverse-prompt --rope-freq-base --rope-freq-scale --rope-scale --rope-scaling --rpc --runtime-dir --sampler-seq --samplers --sampling-seq --scale-down-seconds --scale-up-seconds --seed --slot-save-path --spec-draft-model --spec-type --split-mode --sse-ping-interval --ssl-cert-file --ssl-key-file --stall-timeout --state-dir --state-dir-mib --static-path --step-ms --stop --stories --swa-full --system-prompt-file --target-branches --temp --temperature --tensor-split --threads --threads-batch --timeout --token-healing --top-k --top-n-sigma --top-nsigma --top-p --trusted-proxies --typical --typical-p --ubatch-size --url --usage-file --verbosity --worker-connections --workers --xtc-probability --xtc-threshold --yarn-orig-ctx -H -P -T -a -b -c -cram -ctk -ctv -d -fa -hf -hff -hfr -hft -j -jf -k -l -lv -m -md -mg -mm -mmu -mu -n -ngl -np -p -r -rea -s -sm -spf -t -tb -to -ts -ub
+set -g _shtab_srb_commands serve models 'models list' 'models fetch' 'models vector' config service 'service install' 'service uninstall' 'service status' stories 'stories list' 'stories export' 'stories import' 'stories check' 'stories share' 'stories give' 'stories backup' 'stories restore' doctor bench top cluster replica rpc-node
+set -g _shtab_srb_opts_with_value --adaptive-decay --adaptive-target --alias --allowed-hosts --api-key --api-key-file --api-prefix --batch-size --branches --cache --cache-cells --cache-disk --cache-disk-mib --cache-ram --cache-ram-mib --cache-type-k --cache-type-v --chat-template --chat-template-file --chat-template-kwargs --client-timeout --cluster --completions-format --config --control-vector --control-vector-dir --control-vector-layer-range --control-vector-layers --control-vector-scaled --cors-origins --cpus --ctx-size --default-max-tokens --device --devices --dialects --door --door-port --door-token-file --drain-seconds --dry-allowed-length --dry-base --dry-multiplier --dry-penalty-last-n --dry-sequence-breaker --dry-sequence-breakers --dynatemp-exp --dynatemp-exponent --dynatemp-range --file --flash-attn --folder --frequency-penalty --gpu-layers --gpus --graceful-timeout --grammar --grammar-file --hf-file --hf-repo --hf-token --host --image-max-tokens --image-min-tokens --interval --json-schema --json-schema-file --keepalive --log-file --log-format --log-level --log-verbosity --logit-bias --lora --lora-scaled --main-gpu --max-body-bytes --max-client-lingering --max-client-requests --max-engines --max-linger --max-n --max-queue --max-replicas --max-request-tokens --media-hosts --media-path --min-p --mirostat --mirostat-ent --mirostat-eta --mirostat-lr --mirostat-tau --mmproj --mmproj-url --model --model-draft --model-seconds --model-url --models --models-dir --models-max --models-preset --n --n-batch --n-ctx --n-gpu-layers --n-predict --n-seq-max --n-ubatch --negative --nice --num-ctx-tokens --num-threads --parallel --path --pooling --port --positive --predict --presence-penalty --profile --queue-timeout --rate-limit --reasoning --reasoning-budget --reasoning-effort --reasoning-format --repeat-last-n --repeat-penalty --replicas --request-timeout --reverse-prompt --rope-freq-base --rope-freq-scale --rope-scale --rope-scaling --rpc --runtime-dir --sampler-seq --samplers --sampling-seq --scale-down-seconds --scale-up-seconds --seed --slot-save-path --spec-draft-model --spec-type --split-mode --sse-ping-interval --ssl-cert-file --ssl-key-file --stall-timeout --state-dir --state-dir-mib --static-path --step-ms --stop --stories --swa-full --system-prompt-file --target-branches --temp --temperature --tensor-split --threads --threads-batch --timeout --token-healing --top-k --top-n-sigma --top-nsigma --top-p --trusted-proxies --typical --typical-p --ubatch-size --url --usage-file --verbosity --worker-connections --workers --xtc-probability --xtc-threshold --yarn-orig-ctx -H -P -T -a -b -c -cram -ctk -ctv -d -fa -hf -hff -hfr -hft -j -jf -k -l -lv -m -md -mg -mm -mmu -mu -n -ngl -np -p -r -rea -s -sm -spf -t -tb -to -ts -ub
 
 complete -c srb -e
 complete -c srb -f
@@ -182,6 +182,9 @@ complete -c srb -n '_shtab_srb_using serve' -l embeddings -l embedding -l no-emb
 complete -c srb -n '_shtab_srb_using serve' -l pooling -xka "auto none mean cls last rank" -d 'pooling of the token vectors of a text'
 complete -c srb -n '_shtab_srb_using serve' -l rerank -l reranking -l no-reranking -d 'serve /rerank'
 complete -c srb -n '_shtab_srb_using serve' -l lora-scaled -l lora -x -d 'LoRA adapters, separated by commas'
+complete -c srb -n '_shtab_srb_using serve' -l control-vector-scaled -l control-vector -x -d 'control vectors of requests that name none, separated by commas'
+complete -c srb -n '_shtab_srb_using serve' -l control-vector-dir -xka "(__fish_complete_path (commandline -ct))" -d 'folder of control vectors, GGUF files, which requests name by `control_vectors`'
+complete -c srb -n '_shtab_srb_using serve' -l control-vector-layer-range -l control-vector-layers -x -d 'first and last layer that control vectors change, as in 10,20'
 complete -c srb -n '_shtab_srb_using serve' -s mm -l mmproj -xka "(__fish_complete_path (commandline -ct))" -d 'path of the model'"'"'s multimodal projector, a GGUF file'
 complete -c srb -n '_shtab_srb_using serve' -l mmproj-offload -l no-mmproj-offload -d 'run the projector on the GPU, if the model is there'
 complete -c srb -n '_shtab_srb_using serve' -l image-min-tokens -x -d 'fewest tokens of a picture, for projectors that choose by its size'
@@ -206,13 +209,19 @@ complete -c srb -n '_shtab_srb_using serve' -l runtime-dir -xka "(__fish_complet
 complete -c srb -n '_shtab_srb_using serve' -l cluster -x -d 'Ray cluster whose replicas answer in the place of an engine of this machine'
 complete -c srb -n '_shtab_srb_using serve' -l replicas -x -d replicas
 complete -c srb -n '_shtab_srb_using serve' -l door-token-file -xka "(__fish_complete_path (commandline -ct))" -d 'file with the secret of the replicas'"'"' doors, at least 16 characters'
-complete -c srb -n '_shtab_srb_using; and test $_shtab_srb_npos -eq 0' -a models -d 'The command `srb models`: list the models of this machine and those that can be had by a name, and fetch one of these.'
+complete -c srb -n '_shtab_srb_using; and test $_shtab_srb_npos -eq 0' -a models -d 'The command `srb models`: list models, those that can be had by a name too, fetch one, and make control vectors.'
 complete -c srb -n '_shtab_srb_using models' -s h -l help -d 'show this help message and exit'
 complete -c srb -n '_shtab_srb_using models; and test $_shtab_srb_npos -eq 0' -a list -d 'list models (also without a command)'
 complete -c srb -n '_shtab_srb_using models list' -s h -l help -d 'show this help message and exit'
 complete -c srb -n '_shtab_srb_using models; and test $_shtab_srb_npos -eq 0' -a fetch -d 'fetch a model into the cache'
 complete -c srb -n '_shtab_srb_using models fetch' -s h -l help -d 'show this help message and exit'
 complete -c srb -n '_shtab_srb_using models fetch; and test $_shtab_srb_npos -eq 0' -ka "minilm smollm2 storyteller" -d 'minilm, smollm2, storyteller'
+complete -c srb -n '_shtab_srb_using models; and test $_shtab_srb_npos -eq 0' -a vector -d 'make a control vector: a mood, by texts that have it and texts that do not'
+complete -c srb -n '_shtab_srb_using models vector' -s h -l help -d 'show this help message and exit'
+complete -c srb -n '_shtab_srb_using models vector' -l positive -x -d 'texts, or files with one on each line'
+complete -c srb -n '_shtab_srb_using models vector' -l negative -x -d 'texts, or files with one on each line'
+complete -c srb -n '_shtab_srb_using models vector' -l model -xka "(__fish_complete_path (commandline -ct))" -d 'the model that it is for, as for srb serve'
+complete -c srb -n '_shtab_srb_using models vector' -l folder -x -d 'where the file is written'
 complete -c srb -n '_shtab_srb_using; and test $_shtab_srb_npos -eq 0' -a config -d 'The command `srb config`: print all settings, or another file that a deployment needs, such as a systemd unit.'
 complete -c srb -n '_shtab_srb_using config' -s h -l help -d 'show this help message and exit'
 complete -c srb -n '_shtab_srb_using config' -l list -d 'print the names of all files'
@@ -382,6 +391,9 @@ complete -c srb -n '_shtab_srb_using doctor' -l embeddings -l embedding -l no-em
 complete -c srb -n '_shtab_srb_using doctor' -l pooling -xka "auto none mean cls last rank" -d 'pooling of the token vectors of a text'
 complete -c srb -n '_shtab_srb_using doctor' -l rerank -l reranking -l no-reranking -d 'serve /rerank'
 complete -c srb -n '_shtab_srb_using doctor' -l lora-scaled -l lora -x -d 'LoRA adapters, separated by commas'
+complete -c srb -n '_shtab_srb_using doctor' -l control-vector-scaled -l control-vector -x -d 'control vectors of requests that name none, separated by commas'
+complete -c srb -n '_shtab_srb_using doctor' -l control-vector-dir -xka "(__fish_complete_path (commandline -ct))" -d 'folder of control vectors, GGUF files, which requests name by `control_vectors`'
+complete -c srb -n '_shtab_srb_using doctor' -l control-vector-layer-range -l control-vector-layers -x -d 'first and last layer that control vectors change, as in 10,20'
 complete -c srb -n '_shtab_srb_using doctor' -s mm -l mmproj -xka "(__fish_complete_path (commandline -ct))" -d 'path of the model'"'"'s multimodal projector, a GGUF file'
 complete -c srb -n '_shtab_srb_using doctor' -l mmproj-offload -l no-mmproj-offload -d 'run the projector on the GPU, if the model is there'
 complete -c srb -n '_shtab_srb_using doctor' -l image-min-tokens -x -d 'fewest tokens of a picture, for projectors that choose by its size'
@@ -538,6 +550,9 @@ complete -c srb -n '_shtab_srb_using bench' -l embeddings -l embedding -l no-emb
 complete -c srb -n '_shtab_srb_using bench' -l pooling -xka "auto none mean cls last rank" -d 'pooling of the token vectors of a text'
 complete -c srb -n '_shtab_srb_using bench' -l rerank -l reranking -l no-reranking -d 'serve /rerank'
 complete -c srb -n '_shtab_srb_using bench' -l lora-scaled -l lora -x -d 'LoRA adapters, separated by commas'
+complete -c srb -n '_shtab_srb_using bench' -l control-vector-scaled -l control-vector -x -d 'control vectors of requests that name none, separated by commas'
+complete -c srb -n '_shtab_srb_using bench' -l control-vector-dir -xka "(__fish_complete_path (commandline -ct))" -d 'folder of control vectors, GGUF files, which requests name by `control_vectors`'
+complete -c srb -n '_shtab_srb_using bench' -l control-vector-layer-range -l control-vector-layers -x -d 'first and last layer that control vectors change, as in 10,20'
 complete -c srb -n '_shtab_srb_using bench' -s mm -l mmproj -xka "(__fish_complete_path (commandline -ct))" -d 'path of the model'"'"'s multimodal projector, a GGUF file'
 complete -c srb -n '_shtab_srb_using bench' -l mmproj-offload -l no-mmproj-offload -d 'run the projector on the GPU, if the model is there'
 complete -c srb -n '_shtab_srb_using bench' -l image-min-tokens -x -d 'fewest tokens of a picture, for projectors that choose by its size'
@@ -693,6 +708,9 @@ complete -c srb -n '_shtab_srb_using top' -l embeddings -l embedding -l no-embed
 complete -c srb -n '_shtab_srb_using top' -l pooling -xka "auto none mean cls last rank" -d 'pooling of the token vectors of a text'
 complete -c srb -n '_shtab_srb_using top' -l rerank -l reranking -l no-reranking -d 'serve /rerank'
 complete -c srb -n '_shtab_srb_using top' -l lora-scaled -l lora -x -d 'LoRA adapters, separated by commas'
+complete -c srb -n '_shtab_srb_using top' -l control-vector-scaled -l control-vector -x -d 'control vectors of requests that name none, separated by commas'
+complete -c srb -n '_shtab_srb_using top' -l control-vector-dir -xka "(__fish_complete_path (commandline -ct))" -d 'folder of control vectors, GGUF files, which requests name by `control_vectors`'
+complete -c srb -n '_shtab_srb_using top' -l control-vector-layer-range -l control-vector-layers -x -d 'first and last layer that control vectors change, as in 10,20'
 complete -c srb -n '_shtab_srb_using top' -s mm -l mmproj -xka "(__fish_complete_path (commandline -ct))" -d 'path of the model'"'"'s multimodal projector, a GGUF file'
 complete -c srb -n '_shtab_srb_using top' -l mmproj-offload -l no-mmproj-offload -d 'run the projector on the GPU, if the model is there'
 complete -c srb -n '_shtab_srb_using top' -l image-min-tokens -x -d 'fewest tokens of a picture, for projectors that choose by its size'
@@ -856,6 +874,9 @@ complete -c srb -n '_shtab_srb_using cluster' -l embeddings -l embedding -l no-e
 complete -c srb -n '_shtab_srb_using cluster' -l pooling -xka "auto none mean cls last rank" -d 'pooling of the token vectors of a text'
 complete -c srb -n '_shtab_srb_using cluster' -l rerank -l reranking -l no-reranking -d 'serve /rerank'
 complete -c srb -n '_shtab_srb_using cluster' -l lora-scaled -l lora -x -d 'LoRA adapters, separated by commas'
+complete -c srb -n '_shtab_srb_using cluster' -l control-vector-scaled -l control-vector -x -d 'control vectors of requests that name none, separated by commas'
+complete -c srb -n '_shtab_srb_using cluster' -l control-vector-dir -xka "(__fish_complete_path (commandline -ct))" -d 'folder of control vectors, GGUF files, which requests name by `control_vectors`'
+complete -c srb -n '_shtab_srb_using cluster' -l control-vector-layer-range -l control-vector-layers -x -d 'first and last layer that control vectors change, as in 10,20'
 complete -c srb -n '_shtab_srb_using cluster' -s mm -l mmproj -xka "(__fish_complete_path (commandline -ct))" -d 'path of the model'"'"'s multimodal projector, a GGUF file'
 complete -c srb -n '_shtab_srb_using cluster' -l mmproj-offload -l no-mmproj-offload -d 'run the projector on the GPU, if the model is there'
 complete -c srb -n '_shtab_srb_using cluster' -l image-min-tokens -x -d 'fewest tokens of a picture, for projectors that choose by its size'
@@ -1010,6 +1031,9 @@ complete -c srb -n '_shtab_srb_using replica' -l embeddings -l embedding -l no-e
 complete -c srb -n '_shtab_srb_using replica' -l pooling -xka "auto none mean cls last rank" -d 'pooling of the token vectors of a text'
 complete -c srb -n '_shtab_srb_using replica' -l rerank -l reranking -l no-reranking -d 'serve /rerank'
 complete -c srb -n '_shtab_srb_using replica' -l lora-scaled -l lora -x -d 'LoRA adapters, separated by commas'
+complete -c srb -n '_shtab_srb_using replica' -l control-vector-scaled -l control-vector -x -d 'control vectors of requests that name none, separated by commas'
+complete -c srb -n '_shtab_srb_using replica' -l control-vector-dir -xka "(__fish_complete_path (commandline -ct))" -d 'folder of control vectors, GGUF files, which requests name by `control_vectors`'
+complete -c srb -n '_shtab_srb_using replica' -l control-vector-layer-range -l control-vector-layers -x -d 'first and last layer that control vectors change, as in 10,20'
 complete -c srb -n '_shtab_srb_using replica' -s mm -l mmproj -xka "(__fish_complete_path (commandline -ct))" -d 'path of the model'"'"'s multimodal projector, a GGUF file'
 complete -c srb -n '_shtab_srb_using replica' -l mmproj-offload -l no-mmproj-offload -d 'run the projector on the GPU, if the model is there'
 complete -c srb -n '_shtab_srb_using replica' -l image-min-tokens -x -d 'fewest tokens of a picture, for projectors that choose by its size'

@@ -110,6 +110,10 @@ def _scaled(words: Sequence[str]) -> str:
     return ",".join("=".join(part.rsplit(":", 1)) for part in words[-1].split(","))
 
 
+def _range(words: Sequence[str]) -> str:
+    return ",".join(words[-2:])
+
+
 def _letters(words: Sequence[str]) -> str:
     return ";".join(words[-1])
 
@@ -135,7 +139,7 @@ _CONVERSIONS: dict[str, Callable[[Sequence[str]], str]] = {
     each.__name__.removeprefix("_"): each
     for each in (
         _auto, _breakers, _engines, _file_text, _inverse, _layers, _letters, _locks, _maps, _mebibytes,
-        _on_off_auto, _scaled, _severity, _speculation, _unescaped,
+        _on_off_auto, _range, _scaled, _severity, _speculation, _unescaped,
     )
 }  # fmt: skip
 

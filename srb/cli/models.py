@@ -1,15 +1,21 @@
-"""The command `srb models`: list the models of this machine and those that can be had by a name, and fetch one of these."""
+"""The command `srb models`: list models, those that can be had by a name too, fetch one, and make control vectors."""
 
 import os
+import re
+import subprocess
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
+
+import orjson
 
 from srb.config.named_models import BUNDLED, DEFAULT_MODEL, NAMED_MODELS, NamedModel, cache_folder
 from srb.errors import ConfigError
 from srb.exit_codes import EXIT_FAILED, OneLineParser, fail
 from srb.fetch.chosen_model import facts, fetch
+from srb.python import module_command
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
@@ -21,6 +27,10 @@ def main(arguments: Sequence[str]) -> NoReturn:
         except ConfigError as error:
             fail(error.message, EXIT_FAILED)
         print(NAMED_MODELS[asked.name].path)
+    elif asked.command == "vector":
+        path = Path(asked.folder, f"{asked.name}.gguf")
+        make_vector(asked.model, path, _texts(asked.positive), _texts(asked.negative))
+        print(f"{path}\nsrb serve --control-vector-dir {path.parent} lets requests name it")
     else:
         print(listing())
     sys.exit(0)
@@ -32,7 +42,48 @@ def parser() -> OneLineParser:
     commands.add_parser("list", help="list models (also without a command)", allow_abbrev=False)
     fetching = commands.add_parser("fetch", help="fetch a model into the cache", allow_abbrev=False)
     fetching.add_argument("name", metavar="NAME", choices=sorted(NAMED_MODELS), help=", ".join(sorted(NAMED_MODELS)))
+    vector = commands.add_parser(
+        "vector", help="make a control vector: a mood, by texts that have it and texts that do not", allow_abbrev=False
+    )
+    vector.add_argument("name", metavar="NAME", type=_vector_name, help="by which requests name it, such as melancholy")
+    for name in ("positive", "negative"):
+        vector.add_argument(
+            f"--{name}", nargs="+", required=True, metavar="TEXT", help="texts, or files with one on each line"
+        )
+    vector.add_argument("--model", default="", help="the model that it is for, as for srb serve")
+    vector.add_argument("--folder", default="vectors", help="where the file is written (vectors)")
     return found
+
+
+def _vector_name(name: str) -> str:
+    if not re.fullmatch(r"[\w-][\w.-]{0,63}", name):
+        raise ArgumentTypeError(f"{name!r} is no name: letters, digits, _ - and . make one")
+    return name
+
+
+def _texts(given: Sequence[str]) -> list[str]:
+    """Return texts; a file stands for its lines."""
+    found = []
+    for each in given:
+        try:
+            found += Path(each).read_text("utf-8").splitlines() if len(each) < 1024 and Path(each).is_file() else [each]
+        except (OSError, UnicodeDecodeError) as error:
+            fail(f"cannot read {each}: {error}")
+    return [text for text in found if text.strip()]
+
+
+def make_vector(model: str, path: Path, positive: list[str], negative: list[str]) -> None:
+    """Write a control vector; end the process with a line that says why if there is none."""
+    making = {"model": model, "path": str(path), "positive": positive, "negative": negative}
+    if not (positive and negative):
+        fail("a vector needs positive and negative texts")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = subprocess.run(
+        module_command("srb.engine.llama.vector_maker"), input=orjson.dumps(making), stderr=subprocess.PIPE, check=False
+    )
+    if made.returncode:
+        last = made.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        fail(": ".join(["no vector was made", *last]), EXIT_FAILED)
 
 
 def listing() -> str:

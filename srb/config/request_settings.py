@@ -16,6 +16,7 @@ from srb.config.values import (
     Hosts,
     JsonObject,
     JsonSchema,
+    Layers,
     ModelList,
     Nodes,
     NotZero,
@@ -186,6 +187,9 @@ class EngineSettings(SamplingSettings):
     pooling: Literal["auto", "none", "mean", "cls", "last", "rank"] = setting("pooling")
     reranking: bool = setting("reranking")
     lora: Adapters = setting("lora")
+    control_vector: Adapters = setting("control_vector")
+    control_vector_dir: FilePath = setting("control_vector_dir")
+    control_vector_layers: Layers = setting("control_vector_layers")
 
     mmproj: FilePath = setting("mmproj")
     mmproj_offload: bool = setting("mmproj_offload")

@@ -244,11 +244,18 @@ class Settings(EngineSettings):
     @property
     def adapters(self) -> list[tuple[Path, float]]:
         """The file and the scale of each LoRA adapter."""
-        found = []
-        for part in split_commas(self.lora):
-            path, separator, scale = part.rpartition("=")
-            found.append((Path(expanded(path)), float(scale)) if separator else (Path(expanded(part)), 1.0))
-        return found
+        return _scaled(self.lora)
+
+    @property
+    def control_vectors(self) -> list[tuple[Path, float]]:
+        """The file and the scale of each control vector that requests have which name none."""
+        return _scaled(self.control_vector)
+
+    @property
+    def vector_layers(self) -> tuple[int, int]:
+        """The first and the last layer that control vectors change."""
+        first, separator, last = self.control_vector_layers.partition(",")
+        return (int(first), int(last)) if separator else (1, 2**31)
 
     @property
     def rpc_nodes(self) -> tuple[Node, ...]:
@@ -287,7 +294,7 @@ class Settings(EngineSettings):
             "model": self.spec_draft_model,
             "n_gpu_layers": -1 if self.n_gpu_layers else 0,
             "swa_full": "on",
-            **dict.fromkeys(("lora", "mmproj", "rpc", "tensor_split"), ""),
+            **dict.fromkeys(("lora", "control_vector", "control_vector_dir", "mmproj", "rpc", "tensor_split"), ""),
             **dict.fromkeys(("embedding", "reranking"), False),
         }
         return self.model_copy(update={**changes, "pooling": "auto", "spec_draft_model": ""})
@@ -302,6 +309,15 @@ class Settings(EngineSettings):
     @property
     def socket_path(self) -> Path:
         return self.runtime_path / SOCKET_NAME
+
+
+def _scaled(text: str) -> list[tuple[Path, float]]:
+    """Return paths, separated by commas, each with the scale that follows it or with 1."""
+    found = []
+    for part in split_commas(text):
+        path, separator, scale = part.rpartition("=")
+        found.append((Path(expanded(path)), float(scale)) if separator else (Path(expanded(part)), 1.0))
+    return found
 
 
 def default_runtime_path(name: str) -> Path:

@@ -128,7 +128,12 @@ def expanded(path: str) -> str:
 
 FilePath = Annotated[str, AfterValidator(expanded)]
 
-OF_ONE_MODEL = ("mmproj", "spec_draft_model", "lora")  # files that fit one model, and not all of a list
+OF_ONE_MODEL = (
+    "mmproj",
+    "spec_draft_model",
+    "lora",
+    "control_vector",
+)  # files that fit one model, and not all of a list
 
 
 def _object(text: str) -> None:
@@ -186,6 +191,14 @@ def _adapters(text: str) -> None:
 
 
 Adapters = Annotated[str, _read_by(_adapters)]
+
+
+def _layers(text: str) -> None:
+    if text and not re.fullmatch(r"\s*\d{1,9}\s*,\s*\d{1,9}\s*", text):
+        raise ValueError("should be the first and the last layer, as in 10,20")
+
+
+Layers = Annotated[str, _read_by(_layers)]
 
 
 def _listed(value: object) -> object:

@@ -92,7 +92,9 @@ class Branches:
             # A pilot computes what the tree may have: it needs the logits.
             known = branch.tokens if healing.ending is None else branch.tokens[: healing.ending.num_without_logits + 1]
             logits = None if branch.length else self._known_endings.behind(healing.whole_key)
-        branch.lease = self._tree.start(prompt, known, is_end_known=logits is not None)
+        if branch.mood != branch.request.scope.mood:
+            branch.mark = self._tree.mark(branch.mood)
+        branch.lease = self._tree.start(prompt, branch.in_tree(known), is_end_known=logits is not None)
         branch.num_computed = branch.lease.node.end - branch.start
         if branch.num_cached is None:
             branch.num_cached = branch.num_computed
@@ -332,7 +334,7 @@ class Branches:
     def _set_aside(self, branch: Branch, state: BranchState) -> None:
         """Take a branch out of the steps: free its sequence; its computed tokens stay in the tree if they can."""
         branch.move(state)
-        self.return_lease(branch, keep=self._model.supports_partial_reuse and branch.request.cache_prompt)
+        self.return_lease(branch, keep=self._model.supports_partial_reuse and branch.is_kept)
 
     def drop_ahead(self, branch: Branch) -> None:
         """Drop the cells of drafted tokens that were not drawn."""
@@ -352,7 +354,7 @@ class Branches:
         lease, branch.lease = branch.lease, None
         own = branch.tokens[lease.node.end - branch.start : branch.num_computed]
         branch.num_computed = 0
-        self._tree.end(lease, own, keep, branch.request.asker)
+        self._tree.end(lease, branch.in_tree(own) if keep else own, keep, branch.request.asker)
 
     def end(
         self,
@@ -386,7 +388,7 @@ class Branches:
                 reason, stop = FinishReason.WORD, emission.stop
             elif emission.is_boundary:
                 reason = FinishReason.BOUNDARY
-        self.return_lease(branch, keep=branch.request.cache_prompt)
+        self.return_lease(branch, keep=branch.is_kept)
         self._note_end(branch)
         branch.move(BranchState.ENDED)
         branch.draft, branch.forced = None, []  # it may rest for long
@@ -433,14 +435,14 @@ class Branches:
 
         Do nothing if the tree has the first `at` of them already, or if there would be no sequence to go on with.
         """
-        if branch.lease is None or not branch.request.cache_prompt or not self._model.supports_partial_reuse:
+        if branch.lease is None or not branch.is_kept or not self._model.supports_partial_reuse:
             return
         if at is not None and (branch.lease.node.end >= branch.start + at or not self._tree.has_spare_sequence):
             return
         prompt = branch.request.prefix.node
         assert prompt is not None
         self.return_lease(branch, keep=True)
-        branch.lease = self._tree.start(prompt, branch.tokens)
+        branch.lease = self._tree.start(prompt, branch.in_tree(branch.tokens))
         branch.num_computed = branch.lease.node.end - branch.start
 
     def resume(self, branch: Branch) -> None:
@@ -599,7 +601,7 @@ class Branches:
         """Shift the context of a branch that has reached its end: discard some text and compute the rest again."""
         request = branch.request
         branch.move(BranchState.WAITING)
-        self.return_lease(branch, keep=request.cache_prompt)
+        self.return_lease(branch, keep=branch.is_kept)
         self._prompts.release(request.prefix)
         shift = request.shift_context(self._count_special(request.prefix.tokens))
         if branch.text.num_held and branch.rewinding is not None:

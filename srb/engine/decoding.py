@@ -72,6 +72,9 @@ class Decoding:
             return
         batch = Batch(chunks[0].span.request.lora)
         rows = [chunk.add_to(batch) for chunk in chunks]
+        if self.model.control_vectors:
+            spans = (chunk.span for chunk in chunks)
+            batch.moods = {span.seq_id: span.mood for span in spans if span.mood and span.seq_id is not None}
         self.counters.n_decode_total += 1
         self.counters.busy_slots_total += len(chunks)
         match self.model.decode(batch):

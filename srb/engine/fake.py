@@ -15,7 +15,7 @@ import hashlib
 import random
 import re
 from collections import deque
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,17 @@ from srb.engine.diversity import BEYOND_SEEDS, other_candidate
 from srb.engine.grammar.grammars import Grammars
 from srb.engine.grammar.matcher import Matcher, Vocabulary
 from srb.engine.media import Encoder, MediaChunk, Sections, Vectors
-from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
+from srb.engine.model import (
+    Adapter,
+    Batch,
+    Blob,
+    Candidates,
+    ControlVector,
+    DecodeStatus,
+    Logits,
+    LoraScales,
+    scales_of,
+)
 from srb.engine.positions import Positions
 from srb.engine.sampling import is_greedy
 from srb.engine.watching import watch_of
@@ -71,6 +81,7 @@ class FakeModel:
         n_ctx_seq: int | None = None,
         supports_partial_reuse: bool = True,
         n_adapters: int = 0,
+        vectors: Mapping[str, float] | None = None,
         has_states: bool = False,
         reads_media: bool = False,
         decodes_ahead: bool = False,
@@ -95,6 +106,10 @@ class FakeModel:
         self.decodes_ahead = decodes_ahead
         self.can_generate = self.can_embed = self.can_rank = True
         self.adapters = [Adapter(f"fake-{i}.gguf", 1.0 if i == 0 else 0.0) for i in range(n_adapters)]
+        self.control_vectors = [
+            ControlVector(name, f"{name}@0", f"{name}.gguf", scale) for name, scale in (vectors or {}).items()
+        ]
+        self.no_control_vectors = ""
         self.n_embd = _HASH_SIZE
         self.n_embed_tokens = n_ubatch
         self.n_embed_inputs = 4
@@ -147,6 +162,7 @@ class FakeModel:
             embedding=True,
             pooling="mean",
             reranking=True,
+            control_vectors=scales_of(self),
             can_shift=True,
             sees=self.encoder is not None,
             hears=self.encoder is not None,
@@ -242,7 +258,8 @@ class FakeModel:
                 raise AssertionError(f"sequence {seq_id} has no state of its end, at {tip.end}")
             self._with_state.add(seq_id)
             vector = b"" if batch.vectors is None else batch.vectors[row].tobytes()
-            visible = _hash(tip.visible + lora + vector, [token])
+            mood = repr(batch.moods[seq_id]).encode() if seq_id in batch.moods else b""
+            visible = _hash(tip.visible + lora + mood + vector, [token])
             self._grow(seq_id, visible)
             if next_place != (tip.end + 1, 0, 0):
                 self._next_places[visible] = next_place

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.config.sampling_params import SamplingParams
-from srb.engine.model import Logits, Model, Scope
+from srb.engine.model import Logits, Model, Mood, Scope
 from srb.engine.tokens import Tokens, is_media, tokens_of
 
 MAX_REMOVED = 8  # tokens; a long run without spaces, as of Chinese, is cut no further back than that
@@ -371,9 +371,9 @@ class KnownEndings:
                 self._behind.popitem(last=False)
 
 
-def key_of(prompt: Tokens, removed: Sequence[int], scope: Scope) -> bytes:
-    """Return the key of a prompt's rows: a digest of all its tokens and its scope."""
-    digest = hashlib.blake2b(repr(scope).encode(), digest_size=16)
+def key_of(prompt: Tokens, removed: Sequence[int], scope: Scope, mood: Mood) -> bytes:
+    """Return the key of a prompt's rows: a digest of all its tokens and its scope, and of the mood that they are under."""
+    digest = hashlib.blake2b(repr((scope, mood)).encode(), digest_size=16)
     digest.update(prompt.tobytes())
     digest.update(tokens_of(removed).tobytes())
     return digest.digest()

@@ -23,15 +23,17 @@ from srb.wire.events import ModelInfo
 
 Blob = npt.NDArray[np.uint8]  # saved KV as bytes, shape (bytes,)
 LoraScales = tuple[float, ...]  # of the model's LoRA adapters, in their order
+Mood = tuple[tuple[str, float], ...]  # control vectors, by their keys in order, each with its scale; (): none
 Logits = npt.NDArray[np.float32]  # one row, shape (n_vocab,)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The texts that may share cells: those with the same LoRA scales, and the same salt, which keeps clients' apart."""
+    """The texts that may share cells: with the same LoRA scales and mood, and the same salt, which keeps clients' apart."""
 
     lora: LoraScales = ()
     salt: str = ""
+    mood: Mood = ()
 
 
 class DecodeStatus(Enum):
@@ -50,10 +52,11 @@ class Batch:
     A batch of media has vectors, which are computed in the place of its tokens, and nothing else.
     """
 
-    __slots__ = ("is_whole", "lora", "positions", "run", "seq_ids", "tokens", "vectors", "wanted")
+    __slots__ = ("is_whole", "lora", "moods", "positions", "run", "seq_ids", "tokens", "vectors", "wanted")
 
     def __init__(self, lora: LoraScales = ()) -> None:
         self.lora = lora  # scales for all tokens
+        self.moods: dict[int, Mood] = {}  # of the sequences that have one
         self.tokens: list[int] = []
         self.positions: list[int] = []
         self.seq_ids: list[int] = []
@@ -197,6 +200,24 @@ class Adapter:
     prompt_prefix: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ControlVector:
+    """A vector for each layer, which is added to what the layer gives; `key` is its name with a digest of its numbers.
+
+    Requests that say nothing of control vectors have it with `scale`.
+    """
+
+    name: str
+    key: str
+    path: str
+    scale: float = 0.0
+
+
+def scales_of(model: Model) -> dict[str, float]:
+    """Return the control vectors that requests may name, each with the scale of requests that name none."""
+    return {} if model.no_control_vectors else {vector.name: vector.scale for vector in model.control_vectors}
+
+
 class Model(Protocol):
     """A loaded model and its KV store. Methods above the line are safe from any thread."""
 
@@ -215,6 +236,8 @@ class Model(Protocol):
     n_embed_inputs: int  # most inputs in one call
     pooling: str  # default pooling of a text's vectors: none, mean, cls, last or rank
     adapters: list[Adapter]
+    control_vectors: list[ControlVector]
+    no_control_vectors: str  # the reason why there can be none; "": there can
     can_generate: bool  # False for models that only make embeddings
     can_embed: bool
     can_rank: bool

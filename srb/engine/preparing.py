@@ -5,7 +5,7 @@ import logging
 import math
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -23,15 +23,25 @@ from srb.engine.grammar.schemas import prepared, tool_of
 from srb.engine.healing import Ending, Pieces, key_of, num_removed
 from srb.engine.known_texts import KnownTexts, RunTooLong, any_count, check_run
 from srb.engine.media import MediaFiles, MediaRun
-from srb.engine.model import LoraScales, Model, Sampler, SavedState, Scope, StateStore
+from srb.engine.model import LoraScales, Model, Mood, Sampler, SavedState, Scope, StateStore
 from srb.engine.request import Request
 from srb.engine.sampling import chain
 from srb.engine.state_actions import StateJob, check_action
-from srb.engine.tokens import Tokens, common_length, ids_of, tokens_of, without_media
+from srb.engine.tokens import Tokens, common_length, ids_of, is_media, tokens_of, without_media
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, bad_field
 from srb.files.media_files import MediaKind
 from srb.progress import IsWanted, always, go_on
-from srb.wire.commands import BranchSpec, CountTokens, Embed, Explore, Generate, Rerank, StateAction
+from srb.wire.commands import (
+    MAX_VECTOR_SCALE,
+    BranchSpec,
+    ControlVectors,
+    CountTokens,
+    Embed,
+    Explore,
+    Generate,
+    Rerank,
+    StateAction,
+)
 
 log = logging.getLogger("srb.engine")
 
@@ -44,6 +54,9 @@ MAX_REMEMBERED = 2**26  # tokens over all branches' penalties; each takes 4 to 8
 MAX_NUMBERS = 2_000_000  # in one reply, which crosses the socket as text: 20 bytes each fit a frame
 COUNTED_BYTES = 2**16  # of a text that cannot fit, whose tokens are counted for the error; more are not read
 MAX_LISTED = 2_000_000  # tokens of a text in one reply; no context has as many, and lists take some 40 bytes for each
+
+
+BranchBeginning = tuple[str, tuple[str | int, ...], ControlVectors | None]
 
 
 class Preparer:
@@ -65,6 +78,9 @@ class Preparer:
         self.media = MediaFiles(model.encoder, clock=clock)
         self._has_logged_biases = False
         self.lora: LoraScales = tuple(adapter.scale for adapter in model.adapters)  # scales of requests that name none
+        vectors = model.control_vectors
+        self._vectors = {name: vector.key for vector in vectors for name in (vector.name, vector.key)}
+        self._mood: Mood = _mood({vector.key: vector.scale for vector in vectors})  # of requests that name none
 
     def tokenize(
         self, parts: Sequence[str | int], add_special: bool, parse_special: bool, field: str = "prompt"
@@ -135,6 +151,7 @@ class Preparer:
         Raise InvalidRequest, ContextExceeded or NotSupported; Cancelled if its media are not encoded and it `is_wanted`
         no more.
         """
+        command = self._with_moods(command)
         check_branches(command.branches)
         check_exploring(command)
         check_place(command)
@@ -159,8 +176,9 @@ class Preparer:
             sent_prompt, prompt = prompt, prompt if is_blank else self._cut(command, prompt)
         removed = sent_prompt[len(prompt) :]
         lora = self.lora if command.lora is None else self.scales(command.lora)
+        scope = Scope(lora, command.cache_salt, command.control_vectors or ())
         appended = self._given(command.branches, len(sent_prompt), directed)
-        endings = self._endings(command, sent_prompt, removed, appended, lora, directed)
+        endings = self._endings(command, sent_prompt, removed, appended, scope, directed)
         given = [self.given_before(own, removed, ending) for own, ending in zip(appended, endings, strict=True)]
         if command.shift is not None and (command.shift.n_keep < -1 or command.shift.n_discard < 0):
             raise bad_field("n_keep", "should be -1 or more, and n_discard should be 0 or more")
@@ -168,7 +186,7 @@ class Preparer:
         check_diversity(command)
         self.check_together(command.branches)
         samplers = self._samplers(command.branches, prompt, given)
-        saved = saved if saved and saved.scope == Scope(lora, command.cache_salt) else None
+        saved = saved if saved and saved.scope == scope else None
         preserved = self._preserved(command.preserved_tokens)
         request = Request(command, prompt, samplers, saved, lora, given, preserved, media, endings, removed, directed)
         if command.surprise_from >= 0:
@@ -251,13 +269,20 @@ class Preparer:
     # ---- token healing
 
     def _cut(self, command: Generate, prompt: Tokens) -> Tokens:
-        """Return a prompt without the tokens that branches heal: the last ones of a text; ids are taken as they are."""
-        is_wanted = self._may_heal(command) and any(heals(spec) and not spec.append for spec in command.branches)
-        if not is_wanted or not isinstance(command.prompt[-1], str):
-            return prompt
-        return prompt[: len(prompt) - num_removed(prompt, self._model)]
+        """Return a prompt without the tokens that branches compute: the last ones of a text if they heal it.
 
-    def _may_heal(self, command: Generate) -> bool:
+        Ids are taken as they are. Branches with a mood of their own compute the last token, so that their first one has it.
+        """
+        if not self._may_cut(command):
+            return prompt
+        moods = {spec.control_vectors for spec in command.branches}
+        count = int(moods != {command.control_vectors} and len(prompt) > 1 and not is_media(prompt[-1]))
+        is_healed = any(heals(spec) and not spec.append for spec in command.branches)
+        if is_healed and isinstance(command.prompt[-1], str):
+            count = max(count, num_removed(prompt, self._model))
+        return prompt[: len(prompt) - count]
+
+    def _may_cut(self, command: Generate) -> bool:
         """Whether a request's prompt may be computed without its end: not where only whole texts are found."""
         return self._model.supports_partial_reuse and command.explore is None and not command.prompt_logprobs
 
@@ -267,19 +292,26 @@ class Preparer:
         prompt: Tokens,
         removed: Tokens,
         given: Sequence[Sequence[int]],
-        lora: LoraScales,
+        scope: Scope,
         directed: Directed | None,
     ) -> list[Ending | None]:
-        """Return what each branch heals: alike for all that begin alike, by their direction and their `append`."""
-        found: dict[tuple[str, tuple[str | int, ...]], Ending | None] = {}
-        if directed is None:
-            key = key_of(prompt, removed, Scope(lora, command.cache_salt)) if removed else b""
-            found["", ()] = Ending(removed, self._pieces, self._model, key=key) if removed else None
+        """Return what each branch heals: alike for all that begin alike, by direction, `append` and mood."""
+        found: dict[BranchBeginning, Ending | None] = {}
         for spec, own in zip(command.branches, given, strict=True):
-            if (spec.direction, spec.append) not in found and heals(spec):
+            if (beginning := beginning_of(spec)) in found or not heals(spec):
+                continue
+            if directed is None and not spec.append:
+                found[beginning] = self.ending_of_prompt(prompt, removed, scope, spec.control_vectors or ())
+            else:
                 parts = spec.append or (directed.last_of(spec.direction),) if directed else spec.append
-                found[spec.direction, spec.append] = self.ending(parts, own, removed)
-        return [found[spec.direction, spec.append] if heals(spec) else None for spec in command.branches]
+                found[beginning] = self.ending(parts, own, removed)
+        return [found[beginning_of(spec)] if heals(spec) else None for spec in command.branches]
+
+    def ending_of_prompt(self, prompt: Tokens, removed: Tokens, scope: Scope, mood: Mood) -> Ending | None:
+        """Return the end of a prompt, as it was sent, that branches of a mood heal; None if nothing was removed."""
+        if not removed:
+            return None
+        return Ending(removed, self._pieces, self._model, key=key_of(prompt, removed, scope, mood))
 
     def ending(self, append: Sequence[str | int], given: Sequence[int], before: Tokens) -> Ending | None:
         """Return the end of an `append` that can be healed; None if there is none.
@@ -489,6 +521,39 @@ class Preparer:
         """Return 1 if a prompt begins with the special token that the vocabulary puts before texts, else 0."""
         return int(list(prompt[:1]) == self._model.tokenize("", add_special=True, parse_special=False)[:1])
 
+    # ---- adapters and control vectors
+
+    def _with_moods(self, command: Generate) -> Generate:
+        """Return a command whose control vectors, and those of each branch, are moods. Raise InvalidRequest."""
+        named = command.control_vectors is not None or any(
+            spec.control_vectors is not None for spec in command.branches
+        )
+        if not self._vectors and not named:
+            return command  # nearly always
+        mood = self._mood if command.control_vectors is None else self.mood(command.control_vectors)
+        branches = tuple(self.with_mood(spec, mood) for spec in command.branches)
+        base = None if command.base is None else self.with_mood(command.base, mood)
+        return replace(command, control_vectors=mood, branches=branches, base=base)
+
+    def with_mood(self, spec: BranchSpec, default: Mood) -> BranchSpec:
+        """Return a branch whose control vectors are a mood, by default the request's. Raise InvalidRequest."""
+        mood = default if spec.control_vectors is None else self.mood(spec.control_vectors)
+        return replace(spec, control_vectors=mood)
+
+    def mood(self, given: ControlVectors) -> Mood:
+        """Return the mood of control vectors by their names. Raise InvalidRequest."""
+        if given and (reason := self._model.no_control_vectors):
+            raise bad_field("control_vectors", f"cannot be used: {reason}")
+        for name, scale in given:
+            if name not in self._vectors:
+                known = ", ".join(vector.name for vector in self._model.control_vectors) or "none"
+                raise bad_field("control_vectors", f"{str(name)[:64]!r} is not known; the server has {known}")
+            if not isinstance(scale, int | float) or not abs(scale) <= MAX_VECTOR_SCALE:  # nan is in no range
+                raise bad_field(
+                    "control_vectors", f"the scale of {name} should be -{MAX_VECTOR_SCALE} to {MAX_VECTOR_SCALE}"
+                )
+        return _mood({self._vectors[name]: scale for name, scale in given})
+
     def scales(self, given: Iterable[tuple[int, float]]) -> LoraScales:
         """Return the scale of every adapter; 0 for those that are not named. Raise InvalidRequest."""
         scales = [0.0] * len(self._model.adapters)
@@ -697,6 +762,15 @@ class Preparer:
             if isinstance(token, int):
                 self._check_token(token, "logit_bias")
             yield token, bias
+
+
+def beginning_of(spec: BranchSpec) -> BranchBeginning:
+    """Return what a branch computes before its text, as its fields say it: branches alike in it heal the same end."""
+    return spec.direction, spec.append, spec.control_vectors
+
+
+def _mood(scales: Mapping[str, float]) -> Mood:
+    return tuple(sorted((key, float(scale)) for key, scale in scales.items() if scale))
 
 
 def heals(spec: BranchSpec) -> bool:

@@ -19,10 +19,10 @@ from srb.engine.first_words import FirstWord, FirstWords
 from srb.engine.healing import Cover, Ending, Healing
 from srb.engine.lookup import Draft, PromptLookup
 from srb.engine.media import MediaRun
-from srb.engine.model import Logits, LoraScales, Sampler, SavedState, Scope
+from srb.engine.model import Logits, LoraScales, Mood, Sampler, SavedState, Scope
 from srb.engine.rewinding import Rewinding, Shift
 from srb.engine.text import BranchText, Emission, Prob
-from srb.engine.tokens import Tokens, tokens_of
+from srb.engine.tokens import Tokens, marked, tokens_of
 from srb.engine.tree.node import Node
 from srb.engine.tree.prefix_tree import Lease
 from srb.files.media_files import MediaKind
@@ -116,6 +116,10 @@ class Prefix:
         return self.node.seq_id if self.node else None
 
     @property
+    def mood(self) -> Mood:
+        return self.request.scope.mood
+
+    @property
     def is_complete(self) -> bool:
         return not self.pending
 
@@ -132,10 +136,10 @@ class Branch:
 
     __slots__ = (
         "began_at", "chooser", "draft", "end_token", "ended", "first_word", "forced", "grammar_from", "has_new_line",
-        "healing", "index", "last_step", "lease", "logits", "logprob_sum", "num_accepted", "num_appended", "num_cached",
-        "num_computed", "num_decoded", "num_directed", "num_drafted", "num_given", "num_hidden", "num_of_prompt",
-        "num_rewinds", "num_shifted", "num_shown", "num_unverified", "origin", "path", "probs", "request",
-        "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
+        "healing", "index", "last_step", "lease", "logits", "logprob_sum", "mark", "num_accepted", "num_appended",
+        "num_cached", "num_computed", "num_decoded", "num_directed", "num_drafted", "num_given", "num_hidden",
+        "num_of_prompt", "num_rewinds", "num_shifted", "num_shown", "num_unverified", "origin", "path", "probs",
+        "request", "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -165,6 +169,7 @@ class Branch:
         self.num_drafted = self.num_accepted = 0  # computed tokens of drafts, and of those the ones that it drew
         self.num_shifted = 0  # tokens before the latest context shift, given ones included; `tokens` has those after it
         self.lease: Lease | None = None  # its node and sequence in the tree, while the branch runs
+        self.mark = 0  # of its tokens in the tree, under a mood of its own; −1: the tree keeps none of them
         self.num_directed = 0  # given tokens with its direction and what follows that in the prompt
         self.index = index
         self.slot = index  # its number in the llamacpp dialect, assigned when the request begins
@@ -344,6 +349,20 @@ class Branch:
     def seq_id(self) -> int | None:
         return self.lease.seq_id if self.lease else None
 
+    @property
+    def mood(self) -> Mood:
+        """The control vectors under which its own tokens are computed; those of the prompt are under the request's."""
+        return self.spec.control_vectors or ()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its computed tokens may stay in the tree."""
+        return self.request.cache_prompt and self.mark >= 0
+
+    def in_tree(self, tokens: Tokens) -> Tokens:
+        """Return some of its tokens as the tree knows them."""
+        return marked(tokens, self.mark) if self.mark >= 0 else tokens_of(())
+
     def __repr__(self) -> str:
         return f"<branch {self.index} {self.state.name} {self.num_computed}/{len(self.tokens)} seq={self.seq_id}>"
 
@@ -353,7 +372,7 @@ class Request:
 
     __slots__ = (
         "alone_since", "arithmetic", "arrived_at", "asker", "awaits", "base", "branches", "cache_prompt", "can_grow",
-        "ceased_at", "comes_last", "directed", "diversity", "ending", "exploration", "id_slot", "keep_probs",
+        "ceased_at", "comes_last", "directed", "diversity", "endings", "exploration", "id_slot", "keep_probs",
         "linger", "lora", "max_lingering", "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "preserved",
         "prompt_logprobs", "prompt_top", "removed", "report_progress", "request_id", "saved", "scope", "shift", "since",
         "started_at", "state", "state_name", "story", "wants_entropy", "words",
@@ -383,7 +402,7 @@ class Request:
         self.state_name = command.state  # name of the state that keeps the prompt's KV; empty: none
         self.saved = saved  # the state read from its file
         self.lora = lora  # scales of the LoRA adapters
-        self.scope = Scope(lora, command.cache_salt)
+        self.scope = Scope(lora, command.cache_salt, command.control_vectors or ())
         self.preserved = preserved  # control tokens whose text is part of the branches' texts
         self.report_progress = command.report_progress
         self.prompt_logprobs, self.prompt_top = command.prompt_logprobs, command.prompt_top
@@ -409,8 +428,8 @@ class Request:
         if directed is not None:
             for branch in self.branches:
                 branch.num_directed = len(directed.behind[branch.spec.direction])
-        of_prompt = (branch.ending for branch in self.branches if branch.ending and branch.ending.is_of_prompt)
-        self.ending: Ending | None = next(of_prompt, None)  # for branches that are added; None: it is not healed
+        # By mood, for branches that are added; {}: the prompt is not healed.
+        self.endings = {each.mood: each.ending for each in self.branches if each.ending and each.ending.is_of_prompt}
         self.base = command.base or command.branches[0]  # of branches that are added
         self.owner = command.owner
         self.asker = command.asker

@@ -8,7 +8,7 @@ from srb.engine.model import SavedState, Scope
 from srb.engine.named_states import NamedStates
 from srb.engine.request import Branch
 from srb.engine.slots import Slots
-from srb.engine.tokens import Tokens, tokens_of
+from srb.engine.tokens import Tokens, num_unmarked, tokens_of
 from srb.errors import InvalidRequest, SRBError, bad_field
 from srb.wire.events import Event, Rejected, Reply
 
@@ -120,9 +120,9 @@ class StateActions:
         if branch.request.is_waiting:  # it has no slot yet
             return
         self._texts.pop(branch.slot)
-        if branch.request.cache_prompt:
+        if branch.is_kept:
             prompt, scope = branch.request.prefix.tokens, branch.request.scope
-            self._texts.put(branch.slot, _Text(prompt, branch.tokens, scope, self._wall_clock()))
+            self._texts.put(branch.slot, _Text(prompt, branch.in_tree(branch.tokens), scope, self._wall_clock()))
 
     @property
     def slot_tokens(self) -> int:
@@ -167,6 +167,11 @@ class StateActions:
 
     def _save(self, job: StateJob, began: float) -> tuple[int, int]:
         text = self._texts.get(job.slot) or _NOTHING
+        if num_unmarked(text.tokens) < len(text.tokens):
+            raise InvalidRequest(
+                f"Slot {job.slot} has a text of a branch with control_vectors of its own, which is not saved; "
+                "give them to the whole request"
+            )
         on_saved = partial(self._on_save_end, job.request_id)
         state = self._states.save(job.name, text.tokens, text.scope, on_saved)
         if state is None:

@@ -14,7 +14,7 @@ from srb.engine.banned import Banned
 from srb.engine.branch_specs import MAX_SEED, check_banned, check_branches
 from srb.engine.healing import Ending, Healing
 from srb.engine.model import Model, Sampler
-from srb.engine.preparing import Preparer, heals
+from srb.engine.preparing import BranchBeginning, Preparer, beginning_of, heals
 from srb.engine.request import Branch, BranchState, Request, RequestState, finder_of
 from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import Conflict, InvalidRequest, NotFound, bad_field
@@ -91,9 +91,7 @@ class Steering:
             source = branch_of(request, command.origin)
             point, base = self._fork_point(source, command.token, command.character), source.spec
         prepared: list[PreparedBranch] = []
-        endings: dict[
-            tuple[str, tuple[str | int, ...]], Ending | None
-        ] = {}  # of each direction and `append`: one branch computes it for all
+        endings: dict[BranchBeginning, Ending | None] = {}  # one branch computes each for all
         try:
             for entry in command.branches:
                 prepared.append(self._prepared(request, prefix.tokens, base, entry, point, len(prepared), endings))
@@ -111,10 +109,10 @@ class Steering:
         entry: NewBranch,
         point: ForkPoint | None,
         place: int,
-        endings: dict[tuple[str, tuple[str | int, ...]], Ending | None],
+        endings: dict[BranchBeginning, Ending | None],
     ) -> PreparedBranch:
         own_seed, append, changes, sampling_changes = entry
-        spec = _changed(base, changes, sampling_changes)
+        spec = self._preparer.with_mood(_changed(base, changes, sampling_changes), request.scope.mood)
         seed = next_seed(request, len(request.branches) + place) if own_seed is None else own_seed
         spec = replace(spec, seed=seed, append=append)
         directed = request.directed if point is None else None  # a fork has its origin's direction in its tokens
@@ -128,14 +126,14 @@ class Steering:
         check_branches([spec])
         behind = tokens_of(()) if directed is None else self._preparer.directed(directed, spec.direction)
         added = self._preparer.appended(append, len(prompt) + len(behind)) if append else []
-        before, of_place = (request.removed, request.ending) if point is None else (point.whole, point.ending)
+        before, of_place = self._healed_here(request, prompt, point, spec)
         parts = append or (() if directed is None else (directed.last_of(spec.direction),))
         own = behind + tokens_of(added)
-        if parts and (spec.direction, append) not in endings:
-            endings[spec.direction, append] = self._preparer.ending(parts, own, before)
+        if parts and beginning_of(spec) not in endings:
+            endings[beginning_of(spec)] = self._preparer.ending(parts, own, before)
         ending = None
         if heals(spec):
-            ending = endings[spec.direction, append] if parts else of_place
+            ending = endings[beginning_of(spec)] if parts else of_place
         given = self._preparer.given_before(own, before, ending)
         self._preparer.check_fits(len(prompt) + len(given))
         same_grammar = point is not None and not append and _grammar(spec) == _grammar(point.origin.spec)
@@ -152,6 +150,18 @@ class Steering:
             *(spec, sampler, own_seed is not None, given, point.num_hidden, grammar_from, text, banned, ending),
             num_directed=point.origin.num_directed,
         )
+
+    def _healed_here(
+        self, request: Request, prompt: Tokens, point: ForkPoint | None, spec: BranchSpec
+    ) -> tuple[Tokens, Ending | None]:
+        """Return the given tokens where a branch begins, and what it heals there if it appends nothing."""
+        mood = spec.control_vectors or ()
+        if point is not None:  # under another mood than its origin's it begins with these tokens as they are
+            return point.whole, point.ending if mood == point.origin.mood else None
+        if not request.endings or mood in request.endings:
+            return request.removed, request.endings.get(mood)
+        removed = request.removed
+        return removed, self._preparer.ending_of_prompt(prompt + removed, removed, request.scope, mood)
 
     def _fork_point(self, source: Branch, token: int | None, character: int | None) -> ForkPoint:
         """Return the place in a branch that a fork names; without a number, the end of what its readers have seen."""

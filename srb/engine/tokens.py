@@ -7,6 +7,7 @@ comes in: `Preparer.request` and `read_state`.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, cast
 
@@ -15,6 +16,8 @@ import numpy as np
 Tokens: TypeAlias = "array[int]"  # of 32 bits, as llama_token; the alias is text, since Python 3.11 has only the class
 
 NEXT = 2**31 - 1  # stands for any token that may follow a text: of no vocabulary, and of no media
+_MARK = 2**20  # above the ids of any vocabulary
+MAX_MARK = NEXT // _MARK - 1
 _FEW = 256  # tokens; fewer are compared sooner as arrays than through numpy's views
 _BLOCK = 4096  # tokens compared at once: texts that differ early need not be compared to their end
 
@@ -30,6 +33,23 @@ def ids_of(parts: Sequence[str | int]) -> Tokens | None:
         return array("i", cast(Sequence[int], parts))
     except (TypeError, OverflowError):
         return None
+
+
+def marked(tokens: Tokens, mark: int) -> Tokens:
+    """Return tokens as the tree knows those that were computed under a mood of their own: each with its mark, 1 … MAX_MARK.
+
+    So they never equal the same tokens under another mood, or under none (mark 0).
+    """
+    if not mark or not tokens:
+        return tokens
+    return array("i", (np.frombuffer(tokens, np.int32) + np.int32(mark * _MARK)).tobytes())
+
+
+def num_unmarked(tokens: Tokens) -> int:
+    """Return how many tokens come before the marked ones, with which a text ends."""
+    if not tokens or tokens[-1] < _MARK:
+        return len(tokens)
+    return bisect_left(tokens, True, key=lambda token: token >= _MARK)
 
 
 def has_at(tokens: Tokens, offset: int, part: Tokens) -> bool:

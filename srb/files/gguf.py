@@ -16,13 +16,18 @@ from srb.reasons import reason_of
 
 FAKE_MODEL = "fake:"  # the `model` setting that serves FakeModel, for tests; "fake:25" decodes 25 times a second
 POOLING_TYPES = ("none", "mean", "cls", "last", "rank")  # enum llama_pooling_type
-_MAGIC = b"GGUF"
+MAGIC = b"GGUF"
 _VERSIONS = (2, 3)  # their headers have the same form
 _FORMATS = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))  # enum gguf_type: the numbers
 _TEXT, _ARRAY = 8, 9
 _ARCHITECTURE = "general.architecture"
-_MODEL, _PROJECTOR, _ADAPTER = "a model", "a projector of pictures or sounds", "a LoRA adapter"
-_KINDS = {"mmproj": _PROJECTOR, "spec_draft_model": _MODEL, "lora": _ADAPTER}
+_MODEL, _PROJECTOR, _ADAPTER, _VECTOR = (
+    "a model",
+    "a projector of pictures or sounds",
+    "a LoRA adapter",
+    "a control vector",
+)
+_KINDS = {"mmproj": _PROJECTOR, "spec_draft_model": _MODEL, "lora": _ADAPTER, "control_vector": _VECTOR}
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 _LITERAL = str.maketrans({sign: f"[{sign}]" for sign in "[?*"})  # for glob
 
@@ -32,6 +37,7 @@ class _Header:
     """The header of a GGUF file; of a damaged one what can be read. llama.cpp says what is wrong, when it loads the file."""
 
     facts: dict[str, str | int | float] = field(default_factory=dict)  # of the metadata, without its lists
+    tensors: dict[str, tuple[int, tuple[int, ...], int]] = field(default_factory=dict)  # type, sizes, place in the file
     least_size: int = 0  # bytes up to the beginning of the tensor that lies last
     refusal: str = ""  # why llama.cpp never loads such a file
 
@@ -95,13 +101,14 @@ def _check_parts(path: Path, facts: Mapping[str, str | int | float]) -> None:
 
 
 def check_adapter_files(settings: Settings) -> None:
-    """Raise ConfigError where the header of a LoRA adapter, the projector or the draft model shows that it is none.
+    """Raise ConfigError where a header shows that it is no adapter, control vector, projector or draft model.
 
     Whether its tensors fit the model shows at loading.
     """
     if is_fake(settings):
         return
-    others = [("mmproj", settings.mmproj_path)] if settings.mmproj else []
+    others = [("control_vector", path) for path, _ in settings.control_vectors]
+    others += [("mmproj", settings.mmproj_path)] if settings.mmproj else []
     others += [("spec_draft_model", settings.draft_model_path)] if settings.has_draft_model else []
     own: dict[str, str | int | float] = {}  # the model's facts, read for the first adapter
     for name, path in [*(("lora", path) for path, _ in settings.adapters), *others]:
@@ -146,11 +153,11 @@ def _header(path: Path) -> _Header:
 def _read(data: mmap.mmap, header: _Header) -> None:
     """Read a header. Raise struct.error or OverflowError where it goes beyond the file's end, others where it is damaged."""
     found = header.facts
-    (version,) = struct.unpack_from("<I", data, len(_MAGIC))
+    (version,) = struct.unpack_from("<I", data, len(MAGIC))
     if version not in _VERSIONS:
         header.refusal = _refusal(version)
         return
-    tensors, count = struct.unpack_from("<QQ", data, len(_MAGIC) + 4)
+    tensors, count = struct.unpack_from("<QQ", data, len(MAGIC) + 4)
     at = 24
     for _ in range(count):
         key, at = _text(data, at)
@@ -163,15 +170,25 @@ def _read(data: mmap.mmap, header: _Header) -> None:
         else:
             (found[key],) = struct.unpack_from(f"<{_FORMATS[kind]}", data, at)
             at += struct.calcsize(_FORMATS[kind])
-    last = 0
+    read: dict[str, tuple[int, tuple[int, ...], int]] = {}
     for _ in range(tensors):
-        _, at = _text(data, at)
+        name, at = _text(data, at)
         (dimensions,) = struct.unpack_from("<I", data, at)
-        at += 4 + 8 * dimensions + 4  # and the tensor's type
-        last = max(last, *struct.unpack_from("<Q", data, at))
-        at += 8
+        *sizes, kind, offset = struct.unpack_from(f"<{dimensions}QIQ", data, at + 4)
+        at += 4 + 8 * dimensions + 12
+        read[name] = kind, tuple(sizes), offset
     alignment = int(found.get("general.alignment", 32))
-    header.least_size = -(-at // alignment) * alignment + last if tensors else 0
+    begin = -(-at // alignment) * alignment
+    header.tensors = {name: (kind, sizes, begin + offset) for name, (kind, sizes, offset) in read.items()}
+    header.least_size = max((at for *_, at in header.tensors.values()), default=0)
+
+
+def read_tensors(data: mmap.mmap) -> dict[str, tuple[int, tuple[int, ...], int]]:
+    """Return type, sizes and place of each tensor of a file. Raise ValueError, KeyError, OverflowError or struct.error."""
+    header = _Header()
+    if data[: len(MAGIC)] == MAGIC:
+        _read(data, header)
+    return header.tensors
 
 
 def _refusal(version: int) -> str:
@@ -207,7 +224,8 @@ def _kind(facts: Mapping[str, str | int | float]) -> str:
     if facts.get("general.type") == "adapter":
         return _ADAPTER
     architecture = facts.get(_ARCHITECTURE, "")
-    return _PROJECTOR if architecture == "clip" else _MODEL if architecture else ""
+    named = {"clip": _PROJECTOR, "controlvector": _VECTOR, "": ""}
+    return named.get(str(architecture), _MODEL)
 
 
 def model_files(path: Path) -> list[Path]:
@@ -221,4 +239,4 @@ def model_files(path: Path) -> list[Path]:
 
 def _is_gguf(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
+        return file.read(len(MAGIC)) == MAGIC

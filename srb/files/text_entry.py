@@ -72,6 +72,7 @@ def read_header(file: BinaryIO) -> dict[str, Any]:
     try:
         facts = orjson.loads(file.read(at - HEAD.size))
         facts["lora"] = tuple(float(scale) for scale in facts["lora"])
+        facts["mood"] = tuple((str(key), float(scale)) for key, scale in facts.get("mood", ()))
         logits = facts["logits"]
         if type(logits) is not int or not 0 <= 4 * logits <= entry.nbytes:
             raise ValueError

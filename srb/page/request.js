@@ -1,7 +1,8 @@
 // The body of a round's request: a story's settings as fields of POST /v1/srb/completions.
 
 import { bansOf } from "./bans.js";
-import { rungs, SAMPLERS } from "./sampling.js";
+import { branchesOn, ladderOf } from "./moods.js";
+import { SAMPLERS } from "./sampling.js";
 
 /** The seconds that a round stays steerable after its end, and alive without a reader, such as a phone whose screen is off. */
 const LINGER = 600;
@@ -15,14 +16,14 @@ const PHRASE_ENDS = [":", "*"];
  * @param {Record<string, any>} settings - the desk's; null is the server's default
  * @param {import("./desk/media.js").Prompt} prompt
  * @param {number} n
- * @param {{max_tokens?: number, max_linger?: number, sampling?: Record<string, unknown>}} [server] - of GET /v1/srb/server
+ * @param {{max_tokens?: number, max_linger?: number, sampling?: Record<string, unknown>, control_vectors?: string[]}} [server] - of GET /v1/srb/server
  * @returns {Record<string, unknown>}
  */
 export function requestBody(settings, prompt, n, server = {}) {
   return {
     ...(settings.model ? { model: settings.model } : {}),
     prompt,
-    ...branches(settings, n),
+    ...branches(ladderOf(settings, server), n),
     ...samplingOf(settings, server.sampling ?? {}),
     ...lengthOf(settings, server),
     ...(isSet(settings.seed) ? { seed: settings.seed } : {}),
@@ -51,11 +52,11 @@ function likelihood({ logprobs, likelihood: isSorted }) {
 }
 
 /**
- * @param {Record<string, any>} settings
+ * @param {import("./sampling.js").Ladder | null} ladder
  * @param {number} n
  */
-function branches({ ladder }, n) {
-  return ladder ? { branches: rungs(ladder, n).map((value) => ({ [ladder.name]: value })) } : { n };
+function branches(ladder, n) {
+  return ladder ? { branches: branchesOn(ladder, n) } : { n };
 }
 
 /**

@@ -271,6 +271,7 @@ export class Round extends Requests {
     const cut = trimCut(slot.text, at ?? slot.text.length);
     const slots = this._newNumbers(count);
     for (const each of slots) this._direct(each, this.directions[number]);
+    for (const each of slots) this.moods[each] = this.moods[number] ?? "";
     const request = this.requests.get(slot.request ?? "");
     const own = slot.text.length - (slot.end?.word?.length ?? 0); // the server's text has no stop string
     if (!request || !this._canBranch(request) || cut < slot.given || cut > own) {

@@ -9,6 +9,8 @@ from srb.config.sampling_params import SamplingParams as SamplingParams
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000  # words or sentences; a longer text is bounded by max_tokens
+ControlVectors = tuple[tuple[str, float], ...]  # (name, scale)
+MAX_VECTOR_SCALE = 10  # what is written is no text long before
 BannedPattern = tuple[str, float, bool]  # a regular expression, how often a match stands (0 … 1), whether case counts
 MAX_DIRECTION = 1000  # characters of a branch's direction: an instruction, no text; n of them are computed
 MAX_DEPTH = 1000  # of Explore: places at which its branches may fork
@@ -49,7 +51,8 @@ class BranchSpec:
     `token_healing` the last characters before the text may become a part of its first token (see
     `srb/engine/healing.py`). `direction` is an instruction for this branch alone, which stands at the request's `place` in
     the prompt ("": none does, and the branch has the prompt as it is); it counts as prompt. With `include_stop` the string
-    of `stop`, or the token, that ends the branch is the end of its text, but for `hidden_stops`.
+    of `stop`, or the token, that ends the branch is the end of its text, but for `hidden_stops`. `control_vectors` are added
+    where its own tokens are computed, `append` and what follows a direction included; None: the request's.
     """
 
     seed: int
@@ -69,6 +72,7 @@ class BranchSpec:
     direction: str = ""
     include_stop: bool = False
     hidden_stops: tuple[str, ...] = ()
+    control_vectors: ControlVectors | None = None
 
     @property
     def has_bans(self) -> bool:
@@ -158,6 +162,9 @@ class Generate(_Message):
     cache_prompt: bool = True
     state: str = ""  # name under which the prompt's KV is kept and reused by later requests
     lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale), others 0; None: the server's scales
+    control_vectors: ControlVectors | None = (
+        None  # of the prompt, and of branches without their own; None: the server's
+    )
     report_progress: bool = False  # send Progress while the prompt is computed
     shift: ContextShift | None = None  # None: a branch ends at the context's end
     id_slot: int = -1  # slot of the first branch; −1: any

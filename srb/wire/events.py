@@ -327,6 +327,7 @@ class ModelInfo:
     speculative: str = "none"  # kinds of drafts, under llama-server's names, separated by commas
     library_lacks: str = ""  # patches of SRB's that this llama.cpp was built without, and what that costs
     license: str = ""  # of the weights, as the file names it
+    control_vectors: dict[str, float] = field(default_factory=dict)  # by name: scales of requests that name none
     nondeterminism: str = ""  # why a token's logits depend on what is computed beside it; "": they do not
 
     as_dict = asdict

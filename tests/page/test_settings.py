@@ -106,6 +106,20 @@ def test_a_ladder_gives_each_branch_a_value(page: Page) -> None:
     assert setting(page, "ladder") is None
 
 
+def test_a_ladder_of_a_mood_is_offered_where_the_server_has_one(page: Page) -> None:
+    dialog = open_settings(page, "branches")
+    dialog.get_by_label("A ladder").check()
+    moods = dialog.get_by_label("Ladder of").get_by_role("option").filter(has_text="mood")
+    expect(moods).to_have_count(0)
+    page.evaluate(
+        "desk.server = { ...desk.server, control_vectors: ['dread'] }; desk.dispatchEvent(new CustomEvent('server'))"
+    )
+    expect(moods).to_have_text(["the mood dread"])
+    dialog.get_by_label("Ladder of").select_option("the mood dread")
+    assert setting(page, "ladder") == {"name": "mood dread", "from": -1, "to": 1}
+    expect(dialog.get_by_text("Branches 1 to 8: -1, -0.714, -0.429, -0.143, 0.143, 0.429, 0.714, 1")).to_be_visible()
+
+
 def test_stop_at_and_the_number_of_ends(page: Page) -> None:
     dialog = open_settings(page, "branches")
     dialog.get_by_label("Stop at").select_option("the end of a sentence")

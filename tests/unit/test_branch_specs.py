@@ -56,6 +56,8 @@ COMMAND = Generate("r", ("Once",), (BranchSpec(1), BranchSpec(2)))
         ),
         ({"prompt": (10**9,)}, "prompt"),
         ({"lora": ((3, 1.0),)}, "lora"),
+        ({"control_vectors": (("sad", 1.0),)}, "control_vectors"),
+        ({"branches": (BranchSpec(1, control_vectors=((7, "x"),)),)}, "control_vectors"),  # type: ignore[arg-type]
         ({"shift": ContextShift(-2)}, "n_keep"),
     ],
 )

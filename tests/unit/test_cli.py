@@ -131,6 +131,11 @@ def test_the_flags_of_the_rust_server_mean_the_same() -> None:
         (["-l", "5+1.5", "-l", "7-inf"], {"logit_bias": "5+1.5,7-inf"}),
         (["--api-key", "a,b", "--api-key", "c"], {"api_key": "a,b,c"}),
         (["--lora", "a.gguf", "--lora-scaled", "b.gguf:0.5,c:d.gguf:2"], {"lora": "a.gguf,b.gguf=0.5,c:d.gguf=2"}),
+        (
+            ["--control-vector", "a.gguf", "--control-vector-scaled", "b.gguf:-0.5"],
+            {"control_vector": "a.gguf,b.gguf=-0.5"},
+        ),
+        (["--control-vector-layer-range", "10", "20"], {"control_vector_layers": "10,20"}),
         (["--embeddings", "--rerank", "--pooling", "rank"], {"embedding": True, "reranking": True, "pooling": "rank"}),
         (["--rope-scale", "4", "--rope-scaling", "yarn"], {"rope_freq_scale": 0.25, "rope_scaling": "yarn"}),
         (["--keep", "-1", "--context-shift"], {"context_shift": True}),

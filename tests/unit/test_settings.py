@@ -194,6 +194,8 @@ PATHS = {
         ("runtime_dir", "ssl_key_file", "ssl_cert_file", "door_token_file", "replicas", "usage_file"), "~/x"
     ),
     "host": "127.0.0.1, ~/x",
+    "control_vector": "~/x=0.5, ~/x",
+    "control_vector_dir": "~/x",
     "lora": "~/x=0.5, ~/x",
     "models": "~/x, b=~/x",
 }
@@ -214,6 +216,8 @@ def test_a_home_folder_may_begin_each_path(name: str, tmp_path: Path, monkeypatc
     match name:
         case "lora":
             found: object = [str(path) for path, _ in settings.adapters]
+        case "control_vector":
+            found = [str(path) for path, _ in settings.control_vectors]
         case "models":
             found = [each.model for each in list_models(settings).values()]
         case "host":

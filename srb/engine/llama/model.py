@@ -26,6 +26,7 @@ from srb.engine.grammar.matcher import Vocabulary
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch, compute
 from srb.engine.llama.blank_page import reply_before_empty
+from srb.engine.llama.control_vectors import LlamaControlVectors
 from srb.engine.llama.devices import begin, free_gpu_memory, package, system_info, tell_library
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder
@@ -53,7 +54,7 @@ from srb.engine.llama.swa import SwaCache, description, room_remarks, swa_cache_
 from srb.engine.llama.threads import Threads
 from srb.engine.llama.vocab_cuts import cuts_of
 from srb.engine.media import Encoder, Vectors
-from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
+from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales, scales_of
 from srb.engine.tokens import is_media
 from srb.errors import ModelLoadFailed
 from srb.files.gguf import check_model_file, pooling_of
@@ -80,6 +81,7 @@ class LlamaModel:
         sequences: Sequences,
         settings: Settings,
         adapters: LlamaAdapters,
+        vectors: LlamaControlVectors,
         embedder: LlamaEmbedder | None,
         ranker: LlamaEmbedder | None,
         encoder: LlamaEncoder | None = None,
@@ -90,6 +92,8 @@ class LlamaModel:
         self._adapters = adapters
         self.adapters = adapters.adapters
         self._lora: LoraScales = ()  # scales set in the context
+        self._vectors = vectors
+        self.control_vectors, self.no_control_vectors = vectors.vectors, vectors.refusal
         self._model = model
         self._embedder = embedder
         self._ranker = ranker
@@ -170,11 +174,12 @@ class LlamaModel:
                 raise ModelLoadFailed(f"model: no context of {room}: {native_log.last_error}")
             if not lib.llama_get_memory(context) and not embedder and not ranker:
                 raise ModelLoadFailed(f"model: {path} cannot generate text; set embedding or reranking to use it")
+            vectors = LlamaControlVectors(settings, model, context, lib.llama_n_seq_max(context))
         except ModelLoadFailed:
             lib.llama_model_free(model)
             raise
         sequences = sequences_of(context, model, windows)
-        loaded = cls(model, context, sequences, settings, adapters, embedder, ranker, encoder, windows)
+        loaded = cls(model, context, sequences, settings, adapters, vectors, embedder, ranker, encoder, windows)
         if windows is not SwaCache.NONE:
             log.info(description(windows, settings, lib.llama_model_n_swa(model), sequences.count))
         tell_library()
@@ -250,6 +255,7 @@ class LlamaModel:
             sees=self._media is not None and self._media.sees,
             hears=self._media is not None and self._media.hears,
             license=self._metadata("general.license"),
+            control_vectors=scales_of(self),
             nondeterminism=why_rounding_varies(self._settings, self._model, self._windows),
             lacks="".join(filter(self._lacks, _TYPOGRAPHIC)) if self.can_generate else "",
         )
@@ -371,6 +377,8 @@ class LlamaModel:
         if batch.lora != self._lora:
             self._adapters.apply(self._context, batch.lora)
             self._lora = batch.lora
+        if self.control_vectors and not self.no_control_vectors:
+            self._vectors.apply(batch.moods)
         native_log.forget_error()
         self._rows.follow(batch.wanted)
         native = self._batch.fill(batch, self._sequences.positions(batch))

@@ -81,6 +81,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
             n_ctx=settings.n_ctx,
             n_batch=settings.n_batch,
             n_adapters=len(settings.adapters),
+            vectors=_vectors_of_fake(settings),
             reads_media=bool(settings.mmproj),
         )
         if pace := int(settings.model.removeprefix(FAKE_MODEL) or 0):
@@ -200,6 +201,13 @@ def _cache_cells(settings: Settings, is_on_gpu: bool) -> int:
 def _step_seconds(settings: Settings, is_on_gpu: bool) -> float:
     """Return the seconds that a step with prompts may take beside branches that write; 0: no limit."""
     return (settings.step_ms if settings.step_ms >= 0 else _GPU_STEP_MS if is_on_gpu else _CPU_STEP_MS) / 1000
+
+
+def _vectors_of_fake(settings: Settings) -> dict[str, float]:
+    """Return the control vectors that the settings name, whatever is in their files."""
+    folder = Path(settings.control_vector_dir) if settings.control_vector_dir else None
+    found = dict.fromkeys(sorted(path.stem for path in folder.glob("*.gguf")) if folder else (), 0.0)
+    return found | {path.stem: scale for path, scale in settings.control_vectors}
 
 
 def _default(setting: str) -> object:

@@ -44,7 +44,7 @@ def header_of(state: SavedState, fingerprint: str, is_automatic: bool = False, s
     """
     parts = _parts(state)
     facts = {"model": fingerprint, "automatic": is_automatic, "saved": saved, "logits": len(state.logits)}
-    facts |= {"lora": state.scope.lora, "salt": state.scope.salt}
+    facts |= {"lora": state.scope.lora, "salt": state.scope.salt, "mood": state.scope.mood}
     checksum = zlib.crc32(parts[1].data, zlib.crc32(parts[0].data))
     entry = TextEntry(NO_ID, "", 0, len(state.tokens), sum(map(len, parts)), checksum, orjson.dumps(facts))
     return MAGIC + framed(packed(entry, np.asarray(state.tokens, np.int32).tobytes()))
@@ -81,7 +81,8 @@ def read_state(file: BinaryIO, fingerprint: str) -> SavedState:
     tokens = array("i")
     tokens.frombytes(entry[length - 4 * known.count :])
     end = known.nbytes - 4 * header["logits"]
-    return SavedState(tokens, body[:end], body[end:].copy().view(np.float32), Scope(header["lora"], header["salt"]))
+    scope = Scope(header["lora"], header["salt"], header["mood"])
+    return SavedState(tokens, body[:end], body[end:].copy().view(np.float32), scope)
 
 
 def _parts(state: SavedState) -> tuple[Bytes, Bytes]:

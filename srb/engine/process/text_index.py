@@ -130,7 +130,8 @@ class TextIndex:
     def add(self, record: Record, tokens: Tokens, checksum: int) -> None:
         """Append a record whose file is whole, and sync the log."""
         assert self._file is not None
-        facts = orjson.dumps([record.scope.lora, record.scope.salt, record.asker])
+        mood = [record.scope.mood] if record.scope.mood else []
+        facts = orjson.dumps([record.scope.lora, record.scope.salt, record.asker, *mood])
         of = TextEntry(record.id, record.parent, record.start, len(tokens), record.nbytes, checksum, facts)
         entry = packed(of, np.asarray(tokens, np.int32).tobytes())
         at = self._append(entry)
@@ -210,8 +211,9 @@ def _record_of(entry: memoryview, scopes: dict[bytes, tuple[Scope, str]]) -> tup
     if len(entry) != at + 4 * of.count:
         raise ValueError
     if (known := scopes.get(of.facts)) is None:
-        lora, salt, asker = orjson.loads(of.facts)
-        known = scopes[of.facts] = Scope(tuple(map(float, lora)), str(salt)), str(asker)
+        lora, salt, asker, *moods = orjson.loads(of.facts)
+        mood = tuple((str(key), float(scale)) for each in moods for key, scale in each)
+        known = scopes[of.facts] = Scope(tuple(map(float, lora)), str(salt), mood), str(asker)
     tokens = array("i")
     tokens.frombytes(entry[at:])
     return Record(of.id, of.parent, of.start, of.start + of.count, of.nbytes, *known), tokens, of.checksum

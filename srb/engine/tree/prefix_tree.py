@@ -1,7 +1,8 @@
 """The prefix tree: computed texts, as nodes that requests match and branches are forked from.
 
-A path from a root is a computed text. Each scope has a root of its own: other LoRA scales give other KV, and with another
-salt nobody finds out what the text is.
+A path from a root is a computed text. Each scope has a root of its own: other LoRA scales and moods give other KV, and with
+another salt nobody finds out what the text is. A branch under another mood than its prompt stands below it with marked
+tokens (see `marked`), which no other text has.
 When a request ends, its texts stay in the tree until their room is needed. Residency decides which nodes are in the KV
 store, which are parked in host memory, and which are evicted.
 
@@ -15,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from srb.engine.model import Logits, Model, Record, Scope
-from srb.engine.tokens import Tokens, run_start, tokens_of
+from srb.engine.model import Logits, Model, Mood, Record, Scope
+from srb.engine.tokens import MAX_MARK, Tokens, run_start, tokens_of
 from srb.engine.tree.checkpoints import Checkpoint
 from srb.engine.tree.match import Match, longest_match
 from srb.engine.tree.node import Children, Node, NodeState
@@ -60,6 +61,7 @@ class PrefixTree:
         self._states = residency.states
         self._roots: dict[Scope, Node] = {}
         self._max_roots = MAX_ROOTS
+        self._marks: dict[Mood, int] = {}
         residency.stored.load(self.root)
 
     # ---- looking up
@@ -78,6 +80,12 @@ class PrefixTree:
             root = self._roots[scope] = Node(None, tokens_of(()), NodeState.RESIDENT)
             self._residency.stored.note_root(root, scope)
         return self._roots[scope]
+
+    def mark(self, mood: Mood) -> int:
+        """Return the mark of tokens under a mood that is not their prompt's; −1: there is none left, and no text is kept."""
+        if mood not in self._marks and len(self._marks) == MAX_MARK:
+            return -1
+        return self._marks.setdefault(mood, len(self._marks) + 1)
 
     def scope(self, root: Node) -> Scope:
         """Return the scope of the texts under a root."""

@@ -22,7 +22,7 @@ from typing import TypeAlias
 import numpy as np
 
 from srb.engine.model import Blob, Record, Scope, TextStore
-from srb.engine.tokens import Tokens, common_length, run_end, run_start, tokens_of
+from srb.engine.tokens import Tokens, common_length, num_unmarked, run_end, run_start, tokens_of
 from srb.engine.tree.checkpoints import LEVEL_OF_ENDS, Checkpoint
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.match import Match
@@ -348,9 +348,10 @@ class StoredTexts:
         start = node.start
         for each in node.stored:
             start = each.end if each.start == start else start
-        if start == node.end or self._before(node, start) is None:
+        end = node.start + num_unmarked(node.tokens)
+        if start >= end or self._before(node, start) is None:
             return None
-        return start, min(node.end, node.start + run_end(node.tokens, start + most - node.start))
+        return start, min(end, node.start + run_end(node.tokens, start + most - node.start))
 
     def is_writing(self, node: Node) -> bool:
         """Whether a part of a node is being written."""
@@ -386,8 +387,8 @@ class StoredTexts:
 
     def _begin(self, node: Node, start: int, tokens: Tokens, blob: Blob) -> None:
         before, scope = self._before(node, start), self._scopes.get(node.root)
-        if self.store is None or before is None or scope is None:
-            return
+        if self.store is None or before is None or scope is None or num_unmarked(tokens) < len(tokens):
+            return  # marks are this process's
         record = Record(self.store.new_id(), before, start, start + len(tokens), len(blob), scope, node.asker)
         self._writes[node] = _Write(record, blob, tokens)
         self.store.write(record, tokens, blob, partial(self._note, node, record))

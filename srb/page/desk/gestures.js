@@ -4,6 +4,7 @@ import { commonLength } from "../compare.js";
 import { sentenceAt, trimCut, wordEndAt, wordStartAt } from "../cuts.js";
 import { msg } from "../languages.js";
 import { markersOf } from "../markers.js";
+import { rungFields } from "../moods.js";
 import { stretchesOf } from "../story/same.js";
 import { passageBegin } from "../tasks.js";
 import { between, joined } from "./gap.js";
@@ -229,10 +230,12 @@ export class Gestures {
 
   /** @param {Live} live @param {Plan} plan */
   carryOutRefill(live, plan) {
-    const branches = this.rounds.rungsOf(live.round, plan.slots);
-    if (plan.kind === "control" && branches) {
+    const again = this.rounds.rungsOf(live.round, plan.slots);
+    if (plan.kind === "control" && again) {
       const { branches: told = [] } = /** @type {{branches?: object[]}} */ (plan.body);
-      plan.body = { branches: branches.map((rung, place) => ({ ...rung, ...told[place] })) };
+      plan.body = {
+        branches: again.values.map((value, place) => ({ ...rungFields(again.ladder, value), ...told[place] })),
+      };
     }
     return this.carryOut(live, plan);
   }

@@ -1,6 +1,7 @@
 /** Rounds of the past, made again from the story: the cards of a run, with their texts and the nodes that hold them. */
 
 import { commonLength } from "../compare.js";
+import { noteMoods } from "../moods.js";
 import { Round } from "../round.js";
 import { isCount } from "../story/check.js";
 import { Trail } from "./trail.js";
@@ -138,13 +139,13 @@ function show(slot, node, story, keep) {
 /**
  * A request of the past: the slots that its branches fill, by index (with holes), the words that its prompt had after the round's, and what
  * each branch was told.
- * @typedef {{id: string, made: number, given: string, voice: string, isMended?: boolean, slots: number[], directions: unknown[],
+ * @typedef {{id: string, made: number, given: string, voice: string, isMended?: boolean, slots: number[], directions: unknown[], ladder?: unknown,
  *   wrote: (node: Written) => boolean}} Past
  */
 
 /** @param {Run} run @param {Written[]} written @returns {Past} */
 function own({ request_id: id, made, request }, written) {
-  const { n, slots: share, directions } = /** @type {any} */ (request ?? {});
+  const { n, slots: share, directions, ladder } = /** @type {any} */ (request ?? {});
   const slots = slotsOf(share) ?? Array.from({ length: countOf(n) }, (_, number) => number);
   return fill(
     {
@@ -154,6 +155,7 @@ function own({ request_id: id, made, request }, written) {
       voice: voiceOf(request),
       slots,
       directions: listOf(directions),
+      ladder,
       wrote: (node) => node.request === undefined || node.request === id,
     },
     written,
@@ -162,7 +164,7 @@ function own({ request_id: id, made, request }, written) {
 
 /** @param {Run} run that joined the round @param {Written[]} written @returns {Past} */
 function further({ request_id: id, made, request }, written) {
-  const { given: words, slots: asked, mended, directions } = /** @type {any} */ (request ?? {});
+  const { given: words, slots: asked, mended, directions, ladder } = /** @type {any} */ (request ?? {});
   const given = typeof words === "string" ? words : "";
   const slots = slotsOf(asked) ?? [];
   return fill(
@@ -174,6 +176,7 @@ function further({ request_id: id, made, request }, written) {
       isMended: mended === true,
       slots,
       directions: listOf(directions),
+      ladder,
       wrote: ({ request }) => request === id,
     },
     written,
@@ -201,6 +204,7 @@ function recall(round, trails, request, latest) {
   const { id, made, given, voice, isMended, slots, directions } = request;
   const key = `${round.id} ${id}`;
   round.recall(key, id, slots, given, { isMended, voice });
+  noteMoods(round, slots, request.ladder);
   for (const [index, number] of slots.entries()) {
     if (number === undefined) continue;
     const slot = round.slots[number];

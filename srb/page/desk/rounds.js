@@ -3,6 +3,7 @@
 
 import { hasSentence } from "../cuts.js";
 import { msg } from "../languages.js";
+import { ladderOf, noteMoods, rungFields } from "../moods.js";
 import { Round } from "../round.js";
 import { rungs } from "../sampling.js";
 import { newId } from "../story.js";
@@ -216,7 +217,8 @@ export class Rounds {
     const { seed } = this.desk.settings;
     const { context, fields } = this.voices.of(voice);
     const { branches: all, ...body } = context.body(round.promptOf(voice) + given, n, round);
-    const branches = slots && (expect === "refill" || expect === "extend") ? this.rungsOf(round, slots) : all;
+    const again = slots && (expect === "refill" || expect === "extend") ? this.rungsOf(round, slots) : null;
+    const branches = again ? again.values.map((value) => rungFields(again.ladder, value)) : all;
     const directions = round.directionsOf(slots ?? round.slots.map(({ number }) => number));
     return {
       ...body,
@@ -229,21 +231,21 @@ export class Rounds {
     };
   }
 
-  /** Return the ladder's settings for cards that get another branch, each its own rung again; null without a ladder.
+  /** Return the ladder's values for cards that get another branch, each its own rung again; null without a ladder.
    * @param {Round} round @param {number[]} slots */
   rungsOf({ n, voices }, slots) {
-    const { ladder } = this.desk.settings;
+    const ladder = ladderOf(this.desk.settings, this.desk.server);
     if (!ladder) return null;
     const values = rungs(ladder, Math.ceil(n / voices.length)); // each voice climbs its own
-    return slots.map((number) => ({ [ladder.name]: values[Math.floor(number / voices.length) % values.length] }));
+    return { ladder, values: slots.map((number) => values[Math.floor(number / voices.length) % values.length]) };
   }
 
   /** The ladder's values that a request's branches have, for the story: desk/taken.js. @param {Round} round @param {import("../round.js").Request} [request] */
   stepsOf(round, { slots = [], kind = null } = /** @type {any} */ ({})) {
-    const { ladder } = this.desk.settings;
+    const ladder = ladderOf(this.desk.settings, this.desk.server);
     if (!ladder) return {};
     const again = kind === "refill" || kind === "extend" ? this.rungsOf(round, slots) : null;
-    const values = again?.map((rung) => rung[ladder.name]) ?? rungs(ladder, slots.length);
+    const values = again?.values ?? rungs(ladder, slots.length);
     return { ladder: { name: ladder.name, values } };
   }
 
@@ -639,9 +641,11 @@ export class Rounds {
     const place = { keep, ...(isInside ? { until } : {}) };
     const share = round.isShared ? { voice, slots } : {};
     const told = round.directionsOf(slots);
+    const steps = this.stepsOf(round, request);
+    noteMoods(round, slots, steps.ladder);
     const more = {
       ...(told.some(Boolean) ? { directions: told } : {}),
-      ...this.stepsOf(round, request),
+      ...steps,
       ...(live === this.growth?.live ? { grown: true } : {}),
     };
     const asked = joins

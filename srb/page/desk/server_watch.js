@@ -13,6 +13,7 @@
  * @property {boolean | null} chat_template null while it is not known
  * @property {import("../behind.js").Fill | null} [fill] the model's tokens for a text with a gap
  * @property {string | null} [lacks] typographic characters that the model's vocabulary has no tokens for
+ * @property {string[]} [control_vectors] the moods that it has
  * @property {string[]} [models] their names, where the server has several
  * @property {string | null} [embedding] the name of the one among them that tells what texts mean, if it is at hand
  * @property {string} [status] of the model among them: unloaded, loading or loaded

@@ -23,6 +23,7 @@ import { keyName } from "./key_names.js";
  * @property {string} sameWords
  * @property {string} doubt  a line of the story that it seems to contradict
  * @property {string} direction  what was to happen in the branch
+ * @property {string} mood       in which the branch writes
  * @property {string} voice      the model that writes the branch, where several write the round
  * @property {number|null} step  how unlikely the text is beside its siblings, 1 to 5
  * @property {string} likelihood  the same in a sentence
@@ -93,11 +94,12 @@ export class Card {
     this.same = element("span", "same");
     this.marks = element("span", "marks");
     this.bar = element("span", "bar");
+    this.mood = element("span", "voice");
     this.voice = element("span", "voice");
     this.end = element("span", "end");
     this.direction = element("p", "direction");
     this.direction.dir = "auto";
-    for (const each of [this.direction, this.same, this.marks, this.bar, this.voice, this.end])
+    for (const each of [this.direction, this.mood, this.same, this.marks, this.bar, this.voice, this.end])
       each.setAttribute("aria-hidden", "true");
     this.offer = element("button", "offer");
     this.offer.hidden = true;
@@ -111,7 +113,7 @@ export class Card {
     const actions = element("div", "actions");
     actions.append(...this.acts);
     const foot = element("div", "foot");
-    foot.append(this.voice, this.same, this.marks, this.bar, this.offer, this.end, actions);
+    foot.append(this.mood, this.voice, this.same, this.marks, this.bar, this.offer, this.end, actions);
     this.box.append(this.digit, this.direction, this.body, foot, this.words);
     this.place.append(this.box);
     this.content = new BranchText(text);
@@ -142,6 +144,7 @@ export class Card {
     put(this.marks, signs.filter(Boolean).join(""));
     put(this.direction, view.direction);
     set(this.direction, "title", view.direction || null);
+    put(this.mood, view.mood);
     put(this.voice, view.voice);
     set(this.voice, "title", view.voice || null);
     put(this.end, said.words);
@@ -192,7 +195,8 @@ export class Card {
     const key = view.digit ? msg`Key ${view.digit} takes it.` : "";
     const by = view.voice && msg`By ${view.voice}.`;
     const told = view.direction && msg`What happens: ${view.direction}.`;
-    return [told, by, end, view.sameWords, kept, view.likelihood, ...own, key].filter(Boolean).join(" ");
+    const mood = view.mood && msg`Mood: ${view.mood}.`;
+    return [told, mood, by, end, view.sameWords, kept, view.likelihood, ...own, key].filter(Boolean).join(" ");
   }
 
   /** @param {View} view */

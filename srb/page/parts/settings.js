@@ -1,6 +1,7 @@
 // <srb-settings>: the dialog of a story's settings. Each change applies at once.
 
 import { choose, chosen, LANGUAGES, msg } from "../languages.js";
+import { moodsOf } from "../moods.js";
 import { rungs, SAMPLERS } from "../sampling.js";
 import { html, nothing } from "../vendor/lit.js";
 import { msgHtml } from "./msg_html.js";
@@ -129,7 +130,9 @@ class Settings extends DialogPart {
    * @param {number} n
    */
   #ladder(ladder, n) {
-    const sampler = SAMPLERS.find(({ name }) => name === ladder.name) ?? SAMPLERS[0];
+    const moods = moodsOf(this.desk.server);
+    const known = [...SAMPLERS.filter(({ group }) => group === "main"), ...moods];
+    const sampler = known.find(({ name }) => name === ladder.name) ?? SAMPLERS[0];
     const end = (
       /** @type {"from" | "to"} */ side,
       /** @type {string} */ label,
@@ -142,15 +145,16 @@ class Settings extends DialogPart {
       @number=${(/** @type {CustomEvent} */ event) => this.#set("ladder", { ...ladder, [side]: event.detail })}
     ></srb-number>`;
     const choose = (/** @type {any} */ event) => {
-      const { name, min, max } =
-        SAMPLERS.find((each) => each.name === event.target.value) ?? SAMPLERS[0] ?? FIRST_LADDER;
-      this.#set("ladder", name === FIRST_LADDER.name ? FIRST_LADDER : { name, from: min, to: max });
+      const name = event.target.value;
+      const { min, max, from = min, to = max } = /** @type {any} */ (known.find((each) => each.name === name));
+      this.#set("ladder", name === FIRST_LADDER.name ? FIRST_LADDER : { name, from, to });
     };
     return html`<div class="field">
         <label for="ladder-name">${msg`Ladder of`}</label>
         <select id="ladder-name" @change=${choose}>
-          ${SAMPLERS.filter(({ group }) => group === "main").map(
-            ({ name, label }) => html`<option value=${name} ?selected=${name === ladder.name}>${label}</option>`,
+          ${known.map(
+            ({ name, label }) =>
+              html`<option value=${name} ?selected=${name === ladder.name}>${moods.some((mood) => mood.name === name) ? msg`the mood ${label}` : label}</option>`,
           )}
         </select>
       </div>

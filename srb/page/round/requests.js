@@ -39,6 +39,8 @@ export class Requests extends Cards {
     this.mended = null;
     /** Of each slot by its number: what happens in its branch; "" and holes: whatever the model likes. @type {string[]} */
     this.directions = [];
+    /** Of each slot by its number: the mood that its branch writes in, in words; "" and holes: none. @type {string[]} */
+    this.moods = [];
     this._tickets = 0;
     this._branches = 0; // that the round has asked for in its life
   }

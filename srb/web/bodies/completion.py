@@ -35,6 +35,7 @@ from srb.web.bodies.fields import (
     Prompt,
     Rank,
     Real,
+    Vectors,
     between,
     check_between,
     parse_prompts,
@@ -248,6 +249,7 @@ class CompletionBody(SamplingBody):
     n_keep: NaturalOrMinusOne = 0
     n_discard: Natural = 0
     lora: LoraScales | None = None
+    control_vectors: Vectors | None = None
     return_progress: bool = False
     sse_ping_interval: NaturalOrMinusOne | None = None
     verbose: bool = False
@@ -331,6 +333,7 @@ class CompletionBody(SamplingBody):
             cache_salt=self.cache_salt or "",
             priority=self.priority,
             lora=self.lora,
+            control_vectors=self.control_vectors,
             report_progress=self.return_progress and bool(self.stream),
             id_slot=self.id_slot,
             linger=self._linger(settings),

@@ -41,7 +41,7 @@ from srb.config.sampling_params import (
     known_samplers,
 )
 from srb.web.loop.yielding import batches
-from srb.wire.commands import BannedPattern
+from srb.wire.commands import MAX_VECTOR_SCALE, BannedPattern, ControlVectors
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -53,6 +53,7 @@ MAX_STOPS = 256  # of one request: MAX_STOP_TEXT alone would allow 8192 of one c
 MAX_STOP_TEXT = 8192  # characters of all stop strings together; each token of each branch is compared with them
 MAX_BANNED = 1024  # as the engine takes, so that a longer list is refused before it travels
 MAX_BANNED_LENGTH = 256  # characters of one banned string or pattern, as the engine takes
+MAX_VECTORS = 8  # entries of `control_vectors`, which are added up
 MAX_ADAPTERS = 64  # entries of `lora`; a server has fewer files
 MAX_RESPONSE_FIELDS = 256  # names; an answer has fewer fields
 
@@ -444,6 +445,24 @@ def parse_scales(value: Any) -> tuple[tuple[int, float], ...]:
     return tuple(dict(pairs).items())
 
 
+def _parse_vectors(value: Any) -> ControlVectors:
+    """Return the (name, scale) pairs of `[{"name", "scale"}, …]`; raise ValueError for any other value."""
+    if not isinstance(value, list):
+        raise ValueError("must be a list of objects with 'name' and 'scale'")
+    check_length(value, MAX_VECTORS)
+    pairs = {}
+    for entry in value:
+        name, scale = (entry.get("name"), entry.get("scale", 1)) if isinstance(entry, dict) else (None, None)
+        if type(name) is not str or type(scale) not in (int, float) or entry.keys() - {"name", "scale"}:
+            raise ValueError("must be a list of objects with a string 'name' and a number 'scale'")
+        assert scale is not None  # its type was checked
+        check_between(scale, -MAX_VECTOR_SCALE, MAX_VECTOR_SCALE)
+        if name in pairs:
+            raise ValueError(f"has {name[:64]!r} twice")
+        pairs[name] = float(scale)
+    return tuple(pairs.items())
+
+
 # The words of JSON Schemas in code.
 TEXT: dict[str, Any] = {"type": "string"}
 OBJECT: dict[str, Any] = {"type": "object"}
@@ -495,6 +514,19 @@ _SCALES = array(
     object_of({"id": {"type": "integer", "minimum": 0}, "scale": {"type": "number"}}, "id", "scale"),
     maxItems=MAX_ADAPTERS,
 )
+_VECTORS = array(
+    {
+        **object_of(
+            {
+                "name": TEXT,
+                "scale": {"type": "number", "minimum": -MAX_VECTOR_SCALE, "maximum": MAX_VECTOR_SCALE, "default": 1},
+            },
+            "name",
+        ),
+        "additionalProperties": False,
+    },
+    maxItems=MAX_VECTORS,
+)
 
 Content = Annotated[Prompt, BeforeValidator(parse_content), WithJsonSchema(either(TEXT, array(either(TEXT, _TOKEN))))]
 Stop = Annotated[
@@ -533,6 +565,7 @@ Grammar = Annotated[str, AfterValidator(_check_grammar), WithJsonSchema({**TEXT,
 SCHEMA_SCHEMA = either({"type": "object", "description": "JSON Schema"}, {"const": True})
 Schema = Annotated[str, BeforeValidator(schema_text), WithJsonSchema(SCHEMA_SCHEMA)]
 LoraScales = Annotated[tuple[tuple[int, float], ...], BeforeValidator(parse_scales), WithJsonSchema(_SCALES)]
+Vectors = Annotated[ControlVectors, BeforeValidator(_parse_vectors), WithJsonSchema(_VECTORS)]
 Rank = Annotated[
     bool | Literal["near", "fresh", "meaning"],
     BeforeValidator(_check_rank),

@@ -36,6 +36,7 @@ from srb.web.bodies.fields import (
     NaturalOrMinusOne,
     NotNegative,
     Stop,
+    Vectors,
     at_most,
     between,
     sampling_field,
@@ -210,9 +211,11 @@ class BranchBody(BranchFields):
 
     append: Content = ()
     direction: Direction | None = None
+    control_vectors: Vectors | None = None
 
     def changes(self) -> dict[str, Any]:
-        return super().changes() | ({} if self.direction is None else {"direction": self.direction})
+        own = {"direction": self.direction, "control_vectors": self.control_vectors}
+        return super().changes() | {name: value for name, value in own.items() if value is not None}
 
     def numbered(self, number: int) -> Self:
         """Return the entry with its place in `branches`."""

@@ -405,6 +405,7 @@ export class Board {
       label: `${place + 1}`,
       digit: inWindow >= 0 && inWindow < DIGITS ? `${(inWindow + 1) % DIGITS}` : "",
       direction: this.isDirected() ? (round.directions[slot.number] ?? "") : "",
+      mood: round.moods[slot.number] ?? "",
       voice: round.isShared ? round.voiceOf(slot) : "",
       ...sameText(round, slot, this.groups),
       ...likelihoodOf(round, slot, this.logprobs() || this.isSorted()),

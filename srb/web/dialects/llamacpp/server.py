@@ -85,6 +85,7 @@ def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> JSONObj
         "srb_version": version(),
         "is_sleeping": False,
         "cors_proxy_enabled": False,
+        "control_vectors": [{"name": name, "scale": scale} for name, scale in model.control_vectors.items()],
         "deterministic": not model.nondeterminism,
         "nondeterminism": model.nondeterminism,
         "system_prompt": system.prompt,

@@ -230,6 +230,7 @@ class ServerDescription(SeveralModels):
     modalities: Senses | None
     chat_template: bool | None
     fill: Fill | None  # null also where the vocabulary has no such tokens
+    control_vectors: list[str]  # the names of those that requests may have
     lacks: str | None  # quotation marks, dashes and the like that the vocabulary has no tokens for
     max_n: int
     max_linger: int

@@ -79,6 +79,7 @@ def describe_server() -> Response:
         "chat_template": bool(template_source(settings, model)) if model is not None else None,
         "fill": _fill(model, settings) if model is not None else None,
         "lacks": model.lacks if model is not None else None,
+        "control_vectors": list(model.control_vectors) if model is not None else [],
         **several,
         "max_n": settings.max_n,
         "max_linger": settings.max_linger,

@@ -318,13 +318,6 @@ export class Desk extends EventTarget {
     return this.withRounds((rounds) => rounds.visit({ node: id, at }));
   }
 
-  /** Show where in the manuscript a node's words are; nothing of the text changes. @param {string} id */
-  showPassage(id) {
-    const piece = this.story.pieces(this.head.node, this.head.at).find(({ node }) => node === id);
-    this.manuscript?.select(piece?.from ?? Math.min(this.story.nodes.get(id)?.keep ?? 0, this.head.at));
-    this.manuscript?.focus();
-  }
-
   /** Go back to where the story was before `openNode`. */
   goBack() {
     return this.withRounds((rounds) => rounds.endVisit());

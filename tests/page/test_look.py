@@ -249,7 +249,7 @@ def test_a_message_that_is_answered_gives_the_focus_back(writer: Writer, place: 
         expect(page.locator(place).first).to_be_focused()
 
 
-@pytest.mark.parametrize("name", ["help", "formats", "versions", "goals", "stories", "settings", "share"])
+@pytest.mark.parametrize("name", ["help", "formats", "task", "goals", "stories", "settings", "share"])
 def test_no_dialog_begins_with_the_way_out_of_it(writer: Writer, name: str) -> None:
     dialog = writer.write(START).open_dialog(name)
     expect(dialog.locator(":focus")).to_have_count(1)

@@ -132,7 +132,7 @@ def test_what_is_done_with_a_branch_of_the_outline_takes_one_line(writer: Writer
     assert all(is_whole for _, is_whole in boxes)
     expect_room_for_thumbs(page)
     acts.last.tap()
-    expect(page.get_by_role("dialog", name="Two versions")).to_be_visible()
+    expect(page.get_by_role("region", name="Side by side")).to_be_visible()
 
 
 def test_no_card_moves_when_the_last_branch_has_ended(writer: Writer) -> None:
@@ -157,7 +157,7 @@ def test_a_fork_of_the_outline_is_closed_and_opened_by_tap(writer: Writer) -> No
     expect(page.get_by_role("treeitem")).to_have_count(9)
 
 
-@pytest.mark.parametrize("name", ["stories", "settings", "formats", "help", "versions", "palette"])
+@pytest.mark.parametrize("name", ["stories", "settings", "formats", "help", "task", "palette"])
 def test_a_dialog_fits_the_phone(writer: Writer, name: str) -> None:
     writer.set(max_tokens=8).write(START).press("Control+Enter").wait_for_end()
     writer.open_dialog(name)

@@ -303,10 +303,9 @@ export class Gestures {
     if (from === end || markersOf(text).some((marker) => marker.from < end && marker.to > from))
       return this.desk.notice(msg`Put the caret at a word: then the words that could stand in its place are shown.`);
     const [at, word] = [trimCut(text, from), text.slice(from, end)];
-    const back = () => manuscript.focus();
     const sentence = sentenceAt(text, from);
     const lines = manuscript.box(sentence.from, sentence.to) ?? manuscript.rect(from);
-    this.desk.openDialog("alternatives", { number: null, at, word, lines, back });
+    this.desk.openDialog("alternatives", { number: null, at, word, lines });
   }
 
   /** @param {number | null} number @param {number} at */
@@ -438,6 +437,13 @@ export class Gestures {
 
   fold() {
     this.arrange((round) => round.fold());
+  }
+
+  /** Show the cards in the order of their numbers. */
+  unsort() {
+    this.arrange((round) =>
+      round.rearrange({ ...round.arrangement(), order: round.slots.map(({ number }) => number) }),
+    );
   }
 
   /** Change order or folds; undo puts them back. @param {(round: Round) => unknown} change */

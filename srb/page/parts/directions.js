@@ -27,11 +27,10 @@ class DirectionsDialog extends DialogPart {
     this.isFilling = false; // of its gap: the lines are events, as at a text's end
   }
 
-  /** @param {{isFilling?: boolean}} [detail] */
-  async open({ isFilling = false } = {}) {
+  async open() {
     this.say("");
     this.passage = this.desk.selected;
-    this.isFilling = isFilling;
+    this.isFilling = false;
     const { directions, n } = this.desk.settings;
     this.lines = Array.from({ length: n }, (_, place) => lineOf(this.passage ? "" : directions[place]));
     await super.open();

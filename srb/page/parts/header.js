@@ -85,7 +85,7 @@ class Header extends Part {
           ${this.meter()}
         </div>
         <button class="quiet" aria-label=${msg`More`} title=${msg`More`} popovertarget="header-menu">${icon("more")}</button>
-        <div id="header-menu" popover>
+        <div id="header-menu" class="list" popover>
           ${this.model()}
           <button class="quiet narrow" aria-haspopup="dialog" @click=${() => this.choose("task")}>${msg`Say what happens next`}</button>
           ${desk.keeper.person ? html`<button class="quiet" aria-haspopup="dialog" @click=${() => this.choose("share")}>${msg`Share`}</button>` : null}

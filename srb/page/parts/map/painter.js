@@ -7,7 +7,7 @@ import { LINE, MOST_LINES, PAD } from "./tree.js";
 /** @typedef {import("./layout.js").Spot} Spot */
 /** @typedef {import("./tree.js").StoryTree} StoryTree */
 /** @typedef {{x: number, y: number, scale: number}} View   px of the map's origin, and px of a unit */
-/** @typedef {Record<"paper" | "card" | "line" | "ink" | "dim" | "accent" | "edit" | "focus" | "pane", string>} Colours */
+/** @typedef {Record<"paper" | "card" | "line" | "ink" | "dim" | "accent" | "edit" | "focus" | "pane" | `voice-${number}`, string>} Colours */
 /** @typedef {{layout: Layout, tree: StoryTree, view: View, current: string, ends: Set<string>, picked: string, target: string,
  *   bands: {name: string, column: number}[], stars: number[]}} Scene   `stars`: columns that have some; `picked`: is to be joined behind `target` */
 
@@ -20,6 +20,7 @@ const LINES = 0.14; // scale from which the lines of a text are drawn
 const GRAIN = 2; // px: what is nearer to each other is drawn once
 const [SMALL_WIDTH, SMALL_HEIGHT, SMALL_MARGIN] = [168, 104, 12]; // px of the small map, at most
 const LEAST_HEIGHT = 28;
+const DOT = 5; // map units: half of a voice's sign
 
 /** System colours, where the page's own are not wanted. @type {Colours} */
 const FORCED = {
@@ -32,7 +33,49 @@ const FORCED = {
   accent: "Highlight",
   edit: "CanvasText",
   focus: "Highlight",
+  ...Object.fromEntries([1, 2, 3, 4, 5, 6].map((hue) => [`voice-${hue}`, "CanvasText"])),
 };
+
+/** The shapes of voices, as the dots of cards have them (card.css), in a field of 2 units: corners, or none for a disc. @type {number[][][]} */
+const SHAPES = [
+  [],
+  [
+    [-1, -1],
+    [1, -1],
+    [1, 1],
+    [-1, 1],
+  ],
+  [
+    [0, -1],
+    [1, 1],
+    [-1, 1],
+  ],
+  [
+    [0, -1],
+    [1, 0],
+    [0, 1],
+    [-1, 0],
+  ],
+  [
+    [-1, -1],
+    [1, -1],
+    [0, 1],
+  ],
+  [
+    [-0.3, -1],
+    [0.3, -1],
+    [0.3, -0.3],
+    [1, -0.3],
+    [1, 0.3],
+    [0.3, 0.3],
+    [0.3, 1],
+    [-0.3, 1],
+    [-0.3, 0.3],
+    [-1, 0.3],
+    [-1, -0.3],
+    [-0.3, -0.3],
+  ],
+];
 
 export class Painter {
   /** @param {HTMLCanvasElement} canvas */
@@ -214,6 +257,8 @@ export class Painter {
     pen.textAlign = "left";
     for (const each of spots) {
       const right = each.column * COLUMN + WIDTH;
+      const { hue } = tree.lookOf(each.id);
+      if (hue && view.scale >= LINES) this.dot(hue, right - 10, each.y + each.height / 2 - 10);
       pen.fillStyle = colours.edit;
       if (tree.lookOf(each.id).star) pen.fillText("★", right - size * 0.9, each.y - each.height / 2);
       const count = tree.hidden.get(each.id);
@@ -224,6 +269,16 @@ export class Painter {
       if (each.id === target) this.ring(each, colours.accent, 4 / view.scale, 6 / view.scale);
       if (each.id === current) this.ring(each, colours.focus, 2.5 / view.scale, 3 / view.scale);
     }
+  }
+
+  /** The sign of a voice. @param {number} hue @param {number} x @param {number} y of its middle */
+  dot(hue, x, y) {
+    const { pen } = this;
+    pen.fillStyle = /** @type {Colours} */ (this.colours)[`voice-${hue}`];
+    pen.beginPath();
+    for (const [across, down] of SHAPES[hue - 1]) pen.lineTo(x + DOT * across, y + DOT * down);
+    if (!SHAPES[hue - 1].length) pen.arc(x, y, DOT, 0, 2 * Math.PI);
+    pen.fill();
   }
 
   /** @param {Spot} spot @param {string} colour @param {number} width @param {number} away */

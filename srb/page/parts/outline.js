@@ -59,6 +59,7 @@ export class Outline extends Part {
       if (this.story !== this.desk.story) this.toggled.clear(); // else another tab has changed its title or settings
       this.story = this.desk.story;
     });
+    this.on("dialog", ({ name }) => name === "outline" && this.toggle());
     this.on("side", () => {
       this.isOpen &&= !PHONE.matches; // a phone has room for one of the two
     });
@@ -161,7 +162,7 @@ export class Outline extends Part {
   }
 
   backButton() {
-    return html`<button @click=${() => this.desk.goBack()}>${msg`Back to where I was`}</button>`;
+    return html`<button class="back" @click=${() => this.desk.goBack()}>${msg`Back to where I was`}</button>`;
   }
 
   tools() {
@@ -302,6 +303,7 @@ export class Outline extends Part {
   }
 
   compare() {
+    this.isOpen &&= !PHONE.matches; // where the cards are under it
     this.desk.tell("compare", { node: this.current });
   }
 

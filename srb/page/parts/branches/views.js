@@ -116,21 +116,16 @@ function progress(pane) {
   return html`<progress max="100" value=${percent} aria-label=${msg`Your text is read`}></progress> ${msg`reading your text: ${percent} %`}`;
 }
 
-/** The buttons under the cards of a phone, for the card in view. @param {Pane} pane */
+/** The buttons of a phone's bar that are for the card in view. @param {Pane} pane */
 export function phoneBar(pane) {
   const { round, board } = pane;
   const slot = board?.currentCard?.slot;
   if (!round || !slot) return nothing;
-  return html`<div class="phone-bar">
-    <div class="buttons" role="group" aria-label=${msg`This card`}>
-      ${!isMarked(slot) ? nothing : html`<button data-act="takeWhole">${msg`Take`}</button>`}
-      <button class="main" data-act="take" ?disabled=${!round.canTake(slot) && !slot.isLive}>
-        ${!isMarked(slot) ? msg`Take` : msg`Take what is marked`}</button>
-      <button data-act="prune" aria-label=${msg`Set aside`} ?disabled=${!round.canPrune(slot)}>${icon("prune")}</button>
-      <button data-act="more">${msg`More`}</button>
-      <button data-act="refill" ?disabled=${!round.slots.some((each) => round.canRefill(each))}>${msg`Others`}</button>
-      <button data-act="menu" aria-label=${msg`All that can be done`}>${icon("more")}</button>
-    </div>
+  const take = isMarked(slot) ? msg`Take what is marked` : msg`Take`;
+  return html`<div class="phone-bar buttons" role="group" aria-label=${msg`This card`}>
+    <button class="main" data-act="take" aria-label=${take} ?disabled=${!round.canTake(slot) && !slot.isLive}>${msg`Take`}</button>
+    <button class="quiet" data-act="prune" aria-label=${msg`Set aside`} ?disabled=${!round.canPrune(slot)}>${icon("prune")}</button>
+    <button class="quiet" data-act="menu" aria-label=${msg`All that can be done`}>${icon("more")}</button>
   </div>`;
 }
 

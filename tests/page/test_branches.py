@@ -381,6 +381,43 @@ def test_the_merged_tree_shows_a_shared_beginning_once(pane: Pane) -> None:
     expect(pane.card(1)).to_be_visible()
 
 
+def differing(pane: Pane) -> list[str]:
+    """The words that are marked."""
+    words = """[...CSS.highlights.get("srb-differs")].map((range) => {
+      const there = document.createRange();
+      there.setStart(range.startContainer, range.startOffset);
+      there.setEnd(range.endContainer, range.endOffset);
+      return there.toString();
+    })"""
+    return sorted(pane.page.evaluate(words))
+
+
+def test_cards_are_compared_side_by_side_in_their_pane_and_escape_leads_back(pane: Pane) -> None:
+    page = pane.page
+    pane.begin(" The lamp was *red* and old.", " The lamp was *blue* and old.", " Two gulls.")
+    pane.press("c")
+    beside = page.get_by_role("region", name="Side by side")
+    expect(beside.locator(".text")).to_have_text(["The lamp was *red* and old.", "The lamp was *blue* and old."])
+    expect(beside.locator(".text em").first).to_have_text("red")
+    assert differing(pane) == ["blue", "red"]
+    expect(page.locator(".cards")).to_be_hidden()
+    pane.write("", " So.")
+    expect(beside.locator(".text").nth(1)).to_have_text("The lamp was *blue* and old. So.")
+    beside.get_by_role("button", name="One more beside them").click()
+    expect(beside.locator(".text").nth(2)).to_have_text("Two gulls.")
+    assert violations(page) == []
+    beside.get_by_role("button", name="Take it away").first.click()
+    expect(beside.locator(".text")).to_have_text(["The lamp was *blue* and old. So.", "Two gulls."])
+    assert differing(pane) == [], "two texts that share nothing have no marks"
+    beside.get_by_role("combobox", name="Text 2").select_option(index=0)
+    expect(beside.locator(".text").nth(1)).to_have_text("The lamp was *red* and old.")
+    pane.press("Escape")
+    expect(beside).to_have_count(0)
+    expect(pane.card(1)).to_be_focused()
+    pane.press("c", "2")
+    assert pane.calls("take")[0][0] == 1
+
+
 # ---- Touch
 
 

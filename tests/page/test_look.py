@@ -269,3 +269,14 @@ def test_signs_of_headings_hang_in_the_margin_and_levels_differ(writer: Writer) 
     assert max(left for left, _ in lefts) - min(left for left, _ in lefts) < 1.5, "all words begin at one edge"
     sizes = [size for _, size in lefts]
     assert sizes == sorted(set(sizes), reverse=True), "each level is smaller than the one above"
+
+
+def test_typed_quotation_marks_are_those_of_the_language_and_undo_gives_a_straight_one_back(writer: Writer) -> None:
+    page = writer.page
+    page.evaluate("desk.setMeta('language', 'de')")
+    writer.write('"Geh", sagte sie. "').expect_text("„Geh“, sagte sie. „")
+    writer.press("Control+z").expect_text('„Geh“, sagte sie. "')
+    writer.press("Control+Shift+z").expect_text("„Geh“, sagte sie. „")
+    writer.wait_until_saved().reload()
+    writer.expect_text("„Geh“, sagte sie. „")
+    writer.set(typographic_quotes=False).write('"').expect_text('„Geh“, sagte sie. „"')

@@ -20,7 +20,8 @@ import { Story } from "./story.js";
 /** @typedef {import("./desk/rounds.js").Rounds} Rounds */
 /** @typedef {{label: string, run: () => void}} Action what a notice offers */
 /** @typedef {import("./desk/typing.js").Manuscript} Manuscript */
-/** @typedef {{number?: number, place?: Place, moves: boolean}} Ghost   a card, or another text of the story; `moves`: the manuscript shows the place
+/** @typedef {{number?: number, place?: Place, ways?: import("./desk/past_ways.js").Ways, isThere?: boolean, moves: boolean}} Ghost   a card, another text
+ *   of the story, or what a past round offered (`isThere`: the text has it); `moves`: the manuscript shows the place
  *   where it would stand */
 
 const REST = 10_000; // ms that a hidden page keeps connections on which nothing is written

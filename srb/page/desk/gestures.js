@@ -124,15 +124,18 @@ export class Gestures {
     return insert(story, head, { from: begin, to }, isWhole ? stretches : joined(before, stretches));
   }
 
-  /** Put what a take of a card would bring where the caret is, in the place of what is selected there; the cards stay. @param {number} number */
-  put(number) {
+  /**
+   * Put what a take of a card would bring where the caret is, in the place of what is selected there; the cards stay.
+   * @param {number} number @param {{from: number, to: number}} [range] where it goes instead
+   */
+  put(number, range) {
     const { shown } = this.rounds;
     if (!shown) return;
     const { from, to, text } = shown.round.taken(number);
     if (!text.trim()) return this.sayEmpty(shown, number);
     const { node, at } = shown.place(number, to);
     const { keep } = shown.round;
-    return putAtCaret(this.desk, { node, from: keep + from, to: at });
+    return putAtCaret(this.desk, { node, from: keep + from, to: at }, range);
   }
 
   /** Pin what a take of a card would bring, or take it off; returns whether it is pinned now. @param {number} number */

@@ -7,6 +7,7 @@ import { halfWord } from "../visible.js";
 import { Board } from "./branches/board.js";
 import { Comparison } from "./branches/comparison.js";
 import { cover, YOURS_FIRST } from "./branches/cover.js";
+import { dragMarked } from "./branches/drag.js";
 import { Filters } from "./branches/filters.js";
 import { firstSteps, noteBegun } from "./branches/first_steps.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
@@ -122,6 +123,7 @@ export class Branches extends Part {
     this.addEventListener("focusin", (event) => this.onFocus(event), { signal });
     this.pointer.listen(signal);
     this.swipe.listen(signal);
+    dragMarked(this, signal);
     addEventListener("resize", () => this.board?.measure(), { signal });
   }
 

@@ -1,6 +1,7 @@
 /** All parts that are not needed until the caret is in the manuscript, with their styles. */
 
 import "./branches.js";
+import { takesDragged } from "./branches/drag.js";
 import { caretInView } from "./caret_in_view.js";
 import { clipboard } from "./clipboard.js";
 import { LaterDialogs } from "./dialogs.js";
@@ -50,6 +51,7 @@ export async function addRest(desk, root) {
     findPanel,
     typewriter(desk),
     typedQuotes(desk),
+    takesDragged(desk),
   ]); // the caret's line is seen before panes come
   await Promise.all(STYLES.map(addStyle));
   const make = (/** @type {string} */ name) => {

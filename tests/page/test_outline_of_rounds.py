@@ -57,7 +57,7 @@ def test_an_unpicked_branch_of_three_rounds_ago_is_opened_and_the_present_restor
 
 def test_below_the_text_stands_where_the_caret_is(writer: Writer) -> None:
     page = writer.set(n=4, max_tokens=6, seed=11).write("# Book\n\n## The *Salt* Road\n\nOne.\n\nTwo").page
-    place = page.get_by_role("navigation", name="Where the caret is").get_by_role("button")
+    place = page.get_by_role("navigation", name="Where the caret is").locator(".crumb")
     expect(place).to_have_text("The Salt Road · paragraph 2")
     writer.press("ArrowUp", "ArrowUp")
     expect(place).to_have_text("The Salt Road · paragraph 1")

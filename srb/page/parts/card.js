@@ -9,6 +9,7 @@ import { endWord } from "../round.js";
 import { BranchText } from "./branches/branch_text.js";
 import { iconElement } from "./icons.js";
 import { keyName } from "./key_names.js";
+import { SIGNS } from "./writers.js";
 
 /** @typedef {import("../round.js").Slot} Slot */
 /** @typedef {import("./branches/highlights.js").Highlights} Highlights */
@@ -142,7 +143,7 @@ export class Card {
     put(this.marks, signs.filter(Boolean).join(""));
     put(this.direction, view.direction);
     set(this.direction, "title", view.direction || null);
-    this.dot.hidden = !view.writer;
+    put(this.dot, SIGNS[view.hue - 1] ?? "");
     set(this.dot, "data-hue", view.writer ? `${view.hue}` : null);
     set(this.dot, "title", view.writer || null);
     put(this.voice, view.voice);

@@ -7,7 +7,7 @@ import { html, nothing, repeat } from "../vendor/lit.js";
 import { icon } from "./icons.js";
 import { actsOf, toggleMark } from "./outline_acts.js";
 import { Part } from "./part.js";
-import { WRITERS } from "./writers.js";
+import { SIGNS, WRITERS } from "./writers.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../outline_rows.js").Row} Row */
@@ -258,7 +258,7 @@ export class Outline extends Part {
         @click=${() => this.choose(id)} @dblclick=${() => this.open(id)}>
       ${others ? this.sign(id, isOpen) : html`<span class="sign"></span>`}
       <span class="unread" title=${unread ? msg`unread` : nothing}>${unread ? "●" : ""}</span>
-      ${writer ? html`<span class="dot" data-hue=${WRITERS.hueOf(story, writer)} title=${writer}></span>` : nothing}
+      ${writer ? html`<span class="dot" data-hue=${WRITERS.hueOf(story, writer)} title=${writer}>${SIGNS[WRITERS.hueOf(story, writer) - 1]}</span>` : nothing}
       ${star ? html`<span class="star">${icon("star")}</span>` : nothing}
       ${name ? html`<b>${name}</b>` : nothing}
       <span class="label" dir="auto">${labelOf(node)}</span>

@@ -5,7 +5,8 @@
 /** @typedef {import("../story/types.js").Node} Node */
 /** @typedef {import("../story/types.js").Run} Run */
 
-const HUES = 6; // page's colours: --voice-1 to --voice-6
+/** By number; the page's colours for them are --voice-1 to --voice-6. */
+export const SIGNS = ["●", "■", "▲", "◆", "▼", "✚"];
 
 /** The model that a run asked: of a round that several write, the one that its branches are by. @param {Run} run */
 const modelOf = ({ model, request }) => /** @type {any} */ (request)?.voice || model;
@@ -34,9 +35,9 @@ class Writers {
   /** The number of a voice; one that the story does not know yet is the next. @param {Story} story @param {string} name */
   hueOf(story, name) {
     this.look(story);
-    if (this.persons.has(name)) return HUES - ([...this.persons].indexOf(name) % HUES);
+    if (this.persons.has(name)) return SIGNS.length - ([...this.persons].indexOf(name) % SIGNS.length);
     this.models.add(name);
-    return 1 + ([...this.models].indexOf(name) % HUES);
+    return 1 + ([...this.models].indexOf(name) % SIGNS.length);
   }
 
   /** @param {Story} story */

@@ -1,5 +1,6 @@
 // The map's drawing: only what is in view, as text where it can be read, else as the shape of its lines, else as a block.
 
+import { SIGNS } from "../writers.js";
 import { around, within } from "./layout.js";
 import { LINE, MOST_LINES, PAD } from "./tree.js";
 
@@ -20,7 +21,6 @@ const LINES = 0.14; // scale from which the lines of a text are drawn
 const GRAIN = 2; // px: what is nearer to each other is drawn once
 const [SMALL_WIDTH, SMALL_HEIGHT, SMALL_MARGIN] = [168, 104, 12]; // px of the small map, at most
 const LEAST_HEIGHT = 28;
-const DOT = 5; // map units: half of a voice's sign
 
 /** System colours, where the page's own are not wanted. @type {Colours} */
 const FORCED = {
@@ -35,47 +35,6 @@ const FORCED = {
   focus: "Highlight",
   ...Object.fromEntries([1, 2, 3, 4, 5, 6].map((hue) => [`voice-${hue}`, "CanvasText"])),
 };
-
-/** The shapes of voices, as the dots of cards have them (card.css), in a field of 2 units: corners, or none for a disc. @type {number[][][]} */
-const SHAPES = [
-  [],
-  [
-    [-1, -1],
-    [1, -1],
-    [1, 1],
-    [-1, 1],
-  ],
-  [
-    [0, -1],
-    [1, 1],
-    [-1, 1],
-  ],
-  [
-    [0, -1],
-    [1, 0],
-    [0, 1],
-    [-1, 0],
-  ],
-  [
-    [-1, -1],
-    [1, -1],
-    [0, 1],
-  ],
-  [
-    [-0.3, -1],
-    [0.3, -1],
-    [0.3, -0.3],
-    [1, -0.3],
-    [1, 0.3],
-    [0.3, 0.3],
-    [0.3, 1],
-    [-0.3, 1],
-    [-0.3, 0.3],
-    [-1, 0.3],
-    [-1, -0.3],
-    [-0.3, -0.3],
-  ],
-];
 
 export class Painter {
   /** @param {HTMLCanvasElement} canvas */
@@ -258,7 +217,8 @@ export class Painter {
     for (const each of spots) {
       const right = each.column * COLUMN + WIDTH;
       const { hue } = tree.lookOf(each.id);
-      if (hue && view.scale >= LINES) this.dot(hue, right - 10, each.y + each.height / 2 - 10);
+      pen.fillStyle = colours[`voice-${hue}`];
+      if (hue && view.scale >= LINES) pen.fillText(SIGNS[hue - 1], right - size, each.y + each.height / 2 - size / 2);
       pen.fillStyle = colours.edit;
       if (tree.lookOf(each.id).star) pen.fillText("★", right - size * 0.9, each.y - each.height / 2);
       const count = tree.hidden.get(each.id);
@@ -269,16 +229,6 @@ export class Painter {
       if (each.id === target) this.ring(each, colours.accent, 4 / view.scale, 6 / view.scale);
       if (each.id === current) this.ring(each, colours.focus, 2.5 / view.scale, 3 / view.scale);
     }
-  }
-
-  /** The sign of a voice. @param {number} hue @param {number} x @param {number} y of its middle */
-  dot(hue, x, y) {
-    const { pen } = this;
-    pen.fillStyle = /** @type {Colours} */ (this.colours)[`voice-${hue}`];
-    pen.beginPath();
-    for (const [across, down] of SHAPES[hue - 1]) pen.lineTo(x + DOT * across, y + DOT * down);
-    if (!SHAPES[hue - 1].length) pen.arc(x, y, DOT, 0, 2 * Math.PI);
-    pen.fill();
   }
 
   /** @param {Spot} spot @param {string} colour @param {number} width @param {number} away */

@@ -3,7 +3,7 @@
 import { msg, TENTHS } from "../languages.js";
 import { html, nothing } from "../vendor/lit.js";
 import { spaced, visible } from "../visible.js";
-import { closeButton } from "./icons.js";
+import { dialogHead } from "./dialog_head.js";
 import { PlacePart } from "./place_part.js";
 
 /** @typedef {{text: string, logprob: number, probability: number}} Rival */
@@ -71,10 +71,7 @@ export class Alternatives extends PlacePart {
   render() {
     const { asked, rivals, problem } = this;
     return html`<dialog popover class="at-place" aria-labelledby="alternatives-title" @keydown=${this.onKey}>
-      <header class="dialog-head">
-        <h2 id="alternatives-title">${msg`In place of “${visible(asked?.word.trim() ?? "")}”`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, msg`In place of “${visible(asked?.word.trim() ?? "")}”`)}
       ${problem ? html`<p role="alert">${problem}</p>` : nothing}
       ${!rivals && !problem ? html`<p role="status">${msg`The model is asked …`}</p>` : nothing}
       ${rivals?.length === 0 ? html`<p>${msg`No other word is likely here.`}</p>` : nothing}

@@ -8,7 +8,8 @@ import { countWords } from "../keep/describe.js";
 import { msg, NUMBER, wordCount } from "../languages.js";
 import { withoutMarkers } from "../markers.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
-import { closeButton, icon } from "./icons.js";
+import { dialogHead } from "./dialog_head.js";
+import { icon } from "./icons.js";
 import { msgHtml } from "./msg_html.js";
 import { DialogPart } from "./part.js";
 
@@ -150,10 +151,7 @@ class Chapters extends DialogPart {
     const { chapters, current } = this;
     const isNested = chapters.some(({ level, name }) => level === 1 && name !== "");
     return html`<dialog class="chapters" aria-labelledby="chapters-title" closedby="any" @keydown=${this.onKey}>
-      <header class="dialog-head">
-        <h2 id="chapters-title">${msg`Chapters`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, msg`Chapters`)}
       <ol>${repeat(
         chapters,
         ({ name }, index) => `${index} ${name}`,

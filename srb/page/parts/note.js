@@ -3,8 +3,8 @@
 import { draftOf, keepDraft } from "../desk/drafts.js";
 import { msg } from "../languages.js";
 import { html, live } from "../vendor/lit.js";
+import { dialogHead } from "./dialog_head.js";
 import { draftField } from "./draft_field.js";
-import { closeButton } from "./icons.js";
 import { PlacePart } from "./place_part.js";
 
 /** @typedef {{id: string, key: "name" | "note", lines: DOMRect | null}} Noted   `id`: of a node; `lines`: where it is on the screen */
@@ -57,10 +57,7 @@ class NotePart extends PlacePart {
       isName && event.key === "Enter" ? this.keep(event) : keydown(event);
     return html`<dialog popover class="at-place" aria-labelledby="note-title">
       <form @submit=${(/** @type {Event} */ event) => this.keep(event)}>
-        <header class="dialog-head">
-          <h2 id="note-title">${isName ? msg`Name (a chapter, a version)` : msg`Note on this branch`}</h2>
-          ${closeButton(() => this.close())}
-        </header>
+        ${dialogHead(this, isName ? msg`Name (a chapter, a version)` : msg`Note on this branch`)}
         <textarea aria-labelledby="note-title" rows=${isName ? 1 : 4} maxlength="2000" dir="auto" .value=${live(this.words)}
           @input=${input} @keydown=${key}></textarea>
         <p class="buttons"><button class="main">${msg`Keep`}</button>

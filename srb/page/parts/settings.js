@@ -3,6 +3,7 @@
 import { choose, chosen, LANGUAGES, msg } from "../languages.js";
 import { rungs, SAMPLERS } from "../sampling.js";
 import { html, nothing } from "../vendor/lit.js";
+import { dialogHead } from "./dialog_head.js";
 import { msgHtml } from "./msg_html.js";
 import "./banned_words.js";
 import { check, radio, textArea } from "./fields.js";
@@ -13,7 +14,6 @@ import { NUMBERS } from "./numbers.js";
 import { DialogPart } from "./part.js";
 import "./presets.js";
 import "./voices.js";
-import { closeButton } from "./icons.js";
 
 /** @typedef {import("../sampling.js").Ladder} Ladder */
 /** @typedef {import("../sampling.js").Sampler} Sampler */
@@ -57,10 +57,7 @@ class Settings extends DialogPart {
 
   render() {
     return html`<dialog class="settings" aria-labelledby="settings-title" closedby="any">
-      <header>
-        <h2 id="settings-title">${msg`Settings of this story`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, msg`Settings of this story`)}
       <nav aria-label=${msg`Settings`}>
         ${SECTIONS.map(
           ([name, words]) => html`<button

@@ -3,7 +3,7 @@
 import { openSample } from "../desk/sample.js";
 import { msg, wordCount } from "../languages.js";
 import { html } from "../vendor/lit.js";
-import { closeButton } from "./icons.js";
+import { dialogHead } from "./dialog_head.js";
 import { DialogPart } from "./part.js";
 import { age, daysLeft, moment } from "./stories/age.js";
 import { FEWEST, findPlaces, MOST, openPlace, placesFound } from "./stories/places.js";
@@ -198,10 +198,7 @@ class Stories extends DialogPart {
 
   render() {
     return html`<dialog aria-labelledby="stories-title">
-      <header>
-        <h2 id="stories-title">${this.inBin ? msg`The bin` : msg`Stories`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, this.inBin ? msg`The bin` : msg`Stories`)}
       <div class="tools">
         ${
           this.inBin

@@ -8,8 +8,8 @@ import { quoted } from "../desk/moves.js";
 import { msg } from "../languages.js";
 import { describing, GO_ON, OWN, SENSES, VERBS } from "../tasks.js";
 import { html, live, nothing } from "../vendor/lit.js";
+import { dialogHead } from "./dialog_head.js";
 import { draftField } from "./draft_field.js";
-import { closeButton } from "./icons.js";
 import { msgHtml } from "./msg_html.js";
 import { PlacePart } from "./place_part.js";
 
@@ -90,10 +90,7 @@ class TaskPart extends PlacePart {
     return html`<dialog popover class="at-place" aria-labelledby="task-title" @toggle=${closed}
       @keydown=${(/** @type {KeyboardEvent} */ event) => this.onKey(event)}>
       <form @submit=${(/** @type {Event} */ event) => this.send(event)}>
-        <header class="dialog-head">
-          <h2 id="task-title">${title}</h2>
-          ${closeButton(() => this.close())}
-        </header>
+        ${dialogHead(this, title)}
         ${passage ? this.verbs() : nothing}
         ${this.words()}
         ${passage || desk.settings.mode === "chat" ? nothing : this.frame()}

@@ -128,6 +128,16 @@ export function commonLength(a, b) {
 
 /** A part of a comparison. @typedef {{kind: "same"|"removed"|"added", text: string}} Part */
 
+const SHARED = 1 / 4; // of a text: from there on it is told in which words another one differs …
+const TOGETHER = 2; // … if so many words that both have stand together: articles and commas alone are nothing that they share
+
+/** Whether two texts have enough in common for their differences to be shown. @param {Part[]} parts @param {number} length of the one */
+export function isAlike(parts, length) {
+  const same = parts.filter(({ kind }) => kind === "same").map(({ text }) => text);
+  const longest = Math.max(0, ...same.map((text) => (text.match(/\p{L}+/gu) ?? []).length));
+  return longest >= TOGETHER && same.join("").length >= SHARED * length;
+}
+
 const MOST_EDITS = 1500; // beyond them two texts have little in common, and one replaces the other
 
 /** The words that were removed from a text and added to it: the parts without "added" make `before`, those without "removed"

@@ -20,7 +20,8 @@ import { Story } from "./story.js";
 /** @typedef {import("./desk/rounds.js").Rounds} Rounds */
 /** @typedef {{label: string, run: () => void}} Action what a notice offers */
 /** @typedef {import("./desk/typing.js").Manuscript} Manuscript */
-/** @typedef {{number?: number, place?: Place, moves: boolean}} Ghost   a card, or another text of the story; `moves`: the manuscript shows the place
+/** @typedef {{number?: number, place?: Place, ways?: import("./desk/past_ways.js").Ways, isThere?: boolean, moves: boolean}} Ghost   a card, another text
+ *   of the story, or what a past round offered (`isThere`: the text has it); `moves`: the manuscript shows the place
  *   where it would stand */
 
 const REST = 10_000; // ms that a hidden page keeps connections on which nothing is written
@@ -316,13 +317,6 @@ export class Desk extends EventTarget {
   /** Make the text up to a node the manuscript. @param {string} id @param {number} [at] */
   openNode(id, at = this.story.length(id)) {
     return this.withRounds((rounds) => rounds.visit({ node: id, at }));
-  }
-
-  /** Show where in the manuscript a node's words are; nothing of the text changes. @param {string} id */
-  showPassage(id) {
-    const piece = this.story.pieces(this.head.node, this.head.at).find(({ node }) => node === id);
-    this.manuscript?.select(piece?.from ?? Math.min(this.story.nodes.get(id)?.keep ?? 0, this.head.at));
-    this.manuscript?.focus();
   }
 
   /** Go back to where the story was before `openNode`. */

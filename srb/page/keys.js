@@ -21,7 +21,7 @@ export const isComposing = (event) => event.isComposing || event.keyCode === 229
  */
 export function bindKeys(desk, page = document) {
   const listener = (/** @type {KeyboardEvent} */ event) => {
-    if (event.defaultPrevented || isComposing(event) || page.querySelector("dialog[open]")) return;
+    if (event.defaultPrevented || isComposing(event) || page.querySelector("dialog[open], :popover-open")) return;
     const act = actionOf(event, desk, page);
     if (!act) return;
     event.preventDefault();

@@ -28,7 +28,7 @@ export class Story {
   #changes = new Changes();
   #pen = new Pen(
     this.#tree,
-    (node) => this.#save(node),
+    (node) => this.#save(this.person && node.by === "person" ? { who: this.person, ...node } : node),
     () => this.now(),
   );
 

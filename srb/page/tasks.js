@@ -32,21 +32,31 @@ export const VERBS = [
     instruction: "Rewrite the passage at more length, moment by moment.",
     length: 4,
   },
-  {
-    name: "describe",
-    label: msg`Describe`,
-    instruction: "Rewrite the passage and describe what is seen in it.",
-    length: 3,
-  },
 ];
 
 /** What is described, by sense. */
 export const SENSES = ["seen", "heard", "smelled", "tasted", "felt"];
+const DESCRIBE = "describe";
+
+/** @param {string} sense @returns {Task} */
+export const describing = (sense) => ({
+  verb: DESCRIBE,
+  instruction: `Rewrite the passage and describe what is ${sense} in it.`,
+});
+
+/** What becomes of a passage by an instruction that is nobody's but the person's. */
+export const OWN = "own";
 
 /** What becomes of a passage in a card of a round whose cards have words of their own, if this one has none. @type {Task} */
 export const EACH = { verb: "each", instruction: "Rewrite the passage in other words." };
 const BEFORE_OWN = "Rewrite the passage: "; // a card's own words
 const LONGEST = Math.max(...VERBS.map(({ length }) => length)); // they may ask for any length
+/** @type {Record<string, number>} of new passages, by verb */
+const LENGTHS = {
+  ...Object.fromEntries(VERBS.map(({ name, length }) => [name, length])),
+  [DESCRIBE]: 3,
+  [OWN]: LONGEST,
+};
 
 const MORE = 24; // tokens beside those of the passage
 const MOST_BEFORE = 2000; // characters that are sent of what stands before a passage
@@ -120,7 +130,7 @@ function endOf(text) {
  *   token; `isDirected`: whether cards have words of their own
  */
 export function fieldsOf({ verb }, passage, { rate, isChat, isDirected }) {
-  const { length = 2 } = isDirected ? { length: LONGEST } : (VERBS.find(({ name }) => name === verb) ?? {});
+  const length = isDirected ? LONGEST : (LENGTHS[verb] ?? 2);
   const max_tokens = Math.ceil((length * passage.length) / rate) + MORE;
   const paragraphs = passage.trim().split(/\n\s*\n/u).length;
   if (isChat) return { max_tokens };

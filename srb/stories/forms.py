@@ -99,6 +99,7 @@ class KnownMeta(BaseModel):
     note: NoteShape | None = None
     settings: dict[str, Any] | None = None
     words: Natural | None = None
+    opening: str | None = None
 
 
 class PostShape(StrictModel):

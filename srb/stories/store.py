@@ -35,10 +35,11 @@ from srb.stories.tables import (
 
 _LIST = """
     WITH readable (number) AS ({whose})
-    SELECT story.id, story.seq, story.changed, story.nodes, story.deleted, title.json, words.json, story.owner, share.writes
+    SELECT story.id, story.seq, story.changed, story.nodes, story.deleted, title.json, words.json, opening.json, story.owner, share.writes
     FROM readable JOIN story USING (number) LEFT JOIN share ON share.story = story.number AND share.name = :person
     LEFT JOIN meta AS title ON title.story = story.number AND title.key = 'title'
     LEFT JOIN meta AS words ON words.story = story.number AND words.key = 'words'
+    LEFT JOIN meta AS opening ON opening.story = story.number AND opening.key = 'opening'
     WHERE (story.deleted IS NOT NULL) = :binned
     ORDER BY story.changed DESC, story.id
 """
@@ -115,7 +116,7 @@ class Store:
             stories = []
             asked = {"binned": binned, "person": self._person}
             rows = connection.execute(_LIST.format(whose=whose(self._person)), asked)
-            for id_, seq, changed, nodes, deleted, title, words, owner, writes in rows:
+            for id_, seq, changed, nodes, deleted, title, words, opening, owner, writes in rows:
                 found = {
                     "id": id_,
                     "title": raw('""' if title in (None, "null") else title),
@@ -123,8 +124,11 @@ class Store:
                     "nodes": nodes,
                     "seq": seq,
                 }
-                if words not in (None, "null"):
-                    found["words"] = raw(words)
+                found |= {
+                    name: raw(value)
+                    for name, value in (("words", words), ("opening", opening))
+                    if value not in (None, "null")
+                }
                 if deleted is not None:
                     found["deleted"] = deleted
                 if owner != (self._person or ""):

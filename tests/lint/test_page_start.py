@@ -23,7 +23,7 @@ FOR_LATER = {  # files and folders of what is needed from the first Ctrl+Enter o
         "models",
         "settings",
         "stories",
-        "versions",
+        "note",
         "alternatives",
         "presets",
         "zip",

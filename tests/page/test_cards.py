@@ -369,7 +369,8 @@ def test_equal_texts_are_told_and_fold_only_when_asked(pane: Pane) -> None:
     expect(pane.card(1).locator(".same")).to_have_text("×4")
     expect(pane.card(3).locator(".same")).to_have_text("= 1")
     expect(pane.text(3)).to_be_visible()
-    pane.page.get_by_role("button", name="Group").click()
+    pane.page.get_by_role("button", name="Sort").click()
+    pane.page.get_by_role("button", name="Group the same").click()
     expect(pane.page.locator(".card:visible")).to_have_count(1)
     pane.card(1).get_by_role("button", name="Show 3 equal").click()
     expect(pane.text(3)).to_be_visible()
@@ -393,16 +394,25 @@ def test_what_is_grouped_takes_no_place_no_digit_and_no_focus(pane: Pane) -> Non
     expect(pane.text(1)).to_have_text(TEXTS[0].strip())
 
 
+def sort(pane: Pane, by: str = "Likeliest first") -> None:
+    """Choose an order in the menu of the cards' head."""
+    pane.page.get_by_role("button", name="Sort").click()
+    pane.page.get_by_role("button", name=by).click()
+    expect(pane.page.get_by_role("button", name=by)).to_be_hidden()
+
+
 def test_only_sorting_deals_the_digits_anew(pane: Pane) -> None:
     pane.begin(*TEXTS)
-    pane.page.get_by_role("button", name="Sort").click()
+    sort(pane)
     assert "No branch has told its likelihood yet" in pane.calls("notice")[0][0]
     for index, logprob in enumerate([-3, -2, -1]):
         pane.tell("desk.stopBranch(given[0], 'eos', { logprob: given[1] })", [index, logprob])
     expect(pane.text(1)).to_have_text(TEXTS[0].strip())
-    pane.page.get_by_role("button", name="Sort").click()
+    sort(pane)
     expect(pane.text(1)).to_have_text(TEXTS[2].strip())
     expect(pane.text(3)).to_have_text(TEXTS[0].strip())
+    sort(pane, "As written")
+    assert pane.calls("unsort") == [[]]
 
 
 def test_a_card_whose_likelihood_is_not_known_has_no_bar(pane: Pane) -> None:
@@ -410,7 +420,7 @@ def test_a_card_whose_likelihood_is_not_known_has_no_bar(pane: Pane) -> None:
     pane.tell(
         "desk.stopBranch(0, 'eos'); for (const index of [1, 2]) desk.stopBranch(index, 'eos', { logprob: -index });"
     )
-    pane.page.get_by_role("button", name="Sort").click()
+    sort(pane)
     assert pane.tell("return desk.settings.likelihood") is True
     expect(pane.card(3)).not_to_have_accessible_description(re.compile("Beside the others"))
     steps = [pane.card(number).locator(".bar").get_attribute("data-step") for number in (1, 2, 3)]
@@ -424,6 +434,7 @@ def test_the_bars_that_sorting_brings_are_switched_off_beside_it(pane: Pane) -> 
     expect(pane.page.get_by_role("button", name="Sort")).to_be_visible()
     expect(switch).to_have_count(0)
     pane.press("o")
+    pane.page.get_by_role("button", name="Sort").click()
     expect(switch).to_have_attribute("aria-pressed", "true")
     ends = [{"event": "stop", "index": n, "length": 9, "reason": "limit", "logprob": -1 - n} for n in range(3)]
     pane.tell("desk.events(given)", ends)
@@ -434,6 +445,7 @@ def test_the_bars_that_sorting_brings_are_switched_off_beside_it(pane: Pane) -> 
     switch.click()
     expect(bars).to_have_count(0)
     assert pane.tell("return desk.settings.likelihood") is False
+    pane.page.get_by_role("button", name="Sort").click()
     expect(switch).to_have_attribute("aria-pressed", "false")
     switch.click()
     expect(bars).to_have_count(3)
@@ -465,7 +477,7 @@ def test_no_focus_ring_of_a_card_or_its_buttons_is_cut(pane: Pane) -> None:
 
 def test_one_card_at_most_shows_its_actions(pane: Pane) -> None:
     shown = """() => [...document.querySelectorAll(".card .actions")]
-      .map((each, place) => (getComputedStyle(each).visibility === "visible" ? place + 1 : 0)).filter(Boolean)"""
+      .map((each, place) => (each.checkVisibility() ? place + 1 : 0)).filter(Boolean)"""
     pane.begin(*TEXTS)
     pane.card(1).focus()
     pane.page.mouse.move(0, 0)

@@ -118,6 +118,6 @@ def test_a_phone_whose_sheet_grows_keeps_the_carets_line_in_view(make_page: Make
     writer.page.keyboard.insert_text(PARAGRAPHS)
     writer.wait(IN_VIEW)
     before = view(writer.page)["height"]
-    writer.page.get_by_role("button", name="Make the branches' sheet higher").click()
+    writer.page.get_by_role("button", name="Height of the cards").click()
     wait_for_height(writer, before)
     writer.wait(IN_VIEW)

@@ -99,7 +99,7 @@ def test_where_the_text_has_no_room_the_offered_sentences_stand_first_below_it(
     page = make_page(viewport={"width": 390, "height": height})
     Writer(page, slow.url)
     if sheet:
-        page.get_by_role("button", name="Make the branches' sheet higher").click()
+        page.get_by_role("button", name="Height of the cards").click()
     sentences, steps = page.locator(".openings"), page.locator(".first-steps ol")
     pane = page.locator("srb-branches")
     wait_for(lambda: box(sentences)["y"] >= box(pane)["y"], "the sentences in the sheet")
@@ -227,7 +227,8 @@ def test_the_bar_beside_the_manuscript_moves_by_mouse_and_keys_and_stays_there(w
 def test_on_a_phone_a_round_is_begun_and_taken_by_thumb(phone: Writer) -> None:
     page = phone.page
     phone.write("Once upon a time,")
-    page.get_by_role("button", name="Make the branches' sheet lower").tap()
+    for _ in range(2):  # higher, and then away
+        page.get_by_role("button", name="Height of the cards").tap()
     expect(page.locator("srb-branches")).to_be_hidden()
     go = page.get_by_role("button", name="Continue", exact=True)
     assert box(go)["y"] > 600
@@ -242,6 +243,7 @@ def test_on_a_phone_a_round_is_begun_and_taken_by_thumb(phone: Writer) -> None:
 def test_on_a_phone_the_outline_takes_the_place_of_the_branches(phone: Writer) -> None:
     page = phone.page
     phone.write("Once")
+    page.get_by_role("button", name="More", exact=True).tap()
     page.get_by_role("button", name="Outline").tap()
     expect(page.locator("srb-branches")).to_be_hidden()
     expect(page.get_by_role("treeitem")).to_have_count(1)

@@ -38,7 +38,7 @@ def test_markup_of_a_model_is_shown_as_written_wherever_it_goes(page: Page, slow
     writer.press("Escape", "Shift+Digit1").expect_text(START + MARKUP)
     page.get_by_role("button", name="Outline").click()
     expect(page.get_by_role("treeitem").last).to_contain_text(MARKUP[:60])
-    for dialog in ("stories", "formats", "versions", "settings", "reading"):
+    for dialog in ("stories", "formats", "task", "settings", "reading"):
         writer.open_dialog(dialog)
         writer.press("Escape")
     page.evaluate("desk.openDialog('map', {})")
@@ -90,7 +90,7 @@ def test_markup_of_an_imported_file_is_shown_as_written(page: Page, slow: Server
     expect(page.locator("srb-header .title")).to_contain_text(MARKUP)
     page.get_by_role("button", name="Outline").click()
     expect(page.get_by_role("treeitem").filter(has_text=f"{MARKUP} two")).to_be_visible()
-    for dialog in ("stories", "formats", "versions", "settings", "reading"):
+    for dialog in ("stories", "formats", "task", "settings", "reading"):
         writer.open_dialog(dialog)
         writer.press("Escape")
     page.evaluate("desk.openDialog('map', {})")

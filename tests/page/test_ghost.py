@@ -82,6 +82,43 @@ def test_a_ghost_goes_when_a_person_writes_on(page: Page, slow: Server) -> None:
     writer.press("Control+End").write(" Then").expect_text(f"{BEFORE} {BEHIND} Then")
 
 
+def test_what_a_past_round_offered_stands_in_its_place_and_enter_puts_it_there(page: Page, slow: Server) -> None:
+    writer = beside(page, slow)
+    first = page.evaluate("desk.round.id")
+    taken = f"{BEFORE}{CARDS[0]} {BEHIND}"
+    writer.press("1").wait("desk.round.id !== argument", first).wait_for_end().to_text().expect_text(taken)
+    writer.press(*["ArrowLeft"] * 5)
+    ghost = page.locator("srb-manuscript .ghost")
+    writer.press("Alt+ArrowRight")
+    expect(ghost).to_contain_text("Two gulls sat on the pier.")
+    expect(page.locator("srb-manuscript .ghost-instead").first).to_contain_text("lamp burned")
+    writer.press("Alt+ArrowRight")  # around, to the one that the text has
+    expect(ghost).to_have_count(0)
+    expect(page.locator("srb-manuscript .ghost-there").first).to_be_visible()
+    writer.press("Alt+ArrowLeft", "Escape")
+    expect(ghost).to_have_count(0)
+    writer.press("Alt+ArrowRight", "Enter").wait("desk.text === argument", f"{BEFORE}{CARDS[1]} {BEHIND}")
+    writer.press("Control+z").expect_text(taken)
+
+
+def test_what_is_marked_of_a_card_is_dragged_to_a_place_of_the_text(page: Page, slow: Server) -> None:
+    writer = beside(page, slow)
+    text = CARDS[1].strip()
+    writer.press("ArrowRight", "Control+ArrowRight", "Control+ArrowRight").wait("desk.round.slots[1].mark !== null")
+    words = page.evaluate("desk.round.slots[1].text.slice(0, desk.round.slots[1].mark).trim()")
+    assert words == text[: len(words)]
+    centre = "({ left, top, width, height }) => [left + width / 2, top + height / 2]"
+    card = page.evaluate(f"({centre})(document.querySelector('srb-branches').board.cards.get(1).content.rect(2, 4))")
+    place = page.evaluate("({ left, top }) => [left + 1, top + 8]", page.evaluate("desk.manuscript.rect(0).toJSON()"))
+    page.mouse.move(*card)
+    page.mouse.down()
+    page.mouse.move(*place, steps=5)
+    page.mouse.up()
+    writer.wait("desk.text.trimStart().startsWith(argument)", words)
+    node = page.evaluate("desk.story.pieces(desk.head.node, desk.head.at)[0].by")
+    assert node == "model", "the words are whose they were"
+
+
 @in_each_look
 def test_a_ghost_has_no_barriers(make_page: MakePage, slow: Server, look: dict[str, object]) -> None:
     page = make_page(bypass_csp=True, **look)

@@ -102,6 +102,7 @@ def test_cards_are_sorted_by_how_likely_what_follows_becomes(fixed: Writer) -> N
     button = page.get_by_role("button", name="By what follows")
     fixed.go().wait_for_end()
     with page.expect_response("**/v1/srb/surprise") as answered:
+        page.get_by_role("button", name="Sort").click()
         button.click()
     sent = answered.value.request.post_data_json
     assert sent["prompt"] == FIRST  # which the server knows

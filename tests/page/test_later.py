@@ -14,7 +14,7 @@ from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 
-DIALOGS = ["stories", "settings", "formats", "help", "versions", "palette"]
+DIALOGS = ["stories", "settings", "formats", "help", "task", "palette"]
 NEVER_IDLE = "window.requestIdleCallback = () => 0"
 
 

@@ -249,7 +249,7 @@ def test_a_message_that_is_answered_gives_the_focus_back(writer: Writer, place: 
         expect(page.locator(place).first).to_be_focused()
 
 
-@pytest.mark.parametrize("name", ["help", "formats", "versions", "goals", "stories", "settings", "share"])
+@pytest.mark.parametrize("name", ["help", "formats", "task", "goals", "stories", "settings", "share"])
 def test_no_dialog_begins_with_the_way_out_of_it(writer: Writer, name: str) -> None:
     dialog = writer.write(START).open_dialog(name)
     expect(dialog.locator(":focus")).to_have_count(1)
@@ -269,3 +269,14 @@ def test_signs_of_headings_hang_in_the_margin_and_levels_differ(writer: Writer) 
     assert max(left for left, _ in lefts) - min(left for left, _ in lefts) < 1.5, "all words begin at one edge"
     sizes = [size for _, size in lefts]
     assert sizes == sorted(set(sizes), reverse=True), "each level is smaller than the one above"
+
+
+def test_typed_quotation_marks_are_those_of_the_language_and_undo_gives_a_straight_one_back(writer: Writer) -> None:
+    page = writer.page
+    page.evaluate("desk.setMeta('language', 'de')")
+    writer.write('"Geh", sagte sie. "').expect_text("„Geh“, sagte sie. „")
+    writer.press("Control+z").expect_text('„Geh“, sagte sie. "')
+    writer.press("Control+Shift+z").expect_text("„Geh“, sagte sie. „")
+    writer.wait_until_saved().reload()
+    writer.expect_text("„Geh“, sagte sie. „")
+    writer.set(typographic_quotes=False).write('"').expect_text('„Geh“, sagte sie. „"')

@@ -28,6 +28,7 @@ def test_cards_are_sorted_by_meaning_and_the_head_says_how_many_differ(
     page = make_page(bypass_csp=True)
     writer = Writer(page, server.url).set(n=4, max_tokens=12, stop_at="").write("Once upon a time,")
     writer.go().wait_for_end()
+    page.get_by_role("button", name="Sort").click()
     page.get_by_role("button", name="By meaning").click()
     expect(page.locator("srb-branches .different")).to_have_text(re.compile(r"^[1-4]\.\d of 4 differ$"))
     expect(page.get_by_title("As many really different texts as these cards have in what they mean")).to_be_visible()
@@ -37,6 +38,7 @@ def test_cards_are_sorted_by_meaning_and_the_head_says_how_many_differ(
         lambda: [shown.translate(PICTURED).strip() for shown in writer.shown()] == texts,
         "the cards stand in the order of their meaning",
     )
+    page.get_by_role("button", name="Sort").click()
     page.get_by_role("button", name="Group alike").click()
     groups: list[list[int]] = page.evaluate("desk.round.meaning.groups")
     expect(writer.cards.locator("visible=true")).to_have_count(len(groups))

@@ -55,14 +55,20 @@ def test_an_unpicked_branch_of_three_rounds_ago_is_opened_and_the_present_restor
     written.expect_text(present)
 
 
-def test_a_breadcrumb_shows_its_passage_and_leaves_the_text_as_it_is(written: Writer) -> None:
-    page, text = written.page, written.text
-    crumbs = page.get_by_role("navigation", name="Where the text comes from").get_by_role("button")
-    crumbs.nth(1).click()
-    expect(page.locator("srb-manuscript")).to_be_focused()
-    assert written.page.evaluate("document.querySelector('srb-manuscript').caret()") < len(text)
-    assert written.text == text
-    assert written.page.evaluate("desk.before") is None
+def test_below_the_text_stands_where_the_caret_is(writer: Writer) -> None:
+    page = writer.set(n=4, max_tokens=6, seed=11).write("# Book\n\n## The *Salt* Road\n\nOne.\n\nTwo").page
+    place = page.get_by_role("navigation", name="Where the caret is").locator(".crumb")
+    expect(place).to_have_text("The Salt Road · paragraph 2")
+    writer.press("ArrowUp", "ArrowUp")
+    expect(place).to_have_text("The Salt Road · paragraph 1")
+    place.click()
+    expect(page.get_by_role("dialog", name="Chapters")).to_be_visible()
+    writer.press("Escape")
+    page.evaluate("desk.manuscript.focus()")
+    writer.press("Control+End").go().wait_for_end().to_cards()
+    writer.press("Shift+Digit1")
+    page.get_by_role("button", name="one of 4 ways").click()
+    expect(page.get_by_role("tree")).to_be_focused()
 
 
 def test_a_text_ends_at_one_of_its_own_rows_by_a_verb_of_its_own(written: Writer) -> None:

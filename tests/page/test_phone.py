@@ -91,7 +91,8 @@ def outline_of_a_round(writer: Writer) -> Page:
     writer.set(max_tokens=8).write(START)
     page.get_by_role("button", name="Continue").tap()
     writer.wait_for_end()
-    page.get_by_role("button", name="Outline").tap()
+    page.get_by_role("button", name="More", exact=True).tap()
+    page.locator("#header-menu").get_by_role("button", name="Outline").tap()
     return page
 
 
@@ -105,12 +106,12 @@ def test_every_gesture_of_the_outline_has_a_button_for_a_thumb(writer: Writer) -
     for gesture in GESTURES_OF_THE_OUTLINE:
         expect(acts.get_by_role("button", name=re.compile(f"^{gesture}"))).to_have_count(1)
     acts.get_by_role("button", name="Name").tap()
-    page.get_by_label("Name (a chapter").fill("Two")
+    page.get_by_role("textbox", name="Name (a chapter").fill("Two")
     expect_room_for_thumbs(page)
     page.get_by_role("button", name="Keep").tap()
     expect(row.locator("b")).to_have_text("Two")
     acts.get_by_role("button", name="Note").tap()
-    page.get_by_role("textbox", name="Note").fill("Too short?")
+    page.get_by_role("textbox", name="Note on this branch").fill("Too short?")
     page.get_by_role("button", name="Keep").tap()
     for gesture in ("Star", "Set aside"):
         acts.get_by_role("button", name=gesture).tap()
@@ -132,7 +133,7 @@ def test_what_is_done_with_a_branch_of_the_outline_takes_one_line(writer: Writer
     assert all(is_whole for _, is_whole in boxes)
     expect_room_for_thumbs(page)
     acts.last.tap()
-    expect(page.get_by_role("dialog", name="Two versions")).to_be_visible()
+    expect(page.get_by_role("region", name="Side by side")).to_be_visible()
 
 
 def test_no_card_moves_when_the_last_branch_has_ended(writer: Writer) -> None:
@@ -157,7 +158,7 @@ def test_a_fork_of_the_outline_is_closed_and_opened_by_tap(writer: Writer) -> No
     expect(page.get_by_role("treeitem")).to_have_count(9)
 
 
-@pytest.mark.parametrize("name", ["stories", "settings", "formats", "help", "versions", "palette"])
+@pytest.mark.parametrize("name", ["stories", "settings", "formats", "help", "task", "palette"])
 def test_a_dialog_fits_the_phone(writer: Writer, name: str) -> None:
     writer.set(max_tokens=8).write(START).press("Control+Enter").wait_for_end()
     writer.open_dialog(name)
@@ -192,6 +193,24 @@ def test_the_map_is_pinched_and_tapped_in_the_place_of_the_cards(writer: Writer)
     assert before[1] == pytest.approx(2 * before[0])
     page.get_by_role("region", name="Map").get_by_role("button", name="Open").tap()
     writer.wait("desk.head.node === argument", card)
+
+
+CHROME = """() => innerHeight - ["main", ".cards"].reduce(
+  (sum, each) => sum + document.querySelector(each).getBoundingClientRect().height, 0)"""
+
+
+def test_text_and_cards_have_all_but_120_px(writer: Writer) -> None:
+    page = writer.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    writer.set(max_tokens=8).write(START)
+    assert page.evaluate(CHROME.replace('"main", ".cards"', '"main", "srb-branches"')) <= 120
+    writer.press("Control+Enter").wait_for_end()
+    assert page.evaluate(CHROME) <= 120
+    bar = [page.locator(each).bounding_box() for each in ("#sheet-handle", ".phone-bar", "srb-header .split")]
+    assert all(before and after and before["x"] + before["width"] <= after["x"] for before, after in zip(bar, bar[1:]))
+    writer.press("Control+Home")
+    expect(page.get_by_role("button", name="Continue here")).to_be_visible()
+    expect_room_for_thumbs(page)
 
 
 def test_undo_and_redo_have_buttons(writer: Writer) -> None:

@@ -38,24 +38,47 @@ def card_text(writer: Writer, number: int) -> str:
     return text.strip()
 
 
-def test_a_selected_passage_is_written_anew_and_a_card_takes_its_place(fixed: Writer) -> None:
+def test_a_selected_passage_is_written_anew_by_one_click_and_a_card_takes_its_place(fixed: Writer) -> None:
     page = fixed.page
     expect(page.get_by_role("button", name="Revise …")).to_be_visible()
     asked = dialog(fixed)
-    asked.get_by_role("radio", name="Shorter").check()
-    expect(asked.get_by_label("Instruction")).to_have_value("Rewrite the passage so that it is shorter.")
-    asked.get_by_label("Instruction").fill("Make it short.")
+    expect(page.locator("srb-manuscript .passage")).to_have_text(PASSAGE)  # which the popover does not hide
+    passage, box = page.locator("srb-manuscript .passage").bounding_box(), asked.bounding_box()
+    assert passage and box
+    assert not page.evaluate(
+        "([a, b]) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height",
+        [passage, box],
+    )
     with page.expect_request("**/v1/srb/completions") as request:
-        asked.get_by_role("button", name="Revise, 4 ways").click()
-    assert "Make it short." in request.value.post_data_json["prompt"]
+        asked.get_by_role("button", name="Shorter").click()
+    assert "Rewrite the passage so that it is shorter." in request.value.post_data_json["prompt"]
+    expect(asked).to_be_hidden()
     fixed.wait("desk.round?.slots.length === 4 && desk.round.slots.every(({text}) => text)").wait_for_end()
     expect(page.locator("srb-branches .counts")).to_contain_text(f"in place of “{PASSAGE}”")
-    expect(page.locator("srb-manuscript .passage")).to_have_text(PASSAGE)
     card = card_text(fixed, 2)
     fixed.to_cards().press("2").expect_text(f"{FIRST} {card} {LAST}")
     expect(page.locator("srb-banner p")).to_contain_text(f"“{PASSAGE}” is not in this text. The outline has it.")
     page.evaluate("desk.manuscript.focus()")
     fixed.press("Control+z").expect_text(TEXT)
+
+
+def test_keys_alone_choose_how_or_begin_an_instruction_which_escape_keeps(fixed: Writer) -> None:
+    page = fixed.page
+    asked = dialog(fixed)
+    expect(asked.get_by_role("button", name="Rewrite")).to_be_focused()
+    fixed.press("ArrowDown")
+    expect(asked.get_by_role("button", name="Shorter")).to_be_focused()
+    fixed.write("as a letter")
+    field = asked.get_by_label("In your own words")
+    expect(field).to_have_value("as a letter")
+    fixed.press("Escape")
+    expect(asked).to_be_hidden()
+    expect(page.locator("srb-manuscript")).to_be_focused()
+    expect(page.locator("srb-manuscript .passage")).to_have_count(0)
+    expect(dialog(fixed).get_by_label("In your own words")).to_have_value("as a letter")
+    with page.expect_request("**/v1/srb/completions") as request:
+        fixed.press("Control+Enter")
+    assert "as a letter" in request.value.post_data_json["prompt"]
 
 
 def test_the_words_that_a_passage_had_not_are_marked_on_the_cards(fixed: Writer) -> None:
@@ -66,10 +89,8 @@ def test_the_words_that_a_passage_had_not_are_marked_on_the_cards(fixed: Writer)
 
 def test_the_gap_that_a_passage_leaves_is_filled(fixed: Writer) -> None:
     asked = dialog(fixed)
-    asked.get_by_role("radio", name="Fill the gap").check()
-    expect(asked.get_by_label("Instruction")).to_have_count(0)
     with fixed.page.expect_request("**/v1/srb/completions") as request:
-        asked.get_by_role("button", name="Revise, 4 ways").click()
+        asked.get_by_role("button", name="Fill the gap").click()
     assert request.value.post_data_json["prompt"] == FIRST
 
 
@@ -118,9 +139,7 @@ def test_revising_has_no_barriers(make_page: MakePage, slow: Server, look: dict[
     select(page)
     asked = dialog(writer)
     assert violations(page) == []
-    asked.get_by_role("radio", name="Describe").check()
-    assert violations(page) == []
-    asked.get_by_role("button", name="Revise, 4 ways").click()
+    asked.get_by_role("button", name="tasted").click()
     writer.wait("desk.round?.slots.length === 4").wait_for_end()
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

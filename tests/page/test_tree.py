@@ -1,4 +1,4 @@
-"""The tree of a story: the outline with its keys, the map, and two versions side by side."""
+"""The tree of a story: the outline with its keys, and the map."""
 
 from __future__ import annotations
 
@@ -419,31 +419,13 @@ def test_stars_and_chapters_are_columns_of_the_map(page: Page) -> None:
     page.wait_for_function(f"(id) => {MAP}.current === id", arg=starred)
 
 
-def test_two_versions_stand_side_by_side_with_the_words_marked_that_differ(page: Page) -> None:
-    page.evaluate("""() => {
-      desk.head = desk.story.edit(desk.head, desk.text.length, desk.text.length, " The lamp was red.");
-      desk.closeTyped();
-      const from = desk.text.length - 4;
-      const changed = desk.story.edit(desk.head, from, from + 3, "blue");
-      desk.openDialog("versions", { node: changed.node });
-    }""")
-    dialog = page.get_by_role("dialog", name="Two versions")
-    expect(dialog.locator("mark.removed")).to_have_text("red")
-    expect(dialog.locator("mark.added")).to_have_text("blue")
-    dialog.get_by_role("button", name="Make it the manuscript").click()
-    assert page.evaluate("desk.text").endswith(" The lamp was blue.")
-
-
 @pytest.mark.parametrize("scheme", ["light", *long("dark")])
-@pytest.mark.parametrize("state", ["outline", "map", "versions"])
+@pytest.mark.parametrize("state", ["outline", "map"])
 def test_axe_finds_nothing_wrong(make_page: MakePage, scheme: str, state: str) -> None:
     page = make_page(color_scheme=scheme, bypass_csp=True)
     open_harness(page, "tree")
     if state == "outline":
         opened(page)
-    elif state == "map":
-        opened_map(page)
     else:
-        page.evaluate("(name) => desk.openDialog(name)", state)
-        expect(page.get_by_role("dialog")).to_be_visible()
+        opened_map(page)
     assert violations(page) == []

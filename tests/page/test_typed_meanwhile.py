@@ -197,31 +197,6 @@ def test_another_word_in_the_text_beside_stale_cards_gives_back_by_one_undo_all_
     expect_stale(stale, cards)
 
 
-@pytest.mark.parametrize("way", ["key", "mouse"])
-def test_a_breadcrumb_shows_its_passage_where_it_stands_now_and_no_crumb_is_of_words_taken_out(
-    fixed: Writer, way: str
-) -> None:
-    page = fixed.write(STORY).go().wait_for_end().page
-    card = card_text(fixed, 2).strip()
-    fixed.to_cards().press("Shift+Digit2").wait("desk.text.length > argument", len(STORY))
-    fixed.to_text().press("Control+Home", "Control+Delete").write("That ")
-    text, cards = fixed.text, texts(fixed)
-    crumbs = page.get_by_role("navigation", name="Where the text comes from").get_by_role("button")
-    expect(crumbs).to_have_count(3)
-    expect(crumbs.last).to_contain_text("That")
-    crumb = crumbs.nth(1)
-    expect(crumb).to_contain_text(card[:5])
-    if way == "key":
-        crumb.focus()
-        fixed.press("Enter")
-    else:
-        crumb.click()
-    expect(page.locator("srb-manuscript")).to_be_focused()
-    fixed.wait("desk.text.slice(desk.manuscript.caret()).trimStart().startsWith(argument)", card)
-    assert fixed.text == text
-    assert texts(fixed) == cards
-
-
 @pytest.mark.parametrize("where", ["reload", "another window"])
 def test_stale_cards_are_there_after_a_reload_and_in_another_window(stale: Writer, slow: Server, where: str) -> None:
     cards = texts(stale)

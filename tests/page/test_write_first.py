@@ -25,7 +25,7 @@ def test_cards_open_when_a_sentence_of_her_own_stands_and_no_key_shows_them_befo
     cover = page.locator("srb-branches .cover")
     expect(cover).to_contain_text(YOURS_FIRST)
     expect(fixed.cards.first).to_be_hidden()
-    expect(page.locator("srb-branches .branches-head [data-act=sort]")).to_be_disabled()
+    expect(page.get_by_role("button", name="Sort")).to_be_disabled()
     fixed.press("Alt+ArrowRight")  # would show one in the text
     assert page.evaluate("desk.ghost") is None
     fixed.to_cards()

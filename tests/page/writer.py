@@ -105,9 +105,9 @@ class Writer:
         return self.wait("document.activeElement.localName === 'srb-manuscript'")
 
     def open_dialog(self, name: str) -> Locator:
-        """Open one of the desk's dialogs, as its button does: stories, settings, formats, help, map, versions."""
+        """Open one of the desk's dialogs, as its button does: stories, settings, formats, help, map, task."""
         self.page.evaluate("(name) => desk.openDialog(name, { node: desk.head.node })", name)
-        dialog = self.page.locator(f"srb-{name} dialog[open]")
+        dialog = self.page.locator(f"srb-{name} dialog:is([open], :popover-open)")
         expect(dialog).to_be_visible()
         return dialog
 

@@ -58,6 +58,7 @@ export const DEFAULTS = Object.freeze({
   writes_first: /** @type {boolean} */ (false), // cards stay covered until a person's own sentence stands
   shows_pointed: /** @type {boolean} */ (true), // in the text, a card that is pointed at
   single_keys: /** @type {boolean} */ (true),
+  typographic_quotes: /** @type {boolean} */ (true), // in the place of straight ones that are typed
   font: /** @type {"prose" | "mono"} */ ("prose"),
   size: 18,
   measure: 68,
@@ -80,7 +81,7 @@ export function settingsOf(story) {
 }
 
 /** Settings of the page more than of a story: a new story begins with those of the one before. */
-const LOOKS = ["theme", "font", "size", "measure", "authors", "single_keys", "writes_first"];
+const LOOKS = ["theme", "font", "size", "measure", "authors", "single_keys", "typographic_quotes", "writes_first"];
 
 /** Let a new story look as the page does. @param {import("../story.js").Story} story @param {Settings} settings */
 export function withLooks(story, settings) {

@@ -125,15 +125,18 @@ export class Gestures {
     return insert(story, head, { from: begin, to }, isWhole ? stretches : joined(before, stretches));
   }
 
-  /** Put what a take of a card would bring where the caret is, in the place of what is selected there; the cards stay. @param {number} number */
-  put(number) {
+  /**
+   * Put what a take of a card would bring where the caret is, in the place of what is selected there; the cards stay.
+   * @param {number} number @param {{from: number, to: number}} [range] where it goes instead
+   */
+  put(number, range) {
     const { shown } = this.rounds;
     if (!shown) return;
     const { from, to, text } = shown.round.taken(number);
     if (!text.trim()) return this.sayEmpty(shown, number);
     const { node, at } = shown.place(number, to);
     const { keep } = shown.round;
-    return putAtCaret(this.desk, { node, from: keep + from, to: at });
+    return putAtCaret(this.desk, { node, from: keep + from, to: at }, range);
   }
 
   /** Pin what a take of a card would bring, or take it off; returns whether it is pinned now. @param {number} number */
@@ -306,10 +309,9 @@ export class Gestures {
     if (from === end || markersOf(text).some((marker) => marker.from < end && marker.to > from))
       return this.desk.notice(msg`Put the caret at a word: then the words that could stand in its place are shown.`);
     const [at, word] = [trimCut(text, from), text.slice(from, end)];
-    const back = () => manuscript.focus();
     const sentence = sentenceAt(text, from);
     const lines = manuscript.box(sentence.from, sentence.to) ?? manuscript.rect(from);
-    this.desk.openDialog("alternatives", { number: null, at, word, lines, back });
+    this.desk.openDialog("alternatives", { number: null, at, word, lines });
   }
 
   /** @param {number | null} number @param {number} at */
@@ -441,6 +443,13 @@ export class Gestures {
 
   fold() {
     this.arrange((round) => round.fold());
+  }
+
+  /** Show the cards in the order of their numbers. */
+  unsort() {
+    this.arrange((round) =>
+      round.rearrange({ ...round.arrangement(), order: round.slots.map(({ number }) => number) }),
+    );
   }
 
   /** Change order or folds; undo puts them back. @param {(round: Round) => unknown} change */

@@ -79,10 +79,10 @@ export function ownWords(story, { node, at: end }, { at, to, typed }) {
 }
 
 /** The end of the text that cards go on from, in whole words. @param {Story} story @param {Round} round */
-export function continuedWords(story, { base, keep }) {
+export function continuedWords(story, { base, keep }, most = SHOWN) {
   const text = story.text(base.node, keep).trimEnd();
-  if (text.length <= SHOWN) return text;
-  return `…\u00a0${text.slice(-SHOWN).replace(/^\S*\s+/u, "")}`;
+  if (text.length <= most) return text;
+  return `…\u00a0${text.slice(-most).replace(/^\S*\s+/u, "")}`;
 }
 
 /** @param {Story} story @param {Round} round @returns {Around} */

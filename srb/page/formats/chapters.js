@@ -25,6 +25,7 @@ import { origin } from "../story/pen.js";
 const DEEPEST = 2; // level of a heading that begins a chapter
 const HEADING = /(?<=^|\n) {0,3}#{1,2}[ \t][^\n]*/g;
 const LISTED = 6; // words of a chapter without a name
+const LONGEST = 500; // characters of a line that may be a heading
 const BEGINNING = 2000; // characters in which they are looked for
 
 /**
@@ -60,6 +61,26 @@ export function chaptersOf(story, place = story.head) {
   if (chapters.length > 1 && chapters[0]?.text.trim() === "") chapters.shift();
   const [title, author, language] = ["title", "author", "language"].map((key) => String(story.meta(key) ?? "").trim());
   return { title, author, language: languageTag(language) ?? "und", chapters };
+}
+
+/**
+ * Return the chapter's heading before a place of a text, in words, "" without one, and in which paragraph below it the place is. It reads no
+ * farther back than to the heading.
+ * @param {string} text
+ * @param {number} at
+ */
+export function whereabouts(text, at) {
+  const next = text.indexOf("\n", at);
+  let paragraph = 0;
+  for (let end = next < 0 ? text.length : next; end >= 0; ) {
+    const begin = end === 0 ? 0 : text.lastIndexOf("\n", end - 1) + 1;
+    const line = text.slice(begin, end);
+    const { level } = readLine(line.slice(0, LONGEST));
+    if (level > 0 && level <= DEEPEST) return { chapter: withoutMarkers(wordsOf(line)), paragraph };
+    if (line.trim() !== "") paragraph += 1;
+    end = begin - 1;
+  }
+  return { chapter: "", paragraph };
 }
 
 /**

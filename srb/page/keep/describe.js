@@ -1,10 +1,11 @@
-/** A story as the list of stories shows it: its title, taken from its first words until it is given one, and its words. */
+/** A story as the list of stories shows it: its title, taken from its first words until it is given one, its words, and how it begins. */
 
 import { settingsOf } from "../desk/defaults.js";
 import { canonical } from "../story/merge.js";
 
 const TITLE_WORDS = 6;
 const TITLE_LENGTH = 60;
+const OPENING = 140; // characters of the first line
 const HEADING = /^\s*#{1,6}[ \t]+(\S.*)/;
 const STARS = /\*+(?=\S)|(?<=\S)\*+/g; // markdown.js is not loaded yet where a title is wanted
 const PICTURE = /!\[([^[\]\n]*)\]\(srb:\w+\)/g; // see markers.js
@@ -38,6 +39,16 @@ export function titleOf(text) {
     : `${Array.from(words)
         .slice(0, TITLE_LENGTH - 1)
         .join("")}…`;
+}
+
+/** @param {string} text @returns {string} how it begins below its headings, without signs; or "" */
+export function openingOf(text) {
+  const [line = ""] = text
+    .slice(0, 3000)
+    .replace(PICTURE, "")
+    .split("\n")
+    .filter((each) => each.trim() && !HEADING.test(each));
+  return line.replace(STARS, "").trim().slice(0, OPENING);
 }
 
 /** Whether a text is of a script that puts no spaces between words, so that its characters are counted. @param {string} text */
@@ -89,6 +100,8 @@ export function describe(story) {
   const text = story.text(node, at);
   const words = countWords(text);
   if (story.meta("words") !== words) story.setMeta("words", words);
+  const opening = openingOf(text);
+  if ((story.meta("opening") ?? "") !== opening) story.setMeta("opening", opening);
   const title = titleOf(text);
   const given = story.meta("title") ?? "";
   const isOwn = given === "" || given === story.meta("title_of_text");

@@ -8,7 +8,7 @@ import { isMissing, Trouble } from "./server.js";
 
 const BIN = 30 * 24 * 3600 * 1000;
 
-/** @typedef {{id: string, title: string, words: number, changed: number, deleted: number | null, isUnsaved: boolean, owner?: string, access?: "read" | "write"}} Entry */
+/** @typedef {{id: string, title: string, words: number, opening: string, changed: number, deleted: number | null, isUnsaved: boolean, owner?: string, access?: "read" | "write"}} Entry */
 
 export class Listing {
   /**
@@ -38,17 +38,18 @@ export class Listing {
     ]);
     /** @type {Map<string, Entry>} */
     const entries = new Map();
-    for (const { id, title, words, changed, deleted } of kept) {
+    for (const { id, title, words, opening, changed, deleted } of kept) {
       if (deleted !== null && deleted < this.now() - BIN) await this.outbox.remove(id);
       else if ((deleted !== null) === binned)
-        entries.set(id, { id, title, words, changed, deleted, isUnsaved: this.server.isOn });
+        entries.set(id, { id, title, words, opening, changed, deleted, isUnsaved: this.server.isOn });
     }
-    for (const { id, title, words = 0, changed, deleted = null, owner, access } of listed) {
+    for (const { id, title, words = 0, opening = "", changed, deleted = null, owner, access } of listed) {
       const kept = entries.get(id);
       entries.set(id, {
         id,
         title: kept?.title || title,
         words: kept?.words || words,
+        opening: kept?.opening || opening,
         changed: Math.max(changed, kept?.changed ?? 0),
         deleted,
         isUnsaved: kept !== undefined,

@@ -9,7 +9,7 @@ import { canonical, laterNode, laterRun, laterStamped, own } from "../story/merg
 
 const ABOUT = "about";
 
-/** @typedef {{id: string, title: string, words: number, changed: number, deleted: number | null}} Kept */
+/** @typedef {{id: string, title: string, words: number, opening: string, changed: number, deleted: number | null}} Kept */
 
 export class Outbox {
   /** @param {Shelf} shelf */
@@ -70,12 +70,14 @@ export class Outbox {
         [id, ABOUT],
         [id, "meta", "title"],
         [id, "meta", "words"],
+        [id, "meta", "opening"],
       ];
-      const [about, title, words] = await this.shelf.get(keys);
+      const [about, title, words, opening] = await this.shelf.get(keys);
       kept.push({
         id,
         title: String(title?.value ?? ""),
         words: Number(words?.value ?? 0),
+        opening: String(opening?.value ?? ""),
         changed: Number(about?.changed ?? 0),
         deleted: about?.deleted ?? null,
       });

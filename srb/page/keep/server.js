@@ -18,7 +18,7 @@ const patiently = (times = 1) => ({ signal: AbortSignal.timeout(times * PATIENCE
  *   a story's number after a post or a read, and all that the sender lacked; `room` if the story is nearly full, `owner` and `access` if another shares it
  */
 /** @typedef {{used: number, nodes: number, bytes: number}} Room  percent that is taken, and what may still come */
-/** @typedef {{id: string, title: string, changed: number, nodes: number, words?: number, deleted?: number, owner?: string, access?: "read" | "write"}} Listed */
+/** @typedef {{id: string, title: string, changed: number, nodes: number, words?: number, opening?: string, deleted?: number, owner?: string, access?: "read" | "write"}} Listed */
 /** @typedef {{owner: string, access: "read" | "write"}} Share  another's story */
 /** @typedef {{seq: number, server?: string, room?: Room, share?: Share}} Known  what this page has of a story: up to which number, of which file */
 

@@ -7,8 +7,8 @@ import { addComment } from "../desk/comments.js";
 import { draftOf, sendDraft, sentOf } from "../desk/drafts.js";
 import { msg } from "../languages.js";
 import { html, nothing } from "../vendor/lit.js";
+import { dialogHead } from "./dialog_head.js";
 import { draftField } from "./draft_field.js";
-import { closeButton } from "./icons.js";
 import { DialogPart } from "./part.js";
 
 /** @typedef {import("../desk/asking.js").Doubt} Doubt */
@@ -140,10 +140,7 @@ class Ask extends DialogPart {
 
   render() {
     return html`<dialog aria-labelledby="ask-title" closedby="any" @close=${() => this.asking?.abort()}>
-      <header class="dialog-head">
-        <h2 id="ask-title">${msg`Ask the story`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, msg`Ask the story`)}
       ${takesQuestions(this.desk.server) ? this.form() : this.refusal()}
     </dialog>`;
   }

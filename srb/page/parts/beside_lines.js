@@ -15,13 +15,15 @@ const LEAST = 120; // px of a list that can be used
  * @param {Size} size - of the list
  * @param {number} most - px, the height that it may have
  * @param {Size} window
+ * @param {boolean} [isBelow] - whether it rather stands below them
  */
-export function besideLines(lines, { width, height }, most, window) {
+export function besideLines(lines, { width, height }, most, window, isBelow = false) {
   const within = (/** @type {number} */ at, /** @type {number} */ size, /** @type {number} */ all) =>
     Math.max(MARGIN, Math.min(at, all - size - MARGIN));
   const left = within(lines.left, width, window.width);
   const above = { left, top: lines.top - GAP - height, most };
   const below = { left, top: lines.bottom + GAP, most };
+  if (isBelow && lines.bottom + GAP + Math.min(height, most) + MARGIN <= window.height) return below;
   if (lines.top - GAP - MARGIN >= most) return above;
   const all = Math.min(most, window.height - 2 * MARGIN);
   const top = within(lines.top, Math.min(height, all), window.height);

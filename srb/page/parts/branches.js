@@ -1,12 +1,13 @@
 // The branches' pane: a header with counts and buttons, the cards of the round, and what opens over them.
 
-import { draftOf, keepDraft } from "../desk/drafts.js";
 import { msg } from "../languages.js";
 import { origin } from "../story/pen.js";
 import { html, nothing } from "../vendor/lit.js";
 import { halfWord } from "../visible.js";
 import { Board } from "./branches/board.js";
+import { Comparison } from "./branches/comparison.js";
 import { cover, YOURS_FIRST } from "./branches/cover.js";
+import { dragMarked } from "./branches/drag.js";
 import { Filters } from "./branches/filters.js";
 import { firstSteps, noteBegun } from "./branches/first_steps.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
@@ -17,11 +18,11 @@ import { expectedLength } from "./branches/places.js";
 import { isInside, Pointer } from "./branches/pointer.js";
 import { Swipe } from "./branches/swipe.js";
 import { treeOf } from "./branches/tree.js";
-import { head, menu, noteDialog, phoneBar } from "./branches/views.js";
-import { draftField } from "./draft_field.js";
+import { head, menu, phoneBar } from "./branches/views.js";
 import { flip } from "./ghost.js";
 import { MOTION, moves } from "./motion.js";
 import { Part } from "./part.js";
+import { WRITERS } from "./writers.js";
 
 /** @typedef {import("../round.js").Round} Round */
 /** @typedef {import("../round.js").Slot} Slot */
@@ -50,6 +51,7 @@ export class Branches extends Part {
     this.shownState = "";
     this.pinned = new PinnedCards(this);
     this.filters = new Filters(this);
+    this.comparison = new Comparison(this);
     this.pointer = new Pointer(this);
     this.swipe = new Swipe(this);
   }
@@ -104,6 +106,7 @@ export class Branches extends Part {
       this.board?.repaint();
       this.requestUpdate();
     });
+    this.on("compare", ({ node }) => this.comparison.open([null, node]));
     this.on("ghost", () => {
       if (this.ghost) this.board?.setCurrent(this.ghost.number, { scroll: true });
       this.requestUpdate();
@@ -120,6 +123,7 @@ export class Branches extends Part {
     this.addEventListener("focusin", (event) => this.onFocus(event), { signal });
     this.pointer.listen(signal);
     this.swipe.listen(signal);
+    dragMarked(this, signal);
     addEventListener("resize", () => this.board?.measure(), { signal });
   }
 
@@ -139,6 +143,7 @@ export class Branches extends Part {
       isDirected: () => this.desk.settings.shows_directions === true,
       expected: () => expectedLength(this.desk.settings),
       textBefore: ({ base, keep }) => this.desk.story.text(base.node, keep),
+      writer: (slot) => this.writerOf(slot),
       onseen: (slot) => this.noteSeen(slot),
     });
     this.follow();
@@ -148,6 +153,15 @@ export class Branches extends Part {
   marksOf(node) {
     if (node === null) return {};
     return { ...this.desk.story.mark(node), isInText: this.inText.has(node), doubt: this.round?.doubts.get(node) };
+  }
+
+  /** The voice that a card is by, where the round or the story has several. @param {Slot} slot */
+  writerOf(slot) {
+    const { story } = this.desk;
+    const writer = this.round?.isShared
+      ? this.round.voiceOf(slot)
+      : WRITERS.of(story, story.nodes.get(slot.node ?? ""));
+    return { writer, hue: writer ? WRITERS.hueOf(story, writer) : 0 };
   }
 
   /** The cards that the text has words of have a tick. */
@@ -200,6 +214,7 @@ export class Branches extends Part {
     if (!board || board.round === round) return;
     const hadFocus = board.list.contains(document.activeElement);
     this.desk.showGhost(null);
+    this.comparison.close();
     this.showList();
     const half = round ? halfWord(this.desk.story.text(round.base.node, round.keep)) : "";
     this.style.setProperty("--half", `"${half}"`);
@@ -212,12 +227,13 @@ export class Branches extends Part {
 
   /** Show the cards, or in their place the merged tree or what to do first. */
   showList() {
-    this.find(".first-steps").hidden = this.round !== null;
-    this.find(".cards").hidden = this.round === null || this.isTree || this.isCovered;
+    this.find(".first-steps").hidden = this.round !== null || this.comparison.isOpen;
+    this.find(".cards").hidden = this.round === null || this.isTree || this.isCovered || this.comparison.isOpen;
   }
 
   updated() {
     this.showList();
+    this.comparison.updated();
     this.pinned.updated();
     this.find(".cards").toggleAttribute("data-stale", Boolean(this.desk.seam));
   }
@@ -228,7 +244,7 @@ export class Branches extends Part {
     this.filters.grown();
     this.board?.grown(slots);
     if (this.counts !== this.countWords() || this.shownState !== this.round?.state) this.requestUpdate();
-    if (!this.isTree || this.treeTimer) return;
+    if (!(this.isTree || this.comparison.isOpen) || this.treeTimer) return;
     this.treeTimer = window.setTimeout(() => {
       this.treeTimer = 0;
       this.requestUpdate();
@@ -238,7 +254,8 @@ export class Branches extends Part {
   /** Focus the card on which keys act, or what there is instead. */
   focus() {
     const card = this.board?.currentCard;
-    if (this.isCovered) this.find(".cover button").focus();
+    if (this.comparison.isOpen) this.find(".comparison").focus();
+    else if (this.isCovered) this.find(".cover button").focus();
     else if (card) this.board?.setCurrent(card.slot.number, { focus: true, scroll: true });
     else this.find(".first-steps")?.focus();
   }
@@ -254,13 +271,9 @@ export class Branches extends Part {
       ${firstSteps(this)}
       ${this.isCovered ? cover(this) : nothing}
       <ol class="cards" aria-label=${msg`Cards`}></ol>
-      ${this.isTree && round && !this.isCovered ? treeOf(round) : nothing}
+      ${this.comparison.isOpen ? this.comparison.render() : this.isTree && round && !this.isCovered ? treeOf(round) : nothing}
       ${this.isCovered ? nothing : phoneBar(this)}
       ${menu(this)}
-      ${noteDialog(
-        () => this.keepNote(),
-        draftField(this.desk, () => this.noteDraft),
-      )}
       <p class="hidden-words" role="status">${this.said}</p>`;
   }
 
@@ -313,23 +326,9 @@ export class Branches extends Part {
   }
 
   /** @param {Slot} slot */
-  askNote(slot) {
-    const dialog = /** @type {HTMLDialogElement} */ (this.find("dialog.note"));
-    const field = /** @type {HTMLTextAreaElement} */ (dialog.querySelector("textarea"));
-    field.value = draftOf(this.desk, this.noteDraft) || `${this.desk.story.mark(slot.node ?? "").note ?? ""}`;
-    dialog.showModal();
-  }
-
-  keepNote() {
-    const slot = this.board?.currentCard?.slot;
-    const field = /** @type {HTMLTextAreaElement} */ (this.find("dialog.note textarea"));
-    if (slot?.node) this.desk.setNodeMark(slot.node, "note", field.value.trim());
-    keepDraft(this.desk, this.noteDraft, "");
-  }
-
-  /** The name of what is written into the note on the current card. */
-  get noteDraft() {
-    return `note.${this.board?.currentCard?.slot?.node ?? ""}`;
+  askNote({ node: id }) {
+    const lines = this.board?.currentCard?.box.getBoundingClientRect() ?? null;
+    this.desk.openDialog("note", { id, key: "note", lines });
   }
 
   /** @param {Slot} slot */
@@ -344,7 +343,7 @@ export class Branches extends Part {
 
   /** @param {{number: number, at: number, word: string, lines: DOMRect|null}} asked */
   openAlternatives(asked) {
-    this.desk.openDialog("alternatives", { ...asked, back: () => this.focus() });
+    this.desk.openDialog("alternatives", asked);
   }
 
   /** Note that an ended branch is in view; after a moment it counts as looked at. @param {Slot} slot */
@@ -382,9 +381,6 @@ export class Branches extends Part {
         return this.go(round.shown.at(name === "first" ? 0 : -1) ?? 0);
       case "window":
         return board.moveWindow(value) && this.go(round.shown[board.window] ?? 0);
-      case "tree":
-        this.isTree = !this.isTree;
-        return;
       case "write":
         return /** @type {HTMLElement|null} */ (document.querySelector("srb-manuscript"))?.focus();
       case "menu":
@@ -392,9 +388,6 @@ export class Branches extends Part {
         return this.updateComplete.then(() => /** @type {HTMLDialogElement} */ (this.find("dialog.menu")).showModal());
       case "closeMenu":
         return /** @type {HTMLDialogElement} */ (this.find("dialog.menu")).close();
-      case "closeNote":
-        keepDraft(this.desk, this.noteDraft, "");
-        return /** @type {HTMLDialogElement} */ (this.find("dialog.note")).close();
       default:
         return this.gesture(name, slot);
     }
@@ -434,7 +427,7 @@ export class Branches extends Part {
   onKey(event) {
     if (event.defaultPrevented || isTaken(event) || isInside(event, "dialog")) return;
     const act = actOf(event, this.desk.settings.single_keys !== false);
-    if (!act) return;
+    if (!act || !this.comparison.takes(act.name)) return;
     event.preventDefault();
     event.stopPropagation();
     if (act.name === "read" && event.repeat) return;

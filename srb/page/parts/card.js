@@ -2,13 +2,14 @@
 // Its number takes it; below the text is one line for its end, if that is unusual, and for what else can be done.
 
 import { Repeats } from "../already.js";
-import { diffWords, ownWord } from "../compare.js";
+import { diffWords, isAlike, ownWord } from "../compare.js";
 import { probabilityStep } from "../desk/surprise.js";
 import { msg } from "../languages.js";
 import { endWord } from "../round.js";
 import { BranchText } from "./branches/branch_text.js";
 import { iconElement } from "./icons.js";
 import { keyName } from "./key_names.js";
+import { SIGNS } from "./writers.js";
 
 /** @typedef {import("../round.js").Slot} Slot */
 /** @typedef {import("./branches/highlights.js").Highlights} Highlights */
@@ -25,6 +26,8 @@ import { keyName } from "./key_names.js";
  * @property {string} direction  what was to happen in the branch
  * @property {string} mood       in which the branch writes
  * @property {string} voice      the model that writes the branch, where several write the round
+ * @property {string} writer     the same, also where several wrote the story
+ * @property {number} hue        the writer's
  * @property {number|null} step  how unlikely the text is beside its siblings, 1 to 5
  * @property {string} likelihood  the same in a sentence
  * @property {import("../already.js").Before} before
@@ -50,9 +53,6 @@ const BUTTONS = [
   { name: "prune", label: msg`Set aside`, title: msg`Set aside, and stop writing (X)` },
   { name: "menu", label: msg`More`, title: msg`More that can be done with this card` },
 ];
-
-const SHARED = 1 / 4; // of a passage: from there on a card shows in which words it differs …
-const TOGETHER = 2; // … if so many words that both have stand together: articles and commas alone are nothing that is left of it
 
 const ALREADY = msg`Already in your text`;
 
@@ -91,6 +91,7 @@ export class Card {
     this.digit = element("button", "digit");
     this.digit.type = "button";
     this.digit.dataset.act = "take";
+    this.dot = element("span", "dot");
     this.same = element("span", "same");
     this.marks = element("span", "marks");
     this.bar = element("span", "bar");
@@ -99,7 +100,7 @@ export class Card {
     this.end = element("span", "end");
     this.direction = element("p", "direction");
     this.direction.dir = "auto";
-    for (const each of [this.direction, this.mood, this.same, this.marks, this.bar, this.voice, this.end])
+    for (const each of [this.dot, this.direction, this.mood, this.same, this.marks, this.bar, this.voice, this.end])
       each.setAttribute("aria-hidden", "true");
     this.offer = element("button", "offer");
     this.offer.hidden = true;
@@ -114,7 +115,7 @@ export class Card {
     actions.append(...this.acts);
     const foot = element("div", "foot");
     foot.append(this.mood, this.voice, this.same, this.marks, this.bar, this.offer, this.end, actions);
-    this.box.append(this.digit, this.direction, this.body, foot, this.words);
+    this.box.append(this.digit, this.dot, this.direction, this.body, foot, this.words);
     this.place.append(this.box);
     this.content = new BranchText(text);
   }
@@ -145,6 +146,9 @@ export class Card {
     put(this.direction, view.direction);
     set(this.direction, "title", view.direction || null);
     put(this.mood, view.mood);
+    put(this.dot, SIGNS[view.hue - 1] ?? "");
+    set(this.dot, "data-hue", view.writer ? `${view.hue}` : null);
+    set(this.dot, "title", view.writer || null);
     put(this.voice, view.voice);
     set(this.voice, "title", view.voice || null);
     put(this.end, said.words);
@@ -193,7 +197,7 @@ export class Card {
       doubtWords(view),
     ];
     const key = view.digit ? msg`Key ${view.digit} takes it.` : "";
-    const by = view.voice && msg`By ${view.voice}.`;
+    const by = view.writer && msg`By ${view.writer}.`;
     const told = view.direction && msg`What happens: ${view.direction}.`;
     const mood = view.mood && msg`Mood: ${view.mood}.`;
     return [told, mood, by, end, view.sameWords, kept, view.likelihood, ...own, key].filter(Boolean).join(" ");
@@ -335,19 +339,16 @@ export class Card {
     /** @type {import("./branches/emphasis_nodes.js").Removal[]} */
     const removed = [];
     let at = text.length - text.trimStart().length;
-    let [same, longest] = [0, 0];
-    for (const { kind, text: words } of diffWords(passage, text.trim())) {
+    const parts = diffWords(passage, text.trim());
+    for (const { kind, text: words } of parts) {
       if (kind === "removed") {
         if (words.trim()) removed.push({ at, text: words });
         continue;
       }
-      if (kind === "same") longest = Math.max(longest, (words.match(/\p{L}+/gu) ?? []).length);
-      if (kind === "same") same += words.length;
-      else if (words.trim()) this.added.push({ from: at, to: at + words.length });
+      if (kind === "added" && words.trim()) this.added.push({ from: at, to: at + words.length });
       at += words.length;
     }
-    const isAlike = longest >= TOGETHER && same >= SHARED * passage.length;
-    this.content.showRemoved(text, isAlike ? removed : []);
+    this.content.showRemoved(text, isAlike(parts, passage.length) ? removed : []);
     this.painted = "";
   }
 

@@ -8,7 +8,8 @@ import { countWords } from "../keep/describe.js";
 import { msg, NUMBER, wordCount } from "../languages.js";
 import { withoutMarkers } from "../markers.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
-import { closeButton } from "./icons.js";
+import { dialogHead } from "./dialog_head.js";
+import { icon } from "./icons.js";
 import { msgHtml } from "./msg_html.js";
 import { DialogPart } from "./part.js";
 
@@ -150,10 +151,7 @@ class Chapters extends DialogPart {
     const { chapters, current } = this;
     const isNested = chapters.some(({ level, name }) => level === 1 && name !== "");
     return html`<dialog class="chapters" aria-labelledby="chapters-title" closedby="any" @keydown=${this.onKey}>
-      <header class="dialog-head">
-        <h2 id="chapters-title">${msg`Chapters`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, msg`Chapters`)}
       <ol>${repeat(
         chapters,
         ({ name }, index) => `${index} ${name}`,
@@ -178,7 +176,7 @@ class Chapters extends DialogPart {
         title=${words}
         ?disabled=${placeAfterStep(this.chapters, index, by) === null}
         @click=${() => this.move(index, by)}
-      ><span aria-hidden="true">${sign}</span></button>`;
+      >${icon(sign)}</button>`;
     const isDeep = isNested && chapter.level > 1;
     return html`<li class=${isDeep ? "deep" : ""}>
       <button class="quiet jump" aria-current=${index === current ? "true" : nothing} @click=${() => this.jump(chapter)}>
@@ -186,7 +184,7 @@ class Chapters extends DialogPart {
       </button>
       <button class="quiet goal" aria-label=${msg`Goal of words: ${name}`} aria-expanded=${this.goalOf === index ? "true" : "false"}
         @click=${() => this.askGoal(index)}>${msg`Goal`}</button>
-      ${step(-1, "▴", msg`Move up`)}${step(1, "▾", msg`Move down`)}
+      ${step(-1, "up", msg`Move up`)}${step(1, "down", msg`Move down`)}
       ${this.goalOf === index ? this.goalForm(chapter, index) : nothing}
     </li>`;
   }

@@ -9,9 +9,11 @@ import { addStyle } from "./styles.js";
 /** @typedef {HTMLElement & {desk: Desk, open: (detail: object) => unknown}} Dialog */
 /** @typedef {{load: () => Promise<unknown>, style: URL, further?: () => Promise<unknown>}} Source  `further`: modules that it loads when they are used */
 
+const AT_PLACE = new URL("./at_place.css", import.meta.url);
+
 /** By the names that the desk opens them by; the elements are called `srb-NAME`. @type {Record<string, Source>} */
 const SOURCES = {
-  alternatives: { load: () => import("./alternatives.js"), style: new URL("./alternatives.css", import.meta.url) },
+  alternatives: { load: () => import("./alternatives.js"), style: AT_PLACE },
   stories: { load: () => import("./stories.js"), style: new URL("./stories.css", import.meta.url) },
   chapters: { load: () => import("./chapters.js"), style: new URL("./chapters.css", import.meta.url) },
   settings: { load: () => import("./settings.js"), style: new URL("./settings.css", import.meta.url) },
@@ -22,7 +24,6 @@ const SOURCES = {
     further: async () => (await import("../formats/importers.js")).loadAll(),
   },
   map: { load: () => import("./map.js"), style: new URL("./map.css", import.meta.url) },
-  versions: { load: () => import("./versions.js"), style: new URL("./versions.css", import.meta.url) },
   reading: { load: () => import("./reading.js"), style: new URL("./reading.css", import.meta.url) },
   palette: { load: () => import("./palette.js"), style: new URL("./palette.css", import.meta.url) },
   grow: { load: () => import("./grow.js"), style: new URL("./grow.css", import.meta.url) },
@@ -31,7 +32,8 @@ const SOURCES = {
   share: { load: () => import("./share.js"), style: new URL("./share.css", import.meta.url) },
   directions: { load: () => import("./directions.js"), style: new URL("./directions.css", import.meta.url) },
   overused: { load: () => import("./overused.js"), style: new URL("./overused.css", import.meta.url) },
-  task: { load: () => import("./task.js"), style: new URL("./task.css", import.meta.url) },
+  task: { load: () => import("./task.js"), style: AT_PLACE },
+  note: { load: () => import("./note.js"), style: AT_PLACE },
 };
 
 export class LaterDialogs {

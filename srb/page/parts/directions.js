@@ -6,7 +6,8 @@ import { quoted } from "../desk/moves.js";
 import { msg, NUMBER } from "../languages.js";
 import { EACH } from "../tasks.js";
 import { html, live } from "../vendor/lit.js";
-import { closeButton, icon } from "./icons.js";
+import { dialogHead } from "./dialog_head.js";
+import { icon } from "./icons.js";
 import { DialogPart } from "./part.js";
 import { pickFile } from "./picked_file.js";
 
@@ -27,11 +28,10 @@ class DirectionsDialog extends DialogPart {
     this.isFilling = false; // of its gap: the lines are events, as at a text's end
   }
 
-  /** @param {{isFilling?: boolean}} [detail] */
-  async open({ isFilling = false } = {}) {
+  async open() {
     this.say("");
     this.passage = this.desk.selected;
-    this.isFilling = isFilling;
+    this.isFilling = false;
     const { directions, n } = this.desk.settings;
     this.lines = Array.from({ length: n }, (_, place) => lineOf(this.passage ? "" : directions[place]));
     await super.open();
@@ -198,10 +198,7 @@ class DirectionsDialog extends DialogPart {
     const title = isRevising ? msg`What becomes of ${quoted(passage)} in each card` : msg`What happens in each card`;
     return html`<dialog aria-labelledby="directions-title" closedby="any" @close=${() => this.closed()}>
       <form @submit=${this.go}>
-        <header class="dialog-head">
-          <h2 id="directions-title">${title}</h2>
-          ${closeButton(() => this.close())}
-        </header>
+        ${dialogHead(this, title)}
         ${passage ? this.kinds() : ""}
         <ol>${lines.map((line, place) => this.row(line, place))}</ol>
         <p class="buttons">

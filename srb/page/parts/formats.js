@@ -11,8 +11,8 @@ import { msg, NUMBER, wordCount } from "../languages.js";
 import { base64, brought, fromBase64 } from "../media.js";
 import { StoryError } from "../story/read.js";
 import { html, live } from "../vendor/lit.js";
+import { dialogHead } from "./dialog_head.js";
 import { download } from "./download.js";
-import { closeButton } from "./icons.js";
 import { languageOf } from "./language.js";
 import { DialogPart } from "./part.js";
 import { asPng } from "./picture_files.js";
@@ -209,10 +209,7 @@ class Formats extends DialogPart {
 
   render() {
     return html`<dialog aria-labelledby="formats-title" @paste=${this.paste}>
-        <header class="dialog-head">
-          <h2 id="formats-title">${msg`Import and export`}</h2>
-          ${closeButton(() => this.close())}
-        </header>
+        ${dialogHead(this, msg`Import and export`)}
         <p class="message" role="status">${this.message}</p>
         ${this.reading ? html`<p><button type="button" @click=${() => this.reading?.abort()}>${msg`Stop reading`}</button></p>` : null}
         ${this.error ? html`<p class="error" role="alert">${this.error}</p>` : null}

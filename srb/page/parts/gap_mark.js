@@ -40,7 +40,7 @@ function markOf({ at, to }) {
   return at < to ? PASSAGE.range(at, to) : MARK.range(at);
 }
 
-/** Show where the shown cards go, if that is in the middle of the text. @param {Desk} desk */
+/** Show where the shown cards go, if that is in the middle of the text; and the passage that a person asks about. @param {Desk} desk */
 export function showGap(desk) {
   /** @type {EditorView | null} */
   let view = null;
@@ -48,13 +48,19 @@ export function showGap(desk) {
     view = made;
     return {};
   });
+  /** @type {Range | null} of which a person says what becomes of it */
+  let asked = null;
   const show = () => {
     const { round } = desk;
-    const range = round?.isInside || round?.passage ? (desk.rounds?.gap ?? null) : null;
+    const range = asked ?? (round?.isInside || round?.passage ? (desk.rounds?.gap ?? null) : null);
     const shown = view?.state.field(gap).iter();
     const isShown = range ? shown?.value && shown.from === range.at && shown.to === range.to : !shown?.value;
     if (!isShown) view?.dispatch({ effects: setGap.of(range) });
   };
   desk.manuscript?.extend([gap, follower]);
   for (const topic of ["round", "head"]) desk.addEventListener(topic, show);
+  desk.addEventListener("asked", (event) => {
+    asked = /** @type {CustomEvent} */ (event).detail;
+    show();
+  });
 }

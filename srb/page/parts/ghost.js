@@ -1,5 +1,7 @@
 // The ghost: a card that stands in the manuscript at its place, in its ink, while a person looks at it. It is no part of the text.
 
+import { putAtCaret } from "../desk/graft.js";
+import { waysAt } from "../desk/past_ways.js";
 import { alike } from "../story/text.js";
 import {
   Decoration,
@@ -15,6 +17,7 @@ import { nodesOf } from "./branches/emphasis_nodes.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../story/types.js").Place} Place */
+/** @typedef {import("../desk/past_ways.js").Ways} Ways */
 /** @typedef {import("../desk/gestures.js").Landing & {isThere?: boolean}} Landing   `isThere`: the text has these words already */
 
 class Ghost extends WidgetType {
@@ -101,6 +104,31 @@ function landingAt({ story, head, text }, { node, at }) {
   return { from, to: rest, text: words, taken: words.length };
 }
 
+/** How a way of a past round would stand in the place of the one that the text has. @param {Desk} desk @param {Ways} ways @returns {Landing} */
+function landingOf({ story }, { from, to, now, ways }) {
+  const { node, from: begin, to: end } = ways[now];
+  const text = story.text(node, end).slice(begin);
+  return { from, to, text, taken: text.length };
+}
+
+/**
+ * Show the next branch of the round at the caret, of which one is in the text, in its place. Returns whether there is one: at the shown cards
+ * these are what is shown.
+ * @param {Desk} desk @param {1 | -1} way
+ */
+function flipPast(desk, way) {
+  const { ghost, head, manuscript, rounds, story } = desk;
+  const caret = manuscript?.caret() ?? 0;
+  const gap = rounds?.gap;
+  if (ghost?.number !== undefined || rounds?.isCovered || (gap && caret >= gap.at)) return false;
+  const ways = waysAt(story, head, caret);
+  if (!ways) return false;
+  const count = ways.ways.length;
+  const now = ((ghost?.ways ?? ways).now + way + count) % count;
+  desk.showGhost({ ways: { ...ways, now }, isThere: now === ways.now, moves: true });
+  return true;
+}
+
 /**
  * Show the next card that has words, in the cards' order, in the text. Returns whether there is one.
  * @param {Desk} desk @param {1 | -1} way
@@ -121,16 +149,28 @@ export function flip(desk, way) {
 /** Keys of the text: cards are shown there without going to them. @param {Desk} desk */
 function keysOf(desk) {
   const take = () => {
-    const { moves, number = -1, place } = desk.ghost ?? {};
+    const { moves, number = -1, place, ways, isThere } = desk.ghost ?? {};
     if (!moves) return false;
-    if (place) desk.openNode(place.node, place.at);
+    if (isThere) desk.showGhost(null);
+    else if (ways) putAtCaret(desk, ways.ways[ways.now], ways);
+    else if (place) desk.openNode(place.node, place.at);
     else desk.take(number);
     return true;
   };
   return Prec.highest(
     keymap.of([
-      { key: "Alt-ArrowRight", mac: "Ctrl-Alt-ArrowRight", run: () => flip(desk, 1), preventDefault: true },
-      { key: "Alt-ArrowLeft", mac: "Ctrl-Alt-ArrowLeft", run: () => flip(desk, -1), preventDefault: true },
+      {
+        key: "Alt-ArrowRight",
+        mac: "Ctrl-Alt-ArrowRight",
+        run: () => flipPast(desk, 1) || flip(desk, 1),
+        preventDefault: true,
+      },
+      {
+        key: "Alt-ArrowLeft",
+        mac: "Ctrl-Alt-ArrowLeft",
+        run: () => flipPast(desk, -1) || flip(desk, -1),
+        preventDefault: true,
+      },
       { key: "Enter", run: take },
     ]),
   );
@@ -146,12 +186,16 @@ export function showGhost(desk) {
     view = made;
     return {};
   });
+  const landingNow = () => {
+    const { number = -1, place, ways, isThere } = desk.ghost ?? {};
+    if (ways) return { ...landingOf(desk, ways), isThere };
+    return place ? landingAt(desk, place) : (desk.rounds?.gestures.landing(number) ?? null);
+  };
   const show = () => {
     if (view === null) return;
-    const { number = -1, place } = desk.ghost ?? {};
-    const landing = place ? landingAt(desk, place) : (desk.rounds?.gestures.landing(number) ?? null);
+    const landing = landingNow();
     const { scrollDOM } = view;
-    if (landing && desk.ghost?.moves && (top === null || place)) {
+    if (landing && desk.ghost?.moves && (top === null || desk.ghost.place)) {
       top ??= scrollDOM.scrollTop;
       view.dispatch({ effects: EditorView.scrollIntoView(landing.from, { y: "center" }) });
     }

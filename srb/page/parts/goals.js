@@ -3,7 +3,7 @@
 import { goalsOf, MOST_WORDS, wordsIn } from "../desk/goals.js";
 import { msg } from "../languages.js";
 import { html, live } from "../vendor/lit.js";
-import { closeButton } from "./icons.js";
+import { dialogHead } from "./dialog_head.js";
 import { DialogPart } from "./part.js";
 
 class GoalsDialog extends DialogPart {
@@ -27,10 +27,7 @@ class GoalsDialog extends DialogPart {
   render() {
     const { day, chapter } = goalsOf(this.desk.story);
     return html`<dialog aria-labelledby="goals-title" closedby="any">
-      <header class="dialog-head">
-        <h2 id="goals-title">${msg`Goals`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, msg`Goals`)}
       ${this.field("day", msg`Words a day`, day)}
       ${this.field("chapter", msg`Words of each chapter`, chapter)}
       <p class="words">${msg`They belong to this story; the header says how far you are.`}

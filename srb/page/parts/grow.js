@@ -2,7 +2,7 @@
 
 import { msg, wordCount } from "../languages.js";
 import { html } from "../vendor/lit.js";
-import { closeButton } from "./icons.js";
+import { dialogHead } from "./dialog_head.js";
 import { DialogPart } from "./part.js";
 
 const MOST = 1_000_000;
@@ -30,10 +30,7 @@ class Grow extends DialogPart {
   render() {
     const growth = this.desk.rounds?.growth;
     return html`<dialog aria-labelledby="grow-title" closedby="any">
-      <header class="dialog-head">
-        <h2 id="grow-title">${msg`Let it grow`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, msg`Let it grow`)}
       <p>${msg`The model writes on from the end of your text by itself, two ways from each end, the shortest line first. Your text stays as it is; all that grows is in the outline and on the map.`}</p>
       ${growth ? this.progress(growth) : this.budget()}
       <p class="words">${msg`Whatever you ask for goes before it. Begun again, it goes on from the ends that are there.`}</p>

@@ -84,18 +84,20 @@ class Header extends Part {
           <span class="words">${countsCharacters(desk.text) ? characterCount(desk.words) : wordCount(desk.words)}</span>
           ${this.meter()}
         </div>
+        <button class="quiet" aria-label=${msg`Undo`} title=${msg`Undo (Ctrl+Z)`} @click=${() => desk.undo()}>${icon("undo")}</button>
+        <button class="quiet" aria-label=${msg`Redo`} title=${msg`Redo (Ctrl+Shift+Z)`} @click=${() => desk.redo()}>${icon("redo")}</button>
         <button class="quiet" aria-label=${msg`More`} title=${msg`More`} popovertarget="header-menu">${icon("more")}</button>
-        <div id="header-menu" popover>
+        <div id="header-menu" class="list" popover>
           ${this.model()}
           <button class="quiet narrow" aria-haspopup="dialog" @click=${() => this.choose("task")}>${msg`Say what happens next`}</button>
+          <button class="quiet narrow" @click=${() => this.choose("outline")}>${msg`Outline`}</button>
+          ${this.pictures("narrow")}
           ${desk.keeper.person ? html`<button class="quiet" aria-haspopup="dialog" @click=${() => this.choose("share")}>${msg`Share`}</button>` : null}
           ${MENU.map(([name = "", words]) => html`<button class="quiet" aria-haspopup="dialog" @click=${() => this.choose(name)}>${words}</button>`)}
         </div>
       </div>
       <div class="go">
         ${this.pictures()}
-        <button class="quiet" aria-label=${msg`Undo`} title=${msg`Undo (Ctrl+Z)`} @click=${() => desk.undo()}>${icon("undo")}</button>
-        <button class="quiet" aria-label=${msg`Redo`} title=${msg`Redo (Ctrl+Shift+Z)`} @click=${() => desk.redo()}>${icon("redo")}</button>
         <div class="split" role="group" aria-label=${msg`The next round`}>
           <button class="main" @click=${() => desk.next()} title=${msg`Ctrl+Enter`}>${this.shownGo}</button>
           <button class="quiet task" aria-haspopup="dialog" aria-label=${msg`Say what happens next`} title=${msg`Say what happens next`} @click=${() => this.open("task")}>${icon("task")}</button>
@@ -134,11 +136,12 @@ class Header extends Part {
         : null;
   }
 
-  pictures() {
+  /** @param {string} [place] in the menu */
+  pictures(place) {
     const { vision, audio } = this.desk.server.modalities ?? {};
     const what = vision ? msg`Add a picture` : msg`Add a sound`;
     return vision || audio
-      ? html`<button class="quiet pictures" aria-label=${what} title=${what} @click=${() => this.open("pictures")}>${icon(vision ? "picture" : "sound")}</button>`
+      ? html`<button class="quiet ${place ?? "pictures"}" aria-label=${what} title=${what} @click=${() => this.choose("pictures")}>${place ? what : icon(vision ? "picture" : "sound")}</button>`
       : null;
   }
 

@@ -2,7 +2,7 @@
 
 import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
-import { closeButton } from "./icons.js";
+import { dialogHead } from "./dialog_head.js";
 import { CONTROL, keyName } from "./key_names.js";
 import { DialogPart } from "./part.js";
 
@@ -118,10 +118,7 @@ class Help extends DialogPart {
 
   render() {
     return html`<dialog class="help" aria-labelledby="help-title" closedby="any">
-      <header>
-        <h2 id="help-title">${msg`Keys`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, msg`Keys`)}
       <p>
         ${msg`Write, let the model continue, read the branches, take the one you like or its beginning, and write on.`}
         ${msg`Nothing is lost: every branch stays in the outline.`}

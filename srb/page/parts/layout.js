@@ -77,32 +77,20 @@ export function keepSide(root, isOpen) {
 }
 
 /**
- * On a phone the branches are a sheet, whose buttons change its height; a round that begins brings it up.
+ * On a phone the branches are a sheet, whose button changes its height; a round that begins brings it up.
  * @param {HTMLElement} root @param {Desk} desk
  */
 export function sheetHandle(root, desk) {
-  const handle = document.createElement("div");
+  const handle = document.createElement("button");
   handle.id = "sheet-handle";
-  /** @type {[HTMLButtonElement, number][]} */
-  const buttons = [];
-  const show = (/** @type {number} */ height) => {
-    root.dataset.sheet = SHEETS[height];
-    for (const [button, step] of buttons) button.disabled = SHEETS[height + step] === undefined;
+  handle.append(iconElement("height"));
+  handle.setAttribute("aria-label", msg`Height of the cards`);
+  const height = () => SHEETS.indexOf(root.dataset.sheet ?? "");
+  const show = (/** @type {number} */ next) => {
+    root.dataset.sheet = SHEETS[next % SHEETS.length];
   };
-  const height = () => SHEETS.indexOf(root.dataset.sheet ?? "middle");
-  for (const [sign, name, step] of /** @type {const} */ ([
-    ["up", msg`Make the branches' sheet higher`, 1],
-    ["down", msg`Make the branches' sheet lower`, -1],
-  ])) {
-    const button = document.createElement("button");
-    button.className = "quiet";
-    button.append(iconElement(sign));
-    button.setAttribute("aria-label", name);
-    button.addEventListener("click", () => show(height() + step));
-    buttons.push([button, step]);
-    handle.append(button);
-  }
-  show(SHEETS.indexOf("middle"));
+  handle.addEventListener("click", () => show(height() + 1));
+  show(1);
   desk.addEventListener("round", () => {
     if (desk.round?.state === "asking" && height() === 0) show(1);
   });

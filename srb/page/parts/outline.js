@@ -1,12 +1,13 @@
 // The outline: every branch of every round. A line that shows where the manuscript comes from, and opened, a tree.
 
+import { whereabouts } from "../formats/chapters.js";
 import { msg } from "../languages.js";
 import { found, isUnread, labelOf, rowsOf } from "../outline_rows.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
 import { icon } from "./icons.js";
-import { actsOf, nameForm, toggleMark } from "./outline_acts.js";
+import { actsOf, toggleMark } from "./outline_acts.js";
 import { Part } from "./part.js";
-import { Writers } from "./writers.js";
+import { SIGNS, WRITERS } from "./writers.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../outline_rows.js").Row} Row */
@@ -15,7 +16,6 @@ const ROW = { desk: 30, phone: 44 }; // px, as in outline.css
 const PHONE = matchMedia("(width < 700px)");
 const MORE = 10; // rows beyond the visible ones
 const REFRESH = 250; // ms between two drawings while branches grow
-const CRUMBS = 4;
 const OPEN_FORKS = 3; // the last places on the path at which all branches are shown from the start
 
 export class Outline extends Part {
@@ -23,7 +23,6 @@ export class Outline extends Part {
     isOpen: { state: true },
     query: { state: true },
     hidesPruned: { state: true },
-    naming: { state: true },
   };
 
   constructor() {
@@ -31,8 +30,6 @@ export class Outline extends Part {
     this.isOpen = false;
     this.query = "";
     this.hidesPruned = false;
-    /** @type {{id: string, key: "name" | "note"} | null} the node that gets a name or a note */
-    this.naming = null;
     /** @type {Row[]} */
     this.rows = [];
     /** @type {Set<string>} */
@@ -42,7 +39,6 @@ export class Outline extends Part {
     /** @type {Map<string, boolean>} forks that a person has opened or closed */
     this.toggled = new Map();
     this.current = "";
-    this.writers = new Writers();
     this.top = 0;
     this.counts = { stars: 0, unread: 0 };
     this.isStale = true; // rows and counts are those of another state of the story
@@ -58,10 +54,12 @@ export class Outline extends Part {
         this.isStale ||= !(this.isTyping(topic, detail) || this.isGrowth(detail));
         this.refreshLater();
       });
+    this.on("caret", () => this.isOpen || this.refreshLater());
     this.on("story", () => {
       if (this.story !== this.desk.story) this.toggled.clear(); // else another tab has changed its title or settings
       this.story = this.desk.story;
     });
+    this.on("dialog", ({ name }) => name === "outline" && this.toggle());
     this.on("side", () => {
       this.isOpen &&= !PHONE.matches; // a phone has room for one of the two
     });
@@ -149,27 +147,22 @@ export class Outline extends Part {
     this.focus(); // keys act on the row that is chosen
   }
 
+  /** Where the caret is, and in how many ways the text could go on there instead. */
   crumbs() {
-    const { story, head, before } = this.desk;
-    /** @type {string[]} */
-    const shown = [];
-    let id = head.node;
-    for (; id && shown.length < CRUMBS; id = story.nodes.get(id)?.parent ?? "")
-      if (story.nodes.get(id)?.text) shown.unshift(id); // words that were taken out are no passage
-    return html`<nav aria-label=${msg`Where the text comes from`}>
-        ${id ? html`<span aria-hidden="true">…</span>` : nothing}
-        ${shown.map((id) => {
-          const node = story.nodes.get(id);
-          const siblings = node?.parent ? story.children(node.parent).length : 1;
-          return html`<button class="quiet crumb" title=${msg`Show this passage`} @click=${() => this.desk.showPassage(id)}>
-            ${siblings > 1 ? html`<sup title=${msg`${siblings} branches here`}>${siblings}</sup>` : nothing}${node ? labelOf(node, 60) : ""}</button>`;
-        })}
+    const { story, head, before, manuscript, text } = this.desk;
+    const { chapter, paragraph } = whereabouts(text, manuscript?.caret() ?? head.at);
+    const node = story.nodes.get(head.node);
+    const ways = node?.parent ? story.children(node.parent).length : 0;
+    const name = chapter ? msg`${chapter} · paragraph ${paragraph}` : msg`Paragraph ${paragraph}`;
+    return html`<nav aria-label=${msg`Where the caret is`}>
+        ${text.trim() ? html`<button class="quiet crumb" aria-haspopup="dialog" title=${msg`Chapters`} @click=${() => this.desk.openDialog("chapters")}>${name}</button>` : nothing}
+        ${ways > 1 ? html`<button class="quiet ways" @click=${() => this.toggle()}>${msg`one of ${ways} ways`}</button>` : nothing}
       </nav>
       ${before ? this.backButton() : nothing}`;
   }
 
   backButton() {
-    return html`<button @click=${() => this.desk.goBack()}>${msg`Back to where I was`}</button>`;
+    return html`<button class="back" @click=${() => this.desk.goBack()}>${msg`Back to where I was`}</button>`;
   }
 
   tools() {
@@ -215,8 +208,7 @@ export class Outline extends Part {
       )}</div>
     </div>
     ${this.rows.length ? nothing : html`<p class="none">${this.query ? msg`Nothing has these words.` : msg`Nothing is written yet.`}</p>`}
-    ${this.rows.length ? actsOf(this) : nothing}
-    ${this.naming ? nameForm(this, this.naming) : nothing}`;
+    ${this.rows.length ? actsOf(this) : nothing}`;
   }
 
   updated() {
@@ -248,12 +240,12 @@ export class Outline extends Part {
     const { star, name, note, pruned } = story.mark(id);
     const unread = isUnread(story, node, this.path);
     const direction = typeof node.direction === "string" ? node.direction : "";
-    const model = this.writers.of(story, node);
+    const writer = WRITERS.of(story, node);
     const words = [
       name,
       labelOf(node),
       direction,
-      model && msg`by ${model}`,
+      writer && msg`by ${writer}`,
       unread ? msg`unread` : "",
       pruned ? msg`set aside` : "",
       star ? msg`starred` : "",
@@ -266,11 +258,12 @@ export class Outline extends Part {
         @click=${() => this.choose(id)} @dblclick=${() => this.open(id)}>
       ${others ? this.sign(id, isOpen) : html`<span class="sign"></span>`}
       <span class="unread" title=${unread ? msg`unread` : nothing}>${unread ? "●" : ""}</span>
+      ${writer ? html`<span class="dot" data-hue=${WRITERS.hueOf(story, writer)} title=${writer}>${SIGNS[WRITERS.hueOf(story, writer) - 1]}</span>` : nothing}
       ${star ? html`<span class="star">${icon("star")}</span>` : nothing}
       ${name ? html`<b>${name}</b>` : nothing}
       <span class="label" dir="auto">${labelOf(node)}</span>
       ${direction ? html`<span class="voice" title=${direction} dir="auto">${direction}</span>` : nothing}
-      ${model ? html`<span class="voice">${model}</span>` : nothing}
+      ${writer ? html`<span class="voice">${writer}</span>` : nothing}
       ${note ? html`<span class="note" title=${note}>${icon("note")}</span>` : nothing}
       ${others ? html`<span class="ways">${waysOf(others, others < story.children(id).length)}</span>` : nothing}
       ${id === this.current ? html`<button tabindex="-1" @click=${() => this.open(id)}>${isOnPath && id !== head.node ? msg`End the text here` : msg`Open`}</button>` : nothing}
@@ -280,7 +273,7 @@ export class Outline extends Part {
   /** @param {string} id @param {boolean} isOpen */
   sign(id, isOpen) {
     return html`<button class="quiet sign" tabindex="-1" aria-label=${isOpen ? msg`Close the fork` : msg`Open the fork`}
-      @click=${(/** @type {Event} */ event) => this.toggleFork(event, id)}>${isOpen ? "▾" : "▸"}</button>`;
+      @click=${(/** @type {Event} */ event) => this.toggleFork(event, id)}>${icon(isOpen ? "down" : "right")}</button>`;
   }
 
   /** @param {string} id */
@@ -310,7 +303,8 @@ export class Outline extends Part {
   }
 
   compare() {
-    this.desk.openDialog("versions", { node: this.current });
+    this.isOpen &&= !PHONE.matches; // where the cards are under it
+    this.desk.tell("compare", { node: this.current });
   }
 
   /** Scroll a row into view. @param {string} id */
@@ -373,9 +367,9 @@ export class Outline extends Part {
       case "KeyB":
         return () => toggleMark(desk, current, "star");
       case "F2":
-        return () => this.ask(current, "name");
+        return () => this.ask("name");
       case "KeyN":
-        return () => this.ask(current, "note");
+        return () => this.ask("note");
       case "KeyC":
         return () => this.compare();
       default:
@@ -383,11 +377,10 @@ export class Outline extends Part {
     }
   }
 
-  /** @param {string} id @param {"name" | "note"} key */
-  async ask(id, key) {
-    this.naming = { id, key };
-    await this.updateComplete;
-    /** @type {HTMLElement | null} */ (this.querySelector("form input"))?.focus();
+  /** Have a name or a note written, at the chosen row. @param {"name" | "note"} key */
+  ask(key) {
+    const lines = this.querySelector('[aria-selected="true"]')?.getBoundingClientRect() ?? null;
+    this.desk.openDialog("note", { id: this.current, key, lines });
   }
 }
 

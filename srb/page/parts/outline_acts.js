@@ -1,9 +1,7 @@
-// Acts on the row of the outline that is chosen: the buttons below the tree, and the field for a name or a note.
+// Acts on the row of the outline that is chosen: the buttons below the tree.
 
-import { draftOf, keepDraft } from "../desk/drafts.js";
 import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
-import { draftField } from "./draft_field.js";
 import { icon } from "./icons.js";
 
 /** @typedef {import("./outline.js").Outline} Outline */
@@ -20,35 +18,9 @@ export function actsOf(outline) {
   const toggle = (/** @type {"star" | "pruned"} */ key) => () => toggleMark(desk, current, key);
   return html`<div class="acts" role="group" aria-label=${msg`The chosen branch`}>
     <button aria-pressed=${Boolean(star)} @click=${toggle("star")}>${icon("star")} ${msg`Star`}</button>
-    <button aria-label=${name ? msg`Change the name` : msg`Name: a chapter, a version`} @click=${() => outline.ask(current, "name")}>${msg`Name`}</button>
-    <button aria-label=${note ? msg`Change the note` : msg`Note`} @click=${() => outline.ask(current, "note")}>${icon("note")} ${msg`Note`}</button>
+    <button aria-label=${name ? msg`Change the name` : msg`Name: a chapter, a version`} @click=${() => outline.ask("name")}>${msg`Name`}</button>
+    <button aria-label=${note ? msg`Change the note` : msg`Note`} @click=${() => outline.ask("note")}>${icon("note")} ${msg`Note`}</button>
     <button aria-pressed=${Boolean(pruned)} @click=${toggle("pruned")}>${icon("prune")} ${msg`Set aside`}</button>
     <button aria-label=${msg`Compare with the text`} title=${msg`Compare with the text (C)`} @click=${() => outline.compare()}>${msg`Compare`}</button>
   </div>`;
-}
-
-/** @param {Outline} outline @param {{id: string, key: "name" | "note"}} naming */
-export function nameForm(outline, { id, key }) {
-  const { desk } = outline;
-  const draft = `${key}.${id}`;
-  const { input, keydown } = draftField(desk, () => draft);
-  const end = () => {
-    outline.naming = null;
-    outline.focus();
-  };
-  const submit = (/** @type {SubmitEvent} */ event) => {
-    event.preventDefault();
-    const words = String(new FormData(/** @type {HTMLFormElement} */ (event.target)).get("words") ?? "").trim();
-    desk.setNodeMark(id, key, words || null);
-    drop();
-  };
-  const drop = () => {
-    keepDraft(desk, draft, "");
-    end();
-  };
-  return html`<form class="naming" @submit=${submit} @keydown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && end()}>
-    <label>${key === "name" ? msg`Name (a chapter, a version)` : msg`Note`}
-      <input name="words" .value=${draftOf(desk, draft) || (desk.story.mark(id)[key] ?? "")} maxlength="2000" @input=${input} @keydown=${keydown}></label>
-    <button>${msg`Keep`}</button> <button type="button" @click=${drop}>${msg`Cancel`}</button>
-  </form>`;
 }

@@ -3,7 +3,7 @@
 import { msg, wordCount } from "../languages.js";
 import { countOveruse, linesFor } from "../slop/counting.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
-import { closeButton } from "./icons.js";
+import { dialogHead } from "./dialog_head.js";
 import { DialogPart } from "./part.js";
 
 /** @import {Found, Line} from "../slop/overused.js" */
@@ -72,10 +72,7 @@ class OverusedDialog extends DialogPart {
 
   render() {
     return html`<dialog aria-labelledby="overused-title" closedby="any" @close=${() => this.counting.abort()}>
-      <header class="dialog-head">
-        <h2 id="overused-title">${msg`Words that come too often`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, msg`Words that come too often`)}
       <p class="words">${msg`“Never” keeps one out of all cards from now on, “seldom” out of four in five; the text stays as it is. Both are in the settings, too.`}</p>
       <p class="words" role="status">${this.found === null ? msg`Counting …` : this.summary(this.found)}</p>
       ${this.found === null ? nothing : this.results(this.found)}

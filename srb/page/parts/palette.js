@@ -3,7 +3,7 @@
 import { isComposing } from "../keys.js";
 import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
-import { closeButton } from "./icons.js";
+import { dialogHead } from "./dialog_head.js";
 import { keyName } from "./key_names.js";
 import { ACTIONS } from "./palette/actions.js";
 import { chordOf, conflictOf, ownKeys, setOwnKey } from "./palette/own_keys.js";
@@ -93,10 +93,7 @@ class Palette extends DialogPart {
     const own = ownKeys();
     const found = this.found;
     return html`<dialog aria-labelledby="palette-title" closedby="any" @keydown=${(/** @type {KeyboardEvent} */ event) => this.onKey(event)}>
-      <header>
-        <h2 id="palette-title">${msg`All actions`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, msg`All actions`)}
       <input type="search" aria-label=${msg`Find an action`} placeholder=${msg`Find an action`} .value=${this.wanted}
         @input=${(/** @type {any} */ event) => {
           this.wanted = event.target.value.trim();

@@ -3,10 +3,10 @@
 import { readingOfNext, readingOfShown } from "../desk/readings.js";
 import { msg, NUMBER } from "../languages.js";
 import { html, nothing } from "../vendor/lit.js";
+import { dialogHead } from "./dialog_head.js";
 import { msgHtml } from "./msg_html.js";
 import { DialogPart } from "./part.js";
 import "./summary.js";
-import { closeButton } from "./icons.js";
 
 /** @typedef {import("../desk/readings.js").Reading} Reading */
 
@@ -64,10 +64,7 @@ class ReadingDialog extends DialogPart {
   render() {
     const { desk, isNext, reading } = this;
     return html`<dialog aria-labelledby="reading-title" closedby="any">
-      <header class="dialog-head">
-        <h2 id="reading-title">${msg`What the model reads`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, msg`What the model reads`)}
       <div class="choices">
         <button aria-pressed=${isNext} @click=${() => this.read(true, this.voice)}>${msg`Next round`}</button>
         <button aria-pressed=${!isNext} ?disabled=${!desk.round} @click=${() => this.read(false, this.voice)}>${msg`Round beside the text`}</button>

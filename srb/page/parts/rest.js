@@ -1,6 +1,7 @@
 /** All parts that are not needed until the caret is in the manuscript, with their styles. */
 
 import "./branches.js";
+import { takesDragged } from "./branches/drag.js";
 import { caretInView } from "./caret_in_view.js";
 import { clipboard } from "./clipboard.js";
 import { LaterDialogs } from "./dialogs.js";
@@ -21,6 +22,7 @@ import { searchWords } from "./search_words.js";
 import "./side_panel.js";
 import "./status.js";
 import { addStyle } from "./styles.js";
+import { typedQuotes } from "./typed_quotes.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {HTMLElement & {ask: (message: string) => Promise<{key: string, remember: boolean} | null>}} KeyDialog */
@@ -28,6 +30,7 @@ import { addStyle } from "./styles.js";
 
 const STYLES = [
   new URL("./faces.css", import.meta.url),
+  new URL("./controls.css", import.meta.url),
   new URL("./branches.css", import.meta.url),
   new URL("./card.css", import.meta.url),
   new URL("./outline.css", import.meta.url),
@@ -47,6 +50,8 @@ export async function addRest(desk, root) {
     searchWords,
     findPanel,
     typewriter(desk),
+    typedQuotes(desk),
+    takesDragged(desk),
   ]); // the caret's line is seen before panes come
   await Promise.all(STYLES.map(addStyle));
   const make = (/** @type {string} */ name) => {

@@ -4,6 +4,7 @@ import { choose, chosen, LANGUAGES, msg } from "../languages.js";
 import { moodsOf } from "../moods.js";
 import { rungs, SAMPLERS } from "../sampling.js";
 import { html, nothing } from "../vendor/lit.js";
+import { dialogHead } from "./dialog_head.js";
 import { msgHtml } from "./msg_html.js";
 import "./banned_words.js";
 import { check, radio, textArea } from "./fields.js";
@@ -14,7 +15,6 @@ import { NUMBERS } from "./numbers.js";
 import { DialogPart } from "./part.js";
 import "./presets.js";
 import "./voices.js";
-import { closeButton } from "./icons.js";
 
 /** @typedef {import("../sampling.js").Ladder} Ladder */
 /** @typedef {import("../sampling.js").Sampler} Sampler */
@@ -58,10 +58,7 @@ class Settings extends DialogPart {
 
   render() {
     return html`<dialog class="settings" aria-labelledby="settings-title" closedby="any">
-      <header>
-        <h2 id="settings-title">${msg`Settings of this story`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, msg`Settings of this story`)}
       <nav aria-label=${msg`Settings`}>
         ${SECTIONS.map(
           ([name, words]) => html`<button
@@ -238,6 +235,7 @@ class Settings extends DialogPart {
       ${this.#number(NUMBERS.size)} ${this.#number(NUMBERS.measure)}
       ${this.#check("authors", msg`Who wrote what`, msg`the model's words have an ink of their own, your edits among them a line`)}
       ${this.#check("shows_pointed", msg`Cards in the text`, msg`a card that is pointed at for a moment is shown in the text, at its place`)}
+      ${this.#check("typographic_quotes", msg`Typographic quotes`, msg`those that you type become those of the story's language; undo gives the straight one back`)}
       ${this.#check("writes_first", msg`Write first`, msg`cards stay covered until a sentence of your own stands where they go`)}
       ${this.#check("single_keys", msg`Single keys`, msg`letters and digits act while the focus is in the branches: 3 takes the third`)}
     `;

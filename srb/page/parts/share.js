@@ -2,7 +2,7 @@
 
 import { msg } from "../languages.js";
 import { html, live } from "../vendor/lit.js";
-import { closeButton } from "./icons.js";
+import { dialogHead } from "./dialog_head.js";
 import { msgHtml } from "./msg_html.js";
 import { DialogPart } from "./part.js";
 
@@ -97,10 +97,7 @@ class Share extends DialogPart {
   render() {
     const { known, error, story } = this;
     return html`<dialog aria-labelledby="share-title" closedby="any">
-      <header class="dialog-head">
-        <h2 id="share-title">${msgHtml`Share <span dir="auto">“${story.title || msg`Untitled`}”</span>`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, msgHtml`Share <span dir="auto">“${story.title || msg`Untitled`}”</span>`)}
       ${error ? html`<p class="error" role="alert">${error}</p>` : known === null ? html`<p>${msg`The names are read …`}</p>` : this.names(known)}
       <p class="hidden-words" role="status">${this.said}</p>
     </dialog>`;

@@ -3,7 +3,7 @@
 import { openSample } from "../desk/sample.js";
 import { msg, wordCount } from "../languages.js";
 import { html } from "../vendor/lit.js";
-import { closeButton } from "./icons.js";
+import { dialogHead } from "./dialog_head.js";
 import { DialogPart } from "./part.js";
 import { age, daysLeft, moment } from "./stories/age.js";
 import { FEWEST, findPlaces, MOST, openPlace, placesFound } from "./stories/places.js";
@@ -198,10 +198,7 @@ class Stories extends DialogPart {
 
   render() {
     return html`<dialog aria-labelledby="stories-title">
-      <header>
-        <h2 id="stories-title">${this.inBin ? msg`The bin` : msg`Stories`}</h2>
-        ${closeButton(() => this.close())}
-      </header>
+      ${dialogHead(this, this.inBin ? msg`The bin` : msg`Stories`)}
       <div class="tools">
         ${
           this.inBin
@@ -285,15 +282,16 @@ class Stories extends DialogPart {
     return html`<li data-story=${story.id} aria-current=${isOpen ? "true" : "false"}>
       <button class="open quiet" @click=${() => this.openStory(story)}>
         <span class="name" dir="auto">${name}</span>
+        ${story.opening ? html`<span class="opening" dir="auto">${story.opening}</span>` : null}
         <span class="facts">${isOpen ? `${msg`open now`} · ` : ""}${facts(story)} · ${this.apart(story) || age(story.changed, Date.now())}</span>
       </button>
-      ${story.access === "read" ? null : html`<button class="rename" aria-label=${msg`Rename ${this.label(story)}`} @click=${() => this.startRenaming(story)}>${msg`Rename`}</button>`}
+      ${story.access === "read" ? null : html`<button class="rename quiet" aria-label=${msg`Rename ${this.label(story)}`} @click=${() => this.startRenaming(story)}>${msg`Rename`}</button>`}
       ${
         isOwn && this.desk.keeper.person
-          ? html`<button aria-haspopup="dialog" aria-label=${msg`Share ${this.label(story)}`} @click=${() => this.share(story)}>${msg`Share`}</button>`
+          ? html`<button class="quiet" aria-haspopup="dialog" aria-label=${msg`Share ${this.label(story)}`} @click=${() => this.share(story)}>${msg`Share`}</button>`
           : null
       }
-      ${isOwn ? html`<button class="bin" aria-label=${msg`Put ${this.label(story)} into the bin`} @click=${() => this.bin(story)}>${msg`Delete`}</button>` : null}
+      ${isOwn ? html`<button class="bin quiet" aria-label=${msg`Put ${this.label(story)} into the bin`} @click=${() => this.bin(story)}>${msg`Delete`}</button>` : null}
     </li>`;
   }
 

@@ -1,7 +1,18 @@
 /** Style sheets that come later than the document. */
 
-/** Add a style sheet to the document; resolves when it applies. @param {URL} address */
+/** @type {Map<string, Promise<unknown>>} by their addresses */
+const added = new Map();
+
+/** Add a style sheet to the document, unless it is there; resolves when it applies. @param {URL} address */
 export function addStyle(address) {
+  const known = added.get(address.href) ?? load(address);
+  added.set(address.href, known);
+  known.catch(() => added.delete(address.href));
+  return known;
+}
+
+/** @param {URL} address */
+function load(address) {
   const link = document.createElement("link");
   link.rel = "stylesheet";
   link.href = address.href;

@@ -1,74 +1,100 @@
-// <srb-task>: what the next round is asked to do: what happens next, or what becomes of the passage that is selected.
+// <srb-task>: what the next round is asked to do: what happens next, or what becomes of the passage that is selected. It stands at the
+// passage, or below the button that continues.
 
 import { DEFAULTS } from "../desk/defaults.js";
 import { draftOf, sendDraft, sentOf } from "../desk/drafts.js";
+import { passageAt } from "../desk/gap.js";
 import { quoted } from "../desk/moves.js";
 import { msg } from "../languages.js";
-import { GO_ON, SENSES, VERBS } from "../tasks.js";
+import { describing, GO_ON, OWN, SENSES, VERBS } from "../tasks.js";
 import { html, live, nothing } from "../vendor/lit.js";
+import { dialogHead } from "./dialog_head.js";
 import { draftField } from "./draft_field.js";
-import { closeButton } from "./icons.js";
 import { msgHtml } from "./msg_html.js";
-import { DialogPart } from "./part.js";
+import { PlacePart } from "./place_part.js";
+
+/** @typedef {import("../tasks.js").Task} Task */
 
 /** @type {Record<string, string>} by what the instruction calls them */
 const SENSE_WORDS = { seen: msg`seen`, heard: msg`heard`, smelled: msg`smelled`, tasted: msg`tasted`, felt: msg`felt` };
-const FILL = "fill"; // the gap that the passage leaves: a round at its place, without an instruction
+const ANEW = msg`The passage is written anew from what stands before it and behind it.`;
 
-class TaskDialog extends DialogPart {
+class TaskPart extends PlacePart {
   constructor() {
     super("task");
     this.passage = "";
-    this.verb = ""; // until one was chosen
-    this.instruction = "";
+    this.instruction = ""; // of her own
   }
 
-  /** The name of what is written: an instruction is kept for each verb. */
+  /** The name of what is written. */
   get draft() {
-    return this.passage ? `revise.${this.verb}` : "wish";
+    return this.passage ? "revise" : "wish";
+  }
+
+  get isBelow() {
+    return !this.passage;
+  }
+
+  get lines() {
+    const { manuscript } = this.desk;
+    const { from = 0, to = 0 } = manuscript?.selection ?? {};
+    const button = () => document.querySelector("srb-header .split")?.getBoundingClientRect();
+    return this.passage ? (manuscript?.box(from, to) ?? manuscript?.rect(to)) : button();
   }
 
   async open() {
-    this.passage = this.desk.selected;
-    const isBegun = (/** @type {{name: string}} */ { name }) => draftOf(this.desk, `revise.${name}`) !== "";
-    this.choose(this.verb || (VERBS.find(isBegun) ?? VERBS[0]).name);
+    const { desk } = this;
+    this.passage = desk.selected;
+    this.instruction = draftOf(desk, this.draft);
     await super.open();
-    /** @type {HTMLElement | null} */ (this.querySelector(this.passage ? "input:checked" : "textarea"))?.focus();
+    const { at, until } = passageAt(desk.text, desk.manuscript?.selection ?? { from: 0, to: 0 }) ?? { at: 0, until: 0 };
+    desk.tell("asked", this.passage ? { at, to: until } : undefined);
+    (this.instruction || !this.passage ? this.field : this.choices[0])?.focus();
   }
 
-  /** @param {string} name of a verb */
-  choose(name) {
-    this.verb = name;
-    const usual = this.passage ? (VERBS.find((verb) => verb.name === name)?.instruction ?? "") : "";
-    this.instruction = draftOf(this.desk, this.draft) || usual;
-    this.requestUpdate();
+  get field() {
+    return this.querySelector("textarea");
   }
 
-  /** @param {Event} event */
-  go(event) {
-    event.preventDefault();
+  /** Let a round begin. @param {import("../desk/rounds.js").Going} [going] */
+  go(going) {
     this.close();
-    const instruction = this.instruction.trim();
-    const verb = this.passage ? this.verb : GO_ON;
-    sendDraft(this.desk, this.draft, instruction);
-    this.desk.go(verb === FILL ? { isFilling: true } : instruction ? { task: { verb, instruction } } : {});
+    this.desk.go(going);
     this.desk.manuscript?.focus();
   }
 
+  /** Send what she has written; nothing of it asks for other words. @param {Event} event */
+  send(event) {
+    event.preventDefault();
+    const instruction = this.instruction.trim();
+    sendDraft(this.desk, this.draft, instruction);
+    const task = this.passage
+      ? { verb: OWN, instruction: instruction || VERBS[0].instruction }
+      : { verb: GO_ON, instruction };
+    this.go(task.instruction ? { task } : {});
+  }
+
+  /** A letter that is pressed at a choice begins an instruction of her own. @param {KeyboardEvent} event */
+  onKey(event) {
+    const { key, target, ctrlKey, altKey, metaKey } = event;
+    if (target === this.field) return;
+    if (ctrlKey && key === "Enter") return this.send(event);
+    if (!this.step(event) && key.length === 1 && key !== " " && !ctrlKey && !altKey && !metaKey) this.field?.focus();
+  }
+
   render() {
-    const { desk, passage, verb } = this;
+    const { desk, passage } = this;
     const { n } = desk.settings;
     const title = passage ? msg`Revise ${quoted(passage)}` : msg`What happens next`;
-    return html`<dialog aria-labelledby="task-title" closedby="any">
-      <form @submit=${this.go}>
-        <header class="dialog-head">
-          <h2 id="task-title">${title}</h2>
-          ${closeButton(() => this.close())}
-        </header>
+    const closed = (/** @type {any} */ { newState }) => newState === "closed" && desk.tell("asked");
+    return html`<dialog popover class="at-place" aria-labelledby="task-title" @toggle=${closed}
+      @keydown=${(/** @type {KeyboardEvent} */ event) => this.onKey(event)}>
+      <form @submit=${(/** @type {Event} */ event) => this.send(event)}>
+        ${dialogHead(this, title)}
         ${passage ? this.verbs() : nothing}
-        ${passage && verb === FILL ? html`<p class="words">${msg`The passage is written anew from what stands before it and behind it.`}</p>` : this.words()}
+        ${this.words()}
         ${passage || desk.settings.mode === "chat" ? nothing : this.frame()}
-        <p><button class="main">${passage ? msg`Revise, ${n} ways` : msg`Continue, ${n} ways`}</button>
+        <p class="buttons"><button class="main">${passage ? msg`Revise, ${n} ways` : msg`Continue, ${n} ways`}</button>
           <button type="button" @click=${this.each}>${msg`For each card …`}</button></p>
       </form>
     </dialog>`;
@@ -77,32 +103,20 @@ class TaskDialog extends DialogPart {
   /** Say it for each card by itself. */
   each() {
     this.close();
-    this.desk.openDialog("directions", { isFilling: this.passage !== "" && this.verb === FILL });
+    this.desk.openDialog("directions");
   }
 
   verbs() {
-    const all = [...VERBS, { name: FILL, label: msg`Fill the gap` }];
-    return html`<fieldset><legend class="hidden-words">${msg`How`}</legend>${all.map(
-      ({ name, label }) => html`<label><input
-          type="radio"
-          name="task-verb"
-          value=${name}
-          .checked=${live(name === this.verb)}
-          @change=${() => this.choose(name)}
-        /><span>${label}</span></label>`,
-    )}</fieldset>
-    ${this.verb === "describe" ? this.senses() : nothing}`;
-  }
-
-  senses() {
-    const set = (/** @type {string} */ sense) => {
-      this.instruction = this.instruction.replace(new RegExp(`\\b(${SENSES.join("|")})\\b`), sense);
-      this.requestUpdate();
-    };
-    const choice = html`<select @change=${(/** @type {any} */ event) => set(event.target.value)}>${SENSES.map(
-      (sense) => html`<option value=${sense}>${SENSE_WORDS[sense]}</option>`,
-    )}</select>`;
-    return html`<p><label>${msgHtml`Tell more of what is ${choice}`}</label></p>`;
+    const item = (/** @type {string} */ label, /** @type {Task} */ task) =>
+      html`<li><button type="button" class="quiet" title=${task.instruction} @click=${() => this.go({ task })}>${label}</button></li>`;
+    return html`<ul aria-label=${msg`How`}>
+      ${VERBS.map(({ label, name, instruction }) => item(label, { verb: name, instruction }))}
+      <li><button type="button" class="quiet" title=${ANEW} @click=${() => this.go({ isFilling: true })}>${msg`Fill the gap`}</button></li>
+      <li class="senses">${msg`Tell more of what is`} ${SENSES.map(
+        (sense) =>
+          html`<button type="button" class="quiet" @click=${() => this.go({ task: describing(sense) })}>${SENSE_WORDS[sense]}</button>`,
+      )}</li>
+    </ul>`;
   }
 
   words() {
@@ -110,16 +124,15 @@ class TaskDialog extends DialogPart {
       this.instruction = text;
     };
     const { input, keydown } = draftField(this.desk, () => this.draft, set);
-    const hint = this.passage ? "" : msg`Tom refuses; Mara leaves`;
-    return html`<p><label>${this.passage ? msg`Instruction` : msg`For this round`}
+    return html`<label>${this.passage ? msg`In your own words` : msg`For this round`}
       <textarea
-        rows="3"
+        rows="2"
         dir="auto"
-        placeholder=${hint}
+        placeholder=${this.passage ? msg`as a letter to her sister` : msg`Tom refuses; Mara leaves`}
         .value=${live(this.instruction)}
         @input=${input}
         @keydown=${keydown}
-      ></textarea></label></p>
+      ></textarea></label>
       ${sentOf(this.desk, this.draft).length ? html`<p class="words">${msg`↑ at the beginning: what was asked for before`}</p>` : nothing}`;
   }
 
@@ -133,8 +146,8 @@ class TaskDialog extends DialogPart {
         .value=${live(desk.settings.wish_frame)}
         @change=${(/** @type {any} */ event) => desk.setSetting("wish_frame", event.target.value || DEFAULTS.wish_frame)}
       />`;
-    return html`<p><label>${msgHtml`is read as ${input}`}</label></p>`;
+    return html`<label>${msgHtml`is read as ${input}`}</label>`;
   }
 }
 
-customElements.define("srb-task", TaskDialog);
+customElements.define("srb-task", TaskPart);

@@ -16,6 +16,7 @@
  * @property {Author} by
  * @property {number} made
  * @property {boolean} [open]  the node still grows (by: model), or is being typed (by: person)
+ * @property {string} [who]  the person's name, where people have names
  * @property {number} [changed]  the time of this version of an open node of a person
  * @property {string} [run]
  * @property {number} [index]

@@ -10,6 +10,7 @@ class Marks {
   constructor() {
     this.said = new Map();
     this.marks = new Map();
+    this.runs = new Map(); // of no model
     this.nodes = Object.assign(new Map(), { has: () => true });
   }
 
@@ -46,6 +47,7 @@ export class CardsDesk extends EventTarget {
   story = new Marks();
   head = { node: "", at: 0 };
   round = null;
+  rounds = { gestures: { unsort: () => this.call("unsort") } };
   calls = []; // actions with their arguments, in order
   rivals = [];
   grown = new Set();

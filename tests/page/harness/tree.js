@@ -1,15 +1,14 @@
-// The outline, the map and the comparison, with the real desk and the sample story, or with a large one.
+// The outline and the map, with the real desk and the sample story, or with a large one.
 
 import "../page/parts/map.js";
 import "../page/parts/outline.js";
-import "../page/parts/versions.js";
 import { storyOf } from "../page/story/read.js";
 import { Story } from "../page/story.js";
 import { startDesk } from "./real_desk.js";
 
 const main = document.querySelector("main");
 const { desk } = await startDesk(main);
-for (const name of ["srb-outline", "srb-map", "srb-versions"]) {
+for (const name of ["srb-outline", "srb-map"]) {
   const part = document.createElement(name);
   part.desk = desk;
   main.append(part);

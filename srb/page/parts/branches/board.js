@@ -25,8 +25,8 @@ const NOTHING = sentencesBefore("");
 export class Board {
   /** @param {{list: HTMLElement, highlights: Highlights, marks: (node: string|null) => {star?: boolean, note?: string, isInText?: boolean, doubt?: string},
    *   logprobs: () => boolean, isSorted: () => boolean, isDirected: () => boolean, expected: () => number, textBefore: (round: Round) => string,
-   *   onseen: (slot: Slot) => void}} given */
-  constructor({ list, highlights, marks, logprobs, isSorted, isDirected, expected, textBefore, onseen }) {
+   *   writer: (slot: Slot) => {writer: string, hue: number}, onseen: (slot: Slot) => void}} given */
+  constructor({ list, highlights, marks, logprobs, isSorted, isDirected, expected, textBefore, writer, onseen }) {
     this.list = list;
     this.highlights = highlights;
     this.marks = marks;
@@ -35,6 +35,7 @@ export class Board {
     this.isDirected = isDirected; // whether cards show their directions
     this.expected = expected; // characters of a text, by the settings
     this.textBefore = textBefore; // the manuscript up to a round's branches
+    this.writer = writer; // the voice that a card is by, where there are several
     this.onseen = onseen;
     /** @type {Round|null} */
     this.round = null;
@@ -407,6 +408,7 @@ export class Board {
       direction: this.isDirected() ? (round.directions[slot.number] ?? "") : "",
       mood: round.moods[slot.number] ?? "",
       voice: round.isShared ? round.voiceOf(slot) : "",
+      ...this.writer(slot),
       ...sameText(round, slot, this.groups),
       ...likelihoodOf(round, slot, this.logprobs() || this.isSorted()),
       before: this._before(round),

@@ -74,6 +74,12 @@ export const CARD_GESTURES = {
     can: (pane, slot) => slot.text.trim() !== "" && !!pane.desk.rounds,
     run: pin,
   },
+  compare: {
+    label: msg`Compare: this card beside the next one`,
+    key: "C",
+    can: (pane) => pane.comparison.isOpen || pane.comparison.cards().length > 1,
+    run: (pane, slot) => pane.comparison.toggle(slot.number),
+  },
   note: {
     label: msg`Note`,
     key: "N",
@@ -125,6 +131,7 @@ export const CARD_GESTURES = {
 
 /** @type {Record<string, Gesture>} */
 export const PANE_GESTURES = {
+  unsort: { label: msg`Sort: as they were written`, key: "", run: ({ desk }) => desk.rounds?.gestures.unsort() },
   sort: { label: msg`Sort: the likeliest first, repeats later`, key: "O", run: sort },
   following: {
     label: msg`Sort: first the cards after which your next words are likeliest`,
@@ -179,6 +186,13 @@ export const PANE_GESTURES = {
     label: msg`What the model read for these cards`,
     key: "",
     run: (pane) => pane.desk.openDialog("reading", { isNext: false }),
+  },
+  tree: {
+    label: msg`Show shared beginnings once`,
+    key: "",
+    run: (pane) => {
+      pane.isTree = !pane.isTree;
+    },
   },
   filter: {
     label: msg`Show only some of the cards, and how you choose`,

@@ -1,7 +1,7 @@
 // Highlights of branches' texts: the browser paints them over the text, without elements and without a change of the document.
 
 /** Names that card.css has colours for: the kept part, a preview of it, a shared beginning, sentences that the manuscript has,
- * the first own word, words that the passage in whose place the card goes has not, and five steps of probability. */
+ * the first own word, words that the passage in whose place the card goes has not, those that a text beside it has not, and five steps of probability. */
 export const NAMES = /** @type {const} */ ([
   "srb-kept",
   "srb-preview",
@@ -9,6 +9,7 @@ export const NAMES = /** @type {const} */ ([
   "srb-already",
   "srb-own",
   "srb-new",
+  "srb-differs",
   "srb-step-1",
   "srb-step-2",
   "srb-step-3",

@@ -19,6 +19,7 @@ const SINGLE = {
   KeyF: { name: "fold" },
   KeyB: { name: "star" },
   KeyN: { name: "note" },
+  KeyC: { name: "compare" },
   KeyS: { name: "put" },
   KeyI: { name: "write" },
   Period: { name: "markSentence" },

@@ -59,6 +59,7 @@ export class Pointer {
     }
     if (button instanceof HTMLElement) {
       /** @type {HTMLDialogElement|null} */ (button.closest("dialog.menu"))?.close();
+      /** @type {HTMLElement|null} */ (button.closest("[popover]"))?.hidePopover();
       pane.run({ name: button.dataset.act ?? "" });
       return;
     }

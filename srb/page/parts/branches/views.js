@@ -14,18 +14,16 @@ import { seamHead } from "./seam.js";
 /** @typedef {import("../branches.js").Branches} Pane */
 /** @typedef {import("../../round.js").Slot} Slot */
 
-/** @type {[string, string][]} */
-const BUTTONS = [
-  ["refill", msg`Try others`],
-  ["sort", msg`Sort`],
+const AROUND = 64; // characters of the words that the cards go on from
+
+/** The orders and groups of the cards, in the menu. @type {[string, string][]} */
+const ORDERS = [
+  ["unsort", msg`As written`],
+  ["sort", msg`Likeliest first`],
   ["following", msg`By what follows`],
   ["meaning", msg`By meaning`],
-  ["likelihood", msg`Likelihood`],
-  ["fold", msg`Group`],
+  ["fold", msg`Group the same`],
   ["alike", msg`Group alike`],
-  ["filter", msg`Filter`],
-  ["more", msg`More`],
-  ["stop", msg`Stop`],
 ];
 
 /** @param {Pane} pane */
@@ -36,31 +34,45 @@ export function head(pane) {
     <h2 class="hidden-words">${msg`Branches`}</h2>
     <p class="counts">${progress(pane) ?? [pane.counts, gapWords(pane)].filter(Boolean).join(" ")}
       ${differentWords(pane)}</p>
-    <div class="buttons" role="group" aria-label=${msg`All branches`}>${paneButtons(pane)}</div>
+    <div class="buttons" role="group" aria-label=${msg`All branches`}>${pane.round && paneButtons(pane)}</div>
   </header>`;
 }
 
 /** @param {Pane} pane */
 function paneButtons(pane) {
-  const { round } = pane;
+  const { isTree, isRunning, filters, round } = pane;
   const slot = /** @type {Slot} */ (pane.board?.currentCard?.slot);
-  const tree = html`<button data-act="tree" aria-pressed=${pane.isTree} ?disabled=${!round || pane.isCovered} title=${msg`Show shared beginnings once`}>
-    ${msg`Tree`}</button>`;
-  const others = BUTTONS.map(([name, words]) => {
-    const gesture = PANE_GESTURES[name];
-    if (name === "likelihood") return pane.tellsLikelihood ? likelihoodButton(pane) : nothing;
-    if (name === "following" && !pane.leadsOn) return nothing;
-    if ((name === "meaning" || name === "alike") && !pane.tellsMeaning) return nothing;
-    const isOn = round && (!pane.isCovered || name === "stop") && (gesture?.can?.(pane, slot) ?? true);
-    return html`<button data-act=${name} title=${titleOf(gesture)} ?disabled=${!isOn}>${words}</button>`;
-  });
-  return [tree, ...others];
+  const can = (/** @type {string} */ name) => !pane.isCovered && (PANE_GESTURES[name].can?.(pane, slot) ?? true);
+  const button = (/** @type {string} */ name, /** @type {string} */ words) =>
+    html`<button data-act=${name} title=${titleOf(PANE_GESTURES[name])} ?disabled=${pane.isCovered}>${words}</button>`;
+  const toggle = (/** @type {string} */ name, /** @type {string} */ words, /** @type {boolean} */ isOn) =>
+    html`<button class="sign" data-act=${name} aria-label=${words} aria-pressed=${isOn} title=${titleOf(PANE_GESTURES[name])} ?disabled=${pane.isCovered}>${icon(name)}</button>`;
+  return [
+    can("refill") ? button("refill", msg`Try others`) : nothing,
+    button("more", msg`More`),
+    html`<button popovertarget="cards-order" ?disabled=${pane.isCovered}>${msg`Sort`} ${icon("down")}</button>`,
+    html`<div id="cards-order" class="list" popover @toggle=${placeList}>${ORDERS.map(([name, words]) => (can(name) ? button(name, words) : nothing))}
+      ${pane.tellsLikelihood ? likelihoodButton(pane) : nothing}</div>`,
+    toggle("tree", msg`Tree`, isTree),
+    toggle("filter", msg`Filter`, filters.isOpen),
+    isRunning && round
+      ? html`<button data-act="stop" title=${titleOf(PANE_GESTURES.stop)}>${msg`Stop`}</button>`
+      : nothing,
+  ];
+}
+
+/** Let a list that opens stand below its button. @param {Event} event */
+function placeList({ target }) {
+  const list = /** @type {HTMLElement} */ (target);
+  const button = list.previousElementSibling?.getBoundingClientRect() ?? new DOMRect();
+  list.style.top = `${button.bottom + 4}px`;
+  list.style.left = `${Math.max(8, Math.min(button.left, innerWidth - list.offsetWidth - 8))}px`;
 }
 
 /** @param {import("./gestures.js").Gesture | undefined} gesture */
 const titleOf = (gesture) => [gesture?.label, gesture?.key && `(${keyName(gesture.key)})`].filter(Boolean).join(" ");
 
-/** The switch of what *Sort* brings with it. @param {Pane} pane */
+/** The switch of what sorting brings with it. @param {Pane} pane */
 function likelihoodButton({ desk }) {
   const isShown = desk.settings.likelihood === true;
   return html`<button data-act="likelihood" aria-pressed=${isShown} title=${msg`Bars: how likely the model finds each text`}>${msg`Likelihood`}</button>`;
@@ -73,7 +85,7 @@ function gapWords({ desk, round }) {
   const place = passage
     ? msg`in place of ${quoted(passage)}`
     : round.isInside
-      ? msg`after “${continuedWords(desk.story, round)}”`
+      ? msg`after “${continuedWords(desk.story, round, AROUND)}”`
       : "";
   const asked = task && task.verb !== EACH.verb ? msg`as asked: ${quoted(task.instruction)}` : "";
   const choice = round.wanted && !round.isChosen ? msg`for ${round.wanted} cards` : "";
@@ -104,21 +116,16 @@ function progress(pane) {
   return html`<progress max="100" value=${percent} aria-label=${msg`Your text is read`}></progress> ${msg`reading your text: ${percent} %`}`;
 }
 
-/** The buttons under the cards of a phone, for the card in view. @param {Pane} pane */
+/** The buttons of a phone's bar that are for the card in view. @param {Pane} pane */
 export function phoneBar(pane) {
   const { round, board } = pane;
   const slot = board?.currentCard?.slot;
   if (!round || !slot) return nothing;
-  return html`<div class="phone-bar">
-    <div class="buttons" role="group" aria-label=${msg`This card`}>
-      ${!isMarked(slot) ? nothing : html`<button data-act="takeWhole">${msg`Take`}</button>`}
-      <button class="main" data-act="take" ?disabled=${!round.canTake(slot) && !slot.isLive}>
-        ${!isMarked(slot) ? msg`Take` : msg`Take what is marked`}</button>
-      <button data-act="prune" aria-label=${msg`Set aside`} ?disabled=${!round.canPrune(slot)}>${icon("prune")}</button>
-      <button data-act="more">${msg`More`}</button>
-      <button data-act="refill" ?disabled=${!round.slots.some((each) => round.canRefill(each))}>${msg`Others`}</button>
-      <button data-act="menu" aria-label=${msg`All that can be done`}>${icon("more")}</button>
-    </div>
+  const take = isMarked(slot) ? msg`Take what is marked` : msg`Take`;
+  return html`<div class="phone-bar buttons" role="group" aria-label=${msg`This card`}>
+    <button class="main" data-act="take" aria-label=${take} ?disabled=${!round.canTake(slot) && !slot.isLive}>${msg`Take`}</button>
+    <button class="quiet" data-act="prune" aria-label=${msg`Set aside`} ?disabled=${!round.canPrune(slot)}>${icon("prune")}</button>
+    <button class="quiet" data-act="menu" aria-label=${msg`All that can be done`}>${icon("more")}</button>
   </div>`;
 }
 
@@ -135,15 +142,5 @@ export function menu(pane) {
         <span>${label}</span>${key ? html`<kbd>${keyName(key)}</kbd>` : nothing}</button></li>`,
     )}</ul>
     <button data-act="closeMenu">${msg`Close`}</button>
-  </dialog>`;
-}
-
-/** @param {() => void} onkeep @param {ReturnType<typeof import("../draft_field.js").draftField>} field */
-export function noteDialog(onkeep, { input, keydown }) {
-  return html`<dialog class="note" aria-label=${msg`Note`}>
-    <form method="dialog" @submit=${onkeep}>
-      <label>${msg`Note on this branch`} <textarea name="note" rows="4" @input=${input} @keydown=${keydown}></textarea></label>
-      <p><button class="main">${msg`Keep the note`}</button> <button type="button" data-act="closeNote">${msg`Cancel`}</button></p>
-    </form>
   </dialog>`;
 }

@@ -1,5 +1,6 @@
 // The map's drawing: only what is in view, as text where it can be read, else as the shape of its lines, else as a block.
 
+import { SIGNS } from "../writers.js";
 import { around, within } from "./layout.js";
 import { LINE, MOST_LINES, PAD } from "./tree.js";
 
@@ -7,7 +8,7 @@ import { LINE, MOST_LINES, PAD } from "./tree.js";
 /** @typedef {import("./layout.js").Spot} Spot */
 /** @typedef {import("./tree.js").StoryTree} StoryTree */
 /** @typedef {{x: number, y: number, scale: number}} View   px of the map's origin, and px of a unit */
-/** @typedef {Record<"paper" | "card" | "line" | "ink" | "dim" | "accent" | "edit" | "focus" | "pane", string>} Colours */
+/** @typedef {Record<"paper" | "card" | "line" | "ink" | "dim" | "accent" | "edit" | "focus" | "pane" | `voice-${number}`, string>} Colours */
 /** @typedef {{layout: Layout, tree: StoryTree, view: View, current: string, ends: Set<string>, picked: string, target: string,
  *   bands: {name: string, column: number}[], stars: number[]}} Scene   `stars`: columns that have some; `picked`: is to be joined behind `target` */
 
@@ -32,6 +33,7 @@ const FORCED = {
   accent: "Highlight",
   edit: "CanvasText",
   focus: "Highlight",
+  ...Object.fromEntries([1, 2, 3, 4, 5, 6].map((hue) => [`voice-${hue}`, "CanvasText"])),
 };
 
 export class Painter {
@@ -214,6 +216,9 @@ export class Painter {
     pen.textAlign = "left";
     for (const each of spots) {
       const right = each.column * COLUMN + WIDTH;
+      const { hue } = tree.lookOf(each.id);
+      pen.fillStyle = colours[`voice-${hue}`];
+      if (hue && view.scale >= LINES) pen.fillText(SIGNS[hue - 1], right - size, each.y + each.height / 2 - size / 2);
       pen.fillStyle = colours.edit;
       if (tree.lookOf(each.id).star) pen.fillText("★", right - size * 0.9, each.y - each.height / 2);
       const count = tree.hidden.get(each.id);

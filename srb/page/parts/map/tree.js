@@ -2,13 +2,14 @@
 
 import { chaptersOf } from "../../formats/chapters.js";
 import { inOrder, isUnread, labelOf, mainChild } from "../../outline_rows.js";
+import { WRITERS } from "../writers.js";
 import { layOut } from "./layout.js";
 
 /** @typedef {import("../../story.js").Story} Story */
 /** @typedef {import("../../story/types.js").Node} Node */
 /** @typedef {import("./layout.js").Layout} Layout */
 /** @typedef {import("./layout.js").Spot} Spot */
-/** @typedef {{kind: "path" | "person" | "read" | "unread", star: boolean, name: string, isPerson: boolean}} Look */
+/** @typedef {{kind: "path" | "person" | "read" | "unread", star: boolean, name: string, isPerson: boolean, hue: number}} Look   `hue`: its voice's; 0 for none */
 
 export const LINE = 20; // map units: the height of a line of text
 export const [PAD, MOST_LINES] = [8, 5];
@@ -98,7 +99,9 @@ export class StoryTree {
     const { star = false, name = "" } = story.mark(id);
     const isPerson = node.by !== "model";
     const kind = path.has(id) ? "path" : isPerson ? "person" : isUnread(story, node, path) ? "unread" : "read";
-    const look = { kind: /** @type {Look["kind"]} */ (kind), star, name, isPerson };
+    const writer = WRITERS.of(story, node);
+    const hue = writer ? WRITERS.hueOf(story, writer) : 0;
+    const look = { kind: /** @type {Look["kind"]} */ (kind), star, name, isPerson, hue };
     this.looks.set(id, look);
     return look;
   }

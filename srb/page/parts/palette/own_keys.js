@@ -69,7 +69,7 @@ export function bindOwnKeys(desk) {
   addEventListener(
     "keydown",
     (event) => {
-      if (event.defaultPrevented || isComposing(event) || document.querySelector("dialog[open]")) return;
+      if (event.defaultPrevented || isComposing(event) || document.querySelector("dialog[open], :popover-open")) return;
       const chord = chordOf(event);
       const own = ownKeys();
       const action = ACTIONS.find(

@@ -8,9 +8,9 @@ const DAY = 24 * HOUR;
 
 const relative = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: "auto" });
 const dates = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium" });
-const moments = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium", timeStyle: "medium" });
+const moments = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium", timeStyle: "short" });
 
-/** @param {number} time @returns {string} such as “Nov 3, 2026, 4:15:30 PM” */
+/** @param {number} time @returns {string} such as “Nov 3, 2026, 4:15 PM” */
 export const moment = (time) => moments.format(time);
 
 /**

@@ -174,9 +174,12 @@ class Work:
         work = cls()
         ends = {event.request_id: event for event in mailbox.ended if isinstance(event, Done)}
         for request_id, prompt_tokens in mailbox.prompt_tokens.items():
-            work.prompt += prompt_tokens
             prompt, since = mailbox.prompts_done.get(request_id, (None, 0.0))
-            if done := ends.get(request_id):
+            done = ends.get(request_id)
+            work.prompt += (
+                done.prompt_tokens if done else prompt_tokens
+            )  # what branches read behind it belongs to it, too
+            if done:
                 work.new += done.completion_tokens
                 work.seconds += done.predicted_ms / 1000
             else:

@@ -52,7 +52,7 @@ def test_a_call_that_came_to_its_end_has_the_engines_numbers(caplog: pytest.LogC
 def test_the_tokens_that_branches_read_behind_a_prompt_belong_to_it(caplog: pytest.LogCaptureFixture) -> None:
     done = Done("a", 50, 34, 7, 2.0, 500.0, 1, computed_tokens=16)
     fields = line(caplog, Accepted("a", 10), PromptDone("a", 4, 0, 2.0, computed_tokens=6), done)
-    assert tokens(fields) == (50, 34, 0, 16, 0, 7)
+    assert tokens(fields) == (50, 34, 1, 16, 0, 7)
 
 
 def test_a_cancelled_call_has_the_tokens_that_were_written_until_then(caplog: pytest.LogCaptureFixture) -> None:

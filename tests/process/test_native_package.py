@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import venv
 from pathlib import Path
 
 import pytest
 
+from srb.version import NATIVE
 from tests.processes import PYTHON, ROOT
+from tools.native_wheel import FOLDER, INFO, write
 
 TELL = """
 import json
@@ -77,3 +80,23 @@ def test_another_program_finds_upstreams(packages: dict[str, Path]) -> None:
 def test_a_binding_that_was_imported_before_is_told_as_what_it_is(packages: dict[str, Path]) -> None:
     found = told(packages["upstream"], packages["ours"], first="import llama_cpp")
     assert found["name"] == "llama-cpp-python 0.3.36"
+
+
+def test_pip_installs_it_beside_upstreams_and_takes_it_away_whole(packages: dict[str, Path], tmp_path: Path) -> None:
+    """A wheel of a faked library: of the real one only the size would differ."""
+    information = f"Metadata-Version: 2.1\nName: llama-srb-native\nVersion: {NATIVE}\n"
+    files = {f"{INFO}/METADATA": information, f"{INFO}/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n"}
+    for path in (packages["ours"] / FOLDER).rglob("*.py"):
+        files[path.relative_to(packages["ours"]).as_posix()] = path.read_text()
+    wheel = tmp_path / f"llama_srb_native-{NATIVE}-py3-none-any.whl"
+    write(wheel, {name: text.encode() for name, text in files.items()}, 1_700_000_000)
+    venv.create(tmp_path / "environment", with_pip=False)
+    pip = [PYTHON, "-m", "pip", "--python", str(tmp_path / "environment/bin/python"), "--disable-pip-version-check"]
+    [site] = tmp_path.glob("environment/lib/python*/site-packages")
+    (site / "llama_cpp").symlink_to(packages["upstream"] / "llama_cpp")
+    before = sorted(site.rglob("*"))
+    subprocess.run([*pip, "install", "--quiet", "--no-index", wheel], check=True)
+    assert told(site)["name"] == "llama-srb-native 0.3.36.1"
+    subprocess.run([*pip, "uninstall", "--quiet", "--yes", "llama-srb-native"], check=True)
+    assert told(site)["name"] == "llama-cpp-python 0.3.36"
+    assert [path for path in sorted(site.rglob("*")) if "__pycache__" not in path.parts] == before

@@ -39,5 +39,6 @@ export function noteMoods(round, slots, ladder) {
   const { name, values } = /** @type {any} */ (ladder ?? {});
   const mood = typeof name === "string" && Array.isArray(values) ? moodOf(name) : "";
   for (const [place, number] of slots.entries())
-    if (number !== undefined) round.moods[number] = mood ? `${mood} ${SIGNED.format(values[place] ?? 0).replace("-", "−")}` : "";
+    if (number !== undefined)
+      round.moods[number] = mood ? `${mood} ${SIGNED.format(values[place] ?? 0).replace("-", "−")}` : "";
 }

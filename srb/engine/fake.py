@@ -27,17 +27,7 @@ from srb.engine.diversity import BEYOND_SEEDS, other_candidate
 from srb.engine.grammar.grammars import Grammars
 from srb.engine.grammar.matcher import Matcher, Vocabulary
 from srb.engine.media import Encoder, MediaChunk, Sections, Vectors
-from srb.engine.model import (
-    Adapter,
-    Batch,
-    Blob,
-    Candidates,
-    ControlVector,
-    DecodeStatus,
-    Logits,
-    LoraScales,
-    scales_of,
-)
+from srb.engine.model import Adapter, Batch, Blob, Candidates, ControlVector, DecodeStatus, Logits, LoraScales
 from srb.engine.positions import Positions
 from srb.engine.sampling import is_greedy
 from srb.engine.watching import watch_of
@@ -162,7 +152,7 @@ class FakeModel:
             embedding=True,
             pooling="mean",
             reranking=True,
-            control_vectors=scales_of(self),
+            control_vectors={each.name: each.scale for each in self.control_vectors},
             can_shift=True,
             sees=self.encoder is not None,
             hears=self.encoder is not None,

@@ -213,11 +213,6 @@ class ControlVector:
     scale: float = 0.0
 
 
-def scales_of(model: Model) -> dict[str, float]:
-    """Return the control vectors that requests may name, each with the scale of requests that name none."""
-    return {} if model.no_control_vectors else {vector.name: vector.scale for vector in model.control_vectors}
-
-
 class Model(Protocol):
     """A loaded model and its KV store. Methods above the line are safe from any thread."""
 

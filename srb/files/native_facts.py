@@ -19,7 +19,7 @@ INSTRUCTIONS = {
 _PATCHES = "SRB_PATCHES"  # the feature in which llama.cpp tells their names
 _LOSS = (
     "many branches and long texts are slower, a seed's text depends on what is computed beside it, "
-    "and a KV store may take all its memory at once"
+    "a KV store may take all its memory at once, and requests have no control vectors"
 )
 
 

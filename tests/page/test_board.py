@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -135,3 +137,19 @@ def test_the_board_has_no_barriers(make_page: MakePage, slow: Server, look: dict
     expect(page.get_by_role("group", name="Which cards are shown")).to_be_visible()
     expect(pins(page)).to_have_count(1)
     assert violations(page) == []
+
+
+def test_each_card_says_the_mood_that_it_was_written_in_also_after_a_reload(page: Page, slow: Server) -> None:
+    events = [event for number, words in enumerate(CARDS) for event in (text(number, words), stop(number, "eos"))]
+    answer_rounds(page, start(3), *events, {"event": "done", "count": 3})
+    writer = Writer(page, slow.url).set(n=3, stop_at="", ladder={"name": "mood dread", "from": -1, "to": 1})
+    page.evaluate("desk.watch.server = { ...desk.server, control_vectors: ['dread'] }")
+    with page.expect_request("**/v1/srb/completions") as asked:
+        writer.write(START).press("Control+Enter").wait_for_end()
+    scales = [branch["control_vectors"] for branch in asked.value.post_data_json["branches"]]
+    assert scales == [[{"name": "dread", "scale": scale}] for scale in (-1, 0, 1)]
+    moods = page.locator("srb-branches .card .voice").filter(has_text="dread")
+    expect(moods).to_have_text(["dread −1", "dread 0", "dread +1"])
+    expect(page.locator("srb-branches .card").first).to_have_accessible_description(re.compile("Mood: dread −1."))
+    writer.wait_until_saved().reload()
+    expect(moods).to_have_text(["dread −1", "dread 0", "dread +1"])

@@ -376,3 +376,28 @@ def test_repositories_in_a_list_of_models_become_files(monkeypatch: pytest.Monke
     assert json.loads(chosen["models"]) == [
         {"name": "a", "model": "/hub/us/er.gguf", "n_ctx": 512, "mmproj": "/own.gguf"}
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "negative", "words"),
+    [
+        ("../sad", "The boy sang.", "is no name"),
+        ("sad", " ", "a vector needs positive and negative texts"),
+        ("sad", "The boy sang.", "no vector was made: cannot read the model"),
+    ],
+)
+def test_a_vector_that_cannot_be_made_says_why(
+    name: str, negative: str, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--model", str(tmp_path / "none.gguf"), "--folder", str(tmp_path / "vectors")]
+    with pytest.raises(SystemExit) as end:
+        models.main(["vector", name, "--positive", "The girl wept.", "--negative", negative, *where])
+    assert end.value.code in (1, 2)
+    assert words in capfd.readouterr().err
+    assert not list(tmp_path.rglob("*.gguf"))
+
+
+def test_a_file_of_texts_stands_for_its_lines(tmp_path: Path) -> None:
+    lines = tmp_path / "sad.txt"
+    lines.write_text("The girl wept.\n\nThe rain fell.\n")
+    assert models._texts([str(lines), "The boy sang."]) == ["The girl wept.", "The rain fell.", "The boy sang."]

@@ -162,5 +162,4 @@ def test_a_model_without_a_place_for_vectors_says_so() -> None:
     own.model.no_control_vectors = "this kind of model has no place for them"
     with pytest.raises(InvalidRequest, match=r"control_vectors.*no place"):
         ask(own, [SAD])
-    assert own.model.info("x").control_vectors == {}
     assert ask(own, [()]) == ask(driver(), [None])

@@ -149,13 +149,16 @@ def test_the_fingerprint_tells_models_and_cell_types_apart(tmp_path: Path) -> No
 def test_a_changed_or_truncated_file_is_refused(sizes: tuple[int, int, int]) -> None:
     tokens, logits, blob = (np.arange(size) for size in sizes)
     state = SavedState(
-        tokens_of(tokens.tolist()), blob.astype(np.uint8), logits.astype(np.float32), Scope((0.5, 1.0), "salt")
+        tokens_of(tokens.tolist()),
+        blob.astype(np.uint8),
+        logits.astype(np.float32),
+        Scope((0.5, 1.0), "salt", (("sad@1", -0.5),)),
     )
     file, header = io.BytesIO(), header_of(state, "m")
     write_state(file, header, state)
     data = file.getvalue()
     read = read_state(io.BytesIO(data), "m")
-    assert (read.tokens, read.scope) == (state.tokens, Scope((0.5, 1.0), "salt"))
+    assert (read.tokens, read.scope) == (state.tokens, Scope((0.5, 1.0), "salt", (("sad@1", -0.5),)))
     assert (read.blob == state.blob).all()
     assert (read.logits == state.logits).all()
     for size in range(0, len(data), 7):

@@ -43,7 +43,7 @@ def opened(tmp_path: Path) -> Iterator[Open]:
 
 
 def record(folder: TextFolder, parent: str = "", start: int = 0, count: int = 5, nbytes: int = 100) -> Record:
-    return Record(folder.new_id(), parent, start, start + count, nbytes, Scope((0.5,), "salt\n"))
+    return Record(folder.new_id(), parent, start, start + count, nbytes, Scope((0.5,), "salt\n", (("sad@1", -0.5),)))
 
 
 def blob_of(each: Record) -> Blob:

@@ -54,7 +54,7 @@ from srb.engine.llama.swa import SwaCache, description, room_remarks, swa_cache_
 from srb.engine.llama.threads import Threads
 from srb.engine.llama.vocab_cuts import cuts_of
 from srb.engine.media import Encoder, Vectors
-from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales, scales_of
+from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
 from srb.engine.tokens import is_media
 from srb.errors import ModelLoadFailed
 from srb.files.gguf import check_model_file, pooling_of
@@ -255,7 +255,7 @@ class LlamaModel:
             sees=self._media is not None and self._media.sees,
             hears=self._media is not None and self._media.hears,
             license=self._metadata("general.license"),
-            control_vectors=scales_of(self),
+            control_vectors={} if self.no_control_vectors else {each.name: each.scale for each in self.control_vectors},
             nondeterminism=why_rounding_varies(self._settings, self._model, self._windows),
             lacks="".join(filter(self._lacks, _TYPOGRAPHIC)) if self.can_generate else "",
         )

@@ -66,6 +66,7 @@ class Layers:
         self._model = lib.llama_model_load_from_file(str(settings.model_path).encode(), params)
         if not self._model:
             raise SRBError(f"{settings.model_path} cannot be loaded: {native_log.first_error}")
+        self.architecture = string_of(lib.llama_model_meta_val_str, self._model, b"general.architecture")
         self._size = lib.llama_model_n_embd(self._model)
         self._sums: dict[int, npt.NDArray[np.float64]] = {}
         self._count = 0
@@ -75,9 +76,6 @@ class Layers:
         if not self._context:
             raise SRBError(f"no context for {settings.model_path}: {native_log.last_error}")
         self._batch = NativeBatch(MAX_TOKENS)
-
-    def architecture(self) -> str:
-        return string_of(lib.llama_model_meta_val_str, self._model, b"general.architecture")
 
     def means(self, texts: list[str]) -> Directions:
         """Return the mean of each layer over the tokens of texts, each text with the same weight. Raise SRBError."""
@@ -134,7 +132,7 @@ def make(making: Making) -> None:
     directions = {layer: difference - differences.get(layer - 1, 0) for layer, difference in differences.items()}
     if not directions:
         raise SRBError("llama.cpp does not tell what the layers of this kind of model give")
-    write_vector(Path(making.path), directions, layers.architecture())
+    write_vector(Path(making.path), directions, layers.architecture)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ from srb.stories.tables import (
 
 _LIST = """
     WITH readable (number) AS ({whose})
-    SELECT story.id, story.seq, story.changed, story.nodes, story.deleted, title.json, words.json, opening.json, story.owner, share.writes
+    SELECT story.id, story.seq, story.changed, story.nodes, story.deleted, title.json, words.json, opening.json, story.owner,
+        share.writes
     FROM readable JOIN story USING (number) LEFT JOIN share ON share.story = story.number AND share.name = :person
     LEFT JOIN meta AS title ON title.story = story.number AND title.key = 'title'
     LEFT JOIN meta AS words ON words.story = story.number AND words.key = 'words'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -207,7 +208,7 @@ def test_text_and_cards_have_all_but_120_px(writer: Writer) -> None:
     writer.press("Control+Enter").wait_for_end()
     assert page.evaluate(CHROME) <= 120
     bar = [page.locator(each).bounding_box() for each in ("#sheet-handle", ".phone-bar", "srb-header .split")]
-    assert all(before and after and before["x"] + before["width"] <= after["x"] for before, after in zip(bar, bar[1:]))
+    assert all(one and other and one["x"] + one["width"] <= other["x"] for one, other in pairwise(bar))
     writer.press("Control+Home")
     expect(page.get_by_role("button", name="Continue here")).to_be_visible()
     expect_room_for_thumbs(page)

@@ -44,7 +44,8 @@ def test_a_selected_passage_is_written_anew_by_one_click_and_a_card_takes_its_pl
     asked = dialog(fixed)
     expect(page.locator("srb-manuscript .passage")).to_have_text(PASSAGE)  # which the popover does not hide
     passage, box = page.locator("srb-manuscript .passage").bounding_box(), asked.bounding_box()
-    assert passage and box
+    assert passage
+    assert box
     assert not page.evaluate(
         "([a, b]) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height",
         [passage, box],

@@ -12,7 +12,7 @@ const FINGERS = [
   [msg`Swipe`, msg`To the right: the branch becomes part of the text, and the next round begins`],
   [msg`Swipe`, msg`To the left: set it aside`],
   ["⋯", msg`All that can be done with a branch`],
-  ["▴ ▾", msg`More or less room for the branches`],
+  ["⇅", msg`More or less room for the branches`],
 ];
 
 /** Keys and their meaning; keys of one line have spaces between them. @type {readonly [title: string, keys: [string, string][]][]} */
@@ -46,7 +46,10 @@ const KEYS = [
         msg`Italics, bold: the selection, the word at the caret, or what is typed next; once more takes it away`,
       ],
       ["Alt+S", msg`Tint the words that the model did not expect, or no more`],
-      ["Alt+→", msg`Show the next card in the text; Alt+← the one before, Enter takes it`],
+      [
+        "Alt+→",
+        msg`Show the next card in the text, or in a branch that was taken the next one of its round; Alt+← the one before, Enter takes it`,
+      ],
       ["Alt+T", msg`Alternatives of the word at the caret; the one that is chosen begins another version from there`],
       ["1–9", msg`Digits and letters are text here, always`],
     ],
@@ -75,6 +78,7 @@ const KEYS = [
       ["L", msg`Show only some of the cards, and how you choose`],
       ["P", msg`Pin it above the next rounds, or take it off`],
       ["F", msg`Group equal branches`],
+      ["C", msg`Compare this card with others, side by side`],
       ["B", msg`Star`],
       ["N", msg`Note`],
       ["I", msg`Back to the text`],

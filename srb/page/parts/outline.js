@@ -79,6 +79,10 @@ export class Outline extends Part {
 
   /** Focus the outline, for F6. */
   focus() {
+    if (PHONE.matches && !this.isOpen) {
+      this.toggle();
+      return;
+    }
     const tree = /** @type {HTMLElement | null} */ (this.querySelector("[role=tree]"));
     (tree ?? this.querySelector("button"))?.focus();
   }

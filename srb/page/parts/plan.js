@@ -157,7 +157,7 @@ class PlanPart extends WritingPart {
     const isDone = ticks.length > 0;
     const step = (/** @type {1 | -1} */ by, /** @type {string} */ sign, /** @type {string} */ words) =>
       html`<button class="quiet step" aria-label=${msg`${words}: beat ${number}`} title=${words} ?disabled=${!beats[place + by]}
-        @click=${() => moveBeat(desk, beats, place, by)}><span aria-hidden="true">${sign}</span></button>`;
+        @click=${() => moveBeat(desk, beats, place, by)}>${icon(sign)}</button>`;
     return html`<li class=${isDone ? "done" : ""} aria-current=${isNext ? "step" : nothing}>
       <input type="checkbox" aria-label=${msg`Beat ${number} is written`} title=${isDone ? msg`Written in this text` : msg`Tick it when it is written`}
         .checked=${live(isDone)} @change=${() => tick(desk, beat)} />
@@ -167,7 +167,7 @@ class PlanPart extends WritingPart {
         }}
         @input=${(/** @type {any} */ event) => desk.setMeta(key, { text: inOneLine(event.target.value), order })}
         @change=${() => desk.recordMeta(key, this.was)}></textarea>
-      ${step(-1, "▴", msg`Move up`)}${step(1, "▾", msg`Move down`)}
+      ${step(-1, "up", msg`Move up`)}${step(1, "down", msg`Move down`)}
       <button class="quiet step" aria-label=${msg`Take away beat ${number}`} title=${msg`Take it away`} @click=${() => this.takeAway(beat)}>${icon("prune")}</button>
       ${!isDone && from !== null ? html`<button class="offer" @click=${() => tick(desk, beat)}>${msg`A card for it is in the text: tick it`}</button>` : nothing}
     </li>`;

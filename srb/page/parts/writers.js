@@ -47,7 +47,7 @@ class Writers {
     this.story = story;
     this.size = size;
     this.byId.clear();
-    const runs = [...story.runs.values()].sort((one, other) => one.made - other.made);
+    const runs = [...story.runs.values()].sort((one, other) => one.made - other.made || (one.id < other.id ? -1 : 1));
     for (const run of runs)
       for (const id of [run.id, run.request_id]) if (modelOf(run)) this.byId.set(id, modelOf(run));
     this.models = new Set(this.byId.values());

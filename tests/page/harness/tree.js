@@ -1,6 +1,7 @@
 // The outline and the map, with the real desk and the sample story, or with a large one.
 
 import "../page/parts/map.js";
+import "../page/parts/note.js";
 import "../page/parts/outline.js";
 import { storyOf } from "../page/story/read.js";
 import { Story } from "../page/story.js";
@@ -8,7 +9,7 @@ import { startDesk } from "./real_desk.js";
 
 const main = document.querySelector("main");
 const { desk } = await startDesk(main);
-for (const name of ["srb-outline", "srb-map"]) {
+for (const name of ["srb-outline", "srb-map", "srb-note"]) {
   const part = document.createElement(name);
   part.desk = desk;
   main.append(part);

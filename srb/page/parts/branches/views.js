@@ -85,12 +85,15 @@ function gapWords({ desk, round }) {
   const place = passage
     ? msg`in place of ${quoted(passage)}`
     : round.isInside
-      ? msg`after “${continuedWords(desk.story, round, AROUND)}”`
+      ? msg`after “${plainWords(continuedWords(desk.story, round, AROUND))}”`
       : "";
   const asked = task && task.verb !== EACH.verb ? msg`as asked: ${quoted(task.instruction)}` : "";
   const choice = round.wanted && !round.isChosen ? msg`for ${round.wanted} cards` : "";
   return [place, asked, choice].filter(Boolean).join(", ");
 }
+
+/** Words in a line, without the signs of headings and emphasis. @param {string} text */
+const plainWords = (text) => text.replace(/^#{1,6}[ \t]+|\*+/gmu, "").replace(/\n+/gu, " ");
 
 /** How many of the cards really differ, while they have the texts that were compared. @param {Pane} pane */
 function differentWords({ round }) {

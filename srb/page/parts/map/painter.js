@@ -218,7 +218,8 @@ export class Painter {
       const right = each.column * COLUMN + WIDTH;
       const { hue } = tree.lookOf(each.id);
       pen.fillStyle = colours[`voice-${hue}`];
-      if (hue && view.scale >= LINES) pen.fillText(SIGNS[hue - 1], right - size, each.y + each.height / 2 - size / 2);
+      if (hue && view.scale >= LINES)
+        pen.fillText(SIGNS[hue - 1], right - size - 4, each.y + each.height / 2 - size / 2 - 4);
       pen.fillStyle = colours.edit;
       if (tree.lookOf(each.id).star) pen.fillText("★", right - size * 0.9, each.y - each.height / 2);
       const count = tree.hidden.get(each.id);

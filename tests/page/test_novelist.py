@@ -1,7 +1,7 @@
-"""An afternoon of somebody who writes a novel, by what is to be seen and by the list of actions: no code of the page is called.
+"""An afternoon of somebody who writes a novel, by what is to be seen and by the list of actions.
 
-She plans a chapter, writes two beats, gives somebody a scar from here on, asks what is known of him, bans a phrase that comes
-too often, and takes her choices with her.
+She plans a chapter, writes two beats, gives somebody a scar from here on, asks what is known of him, bans a phrase that
+comes too often, and takes her choices with her.
 """
 
 from __future__ import annotations

@@ -180,8 +180,9 @@ def test_a_phone_shows_either_the_panel_or_the_outline(make_page: MakePage, slow
     page = make_page(**PHONE)
     Writer(page, slow.url).write(START)
     opener(page).tap()
-    outline = page.get_by_role("button", name="Outline")
-    outline.tap()
+    page.get_by_role("button", name="More", exact=True).tap()
+    page.locator("#header-menu").get_by_role("button", name="Outline").tap()
+    outline = page.locator("srb-outline .bar button").first
     expect(outline).to_have_attribute("aria-expanded", "true")
     expect(panel(page)).to_be_hidden()
     opener(page).tap()

@@ -4,8 +4,6 @@ llama-srb-native has the patched libraries, and its own copy of the binding `lla
 has on its path. So the two packages share no file, and each may come, change and go without the other.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

@@ -4,8 +4,6 @@ A budget is of work: prompt tokens that were computed, and new ones. A prompt th
 nothing, and branches share theirs. Calls count when they end, so those that run may go beyond a budget.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import suppress

@@ -4,8 +4,6 @@ llama.cpp has one control vector for a context. SRB's patch `sequence-vectors` a
 sequence, from a table of slots (native/sequence_vectors.h): the row is then what the context's vector would make of it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import logging
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Control vectors in GGUF files, as llama.cpp's cvector-generator writes them: `direction.N` of each layer N from 1 on."""
 
-from __future__ import annotations
-
 import mmap
 import struct
 from collections.abc import Mapping

@@ -11,8 +11,6 @@ what is added there is no more than a bias of words.
 This is a process of its own, since llama.cpp may abort on a damaged file.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -148,7 +148,7 @@ def test_each_card_says_the_mood_that_it_was_written_in_also_after_a_reload(page
         writer.write(START).press("Control+Enter").wait_for_end()
     scales = [branch["control_vectors"] for branch in asked.value.post_data_json["branches"]]
     assert scales == [[{"name": "dread", "scale": scale}] for scale in (-1, 0, 1)]
-    moods = page.locator("srb-branches .card .voice").filter(has_text="dread")
+    moods = page.locator("srb-branches .card .mood").filter(has_text="dread")
     expect(moods).to_have_text(["dread −1", "dread 0", "dread +1"])
     expect(page.locator("srb-branches .card").first).to_have_accessible_description(re.compile("Mood: dread −1."))
     writer.wait_until_saved().reload()

@@ -290,6 +290,7 @@ def test_a_file_of_a_story_is_still_imported_wherever_it_is_dropped(sighted: Wri
 def test_the_outline_and_the_title_show_a_sign_for_a_picture(sighted: Writer) -> None:
     give_shown(sighted.page)
     sighted.write(" words")
+    sighted.page.get_by_role("button", name="Outline").click()
     wait_for(lambda: "🖼 cat.png" in sighted.page.locator("srb-outline").inner_text(), "the outline has a sign")
     assert sighted.page.evaluate("desk.title").startswith("🖼 cat.png")
 
@@ -372,10 +373,12 @@ def test_a_story_is_exported_while_its_pictures_cannot_be_read(sighted: Writer, 
     expect(dialog).to_contain_text("without 1 picture or sound")
 
 
-def test_on_a_phone_the_button_for_pictures_covers_no_other(make_page: MakePage, seer: Server) -> None:
+def test_on_a_phone_pictures_are_in_the_menu_and_no_button_covers_another(make_page: MakePage, seer: Server) -> None:
     page = make_page(viewport={"width": 360, "height": 780}, has_touch=True, is_mobile=True)
     writer_of(page, seer)
+    page.get_by_role("button", name="More", exact=True).click()
     expect(page.get_by_role("button", name="Add a picture")).to_be_visible()
+    page.keyboard.press("Escape")
     boxes = page.evaluate(
         """[...document.querySelectorAll('srb-header .go :is(button, select)')].filter((each) => each.offsetWidth)
         .map((each) => each.getBoundingClientRect()).map(({ left, right }) => [left, right])"""

@@ -95,7 +95,7 @@ export class Card {
     this.same = element("span", "same");
     this.marks = element("span", "marks");
     this.bar = element("span", "bar");
-    this.mood = element("span", "voice");
+    this.mood = element("span", "mood");
     this.voice = element("span", "voice");
     this.end = element("span", "end");
     this.direction = element("p", "direction");

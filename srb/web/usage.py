@@ -4,14 +4,14 @@ A budget is of work: prompt tokens that were computed, and new ones. A prompt th
 nothing, and branches share theirs. Calls count when they end, so those that run may go beyond a budget.
 """
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from srb.atomic import private
 from srb.errors import RateLimited
 from srb.web.limits import Table
 from srb.web.request_log import Work
@@ -49,7 +49,7 @@ class Usage:
     def __init__(self, path: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         with suppress(OSError):  # the table tells whether it can be used
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            open(path, "ab", opener=private).close()
         self._table = Table(path, _SCHEMA, is_durable=True)
         self._clock = clock
 
@@ -61,33 +61,34 @@ class Usage:
 
     def check(self, client: str, budgets: Budgets) -> None:
         """Raise RateLimited, with the seconds until there are tokens again, if a budget is spent."""
-        if not (budgets.day or budgets.month):
-            return
-        now = self._clock()
-        for each in self.spent(client, budgets):
-            if each["spent"] >= each["tokens"] > 0:
-                until = datetime.fromisoformat(each["until"])
+        for of, tokens, spent, until in self._state(client, budgets):
+            if spent >= tokens:
                 raise RateLimited(
-                    f"This key has spent its {each['tokens']} tokens of the {each['of']}; there are more from "
-                    f"{each['until']} on",
-                    max(1, round((until - now).total_seconds())),
+                    f"This key has spent its {tokens} tokens of the {of}; there are more from {until.isoformat()} on",
+                    max(1, round((until - self._clock()).total_seconds())),
                 )
 
     def spent(self, client: str, budgets: Budgets) -> list[Any]:
         """Return of each budget its tokens, how many are spent, and when it begins again."""
+        return [
+            {"of": of, "tokens": tokens, "spent": spent, "until": until.isoformat()}
+            for of, tokens, spent, until in self._state(client, budgets)
+        ]
+
+    def _state(self, client: str, budgets: Budgets) -> Iterator[tuple[str, int, int, datetime]]:
+        """Yield of each budget that is set its name, tokens, those that are spent, and when it begins again."""
         now = self._clock()
         today = datetime(now.year, now.month, now.day, tzinfo=UTC)
         first = today.replace(day=1)
-        ends = {"day": today + timedelta(days=1), "month": (first + timedelta(days=31)).replace(day=1)}
-        begins = {"day": today, "month": first}
         query = f"SELECT coalesce(sum({_SPENT}), 0) FROM usage WHERE client = :client AND day >= :first"
-        found = []
-        for of, tokens in asdict(budgets).items():
+        for of, tokens, begin, end in (
+            ("day", budgets.day, today, today + timedelta(days=1)),
+            ("month", budgets.month, first, (first + timedelta(days=31)).replace(day=1)),
+        ):
             if tokens:
-                rows = self._table.select(query, client=name_of(client), first=begins[of].strftime(_DAY))
+                rows = self._table.select(query, client=name_of(client), first=begin.strftime(_DAY))
                 [(spent,)] = rows or [(0,)]  # that it cannot be read is in the log: limits fail open
-                found.append({"of": of, "tokens": tokens, "spent": spent, "until": ends[of].isoformat()})
-        return found
+                yield of, tokens, spent, end
 
     def days(self, first: str, last: str, client: str | None = None) -> list[Any]:
         """Return the counts of each client and day, both as `2026-11-30` and included; of one client, or of all."""

@@ -145,7 +145,7 @@ test("minutes end it, whatever it writes then", async (t) => {
     return 0;
   });
   const grown = desk.grow({ minutes: 2 });
-  await settled();
+  while (!end) await settled(); // what it is told by is loaded first
   end();
   await grown;
   assert.equal(desk.rounds.growth, null);

@@ -30,7 +30,7 @@ from tools.real_models import model_option
 
 N_CTX = 16_384
 ALONE_SECONDS = 3.0  # of the writer's stream before the prompt comes
-ALICE, BOB = "alice's key", "bob's key"  # two people, whom the server knows by their keys
+ALICE, BOB = "alices-key", "bobs-key"  # two people, whom the server knows by their keys
 ASKS = 8  # of another person in each round of `--beside`
 ASK_TOKENS = 16
 HEAD = (
@@ -59,7 +59,7 @@ class Writer:
 
     def __init__(self, target: Target, n: int) -> None:
         body = {"prompt": words(fresh(), 64), "n_predict": N_CTX // (2 * n), "stream": True, "ignore_eos": True}
-        body |= {"n_cmpl": n} if n > 1 else {}
+        body["n_cmpl"] = n  # also 1: SRB's own number would be another
         self.times: list[float] = []  # of all that arrived
         self._ends = False
         self._sock = post(target.url, target.path, orjson.dumps(body), key=ALICE)

@@ -95,6 +95,7 @@ def make_older(path: Path, version: int) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("DROP TABLE share")
         connection.execute("DROP INDEX story_owner")
+        connection.execute("DROP INDEX story_room")
         connection.execute("ALTER TABLE story DROP COLUMN owner")
         if version < 2:
             connection.execute("DROP TABLE medium")

@@ -3,6 +3,7 @@
 Each replica serves what waits there by the fair shares of keys; that does not keep a key with many requests from standing
 before another at every replica. So a request waits at the bridge while its replicas have no sequence left and another key
 that has requests open has fewer branches. Of those that wait the key with the fewest branches is next, its oldest first.
+A key's branches are divided by its weight.
 With one key, or none, nothing waits here. Nobody waits for ever: once a key's own requests have ended, none has fewer.
 
 Pure: no I/O and no clock.
@@ -21,6 +22,7 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()  # branches of the requests that replicas have; no entry without any
+        self._weights: dict[str, int] = {}  # of keys that have asked, as their latest requests say; others: 1
         self._waiting: dict[str, tuple[str, Callable[[], None]]] = {}  # key and what begins it, by request_id
 
     def __len__(self) -> int:
@@ -39,11 +41,12 @@ class FairQueue:
         if not self._open[key]:
             del self._open[key]
 
-    def wait(self, request_id: str, key: str, go: Callable[[], None]) -> None:
-        """Let a request wait until `next` returns `go`. Raise QueueFull."""
+    def wait(self, request_id: str, key: str, weight: int, go: Callable[[], None]) -> None:
+        """Let a request of a key of some weight wait until `next` returns `go`. Raise QueueFull."""
         if len(self._waiting) >= MAX_WAITING:
             raise QueueFull(f"{MAX_WAITING} requests wait for their turn already; try again in a moment")
         self._waiting[request_id] = (key, go)
+        self._weights[key] = weight
 
     def forget(self, request_id: str) -> bool:
         """Let a request wait no more; return whether it has waited."""
@@ -56,10 +59,13 @@ class FairQueue:
         """
         if not self._waiting:
             return None
-        request_id = min(self._waiting, key=lambda each: self._open.get(self._waiting[each][0], 0))
+        request_id = min(self._waiting, key=lambda each: self._share(self._waiting[each][0]))
         key, go = self._waiting[request_id]
-        own = self._open.get(key, 0)
-        if any(number < own for number in self._open.values()) and room() <= 0:
+        own = self._share(key)
+        if any(self._share(other) < own for other in self._open) and room() <= 0:
             return None
         del self._waiting[request_id]
         return go
+
+    def _share(self, key: str) -> float:
+        return self._open[key] / self._weights.get(key, 1)

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from srb.cluster.link import Link
@@ -196,7 +197,8 @@ class Relay:
     def _wait_for_turn(self, command: Generate, request: _Open) -> None:
         """Place a request when its key has its turn: at once, unless the replicas are full."""
         try:
-            self._members.fair_queue.wait(command.request_id, command.key, lambda: self._place(command, request))
+            go = partial(self._place, command, request)
+            self._members.fair_queue.wait(command.request_id, command.key, command.weight, go)
         except QueueFull as error:
             self._refuse(command.request_id, error)
         else:

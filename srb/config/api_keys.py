@@ -1,28 +1,36 @@
 """API keys with the names of the people who have them, as `api_key_file` lists them: `KEY` or `NAME:KEY` per line.
 
-A line may end with limits of its key: `max_n=N`, of the branches of a request, `tokens_per_day=N`, `tokens_per_month=N`.
+A line may end with limits of its key, such as `max_n=8 weight=3`: each is a number above 0, and names a field of ApiKey.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from srb.errors import ConfigError
 
 METRICS = "metrics"  # the name whose keys read /metrics and /health, and nothing else
 _NAME = re.compile(r"[\w.@-]{1,64}")  # it stands in log lines, and in lists of who shares a story
-_LIMIT = re.compile(r"\s+(max_n|tokens_per_day|tokens_per_month)=(\S*)$")
-_DIGITS = {"max_n": 4, "tokens_per_day": 15, "tokens_per_month": 15}  # of the largest number
+# Digits of the largest number of each limit.
+_DIGITS = {"max_n": 4, "weight": 2, "max_requests": 4, "tokens_per_day": 15, "tokens_per_month": 15, "stories_mib": 7}
+_LIMIT = re.compile(rf"\s+({'|'.join(_DIGITS)})=(\S*)$")
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key; all keys with one name are one person's, and people without a name share what they keep."""
+    """A key; all keys with one name are one person's, and people without a name share what they keep.
+
+    Each limit that is 0 is none of its own: the server's, where it has one.
+    """
 
     key: str = field(repr=False)
     name: str = ""
-    max_n: int = 0  # branches of a request; 0: as many as the server allows
-    tokens_per_day: int = 0  # 0: any number
+    max_n: int = 0  # branches of a request
+    weight: int = 1  # share of the engine beside others' weights
+    max_requests: int = 0  # that run or wait at once
+    tokens_per_day: int = 0
     tokens_per_month: int = 0
+    stories_mib: int = 0  # of all stories that the person owns
 
     @property
     def is_for_metrics(self) -> bool:
@@ -59,8 +67,8 @@ def read_api_keys(text: str) -> list[ApiKey]:
         if not _is_one_word(key):
             raise ConfigError(
                 f"api_key_file: the key in line {number} has a blank or an invisible sign inside; behind a key only "
-                "max_n=N, tokens_per_day=N and tokens_per_month=N may stand, a name ends with a colon, and a comment is "
-                "a line that begins with #"
+                f"{', '.join(f'{name}=N' for name in _DIGITS)} may stand, a name ends with a colon, and a comment is a "
+                "line that begins with #"
             )
         own = ApiKey(key, name, **limits)
         if found.setdefault(key, own).name != name:
@@ -68,3 +76,12 @@ def read_api_keys(text: str) -> list[ApiKey]:
         if found[key] != own:
             raise ConfigError(f"api_key_file: the key in line {number} has other limits in a line before")
     return list(found.values())
+
+
+def rooms_of(keys: Iterable[ApiKey]) -> dict[str, int]:
+    """Return the bytes that all stories of a person may take, by name, of those for whom a key has a limit: the largest."""
+    rooms: dict[str, int] = {}
+    for key in keys:
+        if key.stories_mib:
+            rooms[key.name] = max(rooms.get(key.name, 0), key.stories_mib << 20)
+    return rooms

@@ -325,7 +325,7 @@ class Engine:
         if not self.step_tokens and (stored.is_fetching or stored.may_lack):
             stored.wait(_FETCH_SECONDS)
         self._make_room(plan, events)  # after the drafts: they count
-        if len(plan.took) + plan.num_others > 1:
+        if len(plan.weights) > 1:
             for chunk in plan.chunks:
                 if isinstance(chunk.span, Branch):
                     chunk.span.last_step = self._num_steps
@@ -588,7 +588,7 @@ class Engine:
         self._speculation.note(plan, seconds)
         newest = sum(chunk.num_tokens for chunk in plan.chunks if chunk.is_newest)
         self._pace.note(newest, plan.num_tokens - newest, since_plan)
-        self._pace.note_served(plan.took, plan.num_tokens - newest, plan.num_others, since_plan)
+        self._pace.note_served(plan.took, plan.num_tokens - newest, plan.weights, since_plan)
         total, prompt = plan.num_tokens, plan.num_prompt_tokens
         if total:
             self._step_seconds.observe(seconds)

@@ -1,6 +1,6 @@
 """The pace of steps by measured time: the tokens of prompts beside branches that write, and whose branches they compute."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 
 from srb.engine.step_times import StepTimes
 
@@ -57,51 +57,52 @@ class Pace:
         each = min(each, _MOST_SLOWER * self._each) if self._each else each
         self._each += (_SLOWER if each > self._each else _FASTER) * (each - self._each)
 
-    def most_newest(self, num_people: int, fewest: int) -> int | None:
-        """Return how many tokens of several people's branches a step may have; None: any number.
+    def most_newest(self, wanted: Mapping[str, int], weights: Mapping[str, int]) -> int | None:
+        """Return how many of the tokens of several people's branches a step may have; None: any number.
 
-        It takes the time of a step then, or what the person who has the `fewest` tokens is to have of so many people's time.
+        It takes the time of a step then, or as long as somebody's tokens are her share of. `weights` are the shares of all
+        people, also of those who have prompts alone.
         """
         if not self._step_seconds or (line := self._known_line()) is None:
             return None
         fixed, each = line
-        seconds = max(self._step_seconds, num_people * (fixed + each * fewest))
-        return max(num_people, int((seconds - fixed) / each)) if each else None
+        least = min((fixed + each * number) / weights[person] for person, number in wanted.items())
+        seconds = max(self._step_seconds, sum(weights.values()) * least)
+        return max(len(weights), int((seconds - fixed) / each)) if each else None
 
-    def due(self, wanted: Mapping[str, int], others: Set[str]) -> set[str]:
+    def due(self, wanted: Mapping[str, int], weights: Mapping[str, int]) -> set[str]:
         """Return those of several people, of whom each has so many tokens of branches, whose turn a step is.
 
-        `others` have prompts alone. A person sits out who has had more than an equal share of the time by more than what it
-        takes to compute her tokens for all.
+        A person sits out who has had more than her share of the time, by her weight among all `weights`, by more than what
+        it takes to compute her tokens for all.
         """
         if not self._step_seconds:
             return set(wanted)
         fixed, each = self._known_line() or (0.0, 0.0)
-        others_share = 1 - 1 / len(wanted.keys() | others)
+        total = sum(weights.values())
         due = {
             person
             for person, number in wanted.items()
-            if self._owed.get(person, 0.0) >= -others_share * (fixed + each * number)
+            if self._owed.get(person, 0.0) >= (weights[person] / total - 1) * (fixed + each * number)
         }
         return due or {max(wanted, key=lambda person: self._owed.get(person, 0.0))}
 
-    def note_served(self, took: Mapping[str, int], num_prompt: int, num_others: int, seconds: float) -> None:
+    def note_served(self, took: Mapping[str, int], num_prompt: int, weights: Mapping[str, int], seconds: float) -> None:
         """Note whose step it was: each person's tokens of branches (0: she sat out), and those of prompts.
 
-        `num_others` is the number of people who have prompts alone.
+        `weights` are the shares of all who have either.
         """
         if not self._step_seconds:
             return
-        num_people = len(took) + num_others
-        if num_people == 1:
+        if len(weights) == 1:
             self._owed = dict.fromkeys(took, -seconds)  # who comes now has the next one
             return
         fixed, each = self._known_line() or (0.0, 1.0)
         costs = {person: fixed + each * number if number else 0.0 for person, number in took.items()}
-        total = sum(costs.values()) + each * num_prompt or 1.0
-        most = max(seconds, _MOST_OWED)
+        total, weight = sum(costs.values()) + each * num_prompt or 1.0, sum(weights.values())
+        most, owed = max(seconds, _MOST_OWED), self._owed.get
         self._owed = {
-            person: max(-most, min(most, self._owed.get(person, 0.0) + seconds / num_people - seconds * cost / total))
+            person: max(-most, min(most, owed(person, 0.0) + seconds * (weights[person] / weight - cost / total)))
             for person, cost in costs.items()
         }
 

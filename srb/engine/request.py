@@ -375,7 +375,7 @@ class Request:
         "ceased_at", "comes_last", "directed", "diversity", "endings", "exploration", "id_slot", "keep_probs",
         "linger", "lora", "max_lingering", "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "preserved",
         "prompt_logprobs", "prompt_top", "removed", "report_progress", "request_id", "saved", "scope", "shift", "since",
-        "started_at", "state", "state_name", "story", "wants_entropy", "words",
+        "started_at", "state", "state_name", "story", "wants_entropy", "weight", "words",
     )  # fmt: skip
 
     def __init__(
@@ -431,7 +431,7 @@ class Request:
         # By mood, for branches that are added; {}: the prompt is not healed.
         self.endings = {each.mood: each.ending for each in self.branches if each.ending and each.ending.is_of_prompt}
         self.base = command.base or command.branches[0]  # of branches that are added
-        self.owner = command.owner
+        self.owner, self.weight = command.owner, command.weight
         self.asker = command.asker
         self.story = digest_of(command.session)
         self.max_unread = command.max_unread

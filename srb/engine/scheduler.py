@@ -25,7 +25,7 @@ from srb.engine.media import MediaRun
 from srb.engine.model import Batch, Model
 from srb.engine.pace import Pace
 from srb.engine.request import Branch, BranchState, Prefix, Request
-from srb.engine.shares import count_running, divide, in_order_of_claims, in_order_of_shares, next_to_begin
+from srb.engine.shares import count_running, divide, in_order_of_claims, in_order_of_shares, next_to_begin, weights_of
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.prefix_tree import PrefixTree
@@ -122,7 +122,7 @@ class StepPlan:
     num_tokens: int = 0  # of all chunks
     num_prompt_tokens: int = 0
     took: dict[str, int] = field(default_factory=dict)  # tokens of branches of each person who has any; 0: sits out
-    num_others: int = 0  # people who have prompts alone
+    weights: dict[str, int] = field(default_factory=dict)  # of all who have branches or prompts, if any has branches
 
     def add_newest(self, branches: list[Branch]) -> None:
         """Add the newest token of each branch."""
@@ -206,28 +206,28 @@ class Scheduler:
     def _for_room(self, short: Shortage, requests: Sequence[Request]) -> list[Branch]:
         """Return the youngest branches of the person who has most above her share, if they are enough."""
         read = [request for request in requests if not request.is_unread]
-        owners = {request.owner for request in read}
-        if short.request not in read or len(owners) < 2:
+        weights = weights_of(read)
+        if short.request not in read or len(weights) < 2:
             return []
         running = list(_running(read))
         has = Counter(branch.request.owner for branch in running)
         wants = has.copy()
         for request in read:
             wants[request.owner] += len(request.in_state(BranchState.WAITING))
-        shares = divide(wants, len(running) + self._residency.available_ids - short.is_of_prompt)
+        shares = divide(wants, len(running) + self._residency.available_ids - short.is_of_prompt, weights)
         poor, rich = short.request.owner, max(has, key=lambda owner: has[owner] - shares[owner], default="")
         if rich in ("", poor) or has[poor] >= shares[poor]:
             return []
         held = sum(branch.own_cells for branch in running if branch.request.owner == rich)
-        most_cells, found = self._model.n_ctx // len(owners), list[Branch]()
+        most_cells, found = self._model.n_ctx * weights[rich] // sum(weights.values()), list[Branch]()
         # What is missing now: branches may have ended since.
         ids, cells = short.ids - self._residency.available_ids, short.cells - self._residency.available_cells
         for _, branch in reversed(in_order_of_claims(read, running)):
             if branch is None or branch.request.owner != rich:
                 continue
             held -= branch.own_cells
-            # With no more than the other one, she would have the next turn, and take back what she gave.
-            least = max(1, has[poor] + 1, shares[rich] if ids > 0 else 0)
+            # With no more than the other one, by their weights, she would have the next turn, and take back what she gave.
+            least = max(1, has[poor] * weights[rich] // weights[poor] + 1, shares[rich] if ids > 0 else 0)
             if (ids <= 0 and cells <= 0) or has[rich] <= least:
                 break
             if cells > 0 and held < most_cells:
@@ -271,9 +271,10 @@ class Scheduler:
         resumed = [branch for branch in running if branch.pending > 1] if len(newest) < len(running) else []
         prompts = [request for request in requests if request.prefix.node and not request.prefix.is_complete]
         if newest and len({request.owner for request in requests}) > 1:
-            newest = _due(plan, newest, (request for request in prompts if request not in plan.drops), pace)
+            newest = _due(plan, newest, [each for each in prompts if each not in plan.drops], pace)
         elif newest:
-            plan.took = {newest[0].request.owner: len(newest)}
+            only = newest[0].request
+            plan.took, plan.weights = {only.owner: len(newest)}, {only.owner: only.weight}
         plan.add_newest(newest[: min(self._model.n_batch, free)])
         budget, free = self._model.n_batch - plan.num_tokens, free - plan.num_tokens
         # Everything waits for this step to end, so prefill gets at most one ubatch of it.
@@ -414,7 +415,10 @@ class Scheduler:
         )
         ready = [request for request in opened if request.prefix.is_complete]
         while candidates := [request for request in ready if waiting[request.request_id]]:
-            request = min(candidates, key=lambda each: (each.is_unread, shares[each.owner], running[each.request_id]))
+            request = min(
+                candidates,
+                key=lambda each: (each.is_unread, shares[each.owner] / each.weight, running[each.request_id]),
+            )
             if request.is_unread and readers_come:
                 return  # what it took now would be taken back in the next step
             branch = waiting[request.request_id].pop(0)
@@ -429,8 +433,9 @@ class Scheduler:
             kept_back = 0
             if running[request.request_id]:  # a prompt and a branch of one that waits, a first branch of each without
                 equals = [other for other in requests if request.is_unread or not other.is_unread]
-                mine = shares[request.owner]
-                kept_back += 2 if any(other.is_waiting and shares[other.owner] <= mine for other in equals) else 0
+                mine = shares[request.owner] / request.weight
+                before = (other for other in equals if other.is_waiting and shares[other.owner] / other.weight <= mine)
+                kept_back += 2 if any(before) else 0
                 kept_back += sum(running.get(other.request_id) == 0 for other in equals)
             if self._residency.available_ids <= kept_back or self._residency.available_cells < needed:
                 self._start_short = Shortage(request, 1 + kept_back, needed)
@@ -462,25 +467,24 @@ class Scheduler:
         return free
 
 
-def _due(plan: StepPlan, newest: list[Branch], prompts: Iterable[Request], pace: Pace) -> list[Branch]:
+def _due(plan: StepPlan, newest: list[Branch], prompts: Sequence[Request], pace: Pace) -> list[Branch]:
     """Return the branches of which this step computes the newest token: those of the people whose turn it is.
 
     Where these have more than a step has time for, those that have waited longest come first.
     """
     wanted = Counter(branch.request.owner for branch in newest)
-    others = {request.owner for request in prompts} - wanted.keys()
-    if len(wanted) + len(others) > 1:
-        due = pace.due(wanted, others)
-        most = pace.most_newest(len(wanted) + len(others), min(wanted.values()))
+    plan.weights = weights_of([*prompts, *(branch.request for branch in newest)])
+    if len(plan.weights) > 1:
+        due = pace.due(wanted, plan.weights)
+        most = pace.most_newest(wanted, plan.weights)
         left = {owner: number for owner, number in wanted.items() if owner in due}
         if most is not None and sum(left.values()) > most:
-            left = divide(left, most)
+            left = divide(left, most, plan.weights)
         plan.took = {owner: left.get(owner, 0) for owner in wanted}
         if plan.took != wanted:
             newest = _longest_waiting(newest, left)
     else:
         plan.took = dict(wanted)
-    plan.num_others = len(others)
     return newest
 
 

@@ -1,7 +1,8 @@
 """The fair share of each owner, a person or an address: the requests of the one with the fewest running branches come first.
 
-Owners with equally many are served in the order of arrival. Nobody waits for ever: the branches that run for an owner end in
-time, and then the oldest request is the oldest of those with the fewest.
+An owner's branches are divided by her weight: six of an owner of weight 3 are as two. Owners with equally many are served in
+the order of arrival. Nobody waits for ever: the branches that run for an owner end in time, and then the oldest request is
+the oldest of those with the fewest.
 """
 
 from collections import Counter
@@ -40,30 +41,39 @@ def next_to_begin(requests: Sequence[Request]) -> list[tuple[Request, int]]:
     for request in requests:
         if request.prefix.node is not None and not request.is_unread:
             eager[request.owner] += len(request.in_state(BranchState.WAITING))
+    weights = weights_of(requests)
     return [
-        (request, sum(number for owner, number in eager.items() if owner != request.owner and counts[owner] < place))
+        (
+            request,
+            sum(n for owner, n in eager.items() if owner != request.owner and counts[owner] / weights[owner] < place),
+        )
         for request, place in _placed(waiting, counts)
     ]
 
 
-def divide(wanted: Mapping[str, int], most: int) -> dict[str, int]:
-    """Return how many of `most` each owner gets who wants so many; what one leaves of an equal share is the others'.
+def weights_of(requests: Iterable[Request]) -> dict[str, int]:
+    """Return the weight of each owner, that of the latest of her requests."""
+    return {request.owner: request.weight for request in requests}
+
+
+def divide(wanted: Mapping[str, int], most: int, weights: Mapping[str, int]) -> dict[str, int]:
+    """Return how many of `most` each owner gets who wants so many, by weight; what one leaves of a share is the others'.
 
     Each gets one at least.
     """
-    left, shares = most, dict[str, int]()
-    for place, owner in enumerate(sorted(wanted, key=lambda each: wanted[each])):
-        shares[owner] = min(wanted[owner], max(1, left // (len(wanted) - place)))
-        left -= shares[owner]
+    left, shares, weight = most, dict[str, int](), sum(weights[owner] for owner in wanted)
+    for owner in sorted(wanted, key=lambda each: wanted[each] / weights[each]):
+        shares[owner] = min(wanted[owner], max(1, left * weights[owner] // weight))
+        left, weight = left - shares[owner], weight - weights[owner]
     return shares
 
 
-def _placed(waiting: Iterable[Request], counts: Counter[str]) -> list[tuple[Request, int]]:
-    """Return requests in their order, each with the number of branches that its owner has before it."""
+def _placed(waiting: Iterable[Request], counts: Counter[str]) -> list[tuple[Request, float]]:
+    """Return requests in their order, each with the number of branches that its owner has before it, by her weight."""
     counts = counts.copy()
     placed = []
     for request in sorted(waiting, key=lambda request: request.is_unread):
-        placed.append((request, counts[request.owner]))
+        placed.append((request, counts[request.owner] / request.weight))
         counts[request.owner] += 1
     return sorted(placed, key=lambda each: (each[0].is_unread, each[1]))
 
@@ -78,11 +88,11 @@ def in_order_of_claims(requests: Sequence[Request], running: Iterable[Branch]) -
     for branch in running:
         own.setdefault(branch.request.request_id, []).append(branch)
     counts: Counter[str] = Counter()
-    claims: list[tuple[bool, int, Request, Branch | None]] = []
+    claims: list[tuple[bool, float, Request, Branch | None]] = []
     for request in requests:
-        claims.append((request.is_unread, counts[request.owner], request, None))
+        claims.append((request.is_unread, counts[request.owner] / request.weight, request, None))
         for branch in own.get(request.request_id, ()):
-            claims.append((request.is_unread, counts[request.owner], request, branch))
+            claims.append((request.is_unread, counts[request.owner] / request.weight, request, branch))
             counts[request.owner] += 1
     claims.sort(key=lambda claim: claim[:2])
     return [claim[2:] for claim in claims]

@@ -28,7 +28,7 @@ class Plan:
 
     def write(self, connection: Connection, row: StoryRow, changed: int) -> None:
         """Write everything into the story's row, which has just been found or made."""
-        self.row.number = row.number
+        self.row.number, self.row.owner, self.row.room = row.number, row.owner, row.room
         self.rows.write(connection)
         if self.row.deleted is not None:
             self.row.deleted, self.row.touched = None, True

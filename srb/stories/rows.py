@@ -58,6 +58,7 @@ class StoryRow:
     access: Literal["read", "write"] | None = None  # of a person with whom the owner shares it
     is_new: bool = False
     is_limited: bool = True  # an import by the command may exceed the limits of a story
+    room: int = 0  # bytes that all stories of the owner may take; 0: any number
     touched: bool = False
     grown: int = 0  # bytes since it was read
     refused: list[Refused] = field(default_factory=list)
@@ -104,11 +105,25 @@ class StoryRow:
     def save(self, connection: Connection, changed: int) -> None:
         """Write the row with its next sequence number, after all that has that number. Raise StoryTooLarge."""
         self.check_size()
+        self._check_room(connection)
         self.seq, self.changed = self.next_seq, changed
         connection.execute(
             "UPDATE story SET seq = ?, changed = ?, bytes = ?, nodes = ?, has_pairs = ?, deleted = ? WHERE number = ?",
             (self.seq, self.changed, self.bytes, self.nodes, self.has_pairs, self.deleted, self.number),
         )
+
+    def _check_room(self, connection: Connection) -> None:
+        """Raise StoryTooLarge if it has grown, and its owner's stories, those in the bin too, take more than they may."""
+        if not self.room or self.grown <= 0:
+            return
+        query = "SELECT total(bytes) FROM story WHERE owner = ? AND number != ?"
+        (others,) = connection.execute(query, (self.owner, self.number)).fetchone()
+        if (total := int(others) + self.bytes) > self.room:
+            raise StoryTooLarge(
+                f"The stories of {self.owner or 'this key'} would take {total} bytes, those in the bin included; they may "
+                f"take {self.room}",
+                param="nodes",
+            )
 
     def discard(self, connection: Connection) -> None:
         """Remove the row of a new story that nothing was stored of."""

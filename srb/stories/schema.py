@@ -73,6 +73,7 @@ OLDEST_READ = 1  # version of a file that is read without a step forward, since 
 # They change nothing that a version says: a release before them uses the file as it is.
 INDEXES = (
     "CREATE INDEX IF NOT EXISTS story_owner ON story (owner, deleted)",
+    "CREATE INDEX IF NOT EXISTS story_room ON story (owner, bytes, number)",
     "CREATE INDEX IF NOT EXISTS story_deleted ON story (deleted) WHERE deleted IS NOT NULL",
     "CREATE INDEX IF NOT EXISTS share_name ON share (name, story, writes)",
 )

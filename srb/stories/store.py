@@ -1,12 +1,13 @@
 """The stories: listed, read, merged with what arrives, put into the bin and taken out of it, exported and imported."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
+from types import MappingProxyType
 
 import orjson
 
@@ -66,10 +67,21 @@ class _Bin:
 class Store:
     """All stories of one file. One thread at a time may use it."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time, *, checks: bool = True) -> None:
-        """Open nothing yet; `clock` returns Unix seconds. Without `checks` a damaged file is read as far as possible."""
+    def __init__(
+        self,
+        path: Path,
+        clock: Callable[[], float] = time.time,
+        *,
+        checks: bool = True,
+        rooms: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """Open nothing yet; `clock` returns Unix seconds. Without `checks` a damaged file is read as far as possible.
+
+        `rooms` has the bytes that all stories of a person may take, of those for whom there is a limit.
+        """
         self._database = Database(path, checks=checks)
         self._clock = clock
+        self._rooms = rooms
         self._bin = _Bin()
         self._person: Person = None
 
@@ -186,7 +198,7 @@ class Store:
         all else is stored. Raise StoryTooLarge for too many bytes, and then nothing is stored.
         """
         with self._database.writing() as connection:
-            row = find_or_make(connection, story, self._person, self._now())
+            row = self._to_write(connection, story)
             before = row.seq
             merge(StoredRows(connection, row), row, post.part)
             if row.is_new and row.refused and not row.touched:
@@ -203,7 +215,7 @@ class Store:
     def add_medium(self, story: str, medium: Medium) -> None:
         """Store a picture or sound beside a story's texts, once; the story is made if it is new. Raise StoryTooLarge."""
         with self._database.writing() as connection:
-            row = find_or_make(connection, story, self._person, self._now())
+            row = self._to_write(connection, story)
             put_medium(StoredRows(connection, row), row, medium)
             if row.touched:
                 row.save(connection, self._now())
@@ -225,10 +237,10 @@ class Store:
     def carry_out(self, plan: Plan, owner: str = "") -> Imported:
         """Write what was planned; if the story has changed since then, it is planned anew."""
         with self._database.writing() as connection:
-            row = find_or_make(connection, plan.row.id, self._person, self._now(), owner)
+            row = self._to_write(connection, plan.row.id, owner)
             if not plan.fits(row):
                 plan = plan_of(connection, plan.file, self._person, plan.row.is_limited, no_pause)
-                row = find_or_make(connection, plan.row.id, self._person, self._now(), owner)
+                row = self._to_write(connection, plan.row.id, owner)
             plan.write(connection, row, (row.is_new and plan.file.changed) or self._now())
             return Imported(plan.row.id, plan.row.seq, plan.row.nodes, plan.is_copy)
 
@@ -261,6 +273,12 @@ class Store:
         """Make a story another person's. Raise NotFound or Forbidden."""
         with self._database.writing() as connection:
             people.give(connection, find_story(connection, story, self._person, Right.OWN).number, owner)
+
+    def _to_write(self, connection: Connection, story: str, owner: str = "") -> StoryRow:
+        """Return the row of a story that this person may write, made for the `owner` if the command line makes it."""
+        row = find_or_make(connection, story, self._person, self._now(), owner)
+        row.room = 0 if self._person is None else self._rooms.get(row.owner, 0)
+        return row
 
     def _set_deleted(self, story: str, deleted: int | None) -> bytes:
         with self._database.writing() as connection:

@@ -21,11 +21,10 @@ from srb.config.trusted_proxies import proxies_of
 from srb.config.values import split_commas
 from srb.errors import ConfigError, Forbidden, NotFound, SRBError, Unauthorized
 from srb.web.foreign_pages import NO_PAGE, OWNER, is_foreign, is_local_bind, is_loopback, name_of, owner_of
-from srb.web.limits import CLIENT, MAX_N, PERSON, RateLimit, client_of_key
+from srb.web.limits import CLIENT, NO_KEY, PERSON, SENT_KEY, RateLimit, client_of_key
 from srb.web.loop.yielding import RoundRobin
 from srb.web.replies import ErrorReplies
 from srb.web.stories import origin_check
-from srb.web.usage import BUDGETS, Budgets
 
 PUBLIC = {"/", "/completion.js", "/health", "/v1/health", "/livez"}  # GET needs no key; nor for the user's own files
 FOR_METRICS = ("/metrics", "/v1/srb/usage")  # what keys named metrics may read besides
@@ -86,8 +85,7 @@ class Access:
         foreign = not self._keys and is_foreign(environ) and not self._is_listed(environ.get("HTTP_ORIGIN"))
         environ[CLIENT], environ[OWNER] = client, owner_of(environ) if foreign else client
         environ[PERSON] = key.name if key else ""
-        environ[MAX_N] = key.max_n if key else 0
-        environ[BUDGETS] = Budgets(key.tokens_per_day, key.tokens_per_month) if key else Budgets()
+        environ[SENT_KEY] = key or NO_KEY
         try:
             if foreign and not reading and "*" not in self._origins:
                 raise Forbidden(f"{NO_PAGE}: see the setting cors_origins")

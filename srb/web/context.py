@@ -8,13 +8,14 @@ from typing import cast
 import gevent
 from flask import current_app, has_request_context, request
 
+from srb.config.api_keys import rooms_of
 from srb.config.settings import Settings
 from srb.web.calls.calls import Calls
 from srb.web.calls.engine_client import EngineClient
 from srb.web.dialects.llamacpp.body import SystemPrompt
 from srb.web.foreign_pages import is_page
 from srb.web.forgetting import Forgetting
-from srb.web.limits import MAX_N, client_of_key
+from srb.web.limits import NO_KEY, SENT_KEY, client_of_key
 from srb.web.metrics import SHARED_FOLDER, Metrics
 from srb.web.models.choice import ModelChoice
 from srb.web.stories.stories_file import StoriesFile
@@ -50,7 +51,7 @@ class Web:
         self.usage = Usage(Path(self.server.usage_file)) if self.server.usage_file else None
         self.calls = Calls(lambda: self.client, self.server, *shown, embed=embed, usage=self.usage)
         self.system_prompt = SystemPromptStore(self.server, self.folder)
-        self.stories = StoriesFile(self.server.stories_path)
+        self.stories = StoriesFile(self.server.stories_path, rooms_of(self.server.load_api_keys()))
         self.forgetting = Forgetting(self.server, lambda: self.engines)
 
     @property
@@ -82,7 +83,7 @@ class Web:
     def request_settings(self) -> Settings:
         """The settings with the limits of the present request: those of now, and its key's own max_n if that is less."""
         settings = self._settings_of_now
-        own: int = request.environ.get(MAX_N, 0) if has_request_context() else 0
+        own: int = request.environ.get(SENT_KEY, NO_KEY).max_n if has_request_context() else 0
         if not 0 < own < settings.max_n:
             return settings
         return settings.model_copy(update={"max_n": own, "n": min(own, settings.n)})

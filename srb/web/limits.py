@@ -29,7 +29,8 @@ log = logging.getLogger("srb.web")
 
 CLIENT = "srb.client"  # key of a WSGI environ: the client, set by Access
 PERSON = "srb.person"  # key of a WSGI environ: the name of the key that was sent, "" without one, set by Access
-MAX_N = "srb.max_n"  # key of a WSGI environ: that key's limit of branches, 0 without one, set by Access
+SENT_KEY = "srb.api_key"  # key of a WSGI environ: that key, an ApiKey, or NO_KEY; set by Access
+NO_KEY = ApiKey("")
 
 _SECOND = 10**9  # nanoseconds
 _MINUTE = 60 * _SECOND
@@ -117,22 +118,28 @@ class OpenLimit:
         INSERT INTO call SELECT :id, :client, :worker WHERE (SELECT count(*) FROM call WHERE client = :client) < :limit
     """
 
-    def __init__(self, limit: int, folder: Path | None = None) -> None:
-        """Share the counts with all processes that have the same `folder`."""
+    def __init__(self, limit: int = 0, folder: Path | None = None) -> None:
+        """Share the counts with all processes that have the same `folder`; `limit` 0: none but those of keys."""
         self._limit = limit
         self._table = Table(folder and folder / _CALLS_FILE, self._SCHEMA)
         self._ended: list[bytes] = []  # ended calls that are still counted, since deleting their rows failed
 
-    def take(self, client: str) -> bytes | None:
-        """Count a request; return its id for `give_back`, or None if it could not be counted.
+    def of(self, key: ApiKey) -> int:
+        """Return how many requests a key may have open: its own number or the server's, the smaller one; 0: any."""
+        return min(filter(None, (self._limit, key.max_requests)), default=0)
 
-        Raise RateLimited if the client has `limit` requests open already.
+    def take(self, client: str, key: ApiKey = NO_KEY) -> bytes | None:
+        """Count a request; return its id for `give_back`, or None if it has no limit or could not be counted.
+
+        Raise RateLimited if the client has as many requests open already as the key may have.
         """
+        if not (limit := self.of(key)):
+            return None
         self._give_back_ended()
         call = os.urandom(16)
-        done = self._table.change(self._TAKE, id=call, client=_digest(client), worker=os.getpid(), limit=self._limit)
+        done = self._table.change(self._TAKE, id=call, client=_digest(client), worker=os.getpid(), limit=limit)
         if done == 0:
-            raise RateLimited(f"More than {self._limit} requests open at once")
+            raise RateLimited(f"More than {limit} requests open at once")
         return call if done else None
 
     def give_back(self, call: bytes) -> None:

@@ -6,18 +6,16 @@ nothing, and branches share theirs. Calls count when they end, so those that run
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from srb.atomic import private
+from srb.config.api_keys import ApiKey
 from srb.errors import RateLimited
 from srb.web.limits import Table
 from srb.web.request_log import Work
 from srb.wire.commands import KEY
-
-BUDGETS = "srb.budgets"  # key of a WSGI environ: the Budgets of the key that was sent, set by Access
 
 _COUNTS = ("requests", "prompt_tokens", "cached_tokens", "computed_tokens", "completion_tokens")
 _SPENT = "computed_tokens + completion_tokens"
@@ -33,14 +31,6 @@ _NOTE = f"""
 """
 _ROWS = f"SELECT client, day, {', '.join(_COUNTS)} FROM usage WHERE day BETWEEN :first AND :last"
 _DAY = "%Y-%m-%d"
-
-
-@dataclass(frozen=True, slots=True)
-class Budgets:
-    """Tokens that a key may spend; 0: any number."""
-
-    day: int = 0
-    month: int = 0
 
 
 class Usage:
@@ -59,31 +49,31 @@ class Usage:
         day = self._clock().strftime(_DAY)
         self._table.change(_NOTE, client=name_of(client), day=day, **dict(zip(_COUNTS, counts, strict=True)))
 
-    def check(self, client: str, budgets: Budgets) -> None:
-        """Raise RateLimited, with the seconds until there are tokens again, if a budget is spent."""
-        for of, tokens, spent, until in self._state(client, budgets):
+    def check(self, client: str, key: ApiKey) -> None:
+        """Raise RateLimited, with the seconds until there are tokens again, if a budget of the client's key is spent."""
+        for of, tokens, spent, until in self._state(client, key):
             if spent >= tokens:
                 raise RateLimited(
                     f"This key has spent its {tokens} tokens of the {of}; there are more from {until.isoformat()} on",
                     max(1, round((until - self._clock()).total_seconds())),
                 )
 
-    def spent(self, client: str, budgets: Budgets) -> list[Any]:
+    def spent(self, client: str, key: ApiKey) -> list[Any]:
         """Return of each budget its tokens, how many are spent, and when it begins again."""
         return [
             {"of": of, "tokens": tokens, "spent": spent, "until": until.isoformat()}
-            for of, tokens, spent, until in self._state(client, budgets)
+            for of, tokens, spent, until in self._state(client, key)
         ]
 
-    def _state(self, client: str, budgets: Budgets) -> Iterator[tuple[str, int, int, datetime]]:
+    def _state(self, client: str, key: ApiKey) -> Iterator[tuple[str, int, int, datetime]]:
         """Yield of each budget that is set its name, tokens, those that are spent, and when it begins again."""
         now = self._clock()
         today = datetime(now.year, now.month, now.day, tzinfo=UTC)
         first = today.replace(day=1)
         query = f"SELECT coalesce(sum({_SPENT}), 0) FROM usage WHERE client = :client AND day >= :first"
         for of, tokens, begin, end in (
-            ("day", budgets.day, today, today + timedelta(days=1)),
-            ("month", budgets.month, first, (first + timedelta(days=31)).replace(day=1)),
+            ("day", key.tokens_per_day, today, today + timedelta(days=1)),
+            ("month", key.tokens_per_month, first, (first + timedelta(days=31)).replace(day=1)),
         ):
             if tokens:
                 rows = self._table.select(query, client=name_of(client), first=begin.strftime(_DAY))

@@ -172,6 +172,7 @@ class Generate(_Message):
     surprise_from: int = -1  # …, with entropies, for those alone that lie behind this character of it; −1: for all
     prompt_top: int = -1  # … with so many likely tokens instead, and each token's rank; -1: not
     owner: str = ""  # the client, who alone may list and control the request
+    weight: int = 1  # of the owner: her share of the time and of the room beside others' weights
     max_unread: int = 0  # most requests of the owner that may linger without a reader, rests included; 0: any number
     max_lingering: int = 0  # most of them that may run or wait; 0: any number
     linger: float = 0.0  # seconds that the request stays after its last branch has ended, or its last reader has left

@@ -1,6 +1,7 @@
 """Walks of the engine and of a bridge with several owners: nobody waits while one with more running branches is admitted.
 
-The oracle counts again, one admission after another: of those that wait, the first of the owner with the fewest branches.
+The oracle counts again, one admission after another: of those that wait, the first of the owner with the fewest branches,
+divided by her weight.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
 from hypothesis import given, settings
@@ -19,7 +21,7 @@ from srb.engine.request import Branch, BranchState, Request
 from tests.engine_helpers import Driver
 from tests.walks import examples
 
-OWNERS = ["key @alice", "key @bob", "key #1", "10.0.0.1", "10.0.0.2", ""]
+OWNERS = {"key @alice": 1, "key @bob": 3, "key #1": 1, "10.0.0.1": 1, "10.0.0.2": 7, "": 1}  # and their weights
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Asked:
     steps: int  # before the next one comes
 
 
-ASKED = st.builds(Asked, st.sampled_from(OWNERS), st.integers(1, 7), st.integers(2, 20), st.integers(0, 4))
+ASKED = st.builds(Asked, st.sampled_from(list(OWNERS)), st.integers(1, 7), st.integers(2, 20), st.integers(0, 4))
 
 
 def active(driver: Driver) -> list[Request]:
@@ -45,8 +47,8 @@ def expected_order(requests: list[Request]) -> list[str]:
             counts[request.owner] += max(1, len(request.in_state(BranchState.RUNNING)))
     waiting, order = [request for request in requests if request.is_waiting], []
     while waiting:
-        fewest = min(counts[request.owner] for request in waiting)
-        request = next(request for request in waiting if counts[request.owner] == fewest)
+        fewest = min(Fraction(counts[request.owner], OWNERS[request.owner]) for request in waiting)
+        request = next(each for each in waiting if Fraction(counts[each.owner], OWNERS[each.owner]) == fewest)
         waiting.remove(request)
         order.append(request.request_id)
         counts[request.owner] += 1
@@ -73,7 +75,8 @@ def check_step(driver: Driver) -> None:
     ready = {request.owner for request in after if has_branches_ready(request)}
     for key in started:
         for other in ready:
-            assert counts[other] >= counts[key] - 1, f"{key} has {counts[key]}, and {other} waits with {counts[other]}"
+            share = Fraction(counts[key] - 1, OWNERS[key])
+            assert Fraction(counts[other], OWNERS[other]) >= share, f"{key} has {counts[key]}, {other} {counts[other]}"
 
 
 def _running(requests: list[Request]) -> list[Branch]:
@@ -86,7 +89,7 @@ def test_the_owner_with_the_fewest_running_branches_is_next_in_the_engine(asked:
     driver = Driver(FakeModel(n_seq_max=n_seq_max, n_ctx=4096))
     ids = []
     for seed, each in enumerate(asked):
-        options = {"ignore_eos": True, "cache_prompt": False, "owner": each.owner}
+        options = {"ignore_eos": True, "cache_prompt": False, "owner": each.owner, "weight": OWNERS[each.owner]}
         ids.append(driver.submit([seed % 40, 3], each.n, seed, each.max_tokens, **options))
         for _ in range(each.steps):
             check_step(driver)
@@ -129,16 +132,21 @@ def test_the_key_with_the_fewest_branches_is_next_at_a_bridge(seed: int, capacit
     waiting: dict[str, tuple[str, int]] = {}  # in the order of arrival
     begun: dict[str, tuple[str, int]] = {}
 
+    weights = [chance.choice((1, 1, 2, 5)) for _ in range(keys)]
+
+    def share(key: str) -> Fraction:
+        return Fraction(counts[key], weights[int(key.removeprefix("key "))])
+
     def room() -> int:
         return capacity - counts.total()
 
     def begin(request_id: str) -> None:
         key, branches = waiting.pop(request_id)
-        fewest = min([counts[key], *(counts[other] for other, _ in waiting.values())])
-        assert counts[key] == fewest, "a key with more branches is admitted before one that waits"
-        older = [each for each, (other, _) in waiting.items() if counts[other] == fewest and each < request_id]
+        fewest = min([share(key), *(share(other) for other, _ in waiting.values())])
+        assert share(key) == fewest, "a key with more branches is admitted before one that waits"
+        older = [each for each, (other, _) in waiting.items() if share(other) == fewest and each < request_id]
         assert not older, "within equal ones the first comes first"
-        assert room() > 0 or all(counts[key] <= number for number in counts.values() if number)
+        assert room() > 0 or all(share(key) <= share(other) for other, number in counts.items() if number)
         begun[request_id] = (key, branches)
         counts[key] += branches
         turns.begin(key, branches)
@@ -161,7 +169,8 @@ def test_the_key_with_the_fewest_branches_is_next_at_a_bridge(seed: int, capacit
             continue
         request_id = f"r{number:03}"
         waiting[request_id] = (f"key {chance.randrange(keys)}", chance.randint(1, 20))
-        turns.wait(request_id, waiting[request_id][0], partial(begin, request_id))
+        key = waiting[request_id][0]
+        turns.wait(request_id, key, weights[int(key.removeprefix("key "))], partial(begin, request_id))
         if chance.random() < 0.1:
             assert turns.forget(request_id)
             del waiting[request_id]

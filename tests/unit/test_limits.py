@@ -16,11 +16,12 @@ import gevent
 import pytest
 from flask.testing import FlaskClient
 
+from srb.config.api_keys import ApiKey
 from srb.config.settings import Settings
 from srb.errors import InvalidRequest, RateLimited
 from srb.web import limits
 from srb.web.app import create_app
-from srb.web.limits import OpenLimit, RateLimit, cap_max_tokens, give_back_calls
+from srb.web.limits import NO_KEY, OpenLimit, RateLimit, cap_max_tokens, give_back_calls
 from srb.wire.commands import BranchSpec, Generate
 from tests.logs import lines_of
 from tests.processes import DEADLINE
@@ -118,6 +119,24 @@ def test_workers_of_one_folder_count_the_same_open_requests(tmp_path: Path) -> N
     other.take("a")
     with pytest.raises(RateLimited):
         one.take("a")
+
+
+def test_a_key_has_the_smaller_one_of_its_own_number_and_the_servers(tmp_path: Path) -> None:
+    mine, theirs = ApiKey("a", max_requests=1), ApiKey("b", max_requests=5)
+    limit = OpenLimit(2, tmp_path)
+    assert [limit.of(key) for key in (mine, theirs, NO_KEY)] == [1, 2, 2]
+    limit.take("a", mine)
+    with pytest.raises(RateLimited, match="More than 1 requests"):
+        limit.take("a", mine)
+    unlimited = OpenLimit(0)
+    assert unlimited.of(mine) == 1
+    assert unlimited.take("c") is None
+    call = unlimited.take("a", mine)
+    with pytest.raises(RateLimited):
+        unlimited.take("a", mine)
+    assert call is not None
+    unlimited.give_back(call)
+    unlimited.take("a", mine)
 
 
 def test_a_dead_workers_open_requests_are_given_back_and_others_stay(tmp_path: Path) -> None:

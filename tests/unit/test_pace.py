@@ -258,6 +258,27 @@ def test_people_who_have_equally_much_to_compute_share_each_step() -> None:
     assert {tokens for tokens, _ in model.took[-10:]} == {12}
 
 
+@pytest.mark.parametrize("machine", [FAST, SLOW, CARD], ids=["fast", "slow", "card"])
+@pytest.mark.parametrize("weight", [2, 3, 8])
+def test_who_has_more_weight_has_as_much_more_of_the_time(machine: Machine, weight: int) -> None:
+    driver, _ = timed(machine.seconds, 0.2)
+    hers = driver.submit("the old king", n=30, max_tokens=5000, ignore_eos=True, owner=ALICE, weight=weight)
+    his = driver.submit("an older king", n=30, max_tokens=5000, ignore_eos=True, owner=BOB)
+    for _ in range(30):
+        driver.step()
+
+    def lengths() -> list[int]:
+        pairs = ((hers, ALICE), (his, BOB))
+        return [sum(branch.length for branch in driver.engine.find(*pair).branches) for pair in pairs]
+
+    before = lengths()
+    for _ in range(300):
+        driver.step()
+    alices, bobs = (after - old for after, old in zip(lengths(), before, strict=True))
+    assert bobs > 0
+    assert 0.7 * weight <= alices / bobs <= 1.3 * weight
+
+
 @pytest.mark.parametrize(
     ("owners", "step_seconds"), [((ALICE, ALICE), 0.2), ((ALICE, BOB), 0.0)], ids=["one person", "no pace"]
 )
@@ -283,18 +304,21 @@ def test_texts_are_the_same_in_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "most", "shares"),
+    ("wanted", "most", "weights", "shares"),
     [
-        ({"a": 64, "b": 1}, 8, {"b": 1, "a": 7}),
-        ({"a": 64, "b": 64, "c": 2}, 12, {"c": 2, "a": 5, "b": 5}),
-        ({"a": 3, "b": 4}, 100, {"a": 3, "b": 4}),
-        ({"a": 9, "b": 9, "c": 9}, 1, {"a": 1, "b": 1, "c": 1}),
+        ({"a": 64, "b": 1}, 8, {}, {"b": 1, "a": 7}),
+        ({"a": 64, "b": 64, "c": 2}, 12, {}, {"c": 2, "a": 5, "b": 5}),
+        ({"a": 3, "b": 4}, 100, {}, {"a": 3, "b": 4}),
+        ({"a": 9, "b": 9, "c": 9}, 1, {}, {"a": 1, "b": 1, "c": 1}),
+        ({"a": 64, "b": 64}, 12, {"a": 3}, {"a": 9, "b": 3}),
+        ({"a": 64, "b": 64, "c": 2}, 14, {"a": 2, "c": 5}, {"c": 2, "a": 8, "b": 4}),
+        ({"a": 64, "b": 9}, 10, {"a": 99}, {"a": 9, "b": 1}),
     ],
 )
-def test_a_step_is_divided_equally_and_what_one_leaves_is_the_others(
-    wanted: dict[str, int], most: int, shares: dict[str, int]
+def test_a_step_is_divided_by_weights_and_what_one_leaves_is_the_others(
+    wanted: dict[str, int], most: int, weights: dict[str, int], shares: dict[str, int]
 ) -> None:
-    assert divide(wanted, most) == shares
+    assert divide(wanted, most, {owner: weights.get(owner, 1) for owner in wanted}) == shares
 
 
 # What else takes a step's time -------------------------------------------------------------------------------------------

@@ -107,6 +107,51 @@ def test_a_line_may_end_with_the_keys_own_limit_of_branches() -> None:
     ]  # fmt: skip
 
 
+def test_a_line_may_have_several_limits_in_any_order_each_once() -> None:
+    line = "alice:one stories_mib=64 weight=3 tokens_per_day=9 max_n=8 max_requests=2 tokens_per_month=99"
+    [key] = read_api_keys(line)
+    assert key == ApiKey("one", "alice", 8, 3, 2, 9, 99, 64)
+    with pytest.raises(ConfigError, match="weight in line 1 should be 1 to 99, not '100'"):
+        read_api_keys("alice:one max_n=2 weight=100")
+    with pytest.raises(ConfigError, match="behind a key only max_n=N, weight=N, "):
+        read_api_keys("alice:one weight=1 max_n=2 weight=2")
+
+
+def test_a_keys_weight_goes_to_the_engine_with_each_of_its_requests(tmp_path: Path) -> None:
+    people = People(tmp_path, "alice:alices-key weight=5\nbob:bobs-key\n")
+    for key in ("alices-key", "bobs-key"):
+        assert people.ask(key, "POST", "/v1/completions", {"prompt": "Hi"}).status_code == 200
+    commands = [each for each in people.client.sent if isinstance(each, Generate)]
+    assert [command.weight for command in commands] == [5, 1]
+
+
+def test_stories_of_a_person_take_no_more_room_than_her_key_has(tmp_path: Path) -> None:
+    keys = "alice:alices-key stories_mib=1\nalice:alices-phone stories_mib=2\nbob:bobs-key\n"
+    people = People(tmp_path, keys)
+    text = "x" * 900_000
+
+    def save(key: str, story: str, node: str, words: str = text) -> TestResponse:
+        return people.ask(key, "POST", f"{ROOT}/{story}", {"nodes": {node: person(words)}})
+
+    assert save("alices-key", "one", "a").status_code == 200
+    assert save("alices-key", "two", "a").status_code == 200  # the larger number of her two keys
+    refused = save("alices-phone", "three", "a")
+    assert refused.status_code == 413
+    assert refused.json is not None
+    assert "The stories of alice would take " in refused.json["error"]["message"]
+    assert "they may take 2097152" in refused.json["error"]["message"]
+    assert people.ids("alices-key") == ["two", "one"], "nothing is left of what was refused"
+    assert people.ask("alices-key", "POST", f"{ROOT}/one/shares", {"name": "bob", "access": "write"}).status_code == 200
+    assert save("bobs-key", "one", "b").status_code == 413, "the room is the owner's, whoever writes"
+    assert save("bobs-key", "one", "b", "short").status_code == 200
+    assert save("bobs-key", "three", "a").status_code == 200, "he has no limit"
+    people.ask("alices-key", "DELETE", f"{ROOT}/two")
+    assert save("alices-key", "four", "a").status_code == 413, "the bin counts until it is emptied"
+    file = orjson.dumps({"format": "srb-story", "version": 1, "id": "five", "nodes": {"a": person(text)}})
+    headers = {"Authorization": "Bearer alices-key", "Content-Type": "application/json"}
+    assert people.http.post(ROOT, data=file, headers=headers).status_code == 413
+
+
 @pytest.mark.parametrize("limit", ["0", "-1", "", "2.5", "many", "99999"])
 def test_a_limit_that_is_none_is_refused_by_its_field_and_line(limit: str) -> None:
     with pytest.raises(ConfigError, match="max_n in line 2 ") as caught:

@@ -10,11 +10,12 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from srb.config.api_keys import ApiKey
 from srb.config.settings import Settings
 from srb.errors import ConfigError, RateLimited
 from srb.web.app import create_app
 from srb.web.request_log import Work
-from srb.web.usage import Budgets, Usage
+from srb.web.usage import Usage
 from tests.scripted import ScriptedClient
 
 ANNA, BEN = "key @anna", "key @ben"
@@ -53,10 +54,13 @@ def test_tokens_are_summed_by_key_and_day_and_outlive_the_server(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("budgets", "until", "seconds"),
-    [(Budgets(day=50), "2026-12-31T00:00:00+00:00", 3600), (Budgets(month=50), "2027-01-01T00:00:00+00:00", 90000)],
+    [
+        (ApiKey("a", tokens_per_day=50), "2026-12-31T00:00:00+00:00", 3600),
+        (ApiKey("a", tokens_per_month=50), "2027-01-01T00:00:00+00:00", 90000),
+    ],
 )
 def test_a_spent_budget_says_when_there_are_tokens_again(
-    tmp_path: Path, budgets: Budgets, until: str, seconds: int
+    tmp_path: Path, budgets: ApiKey, until: str, seconds: int
 ) -> None:
     clock = Clock("2026-12-30T23:00:00")
     usage = Usage(tmp_path / "usage.sqlite3", clock)
@@ -76,7 +80,7 @@ def test_a_file_that_cannot_be_written_lets_requests_pass(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     usage = Usage(tmp_path / "file" / "usage.sqlite3")
     usage.note(ANNA, WORK)
-    usage.check(ANNA, Budgets(1, 1))
+    usage.check(ANNA, ApiKey("a", tokens_per_day=1, tokens_per_month=1))
     assert usage.days("2026-01-01", "2026-12-31") == []
 
 

@@ -27,9 +27,9 @@ from srb.web.calls.client_watch import ClientWatch
 from srb.web.calls.engine_client import WORK_DEADLINE, Asker, EngineClient
 from srb.web.calls.mailbox import Mailbox
 from srb.web.foreign_pages import OWNER, refuse_page
-from srb.web.limits import CLIENT, OpenLimit, cap_max_tokens
+from srb.web.limits import CLIENT, NO_KEY, SENT_KEY, OpenLimit, cap_max_tokens
 from srb.web.request_log import BEGAN, CallLine, ReaderLine, Work
-from srb.web.usage import BUDGETS, Budgets, Usage
+from srb.web.usage import Usage
 from srb.wire.commands import KEY, PAGE, Embed, Generate, Rerank
 from srb.wire.events import Done
 
@@ -218,8 +218,7 @@ class Calls:
         self.settings = settings
         self._gauge = gauge
         self.observe, self.embed, self.usage = observe, embed, usage
-        limit = settings.max_client_requests
-        self._limit = OpenLimit(limit, folder) if limit else None
+        self._limit = OpenLimit(settings.max_client_requests, folder)
         self._open: set[Call] = set()
         self._waits: set[Waiting] = set()
         self._listeners: set[Waiting] = set()  # those that have no end of their own
@@ -244,9 +243,11 @@ class Calls:
         if any(command.state for command in commands):  # named states are everybody's
             refuse_page("state")
         client = self.client  # before the call is counted: it may wait for a model
+        key = environ.get(SENT_KEY, NO_KEY)
         own = {
             "owner": environ.get(OWNER, ""),
-            "max_unread": self.settings.max_client_requests,
+            "weight": key.weight,
+            "max_unread": self._limit.of(key),
             "max_lingering": self.settings.max_client_lingering,
             "traceparent": environ.get(TRACEPARENT, ""),
         }
@@ -300,7 +301,7 @@ class Calls:
         """Register a call, count it and watch its client; nothing is sent yet."""
         client = self.client  # before the call counts, as in `open`
         if self.usage is not None and commands:  # readers of a request that runs use nothing themselves
-            self.usage.check(environ.get(CLIENT, ""), environ.get(BUDGETS, Budgets()))
+            self.usage.check(environ.get(CLIENT, ""), environ.get(SENT_KEY, NO_KEY))
         self.count(environ)
         if self._closed:  # perhaps while the count waited for a disk
             self.uncount(environ)
@@ -319,13 +320,12 @@ class Calls:
 
     def count(self, environ: MutableMapping[str, Any]) -> None:
         """Count a call that is to wait, until `uncount`, or its end once it is open. Raise RateLimited."""
-        if self._limit is not None and _COUNTED not in environ:
-            environ[_COUNTED] = self._limit.take(environ.get(CLIENT, ""))
+        if _COUNTED not in environ:
+            environ[_COUNTED] = self._limit.take(environ.get(CLIENT, ""), environ.get(SENT_KEY, NO_KEY))
 
     def uncount(self, environ: MutableMapping[str, Any]) -> None:
         """Stop counting a call that has waited and was not opened; may be called for every call."""
-        counted = environ.pop(_COUNTED, None)
-        if self._limit is not None and counted is not None:
+        if (counted := environ.pop(_COUNTED, None)) is not None:
             self._limit.give_back(counted)
 
     @contextlib.contextmanager
@@ -366,7 +366,7 @@ class Calls:
                 yield
         finally:
             self._listeners.discard(listener)
-            if self._limit is not None and counted is not None:
+            if counted is not None:
                 self._limit.give_back(counted)
 
     @property
@@ -381,7 +381,7 @@ class Calls:
 
     def give_back(self, call: Call) -> None:
         """Stop counting a call that has been forgotten; may wait for a disk."""
-        if self._limit is not None and call.counted is not None:
+        if call.counted is not None:
             self._limit.give_back(call.counted)
 
     def _update_gauge(self) -> None:

@@ -7,10 +7,11 @@ read and checked in threads as well, but not in the connection's turn: other sto
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import gevent
@@ -71,9 +72,12 @@ class Wish:
 class StoriesFile:
     """The stories of one worker; `path` is None if the server keeps none."""
 
-    def __init__(self, path: Path | None) -> None:
-        """Open nothing yet: no connection crosses a fork, and a server that nobody writes with makes no file."""
-        self._store = Store(path) if path else None
+    def __init__(self, path: Path | None, rooms: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Open nothing yet: no connection crosses a fork, and a server that nobody writes with makes no file.
+
+        `rooms`: see Store.
+        """
+        self._store = Store(path, rooms=rooms) if path else None
         self._turn = BoundedSemaphore()
         self._imports = BoundedSemaphore()  # one at a time: each takes a thread, a core and much memory
         self._trouble: type[SRBError] | None = None  # the last one that was logged

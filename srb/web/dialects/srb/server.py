@@ -13,11 +13,10 @@ from srb.web.bodies.sampling import default_sampling
 from srb.web.chat.template import template_source
 from srb.web.context import web
 from srb.web.dialects.srb.answers import Fill, ServerDescription, SeveralModels, UsageAnswer
-from srb.web.limits import CLIENT, PERSON
+from srb.web.limits import CLIENT, NO_KEY, PERSON, SENT_KEY
 from srb.web.models.choice import word
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
-from srb.web.usage import BUDGETS, Budgets
 from srb.wire.events import ModelInfo
 
 routes = Blueprint("srb_server", __name__)
@@ -42,7 +41,7 @@ def usage() -> Response:
     of_all = request.environ.get(PERSON) == METRICS
     answer: UsageAnswer = {
         "days": counted.days(days["first"], days["last"], None if of_all else client),
-        "budgets": counted.spent(client, request.environ.get(BUDGETS, Budgets())),
+        "budgets": counted.spent(client, request.environ.get(SENT_KEY, NO_KEY)),
     }
     return json_reply(answer)
 

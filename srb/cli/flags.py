@@ -58,6 +58,9 @@ def _layers(words: Sequence[str]) -> str:
     return "-1" if words[-1] in ("all", "auto") else words[-1]
 
 
+_DRAFTS_OF_HEADS = ("draft-mtp", "draft-eagle3", "draft-dflash")
+
+
 def _on_off_auto(words: Sequence[str]) -> str:
     word = words[-1]
     return "on" if word in TRUE else "off" if word in FALSE else "auto" if word == "-1" else word
@@ -90,7 +93,15 @@ def _severity(words: Sequence[str]) -> str:
 
 
 def _speculation(words: Sequence[str]) -> str:
-    """Return the setting for llama-server's types; those that look up n-grams in the text are one here."""
+    """Return the setting for llama-server's types; those that look up n-grams in the text are one here.
+
+    Raise ConfigError for those whose drafts a model's own heads make.
+    """
+    if heads := [each for each in words[-1].split(",") if each in _DRAFTS_OF_HEADS]:
+        raise ConfigError(
+            f"--spec-type: {heads[0]} is not there, drafts come from the text (ngram-simple) or from a small model "
+            "(draft-simple, with --spec-draft-model); without --spec-type the server chooses"
+        )
     kinds = {
         "ngram" if each.startswith("ngram") else "draft" if each in ("draft", "draft-simple") else each
         for each in words[-1].split(",")

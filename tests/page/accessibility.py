@@ -9,6 +9,7 @@ from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page
 
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+PRACTICES = ["best-practice"]  # beyond the levels; of whole pages, since parts alone have no landmarks around them
 PHONE: dict[str, Any] = {"viewport": {"width": 412, "height": 839}, "has_touch": True, "is_mobile": True}
 # Options of a page. By day each part is looked at in one look, at night in all of them.
 EACH_LOOK = [
@@ -30,16 +31,19 @@ STANDS_STILL = """() => {
 
 
 # Only what is wrong: all that is right is a megabyte of JSON.
-FIND = """async (levels) => {
-    const { violations } = await axe.run({ runOnly: levels, resultTypes: ["violations"] });
+FIND = """async ([levels, exclude]) => {
+    const { violations } = await axe.run({ exclude }, { runOnly: levels, resultTypes: ["violations"] });
     return violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map(({ target }) => `${target}`).join(", ")}`);
 }"""
 
 
-def violations(page: Page) -> list[str]:
-    """Return each violation as a line: the rule, its meaning, and the elements, when nothing moves any more."""
+def violations(page: Page, levels: list[str] = LEVELS, exclude: str | None = None) -> list[str]:
+    """Return each violation as a line: the rule, its meaning, and the elements, when nothing moves any more.
+
+    `exclude` is the selector of what is not looked at.
+    """
     page.wait_for_function(STANDS_STILL)  # text that fades in has less contrast
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
-    found: list[str] = page.evaluate(FIND, LEVELS)
+    found: list[str] = page.evaluate(FIND, [levels, [exclude] if exclude else []])
     return found

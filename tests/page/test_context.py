@@ -52,6 +52,6 @@ def test_what_does_not_fit_is_told_in_the_header_and_by_its_part(page: Page, nar
     assert found["Memory"][1].endswith("characters at the end are left out")
     assert found["Author's note"][1] == ""
     assert found["Together, of 600"][0] <= 600
-    expect(page.locator("srb-side-panel footer > .cut")).to_contain_text("Not all of it fits")
+    expect(page.locator("srb-side-panel .foot > .cut")).to_contain_text("Not all of it fits")
     left_out = number(found["Story"][1].split()[0])
     assert left_out == page.evaluate("desk.context.cut")

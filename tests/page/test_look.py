@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from tests.page.accessibility import PRACTICES, violations
 from tests.page.conftest import MakePage
 from tests.page.paused import Paused, pause
 from tests.page.writer import START, Writer
@@ -280,3 +281,32 @@ def test_typed_quotation_marks_are_those_of_the_language_and_undo_gives_a_straig
     writer.wait_until_saved().reload()
     writer.expect_text("„Geh“, sagte sie. „")
     writer.set(typographic_quotes=False).write('"').expect_text('„Geh“, sagte sie. „"')
+
+
+OPENED = ["stories", "settings", "formats", "help", "task"]  # by a button each
+ACTIONS = ["Ask the story", "Memory", "Chapters"]  # panels, by the list of all actions
+
+
+def test_the_whole_page_and_what_it_opens_keep_the_best_practices(make_page: MakePage, slow: Server) -> None:
+    writer = Writer(make_page(bypass_csp=True), slow.url).set(max_tokens=8, stop_at="")
+    page = writer.write(START).go().wait_for_end().page
+    # The handle between two panes is a control between landmarks, and belongs to none.
+    found = {"": violations(page, PRACTICES, "#divider")}
+    for name in OPENED:
+        writer.open_dialog(name)
+        found[name] = violations(page, PRACTICES, "#divider")
+        page.keyboard.press("Escape")
+        expect(page.locator(f"srb-{name} dialog:is([open], :popover-open)")).to_have_count(0)
+    for words in ACTIONS:
+        writer.choose_action(words)
+        found[words] = violations(page, PRACTICES, "#divider")
+        page.keyboard.press("Escape")
+        page.evaluate("document.querySelector('srb-manuscript').focus()")
+    assert {what: lines for what, lines in found.items() if lines} == {}
+
+
+def test_from_the_text_the_next_stop_is_the_cards(writer: Writer) -> None:
+    page = writer.write(START).set(max_tokens=8).go().wait_for_end().page
+    writer.to_cards().to_text()
+    page.keyboard.press("Tab")
+    writer.wait("document.querySelector('srb-branches').contains(document.activeElement)")

@@ -158,7 +158,7 @@ def test_the_panel_is_as_open_after_a_reload_as_before_and_has_its_place_at_once
 def test_the_panel_tells_how_many_words_of_every_prompt_it_takes(writer: Writer) -> None:
     page = writer.page
     opener(page).click()
-    footer = panel(page).locator("footer")
+    footer = panel(page).locator(".foot")
     expect(footer).not_to_contain_text("of every prompt")
     memory(page).fill("word " * 117)
     panel(page).get_by_label("Author’s note").fill("Quiet, and sad.")

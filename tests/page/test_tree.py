@@ -122,6 +122,21 @@ def test_a_search_lists_what_has_the_words(page: Page) -> None:
     expect(page.get_by_role("group", name="The chosen branch")).to_have_count(0)
 
 
+@pytest.mark.parametrize("key", ["ArrowDown", "Enter"])
+def test_from_the_search_field_a_key_goes_into_what_was_found(page: Page, key: str) -> None:
+    tree = opened(page)
+    field = page.get_by_label("Search")
+    field.fill("no such words")
+    field.press(key)
+    expect(field).to_be_focused()
+    field.fill("FERRY")
+    rows = tree.get_by_role("treeitem")
+    expect(rows.first).to_contain_text(re.compile("ferry", re.IGNORECASE))
+    field.press(key)
+    expect(tree).to_be_focused()
+    expect(rows.first).to_have_attribute("aria-selected", "true")
+
+
 def test_in_a_search_acts_and_arrows_are_those_of_a_row_that_is_shown(page: Page) -> None:
     page.evaluate("openLarge(3)")
     tree = opened(page)

@@ -65,11 +65,9 @@ class Gathered {
     const { entries, patterns, chances, cut } = this;
     const remarks = takeRemarks();
     if (cut > 0) remarks.push(msg`Texts and keywords that were too long or too many (${NUMBER.format(cut)}) were cut.`);
-    if (patterns === 1) remarks.push(msg`1 keyword is a pattern (/…/), which are compared as they are written.`);
+    if (patterns === 1) remarks.push(msg`1 keyword is a pattern (/…/) and is compared as it is written.`);
     if (patterns > 1)
-      remarks.push(
-        msg`${NUMBER.format(patterns)} keywords are patterns (/…/), which are compared as they are written.`,
-      );
+      remarks.push(msg`${NUMBER.format(patterns)} keywords are patterns (/…/) and are compared as they are written.`);
     if (chances === 1) remarks.push(msg`1 entry comes by chance there, and whenever a keyword does here.`);
     if (chances > 1)
       remarks.push(msg`${NUMBER.format(chances)} entries come by chance there, and whenever a keyword does here.`);

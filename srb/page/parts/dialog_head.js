@@ -4,7 +4,7 @@ import { html } from "../vendor/lit.js";
 import { closeButton } from "./icons.js";
 
 /** @param {import("./part.js").DialogPart} dialog @param {unknown} title */
-export const dialogHead = (dialog, title) => html`<header class="dialog-head">
+export const dialogHead = (dialog, title) => html`<div class="dialog-head">
   <h2 id="${dialog.dialogName}-title">${title}</h2>
   ${closeButton(() => dialog.close())}
-</header>`;
+</div>`;

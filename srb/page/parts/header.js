@@ -75,9 +75,9 @@ class Header extends Part {
           aria-expanded=${this.isSideOpen ? "true" : "false"}
           @click=${() => desk.tell("side")}
         >${icon("side")}</button>
-        <button class="title quiet" aria-haspopup="dialog" title=${msg`Stories`} @click=${() => this.open("stories")}>
+        <h1><button class="title quiet" aria-haspopup="dialog" title=${msg`Stories`} @click=${() => this.open("stories")}>
           <span>${desk.title}</span> ${icon("down")}
-        </button>
+        </button></h1>
         <div class="facts">
           <span class="saved" data-state=${desk.saved.state} title=${savedTitle(desk.saved)}>${savedWords(desk.saved)}</span>
           ${this.warming()} ${this.growing()}

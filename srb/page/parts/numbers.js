@@ -21,7 +21,7 @@ export const NUMBERS = {
   max_tokens: {
     name: "max_tokens",
     label: msg`Length`,
-    words: msg`tokens of each branch at most; 128 are about 90 words`,
+    words: msg`of each branch at most; 128 are about 90 words`,
     min: 1,
     max: 100_000,
     step: 16,
@@ -38,8 +38,8 @@ export const NUMBERS = {
   },
   sibling_penalty: {
     name: "sibling_penalty",
-    label: msg`Sibling penalty`,
-    words: msg`how much a branch avoids the words of the others. 0: off`,
+    label: msg`Other words than the others`,
+    words: msg`how much a branch avoids what the others say. 0: not at all`,
     min: 0,
     max: 100,
     step: 0.5,

@@ -173,7 +173,8 @@ export class Outline extends Part {
     const { before } = this.desk;
     const { stars, unread } = this.counts;
     return html`<label>${msg`Search`} <input type="search" .value=${this.query}
-        @input=${(/** @type {any} */ event) => this.search(event.target.value)}></label>
+        @input=${(/** @type {any} */ event) => this.search(event.target.value)}
+        @keydown=${(/** @type {KeyboardEvent} */ event) => this.leaveSearch(event)}></label>
       <label><input type="checkbox" .checked=${this.hidesPruned}
         @change=${(/** @type {any} */ event) => (this.hidesPruned = event.target.checked)}> ${msg`hide what is set aside`}</label>
       <span class="counts">${msg`${unread} unread, ★ ${stars}`}</span>
@@ -194,6 +195,14 @@ export class Outline extends Part {
   search(words) {
     this.query = words;
     this.top = 0;
+  }
+
+  /** ↓ and Enter go from the search field into what it has found. @param {KeyboardEvent} event */
+  leaveSearch(event) {
+    if (!["ArrowDown", "Enter"].includes(event.code) || event.isComposing || !this.rows.length) return;
+    event.preventDefault();
+    if (!this.rows.some(({ id }) => id === this.current)) this.show(this.rows[0].id);
+    this.focus();
   }
 
   // ---- The tree: only the rows in view are in the document

@@ -61,7 +61,7 @@ export async function addRest(desk, root) {
   };
   root.querySelector("srb-header")?.after(make("srb-banner"));
   root.querySelector("main")?.before(make("srb-side-panel"));
-  root.append(divider(root), sheetHandle(root, desk), make("srb-branches"), make("srb-outline"));
+  root.append(sheetHandle(root, desk), make("srb-branches"), make("srb-outline"), divider(root)); // by keys: text, cards
   bindPrint(desk);
   bindOwnKeys(desk);
   showGap(desk);

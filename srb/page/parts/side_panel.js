@@ -164,7 +164,7 @@ class SidePanel extends Part {
         frame(note, (around) => desk.setNote({ ...this.note, frame: around })),
       ])}
       ${this.hasLists ? html`<srb-plan .desk=${desk}></srb-plan><srb-lorebook .desk=${desk}></srb-lorebook><srb-comments .desk=${desk}></srb-comments>` : nothing}
-      <footer>${costs(desk, countWords(memory) + countWords(note.text))} ${sentTable(desk)}</footer>`;
+      <div class="foot">${costs(desk, countWords(memory) + countWords(note.text))} ${sentTable(desk)}</div>`;
   }
 }
 

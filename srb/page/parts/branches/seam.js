@@ -21,7 +21,7 @@ export function seamHead(pane, seam) {
     run();
     pane.focus(); // the button goes; and the next key takes a card
   };
-  return html`<header class="branches-head seam">
+  return html`<div class="branches-head seam">
     <h2 class="hidden-words">${msg`Branches`}</h2>
     <p role="status" title="${seam.passage || from}">${wordsOf(seam)}</p>
     <div class="acts">
@@ -36,7 +36,7 @@ export function seamHead(pane, seam) {
       }
       <button class="new-round" title=${msg`Go on from the text as it is now`} @click=${act(() => desk.go())}>${msg`New round`}</button>
     </div>
-  </header>`;
+  </div>`;
 }
 
 /** What the cards were asked for. @param {NonNullable<Desk["seam"]>} seam */

@@ -30,12 +30,12 @@ const ORDERS = [
 export function head(pane) {
   const { seam } = pane.desk;
   if (seam) return seamHead(pane, seam);
-  return html`<header class="branches-head">
+  return html`<div class="branches-head">
     <h2 class="hidden-words">${msg`Branches`}</h2>
     <p class="counts">${progress(pane) ?? [pane.counts, gapWords(pane)].filter(Boolean).join(" ")}
       ${differentWords(pane)}</p>
     <div class="buttons" role="group" aria-label=${msg`All branches`}>${pane.round && paneButtons(pane)}</div>
-  </header>`;
+  </div>`;
 }
 
 /** @param {Pane} pane */

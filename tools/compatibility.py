@@ -7,9 +7,9 @@ from srb.cli.flags import BEFORE_START, FLAGS, NOT_YET, Flag
 HEADING = "## Options of the command line"
 INTRODUCTION = """\
 `srb serve` takes all of these options. An option without effect is accepted, and one line says so; an option that is refused
-would have served another model, or none. Any other option is an error, unless it is a setting's. Of `--spec-type` all `ngram-*` are one
-[look into the text](using/speculation.md), and kinds of which a model's own heads draft (`draft-mtp`, `draft-eagle3`, `draft-dflash`) are
-refused.
+would have served another model, or none. Any other option is an error, unless it is a setting's. Of `--spec-type` all
+`ngram-*` are one [look into the text](using/speculation.md), and kinds of which a model's own heads draft (`draft-mtp`,
+`draft-eagle3`, `draft-dflash`) are refused.
 `python -m tools.generated` generates this table from `srb/cli/flags.toml`.
 """
 

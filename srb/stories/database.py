@@ -8,9 +8,11 @@ import errno
 import fcntl
 import logging
 import os
+import random
 import resource
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,7 @@ from srb.stories.soundness import Soundness
 
 log = logging.getLogger("srb.stories")
 
+_RETRY_SECONDS = (0.0005, 0.0015)  # between two tries to begin; a commit takes some ms
 BUSY_SECONDS = 5.0  # that a statement waits for another process's transaction; then the post is refused
 _LOG_BYTES = 8 * 1024 * 1024  # of the write-ahead log that stay after a large transaction: none grows it anew
 _BACKUP = "-backup"  # of an empty file beside the stories, whose time is that of their last backup
@@ -63,11 +66,12 @@ def _one_state(connection: Connection) -> Iterator[None]:
 class Database:
     """The file at `path`. One connection, so one thread at a time may use it; no connection survives a fork."""
 
-    def __init__(self, path: Path, *, checks: bool = True) -> None:
+    def __init__(self, path: Path, *, checks: bool = True, sleep: Callable[[float], object] = time.sleep) -> None:
         """Open nothing yet: the file is opened, and made if it is missing, at its first use.
 
-        Without `checks` it is only read, also if it is damaged.
+        Without `checks` it is only read, also if it is damaged. `sleep` lets the thread wait for other processes.
         """
+        self._sleep = sleep
         self.path = path
         self._checks = checks
         self._connection: Connection | None = None
@@ -126,7 +130,7 @@ class Database:
                 raise StoriesReadOnly(
                     f"{self.path} may only be read; stories can be read, and nothing is saved{whose(closed)}"
                 )
-            connection.execute("BEGIN IMMEDIATE")  # one that reads first could not wait for another that writes
+            self._begin_writing(connection)
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -136,6 +140,25 @@ class Database:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def _begin_writing(self, connection: Connection) -> None:
+        """Wait for other processes' transactions; one that reads first could not wait for another that writes.
+
+        SQLite's own waiting sleeps for longer each time, so that of 16 processes some had their turn after seconds.
+        """
+        until = time.monotonic() + BUSY_SECONDS
+        connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            while True:
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                    return
+                except sqlite3.OperationalError as error:
+                    if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                        raise
+                self._sleep(random.uniform(*_RETRY_SECONDS))
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}")
 
     def backup(self, target: Path) -> None:
         """Write a copy of the file as it is now, while others may write; raise FileExistsError if `target` exists."""

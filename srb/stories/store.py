@@ -74,12 +74,14 @@ class Store:
         *,
         checks: bool = True,
         rooms: Mapping[str, int] = MappingProxyType({}),
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """Open nothing yet; `clock` returns Unix seconds. Without `checks` a damaged file is read as far as possible.
 
-        `rooms` has the bytes that all stories of a person may take, of those for whom there is a limit.
+        `rooms` has the bytes that all stories of a person may take, of those for whom there is a limit; `sleep` lets the
+        thread wait for other processes that write.
         """
-        self._database = Database(path, checks=checks)
+        self._database = Database(path, checks=checks, sleep=sleep)
         self._clock = clock
         self._rooms = rooms
         self._bin = _Bin()

@@ -25,6 +25,7 @@ from srb.errors import (
     StoriesUnavailable,
 )
 from srb.stories import database, schema, soundness
+from srb.stories.parts import read_post
 from srb.stories.store import Store
 from tests.stories import ID, Stories, at, model, person
 
@@ -455,6 +456,26 @@ def test_row_49_on_a_full_disk_nothing_is_saved_by_half_and_reading_goes_on(path
     stories.post(nodes={"c": person("c")}, marks={"a": {"note": at("x" * 200_000, 1)}})
     assert set(stories.nodes()) == {"a", "b", "c"}
     assert stories.overview()["state"] == "ok"
+
+
+def test_who_waits_for_another_process_tries_again_soon_however_long_it_has_waited(tmp_path: Path) -> None:
+    """SQLite's own waiting sleeps for up to a tenth of a second at a time: who has waited long met a free file seldom."""
+    path = tmp_path / "stories.sqlite3"
+    slept: list[float] = []
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            if len(slept) == 40:
+                other.execute("COMMIT")
+
+        with closing(Store(path, sleep=sleep)) as store:
+            store.open()
+            other.execute("BEGIN IMMEDIATE")
+            store.post("a", read_post(orjson.dumps({"nodes": {"a": person("Once.")}})))
+            assert len(slept) == 40
+            assert max(slept) < 0.01
+            assert orjson.loads(store.overview())["stories"][0]["id"] == "a"
 
 
 def test_row_50_a_file_that_another_process_keeps_writing_is_told_and_used_again(

@@ -27,7 +27,7 @@ from srb.web.loop.yielding import in_thread
 
 log = logging.getLogger("srb.web")
 
-_sleep = get_original("time", "sleep")  # gevent's would make a loop for the thread
+_sleep: Callable[[float], object] = get_original("time", "sleep")  # gevent's would make a loop for the thread
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class StoriesFile:
 
         `rooms`: see Store.
         """
-        self._store = Store(path, rooms=rooms) if path else None
+        self._store = Store(path, rooms=rooms, sleep=_sleep) if path else None
         self._turn = BoundedSemaphore()
         self._imports = BoundedSemaphore()  # one at a time: each takes a thread, a core and much memory
         self._trouble: type[SRBError] | None = None  # the last one that was logged

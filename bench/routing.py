@@ -1,8 +1,8 @@
 """`python -m bench.routing`: evenings of many writers on a cluster, simulated with the cluster's own choice of replicas.
 
-For each number of replicas, of open requests on each and of bridges, without and with a preface of all stories: how many
-turns find their story where it was computed, how many requests the busiest replica had to the mean, and a choice's time.
-Nothing is decoded and no time passes.
+For each number of replicas, of open requests on each and of bridges, with a preface of all stories or none, and with turns
+that cut the end of what was written: how many turns find their story where it was computed, how many requests the busiest
+replica had to the mean, and a choice's time. Nothing is decoded and no time passes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _TURN, _PAUSE = 10.0, 30.0  # seconds on average that a turn is written, and tha
 _EXCHANGE = 0.25  # seconds between two exchanges of a bridge's news
 _PREFACE = "You are a patient teller of long tales. "
 _WORDS = ("river", "lamp", "winter", "keeper", "harbour", "letter", "stone", "quiet", "garden", "bell")
+_CUT = (50, 1500)  # bytes
 _KEPT = 4 / 3  # of the mean number of stories: how many a replica has room for, one more at least
 
 
@@ -38,6 +39,7 @@ class Evening:
     bridges: int = 1
     preface: int = 0  # bytes that all stories begin with
     turns: int = 6  # of each story
+    edits: float = 0.0  # share of turns that cut CUT bytes of the text's end before they go on
     popular: int = 1  # times as many turns of the first story, by as many writers at once
     opening: int = 20  # words
     seed: int = 1
@@ -72,6 +74,7 @@ def simulate(evening: Evening) -> Outcome:
     shared, places = SharedMarks(), [START] * evening.bridges
     preface = (_PREFACE * (evening.preface // len(_PREFACE) + 1))[: evening.preface]
     texts: dict[int, str] = {}
+    begins: dict[int, int] = {}  # bytes of their openings, which no writer cuts
     kept = math.ceil(_KEPT * evening.writers / evening.replicas) + 1
     stories: dict[str, OrderedDict[int, None]] = {name: OrderedDict() for name in names}
     is_open: Counter[str] = Counter()
@@ -88,8 +91,14 @@ def simulate(evening: Evening) -> Outcome:
         bridge = chance.choice(bridges)
         if story not in texts:
             texts[story] = f"{preface}{story} {words(evening.opening)}"
+            begins[story] = len(texts[story])
         else:
             outcome.continued += 1
+            if chance.random() < evening.edits:
+                own = len(texts[story]) - begins[story]
+                texts[story] = texts[story][: -max(1, min(chance.randint(*_CUT), int(own * chance.random())))] + words(
+                    5
+                )
         command = Generate(str(story), (texts[story],), (BranchSpec(1),))
         began = time.perf_counter()
         chosen = choose(bridge, command)
@@ -146,16 +155,17 @@ def main() -> None:
     )
     parser.add_argument("--bridges", type=_numbers, default="1,3,5", help="default: %(default)s")
     parser.add_argument("--preface", type=_numbers, default="0,2000", help="bytes (default: %(default)s)")
+    parser.add_argument("--edits", type=_numbers, default="0,0.15", help="share of turns (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=6, help="of each story (default: %(default)s)")
     options = parser.parse_args()
-    print("replicas  open  writers  bridges  preface    found  busiest  µs a choice", flush=True)
-    for replicas, load, bridges, preface in itertools.product(
-        options.replicas, options.load, options.bridges, options.preface
+    print("replicas  open  writers  bridges  preface  edits    found  busiest  µs a choice", flush=True)
+    for replicas, load, bridges, preface, edits in itertools.product(
+        options.replicas, options.load, options.bridges, options.preface, options.edits
     ):
-        evening = Evening(int(replicas), load, int(bridges), int(preface), options.turns)
+        evening = Evening(int(replicas), load, int(bridges), int(preface), options.turns, edits=edits)
         done = simulate(evening)
         print(
-            f"{replicas:8.0f} {load:5.1f} {evening.writers:8} {bridges:8.0f} {preface:8.0f} "
+            f"{replicas:8.0f} {load:5.1f} {evening.writers:8} {bridges:8.0f} {preface:8.0f} {edits:6.0%} "
             f"{done.found / max(1, done.continued):8.1%} {done.busiest(int(replicas)):8.2f} "
             f"{done.seconds / done.requests.total() * 1e6:12.0f}",
             flush=True,

@@ -5,8 +5,9 @@ These decide, in this order:
 - the memory of texts: a text that goes on where a known one ended goes to the replica that computed that one, as up to
   ALTERNATIVES may, or else to that of the short text that it continues. Bridges tell each other what is new in their
   memories (`take_news`, `hear`);
-- where a text leaves a known one, it is an edit or another story with the same preface. It stays with the known text as
-  long as that costs nobody anything, and few texts have left there: a preface would bring all its stories to one replica;
+- where a text leaves a known one, it is an edit or another story with the same preface. It goes on with the known text as
+  long as at most EDITS texts have left there and the replica has no more than its share of stories; after that only where
+  that costs nobody anything: a preface would bring all its stories to one replica;
 - consistent hashing of other new texts, whole, so that a preface does not count: a replica that joins or leaves moves its
   own share and little else (Karger and others, 1997). Of CHOICES replicas the one that has the fewest stories of late has
   it (the power of two choices, Mitzenmacher, 2001): by a hash alone one of a thousand has twice the mean;
@@ -39,6 +40,8 @@ ALTERNATIVES = 16  # texts that go on where one ended: a writer's, who takes one
 PREFACE = (
     16 * 1024
 )  # bytes of a known text for each one that may leave it at the same place, and stay: less is soon computed again
+EDITS = 3  # texts that leave a known one at the same place, and are taken for edits of it
+_JOINED = 0.3  # stories: where replicas have one each or none, a second one with the same preface goes elsewhere
 FIRST_MARK = 64  # bytes: the shortest beginning that texts have in common
 _FINEST, _FINER = 16, 32  # bytes at least, and parts at most, between two marks: the finer marks of a text's end
 _SHORTEST = 8  # bytes: of a text that is known again by what continues it; shorter ones begin too many others
@@ -241,8 +244,7 @@ class Affinity:
         if known.left <= 0 or known.is_whole:
             fits = (name for name in known.replicas if self._may_go_on(name, branches))
         else:
-            is_preface = known.left > known.size // PREFACE
-            fits = (name for name in known.replicas if not is_preface and self._may_stay(name))
+            fits = (name for name in known.replicas if self._may_stay(name, branches, known))
         all_marks = [*([known.opening] if known.opening else []), *marks, *finer(len(marks) - 1)]
         # By its last mark, since the first one may be a preface's that this bridge has not heard of.
         chosen = next(fits, None) or self._place(all_marks[-1], exclude, branches)
@@ -302,11 +304,15 @@ class Affinity:
             return True
         return self._has_share(replica) and self._open[replica] < CROWD * total / len(self._open) + spare
 
-    def _may_stay(self, replica: str) -> bool:
-        """Whether a text that leaves one of the replica's texts may be computed there.
-
-        A single writer's edits may, who has no more than the request that is being edited open.
-        """
+    def _may_stay(self, replica: str, branches: int, known: _Beginning) -> bool:
+        """Whether a text that leaves one of the replica's texts may be computed there."""
+        mean = (len(self._ends) + 1) / len(self._open)  # with one more
+        has_few = self._num_stories[replica] <= FACTOR * mean - _JOINED
+        if known.left <= EDITS and has_few and self._may_go_on(replica, branches):
+            return True
+        if known.left > known.size // PREFACE:
+            return False
+        # A single writer's edit, who has no more than the request that is being edited open.
         return self._num_requests[replica] <= 1 and (self._has_share(replica) or self._all_requests <= 1)
 
     def _place(self, mark: Mark, exclude: Collection[str], branches: int) -> str:

@@ -26,6 +26,7 @@ from srb.cluster.affinity import (
 from srb.cluster.routing import choose, marks_of
 from srb.cluster.shared_marks import START, SharedMarks
 from srb.wire.commands import BranchSpec, Generate, StateAction
+from tests.needs import long
 
 REPLICAS = ("a", "b", "c")
 PREFACE = "You are a patient teller of long tales. "
@@ -67,6 +68,19 @@ def evenings() -> list[Any]:
 @pytest.mark.parametrize(("replicas", "load", "bridges", "preface"), evenings())
 def test_turns_find_their_story_and_the_load_is_even(replicas: int, load: float, bridges: int, preface: int) -> None:
     holds(Evening(replicas, load, bridges, preface))
+
+
+@pytest.mark.parametrize("preface", [0, 2000, *long(20_000)])
+@pytest.mark.parametrize("bridges", [1, 3])
+@pytest.mark.parametrize("edits", [0.15, 0.3])
+@pytest.mark.parametrize(("replicas", "load"), [(8, 1), (8, 3), *long((40, 1), (40, 3))])
+def test_writers_who_cut_the_end_of_their_texts_stay_at_home(
+    replicas: int, load: float, edits: float, bridges: int, preface: int
+) -> None:
+    evening = Evening(replicas, load, bridges, preface, turns=12, edits=edits)
+    outcome = simulate(evening)
+    assert outcome.found >= 0.98 * outcome.continued, f"{outcome.found} of {outcome.continued}"
+    assert outcome.busiest(replicas) <= 1.5
 
 
 @pytest.mark.parametrize("seed", range(3))

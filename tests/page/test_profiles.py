@@ -65,12 +65,12 @@ def test_the_pointer_is_where_it_is_in_a_new_window(profile: Profiles, troubles:
 @pytest.mark.parametrize(
     "act",
     [
-        lambda page: page.on("request", lambda request: None),
+        lambda page: page.once("request", lambda request: None),
         lambda page: page.route("**", lambda route: route.abort()),
         lambda page: page.add_init_script("window.left = 1"),
         lambda page: page.close(),
     ],
-    ids=["handler", "route", "script", "closed"],
+    ids=["once", "route", "script", "closed"],
 )
 def test_a_window_in_which_something_lasts_is_not_used_again(profile: Profiles, troubles: Troubles, act: Any) -> None:
     first, page = open_parts(profile, troubles)
@@ -79,6 +79,20 @@ def test_a_window_in_which_something_lasts_is_not_used_again(profile: Profiles, 
     again, other = open_parts(profile, troubles)
     assert again is first
     assert other is not page
+    profile.give_back(again, troubles, is_spoilt=False)
+
+
+def test_a_windows_listeners_are_taken_away_with_their_test(profile: Profiles, troubles: Troubles) -> None:
+    first, page = open_parts(profile, troubles)
+    heard = list[str]()
+    page.on("request", lambda request: heard.append(request.url))
+    page.evaluate("fetch('/page/story.js').then(() => null)")
+    assert heard
+    profile.give_back(first, troubles, is_spoilt=False)
+    before = list(heard)
+    again, other = open_parts(profile, troubles)
+    assert other is page
+    assert heard == before
     profile.give_back(again, troubles, is_spoilt=False)
 
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from tests.page.conftest import MakePage, Troubles
 from tests.page.paused import Paused, pause
 from tests.page.writer import Writer, wait_for_event
 from tests.processes import wait_for
-from tests.servers import Server
+from tests.servers import MakeServer, Server
 
 pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
 
@@ -44,11 +43,10 @@ GIVE = """([bytes, name, type, how, at]) => {
 
 
 @pytest.fixture(scope="module")
-def seer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def seer(server_with: MakeServer, tmp_path_factory: pytest.TempPathFactory) -> Server:
     folder = tmp_path_factory.mktemp("seer")
     model, projector = write_llama(folder / "model.gguf"), write_projector(folder / "mmproj.gguf")
-    with Server(folder, model=model, mmproj=projector, n_ctx=8192, chat_template="chatml", threads=1).start() as server:
-        yield server
+    return server_with(model=model, mmproj=projector, n_ctx=8192, chat_template="chatml", threads=1)
 
 
 def writer_of(page: Page, seer: Server) -> Writer:

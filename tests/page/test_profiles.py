@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from playwright.sync_api import Page
 from tests.page.conftest import Troubles
 from tests.page.parts_alone import ORIGIN
 from tests.page.profiles import DESKTOP, Profiles
+from tests.servers import Ports
 
 pytestmark = pytest.mark.e2e
 
@@ -94,6 +96,17 @@ def test_a_windows_listeners_are_taken_away_with_their_test(profile: Profiles, t
     assert other is page
     assert heard == before
     profile.give_back(again, troubles, is_spoilt=False)
+
+
+def test_a_server_has_the_port_of_one_that_has_ended_where_nobody_listens() -> None:
+    ports = Ports()
+    one, other = ports.take(), ports.take()
+    assert one != other
+    ports.give_back(one)
+    with socket.create_server(("127.0.0.1", one)):
+        assert ports.take() != one
+    ports.give_back(one)
+    assert ports.take() == one
 
 
 def test_a_profile_that_was_changed_is_not_used_again(profile: Profiles, troubles: Troubles) -> None:

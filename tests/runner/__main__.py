@@ -30,7 +30,7 @@ MOST_AGAIN = 40  # failures; more are no bad luck, and are not run again
 AT_ONCE = max(1, (os.cpu_count() or 1) * 3 // 2)  # half of the time tests wait for servers and browsers
 AHEAD = 8  # files, where the order says what may be left out: of these some are of a worker's last folder as a rule
 # Examples that hypothesis draws, by what a test asks for. All runs but the night's draw the same ones each time.
-EXAMPLES = {Tier.MAIN: 0.3, Tier.REST: 1.0, Tier.ALL: 1.0, Tier.NIGHT: 20.0}
+EXAMPLES = {Tier.MAIN: 0.3, Tier.REST: 1.0, Tier.ALL: 0.5, Tier.NIGHT: 20.0}
 
 
 @dataclass

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.needs import long
 from tests.page.writer import START, Writer
 from tests.servers import Server
 
@@ -155,8 +156,10 @@ def choose(writer: Writer, way: str) -> None:
         rivals.nth(1).click()
 
 
-@pytest.mark.parametrize("way", ["key", "mouse"])
-@pytest.mark.parametrize("act", [vary, extend, choose])
+@pytest.mark.parametrize(
+    ("act", "way"),
+    [(vary, "key"), (extend, "mouse"), (choose, "key"), *long((vary, "mouse"), (extend, "key"), (choose, "mouse"))],
+)
 def test_what_is_done_with_stale_cards_changes_no_word_of_the_text_and_is_taken_like_the_others(
     stale: Writer, act: Callable[[Writer, str], None], way: str
 ) -> None:
@@ -180,7 +183,7 @@ def test_what_is_done_with_stale_cards_changes_no_word_of_the_text_and_is_taken_
     expect_stale(stale, cards)
 
 
-@pytest.mark.parametrize("way", ["key", "notice"])
+@pytest.mark.parametrize("way", ["notice", *long("key")])
 def test_another_word_in_the_text_beside_stale_cards_gives_back_by_one_undo_all_words_and_the_cards(
     stale: Writer, way: str
 ) -> None:

@@ -58,6 +58,26 @@ def free_port() -> int:
             return port
 
 
+class Ports:
+    """Ports for servers one after another, since a browser has the page's files by address, and loads them but once."""
+
+    def __init__(self) -> None:
+        self._free: list[int] = []
+
+    def take(self) -> int:
+        """Return the port of a server that has ended, or else a new one."""
+        while self._free:
+            port = self._free.pop()
+            with socket.socket() as probe, contextlib.suppress(OSError):
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections hold it no more
+                probe.bind(("127.0.0.1", port))
+                return port
+        return free_port()
+
+    def give_back(self, port: int) -> None:
+        self._free.append(port)
+
+
 class Server:
     """One running server. `Server(path, n=4)` sets SRB_N=4; leave its `with` block and nothing of it is left."""
 

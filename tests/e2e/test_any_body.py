@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -17,10 +16,10 @@ from srb.config.settings import Settings
 from srb.web.app import create_app
 from tests.processes import DEADLINE, wait_for
 from tests.servers import Server
+from tests.walks import examples
 
 pytestmark = pytest.mark.e2e
 
-EXAMPLES = int(os.environ.get("SRB_TEST_EXAMPLES", "40"))
 OLLAMAS = ("/api/generate", "/api/chat")
 PLAIN = {"messages": [{"role": "user", "content": "Tell me a story."}]}  # few of the messages made have a sense
 SHORT = {"max_tokens": 3, "n_predict": 3, "n": 2, "n_cmpl": 2, "best_of": None, "t_max_predict_ms": 2000}
@@ -56,7 +55,7 @@ def test_no_body_is_an_internal_error_or_ends_the_engine(own: Server, path: str)
     engine = own.engine
 
     @settings(
-        max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
+        max_examples=examples(40), deadline=None, derandomize=True, database=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(body=bodies(path))

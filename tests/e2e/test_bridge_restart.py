@@ -28,7 +28,8 @@ def web(tmp_path: Path, make_server: MakeServer) -> Iterator[Server]:
         for name in "ab":
             doors.wait_open(name)
         doors.write()
-        yield ready(make_server(replicas=doors.file, max_n=64), 2)
+        # A stream that rests is left when it hears something.
+        yield ready(make_server(replicas=doors.file, max_n=64, sse_ping_interval=1), 2)
 
 
 def texts(stream: Stream) -> dict[int, str]:

@@ -8,6 +8,7 @@ import pytest
 
 from bench.differential.__main__ import compare, context_of, main
 from bench.differential.cases import cases
+from tests.needs import long
 from tests.processes import DEADLINE
 from tests.servers import MakeServer
 
@@ -17,11 +18,15 @@ SMALL = {"n_ctx": 512, "embedding": True}
 
 
 @pytest.mark.timeout(5 * DEADLINE)
-def test_two_servers_with_one_model_do_not_differ(make_server: MakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("only", ["/infill", *long("")])
+def test_two_servers_with_one_model_do_not_differ(
+    make_server: MakeServer, capsys: pytest.CaptureFixture[str], only: str
+) -> None:
     first, second = make_server(**SMALL).start(), make_server(**SMALL).start()
-    status = main([first.url, second.url])
+    status = main([first.url, second.url, "--only", only])
     said = capsys.readouterr().out.splitlines()
-    assert (said, status) == ([f"{len(cases(context_of(first.url)))} requests: 0 differences told, 0 not told"], 0)
+    chosen = [case for case in cases(context_of(first.url)) if only in case.name]
+    assert (said, status) == ([f"{len(chosen)} requests: 0 differences told, 0 not told"], 0)
 
 
 def test_servers_with_different_settings_differ_and_the_places_are_named(make_server: MakeServer) -> None:

@@ -50,7 +50,7 @@ def replace_the_key(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [(remove, HELD), (empty, CHANGED), (replace_the_key, CHANGED)],
+    [(remove, HELD), (replace_the_key, CHANGED), *long((empty, CHANGED))],
 )
 def test_row_59_after_a_workers_death_the_keys_are_the_old_ones(
     make_server: MakeServer, tmp_path: Path, change: Callable[[Path], None], message: str
@@ -67,7 +67,7 @@ def test_row_59_after_a_workers_death_the_keys_are_the_old_ones(
     assert server.logs.count(message) == 1
 
 
-@pytest.mark.parametrize("name", ["config", "chat_template_file", "system_prompt_file"])
+@pytest.mark.parametrize("name", ["config", "chat_template_file", *long("system_prompt_file")])
 def test_row_59_a_worker_starts_although_a_file_of_the_settings_is_gone(
     make_server: MakeServer, tmp_path: Path, name: str
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from srb.config.settings import Settings
+from tests.needs import long
 from tests.processes import DEADLINE
 from tests.servers import MakeServer, Server
 
@@ -39,7 +40,7 @@ def ask(server: Server, path: str, **body: Any) -> tuple[dict[str, Any], int, in
     return answer, usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
 
 
-@pytest.mark.parametrize("at_once", [1, 16])
+@pytest.mark.parametrize("at_once", [16, *long(1)])
 def test_sixteen_chats_with_one_system_prompt_compute_their_new_turns_alone(fresh: Server, at_once: int) -> None:
     chance = random.Random(1)
     chats = [[{"role": "system", "content": RULES}] for _ in range(16)]

@@ -74,7 +74,6 @@ def test_a_prompt_sent_again_is_cached(tiny: Server) -> None:
     cold, warm = ask(tiny, prompt=prompt).json(), ask(tiny, prompt=prompt).json()
     assert cold["timings"]["prompt_n"] == cold["tokens_evaluated"] - cold["timings"]["cache_n"]
     assert warm["timings"]["cache_n"] > cold["timings"]["cache_n"]
-    assert warm["timings"]["prompt_ms"] < cold["timings"]["prompt_ms"] + 1000
 
 
 def test_n_predict_0_warms_the_prompt_up(tiny: Server) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from srb.version import version
 from tests.e2e.streams import BRIEF, ENDLESS, Stream
+from tests.needs import long
 from tests.processes import DEADLINE, wait_for
 from tests.servers import PACED, MakeServer, Server
 
@@ -95,7 +96,7 @@ def test_logrotate_may_move_the_file_and_signal_everybody(make_server: MakeServe
     assert set(server.all_pids()) == pids
 
 
-@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize("log_format", ["text", *long("json")])
 def test_no_key_is_logged_or_shown(make_server: MakeServer, tmp_path: Path, log_format: str) -> None:
     (tmp_path / "keys").write_text(KEYS[1])
     server = make_server(api_key=KEYS[0], api_key_file=tmp_path / "keys", log_level="debug", log_format=log_format)

@@ -14,11 +14,11 @@ from tests.soak.runs import SETTINGS, fuzz, soak
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(10 * DEADLINE)]
 
-SECONDS = float(os.environ.get("SRB_TEST_SOAK_SECONDS", "40"))
-REQUESTS = int(os.environ.get("SRB_TEST_FUZZ", "600"))
+SECONDS = float(os.environ.get("SRB_TEST_SOAK_SECONDS", "28"))
+REQUESTS = int(os.environ.get("SRB_TEST_FUZZ", "300"))
 
 
-@pytest.mark.parametrize("requests", [REQUESTS, *long(5 * REQUESTS)])
+@pytest.mark.parametrize("requests", [REQUESTS, *long(10 * REQUESTS)])
 def test_row_37_no_request_is_an_internal_error_or_ends_the_engine(
     make_server: MakeServer, tmp_path: Path, requests: int
 ) -> None:
@@ -27,7 +27,7 @@ def test_row_37_no_request_is_an_internal_error_or_ends_the_engine(
     assert not report.problems, report.text()
 
 
-@pytest.mark.parametrize("seconds", [SECONDS, *long(5 * SECONDS)])
+@pytest.mark.parametrize("seconds", [SECONDS, *long(7 * SECONDS)])
 def test_row_38_under_load_with_kills_nothing_leaks_and_every_request_ends_once(
     make_server: MakeServer, seconds: float
 ) -> None:

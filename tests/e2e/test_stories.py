@@ -16,6 +16,7 @@ import pytest
 import requests
 
 from tests.disks import remount
+from tests.needs import long
 from tests.processes import DEADLINE, PYTHON, ROOT, wait_for
 from tests.servers import GUNICORN, MakeServer, Server
 from tests.stories import model, person, texts
@@ -234,7 +235,7 @@ def test_row_49_a_limit_of_the_files_size_is_507(make_server: MakeServer) -> Non
     assert command(server, "check").returncode == 0
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("is_killed", [True, *long(False)], ids=["killed", "stopped"])
 def test_row_48_on_a_read_only_disk_stories_are_read_and_generation_goes_on(
     make_server: MakeServer, small_disk: Path, is_killed: bool
 ) -> None:

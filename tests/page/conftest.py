@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +26,7 @@ from tests.page.parts_alone import HOST, serve_parts
 from tests.page.profiles import DESKTOP, Profile, Profiles
 from tests.page.writer import Writer, wait_for_event
 from tests.processes import DEADLINE, wait_for
-from tests.servers import MakeServer, Server
+from tests.servers import MakeServer, Ports, Server
 
 FAILED = pytest.StashKey[bool]()
 
@@ -183,8 +184,29 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server.start()
 
 
+@pytest.fixture(scope="package")
+def ports() -> Ports:
+    """Ports of ended servers, for the next ones."""
+    return Ports()
+
+
+def _served(stack: ExitStack, ports: Ports, folder: Path, **settings: Any) -> Server:
+    """Return a server that is not started yet; it ends with the stack, and its port is another one's then."""
+    if "port" not in settings:
+        settings["port"] = ports.take()
+        stack.callback(ports.give_back, settings["port"])
+    return stack.enter_context(Server(folder, **settings))
+
+
+@pytest.fixture
+def make_server(tmp_path_factory: pytest.TempPathFactory, ports: Ports) -> Iterator[MakeServer]:
+    """Make servers with settings of the test's own; they are ended after the test."""
+    with ExitStack() as stack:
+        yield lambda **options: _served(stack, ports, tmp_path_factory.mktemp("srb"), **options)
+
+
 @pytest.fixture(scope="module")
-def server_with(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeServer]:
+def server_with(tmp_path_factory: pytest.TempPathFactory, ports: Ports) -> Iterator[MakeServer]:
     """Servers with settings of their own, one for all tests of a file that ask for the same. Kill no part of one."""
     servers: dict[tuple[tuple[str, Any], ...], Server] = {}
     with ExitStack() as stack:
@@ -192,7 +214,7 @@ def server_with(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeServer
         def with_(**settings: Any) -> Server:
             key = tuple(sorted(settings.items()))
             if key not in servers:
-                servers[key] = stack.enter_context(Server(tmp_path_factory.mktemp("srb"), **settings).start())
+                servers[key] = _served(stack, ports, tmp_path_factory.mktemp("srb"), **settings).start()
             return servers[key]
 
         yield with_

@@ -22,11 +22,16 @@ DESKTOP: ViewportSize = {"width": 1440, "height": 900}
 
 AT_REST = 4  # profiles that are kept for later tests: each has a process of its own, of 100 MB
 
-# What is done by these outlasts a document.
+# What is done by these outlasts a document. A page's listeners are taken away again.
 LASTING = {
     Page: (
-        *("on", "once", "route", "add_init_script", "expose_binding", "expose_function"),
-        *("emulate_media", "set_extra_http_headers"),
+        "once",
+        "route",
+        "add_init_script",
+        "expose_binding",
+        "expose_function",
+        "emulate_media",
+        "set_extra_http_headers",
     ),
     BrowserContext: ("route", "add_init_script", "grant_permissions", "set_offline"),
 }
@@ -59,6 +64,7 @@ class Profile:
         self.context.new_cdp_session = self._note_devtools  # type: ignore[method-assign]
         self._page: Page | None = None
         self._changed: set[Page | BrowserContext] = set()
+        self._heard: list[tuple[str, Any]] = []  # listeners of a test at the page
         self._note_changes(self.context)
 
     def open(self, watch: Watch, size: ViewportSize) -> Page:
@@ -66,11 +72,13 @@ class Profile:
         if self._page is None:
             self._page = self.context.new_page()
             self._note_changes(self._page)
+            self._note_listeners(self._page)
         if self._page.viewport_size != size:
             self._page.set_viewport_size(size)
         watch.watch(self._page)
         self.context.on("page", watch.watch)
         self._changed.clear()
+        self._heard.clear()
         return self._page
 
     def empty(self, watch: Watch) -> None:
@@ -86,6 +94,9 @@ class Profile:
         else:
             blank = self._page
             watch.leave(blank)
+            for event, listener in self._heard:
+                with suppress(KeyError):  # the test has done so
+                    blank.remove_listener(event, listener)
             blank.evaluate(FORGET)
             blank.goto("about:blank")
             blank.mouse.move(0, 0)  # where it is in a new window
@@ -108,6 +119,15 @@ class Profile:
     def _note_devtools(self, page: Page) -> CDPSession:
         self._devtools.append(self._new_devtools(page))
         return self._devtools[-1]
+
+    def _note_listeners(self, page: Page) -> None:
+        add = page.on
+
+        def on(event: Any, listener: Any) -> None:
+            self._heard.append((event, listener))
+            add(event, listener)
+
+        page.on = on  # type: ignore[method-assign,assignment]
 
     def _note_changes(self, target: Page | BrowserContext) -> None:
         def noting(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -459,24 +459,25 @@ def test_on_a_phone_a_long_card_shows_its_beginning_and_a_tap_opens_it(make_page
     wait_for(lambda: pane.tell("return desk.round.slots[0].mark") == len(" word"), "a tap in an open card marks")
 
 
-@pytest.mark.parametrize(
-    ("way", "calls"),
-    [(150, [["take", 1, {"at": None, "go": True}, TEXTS[1]]]), (-150, [["prune", 1]]), (60, []), (-60, [])],
-    ids=["right takes", "left sets aside", "right too short", "left too short"],
-)
-def test_a_swipe_takes_a_card_or_sets_it_aside(make_page: MakePage, way: int, calls: list[Any]) -> None:
+TAKE, PRUNE = ["take", 1, {"at": None, "go": True}, TEXTS[1]], ["prune", 1]
+
+
+def test_a_swipe_takes_a_card_or_sets_it_aside(make_page: MakePage) -> None:
+    """To the right and to the left, and too short to mean it."""
     pane = Pane(make_page(**PHONE))
-    pane.begin(*TEXTS)
-    x, y = pane.word(2, "boat")
     cdp = pane.page.context.new_cdp_session(pane.page)
-    touch = [("touchStart", 0), *(("touchMove", way * step / 5) for step in range(1, 6)), ("touchEnd", None)]
-    for kind, moved in touch:
-        points = [] if moved is None else [{"x": x + moved, "y": y}]
-        cdp.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-    if calls:
-        wait_for(lambda: pane.tell("return desk.calls.length") > 0, "the swipe acts")
-    wait_for(lambda: pane.card(2).evaluate("(card) => card.style.translate") == "", "the card is back at its place")
-    assert pane.tell("return desk.calls") == calls
+    for way, calls in ((60, []), (-60, []), (150, [TAKE]), (-150, [PRUNE])):
+        pane.begin(*TEXTS)
+        pane.tell("desk.calls.length = 0")
+        x, y = pane.word(2, "boat")
+        touch = [("touchStart", 0), *(("touchMove", way * step / 5) for step in range(1, 6)), ("touchEnd", None)]
+        for kind, moved in touch:
+            points = [] if moved is None else [{"x": x + moved, "y": y}]
+            cdp.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        if calls:
+            wait_for(lambda: pane.tell("return desk.calls.length") > 0, "the swipe acts")
+        wait_for(lambda: pane.card(2).evaluate("(card) => card.style.translate") == "", "the card is back at its place")
+        assert pane.tell("return desk.calls") == calls, f"{way} px"
 
 
 def test_on_a_phone_every_button_is_large_enough_for_a_finger(make_page: MakePage) -> None:

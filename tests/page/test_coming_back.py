@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from tests.needs import long
 from tests.page.conftest import MakePage, Troubles
 from tests.page.wire import wire_to
 from tests.page.writer import ENDLESS, START, Writer
@@ -29,7 +30,7 @@ def expect_saved(server: Server, writer: Writer, texts: list[str]) -> None:
     )
 
 
-@pytest.mark.parametrize("where", ["reload", "other profile"])
+@pytest.mark.parametrize("where", ["reload", *long("other profile")])
 def test_a_running_round_is_shown_again_and_goes_on(
     writer: Writer, slow: Server, make_page: MakePage, where: str
 ) -> None:

@@ -20,27 +20,29 @@ DONE: Event = {"event": "done", "count": 1}
 FAILED: Event = {"event": "error", "index": 0, "message": "the sampler failed", "code": "engine_error"}
 
 
-@pytest.mark.parametrize(
-    ("end", "words", "description"),
-    [
-        ([stop(0, "eos", stop=1), DONE], "The model would end here.", "The model would end the text here."),
-        ([stop(0, "word", stop=1, stopping_word=";"), DONE], "", "Ended at the stop word “;”."),
-        ([stop(0, "boundary", stop=1), DONE], "", "Ended: the sentence is complete."),
-        ([stop(0, "limit"), DONE], "cut off here", "Ended at its full length; it can go on."),
-        ([stop(0, "limit", truncated=True), DONE], "the context is full", "Ended: the model's context is full."),
-        ([stop(0, "cancelled"), DONE], "stopped", "Stopped."),
-        ([FAILED, DONE], "failed: the sampler failed", "Failed: the sampler failed."),
-        ([], "the connection was lost", "The connection was lost: the connection ended."),
-    ],
-    ids=["eos", "stop word", "boundary", "limit", "context", "stopped", "failed", "lost"],
-)
-def test_an_end_is_told_in_words(page: Page, slow: Server, end: list[Event], words: str, description: str) -> None:
-    answer_rounds(page, start(1), text(0, " there lived a keeper"), *end)
-    writer = Writer(page, slow.url).set(n=1, stop_at="sentence").write(START)
-    writer.press("Control+Enter").wait_for_end()
-    expect(writer.card(1).locator(".end")).to_have_text(words)
-    expect(writer.card(1)).to_have_accessible_description(f"{description} Key 1 takes it.")
-    expect(writer.card(1).locator(".text")).to_contain_text("there lived a keeper")
+ENDS: list[tuple[list[Event], str, str]] = [
+    ([stop(0, "eos", stop=1), DONE], "The model would end here.", "The model would end the text here."),
+    ([stop(0, "word", stop=1, stopping_word=";"), DONE], "", "Ended at the stop word “;”."),
+    ([stop(0, "boundary", stop=1), DONE], "", "Ended: the sentence is complete."),
+    ([stop(0, "limit"), DONE], "cut off here", "Ended at its full length; it can go on."),
+    ([stop(0, "limit", truncated=True), DONE], "the context is full", "Ended: the model's context is full."),
+    ([stop(0, "cancelled"), DONE], "stopped", "Stopped."),
+    ([FAILED, DONE], "failed: the sampler failed", "Failed: the sampler failed."),
+    ([], "the connection was lost", "The connection was lost: the connection ended."),
+]
+
+
+def test_an_end_is_told_in_words(page: Page, slow: Server) -> None:
+    writer = Writer(page, slow.url)
+    for end, words, description in ENDS:
+        go_on = answer_rounds(page, start(1), text(0, " there lived a keeper"), *end)
+        writer.set(n=1, stop_at="sentence").write(START).press("Control+Enter").wait_for_end()
+        expect(writer.card(1).locator(".end")).to_have_text(words)
+        expect(writer.card(1)).to_have_accessible_description(f"{description} Key 1 takes it.")
+        expect(writer.card(1).locator(".text")).to_contain_text("there lived a keeper")
+        go_on()
+        page.evaluate("desk.newStory()")
+        expect(writer.cards).to_have_count(0)
 
 
 def test_a_card_that_the_model_ends_at_once_says_so_before_and_after_a_reload_and_goes_on_anyway(

@@ -48,15 +48,16 @@ def test_an_empty_page_says_in_three_lines_what_to_do(writer: Writer) -> None:
     expect(writer.page.get_by_role("dialog", name="Keys")).to_be_visible()
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_an_empty_page_offers_three_sentences_and_each_begins_a_round(writer: Writer, number: int) -> None:
+def test_an_empty_page_offers_three_sentences_and_each_begins_a_round(writer: Writer) -> None:
     openings = writer.page.locator(".openings").get_by_role("button")
-    expect(openings).to_have_count(3)
-    text = openings.nth(number).inner_text()
-    openings.nth(number).click()
-    writer.wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text)")
-    assert writer.page.evaluate("desk.text") == text
-    expect(openings).to_have_count(0)
+    for number in range(3):
+        expect(openings).to_have_count(3)
+        text = openings.nth(number).inner_text()
+        openings.nth(number).click()
+        writer.wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text)")
+        assert writer.page.evaluate("desk.text") == text
+        expect(openings).to_have_count(0)
+        writer.press("Escape").wait_for_end().page.evaluate("desk.newStory()")
 
 
 WINDOWS = [
@@ -71,25 +72,27 @@ WINDOWS = [
 ]
 
 
-@pytest.mark.parametrize(("width", "height", "side"), WINDOWS)
-def test_the_offered_sentences_stand_where_one_is_written(
-    make_page: MakePage, slow: Server, width: int, height: int, side: bool
-) -> None:
-    page = make_page(viewport={"width": width, "height": height})
+def test_the_offered_sentences_stand_where_one_is_written(page: Page, slow: Server) -> None:
     Writer(page, slow.url)
-    if side:
-        page.get_by_role("button", name="Memory and note").click()
     place, sentences = page.locator(".cm-placeholder"), page.locator(".openings").get_by_role("button")
+    paper, opener = page.locator("srb-manuscript"), page.get_by_role("button", name="Memory and note")
 
-    def offset() -> float:
-        return box(sentences.first)["x"] - box(place)["x"]
+    def is_below() -> bool:
+        first, last, text, room = box(sentences.first), box(sentences.last), box(place), box(paper)
+        return (
+            abs(first["x"] - text["x"]) < 4
+            and first["y"] > text["y"] + text["height"]
+            and last["y"] + last["height"] <= room["y"] + room["height"]
+            and last["x"] + last["width"] <= room["x"] + room["width"]
+        )
 
-    wait_for(lambda: abs(offset()) < 4, "the sentences below the place")
-    first, last, paper = box(sentences.first), box(sentences.last), box(page.locator("srb-manuscript"))
-    assert first["y"] > box(place)["y"] + box(place)["height"]
-    assert last["y"] + last["height"] <= paper["y"] + paper["height"]
-    assert last["x"] + last["width"] <= paper["x"] + paper["width"]
-    expect(page.get_by_role("group", name="All branches")).to_be_hidden()  # of which there are none
+    for width, height, side in WINDOWS:
+        page.set_viewport_size({"width": width, "height": height})
+        if (opener.get_attribute("aria-expanded") == "true") != side:
+            opener.click()
+        expect(opener).to_have_attribute("aria-expanded", "true" if side else "false")
+        wait_for(is_below, f"the sentences stand below the place at {width} × {height}, with the panel: {side}")
+        expect(page.get_by_role("group", name="All branches")).to_be_hidden()  # of which there are none
 
 
 @pytest.mark.parametrize(("height", "sheet"), [(844, "higher"), (600, None)], ids=["pulled up", "low window"])

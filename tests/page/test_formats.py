@@ -181,30 +181,30 @@ def test_markup_in_titles_and_errors_is_text(page: Page, dialog: Locator) -> Non
     assert page.locator("img").count() == 0
 
 
-@pytest.mark.parametrize(
-    ("button", "name"),
-    [
-        ("SRB story", "The lighthouse.json"),
-        ("Plain text", "The lighthouse.txt"),
-        ("Markdown", "The lighthouse.md"),
-        ("Word", "The lighthouse.docx"),
-        ("EPUB", "The lighthouse.epub"),
-        ("Obsidian Loom", "The lighthouse.obsidian.json"),
-    ],
-)
-def test_each_export_is_a_download_with_the_storys_name(page: Page, dialog: Locator, button: str, name: str) -> None:
-    with page.expect_download() as download:
-        dialog.get_by_role("button", name=button, exact=True).click()
-    assert download.value.suggested_filename == name
-    content = download.value.path().read_bytes()
-    if name.endswith((".docx", ".epub")):
-        with ZipFile(download.value.path()) as archive:
-            assert archive.testzip() is None
-    else:
-        assert "Fog – and “a lamp” 🌕." in content.decode()
-    if name.endswith(".txt"):
-        assert content.decode() == TEXT
-    expect(dialog.get_by_role("status")).to_have_text(f"“{name}” is among your downloads.")
+EXPORTS = {
+    "SRB story": "The lighthouse.json",
+    "Plain text": "The lighthouse.txt",
+    "Markdown": "The lighthouse.md",
+    "Word": "The lighthouse.docx",
+    "EPUB": "The lighthouse.epub",
+    "Obsidian Loom": "The lighthouse.obsidian.json",
+}
+
+
+def test_each_export_is_a_download_with_the_storys_name(page: Page, dialog: Locator) -> None:
+    for button, name in EXPORTS.items():
+        with page.expect_download() as download:
+            dialog.get_by_role("button", name=button, exact=True).click()
+        assert download.value.suggested_filename == name
+        content = download.value.path().read_bytes()
+        if name.endswith((".docx", ".epub")):
+            with ZipFile(download.value.path()) as archive:
+                assert archive.testzip() is None
+        else:
+            assert "Fog – and “a lamp” 🌕." in content.decode()
+        if name.endswith(".txt"):
+            assert content.decode() == TEXT
+        expect(dialog.get_by_role("status")).to_have_text(f"“{name}” is among your downloads.")
 
 
 def test_an_exported_story_can_be_imported_again(page: Page, dialog: Locator) -> None:

@@ -11,13 +11,14 @@ import pytest
 import requests
 from playwright.sync_api import Page
 
+from tests.needs import long
 from tests.page.conftest import Troubles
 from tests.servers import MakeServer
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.mark.parametrize("prefix", ["", "/desk"])
+@pytest.mark.parametrize("prefix", ["/desk", *long("")])
 def test_a_browser_finds_nothing_that_keeps_it_from_installing_the_page(
     page: Page, make_server: MakeServer, troubles: Troubles, prefix: str
 ) -> None:

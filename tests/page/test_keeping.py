@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,10 @@ UNREACHABLE = "net::ERR_"  # by which call of the system Chromium sees it depend
 SAVED = "desk.saved.state === 'saved' && !desk.story.changed"
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+@pytest.fixture
+def shared(server_with: MakeServer) -> Server:
     """A server with stories that the tests of this file share."""
-    folder = tmp_path_factory.mktemp("keeping")
-    with Server(folder, model="fake:25", stories=folder / "stories.sqlite3", max_client_requests=64) as server:
-        yield server.start()
+    return server_with(model="fake:25", max_client_requests=64)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from playwright.sync_api import expect
 
@@ -116,18 +118,17 @@ CROSSED = """() => {
 
 
 @pytest.mark.parametrize("title", ["Short", "The keeper of the light that nobody had lit for eleven years"])
-@pytest.mark.parametrize(("from_", "to", "words"), [(8, 8, "Continue"), (4, 4, "Continue here"), (0, 4, "Revise …")])
-def test_nothing_in_the_header_lies_over_another_at_any_width(
-    writer: Writer, title: str, from_: int, to: int, words: str
-) -> None:
+def test_nothing_in_the_header_lies_over_another_at_any_width(writer: Writer, title: str) -> None:
     page = writer.write("One. Two").page
     page.evaluate("(title) => desk.setTitle(title)", title)
-    page.evaluate("([from, to]) => desk.manuscript.select(from, to)", [from_, to])
     expect(page.locator("srb-header .title")).to_contain_text(title)
-    expect(page.get_by_role("button", name=words, exact=True)).to_be_visible()
-    for width in [320, 360, 412, 480, 640, 699, 701, 720, 768, 790, 900, 1024, 1280, 1920]:
-        page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate(CROSSED) == [], f"at {width} px"
+    for from_, to, words in ((8, 8, "Continue"), (4, 4, "Continue here"), (0, 4, "Revise …")):
+        page.set_viewport_size({"width": 1440, "height": 900})
+        page.evaluate("([from, to]) => desk.manuscript.select(from, to)", [from_, to])
+        expect(page.get_by_role("button", name=words, exact=True)).to_be_visible()
+        for width in [320, 360, 412, 480, 640, 699, 701, 720, 768, 790, 900, 1024, 1280, 1920]:
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate(CROSSED) == [], f"at {width} px, with {words}"
 
 
 def test_the_menu_gives_the_focus_back_after_its_dialog(writer: Writer) -> None:
@@ -215,17 +216,17 @@ def test_the_line_that_is_written_stays_above_messages(writer: Writer) -> None:
     assert caret <= message.evaluate("(each) => each.getBoundingClientRect().top")
 
 
-@pytest.mark.parametrize("kind", ["info", "error"])
-def test_a_notice_ends_with_the_story_in_which_it_came(writer: Writer, kind: str) -> None:
+def test_a_notice_ends_with_the_story_in_which_it_came(writer: Writer) -> None:
     page = writer.page
-    page.evaluate("(kind) => desk.notice('This model takes text only.', kind)", kind)
-    notice = page.get_by_text("This model takes text only.")
-    expect(notice).to_be_visible()
-    page.evaluate("desk.setTitle('The same story')")
-    expect(page.locator("srb-header .title")).to_contain_text("The same story")
-    expect(notice).to_be_visible()
-    page.evaluate("desk.newStory(), document.querySelector('srb-banner').updateComplete")
-    assert notice.count() == 0, "it does not wait for its time"
+    for kind in ("info", "error"):
+        page.evaluate("(kind) => desk.notice('This model takes text only.', kind)", kind)
+        notice = page.get_by_text("This model takes text only.")
+        expect(notice).to_be_visible()
+        page.evaluate("(kind) => desk.setTitle(kind)", kind)
+        expect(page.locator("srb-header .title")).to_contain_text(kind)
+        expect(notice).to_be_visible()
+        page.evaluate("desk.newStory(), document.querySelector('srb-banner').updateComplete")
+        assert notice.count() == 0, "it does not wait for its time"
 
 
 @pytest.mark.parametrize(("kind", "stays"), [("info", False), ("error", True)])
@@ -239,10 +240,9 @@ def test_a_notice_goes_by_itself_and_an_error_stays(make_page: MakePage, slow: S
     expect(notice).to_have_count(1 if stays else 0)
 
 
-@pytest.mark.parametrize("place", ["srb-manuscript", "srb-branches .card"])
-def test_a_message_that_is_answered_gives_the_focus_back(writer: Writer, place: str) -> None:
+def test_a_message_that_is_answered_gives_the_focus_back(writer: Writer) -> None:
     page = writer.set(n=2, max_tokens=4).write(START).go().wait_for_end().page
-    for button in ("Undo", "Close this message"):
+    for place, button in product(("srb-manuscript", "srb-branches .card"), ("Undo", "Close this message")):
         page.locator(place).first.focus()
         page.evaluate("desk.notice('Something was done.', 'error', { label: 'Undo', run() {} })")
         page.locator("srb-banner").get_by_role("button", name=button).click()
@@ -250,11 +250,14 @@ def test_a_message_that_is_answered_gives_the_focus_back(writer: Writer, place: 
         expect(page.locator(place).first).to_be_focused()
 
 
-@pytest.mark.parametrize("name", ["help", "formats", "task", "goals", "stories", "settings", "share"])
-def test_no_dialog_begins_with_the_way_out_of_it(writer: Writer, name: str) -> None:
-    dialog = writer.write(START).open_dialog(name)
-    expect(dialog.locator(":focus")).to_have_count(1)
-    assert not dialog.locator(":focus").evaluate("(each) => each.matches('.close')")
+def test_no_dialog_begins_with_the_way_out_of_it(writer: Writer) -> None:
+    writer.write(START)
+    for name in ("help", "formats", "task", "goals", "stories", "settings", "share"):
+        dialog = writer.open_dialog(name)
+        expect(dialog.locator(":focus")).to_have_count(1)
+        assert not dialog.locator(":focus").evaluate("(each) => each.matches('.close')"), name
+        writer.press("Escape")
+        expect(dialog).to_be_hidden()
 
 
 def test_signs_of_headings_hang_in_the_margin_and_levels_differ(writer: Writer) -> None:

@@ -19,12 +19,8 @@ def page(make_page: MakePage) -> Page:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_after_random_acts_the_manuscript_is_the_storys_text(page: Page, seed: int) -> None:
-    assert page.evaluate("([seed, steps]) => walk(seed, steps)", [seed, STEPS]) is None
-
-
-@pytest.mark.parametrize("seed", range(8))
 def test_everything_is_undone_to_the_beginning_and_done_again(page: Page, seed: int) -> None:
+    """After each of the random acts the manuscript is the story's text."""
     assert page.evaluate("([seed, steps]) => walk(seed, steps)", [seed, STEPS]) is None
     ends = page.evaluate("thereAndBack()")
     assert ends["first"] == ""

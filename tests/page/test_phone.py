@@ -123,16 +123,16 @@ def test_every_gesture_of_the_outline_has_a_button_for_a_thumb(writer: Writer) -
     expect(acts.get_by_role("button", name="Set aside")).to_have_attribute("aria-pressed", "false")
 
 
-@pytest.mark.parametrize("width", [412, 390, 360])
-def test_what_is_done_with_a_branch_of_the_outline_takes_one_line(writer: Writer, width: int) -> None:
+def test_what_is_done_with_a_branch_of_the_outline_takes_one_line(writer: Writer) -> None:
     page = outline_of_a_round(writer)
-    page.set_viewport_size({"width": width, "height": 839})
     acts = page.get_by_role("group", name="The chosen branch").get_by_role("button")
-    expect(acts).to_have_count(len(GESTURES_OF_THE_OUTLINE))
-    boxes = acts.evaluate_all("(all) => all.map((each) => [each.offsetTop, each.scrollWidth <= each.clientWidth])")
-    assert len({top for top, _ in boxes}) == 1
-    assert all(is_whole for _, is_whole in boxes)
-    expect_room_for_thumbs(page)
+    for width in (412, 390, 360):
+        page.set_viewport_size({"width": width, "height": 839})
+        expect(acts).to_have_count(len(GESTURES_OF_THE_OUTLINE))
+        boxes = acts.evaluate_all("(all) => all.map((each) => [each.offsetTop, each.scrollWidth <= each.clientWidth])")
+        assert len({top for top, _ in boxes}) == 1, f"at {width} px"
+        assert all(is_whole for _, is_whole in boxes), f"at {width} px"
+        expect_room_for_thumbs(page)
     acts.last.tap()
     expect(page.get_by_role("region", name="Side by side")).to_be_visible()
 
@@ -159,11 +159,13 @@ def test_a_fork_of_the_outline_is_closed_and_opened_by_tap(writer: Writer) -> No
     expect(page.get_by_role("treeitem")).to_have_count(9)
 
 
-@pytest.mark.parametrize("name", ["stories", "settings", "formats", "help", "task", "palette"])
-def test_a_dialog_fits_the_phone(writer: Writer, name: str) -> None:
+def test_a_dialog_fits_the_phone(writer: Writer) -> None:
     writer.set(max_tokens=8).write(START).press("Control+Enter").wait_for_end()
-    writer.open_dialog(name)
-    expect_room_for_thumbs(writer.page)
+    for name in ("stories", "settings", "formats", "help", "task", "palette"):
+        dialog = writer.open_dialog(name)
+        expect_room_for_thumbs(writer.page)
+        writer.press("Escape")
+        expect(dialog).to_be_hidden()
 
 
 def test_the_map_is_pinched_and_tapped_in_the_place_of_the_cards(writer: Writer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from playwright.sync_api import Page
 from tests.page.conftest import Troubles
 from tests.page.parts_alone import ORIGIN
 from tests.page.profiles import DESKTOP, Profiles
+from tests.servers import Ports
 
 pytestmark = pytest.mark.e2e
 
@@ -65,12 +67,12 @@ def test_the_pointer_is_where_it_is_in_a_new_window(profile: Profiles, troubles:
 @pytest.mark.parametrize(
     "act",
     [
-        lambda page: page.on("request", lambda request: None),
+        lambda page: page.once("request", lambda request: None),
         lambda page: page.route("**", lambda route: route.abort()),
         lambda page: page.add_init_script("window.left = 1"),
         lambda page: page.close(),
     ],
-    ids=["handler", "route", "script", "closed"],
+    ids=["once", "route", "script", "closed"],
 )
 def test_a_window_in_which_something_lasts_is_not_used_again(profile: Profiles, troubles: Troubles, act: Any) -> None:
     first, page = open_parts(profile, troubles)
@@ -80,6 +82,31 @@ def test_a_window_in_which_something_lasts_is_not_used_again(profile: Profiles, 
     assert again is first
     assert other is not page
     profile.give_back(again, troubles, is_spoilt=False)
+
+
+def test_a_windows_listeners_are_taken_away_with_their_test(profile: Profiles, troubles: Troubles) -> None:
+    first, page = open_parts(profile, troubles)
+    heard = list[str]()
+    page.on("request", lambda request: heard.append(request.url))
+    page.evaluate("fetch('/page/story.js').then(() => null)")
+    assert heard
+    profile.give_back(first, troubles, is_spoilt=False)
+    before = list(heard)
+    again, other = open_parts(profile, troubles)
+    assert other is page
+    assert heard == before
+    profile.give_back(again, troubles, is_spoilt=False)
+
+
+def test_a_server_has_the_port_of_one_that_has_ended_where_nobody_listens() -> None:
+    ports = Ports()
+    one, other = ports.take(), ports.take()
+    assert one != other
+    ports.give_back(one)
+    with socket.create_server(("127.0.0.1", one)):
+        assert ports.take() != one
+    ports.give_back(one)
+    assert ports.take() == one
 
 
 def test_a_profile_that_was_changed_is_not_used_again(profile: Profiles, troubles: Troubles) -> None:

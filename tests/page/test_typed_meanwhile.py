@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.needs import long
 from tests.page.writer import START, Writer
 from tests.servers import Server
 
@@ -64,16 +65,18 @@ def test_no_word_of_what_the_cards_go_on_from_is_cut(writer: Writer) -> None:
         assert words.evaluate("(words) => words.scrollWidth <= words.clientWidth"), f"at {width} px"
 
 
-@pytest.mark.parametrize("width", [1920, 1440, 1280, 800])
-def test_no_card_moves_when_a_person_types_behind_them(writer: Writer, width: int) -> None:
+def test_no_card_moves_when_a_person_types_behind_them(writer: Writer) -> None:
     page = writer.page
-    page.set_viewport_size({"width": width, "height": 900})
-    page = writer.set(n=4).write("Nobody understood such extraordinary watchfulness.").go().page
     top = "document.querySelector('srb-branches .cards').getBoundingClientRect().top"
-    before = page.evaluate(top)
-    writer.write(MORE)
-    expect(seam(page)).to_be_visible()
-    assert page.evaluate(top) == before
+    for width in (1920, 1440, 1280, 800):
+        page.set_viewport_size({"width": width, "height": 900})
+        writer.set(n=4).write("Nobody understood such extraordinary watchfulness.").go()
+        before = page.evaluate(top)
+        writer.write(MORE)
+        expect(seam(page)).to_be_visible()
+        assert page.evaluate(top) == before, f"at {width} px"
+        writer.press("Escape").wait_for_end().page.evaluate("desk.newStory()")
+        expect(seam(page)).to_have_count(0)
 
 
 def test_typed_words_give_way_on_request_and_are_told_of_and_one_undo_has_them_again(fixed: Writer) -> None:
@@ -153,8 +156,10 @@ def choose(writer: Writer, way: str) -> None:
         rivals.nth(1).click()
 
 
-@pytest.mark.parametrize("way", ["key", "mouse"])
-@pytest.mark.parametrize("act", [vary, extend, choose])
+@pytest.mark.parametrize(
+    ("act", "way"),
+    [(vary, "key"), (extend, "mouse"), (choose, "key"), *long((vary, "mouse"), (extend, "key"), (choose, "mouse"))],
+)
 def test_what_is_done_with_stale_cards_changes_no_word_of_the_text_and_is_taken_like_the_others(
     stale: Writer, act: Callable[[Writer, str], None], way: str
 ) -> None:
@@ -178,7 +183,7 @@ def test_what_is_done_with_stale_cards_changes_no_word_of_the_text_and_is_taken_
     expect_stale(stale, cards)
 
 
-@pytest.mark.parametrize("way", ["key", "notice"])
+@pytest.mark.parametrize("way", ["notice", *long("key")])
 def test_another_word_in_the_text_beside_stale_cards_gives_back_by_one_undo_all_words_and_the_cards(
     stale: Writer, way: str
 ) -> None:

@@ -4,9 +4,13 @@ for ARM (NEON), compiled by a cross compiler and run by QEMU.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import platform
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import llama_cpp
@@ -16,6 +20,7 @@ from tests.needs import long, need
 from tools.llama_sources import pinned, sources
 
 ROOT = Path(__file__).parents[2]
+BUILT = ROOT / "build" / "kernels"  # programs, each with a name that all that it is made of decides
 SANITIZE = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
 # Of products there are as many templates as types of weights: optimized, they compile for a minute and run for seconds.
 OPTIMIZE = {"mul_mat_alone": "-O0", "shared_keys": "-O1"}
@@ -38,62 +43,67 @@ def includes(ggml: Path) -> list[str]:
     return [f"-I{folder}" for folder in (ROOT / "native", ggml / "include", ggml / "src", ggml / "src/ggml-cpu")]
 
 
-def run(ggml: Path, folder: Path, source: str, processor: str, *arguments: object) -> str:
-    """Compile a program of tests/native with sanitizers, for a processor, unless it is there; return what it prints."""
+def key(compiler: str, *made_of: object) -> str:
+    """Return a name that changes with what a program is made of, its compiler, and the processor that is "native"."""
+    version = subprocess.run([compiler, "--version"], capture_output=True, check=True).stdout
+    processor = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), "")
+    return hashlib.sha256(repr((version, processor, pinned(), made_of)).encode()).hexdigest()[:16]
+
+
+def compiled(ggml: Path, source: str, compiler: str, *flags: str, linked: Sequence[str] = ()) -> Path:
+    """Return a program of tests/native. It is compiled unless an earlier run did so from the same files in the same way."""
+    file = ROOT / f"tests/native/{source}.cpp"
+    command = [compiler, "-std=c++17", *flags, *includes(ggml), str(file), *linked]
+    files = [each.read_bytes() for each in (file, *sorted((ROOT / "native").glob("*.*")))]
+    program = BUILT / f"{source}-{key(compiler, command, files)}"
+    if not program.exists():
+        BUILT.mkdir(parents=True, exist_ok=True)
+        scratch = program.with_suffix(f".{os.getpid()}")
+        subprocess.run([*command, "-o", str(scratch)], check=True)
+        scratch.replace(program)
+    return program
+
+
+def run(ggml: Path, source: str, processor: str, *arguments: object) -> str:
+    """Run a program of tests/native with sanitizers, for a processor; return what it prints."""
     if processor != "native" and platform.machine() != "x86_64":
         pytest.skip("kernels for AVX2 run on x86-64")
-    program = folder / f"{source}-{processor}"
     libraries = Path(llama_cpp.llama_cpp._lib._name).parent
-    if not program.exists():
-        flags = ["-std=c++17", f"-march={processor}", OPTIMIZE[source], *SANITIZE, *includes(ggml)]
-        source_file = str(ROOT / f"tests/native/{source}.cpp")
-        linked = [
-            f"-L{libraries}",
-            "-lggml-cpu",
-            "-lggml-base",
-            f"-Wl,-rpath,{libraries}",
-            "-pthread",
-            "-o",
-            str(program),
-        ]
-        subprocess.run(["g++", *flags, source_file, *linked], check=True)
+    linked = [f"-L{libraries}", "-lggml-cpu", "-lggml-base", f"-Wl,-rpath,{libraries}", "-pthread"]
+    program = compiled(ggml, source, "g++", f"-march={processor}", OPTIMIZE[source], *SANITIZE, linked=linked)
     done = subprocess.run([program, *map(str, arguments)], text=True, stdout=subprocess.PIPE)
     assert done.returncode == 0, done.stdout
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of compiled programs."""
-    return tmp_path_factory.mktemp("programs")
-
-
-@pytest.fixture(scope="module")
-def arm_libraries(ggml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of what kernels call of ggml, compiled for ARM."""
+def arm_libraries(ggml: Path) -> Path:
+    """Return the folder of what kernels call of ggml, compiled for ARM by this run or an earlier one."""
     for program in ("aarch64-linux-gnu-g++", "qemu-aarch64"):
         need(shutil.which(program), program)
-    folder = tmp_path_factory.mktemp("arm")
-    (folder / "ggml-version.h").write_text('#define GGML_VERSION ""\n#define GGML_COMMIT ""\n')
+    folder = BUILT / f"arm-{key('aarch64-linux-gnu-gcc', ARM_FLAGS)}"
+    if folder.exists():
+        return folder
+    BUILT.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=BUILT))
+    (scratch / "ggml-version.h").write_text('#define GGML_VERSION ""\n#define GGML_COMMIT ""\n')
     names = ["ggml.c", "ggml-quants.c", "ggml-threading.cpp", "ggml-cpu/ggml-cpu.c", "ggml-cpu/vec.cpp"]
-    command = ["aarch64-linux-gnu-gcc", "-c", *ARM_FLAGS, "-D_GNU_SOURCE", f"-I{folder}", *includes(ggml)]
-    subprocess.run([*command, *(str(ggml / "src" / name) for name in names)], check=True, cwd=folder)
-    return folder
+    command = ["aarch64-linux-gnu-gcc", "-c", *ARM_FLAGS, "-D_GNU_SOURCE", f"-I{scratch}", *includes(ggml)]
+    subprocess.run([*command, *(str(ggml / "src" / name) for name in names)], check=True, cwd=scratch)
+    return scratch.rename(folder)
 
 
 def run_for_arm(ggml: Path, folder: Path, source: str, *arguments: object) -> str:
-    program, source_file = folder / source, str(ROOT / f"tests/native/{source}.cpp")
-    command = ["aarch64-linux-gnu-g++", "-std=c++17", *ARM_FLAGS, *includes(ggml), source_file]
     # Of ggml's objects only what the kernel calls is linked; threads meet as the program says, not as ggml does.
-    linked = ["-Wl,--gc-sections,-z,muldefs", "-static", "-pthread", *map(str, folder.glob("*.o")), "-o", str(program)]
-    subprocess.run([*command, *linked], check=True)
+    linked = ["-Wl,--gc-sections,-z,muldefs", "-static", "-pthread", *map(str, sorted(folder.glob("*.o")))]
+    program = compiled(ggml, source, "aarch64-linux-gnu-g++", *ARM_FLAGS, linked=linked)
     return subprocess.run(["qemu-aarch64", program, *map(str, arguments)], text=True, stdout=subprocess.PIPE).stdout
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("processor", ["native", *long("x86-64-v3")])
-def test_shared_keys_are_attention_and_stay_in_their_memory(ggml: Path, programs: Path, processor: str) -> None:
-    said = run(ggml, programs, "shared_keys", processor, 0, CASES)
+def test_shared_keys_are_attention_and_stay_in_their_memory(ggml: Path, processor: str) -> None:
+    said = run(ggml, "shared_keys", processor, 0, CASES)
     assert f"{CASES} cases, {CASES} computed, 0 failed" in said
 
 
@@ -105,15 +115,15 @@ def test_shared_keys_are_attention_on_arm(ggml: Path, arm_libraries: Path) -> No
 
 @pytest.mark.timeout(900)
 def test_products_are_right_and_the_same_alone_with_any_threads_and_on_any_processor(
-    ggml: Path, programs: Path
+    ggml: Path,
 ) -> None:
-    said = {run(ggml, programs, "mul_mat_alone", processor, 0, 5 * CASES) for processor in ("native", "x86-64-v3")}
+    said = {run(ggml, "mul_mat_alone", processor, 0, 5 * CASES) for processor in ("native", "x86-64-v3")}
     assert len(said) == 1, "vectors of another width have the same results"
     assert f"{5 * CASES} cases, 0 failed" in said.pop()
 
 
 @pytest.mark.timeout(900)
-def test_products_are_the_same_on_arm(ggml: Path, programs: Path, arm_libraries: Path) -> None:
+def test_products_are_the_same_on_arm(ggml: Path, arm_libraries: Path) -> None:
     said = run_for_arm(ggml, arm_libraries, "mul_mat_alone", 0, CASES)
     assert f"{CASES} cases, 0 failed" in said
-    assert said == run(ggml, programs, "mul_mat_alone", "native", 0, CASES)
+    assert said == run(ggml, "mul_mat_alone", "native", 0, CASES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -169,8 +170,20 @@ def test_no_test_begins_after_the_given_time_and_each_is_told(tmp_path: Path, si
     assert said["failures"] == {}
 
 
-def run(folder: Path, *words: str) -> int:
-    """Run pytest with the plugin in a folder of its own; return its exit status."""
+@pytest.mark.parametrize(("ahead", "order"), [([], "1324"), (["--ahead", "1"], "1234")], ids=["any", "in order"])
+def test_whoever_is_free_stays_in_the_folder_of_the_last_file(tmp_path: Path, ahead: list[str], order: str) -> None:
+    told = tmp_path / "told"
+    files = [tmp_path / place for place in ("a/test_1.py", "b/test_2.py", "a/test_3.py", "b/test_4.py")]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"def test_it(): open({str(told)!r}, 'a').write({file.stem[-1]!r})")
+    one_by_one = ["-n", "1", "--dist", "loadfile", "--no-loadscope-reorder"]
+    assert run(tmp_path, *one_by_one, *ahead, files=files) == 0
+    assert told.read_text() == order
+
+
+def run(folder: Path, *words: str, files: Sequence[Path] = ()) -> int:
+    """Run pytest with the plugin in a folder of its own, on its files; return its exit status."""
     command = [
         sys.executable,
         "-m",
@@ -184,10 +197,24 @@ def run(folder: Path, *words: str) -> int:
         "/dev/null",
     ]
     done = subprocess.run(
-        [*command, *words, folder / "test_it.py"], cwd=TESTS.parent, capture_output=True, text=True, check=False
+        [*command, *words, *(files or [folder / "test_it.py"])],
+        cwd=TESTS.parent,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     print(done.stdout, done.stderr)
     return done.returncode
+
+
+def test_a_run_of_some_tests_of_a_file_leaves_the_time_of_all_of_them() -> None:
+    times = Times({"tests/e2e/test_a.py": (40, 180.0), "tests/unit/test_b.py": (3, 9.0)})
+    spent = {"tests/e2e/test_a.py": (5, 6.0, 17.3), "tests/unit/test_b.py": (4, 1.0, 2.0)}
+    assert times.with_run(spent, Tier.MAIN).files == {
+        "tests/e2e/test_a.py": (40, 180.0),
+        "tests/unit/test_b.py": (4, 2.0),
+    }
+    assert times.with_run(spent, Tier.ALL).files["tests/e2e/test_a.py"] == (5, 17.3)
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(0, "0 s"), (59.4, "59 s"), (60, "1 min 00 s"), (185, "3 min 05 s")])

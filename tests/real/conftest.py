@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.needs import need
+from tests.needs import long, need
 from tests.page.conftest import browser, make_page, page, profile, troubles
 from tests.servers import Server
 from tools.real_models import path_of
@@ -37,12 +37,13 @@ def gemma3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield from _serve("gemma3", tmp_path_factory)
 
 
-@pytest.fixture(scope="module", params=["smollm2", "gemma3"])
+@pytest.fixture(scope="module", params=["smollm2", *long("gemma3")])
 def name(request: pytest.FixtureRequest) -> str:
+    """Return each model's name; at night also that of the second one."""
     return str(request.param)
 
 
-# For tests of both models of which one is a main way.
+# For tests of both models of which one is a main way: by day, too.
 smoke_with_smollm2 = pytest.mark.parametrize(
     "name", [pytest.param("smollm2", marks=pytest.mark.smoke), "gemma3"], indirect=True
 )

@@ -19,8 +19,9 @@ from srb.engine.preparing import Preparer
 from srb.errors import GrammarTooComplex, InvalidRequest
 from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3
 from tests import vocabularies
+from tests.needs import long
 from tests.real.conftest import need_model
-from tests.unit.test_grammar_limits import BOMBS
+from tests.unit.test_grammar_limits import BOMBS, KINDS
 
 BY_NAME = {family.name: family for family in (*FAMILIES, HERMES, LLAMA_3)}
 STARTS = {"gpt-oss"}  # families whose calls begin with control tokens that these vocabularies have not
@@ -90,6 +91,9 @@ ATTACKS = {
 }
 
 
+BY_DAY = [*KINDS, "24 tools of hermes", "24 tools of qwen3-coder", "128 tools of kimi-k3"]
+
+
 class Watch:
     """A clock of the processor that knows how long each call took between two of its readings."""
 
@@ -108,7 +112,7 @@ class Watch:
 
 
 @pytest.mark.parametrize("name", ["gemma3"], indirect=True)  # a vocabulary five times as large
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("attack", [*BY_DAY, *long(*(attack for attack in ATTACKS if attack not in BY_DAY))])
 def test_each_call_for_a_grammar_that_explodes_is_bounded_and_one_that_took_long_is_the_last(
     llama: LlamaModel, attack: str
 ) -> None:

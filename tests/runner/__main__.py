@@ -27,9 +27,11 @@ from tests.runner.times import Times, seconds_in_words
 
 RECORDS = TESTS.parent / "build" / "tests"
 MOST_AGAIN = 40  # failures; more are no bad luck, and are not run again
-AT_ONCE = max(1, (os.cpu_count() or 1) * 3 // 2)  # half of the time tests wait for servers and browsers
+# Files side by side for each core: most tests of `make test` compute, and those of whole servers wait half of their time.
+AT_ONCE = {Tier.MAIN: 1.5, Tier.REST: 2.0, Tier.ALL: 2.0, Tier.NIGHT: 2.0}
+AHEAD = 8  # files, where the order says what may be left out: of these some are of a worker's last folder as a rule
 # Examples that hypothesis draws, by what a test asks for. All runs but the night's draw the same ones each time.
-EXAMPLES = {Tier.MAIN: 0.3, Tier.REST: 1.0, Tier.ALL: 1.0, Tier.NIGHT: 20.0}
+EXAMPLES = {Tier.MAIN: 0.3, Tier.REST: 1.0, Tier.ALL: 0.5, Tier.NIGHT: 20.0}
 
 
 @dataclass
@@ -56,8 +58,8 @@ def main(words: Sequence[str] | None = None) -> int:
         "--write-times", action="store_true", help="record how long files took, in tests/runner/times.json"
     )
     given = parser.parse_args(words)
-    print(f"Seed {given.seed}. {AT_ONCE} files run side by side.", flush=True)
     tier = Tier.REST if given.what == "more" else Tier(given.what)
+    print(f"Seed {given.seed}. {at_once(tier)} files run side by side.", flush=True)
     if given.what == "more":
         outcome = run_more(given.until, given.seed)
     else:
@@ -66,7 +68,7 @@ def main(words: Sequence[str] | None = None) -> int:
     print_table(outcome)
     print_left_out(outcome)
     if given.write_times:
-        Times.read().with_run(outcome.files).write()
+        Times.read().with_run(outcome.files, tier).write()
     passed = outcome.counts["passed"] + len(outcome.failures) - len(failed)
     print(f"{passed} passed, {len(failed)} failed, {outcome.counts['skipped']} skipped", flush=True)
     return 1 if failed or outcome.broken else 0
@@ -83,10 +85,15 @@ def run_more(until: float | None, seed: int) -> Outcome:
         f"What `make test` leaves out{left}: {len(changed)} files that the change touches, then others in turn.",
         flush=True,
     )
-    outcome = run(Tier.REST, order, seed, until)
+    outcome = run(Tier.REST, order, seed, until, AHEAD)
     cut = {nodeid.partition("::")[0] for nodeid in outcome.left_out}
     history.note(file for file in outcome.files if file not in cut)
     return outcome
+
+
+def at_once(tier: Tier) -> int:
+    """Return how many files run side by side."""
+    return max(1, int((os.cpu_count() or 1) * AT_ONCE[tier]))
 
 
 def longest_first(files: list[str]) -> list[str]:
@@ -95,9 +102,14 @@ def longest_first(files: list[str]) -> list[str]:
     return sorted(files, key=lambda file: (-times.seconds(file), file))
 
 
-def run(tier: Tier, files: Sequence[str], seed: int, until: float | None = None) -> Outcome:
-    """Run files, several side by side, in their order; begin no test after `until`."""
-    options = ["-n", str(AT_ONCE), "--dist", "loadfile", "--no-loadscope-reorder", "--tier", tier]
+def run(tier: Tier, files: Sequence[str], seed: int, until: float | None = None, ahead: int | None = None) -> Outcome:
+    """Run files, several side by side, in their order but for those of a folder; begin no test after `until`.
+
+    Whoever is free goes on with a file of its last folder, of which it looks for one among the next `ahead`, or all.
+    """
+    options = ["-n", str(at_once(tier)), "--dist", "loadfile", "--no-loadscope-reorder", "--tier", tier]
+    if ahead is not None:
+        options += ["--ahead", str(ahead)]
     if until is not None:
         options += ["--until", str(until)]
     return _pytest([*options, *files], tier, seed)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,20 @@ from tests.runner.times import Times, seconds_in_words
 
 EVERY = 20.0  # seconds between two lines of progress where the output is no terminal
 AT_A_TERMINAL = 0.5
+ANY = 10_000  # more files than there are
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("runs of many tests (tests/runner)")
     group.addoption("--tier", type=Tier, choices=list(Tier), help="run only the tests of a tier")
     group.addoption("--until", type=float, metavar="TIME", help="begin no test after this time (Unix, seconds)")
+    group.addoption(
+        "--ahead",
+        type=int,
+        default=ANY,
+        metavar="FILES",
+        help="among so many a worker looks for one of its last folder",
+    )
     group.addoption(
         "--record", type=Path, metavar="FILE", help="write failures, counts and times to a file, and show progress"
     )
@@ -59,10 +68,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 class ByServers(LoadFileScheduling):  # type: ignore[misc]
-    """Whole files, one after another, to whoever is free; all files of the cluster, which share machines, to one."""
+    """Whole files, one after another, to whoever is free; all files of the cluster, which share machines, to one.
+
+    Whoever is free stays in the folder of its last file, if one of the next `--ahead` files is from there: the browser and
+    the servers that a folder's tests share end when a test of another folder begins.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return "tests/cluster" if nodeid.startswith("tests/cluster/") else nodeid.partition("::")[0]
+
+    def _assign_work_unit(self, node: Any) -> None:
+        last = next(reversed(self.assigned_work[node]), "")
+        ahead = islice(self.workqueue, self.config.getoption("ahead"))
+        if chosen := next((file for file in ahead if _folder(file) == _folder(last)), ""):
+            self.workqueue.move_to_end(chosen, last=False)
+        super()._assign_work_unit(node)
+
+
+def _folder(file: str) -> str:
+    return file.rpartition("/")[0]
 
 
 class Clock:

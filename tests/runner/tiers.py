@@ -34,6 +34,10 @@ class Tier(StrEnum):
             Tier.NIGHT: folder != CLUSTER,
         }[self]
 
+    def has_whole_files_of(self, folder: str) -> bool:
+        """Whether the tier has all tests of a folder's files, or all but those of the night."""
+        return self in (Tier.ALL, Tier.NIGHT) or folder not in BY_MARK
+
 
 def folder_of(file: Path) -> str:
     """Return the name of the folder below tests/ that a test file lies in."""

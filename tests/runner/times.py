@@ -8,6 +8,8 @@ from pathlib import Path
 
 import orjson
 
+from tests.runner.tiers import TESTS, Tier, folder_of
+
 _FILE = Path(__file__).with_name("times.json")  # written by `python -m tests.runner … --write-times`
 _UNKNOWN = 0.05  # seconds of a test in a file that is not recorded
 _UNKNOWN_FILE = 30.0  # … and of all its tests: it begins early, since at the end a long one would run alone
@@ -30,9 +32,13 @@ class Times:
         tests, seconds = self.files[file]
         return seconds if number is None else seconds * number / max(tests, 1)
 
-    def with_run(self, spent: Mapping[str, tuple[int, float, float]]) -> Times:
-        """Return these times with those of a run: by file its tests, CPU seconds and seconds."""
-        new = {file: (tests, round(wall, 1)) for file, (tests, _, wall) in spent.items()}
+    def with_run(self, spent: Mapping[str, tuple[int, float, float]], tier: Tier) -> Times:
+        """Return these times with those of a run: by file its tests, CPU seconds and seconds.
+
+        A file of which the tier has some tests alone keeps its time: the next run of all would begin it too late.
+        """
+        whole = {file: row for file, row in spent.items() if tier.has_whole_files_of(folder_of(TESTS.parent / file))}
+        new = {file: (tests, round(wall, 1)) for file, (tests, _, wall) in whole.items()}
         return Times({**self.files, **new})
 
     def write(self) -> None:

@@ -135,6 +135,12 @@ BOMBS: dict[str, Callable[[], dict[str, Any]]] = {
     "multiples of a large prime": lambda: schema({"type": "integer", "multipleOf": 99991}),
     "multiples": lambda: schema({"type": "integer", "multipleOf": 999999937}),
 }  # fmt: skip
+# One of each kind: whole servers and a real vocabulary meet these by day, and all at night.
+KINDS = [
+    *("nullable rules", "sixty options, recursive", "a wide rule that ends with itself", "thirty levels of operators"),
+    *("stars of stars", "doubling", "a chain", "a chain of references", "7,000 words", "states", "long texts"),
+    *("1,000 lists behind a key", "300 objects within each other"),
+]
 
 
 @pytest.mark.parametrize("name", BOMBS)

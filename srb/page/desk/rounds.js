@@ -9,6 +9,7 @@ import { rungs } from "../sampling.js";
 import { newId } from "../story.js";
 import { GO_ON } from "../tasks.js";
 import { Elsewhere } from "./elsewhere.js";
+import { isTaken, shuffled } from "./blind.js";
 import { gapAt, passageAt } from "./gap.js";
 import { Gestures } from "./gestures.js";
 import { growthLeft } from "./growth_record.js";
@@ -141,7 +142,9 @@ export class Rounds {
         directions: isDirected ? Array.from({ length: count }, (_, place) => told[place % n] ?? "") : [],
         wanted: written > n ? n : 0,
       });
+        isBlind: desk.settings.blind,
       const live = this.newLive(round);
+      if (round.isBlind) round.order = shuffled(round.order);
       this.remember(live);
       this.before = this.shown;
       const streams = round.isShared ? this.beginShared(live) : live.begin(this.body(round)); // on their way while the cards are laid out
@@ -386,6 +389,12 @@ export class Rounds {
   }
 
   /** Show the cards that are covered. */
+  /** Whether the shown cards hide which model wrote them, in which order, and how likely they are. */
+  get isBlind() {
+    const { round } = this.shown ?? {};
+    return !!round?.isBlind && !isTaken(this.desk.story, round.id);
+  }
+
   uncover() {
     if (this.shown) this.shown.isOpen = true;
     this.desk.tell("round", { slots: null });
@@ -659,8 +668,12 @@ export class Rounds {
           ...(lore.length ? { lore } : {}),
           ...(wanted ? { shown: wanted } : {}),
           ...share,
+          ...(round.isBlind ? { blind: true } : {}),
         };
     desk.story.addRun({
+    const asked = request?.body && inPieces(desk.story, round.base, request.body, prompt + given, by.server);
+    if (request) request.body = null;
+    if (desk.story.meta("head") === undefined) desk.story.head = desk.head; // else the newest card would be the text
       id: joins ? newId() : round.id,
       ...round.base,
       made: Date.now(),

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.page.writer import START, Writer
+from tests.processes import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -25,7 +26,7 @@ def test_likelihood_mood_and_order_are_hidden_until_a_card_is_taken(writer: Writ
     order: list[int] = page.evaluate("desk.round.order")
     assert sorted(order) == list(range(6))
     texts: list[str] = page.evaluate("desk.round.slots.map(({ text }) => text)")
-    assert [text.strip() for text in writer.shown()] == [texts[number].strip() for number in order]
+    wait_for(lambda: [text.strip() for text in writer.shown()] == [texts[number].strip() for number in order], "drawn")
     expect(bars(page)).to_have_count(0)
     page.get_by_role("button", name="Sort").click()
     expect(page.locator("#cards-order button")).to_have_text(["Group the same"])

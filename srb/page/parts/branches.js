@@ -143,7 +143,6 @@ export class Branches extends Part {
       list: this.find(".cards"),
       highlights: this.highlights,
       marks: (node) => this.marksOf(node),
-      isBlind: () => this.isBlind,
       logprobs: () => this.desk.settings.logprobs === true && !this.isBlind,
       isSorted: () => this.desk.settings.likelihood === true && !this.isBlind,
       isDirected: () => this.desk.settings.shows_directions === true,
@@ -161,14 +160,14 @@ export class Branches extends Part {
     return { ...this.desk.story.mark(node), isInText: this.inText.has(node), doubt: this.round?.doubts.get(node) };
   }
 
-  /** The voice that a card is by, where the round or the story has several. @param {Slot} slot */
+  /** The voice that a card is by, where the round or the story has several, and its mood; nothing of a blind one. @param {Slot} slot */
   writerOf(slot) {
+    const { round } = this;
+    if (!round || this.isBlind) return { writer: "", hue: 0, voice: "", mood: "" };
     const { story } = this.desk;
-    if (this.isBlind) return { writer: "", hue: 0 };
-    const writer = this.round?.isShared
-      ? this.round.voiceOf(slot)
-      : WRITERS.of(story, story.nodes.get(slot.node ?? ""));
-    return { writer, hue: writer ? WRITERS.hueOf(story, writer) : 0 };
+    const voice = round.isShared ? round.voiceOf(slot) : "";
+    const writer = round.isShared ? voice : WRITERS.of(story, story.nodes.get(slot.node ?? ""));
+    return { writer, hue: writer ? WRITERS.hueOf(story, writer) : 0, voice, mood: round.moods[slot.number] ?? "" };
   }
 
   /** The cards that the text has words of have a tick. */

@@ -1,4 +1,4 @@
-"""The command `srb stories`: list, export, import, check, share, back up and restore stories."""
+"""The command `srb stories`: list, export, import, check, share, back up and restore stories, and ask for rounds again."""
 
 import argparse
 import re
@@ -13,11 +13,12 @@ import orjson
 
 from srb.config.settings import Settings
 from srb.errors import ConfigError, InvalidRequest, SRBError
-from srb.exit_codes import EXIT_FAILED, OneLineParser, fail
+from srb.exit_codes import EXIT_CONFIG, EXIT_FAILED, OneLineParser, fail
 from srb.reasons import reason_of
 from srb.stories import audit
 from srb.stories.files import read_file
 from srb.stories.limits import MAX_FILE
+from srb.stories.replay import Replayed, ReplayFailed, Server, read_requests, replay
 from srb.stories.restore import restore
 from srb.stories.store import Store
 
@@ -29,6 +30,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
     asked = parser().parse_args(arguments)
     if asked.command is _export and asked.all == (asked.target is not None):
         fail("export needs ID and FILE, or --all and FOLDER")
+    if asked.command is _replay:
+        sys.exit(_replay(asked))
     try:
         path = asked.file or Settings.load().stories_path
     except ConfigError as error:
@@ -85,6 +88,13 @@ def parser() -> OneLineParser:
     backup.add_argument("target", metavar="FILE", type=Path)
     back = add("restore", _restore, "put a backup in the file's place, which is kept beside it; the server is stopped")
     back.add_argument("backup", metavar="FILE", type=Path)
+    again = add(
+        "replay", _replay, "ask a server for the rounds of an export again, and compare their texts to the letter"
+    )
+    again.add_argument(
+        "requests", metavar="FILE", type=Path, help="“Rounds, to be asked again” of the page (.rounds.jsonl)"
+    )
+    again.add_argument("--url", metavar="URL", default="", help="the server (default: the one of the settings)")
     return found
 
 
@@ -211,3 +221,34 @@ def _restore(store: Store, asked: argparse.Namespace) -> int:
     kept = restore(store.path, asked.backup)
     print(f"{store.path} has the stories of {asked.backup}" + (f"; what was there is {kept}" if kept else ""))
     return 0
+
+
+def _replay(asked: argparse.Namespace) -> int:
+    """Ask for rounds again; the exit status is 1 if a text differs."""
+    try:
+        settings = Settings.load()
+        keys = [each.key for each in settings.load_api_keys() if not each.is_for_metrics]
+        data = _read_bytes(asked.requests)
+        found = Replayed()
+        with closing(Server(asked.url or f"http://127.0.0.1:{settings.port}", keys[0] if keys else "")) as server:
+            model = server.ask("GET", "/v1/srb/server")["model"]
+            for found in replay(server, read_requests(data)):
+                if sys.stderr.isatty():
+                    print(f"\r{found.requests} rounds", end="", file=sys.stderr)
+    except SRBError as error:
+        fail(error.message, EXIT_FAILED if isinstance(error, ReplayFailed) else EXIT_CONFIG)
+    except OSError as error:
+        fail(f"{asked.requests}: {reason_of(error, asked.requests)}")
+    except KeyboardInterrupt:
+        fail("stopped", EXIT_FAILED)
+    for each in found.differences:
+        words = f"after {each.at} characters {each.now[:40]!r} in place of {each.was[:40]!r}"
+        print(f"round {each.round}, branch {each.index}: {words}")
+    print(
+        f"{found.requests} requests, {found.texts} texts: {found.texts - len(found.differences)} the same to the letter"
+    )
+    if found.unkept:
+        print(f"{found.unkept} requests are not in the file as they were asked")
+    if others := found.models - {model}:
+        print(f"the server has {model}, and texts are by {', '.join(sorted(others))}")
+    return EXIT_FAILED if found.differences else 0

@@ -57,25 +57,30 @@ def num_removed(tokens: Sequence[int], model: Model, least: int = 1) -> int:
 
 
 def divided(removed: Tokens, model: Model, pieces: Pieces) -> Tokens:
-    """Return a text's last tokens with the last one of some spaces as a token of its own, as it is where a word follows.
+    """Return a text's last tokens with those of some spaces as they are where a word follows.
 
-    Spaces at a text's end are one token in many vocabularies; before a word, the last of them is a part of the word's token.
-    No word's token begins with a line break.
+    Spaces at a text's end are one token in many vocabularies. Before a word, the last of them is a part of the word's token,
+    and here a token of its own; no word's token begins with a line break, but two breaks may be two tokens there.
     """
     texts = [_as_text(b"".join(map(model.piece, removed[place:]))) for place in range(len(removed))]
     first, spaces = next(((place, text) for place, text in enumerate(texts) if text.isspace()), (0, ""))
-    if len(spaces) < 2 or spaces[-1] in "\n\r":
+    if len(spaces) < 2:
         return removed
-    data, last = f"{spaces}x".encode(), spaces[-1].encode()
+    data, last = f"{spaces}x".encode(), b"" if spaces[-1] in "\n\r" else spaces[-1].encode()
     tokens = model.tokenize(f"x{spaces}x", add_special=False, parse_special=False)  # some put a space before any text
     ends = list(accumulate((len(model.piece(token)) for token in tokens), initial=0))
     begin, end = ends[-1] - len(data), ends[-1] - 1 - len(last)
-    ids, num_alone = pieces.beginning_with(last)
     is_whole = b"".join(map(model.piece, tokens)).endswith(data) and begin in ends and end in ends
-    if not is_whole or not num_alone:
+    if not is_whole:
+        return removed
+    before = removed[:first] + tokens_of(tokens[ends.index(begin) : ends.index(end)])
+    if not last:
+        return max(removed, before, key=len)  # some vocabularies have breaks apart behind a full stop alone
+    ids, num_alone = pieces.beginning_with(last)
+    if not num_alone:
         return removed
     alone = int(ids[:num_alone].max())  # a byte's token, which vocabularies have too, comes before
-    return removed[:first] + tokens_of([*tokens[ends.index(begin) : ends.index(end)], alone])
+    return before + tokens_of([alone])
 
 
 def _as_text(data: bytes) -> str:

@@ -26,7 +26,7 @@ const BASE = "v1/srb/completions/";
 export class Round extends Requests {
   /** @param {{id: string, base: Place, keep: number, until?: number, n: number, prompts: Prompts | null, voices?: readonly string[],
    *   lore?: string[], stopAt?: string, asked?: number, task?: Task | null, passage?: string, directions?: string[],
-   *   wanted?: number}} given
+   *   wanted?: number, isBlind?: boolean}} given
    *   `lore`: ids of the lorebook's entries in the prompt; `asked`: branches that the round has asked for before; `keep` is where the
    *   model's text begins, in the place of what stands there up to `until`, the `passage`; `prompts`: null: not made yet; the first
    *   request of each voice is joined by `join`; `wanted`: cards to show, of more that are written; 0: all */
@@ -45,6 +45,7 @@ export class Round extends Requests {
     passage = "",
     directions = [],
     wanted = 0,
+    isBlind = false,
   }) {
     super(n);
     this._branches = asked;
@@ -65,6 +66,7 @@ export class Round extends Requests {
     /** Lines that cards seem to contradict, by the cards' nodes, once readers were asked. @type {Map<string, string>} */
     this.doubts = new Map();
     this.wanted = wanted;
+    this.isBlind = isBlind; // until a card is taken: desk/blind.js
     this.isChosen = false; // those that differ most, by the server's word
     this.directions = directions;
     this.isDirectable = directions.some(Boolean); // whether its prompts tell where directions stand

@@ -16,6 +16,7 @@ from tests.needs import need
 from tools.real_models import path_of
 
 SPACES = [" ", "  ", "   ", "     ", "\t", "\n\t", "\n ", "\n\n  ", " \u00a0", "\u00a0", "\u00a0 "]
+SPACES += ["\n\n", "\n\n\n", ".\n\n"]
 
 
 @pytest.fixture(params=["spm", "spm, no prefix", "smollm2", "gemma3", *PRE_TOKENIZERS])
@@ -46,7 +47,7 @@ def test_a_word_after_spaces_has_the_tokens_that_it_has_in_texts(model: LlamaMod
         ), (spaces, word)
 
 
-def test_one_space_and_line_breaks_are_healed_as_they_are(model: LlamaModel) -> None:
-    for spaces in (" ", "\n", "\n\n", ".\n", "\t"):
+def test_one_space_and_one_line_break_are_healed_as_they_are(model: LlamaModel) -> None:
+    for spaces in (" ", "\n", ".\n", "\t"):
         tokens = tokens_of(model.tokenize(f"the{spaces}", add_special=False, parse_special=False)[-1:])
         assert Ending(tokens, Pieces(model), model).removed == tokens

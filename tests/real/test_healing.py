@@ -65,6 +65,14 @@ def test_after_a_space_the_same_words_come_as_without_it(model: Server) -> None:
     assert compared >= 6
 
 
+@smoke_with_smollm2
+def test_after_a_paragraph_words_come_and_no_numbers(model: Server) -> None:
+    """SmolLM2 has read two line breaks as one token before figures alone."""
+    prompt = "Mara walked down to the ferry. Nobody was there.\n\nTom was late again.\n\n"
+    branches = write(model, prompt, n=24, max_tokens=2, **OPEN)
+    assert sum(each["text"].strip()[:1].isdigit() for each in branches) <= 3
+
+
 @pytest.mark.parametrize(
     ("prompt", "ends"),
     [

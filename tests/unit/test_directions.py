@@ -319,6 +319,11 @@ def test_a_chats_direction_is_said_by_the_user_behind_the_text_that_all_share(te
     short = {"role": "assistant", "content": "A fox"}
     post(http, "/v1/chat/completions", messages=[user, short], directions=["one"], continue_final_message=True)
     assert parts_with(engine.sent[-1], "one") == (f"{asked}A fox",)
+    whole = {"role": "assistant", "content": f"{STORY}.\n\n"}
+    post(http, "/v1/chat/completions", messages=[user, whole], directions=["one"], continue_final_message=True)
+    [text] = parts_with(engine.sent[-1], "one")
+    assert str(text).startswith(f"{PLAIN}{STORY}.")
+    assert str(text).endswith("user\nWhat happens in it: one. Begin with that.<|im_end|>\n<|im_start|>assistant\n")
 
 
 def test_a_chat_that_is_continued_by_a_page_has_the_place_that_its_template_tells() -> None:

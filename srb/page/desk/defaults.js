@@ -40,6 +40,7 @@ export const DEFAULTS = Object.freeze({
   seed: /** @type {number | null} */ (null),
   ladder: /** @type {{name: string, from: number, to: number} | null} */ (null),
   distinct_first: /** @type {boolean} */ (false),
+  blind: /** @type {boolean} */ (false), // cards hide their models, order and likelihood until one is taken
   sibling_penalty: 0,
   banned_strings: /** @type {string[]} */ ([]), // lines of words that never come, as bans.js has them
   seldom_strings: /** @type {string[]} */ ([]), // … and that come seldom

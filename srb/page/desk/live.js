@@ -31,6 +31,13 @@ const hasEnded = (error) => error instanceof ApiError && [404, 409].includes(err
 /** Whether a request is on several replicas of a cluster, which have no more branches for it and no second reader. @param {unknown} error */
 export const isDivided = (error) => error instanceof ApiError && error.body?.error?.divided === true;
 
+/** The fields of a branch that is added, without its direction; `from` where it is a place, and not the end as it is by then.
+ * @param {any} body @param {number} place */
+const fieldsOf = ({ count: _count, from, branches = [], ...shared }, place) => {
+  const { direction: _direction, ...own } = branches[place] ?? {};
+  return { ...shared, ...own, ...(from?.character === undefined ? {} : { from }) };
+};
+
 const ROUTE = "v1/srb/completions";
 const ENDINGS = 3; // times that a busy server is asked to end a request
 const AGAIN = 2000; // ms between them
@@ -51,6 +58,8 @@ export class Live {
     this.stopped = new Set();
     this.keys = 0;
     this.isOpen = false; // for a person who writes first
+    /** What branches were asked for with that were added to a request, by slot. @type {Map<number, Record<string, unknown>>} */
+    this.added = new Map();
     /** @type {Set<string>} heads at which cards were taken */
     this.heads = new Set();
   }
@@ -106,6 +115,9 @@ export class Live {
   begin(body, { trails, ...options } = {}) {
     const key = this.newKey();
     this.round.join(key, options);
+    const request = /** @type {import("../round.js").Request} */ (this.round.requests.get(key));
+    request.body = body;
+    for (const number of request.slots) this.added.delete(number);
     for (const [number, trail] of trails ?? []) this.trails.set(number, trail);
     this.listener.round(this, null);
     return this.read(key, "POST", ROUTE, body);
@@ -186,6 +198,7 @@ export class Live {
     const slot = this.round.slots[number];
     if (event.resumed) return this.trail(number).resume(length);
     const origin = event.from ? this.round.requests.get(key)?.slots[event.from.branch] : undefined;
+    if (event.from) this.added.set(number, { from: event.from, ...this.added.get(number) });
     const shared = origin === undefined ? 0 : commonLength(slot.text, this.round.slots[origin].text);
     const base = new Trail(this.round.base, this.round.keep);
     this.trails.set(number, origin === undefined ? base : this.trail(origin).fork(shared));
@@ -216,6 +229,8 @@ export class Live {
         trails: trails ?? this.newTrails(slots),
       });
     }
+    for (const [place, number] of plan.slots.entries())
+      if (plan.expect) this.added.set(number, fieldsOf(plan.body, place));
     const ticket = plan.expect ? this.round.expectBranches(plan.request, plan.slots, plan.expect) : null;
     this.listener.round(this, new Set(plan.slots));
     try {
@@ -367,6 +382,7 @@ export class Live {
     const trail = this.trail(slot.number);
     const request = this.round.requests.get(slot.request ?? "")?.id ?? undefined;
     const direction = this.round.directions[slot.number];
+    const added = this.added.get(slot.number);
     const isOfRun = request === this.story.runs.get(this.round.id)?.request_id;
     slot.node = trail.last.node = this.story.addModelNode({
       parent: trail.parent,
@@ -378,6 +394,7 @@ export class Live {
       ...(isOfRun ? {} : { request }), // of a request that joined the round: past_rounds.js
       seed: slot.seed ?? undefined,
       ...(direction ? { direction } : {}),
+      ...(added ? { asked: added } : {}),
     });
   }
 

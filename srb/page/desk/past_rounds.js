@@ -4,6 +4,7 @@ import { commonLength } from "../compare.js";
 import { noteMoods } from "../moods.js";
 import { Round } from "../round.js";
 import { isCount } from "../story/check.js";
+import { shuffled } from "./blind.js";
 import { Trail } from "./trail.js";
 
 /** @typedef {import("../story.js").Story} Story */
@@ -94,10 +95,12 @@ export function rebuilt(story, run, joined = []) {
     stopAt: typeof asked.stop_at === "string" ? asked.stop_at : "",
     task: taskOf(asked.task),
     wanted: countOf(asked.shown),
+    isBlind: asked.blind === true,
     passage: story.text(run.node, run.at).slice(keep, until).trim(),
     asked: Math.max(requests[0].slots.length, written.length), // at most once each: later ones have seeds of their own
   });
   round.n = countOf(asked.n) || round.n;
+  if (round.isBlind) round.order = shuffled(round.order);
   /** @type {Map<number, Trail>} */
   const trails = new Map();
   for (const slot of round.slots) {

@@ -6,8 +6,10 @@ import { msg } from "../languages.js";
 import { ladderOf, noteMoods, rungFields } from "../moods.js";
 import { Round } from "../round.js";
 import { rungs } from "../sampling.js";
+import { inPieces } from "../story/asked.js";
 import { newId } from "../story.js";
 import { GO_ON } from "../tasks.js";
+import { isTaken, shuffled } from "./blind.js";
 import { Elsewhere } from "./elsewhere.js";
 import { gapAt, passageAt } from "./gap.js";
 import { Gestures } from "./gestures.js";
@@ -140,7 +142,9 @@ export class Rounds {
         passage,
         directions: isDirected ? Array.from({ length: count }, (_, place) => told[place % n] ?? "") : [],
         wanted: written > n ? n : 0,
+        isBlind: desk.settings.blind,
       });
+      if (round.isBlind) round.order = shuffled(round.order);
       const live = this.newLive(round);
       this.remember(live);
       this.before = this.shown;
@@ -383,6 +387,12 @@ export class Rounds {
     if (!shown || !gap || !desk.settings.writes_first || shown.round.passage) return false;
     shown.isOpen ||= hasSentence(ownWords(desk.story, desk.head, gap));
     return !shown.isOpen;
+  }
+
+  /** Whether the shown cards hide which model wrote them, in which order, and how likely they are. */
+  get isBlind() {
+    const { round } = this.shown ?? {};
+    return !!round?.isBlind && !isTaken(this.desk.story, round.id);
   }
 
   /** Show the cards that are covered. */
@@ -648,7 +658,7 @@ export class Rounds {
       ...steps,
       ...(live === this.growth?.live ? { grown: true } : {}),
     };
-    const asked = joins
+    const own = joins
       ? { n: slots.length, given, slots, ...reads, ...share, ...more }
       : {
           n,
@@ -658,8 +668,12 @@ export class Rounds {
           stop_at,
           ...(lore.length ? { lore } : {}),
           ...(wanted ? { shown: wanted } : {}),
+          ...(round.isBlind ? { blind: true } : {}),
           ...share,
         };
+    const asked = request?.body && inPieces(desk.story, round.base, request.body, prompt + given, by.server);
+    if (request) request.body = null;
+    if (desk.story.meta("head") === undefined) desk.story.head = desk.head; // else the newest card would be the text
     desk.story.addRun({
       id: joins ? newId() : round.id,
       ...round.base,
@@ -667,8 +681,9 @@ export class Rounds {
       model: by.server.model,
       request_id: id,
       seeds: event.seeds ?? [],
-      request: { ...asked, max_tokens },
+      request: { ...own, max_tokens },
       ...(joins ? { round: round.id } : {}),
+      ...(asked ? { asked } : {}),
     });
     desk.changed();
   }

@@ -17,7 +17,7 @@ const MOST_OF = 0.6; // share of them that some steps have to have
  * Return the cards that a person took, each as one of its nodes: her text goes on from it, or has words of it.
  * @param {Story} story
  */
-function takenCards(story) {
+export function takenCards(story) {
   /** @type {Map<string, Node>} */
   const taken = new Map();
   const add = (/** @type {Node | undefined} */ node) => {

@@ -60,6 +60,7 @@ const factsOf = ({ run }) => ({
   round: run.round ?? run.id,
   model: run.model,
   made: new Date(run.made).toISOString(),
+  blind: /** @type {any} */ (run.request).blind === true,
   parameters: JSON.stringify(run.request),
 });
 

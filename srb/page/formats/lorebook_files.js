@@ -1,6 +1,6 @@
 /** Files of lorebooks: what is in one, and the entries of a story as one. */
 import { msg } from "../languages.js";
-import { entriesOf, entryOf, titleOf } from "../lore/entries.js";
+import { entryOf, titleOf } from "../lore/entries.js";
 import { StoryError } from "../story/read.js";
 import { isArchive, textOfFile, unpacked } from "./archive.js";
 import { checkSize, decode, parse, quoted } from "./file.js";
@@ -9,7 +9,7 @@ import { cardIn, isPng } from "./png_text.js";
 import { CARD } from "./signs.js";
 
 /** @typedef {import("./lorebooks.js").Lorebook} Lorebook */
-/** @typedef {import("../story.js").Story} Story */
+/** @typedef {import("../lore/entries.js").Entry} Entry */
 
 /**
  * @param {string} name  of the file
@@ -37,18 +37,16 @@ function packedCard(bytes, name) {
   return textOfFile(files, CARD, name);
 }
 
-/** @param {Story} story */
-export function writeLorebook(story) {
-  const entries = entriesOf(story).map(entryOf);
-  return `${JSON.stringify({ format: "srb-lorebook", version: 1, entries }, null, 1)}\n`;
-}
+/** @param {Entry[]} entries */
+export const writeLorebook = (entries) =>
+  `${JSON.stringify({ format: "srb-lorebook", version: 1, entries: entries.map(entryOf) }, null, 1)}\n`;
 
 const LOGIC = { any: 0, "not all": 1, none: 2, all: 3 };
 
-/** The world info of SillyTavern, with what its program expects of each entry. @param {Story} story */
-export function writeWorldInfo(story) {
+/** The world info of SillyTavern, with what its program expects of each entry. @param {Entry[]} all */
+export function writeWorldInfo(all) {
   const entries = Object.fromEntries(
-    entriesOf(story).map((entry, uid) => [
+    all.map((entry, uid) => [
       uid,
       {
         uid,

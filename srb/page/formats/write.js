@@ -1,10 +1,12 @@
 /** The formats that a story can be written in. */
-import { msg } from "../languages.js";
+import { msg, NUMBER } from "../languages.js";
 import { writeLabels, writePairs } from "./choices.js";
+import { writeEvents } from "./coauthor.js";
 import { writeDocx } from "./docx.js";
 import { writeEpub } from "./epub.js";
 import { writeHtml } from "./html.js";
 import { writeObsidianLoom } from "./obsidian_loom.js";
+import { countUnkept, writeRequests } from "./requests.js";
 import { writeSrb } from "./srb.js";
 import { writeMarkdown, writeText } from "./text.js";
 
@@ -21,6 +23,7 @@ import { writeMarkdown, writeText } from "./text.js";
  * @property {(story: Story, media?: Files) => string | Uint8Array} write
  * @property {"all" | "text" | "printed"} [media]  the pictures and sounds that `write` gets: those of all texts, of the
  *   manuscript, or of the manuscript as every program shows them
+ * @property {(story: Story) => string} [lack]  says what a person might miss in the file, "" if there is nothing
  */
 
 /** @type {Writer[]} */
@@ -101,6 +104,29 @@ export const WRITERS = [
     ending: ".kto.jsonl",
     type: "application/x-ndjson",
     write: writeLabels,
+  },
+  {
+    id: "events",
+    label: msg`Events of the session`,
+    holds: msg`what was typed, asked for, shown and taken on the way to the manuscript, as CoAuthor's log has it`,
+    ending: ".coauthor.jsonl",
+    type: "application/x-ndjson",
+    write: writeEvents,
+  },
+  {
+    id: "rounds",
+    label: msg`Rounds, to be asked again`,
+    holds: msg`what each round was asked, word for word, and what it wrote, for \`srb stories replay\``,
+    ending: ".rounds.jsonl",
+    type: "application/x-ndjson",
+    write: writeRequests,
+    media: "all",
+    lack: (story) => {
+      const count = countUnkept(story);
+      return count
+        ? msg`Requests that are not in it as they were asked, since they are old or too long: ${NUMBER.format(count)}.`
+        : "";
+    },
   },
 ];
 

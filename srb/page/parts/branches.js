@@ -66,6 +66,11 @@ export class Branches extends Part {
     return this.desk.rounds?.isCovered ?? false;
   }
 
+  /** Whether cards hide what they are until one is taken. */
+  get isBlind() {
+    return this.desk.rounds?.isBlind ?? false;
+  }
+
   get isRunning() {
     return !!this.round?.slots.some((slot) => slot.isLive || slot.pending);
   }
@@ -74,7 +79,7 @@ export class Branches extends Part {
   get tellsLikelihood() {
     const { desk, round } = this;
     const isTold = !round?.wanted && !!round?.slots.some((slot) => slot.meanLogprob !== null); // else it was asked for the choice
-    return desk.settings.likelihood === true || isTold;
+    return !this.isBlind && (desk.settings.likelihood === true || isTold);
   }
 
   /** Whether cards have words in the middle of the text, which what follows can be read behind. */
@@ -138,8 +143,8 @@ export class Branches extends Part {
       list: this.find(".cards"),
       highlights: this.highlights,
       marks: (node) => this.marksOf(node),
-      logprobs: () => this.desk.settings.logprobs === true,
-      isSorted: () => this.desk.settings.likelihood === true,
+      logprobs: () => this.desk.settings.logprobs === true && !this.isBlind,
+      isSorted: () => this.desk.settings.likelihood === true && !this.isBlind,
       isDirected: () => this.desk.settings.shows_directions === true,
       expected: () => expectedLength(this.desk.settings),
       textBefore: ({ base, keep }) => this.desk.story.text(base.node, keep),
@@ -155,13 +160,14 @@ export class Branches extends Part {
     return { ...this.desk.story.mark(node), isInText: this.inText.has(node), doubt: this.round?.doubts.get(node) };
   }
 
-  /** The voice that a card is by, where the round or the story has several. @param {Slot} slot */
+  /** The voice that a card is by, where the round or the story has several, and its mood; nothing of a blind one. @param {Slot} slot */
   writerOf(slot) {
+    const { round } = this;
+    if (!round || this.isBlind) return { writer: "", hue: 0, voice: "", mood: "" };
     const { story } = this.desk;
-    const writer = this.round?.isShared
-      ? this.round.voiceOf(slot)
-      : WRITERS.of(story, story.nodes.get(slot.node ?? ""));
-    return { writer, hue: writer ? WRITERS.hueOf(story, writer) : 0 };
+    const voice = round.isShared ? round.voiceOf(slot) : "";
+    const writer = round.isShared ? voice : WRITERS.of(story, story.nodes.get(slot.node ?? ""));
+    return { writer, hue: writer ? WRITERS.hueOf(story, writer) : 0, voice, mood: round.moods[slot.number] ?? "" };
   }
 
   /** The cards that the text has words of have a tick. */

@@ -158,7 +158,7 @@ class Formats extends DialogPart {
   // ---- Export
 
   /** @param {Writer} writer */
-  async save({ write, media, ending, type }) {
+  async save({ write, media, ending, type, lack }) {
     const { story } = this.desk;
     const name = fileName(String(story.meta("title") ?? "") || this.desk.title, ending);
     if (media === "printed" && story.meta("language") === undefined)
@@ -174,7 +174,7 @@ class Formats extends DialogPart {
       if (!(error instanceof StoryError)) throw error;
       return this.fail(error.message);
     }
-    this.say(msg`“${name}” is among your downloads.`);
+    this.say([msg`“${name}” is among your downloads.`, lack?.(story)].filter(Boolean).join(" "));
     const { length: count, 0: first } = unread;
     if (count === 1) this.fail(msg`“${name}” is among your downloads, without 1 picture or sound: ${first.message}`);
     if (count > 1)

@@ -347,8 +347,15 @@ class Lorebook extends Part {
     ]);
     const { story, title } = this.desk;
     const name = fileName(title, format === "srb" ? ".lorebook.json" : ".worldinfo.json");
-    download(format === "srb" ? writeLorebook(story) : writeWorldInfo(story), name, "application/json");
-    this.say(msg`“${name}” is among your downloads.`);
+    let later = 0; // entries that say something else before the caret than at the story's beginning
+    const entries = entriesOf(story).map((entry) => {
+      const text = this.textOf(entry.id);
+      if (text !== undefined) later += 1;
+      return { ...entry, text: text ?? entry.text };
+    });
+    download(format === "srb" ? writeLorebook(entries) : writeWorldInfo(entries), name, "application/json");
+    const read = later > 0 && msg`It has the texts that are read at the caret (${inWords(later)} from a place on).`;
+    this.say([msg`“${name}” is among your downloads.`, read].filter(Boolean).join(" "));
   }
 
   /** @param {string} message */

@@ -107,6 +107,7 @@ class Settings extends DialogPart {
       ${this.#check("let_finish", msg`Let the others finish`, msg`after one is taken; they take the machine's time from the next round`)}
       <fieldset>
         <legend>${msg`Branches that differ`}</legend>
+        ${this.#check("blind", msg`Blind`, msg`cards hide their models, their order and how likely they are until one is taken`)}
         ${this.#check("distinct_first", msg`Different beginnings`, msg`no two branches begin with the same word`)}
         ${this.#number(NUMBERS.sibling_penalty)}
         ${check(

@@ -1,6 +1,8 @@
 // The voices that wrote a story, each with a number by which it has its hue and its shape wherever its words are shown: models, and persons
 // where people have names. Each branch of a model is of a run, or of one that joined it.
 
+import { isBlind } from "../desk/blind.js";
+
 /** @typedef {import("../story.js").Story} Story */
 /** @typedef {import("../story/types.js").Node} Node */
 /** @typedef {import("../story/types.js").Run} Run */
@@ -28,7 +30,7 @@ class Writers {
   of(story, node) {
     this.look(story);
     if (node?.by === "person") return this.persons.size < 2 ? "" : String(node.who ?? "");
-    if (this.models.size < 2 || node?.run === undefined) return "";
+    if (this.models.size < 2 || node?.run === undefined || isBlind(story, node.run)) return "";
     return this.byId.get(node.request ?? node.run) ?? this.byId.get(node.run) ?? "";
   }
 

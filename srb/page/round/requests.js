@@ -23,6 +23,7 @@ import { IllegalMove } from "./slots.js";
  * @property {number|null} promptTokens
  * @property {number[]} seeds
  * @property {Progress|null} progress
+ * @property {Record<string, any> | null} body  as it was sent, until it has begun
  * @property {boolean} isDirected        its prompt has a place for directions, so branches that are added may have one
  * @property {boolean} isDivided         its branches are on several replicas: they can be stopped, but none added or changed */
 
@@ -413,6 +414,7 @@ function newRequest(key, given, state) {
     promptTokens: null,
     seeds: [],
     progress: null,
+    body: null,
     isDirected: false,
     isDivided: false,
   };

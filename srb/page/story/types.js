@@ -24,6 +24,7 @@
  * @property {string} [request]  the request that wrote it, if another one than its run's
  * @property {number} [seed]
  * @property {string} [direction]  what was to happen in it
+ * @property {Record<string, unknown>} [asked]  the fields of a branch that was added to its request, and the place that it is a fork of
  * @property {{node: string, at: number}} [of]  its text is a copy of another node's, from `at` on
  * @property {string} [act]  nodes of one act, each the next one's parent, are one step of the text
  * @property {Place} [joined]  another text that was joined with its parent's, in this one
@@ -40,6 +41,9 @@
  * @property {number[]} seeds
  * @property {object} request
  * @property {string} [round]
+ * @property {AskedPiece[][]} [asked]  the request as it was sent: asked.js
+ *
+ * @typedef {string | [number, number] | [string, number, number]} AskedPiece  words, a stretch, or pieces of another run
  *
  * @typedef {Omit<Node, "id">} BareNode
  * @typedef {Omit<Run, "id">} BareRun

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { isBlind } from "../../../srb/page/desk/blind.js";
 import { RunIndex, rebuilt } from "../../../srb/page/desk/past_rounds.js";
 import { makeDesk, settled } from "./fake_desk.js";
 
@@ -241,3 +242,37 @@ test("adapters of one model are voices: their scales go with the request", async
   begin(it.api.streams[1], " n1");
   assert.deepEqual(by(it.desk), ["fake", "noir"]);
 });
+
+test("a blind round hides who wrote what, and in which order, until a card is taken, also when it is made again", async () => {
+  const it = await makeDesk();
+  const { desk } = it;
+  desk.setSetting("blind", true);
+  const shown = [];
+  for (let count = 0; count < 8; count += 1) {
+    const { api } = await again(it);
+    begin(api.last, " a", " b", " c", " d", " e", " f");
+    end(api.last, 6);
+    shown.push(desk.round.order.join());
+    assert.equal(desk.rounds.isBlind, true);
+    assert.equal(desk.story.runs.get(desk.round.id).request.blind, true);
+  }
+  assert.deepEqual([...desk.round.order].sort(), [0, 1, 2, 3, 4, 5]);
+  assert.ok(new Set(shown).size > 4, "an order that tells nothing");
+  const { round: blind, story } = desk;
+  const remade = () => rebuilt(story, story.runs.get(blind.id)).round;
+  assert.equal(remade().isBlind, true);
+  desk.rounds.save();
+  await desk.take(2, { go: false });
+  assert.equal(desk.rounds.isBlind, false);
+  assert.equal(isBlind(story, blind.id), false);
+  desk.undo();
+  desk.setSetting("blind", false);
+  await again(it);
+  assert.equal(desk.round.isBlind, false);
+});
+
+async function again(it) {
+  it.desk.go({ n: 6 });
+  await settled();
+  return it;
+}

@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { writeLabels, writePairs } from "../../../srb/page/formats/choices.js";
+import { writeEvents } from "../../../srb/page/formats/coauthor.js";
 import { storyWith } from "./formats_oracle.js";
+import { Random } from "./random.js";
+import { Walk } from "./story_walk.js";
 
 const run = (at, more = {}) => ({
   ...{ node: "a", at, made: 1_700_000_000_000, model: "SmolLM2", request_id: "r", seeds: [7, 8, 9] },
@@ -101,3 +104,70 @@ test("a prompt is the end of a long text", () => {
   const [row] = rowsOf(writePairs(story(long, { head: { node: "one", at: 20_002 } })));
   assert.equal(row.prompt, "x".repeat(8000));
 });
+
+/** The keys of each event of the published log of CoAuthor, and its names of events. */
+const LOGGED = [
+  ...["eventName", "eventSource", "eventTimestamp", "textDelta", "cursorRange", "currentDoc", "currentCursor"],
+  ...["currentSuggestions", "currentSuggestionIndex", "currentHoverIndex", "currentN", "currentMaxToken"],
+  ...["currentTemperature", "currentTopP", "currentPresencePenalty", "currentFrequencyPenalty", "originalSuggestions"],
+  "eventNum",
+];
+const NAMES = new Set(
+  "system-initialize text-insert text-delete suggestion-get suggestion-open suggestion-reopen suggestion-select suggestion-close".split(
+    " ",
+  ),
+);
+
+/** Put a text together as Quill does. */
+const applied = (text, { ops = [] }) => {
+  let at = 0;
+  for (const { retain = 0, insert = "", delete: gone = 0 } of ops) {
+    text = text.slice(0, at + retain) + insert + text.slice(at + retain + gone);
+    at += retain + insert.length;
+  }
+  return text;
+};
+
+const textOf = (events) => events.reduce((text, { textDelta }) => applied(text, textDelta || {}), "");
+
+test("the events of a session have the fields of CoAuthor's log, and their changes are the manuscript", () => {
+  const nodes = {
+    ...NODES,
+    b: { parent: "two", keep: 9, text: "ox came. " },
+    c: { parent: "b", keep: 0, text: "Twice", tail: 4 },
+  };
+  const events = rowsOf(writeEvents(story(nodes, { head: { node: "c", at: 17 } })));
+  for (const [place, event] of events.entries()) {
+    assert.deepEqual(Object.keys(event), LOGGED);
+    assert.ok(NAMES.has(event.eventName), event.eventName);
+    assert.ok(["user", "api"].includes(event.eventSource));
+    assert.equal(event.eventNum, place);
+    assert.ok(event.eventTimestamp >= (events[place - 1]?.eventTimestamp ?? 0));
+  }
+  assert.deepEqual(
+    events.map(({ eventName, eventSource }) => `${eventName} ${eventSource}`),
+    [
+      ...["system-initialize api", "text-insert user", "suggestion-get user", "suggestion-open api"],
+      ...["suggestion-select user", "suggestion-close api", "text-insert api", "text-insert user", "text-insert user"],
+    ],
+  );
+  assert.equal(textOf(events), "Twice, a fox came. ".slice(0, 17));
+  const [open, select] = [events[3], events[4]];
+  assert.deepEqual(
+    open.currentSuggestions.map(({ index, original, trimmed }) => [index, original, trimmed]),
+    [
+      [0, " a king", "a king"],
+      [1, " a fox", "a fox"],
+      [2, " rain", "rain"],
+    ],
+  );
+  assert.deepEqual([select.currentSuggestionIndex, open.currentN, open.currentMaxToken], [1, "3", "64"]);
+});
+
+for (let seed = 1; seed <= 40; seed += 1)
+  test(`the changes of a random story's events are its manuscript (${seed})`, () => {
+    const walk = new Walk(new Random(seed));
+    for (let step = 0; step < 60; step += 1) walk.step();
+    walk.story.setMeta("head", walk.head);
+    assert.equal(textOf(rowsOf(writeEvents(walk.story))), walk.text);
+  });

@@ -67,7 +67,7 @@ test("saving, formats and file names are told in German", () => {
     WRITERS.map(({ label }) => label),
     [
       ...["SRB-Geschichte", "Reiner Text", "Markdown", "Word", "EPUB", "Webseite", "Obsidian Loom"],
-      ...["Entscheidungen, in Paaren", "Entscheidungen, einzeln"],
+      ...["Entscheidungen, in Paaren", "Entscheidungen, einzeln", "Verlauf der Sitzung", "Runden zum Wiederholen"],
     ],
   );
   assert.equal(fileName("", ".txt"), "Geschichte.txt");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateSync as zlibSync } from "node:zlib";
 import { readLorebook, writeLorebook, writeWorldInfo } from "../../../srb/page/formats/lorebook_files.js";
-import { entryOf, MOST } from "../../../srb/page/lore/entries.js";
+import { entriesOf, entryOf, MOST } from "../../../srb/page/lore/entries.js";
 import { Story } from "../../../srb/page/story.js";
 import { strToU8, zipSync } from "../../../srb/page/vendor/zip.js";
 
@@ -357,8 +357,8 @@ test("what is exported comes in again as it was, and is what SillyTavern's progr
     }),
   ];
   for (const [index, each] of entries.entries()) story.setMeta(`lore.e${index}`, each);
-  assert.deepEqual(readBook(writeLorebook(story)).entries, entries);
-  const info = writeWorldInfo(story);
+  assert.deepEqual(readBook(writeLorebook(entriesOf(story))).entries, entries);
+  const info = writeWorldInfo(entriesOf(story));
   assert.deepEqual(readBook(info).entries, entries);
   const { key, keysecondary, comment, content, constant, disable, order, selectiveLogic } = JSON.parse(info).entries[1];
   assert.deepEqual(

@@ -25,7 +25,7 @@ const NOTHING = sentencesBefore("");
 export class Board {
   /** @param {{list: HTMLElement, highlights: Highlights, marks: (node: string|null) => {star?: boolean, note?: string, isInText?: boolean, doubt?: string},
    *   logprobs: () => boolean, isSorted: () => boolean, isDirected: () => boolean, expected: () => number, textBefore: (round: Round) => string,
-   *   writer: (slot: Slot) => {writer: string, hue: number}, onseen: (slot: Slot) => void}} given */
+   *   writer: (slot: Slot) => {writer: string, hue: number, voice: string, mood: string}, onseen: (slot: Slot) => void}} given */
   constructor({ list, highlights, marks, logprobs, isSorted, isDirected, expected, textBefore, writer, onseen }) {
     this.list = list;
     this.highlights = highlights;
@@ -35,7 +35,7 @@ export class Board {
     this.isDirected = isDirected; // whether cards show their directions
     this.expected = expected; // characters of a text, by the settings
     this.textBefore = textBefore; // the manuscript up to a round's branches
-    this.writer = writer; // the voice that a card is by, where there are several
+    this.writer = writer; // the voice that a card is by, where there are several, and its mood
     this.onseen = onseen;
     /** @type {Round|null} */
     this.round = null;
@@ -406,8 +406,6 @@ export class Board {
       label: `${place + 1}`,
       digit: inWindow >= 0 && inWindow < DIGITS ? `${(inWindow + 1) % DIGITS}` : "",
       direction: this.isDirected() ? (round.directions[slot.number] ?? "") : "",
-      mood: round.moods[slot.number] ?? "",
-      voice: round.isShared ? round.voiceOf(slot) : "",
       ...this.writer(slot),
       ...sameText(round, slot, this.groups),
       ...likelihoodOf(round, slot, this.logprobs() || this.isSorted()),

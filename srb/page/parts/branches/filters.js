@@ -72,7 +72,7 @@ export class Filters {
       Object.assign(this, changed);
       this.apply();
     };
-    const voices = round.isShared ? round.voices : [];
+    const voices = round.isShared && !this.pane.isBlind ? round.voices : [];
     return html`<div class="filters" role="group" aria-label=${msg`Which cards are shown`}>
       <label>${msg`Has`} <input type="search" .value=${this.words} @input=${(/** @type {any} */ { target }) => set({ words: target.value })}></label>
       <button aria-pressed=${this.isStarred} @click=${() => set({ isStarred: !this.isStarred })}>★ ${msg`Starred`}</button>

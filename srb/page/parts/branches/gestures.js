@@ -131,12 +131,22 @@ export const CARD_GESTURES = {
 
 /** @type {Record<string, Gesture>} */
 export const PANE_GESTURES = {
-  unsort: { label: msg`Sort: as they were written`, key: "", run: ({ desk }) => desk.rounds?.gestures.unsort() },
-  sort: { label: msg`Sort: the likeliest first, repeats later`, key: "O", run: sort },
+  unsort: {
+    label: msg`Sort: as they were written`,
+    key: "",
+    can: (pane) => !pane.isBlind,
+    run: ({ desk }) => desk.rounds?.gestures.unsort(),
+  },
+  sort: {
+    label: msg`Sort: the likeliest first, repeats later`,
+    key: "O",
+    can: (pane) => !pane.isBlind,
+    run: sort,
+  },
   following: {
     label: msg`Sort: first the cards after which your next words are likeliest`,
     key: "",
-    can: (pane) => pane.leadsOn,
+    can: (pane) => pane.leadsOn && !pane.isBlind,
     run: sortByFollowing,
   },
   meaning: {

@@ -132,17 +132,20 @@ SAID = "What happens in it: {}. Begin with that."
 def with_direction(messages: Sequence[Message], direction: str, continues: bool) -> list[Message]:
     """Return a conversation whose reply follows a direction; with `continues` its last message is the reply's beginning.
 
-    A reply that has paragraphs is divided: the user's turn with the direction stands before the last of them.
+    A reply that has paragraphs is divided: the user's turn with the direction stands before the last of them, or behind all
+    of them where the last one is complete: a reply that has said all that it was asked for ends there.
     """
     direction = SAID.format(direction)
     if not continues:
         return _told(messages, direction)
     *before, last = messages
     text = "" if last.get("reasoning_content") else content_text(last.get("content"), "\n\n")
+    asked = {"role": "user", "content": direction}
+    if text.strip() and text.endswith("\n"):
+        return [*messages, asked, {"role": last["role"], "content": ""}]
     at = last_paragraph(text)
     if not text[:at].strip():
         return [*_told(before, direction), last]
-    asked = {"role": "user", "content": direction}
     return [*before, {**last, "content": text[:at]}, asked, {**last, "content": text[at:]}]
 
 

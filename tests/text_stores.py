@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from srb.engine.model import Blob, Record
+from srb.engine.model import Blob, Logits, Record, SavedState, Scope
 from srb.engine.tokens import Tokens
+from srb.errors import SRBError
 
 _STORES = itertools.count()
 
@@ -16,6 +17,9 @@ class MemoryTexts:
 
     def __init__(self, budget: int = 10**9, is_eager: bool = False) -> None:
         self.budget = budget
+        self.keeps_all = True
+        self.is_asked = False
+        self.error: OSError | None = None
         self.is_eager = is_eager  # does at once what it is asked for
         self.files: dict[str, tuple[Record, Tokens, Blob]] = {}
         self.lost: set[str] = set()  # files that cannot be read
@@ -99,3 +103,41 @@ class MemoryTexts:
         asked, self._asked = self._asked[:count], self._asked[count:]
         for do in asked:
             do()
+
+
+class MemoryStates:
+    """What would be in files of named states, which are made of a store's records."""
+
+    def __init__(self, texts: MemoryTexts) -> None:
+        self.texts = texts
+        self.saved: dict[str, tuple[SavedState, list[Blob]]] = {}
+
+    def load(self, name: str) -> SavedState | None:
+        state, blobs = self.saved.get(name, (None, []))
+        for (record, tokens), blob in zip(state.records if state else (), blobs, strict=True):
+            self.texts.files.setdefault(record.id, (record, tokens[:], blob))
+        return state
+
+    def is_newer(self, name: str) -> bool:
+        return False
+
+    def use(self, name: str) -> None:
+        pass
+
+    def holds(self, name: str, tokens: Tokens, scope: Scope) -> bool:
+        state, _ = self.saved.get(name, (None, []))
+        return state is not None and (state.tokens, state.scope) == (tokens, scope)
+
+    def save(
+        self,
+        name: str,
+        tokens: Tokens,
+        records: Sequence[Record],
+        logits: Logits | None = None,
+        on_saved: Callable[[SRBError | None], None] | None = None,
+    ) -> None:
+        files = [self.texts.files[record.id] for record in records]
+        found = [(record, tokens[:]) for record, tokens, _ in files]
+        self.saved[name] = SavedState(tokens, found, logits), [blob for *_, blob in files]
+        if on_saved is not None:
+            on_saved(None)

@@ -7,6 +7,7 @@ short, which are removed at the next start.
 """
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -18,6 +19,7 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -29,6 +31,8 @@ from srb.engine.tokens import Tokens
 from srb.forgotten import NAME as FORGOTTEN
 from srb.forgotten import since
 from srb.host.page_cache import drop_cached, sync_data
+
+T = TypeVar("T")
 
 log = logging.getLogger("srb.texts")
 
@@ -47,13 +51,17 @@ MAX_ENGINES = 64  # of one model that keep texts in one folder
 class TextFolder:
     """A `TextStore` in a folder. Nothing here raises once it is open: what cannot be written or read is told in the log."""
 
-    def __init__(self, folder: Path, model: str, max_bytes: int) -> None:
+    def __init__(self, folder: Path, model: str, max_bytes: int, *, keeps_all: bool = True) -> None:
         """Use `folder`/`model`, created with mode 0700 if necessary; negative `max_bytes`: a share of the free space.
 
-        Where another engine uses it, `folder`/`model`-2 and so on. Files of other models are removed where they would leave
-        too little, the ones used longest ago first. Raise OSError; BlockingIOError if MAX_ENGINES use the model's.
+        Without `keeps_all` it has the texts that were given a name, and no others. Where another engine uses it,
+        `folder`/`model`-2 and so on. Files of other models are removed where they would leave too little, the ones used
+        longest ago first. Raise OSError; BlockingIOError if MAX_ENGINES use the model's.
         """
         self._model = model
+        self.keeps_all = keeps_all
+        self.is_asked = False
+        self.error: OSError | None = None
         for number in range(1, MAX_ENGINES + 1):
             self.folder = folder / (model if number == 1 else f"{model}-{number}")
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -148,6 +156,21 @@ class TextFolder:
         """Note a use, for the order of the next run."""
         self._writes.put(lambda: self._touch(record.id))
 
+    def call(self, function: Callable[[], T]) -> T:
+        """Return the result of a function that the thread that writes calls, after all that was asked for before.
+
+        It raises nothing.
+        """
+        if not self._threads[0].is_alive():
+            return function()
+        result: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self.ask(lambda: result.put(function()))
+        return result.get()
+
+    def ask(self, do: Callable[[], None]) -> None:
+        """Let the thread that writes do something after all that was asked for before."""
+        self._writes.put(do)
+
     def close(self, seconds: float) -> None:
         """End the threads when they have done what was asked for, or after so many seconds; then the folder is free."""
         deadline = time.monotonic() + seconds
@@ -183,17 +206,18 @@ class TextFolder:
 
     def _write(self, record: Record, tokens: Tokens, blob: Blob) -> bool:
         path = self.folder / record.id
+        self.error = None
         if not self._index.is_open or self._is_closing:
             return False
         try:
-            if shutil.disk_usage(self.folder).free - record.nbytes < MIN_FREE:
-                raise OSError(0, f"less than {MIN_FREE // 1024**3} GiB would be free on the disk")
+            if not self.is_asked and shutil.disk_usage(self.folder).free - record.nbytes < MIN_FREE:
+                raise OSError(errno.ENOSPC, f"less than {MIN_FREE // 1024**3} GiB would be free on the disk")
             checksum = self._write_file(path, np.ascontiguousarray(blob))
             self._index.add(record, tokens, checksum)
         except OSError as error:
             if not self._is_full:
                 log.warning("texts are not kept in %s: %s", self.folder, error.strerror)
-            self._is_full = True
+            self._is_full, self.error = True, error
             self._unlink(record.id)
             return False
         if self._is_full:
@@ -214,6 +238,37 @@ class TextFolder:
             sync_data(file.fileno())
             drop_cached(file.fileno())
         return checksum
+
+    # ---- files of texts that are elsewhere, too; the thread that writes calls it
+
+    def size(self, record: Record) -> int:
+        """Return how many bytes `export` writes; 0 for a record that is gone."""
+        return len(self._index.entry(record.id) or b"") + record.nbytes
+
+    def export(self, id_: str, file: BinaryIO) -> None:
+        """Write a record with its entry into another file. Raise OSError."""
+        entry = self._index.entry(id_)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, "a part of its text is gone")
+        file.write(entry)
+        with open(self.folder / id_, "rb") as own:
+            shutil.copyfileobj(own, file, _PIECE)
+
+    def install(self, id_: str, nbytes: int, checksum: int, file: BinaryIO) -> bool:
+        """Take the KV of a record from another file, unless it is here; return whether it is whole. Raise OSError."""
+        path, found = self.folder / id_, 0
+        if path.exists():
+            file.seek(nbytes, os.SEEK_CUR)
+            return True
+        with open(path, "wb", opener=private) as own:
+            while nbytes and (piece := file.read(min(nbytes, _PIECE))):
+                found, nbytes = zlib.crc32(piece, found), nbytes - len(piece)
+                own.write(piece)
+        if nbytes or found != checksum:
+            self._unlink(id_)
+            return False
+        self._linked[id_] = checksum
+        return True
 
     def _checksum(self, id_: str) -> int | None:
         known = self._index.checksum(id_)

@@ -1,7 +1,7 @@
 """Named states: texts that are evicted last, and that a store of states may keep beyond the server's life.
 
-A state is the text's records in the store of texts. What is lacking of them is written first, a part after the other and
-in no step's way; then the store of states copies them into a file of the name.
+A state is the text's records in the store of texts. Those that are lacking are written first, one after the other and in no
+step's way; then the store of states copies them into a file of the name.
 """
 
 import logging

@@ -186,6 +186,24 @@ def test_a_stored_text_shares_what_the_tree_has_of_it() -> None:
     assert sum(len(node.tokens) for node in other.engine._tree.nodes()) == len(HEAD) + 10 + 30 + len(B) + 1
 
 
+@pytest.mark.parametrize("cache_cells", [0, 10**6])
+def test_a_stored_text_goes_on_from_a_beginning_that_is_known_and_not_stored(cache_cells: int) -> None:
+    stores = MemoryTexts(is_eager=True), MemoryTexts()
+    states = MemoryStates(stores[0])
+    driver, other = (
+        Driver(FakeModel(n_ctx=20_000), cache_cells=cells, cache_bytes=10**8, states=states, texts=store)
+        for cells, store in zip((0, cache_cells), stores, strict=True)
+    )
+    ask(driver, HEAD)
+    text, _ = ask(driver, [*HEAD, *A], state="x")
+    while driver.engine._named.is_busy:
+        driver.engine.collect()
+    assert len(states.saved["x"][0].records) > 1
+    ask(other, HEAD)
+    states.texts = stores[1]
+    assert ask(other, [*text, 41], state="x")[1] == len(text)
+
+
 def test_a_text_that_begins_within_another_node_is_told_whole() -> None:
     """A named state's tokens, and those of a text that keeps its cells, are not its parent's beyond that place."""
     driver, texts = roomy(), ([*HEAD, *A], [*HEAD[:10], *B])

@@ -290,6 +290,9 @@ class StoredTexts:
                 self._remove(record)
         self.host.note_stored(node)
 
+    def _add(self, node: Node, part: Slice) -> None:
+        self._set(node, tuple(sorted([*node.stored, part], key=lambda each: each.start)))
+
     def _count(self, record: Record) -> None:
         self._by_id[record.id] = record
         self._behind.setdefault(record.parent, {})[record] = None
@@ -451,7 +454,8 @@ class StoredTexts:
         is_whole = node.state is not NodeState.EVICTED and node.start <= record.start and record.end <= node.end
         first = record.start - node.start
         has_parent = not record.parent or record.parent in self._by_id
-        if not (is_whole and has_parent and node.tokens[first : first + len(write.tokens)] == write.tokens):
+        is_known = any(each.start < record.end and record.start < each.end for each in node.stored)  # one was adopted
+        if is_known or not (is_whole and has_parent and node.tokens[first : first + len(write.tokens)] == write.tokens):
             self.store.remove(record)  # the tree has let go of the text meanwhile, or has divided it
             self.offer(node)
             return
@@ -461,9 +465,7 @@ class StoredTexts:
         self._count(record)
         self._count_use(record)
         self.counters.stored_tokens_written_total += len(write.tokens)
-        own = Slice(record, record.start, record.end)
-        rest = [each for each in node.stored if each.end <= own.start or each.start >= own.end]
-        self._set(node, tuple(sorted([*rest, own], key=lambda each: each.start)))
+        self._add(node, Slice(record, record.start, record.end))
         self._offer_states(node)
         for child in list(node.offspring()):
             self.offer(child)
@@ -621,8 +623,7 @@ class StoredTexts:
         elif (node := self._end_without(record, tokens)) is not None:
             self._nodes[record] = {}
             self._count(record)
-            part = Slice(record, max(node.start, record.start), min(node.end, record.end))
-            self._set(node, tuple(sorted([*node.stored, part], key=lambda each: each.start)))
+            self._add(node, Slice(record, max(node.start, record.start), min(node.end, record.end)))
         else:
             return None
         self._count_use(record)
@@ -654,7 +655,7 @@ class StoredTexts:
     def _end_without(self, record: Record, tokens: Tokens) -> Node | None:
         """Return the node of the last token of a record whose tokens are known, if nothing that it has of them is stored."""
         node, end = self._reach(record, tokens) or (None, 0)
-        if node is None or end != record.end or node in self._writes:
+        if node is None or end != record.end:
             return None
         start, end = max(node.start, record.start), min(node.end, end)
         is_free = all(each.end <= start or end <= each.start for each in node.stored)

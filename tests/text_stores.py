@@ -79,6 +79,7 @@ class MemoryTexts:
                 while is_wanted and id_ in known and id_ not in found:
                     found[id_] = known[id_]
                     id_ = known[id_][0].parent
+            found |= {id_: file for id_, file in known.items() if file[0].is_state and file[0].parent in found}
             self.files.update(found)
             done([(record, tokens[:]) for record, tokens, _ in found.values()])
 

@@ -334,14 +334,15 @@ class TextFolder:
 
 
 def _of_story(records: dict[str, tuple[Record, Tokens]], story: str) -> dict[str, None]:
-    """Return the ids of a story's records, and of those that stand before them."""
+    """Return the ids of a story's records, of those that stand before them, and of the states behind all these."""
     found: dict[str, None] = {}
     for id_, (record, _) in records.items():
         if record.asker.endswith(f".{story}"):
             while id_ in records and id_ not in found:
                 found[id_] = None
                 id_ = records[id_][0].parent
-    return found
+    states = (id_ for id_, (record, _) in records.items() if record.is_state and record.parent in found)
+    return found | dict.fromkeys(states)
 
 
 # ---- the room of all models

@@ -440,10 +440,6 @@ class Residency:
         if self._partial_reuse and node.live_children and (seq_id := self._take_from(node)) is not None:
             self.free_seq(seq_id)
 
-    def is_taking(self, story: str) -> bool:
-        """Whether a story's texts of other engines are being looked for, of memory that can be cut and has no states."""
-        return self._partial_reuse and not self.states.are_kept and self.stored.is_taking(story)
-
     # ---- room
 
     def make_room(self, cells: int, ids: int) -> bool:

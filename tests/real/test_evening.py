@@ -61,6 +61,6 @@ def test_what_was_typed_in_an_evening_is_in_the_text_or_told_of(
     shots = Path(SHOTS or tmp_path / "shots")
     evening = Evening(writer, restartable.restart, shots, rounds, REOPEN_EVERY)
     evening.spend(rounds)
-    print("seconds to the first words after a start:", *(f"{seconds:.2f}" for seconds in evening.first_cards))
+    (shots / "first-words.txt").write_text(" ".join(f"{seconds:.2f}" for seconds in evening.first_cards) + "\n")
     texts = evening.undo_all()
     assert set(evening.stages) <= set(texts)

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from srb.engine.engine import Engine
-from srb.engine.model import Record, Scope
+from srb.engine.model import Record, SavedState, Scope
 from srb.engine.process.state_folder import StateFolder
 from srb.engine.process.text_folder import TextFolder
-from srb.engine.tokens import Tokens, tokens_of
+from srb.engine.tokens import tokens_of
 from srb.errors import SRBError
 from tests.processes import DEADLINE
 
@@ -47,18 +47,18 @@ def finish_saves(engine: Engine) -> None:
         engine.collect()
 
 
-def a_text(folder: StateFolder, size: int = 1000, token: int = 5) -> tuple[Tokens, list[Record]]:
+def a_text(folder: StateFolder, size: int = 1000, token: int = 5) -> SavedState:
     """Return a text of 9 tokens whose KV, so many bytes, is in the folder of texts."""
     texts, tokens = texts_of(folder), tokens_of([token] * 9)
     record = Record(texts.new_id(), "", 0, len(tokens), size, Scope())
     written: queue.SimpleQueue[bool] = queue.SimpleQueue()
     texts.write(record, tokens, np.full(size, token % 256, np.uint8), written.put)
     assert written.get(timeout=DEADLINE)
-    return tokens, [record]
+    return SavedState(tokens, [record])
 
 
 def save(folder: StateFolder, name: str, size: int = 1000, token: int = 5) -> SRBError | None:
     """Save a state explicitly; return the error or None."""
     told: queue.SimpleQueue[SRBError | None] = queue.SimpleQueue()
-    folder.save(name, *a_text(folder, size, token), None, told.put)
+    folder.save(name, a_text(folder, size, token), told.put)
     return told.get(timeout=DEADLINE)

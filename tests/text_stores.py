@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from srb.engine.model import Blob, Logits, Record, SavedState, Scope
+from srb.engine.model import Blob, Record, SavedState, Scope
 from srb.engine.tokens import Tokens
 from srb.errors import SRBError
 
@@ -115,7 +115,7 @@ class MemoryStates:
 
     def load(self, name: str) -> SavedState | None:
         state, blobs = self.saved.get(name, (None, []))
-        for (record, tokens), blob in zip(state.records if state else (), blobs, strict=True):
+        for record, tokens, blob in zip(*(state.records, state.parts, blobs) if state else (), strict=True):
             self.texts.files.setdefault(record.id, (record, tokens[:], blob))
         return state
 
@@ -129,16 +129,9 @@ class MemoryStates:
         state, _ = self.saved.get(name, (None, []))
         return state is not None and (state.tokens, state.scope) == (tokens, scope)
 
-    def save(
-        self,
-        name: str,
-        tokens: Tokens,
-        records: Sequence[Record],
-        logits: Logits | None = None,
-        on_saved: Callable[[SRBError | None], None] | None = None,
-    ) -> None:
-        files = [self.texts.files[record.id] for record in records]
-        found = [(record, tokens[:]) for record, tokens, _ in files]
-        self.saved[name] = SavedState(tokens, found, logits), [blob for *_, blob in files]
+    def save(self, name: str, state: SavedState, on_saved: Callable[[SRBError | None], None] | None = None) -> None:
+        files = [self.texts.files[record.id] for record in state.records]
+        found, parts, blobs = zip(*files, strict=True)
+        self.saved[name] = SavedState(state.tokens, found, state.logits, [part[:] for part in parts]), list(blobs)
         if on_saved is not None:
             on_saved(None)

@@ -213,8 +213,8 @@ class Engine:
         """Return a request; an empty `owner` may be anybody. Raise NotFound."""
         return self._requests.find(request_id, owner)
 
-    def _end_save(self, request_id: str, error: SRBError | None, size: int) -> None:
-        self._life.saves.append((request_id, error, size))
+    def _end_save(self, request_id: str, size: int, error: SRBError | None) -> None:
+        self._life.saves.append((request_id, size, error))
         self.wake()
 
     # ---- the decode thread

@@ -319,22 +319,23 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """A text that was saved under a name, and the records of its KV with their tokens, each behind its parent.
+    """A text that is saved under a name, and the records of its KV in a TextStore, each behind its parent.
 
-    `logits` are those of its last token, if a prompt ended there.
+    `logits` are those of its last token, if a prompt ended there. One that was loaded has the tokens of each record.
     """
 
     tokens: Tokens
-    records: list[tuple[Record, Tokens]]
+    records: Sequence[Record]
     logits: Logits | None = None
+    parts: Sequence[Tokens] = ()
 
     @property
     def scope(self) -> Scope:
-        return self.records[-1][0].scope
+        return self.records[-1].scope
 
     @property
     def nbytes(self) -> int:
-        return sum(record.nbytes for record, _ in self.records)
+        return sum(record.nbytes for record in self.records)
 
 
 class StateStore(Protocol):
@@ -348,16 +349,9 @@ class StateStore(Protocol):
     def use(self, name: str) -> None: ...  # note a use of a state that was not loaded
     def holds(self, name: str, tokens: Tokens, scope: Scope) -> bool: ...  # whether the state is this text
 
-    # `records` are in the TextStore. `on_saved` is called from any thread, with None when the state is safe, or with the
-    # error. Without `on_saved` the state was saved automatically, and the store may remove it to make room.
-    def save(
-        self,
-        name: str,
-        tokens: Tokens,
-        records: Sequence[Record],
-        logits: Logits | None = None,
-        on_saved: Callable[[SRBError | None], None] | None = None,
-    ) -> None: ...
+    # `on_saved` is called from any thread, with None when the state is safe, or with the error. Without `on_saved` the
+    # state was saved automatically, and the store may remove it to make room.
+    def save(self, name: str, state: SavedState, on_saved: Callable[[SRBError | None], None] | None = None) -> None: ...
 
 
 class TextStore(Protocol):

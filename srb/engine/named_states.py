@@ -20,17 +20,18 @@ from srb.errors import SRBError, StateNotSaved, not_saved
 
 log = logging.getLogger("srb.states")
 
-OnSaved = Callable[[SRBError | None, int], None]  # with the bytes of the text's KV
+OnSaved = Callable[[int, SRBError | None], None]  # with the bytes of the text's KV
 
 
 @dataclass(slots=True)
 class _Saving:
     """A text that is to be stored under a name, once all of its records are written."""
 
+    name: str
     tokens: Tokens
     scope: Scope
     logits: Logits | None  # of the last token
-    told: list[OnSaved]  # clients that wait for it; none: a request has named it
+    on_saved: OnSaved | None  # None: a request has named it, and nobody waits
 
 
 class NamedStates:
@@ -41,7 +42,7 @@ class NamedStates:
         self._tree = tree
         self._residency = residency
         self._store = store if residency.stored.store is not None else None
-        self._saving: dict[str, _Saving] = {}  # by name
+        self._saving: list[_Saving] = []  # in their order
 
     # ---- of a prompt
 
@@ -52,11 +53,12 @@ class NamedStates:
         self._residency.host.set_name(name, prefix.node)
         store = None if prefix.node.is_private else self._store  # a private node is in no text that can be found
         if store is not None and not store.holds(name, prefix.tokens, request.scope):
-            self._save(name, _Saving(prefix.tokens[:], request.scope, prefix.logits, []))
+            self._saving = [each for each in self._saving if each.name != name or each.on_saved is not None]
+            self._saving.append(_Saving(name, prefix.tokens[:], request.scope, prefix.logits, None))
 
     def adopt(self, saved: SavedState) -> None:
         """Take a text that the store has loaded into the tree, as far as the tree lacks it."""
-        self._residency.stored.adopt(saved.records)
+        self._residency.stored.adopt(zip(saved.records, saved.parts, strict=True))
         at = self._end_of(self._match(saved.tokens, saved.scope)) if saved.logits is not None else None
         if at is not None and at.end == len(saved.tokens) and at.logits is None:
             self._residency.host.set_logits(at, saved.logits)
@@ -79,7 +81,7 @@ class NamedStates:
         if at.end:
             self._residency.host.set_name(name, at)
             if self._store is not None:
-                self._save(name, _Saving(tokens[: at.end], scope, at.logits, [on_saved]))
+                self._saving.append(_Saving(name, tokens[: at.end], scope, at.logits, on_saved))
                 self.collect()
         self._residency.host.make_room()  # for the parts of a parked node
         return at.end
@@ -91,14 +93,6 @@ class NamedStates:
             return match.node
         return self._residency.cut(node, match.cut) or match.node
 
-    def _save(self, name: str, saving: _Saving) -> None:
-        """Store a text under a name, in the place of an older one that is not stored yet."""
-        if not self._saving:
-            self._residency.stored.has_failed = False
-        if (older := self._saving.pop(name, None)) is not None:
-            saving.told += older.told
-        self._saving[name] = saving
-
     @property
     def is_busy(self) -> bool:
         """Whether parts of texts are still to be written for their names."""
@@ -109,42 +103,39 @@ class NamedStates:
         if not self._saving:
             return
         stored = self._residency.stored
+        if not stored.is_pressed:
+            stored.has_failed = False  # by another text
         stored.set_pressed(True)
         while self._saving:
-            name, saving = next(iter(self._saving.items()))
+            saving = self._saving[0]
             try:
-                if stored.has_failed:
-                    assert stored.store is not None
-                    raise not_saved(name, stored.store.error)
-                records = self._written(name, saving)
+                records = self._written(saving)
             except StateNotSaved as error:
-                self._end(name, error)
-                continue
-            if records is None:
-                return
-            self._end(name, records)
-        stored.has_failed = False
+                log.error("%s", error.message)
+                if saving.on_saved is not None:
+                    saving.on_saved(0, error)
+            else:
+                if records is None:
+                    return
+                assert self._store is not None
+                state = SavedState(saving.tokens, records, saving.logits)
+                self._store.save(saving.name, state, saving.on_saved and partial(saving.on_saved, state.nbytes))
+            self._saving.pop(0)
         stored.set_pressed(False)
 
-    def _written(self, name: str, saving: _Saving) -> list[Record] | None:
+    def _written(self, saving: _Saving) -> list[Record] | None:
         """Return a text's records; None: one of them is being written, or waits for room. Raise StateNotSaved."""
+        stored = self._residency.stored
+        if stored.has_failed:
+            assert stored.store is not None
+            raise not_saved(saving.name, stored.store.error)
         if not self._residency.can_copy:
             return None
         match = self._match(saving.tokens, saving.scope)
         if match.length < len(saving.tokens):
-            raise StateNotSaved(f"The state {name} was not saved: a part of its text was evicted before it was written")
+            what = "a part of its text was evicted before it was written"
+            raise StateNotSaved(f"The state {saving.name} was not saved: {what}")
         return self._residency.press(match.into or match.node, match.length)
-
-    def _end(self, name: str, end: list[Record] | StateNotSaved) -> None:
-        saving = self._saving.pop(name)
-        assert self._store is not None
-        if isinstance(end, StateNotSaved):
-            log.error("%s", end.message)
-            _tell(saving.told, 0, end)
-            return
-        size = sum(record.nbytes for record in end)
-        on_saved = partial(_tell, saving.told, size) if saving.told else None
-        self._store.save(name, saving.tokens, end, saving.logits, on_saved)
 
     def note_not_saved(self, name: str) -> None:
         """Remove a name from memory after its new text could not be stored; an older stored text keeps the name."""
@@ -179,8 +170,3 @@ class NamedStates:
 
     def _match(self, tokens: Tokens, scope: Scope) -> Match:
         return self._tree.match(tokens + tokens_of((NEXT,)), self._tree.root(scope))
-
-
-def _tell(told: list[OnSaved], size: int, error: SRBError | None) -> None:
-    for on_saved in told:
-        on_saved(error, size)

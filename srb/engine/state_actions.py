@@ -103,9 +103,9 @@ class StateActions:
         slots: Slots,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
-        on_save_end: Callable[[str, SRBError | None, int], None],
+        on_save_end: Callable[[str, int, SRBError | None], None],
     ) -> None:
-        """Call `on_save_end` from any thread with a save's request_id, error and size; `end_save` then makes the reply."""
+        """Call `on_save_end` from any thread with a save's request_id, size and error; `end_save` then makes the reply."""
         self._states = states
         self._slots = slots
         self._clock = clock
@@ -153,7 +153,7 @@ class StateActions:
             return [Rejected.of(job.request_id, refusal)]
         return [self._reply(job.request_id, began, tokens, size)]
 
-    def end_save(self, request_id: str, error: SRBError | None, size: int) -> list[Event]:
+    def end_save(self, request_id: str, size: int, error: SRBError | None) -> list[Event]:
         """Return the Reply to a save that has been written, or Rejected with its error."""
         saving = self._saving.pop(request_id)
         if error is None:

@@ -160,7 +160,7 @@ class StoredWalk(RuleBasedStateMachine):
         state, _ = self.states.saved[name]
         if len(state.tokens) >= LONGEST:
             return
-        is_whole = not self.store.lost & {record.id for record, _ in state.records}
+        is_whole = not self.store.lost & {record.id for record in state.records}
         scale = int(state.scope.lora == (0.5,))
         done = self.ask_by_name([*state.tokens, 9], state.scope.salt, scale, name)
         if self.has_room and is_whole and not self.open_before:

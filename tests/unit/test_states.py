@@ -335,7 +335,7 @@ def test_a_save_is_confirmed_when_the_file_and_its_name_are_on_the_disk(
 
     monkeypatch.setattr(os, "fsync", note_fsync)
     monkeypatch.setattr(os, "replace", lambda *names: done.append("name") or replace(*names))
-    folder.save("x", *a_text(folder), None, lambda error: done.append(f"told {error}"))
+    folder.save("x", a_text(folder), lambda error: done.append(f"told {error}"))
     close(folder)
     assert done == ["file", "name", "folder", "told None"]
     assert names(tmp_path) == {"x.srbstate"}
@@ -381,7 +381,7 @@ def test_row_44_a_file_beyond_the_processs_file_size_limit_is_no_state(folder: S
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
     try:
-        folder.save("x", *text, None, told.put)
+        folder.save("x", text, told.put)
         error = told.get(timeout=DEADLINE)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -478,7 +478,7 @@ def test_of_two_texts_of_a_name_that_wait_the_later_one_stays(folder: StateFolde
     told: list[Any] = []
     texts = [a_text(folder, token=token) for token in (1, 2)]
     for text in texts:
-        folder.save("x", *text, None, told.append)
+        folder.save("x", text, told.append)
     assert gate.entered.acquire(timeout=DEADLINE)
     assert folder.holds("x", tokens_of([2] * 9), Scope())
     gate.open()
@@ -495,18 +495,18 @@ def test_beyond_the_limit_the_least_recently_used_automatic_states_are_removed(t
     folder = a_folder(tmp_path, max_bytes=50_000)
     assert save(folder, "mine", 10_000) is None
     for name in "abc":
-        folder.save(name, *a_text(folder, 10_000))
+        folder.save(name, a_text(folder, 10_000))
     wait_until_written(folder)
     assert folder.load("a") is not None
     folder.use("b")
-    folder.save("d", *a_text(folder, 10_000))
+    folder.save("d", a_text(folder, 10_000))
     wait_until_written(folder)
     assert names(tmp_path) == {f"{name}.srbstate" for name in ("mine", "a", "b", "d")}
     assert not folder.holds("c", [5] * 9, Scope())
     close(folder)
 
     again = a_folder(tmp_path, max_bytes=50_000)  # the order is known from the files
-    again.save("e", *a_text(again, 10_000))
+    again.save("e", a_text(again, 10_000))
     close(again)
     assert names(tmp_path) == {f"{name}.srbstate" for name in ("mine", "b", "d", "e")}
 
@@ -514,7 +514,7 @@ def test_beyond_the_limit_the_least_recently_used_automatic_states_are_removed(t
 def test_a_state_that_cannot_fit_is_refused_and_none_is_removed_for_it(tmp_path: Path) -> None:
     folder = a_folder(tmp_path, max_bytes=1 << 20)
     assert save(folder, "mine", 600_000) is None
-    folder.save("a", *a_text(folder, 100_000))
+    folder.save("a", a_text(folder, 100_000))
     error = save(folder, "big", 500_000)
     assert isinstance(error, InsufficientStorage)
     assert "state_dir_mib (1)" in error.message
@@ -526,9 +526,9 @@ def test_a_state_that_cannot_fit_is_refused_and_none_is_removed_for_it(tmp_path:
 def test_an_explicitly_saved_file_stays_explicit_when_it_is_written_again(tmp_path: Path) -> None:
     folder = a_folder(tmp_path, max_bytes=50_000)
     assert save(folder, "mine", 20_000) is None
-    folder.save("mine", *a_text(folder, 20_000, token=6))
-    folder.save("a", *a_text(folder, 20_000))
-    folder.save("b", *a_text(folder, 20_000))
+    folder.save("mine", a_text(folder, 20_000, token=6))
+    folder.save("a", a_text(folder, 20_000))
+    folder.save("b", a_text(folder, 20_000))
     close(folder)
     assert names(tmp_path) == {"mine.srbstate", "b.srbstate"}
 
@@ -538,7 +538,7 @@ def test_a_file_that_nobody_can_read_counts_and_stays(tmp_path: Path) -> None:
     (tmp_path / "states" / "old.srbstate").write_bytes(b"nonsense" * 5000)
     folder = a_folder(tmp_path, max_bytes=60_000)
     for name in "ab":
-        folder.save(name, *a_text(folder, 15_000))
+        folder.save(name, a_text(folder, 15_000))
     assert isinstance(save(folder, "big", 30_000), InsufficientStorage)
     close(folder)
     assert names(tmp_path) == {"old.srbstate", "b.srbstate"}
@@ -568,7 +568,7 @@ def test_random_saves_keep_every_confirmed_state_within_the_limit(
                 if save(folder, name, random.randrange(1000, 15_000), token) is None:
                     confirmed[name] = token
             case 1 | 2:
-                folder.save(random.choice("defghijk"), *a_text(folder, random.randrange(1000, 15_000), token))
+                folder.save(random.choice("defghijk"), a_text(folder, random.randrange(1000, 15_000), token))
             case _:
                 folder.load(random.choice("abcdefgh"))
         for name, last in confirmed.items():
@@ -641,9 +641,9 @@ def test_a_state_that_another_engine_has_removed_is_not_held(tmp_path: Path) -> 
 def test_an_earlier_save_that_ends_later_replaces_nothing(shared: tuple[StateFolder, StateFolder], gate: Gate) -> None:
     """The slower engine is told of no error: its text was saved, and then replaced."""
     told: queue.SimpleQueue[SRBError | None] = queue.SimpleQueue()
-    shared[0].save("x", *a_text(shared[0], token=1), None, told.put)
+    shared[0].save("x", a_text(shared[0], token=1), told.put)
     assert gate.entered.acquire(timeout=DEADLINE)
-    shared[1].save("x", *a_text(shared[1], token=2), None, told.put)
+    shared[1].save("x", a_text(shared[1], token=2), told.put)
     assert gate.entered.acquire(timeout=DEADLINE)
     gate.open()
     assert [told.get(timeout=DEADLINE), told.get(timeout=DEADLINE)] == [None, None]
@@ -668,7 +668,7 @@ def test_a_text_that_continues_another_is_later_whatever_the_clocks_say(
 def test_a_starting_engine_leaves_alone_what_another_is_writing(
     folder: StateFolder, tmp_path: Path, gate: Gate
 ) -> None:
-    folder.save("x", *a_text(folder))
+    folder.save("x", a_text(folder))
     assert gate.entered.acquire(timeout=DEADLINE)
     [partial] = (tmp_path / "states").glob("*.partial")
     second = a_folder(tmp_path)
@@ -685,7 +685,7 @@ def test_engines_that_write_one_name_at_once_tear_no_file(shared: tuple[StateFol
     rounds = 25
     for number in range(rounds):
         for place, each in enumerate(shared):
-            each.save("x", *a_text(each, 50_000, token=2 * number + place), None, told.put)
+            each.save("x", a_text(each, 50_000, token=2 * number + place), told.put)
         state = shared[number % 2].load("x")
         assert state is None or state.nbytes == 50_000
     assert [told.get(timeout=DEADLINE) for _ in range(2 * rounds)] == [None] * 2 * rounds
@@ -696,11 +696,11 @@ def test_engines_that_write_one_name_at_once_tear_no_file(shared: tuple[StateFol
 
 def test_the_limit_counts_and_removes_the_files_of_all_engines(tmp_path: Path) -> None:
     first, second = (a_folder(tmp_path, max_bytes=3000) for _ in range(2))
-    first.save("a", *a_text(first))
+    first.save("a", a_text(first))
     wait_for_file(tmp_path, "a")
-    second.save("b", *a_text(second))
+    second.save("b", a_text(second))
     wait_for_file(tmp_path, "b")
-    first.save("c", *a_text(first))
+    first.save("c", a_text(first))
     wait_for_file(tmp_path, "c")
     assert names(tmp_path) == {"b.srbstate", "c.srbstate"}
     for each in (first, second):
@@ -757,11 +757,11 @@ def test_a_file_is_read_again_only_if_it_was_replaced(tmp_path: Path, monkeypatc
 def test_a_state_that_a_client_of_another_engine_has_saved_since_is_not_removed(tmp_path: Path) -> None:
     first = a_folder(tmp_path, max_bytes=200_000)
     for number in range(70):  # more than one save looks at
-        first.save(f"a{number}", *a_text(first, 100))
+        first.save(f"a{number}", a_text(first, 100))
         wait_until_written(first)
     second = a_folder(tmp_path, max_bytes=200_000)
     assert save(second, "a0", 100) is None  # asked for now; `first` thinks that it may go
-    first.save("large", *a_text(first, 180_000))
+    first.save("large", a_text(first, 180_000))
     wait_until_written(first)
     assert {"a0.srbstate", "large.srbstate"} <= names(tmp_path)
     assert "a1.srbstate" not in names(tmp_path)

@@ -7,41 +7,38 @@ that does not match is refused, and its prompt is computed.
 """
 
 import struct
-from collections.abc import Sequence
 from typing import BinaryIO
 
 import numpy as np
 import orjson
 
-from srb.engine.model import Logits, Record, SavedState, Scope
+from srb.engine.model import Record, SavedState, Scope
 from srb.engine.process.text_folder import TextFolder
 from srb.engine.process.text_index import record_of
 from srb.engine.tokens import Tokens, tokens_of
 from srb.files.text_entry import DAMAGED, FRAME, MAGIC, StateError, framed, read_framed, read_header
 
 
-def header_of(model: str, tokens: int, records: int, is_automatic: bool, saved: int) -> bytes:
+def header_of(model: str, state: SavedState, is_automatic: bool, saved: int) -> bytes:
     """Return the beginning of a state's file; `is_automatic`: no client asked for it, so it may be removed.
 
     `saved` is the number of the save, larger than those of earlier saves of its name.
     """
-    facts = {"model": model, "tokens": tokens, "records": records, "automatic": is_automatic, "saved": saved}
-    return MAGIC + framed(orjson.dumps(facts))
+    facts = {"model": model, "tokens": len(state.tokens), "records": len(state.records)}
+    return MAGIC + framed(orjson.dumps({**facts, "automatic": is_automatic, "saved": saved}))
 
 
-def size_of(records: Sequence[Record], logits: Logits | None, texts: TextFolder) -> int:
+def size_of(state: SavedState, texts: TextFolder) -> int:
     """Return how many bytes a state's file has behind its header."""
-    return sum(map(texts.size, records)) + FRAME.size + (0 if logits is None else logits.nbytes)
+    return sum(map(texts.size, state.records)) + FRAME.size + (0 if state.logits is None else state.logits.nbytes)
 
 
-def write_state(
-    file: BinaryIO, header: bytes, records: Sequence[Record], logits: Logits | None, texts: TextFolder
-) -> None:
+def write_state(file: BinaryIO, header: bytes, state: SavedState, texts: TextFolder) -> None:
     """Write a state's file. Raise OSError."""
     file.write(header)
-    for record in records:
+    for record in state.records:
         texts.export(record.id, file)
-    file.write(framed(b"" if logits is None else np.ascontiguousarray(logits, np.float32).tobytes()))
+    file.write(framed(b"" if state.logits is None else np.ascontiguousarray(state.logits, np.float32).tobytes()))
 
 
 def read_state(file: BinaryIO, model: str, texts: TextFolder) -> tuple[SavedState, int]:
@@ -52,7 +49,7 @@ def read_state(file: BinaryIO, model: str, texts: TextFolder) -> tuple[SavedStat
     header = read_header(file)
     if header["model"] != model:
         raise StateError("it was saved with another model, another build of llama.cpp or other cell types")
-    found: list[tuple[Record, Tokens]] = []
+    records, parts = list[Record](), list[Tokens]()
     text, ends, scopes = tokens_of(()), {"": 0}, dict[bytes, tuple[Scope, str]]()
     for _ in range(header["records"]):
         try:
@@ -62,10 +59,11 @@ def read_state(file: BinaryIO, model: str, texts: TextFolder) -> tuple[SavedStat
         has_place = record.parent in ends and record.start <= min(len(text), ends[record.parent])
         if not has_place or not texts.install(record.id, record.nbytes, checksum, file):
             raise StateError(DAMAGED)
-        found.append((record, tokens))
+        records.append(record)
+        parts.append(tokens)
         text, ends[record.id] = text[: record.start] + tokens, record.end
     logits = read_framed(file)
     if not 0 < header["tokens"] <= len(text) or len(logits) % 4 or file.read(1):
         raise StateError(DAMAGED)
     last = np.frombuffer(logits, np.float32) if logits else None
-    return SavedState(text[: header["tokens"]], found, last), header["saved"]
+    return SavedState(text[: header["tokens"]], records, last, parts), header["saved"]

@@ -9,14 +9,14 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from srb.engine.model import Logits, Record, SavedState, Scope
+from srb.engine.model import SavedState, Scope
 from srb.engine.process.state_file import header_of, read_state, size_of, write_state
 from srb.engine.process.state_sharing import StateSharing
 from srb.engine.process.text_folder import TextFolder
@@ -45,9 +45,7 @@ class _Save:
     """A state that is to be written."""
 
     name: str
-    tokens: int
-    records: Sequence[Record]
-    logits: Logits | None
+    state: SavedState
     text: bytes  # a hash of the text, see _text
     number: int  # later saves of a name, by whichever engine, have larger ones
     on_saved: OnSaved | None
@@ -168,14 +166,7 @@ class StateFolder:
 
     # ---- writing
 
-    def save(
-        self,
-        name: str,
-        tokens: Tokens,
-        records: Sequence[Record],
-        logits: Logits | None = None,
-        on_saved: OnSaved | None = None,
-    ) -> None:
+    def save(self, name: str, state: SavedState, on_saved: OnSaved | None = None) -> None:
         """Queue a text, whose records are in the folder of texts, to be written in place of one of the same name.
 
         With `on_saved` a client asked for it: `on_saved` is called, by any thread, with None when the file is on the
@@ -183,13 +174,13 @@ class StateFolder:
         may be removed to make room.
         """
         self._path(name)  # which raises here, and not in the thread that writes
-        text = _text(tokens, records[-1].scope)
+        text = _text(state.tokens, state.scope)
         with self._lock:
             # The time, and never less than what this text may continue: the clocks of two machines differ.
             number = max(time.time_ns(), self._known.get(name, 0) + 1)
             self._texts[name], self._known[name] = text, number
             self._coming[name] += 1
-        self._texts_folder.ask(partial(self._write, _Save(name, len(tokens), records, logits, text, number, on_saved)))
+        self._texts_folder.ask(partial(self._write, _Save(name, state, text, number, on_saved)))
 
     def _write(self, save: _Save) -> None:
         error = self._try(save)
@@ -210,12 +201,10 @@ class StateFolder:
         try:
             older = entry_of(path)
             is_automatic = save.on_saved is None and (older is None or older.is_automatic)
-            header = header_of(self._model, save.tokens, len(save.records), is_automatic, save.number)
-            size = len(header) + size_of(save.records, save.logits, self._texts_folder)
+            header = header_of(self._model, save.state, is_automatic, save.number)
+            size = len(header) + size_of(save.state, self._texts_folder)
             self._make_room(save.name, size)
-            fill = partial(
-                write_state, header=header, records=save.records, logits=save.logits, texts=self._texts_folder
-            )
+            fill = partial(write_state, header=header, state=save.state, texts=self._texts_folder)
             changes = replace(path, save.number, fill)
             self._note_own(changes)
         except SRBError as refusal:
@@ -232,7 +221,7 @@ class StateFolder:
         self._saves += 1
         if self._sharing is not None:
             self._sharing.share(save.name, size)
-        log.info("state %s saved: %d tokens, %d bytes", path, save.tokens, size)
+        log.info("state %s saved: %d tokens, %d bytes", path, len(save.state.tokens), size)
         return None
 
     def _make_room(self, name: str, size: int) -> None:

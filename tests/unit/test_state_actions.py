@@ -199,6 +199,22 @@ def test_row_44_a_failed_save_is_reported_and_the_name_keeps_its_older_text(
     assert list(z.tokens) == [*FakeModel().tokenize(PROMPT, True, True), *texts[0]][:-1]
 
 
+def test_a_save_whose_text_cannot_be_written_says_why_and_the_next_one_succeeds(
+    folder: StateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    session = Session(folder)
+    with monkeypatch.context() as broken:
+        broken.setattr(texts_of(folder), "_write_file", full)
+        session.generate((PROMPT,))
+        assert session.act("save", "x") == (
+            "The state x was not saved: No space left on device; an older one of its name is unchanged"
+        )
+    assert session.act("save", "x")["tokens"] > 0
+
+
 def test_a_save_waits_for_the_disk_and_nothing_waits_for_the_save(
     folder: StateFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,9 +54,9 @@ class TextFolder:
     def __init__(self, folder: Path, model: str, max_bytes: int, *, keeps_all: bool = True) -> None:
         """Use `folder`/`model`, created with mode 0700 if necessary; negative `max_bytes`: a share of the free space.
 
-        Without `keeps_all` it has the texts that were given a name, and no others. Where another engine uses it,
-        `folder`/`model`-2 and so on. Files of other models are removed where they would leave too little, the ones used
-        longest ago first. Raise OSError; BlockingIOError if MAX_ENGINES use the model's.
+        Without `keeps_all` it has the texts that are given a name, and no others, and none of an earlier run. Where another
+        engine uses it, `folder`/`model`-2 and so on. Files of other models are removed where they would leave too little,
+        the ones used longest ago first. Raise OSError; BlockingIOError if MAX_ENGINES use the model's.
         """
         self._model = model
         self.keeps_all = keeps_all
@@ -75,10 +75,12 @@ class TextFolder:
                     raise
         self._linked: dict[str, int] = {}  # checksums of files that were taken, until the index has them
         self._is_full = self._is_closing = False
+        if not keeps_all:
+            (self.folder / "index").unlink(missing_ok=True)
         self._index = TextIndex(self.folder / "index")
         others, own = _others(folder, self.folder.name), sum(record.nbytes for record, _ in self._index.found)
         total = max_bytes if max_bytes >= 0 else _share(folder, sum(size for _, size, _ in others) + own)
-        left = _shrink(others, total - min(own, total))
+        left = _shrink(others, total - min(own, total) if keeps_all else 0)
         self.budget = max(total // LEAST_SHARE, total - left)
         self._writes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

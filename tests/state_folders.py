@@ -36,7 +36,7 @@ def close(folder: StateFolder) -> None:
 
 def wait_until_written(folder: StateFolder) -> None:
     """Wait for everything that is queued."""
-    texts_of(folder).call(lambda: None)
+    texts_of(folder).wait_for_writes()
 
 
 def finish_saves(engine: Engine) -> None:

@@ -32,6 +32,7 @@ from srb.files.state_disk import (
     replace,
     scan,
 )
+from srb.files.text_entry import StateError
 
 log = logging.getLogger("srb.states")
 
@@ -84,6 +85,7 @@ class StateFolder:
         self._texts: dict[str, bytes] = {}  # by name: a hash of its file's text, or of the text to be written, if known
         self._coming = Counter[str]()  # by name: saves that are still to be written
         self._lock = threading.Lock()  # guards all of the above except the folder
+        self._loading = threading.Lock()  # one at a time
 
     # ---- reading
 
@@ -94,25 +96,20 @@ class StateFolder:
         """
         path = self._path(name)
         self._fetch(name)
-        state = self._texts_folder.call(partial(self._load, path, name))  # behind what removes files there
-        if state is not None:
-            self.use(name)
-        return state
-
-    def _load(self, path: Path, name: str) -> SavedState | None:
         try:
-            with path.open("rb") as file:
+            with self._loading, path.open("rb") as file:
                 state, number = read_state(file, self._model, self._texts_folder)
         except FileNotFoundError:
             self._forget(name)
             return None
-        except Exception as error:  # OSError, StateError and MemoryError above all
+        except (OSError, StateError) as error:
             log.warning("state %s is not used: %s; its prompt is computed", path, error)
             return None
         with self._lock:
             if name not in self._texts or number > self._known.get(name, 0):  # else a later text waits to be written
                 self._texts[name] = _text(state.tokens, state.scope)
                 self._known[name] = number
+        self.use(name)
         return state
 
     def is_newer(self, name: str) -> bool:

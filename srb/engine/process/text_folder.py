@@ -19,7 +19,7 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 from uuid import uuid4
 
 import numpy as np
@@ -31,8 +31,6 @@ from srb.engine.tokens import Tokens
 from srb.forgotten import NAME as FORGOTTEN
 from srb.forgotten import since
 from srb.host.page_cache import drop_cached, sync_data
-
-T = TypeVar("T")
 
 log = logging.getLogger("srb.texts")
 
@@ -73,7 +71,8 @@ class TextFolder:
                 self._lock.close()
                 if number == MAX_ENGINES or not isinstance(error, BlockingIOError):
                     raise
-        self._linked: dict[str, int] = {}  # checksums of files that were taken, until the index has them
+        self._linked: dict[str, int] = {}  # checksums of files that were or are being taken, until the index has them
+        self._leaving = set[str]()  # ids of files that are to be removed
         self._is_full = self._is_closing = False
         if not keeps_all:
             (self.folder / "index").unlink(missing_ok=True)
@@ -140,6 +139,7 @@ class TextFolder:
 
     def remove(self, record: Record) -> None:
         """Remove a record's file, after all that was asked for before."""
+        self._leaving.add(record.id)
         self._writes.put(lambda: self._remove(record.id))
 
     def take(self, story: str, done: Callable[[list[tuple[Record, Tokens]]], None]) -> None:
@@ -158,16 +158,12 @@ class TextFolder:
         """Note a use, for the order of the next run."""
         self._writes.put(lambda: self._touch(record.id))
 
-    def call(self, function: Callable[[], T]) -> T:
-        """Return the result of a function that the thread that writes calls, after all that was asked for before.
-
-        It raises nothing.
-        """
-        if not self._threads[0].is_alive():
-            return function()
-        result: queue.SimpleQueue[T] = queue.SimpleQueue()
-        self.ask(lambda: result.put(function()))
-        return result.get()
+    def wait_for_writes(self) -> None:
+        """Wait until the thread that writes has done all that it was asked for."""
+        done = threading.Event()
+        self.ask(done.set)
+        while self._threads[0].is_alive() and not done.wait(1.0):
+            pass
 
     def ask(self, do: Callable[[], None]) -> None:
         """Let the thread that writes do something after all that was asked for before."""
@@ -241,14 +237,14 @@ class TextFolder:
             drop_cached(file.fileno())
         return checksum
 
-    # ---- files of texts that are elsewhere, too; the thread that writes calls it
+    # ---- files of texts that are elsewhere, too
 
     def size(self, record: Record) -> int:
-        """Return how many bytes `export` writes; 0 for a record that is gone."""
+        """Return how many bytes `export` writes, as far as the record is there. For the thread that writes."""
         return len(self._index.entry(record.id) or b"") + record.nbytes
 
     def export(self, id_: str, file: BinaryIO) -> None:
-        """Write a record with its entry into another file. Raise OSError."""
+        """Write a record with its entry into another file. For the thread that writes. Raise OSError."""
         entry = self._index.entry(id_)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, "a part of its text is gone")
@@ -257,20 +253,28 @@ class TextFolder:
             shutil.copyfileobj(own, file, _PIECE)
 
     def install(self, id_: str, nbytes: int, checksum: int, file: BinaryIO) -> bool:
-        """Take the KV of a record from another file, unless it is here; return whether it is whole. Raise OSError."""
-        path, found = self.folder / id_, 0
-        if path.exists():
+        """Take the KV of a record from another file, unless it is here; return whether it is whole.
+
+        Not for the thread that writes; for one thread at a time. Raise OSError.
+        """
+        path, found, is_whole = self.folder / id_, 0, False
+        if id_ in self._leaving:
+            self.wait_for_writes()
+        if self._checksum(id_) is not None and path.exists():
             file.seek(nbytes, os.SEEK_CUR)
             return True
-        with open(path, "wb", opener=private) as own:
-            while nbytes and (piece := file.read(min(nbytes, _PIECE))):
-                found, nbytes = zlib.crc32(piece, found), nbytes - len(piece)
-                own.write(piece)
-        if nbytes or found != checksum:
-            self._unlink(id_)
-            return False
-        self._linked[id_] = checksum
-        return True
+        self._linked[id_] = checksum  # first: files that nobody knows of are removed
+        try:
+            with open(path, "wb", opener=private) as own:
+                while nbytes and (piece := file.read(min(nbytes, _PIECE))):
+                    found, nbytes = zlib.crc32(piece, found), nbytes - len(piece)
+                    own.write(piece)
+            is_whole = not nbytes and found == checksum
+        finally:
+            if not is_whole:
+                del self._linked[id_]
+                self._unlink(id_)
+        return is_whole
 
     def _checksum(self, id_: str) -> int | None:
         known = self._index.checksum(id_)
@@ -286,10 +290,10 @@ class TextFolder:
                 index = TextIndex(folder / "index", writes=False)
                 there = {record.id: (record, tokens) for record, tokens in index.found}
                 for id_ in _of_story(there, story):
-                    with contextlib.suppress(FileExistsError):
-                        os.link(folder / id_, self.folder / id_)
                     if (checksum := index.checksum(id_)) is not None:
                         self._linked[id_] = checksum
+                        with contextlib.suppress(FileExistsError):
+                            os.link(folder / id_, self.folder / id_)
                         taken.append(there[id_])
             except OSError as error:  # it was removed just now, or the file system has no links
                 log.info("%s: texts are not taken over: %s", folder, error.strerror)
@@ -314,6 +318,7 @@ class TextFolder:
     def _remove(self, id_: str) -> None:
         self._linked.pop(id_, None)
         self._unlink(id_)
+        self._leaving.discard(id_)
         with contextlib.suppress(OSError):  # then the next start has it, and notices when it is read
             self._index.remove(id_)
 
@@ -325,7 +330,7 @@ class TextFolder:
         """Remove files without an entry, which a killed process has left."""
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
             for entry in entries:
-                if _NAME.fullmatch(entry.name) and entry.name not in self._index:
+                if _NAME.fullmatch(entry.name) and self._checksum(entry.name) is None:
                     self._unlink(entry.name)
 
     def _unlink(self, id_: str) -> None:

@@ -13,7 +13,8 @@
 # make lint | bench               check and measure
 # make test-cluster               install Ray, and run the tests that need it, except for the long ones
 # make test-cluster-long          … the long ones alone
-# make test-page-long             write a story of 40 rounds at the page, with screenshots in build/evening
+# make test-page-long             write a story of 40 rounds at the page, with screenshots in build/evening; the server
+#                                 is started again after each fifth, and the seconds to the first words are printed
 # make bench MODEL=smollm2        … with a model by its name (smollm2, gemma3, storyteller), also of the others
 # make bench-tables               print the tables of docs/using/speed.md, of SmolLM2 and Gemma 3
 # make bench-tree                 measure the prefix tree alone
@@ -163,7 +164,8 @@ test-cluster-long: ray
 
 test-page-long: dev real-models
 	@mkdir -p build/evening
-	EVENING_SHOTS=build/evening $(BIN)/pytest tests/real/test_evening.py -m long
+	EVENING_SHOTS=build/evening EVENING_REOPEN_EVERY=5 $(BIN)/pytest tests/real/test_evening.py -m long
+	@echo "seconds to the first words after each start of the server: $$(cat build/evening/first-words.txt)"
 
 ray: .venv/.installed-ray
 .venv/.installed-ray: .venv/.installed-dev

@@ -4,10 +4,13 @@ The JSON body is `{"error": {"code", "message", "type", …}}` with the HTTP sta
 class attribute `code` is a word; error events of a stream carry it, since a stream's status line is sent before them.
 """
 
+import errno
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class SRBError(Exception):
@@ -207,6 +210,13 @@ class InsufficientStorage(StateNotSaved):
     """The disk is full, or state_dir_mib is reached."""
 
     http_status = 507
+
+
+def not_saved(name: str, error: OSError | None) -> StateNotSaved:
+    """Return the error of a state whose file, or a part of whose text, could not be written."""
+    kind = InsufficientStorage if error is not None and error.errno in _NO_SPACE else StateNotSaved
+    reason = error.strerror if error is not None else "nothing can be written"
+    return kind(f"The state {name} was not saved: {reason}; an older one of its name is unchanged")
 
 
 class StoriesOff(NotFound):

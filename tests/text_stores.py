@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
-from srb.engine.model import Blob, Record
+from srb.engine.model import Blob, Record, SavedState, Scope
 from srb.engine.tokens import Tokens
+from srb.errors import SRBError
 
 _STORES = itertools.count()
 
@@ -16,6 +17,9 @@ class MemoryTexts:
 
     def __init__(self, budget: int = 10**9, is_eager: bool = False) -> None:
         self.budget = budget
+        self.keeps_all = True
+        self.is_asked = False
+        self.error: OSError | None = None
         self.is_eager = is_eager  # does at once what it is asked for
         self.files: dict[str, tuple[Record, Tokens, Blob]] = {}
         self.lost: set[str] = set()  # files that cannot be read
@@ -75,6 +79,7 @@ class MemoryTexts:
                 while is_wanted and id_ in known and id_ not in found:
                     found[id_] = known[id_]
                     id_ = known[id_][0].parent
+            found |= {id_: file for id_, file in known.items() if file[0].is_state and file[0].parent in found}
             self.files.update(found)
             done([(record, tokens[:]) for record, tokens, _ in found.values()])
 
@@ -99,3 +104,34 @@ class MemoryTexts:
         asked, self._asked = self._asked[:count], self._asked[count:]
         for do in asked:
             do()
+
+
+class MemoryStates:
+    """What would be in files of named states, which are made of a store's records."""
+
+    def __init__(self, texts: MemoryTexts) -> None:
+        self.texts = texts
+        self.saved: dict[str, tuple[SavedState, list[Blob]]] = {}
+
+    def load(self, name: str) -> SavedState | None:
+        state, blobs = self.saved.get(name, (None, []))
+        for record, tokens, blob in zip(*(state.records, state.parts, blobs) if state else (), strict=True):
+            self.texts.files.setdefault(record.id, (record, tokens[:], blob))
+        return state
+
+    def is_newer(self, name: str) -> bool:
+        return False
+
+    def use(self, name: str) -> None:
+        pass
+
+    def holds(self, name: str, tokens: Tokens, scope: Scope) -> bool:
+        state, _ = self.saved.get(name, (None, []))
+        return state is not None and (state.tokens, state.scope) == (tokens, scope)
+
+    def save(self, name: str, state: SavedState, on_saved: Callable[[SRBError | None], None] | None = None) -> None:
+        files = [self.texts.files[record.id] for record in state.records]
+        found, parts, blobs = zip(*files, strict=True)
+        self.saved[name] = SavedState(state.tokens, found, state.logits, [part[:] for part in parts]), list(blobs)
+        if on_saved is not None:
+            on_saved(None)

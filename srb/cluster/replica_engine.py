@@ -38,7 +38,8 @@ class ReplicaEngine:
         remove_left_folders(Path(tempfile.gettempdir()))
         self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._lock = _locked(self._folder)
-        self.shares_states = shares_states and not settings.state_dir  # through `states_socket`
+        # Through `states_socket`; they need host memory.
+        self.shares_states = shares_states and not settings.state_dir and settings.cache_ram_mib > 0
         if self.shares_states:
             given = {**given, "state_dir": self.states_folder, "state_dir_mib": STATES_MIB}
             settings = settings.model_copy(update={"state_dir": str(self.states_folder)})

@@ -16,7 +16,7 @@ import orjson
 
 from srb.cluster.registry import NAMESPACE
 from srb.files.state_disk import SUFFIX, install
-from srb.files.text_entry import read_header, saved_number
+from srb.files.text_entry import read_header
 from srb.wire.codec import VERSION
 from srb.wire.framing import frame, read_frame
 
@@ -121,7 +121,7 @@ class StateShare:
 
     async def _share(self, name: str, _: int) -> dict[str, Any]:
         data = await asyncio.to_thread(self._path(name).read_bytes)
-        return {"error": await self._keeper.keep.remote(name, saved_number(read_header(BytesIO(data))), data)}
+        return {"error": await self._keeper.keep.remote(name, read_header(BytesIO(data))["saved"], data)}
 
     async def _look(self, name: str, known: int) -> dict[str, Any]:
         return {"error": "", "size": await self._keeper.look.remote(name, known)}

@@ -96,7 +96,7 @@ class Engine:
         self._residency = Residency(model, options.cache_cells, cache_bytes, options.checkpoint_every, texts)
         self._residency.stored.wake = lambda: self.wake()
         self._tree = PrefixTree(model, self._residency)
-        named = NamedStates(self._tree, self._residency, states)
+        self._named = named = NamedStates(self._tree, self._residency, states)
 
         # Requests and jobs: any thread prepares them, the decode thread keeps them until their last event.
         self._preparer = Preparer(model, states, named.is_in_memory, clock)
@@ -213,19 +213,23 @@ class Engine:
         """Return a request; an empty `owner` may be anybody. Raise NotFound."""
         return self._requests.find(request_id, owner)
 
-    def _end_save(self, request_id: str, error: SRBError | None) -> None:
-        self._life.saves.append((request_id, error))
+    def _end_save(self, request_id: str, size: int, error: SRBError | None) -> None:
+        self._life.saves.append((request_id, size, error))
         self.wake()
 
     # ---- the decode thread
 
     def submit(self, request: Prepared) -> list[Event]:
         """Queue a request; return Accepted or Rejected, as `Lifecycle.submit` does."""
+        if isinstance(request, Request) and request.saved is not None:
+            self._named.adopt(request.saved)
+            request.saved = None
         return self._life.submit(request)
 
     def collect(self) -> list[Event]:
         """Return the replies to saves that other threads have ended, and the ends of rests that are over."""
         self._residency.stored.collect()
+        self._named.collect()
         return self._life.collect()
 
     def control(self, command: commands.StopBranches | commands.EndReasoning | commands.ChangeBranch) -> list[Event]:
@@ -337,7 +341,8 @@ class Engine:
         return events + self._embed(is_beside=any(chunk.is_newest for chunk in plan.chunks))
 
     def flush(self) -> None:
-        """Carry out the edits of KV stores that waited until the events were sent: forks of new branches above all."""
+        """Carry out what waited until the events were sent: edits of KV stores, forks of new branches above all."""
+        self._named.collect()
         self.model.flush()
         self._speculation.flush()
 
@@ -434,8 +439,9 @@ class Engine:
             stored.collect()
         for node in self._tree.nodes():  # those that could not be written when they were parked: the disk was full
             stored.offer(node)
-        while stored.is_busy and self._clock() < deadline:
+        while (stored.is_busy or self._named.is_busy) and self._clock() < deadline:
             stored.collect()
+            self._named.collect()
             stored.wait(_FETCH_SECONDS)
 
     def _store_some(self) -> None:

@@ -40,7 +40,7 @@ class Lifecycle:
     state_actions: StateActions
     max_queue: int  # requests that may wait besides those that have room
     clock: Callable[[], float]  # returns seconds
-    saves: deque[tuple[str, SRBError | None]] = field(default_factory=deque)  # (request_id, error), by other threads
+    saves: deque[tuple[str, int, SRBError | None]] = field(default_factory=deque)  # of `end_save`, by other threads
     num_requests: int = 0  # since the start
     begun: deque[float] = field(default_factory=lambda: deque(maxlen=32))  # when the latest requests left the queue
 

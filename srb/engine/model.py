@@ -297,32 +297,6 @@ class Model(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class SavedState:
-    """A prompt's tokens, their KV, and the logits of the last one."""
-
-    tokens: Tokens
-    blob: Blob
-    logits: Logits
-    scope: Scope = Scope()
-
-
-class StateStore(Protocol):
-    """A store of named states. Safe from any thread; only `load`, `is_newer` and `use` wait for a disk."""
-
-    @property
-    def is_busy(self) -> bool: ...  # too much waits to be written, so nothing more is accepted
-    def load(self, name: str) -> SavedState | None: ...  # None if there is no file, or none that can be used
-    # Whether another engine has saved a later text of this name than the one that was loaded or saved here.
-    def is_newer(self, name: str) -> bool: ...
-    def use(self, name: str) -> None: ...  # note a use of a state that was not loaded
-    def holds(self, name: str, tokens: Tokens, scope: Scope) -> bool: ...  # whether the state is this text
-
-    # `on_saved` is called from any thread, with None when the state is safe, or with the error. Without `on_saved` the
-    # state was saved automatically, and the store may remove it to make room.
-    def save(self, name: str, state: SavedState, on_saved: Callable[[SRBError | None], None] | None = None) -> None: ...
-
-
 @dataclass(slots=True, eq=False)
 class Record:
     """The KV of a text's tokens `start` … `end` in a store; `parent` is the record before it, "" at a text's beginning.
@@ -343,10 +317,50 @@ class Record:
         return self.start == self.end
 
 
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """A text that is saved under a name, and the records of its KV in a TextStore, each behind its parent.
+
+    `logits` are those of its last token, if a prompt ended there. One that was loaded has the tokens of each record.
+    """
+
+    tokens: Tokens
+    records: Sequence[Record]
+    logits: Logits | None = None
+    parts: Sequence[Tokens] = ()
+
+    @property
+    def scope(self) -> Scope:
+        return self.records[-1].scope
+
+    @property
+    def nbytes(self) -> int:
+        return sum(record.nbytes for record in self.records)
+
+
+class StateStore(Protocol):
+    """A store of named states. Safe from any thread; only `load`, `is_newer` and `use` wait for a disk."""
+
+    # None if there is no file, or none that can be used. The records' KV is in the TextStore then.
+    def load(self, name: str) -> SavedState | None: ...
+
+    # Whether another engine has saved a later text of this name than the one that was loaded or saved here.
+    def is_newer(self, name: str) -> bool: ...
+    def use(self, name: str) -> None: ...  # note a use of a state that was not loaded
+    def holds(self, name: str, tokens: Tokens, scope: Scope) -> bool: ...  # whether the state is this text
+
+    # `on_saved` is called from any thread, with None when the state is safe, or with the error. Without `on_saved` the
+    # state was saved automatically, and the store may remove it to make room.
+    def save(self, name: str, state: SavedState, on_saved: Callable[[SRBError | None], None] | None = None) -> None: ...
+
+
 class TextStore(Protocol):
     """A store of records. The decode thread calls it; `done` is called by any thread."""
 
     budget: int  # bytes
+    keeps_all: bool  # else texts with a name alone
+    is_asked: bool  # whether a client waits for a text to be written: the last room on the disk is for it
+    error: OSError | None  # of the latest record that could not be written
 
     def new_id(self) -> str: ...  # of a record: 32 hexadecimal digits that no other has
     def wait(self, seconds: float) -> None: ...  # until something is done, so many seconds at most

@@ -46,9 +46,6 @@ class Prompts:
         """
         request.begin(self._clock())
         prefix = request.prefix
-        if request.saved is not None:
-            self._states.insert(request.saved)
-            match = self._tree.match(request.reusable, self._tree.root(request.scope)) if request.reuses else None
         begun = self._tree.begin(prefix.tokens, request.scope, request.cache_prompt, match, request.asker)
         prefix.node, prefix.logits, prefix.num_shared = begun.node, begun.logits, begun.num_shared
         if prefix.num_cached is None:  # after a drop the request finds its own tokens, which do not count

@@ -337,7 +337,7 @@ class Scheduler:
                 return
             if request.awaits is not None and request.awaits.state is NodeState.COMPUTING:
                 continue
-            if request.reuses and self._residency.is_taking(request.story):
+            if request.reuses and self._residency.stored.is_taking(request.story):
                 continue
             root = self._tree.root(request.scope)
             match = self._tree.match(request.reusable, root) if request.reuses else None

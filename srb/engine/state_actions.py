@@ -92,7 +92,6 @@ class _Saving:
     name: str
     began: float
     tokens: int
-    size: int
 
 
 class StateActions:
@@ -104,9 +103,9 @@ class StateActions:
         slots: Slots,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
-        on_save_end: Callable[[str, SRBError | None], None],
+        on_save_end: Callable[[str, int, SRBError | None], None],
     ) -> None:
-        """Call `on_save_end` from any thread with a save's request_id and error; `end_save` then makes the reply."""
+        """Call `on_save_end` from any thread with a save's request_id, size and error; `end_save` then makes the reply."""
         self._states = states
         self._slots = slots
         self._clock = clock
@@ -140,7 +139,7 @@ class StateActions:
         try:
             match job.action:
                 case "save":
-                    tokens, size = self._save(job, began)
+                    tokens, size = self._save(job, began), 0
                     if self._states.has_store:
                         return []
                 case "restore":
@@ -154,36 +153,35 @@ class StateActions:
             return [Rejected.of(job.request_id, refusal)]
         return [self._reply(job.request_id, began, tokens, size)]
 
-    def end_save(self, request_id: str, error: SRBError | None) -> list[Event]:
+    def end_save(self, request_id: str, size: int, error: SRBError | None) -> list[Event]:
         """Return the Reply to a save that has been written, or Rejected with its error."""
         saving = self._saving.pop(request_id)
         if error is None:
-            return [self._reply(request_id, saving.began, saving.tokens, saving.size)]
+            return [self._reply(request_id, saving.began, saving.tokens, size)]
         self._states.note_not_saved(saving.name)
         return [Rejected.of(request_id, error)]
 
     def _reply(self, request_id: str, began: float, tokens: int, size: int) -> Reply:
         return Reply(request_id, {"tokens": tokens, "bytes": size, "ms": (self._clock() - began) * 1000})
 
-    def _save(self, job: StateJob, began: float) -> tuple[int, int]:
+    def _save(self, job: StateJob, began: float) -> int:
         text = self._texts.get(job.slot) or _NOTHING
         if num_unmarked(text.tokens) < len(text.tokens):
             raise InvalidRequest(
                 f"Slot {job.slot} has a text of a branch with control_vectors of its own, which is not saved; "
                 "give them to the whole request"
             )
-        on_saved = partial(self._on_save_end, job.request_id)
-        state = self._states.save(job.name, text.tokens, text.scope, on_saved)
-        if state is None:
+        count = self._states.save(job.name, text.tokens, text.scope, partial(self._on_save_end, job.request_id))
+        if not count:
             raise InvalidRequest(f"Slot {job.slot} has no text that could be saved")
         if self._states.has_store:
-            self._saving[job.request_id] = _Saving(job.name, began, len(state.tokens), len(state.blob))
-        return len(state.tokens), len(state.blob)
+            self._saving[job.request_id] = _Saving(job.name, began, count)
+        return count
 
     def _restore(self, job: StateJob) -> tuple[int, int]:
         found = None if job.saved is not None and job.is_newer else self._states.find(job.name)
         if found is None and job.saved is not None:
-            self._states.insert(job.saved)
+            self._states.adopt(job.saved)
             found = (job.saved.tokens, job.saved.scope)
         cached = self._states.cached_length(*found) if found else 0
         if found is None or not cached:
@@ -191,7 +189,7 @@ class StateActions:
         tokens, scope = found
         self._texts.put(job.slot, _Text(tokens, tokens_of(()), scope, self._wall_clock()))
         self._slots.pin(job.slot)
-        return cached, len(job.saved.blob) if job.saved else 0
+        return cached, job.saved.nbytes if job.saved else 0
 
 
 def check_action(action: str, name: str, slot: int) -> None:

@@ -1,5 +1,6 @@
 """Facts about the files of a model and its adapters, read without loading them."""
 
+import hashlib
 import mmap
 import re
 import struct
@@ -30,6 +31,19 @@ _MODEL, _PROJECTOR, _ADAPTER, _VECTOR = (
 _KINDS = {"mmproj": _PROJECTOR, "spec_draft_model": _MODEL, "lora": _ADAPTER, "control_vector": _VECTOR}
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 _LITERAL = str.maketrans({sign: f"[{sign}]" for sign in "[?*"})  # for glob
+
+_SAMPLES, _SAMPLE_BYTES = 64, 16384  # of a model's file: to read 100 GB takes minutes at each start
+
+
+def model_fingerprint(path: Path, *context: str) -> str:
+    """Return a fingerprint of a model file: its size, samples of its bytes, and `context` (cell types, adapters)."""
+    size = path.stat().st_size
+    digest = hashlib.blake2b(repr((size, context)).encode(), digest_size=16)
+    with path.open("rb") as file:
+        for place in range(_SAMPLES):
+            file.seek(max(0, size - _SAMPLE_BYTES) * place // (_SAMPLES - 1))
+            digest.update(file.read(_SAMPLE_BYTES))
+    return digest.hexdigest()
 
 
 @dataclass

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from srb.atomic import NO_LOCKS, private
-from srb.files.text_entry import StateError, read_header, saved_number
+from srb.files.text_entry import StateError, read_header
 
 log = logging.getLogger("srb.states")
 
@@ -53,7 +53,7 @@ def entry_of(path: Path) -> StateEntry | None:
                 return StateEntry(facts.st_size, 0, is_automatic=False, inode=facts.st_ino)
     except FileNotFoundError:
         return None
-    return StateEntry(facts.st_size, saved_number(header), header["automatic"] is True, facts.st_ino)
+    return StateEntry(facts.st_size, header["saved"], header["automatic"], facts.st_ino)
 
 
 def scan(folder: Path, known: Mapping[str, StateEntry] | None = None) -> dict[str, StateEntry]:

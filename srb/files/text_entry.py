@@ -1,4 +1,4 @@
-"""The entry of a text whose KV is in a file: of the index of texts, and at the beginning of a named state's file.
+"""The entry of a text whose KV is in a file: of the index of texts, and in a named state's file, before the KV.
 
 It stands behind its length and its checksum, and has the form of `HEAD`, facts as JSON, and the tokens (int32).
 """
@@ -50,39 +50,39 @@ def unpacked(entry: bytes | memoryview) -> tuple[TextEntry, int]:
     return TextEntry(id_.hex(), parent.hex() if any(parent) else "", start, count, nbytes, checksum, facts), at
 
 
-MAGIC = b"SRBSTAT2"  # with the version of the file's form; a prompt whose file has another one is computed
-_OLDER = b"SRBSTATE"  # of version 1
+MAGIC = b"SRBSTAT3"  # with the version of the file's form; a prompt whose file has another one is computed
+_OLDER = {b"SRBSTATE": 1, b"SRBSTAT2": 2}
+
+
+DAMAGED = "it is damaged: a checksum does not fit, or a part is missing"
 
 
 class StateError(Exception):
     """The error of a state file that is damaged, or of another model or version."""
 
 
+def read_framed(file: BinaryIO) -> bytes:
+    """Read what stands behind its length and checksum. Raise OSError or StateError."""
+    head = file.read(FRAME.size)
+    if len(head) == FRAME.size:
+        length, checksum = FRAME.unpack(head)
+        framed_bytes = file.read(length) if length <= MAX_ENTRY else b""
+        if len(framed_bytes) == length and zlib.crc32(framed_bytes) == checksum:
+            return framed_bytes
+    raise StateError(DAMAGED)
+
+
 def read_header(file: BinaryIO) -> dict[str, Any]:
-    """Read the header, without the tokens and unchecked by its sum. Raise StateError for a file that has none."""
-    start = file.read(len(MAGIC) + FRAME.size + HEAD.size)
-    if start.startswith(_OLDER):
-        raise StateError("its version is 1; this server reads version 2")
+    """Read the facts at the beginning of a state's file. Raise OSError, or StateError for a file that has none."""
+    magic = file.read(len(MAGIC))
+    if magic in _OLDER:
+        raise StateError(f"its version is {_OLDER[magic]}; this server reads version 3")
+    if magic != MAGIC:
+        raise StateError("it is no state file")
+    facts = read_framed(file)
     try:
-        entry, at = unpacked(start[len(MAGIC) + FRAME.size :])
-        if not start.startswith(MAGIC):
-            raise ValueError
-    except (ValueError, struct.error):
-        raise StateError("it is no state file") from None
-    try:
-        facts = orjson.loads(file.read(at - HEAD.size))
-        facts["lora"] = tuple(float(scale) for scale in facts["lora"])
-        facts["mood"] = tuple((str(key), float(scale)) for key, scale in facts.get("mood", ()))
-        logits = facts["logits"]
-        if type(logits) is not int or not 0 <= 4 * logits <= entry.nbytes:
-            raise ValueError
-        known = {"model": facts["model"], "saved": saved_number(facts), "automatic": facts["automatic"] is True}
-        return {**facts, **known, "salt": str(facts["salt"]), "entry": entry, "tokens": entry.count}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        known = orjson.loads(facts)
+        numbers = {name: int(known[name]) for name in ("saved", "tokens", "records")}
+        return {"model": str(known["model"]), "automatic": known["automatic"] is True, **numbers}
+    except (ValueError, KeyError, TypeError):
         raise StateError("its header is damaged") from None
-
-
-def saved_number(header: dict[str, Any]) -> int:
-    """Return the number of the save that a header is of: later saves have larger ones."""
-    number = header.get("saved", 0)
-    return number if type(number) is int else 0

@@ -21,7 +21,6 @@ from srb.engine.llama import media
 from srb.engine.llama.model import LlamaModel
 from srb.engine.media import MediaChunk, Vectors
 from srb.engine.model import Logits
-from srb.engine.process.state_folder import StateFolder
 from srb.engine.process.text_folder import TextFolder
 from srb.engine.tokens import tokens_of
 from srb.errors import InvalidRequest, ModelLoadFailed, NotSupported
@@ -38,7 +37,7 @@ from tests.models.random_projectors import (
     write_tiling_projector,
 )
 from tests.poison import poisoned_memory
-from tests.processes import wait_for
+from tests.state_folders import a_folder, close, finish_saves, texts_of
 
 pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
 
@@ -195,10 +194,12 @@ def test_a_state_that_ends_with_a_picture_is_stored_with_it(
     model: LlamaModel, kind: Kind, load_kind: Callable[..., LlamaModel], tmp_path: Path
 ) -> None:
     prompt = ("the old king saw", -1, " then", -2)
-    told = Reader(model, kind.files, states=StateFolder(tmp_path / "states", "m")).read(*prompt, state="a")
-    folder = StateFolder(tmp_path / "states", "m")
-    wait_for(lambda: folder.load("a"), "the state is stored")
-    other = Reader(load_kind(), kind.files, states=folder)
+    first, second = (a_folder(tmp_path) for _ in range(2))
+    reader = Reader(model, kind.files, states=first, texts=texts_of(first))
+    told = reader.read(*prompt, state="a")
+    finish_saves(reader.engine)
+    close(first)
+    other = Reader(load_kind(), kind.files, states=second, texts=texts_of(second))
     assert other.read(*prompt, state="a") == told
     assert other.cached == other.num_prompt
     more = other.read(*prompt, " and")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +37,10 @@ LISTEN = """() => {
 class Evening:
     """A story that is being written, and what was typed in it."""
 
-    def __init__(self, writer: Writer, restart: Callable[[], None], shots: Path, seed: int) -> None:
+    def __init__(
+        self, writer: Writer, restart: Callable[[], None], shots: Path, seed: int, reopen_every: int = 0
+    ) -> None:
+        """Write with `seed`; after so many rounds, unless they are 0, the server is started again before the next one."""
         self.writer = writer
         self.page: Page = writer.page
         self.random = random.Random(seed)
@@ -44,6 +48,8 @@ class Evening:
         self.typed: set[str] = set()  # and not taken out again by the person
         self.stages: list[str] = []  # texts that an undo has to lead through
         self.rounds = 0
+        self.first_cards: list[float] = []  # seconds from the key to the first words, each after a start of the server
+        self._reopen_every = reopen_every
         self._restart = restart
         self._count = 100
         self.page.evaluate(LISTEN)
@@ -292,6 +298,20 @@ class Evening:
             self.shoot(f"{meanwhile.__name__}-{end.__name__}")
             self.random.choice([self.undo_and_redo, self.take_a_word_out, self.write_at_the_end])()
             self.hold("her own hand")
+            if self._reopen_every and self.rounds % self._reopen_every == 0:
+                self.reopen()
+                self.hold("the next day")
+
+    def reopen(self) -> None:
+        """Let the server die between two rounds, and note how long the first words take that the next one writes."""
+        self.writer.wait_until_saved()
+        self._restart()
+        self.writer.wait("desk.server.state === 'ready'")
+        self.to_text()
+        began = time.monotonic()
+        self.writer.ask().wait("desk.round.slots.some(({text}) => text.trim())")
+        self.first_cards.append(time.monotonic() - began)
+        self.take()
 
     def _dealt(self, acts: Callable[[], list[Callable[[], None]]]) -> Iterator[Callable[[], None]]:
         while True:

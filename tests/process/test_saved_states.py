@@ -38,7 +38,7 @@ def test_row_44_a_save_into_a_missing_folder_is_refused_and_the_engine_goes_on(
     start: Start, connect: Connect, tmp_path: Path
 ) -> None:
     folder = tmp_path / "states"
-    engine = start(*ENGINE, state_dir=folder)
+    engine = start(*ENGINE, state_dir=folder, cache_disk=tmp_path / "texts", cache_disk_mib=100)
     worker = connect().ready()
     worker.send(brief("a"))
     worker.next(Done)

@@ -1,7 +1,8 @@
 """Walks of writers whose server dies and starts again: whatever is on the disk is found, as far as it reaches, and is right.
 
 The oracle reads the store's records as a stranger would: each with the text before it. After each start, every text whose
-records are all there is found whole, and the store has nothing that the tree does not know. Texts equal solo runs.
+records are all there is found whole, and the store has nothing that the tree does not know. Texts equal solo runs. A text
+that was saved under a name is found whole, whatever became of it since.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from srb.engine.fake import FakeModel
 from srb.engine.model import Scope
 from srb.engine.tokens import NEXT, Tokens, tokens_of
 from srb.engine.tree import residency
+from srb.wire.events import Done
 from tests.engine_helpers import Driver, parked_bytes, solo
-from tests.text_stores import MemoryTexts
+from tests.text_stores import MemoryStates, MemoryTexts
 from tests.tree_oracle import check_found, texts_of
 from tests.walks import examples
 
@@ -59,6 +61,7 @@ class StoredWalk(RuleBasedStateMachine):
         self.options = options
         self.memory = memory
         self.store = MemoryTexts(budget)
+        self.states = MemoryStates(self.store)
         self.texts = [(list(beginning), "", 0) for beginning in BEGINNINGS]  # with salt and scale
         self.seed = 0
         self.open: list[Asked] = []
@@ -72,7 +75,7 @@ class StoredWalk(RuleBasedStateMachine):
         model = FakeModel(
             options.pop("n_ctx"), options.pop("n_seq_max"), 256, 64, LONGEST + 300, n_adapters=1, **self.memory
         )
-        self.driver = Driver(model, texts=self.store, **options)
+        self.driver = Driver(model, texts=self.store, states=self.states, **options)
         stored = self.driver.engine._residency.stored
         assert {record.id for record in stored._by_id.values()} == set(self.store.files)
         assert stored.nbytes <= self.store.budget
@@ -140,6 +143,43 @@ class StoredWalk(RuleBasedStateMachine):
         asked.request_id = self.driver.submit(prompt, n, self.seed, max_tokens, **asked.options)
         self.open.append(asked)
         self.go_on(steps)
+
+    @rule(data=st.data(), name=st.sampled_from("abc"), keeps_all=st.booleans())
+    def name_a_text(self, data: st.DataObject, name: str, keeps_all: bool) -> None:
+        """A request names its prompt; the store may keep no texts but those."""
+        self.store.keeps_all = keeps_all
+        text, salt, scale = self.texts[data.draw(st.integers(1, min(8, len(self.texts)))) * -1]
+        self.ask_by_name(text[:LONGEST], salt, scale, name)
+        self.store.keeps_all = True
+
+    @rule(data=st.data())
+    def open_a_named_text(self, data: st.DataObject) -> None:
+        if not self.states.saved:
+            return
+        name = data.draw(st.sampled_from(sorted(self.states.saved)))
+        state, _ = self.states.saved[name]
+        if len(state.tokens) >= LONGEST:
+            return
+        is_whole = not self.store.lost & {record.id for record in state.records}
+        scale = int(state.scope.lora == (0.5,))
+        done = self.ask_by_name([*state.tokens, 9], state.scope.salt, scale, name)
+        if self.has_room and is_whole and not self.open_before:
+            assert done.cached_tokens >= len(state.tokens), "a named text is not found"
+
+    def ask_by_name(self, prompt: list[int], salt: str, scale: int, name: str) -> Done:
+        self.open_before = bool(self.open)
+        self.seed += 1
+        asked = Asked("", prompt, 1, self.seed, 5, salt, scale)
+        asked.request_id = self.driver.submit(prompt, 1, self.seed, 5, state=name, **asked.options)
+        self.open.append(asked)
+        outcome = self.driver.outcomes[asked.request_id]
+        self.go_on(10**6)
+        while self.driver.engine._named.is_busy:
+            self.store.deliver()
+            self.driver.take(self.driver.engine.collect())
+        [done] = outcome.terminal
+        assert isinstance(done, Done)
+        return done
 
     @rule(data=st.data(), steps=st.sampled_from([2, 10**6]))
     def open_beside_a_writer(self, data: st.DataObject, steps: int) -> None:

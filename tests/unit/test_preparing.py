@@ -15,10 +15,10 @@ from srb.engine import preparing
 from srb.engine.fake import EOS, FakeModel, FakeSampler
 from srb.engine.grammar import grammars as grammars_module
 from srb.engine.preparing import Preparer
-from srb.engine.process.state_folder import StateFolder
 from srb.errors import ContextExceeded, InvalidRequest
 from srb.wire.commands import BranchSpec, Embed, Generate, Rerank
 from tests.logs import lines_of
+from tests.state_folders import a_folder
 
 INT32 = 2**31 - 1
 
@@ -264,7 +264,7 @@ def test_a_request_that_cannot_be_prepared_leaves_no_sampler_open(
     with pytest.raises(MemoryError):
         Preparer(model, None).request(Generate("a", ("the",), (BranchSpec(0), BranchSpec(1))))
     with pytest.raises(InvalidRequest, match="state"):
-        Preparer(model, StateFolder(tmp_path, "m")).request(Generate("a", ("the",), (BranchSpec(0),), state="../x"))
+        Preparer(model, a_folder(tmp_path)).request(Generate("a", ("the",), (BranchSpec(0),), state="../x"))
     assert model.open_samplers == 0
 
 

@@ -14,13 +14,12 @@ import pytest
 from srb.engine import state_actions
 from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import FakeModel
-from srb.engine.model import StateStore
-from srb.engine.process import state_folder
 from srb.engine.process.state_folder import StateFolder
 from srb.wire.commands import BranchSpec, Generate, GetSlotTime, StateAction
 from srb.wire.events import Delta, Done, Rejected, Reply
 from tests.engine_helpers import solo
 from tests.processes import DEADLINE
+from tests.state_folders import a_folder, close, finish_saves, texts_of
 
 PROMPT = "the old king said to the girl near the river that the boat was lost"
 
@@ -29,7 +28,7 @@ class Session:
     """One run of a server."""
 
     def __init__(
-        self, states: StateStore | None, memory: dict[str, bool] | None = None, cache_bytes: int = 10**6
+        self, states: StateFolder | None, memory: dict[str, bool] | None = None, cache_bytes: int = 10**6
     ) -> None:
         model = FakeModel(**(memory or {}))
         clock = iter(range(10**6)).__next__
@@ -40,6 +39,7 @@ class Session:
             clock=clock,
             wall_clock=lambda: self.unix_time,
             states=states,
+            texts=None if states is None else texts_of(states),
         )
         self._woken = threading.Semaphore(0)
         self.engine.wake = lambda: self._woken.release()
@@ -56,7 +56,7 @@ class Session:
 
     def act(self, action: str, name: str = "", slot: int = 0) -> Any:
         events = self.engine.submit(self.engine.prepare(StateAction("s", action, name, slot)))
-        if not events:  # the answer comes when the file is written
+        while not events:  # the answer comes when the file is written
             assert self._woken.acquire(timeout=DEADLINE)
             events = self.engine.collect()
         [event] = events
@@ -72,23 +72,23 @@ class Session:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[StateFolder]:
-    made = StateFolder(tmp_path / "states", "model-a")
+    made = a_folder(tmp_path)
     yield made
-    made.close()
+    close(made)
 
 
 @pytest.mark.parametrize("memory", [{}, {"has_states": True}, {"supports_partial_reuse": False}])
 def test_a_slots_text_is_restored_in_another_run_and_continued(tmp_path: Path, memory: dict[str, bool]) -> None:
-    folder = StateFolder(tmp_path / "states", "model-a")
+    folder = a_folder(tmp_path)
     first = Session(folder, memory)
     texts, _ = first.generate((PROMPT,), n=3)
     saved = first.act("save", "chapter", slot=2)
-    folder.close()
+    close(folder)
     tokens = [*FakeModel().tokenize(PROMPT, True, True), *texts[2]]
     assert saved["tokens"] == len(tokens) - 1  # the last one has not been computed
     assert saved["bytes"] > 0
 
-    second = Session(StateFolder(tmp_path / "states", "model-a"), memory)
+    second = Session(a_folder(tmp_path), memory)
     restored = second.act("restore", "chapter")
     assert (restored["tokens"], restored["bytes"]) == (saved["tokens"], saved["bytes"])
     [[*text]], done = second.generate((*tokens, 7))
@@ -166,14 +166,12 @@ def test_a_missing_text_cannot_be_saved_or_restored(folder: StateFolder) -> None
 
 
 def test_a_state_larger_than_the_memory_is_not_restored(tmp_path: Path) -> None:
-    folder = StateFolder(tmp_path / "states", "model-a")
+    folder = a_folder(tmp_path)
     session = Session(folder)
     session.generate((PROMPT,))
     session.act("save", "x")
-    folder.close()
-    assert "Unable to restore" in Session(StateFolder(tmp_path / "states", "model-a"), cache_bytes=10).act(
-        "restore", "x"
-    )
+    close(folder)
+    assert "Unable to restore" in Session(a_folder(tmp_path), cache_bytes=10).act("restore", "x")
 
 
 def test_row_44_a_failed_save_is_reported_and_the_name_keeps_its_older_text(
@@ -194,11 +192,27 @@ def test_row_44_a_failed_save_is_reported_and_the_name_keeps_its_older_text(
     assert session.act("restore", "x")["tokens"] == saved["tokens"]
     assert "Unable to restore" in session.act("restore", "y")
     assert session.act("save", "z")["tokens"] == saved["tokens"]
-    folder.close()
+    close(folder)
     assert {path.name for path in (tmp_path / "states").glob("[!.]*")} == {"x.srbstate", "z.srbstate"}
-    z = StateFolder(tmp_path / "states", "model-a").load("z")
+    z = a_folder(tmp_path).load("z")
     assert z is not None
     assert list(z.tokens) == [*FakeModel().tokenize(PROMPT, True, True), *texts[0]][:-1]
+
+
+def test_a_save_whose_text_cannot_be_written_says_why_and_the_next_one_succeeds(
+    folder: StateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    session = Session(folder)
+    with monkeypatch.context() as broken:
+        broken.setattr(texts_of(folder), "_write_file", full)
+        session.generate((PROMPT,))
+        assert session.act("save", "x") == (
+            "The state x was not saved: No space left on device; an older one of its name is unchanged"
+        )
+    assert session.act("save", "x")["tokens"] > 0
 
 
 def test_a_save_waits_for_the_disk_and_nothing_waits_for_the_save(
@@ -211,23 +225,13 @@ def test_a_save_waits_for_the_disk_and_nothing_waits_for_the_save(
     engine = session.engine
     assert engine.submit(engine.prepare(StateAction("save", "save", "x", 0))) == []
     assert session.held() > 0
+    finish_saves(engine)
     assert engine.collect() == []
     gate.set()
-    folder.close()
+    close(folder)
     [reply] = engine.collect()
     assert isinstance(reply, Reply)
     assert (reply.request_id, reply.value["tokens"] > 0) == ("save", True)
-
-
-def test_a_save_is_refused_if_too_much_waits_to_be_written(
-    folder: StateFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(state_folder, "MAX_QUEUED", 0)
-    session = Session(folder)
-    session.generate((PROMPT,))
-    [event] = session.engine.submit(session.engine.prepare(StateAction("s", "save", "x", 0)))
-    assert isinstance(event, Rejected)
-    assert event.code == "unavailable"
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ PREFACE = [place % 40 for place in range(300)]
 STORIES = {f"story {number}": [*PREFACE, *([number + 2, 5, 9, number + 11] * 70)] for number in range(12)}
 
 
-def engine(texts: Any, **options: Any) -> Driver:
-    model = FakeModel(n_ctx=6000, n_seq_max=20, n_batch=512)
+def engine(texts: Any, memory: dict[str, bool] | None = None, **options: Any) -> Driver:
+    model = FakeModel(n_ctx=6000, n_seq_max=20, n_batch=512, **(memory or {}))
     return Driver(model, texts=texts, **({"cache_cells": 0, "cache_bytes": 10**8} | options))
 
 
@@ -64,6 +64,22 @@ def test_the_stories_of_an_engine_that_ended_are_not_computed_again(knows: str) 
     third = engine(here)  # what was taken is this engine's own
     here.others.clear()
     assert sum(computed(third, story) for story in STORIES) <= len(STORIES)
+
+
+@pytest.mark.parametrize("memory", [{"has_states": True}, {"supports_partial_reuse": False}])
+def test_stories_of_memory_with_states_or_that_cannot_be_cut_are_taken_too(memory: dict[str, bool]) -> None:
+    there, here = MemoryTexts(), MemoryTexts()
+    first = engine(there, memory)
+    for story in STORIES:
+        computed(first, story)
+    first.engine.store_texts(1000.0)
+    second = engine(here, memory)
+    here.others.append(there)
+    assert sum(computed(second, story, [7, 8]) for story in STORIES) == 2 * len(STORIES)
+    second.engine.check_invariants()
+    third = engine(here, memory)
+    here.others.clear()
+    assert sum(computed(third, story, [7, 8, 9]) for story in STORIES) <= 3 * len(STORIES)
 
 
 @pytest.mark.parametrize("cache_cells", [0, 10**6])

@@ -9,6 +9,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -362,3 +363,26 @@ def test_a_folder_that_is_removed_while_it_is_in_use_stops_nobody(
     folder.close(DEADLINE)
     assert sum("not kept" in message for message in caplog.messages) == 1
     assert loaded(opened()) == {}
+
+
+def test_a_folder_of_texts_with_names_begins_empty(opened: Open, tmp_path: Path) -> None:
+    for model in (OTHER, MODEL):
+        folder = opened(model)
+        [is_written] = write(folder, record(folder))
+        assert is_written
+        folder.close(DEADLINE)
+    folder = TextFolder(tmp_path, MODEL, 10**9, keeps_all=False)
+    assert loaded(folder) == {}
+    folder.close(DEADLINE)
+    assert not [path for path in tmp_path.rglob("*") if len(path.name) == 32 and path.is_file()]
+
+
+def test_a_text_that_a_client_waits_for_gets_the_last_room(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = opened()
+    monkeypatch.setattr(text_folder.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    assert write(folder, record(folder)) == [False]
+    assert isinstance(folder.error, OSError)
+    assert folder.error.errno == errno.ENOSPC
+    folder.is_asked = True
+    assert write(folder, record(folder)) == [True]
+    assert folder.error is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from srb.engine.tree.kept import KeptText
 from srb.engine.tree.match import Match, longest_match
 from srb.engine.tree.node import Node, NodeState
 from tests.engine_helpers import Driver, solo
+from tests.text_stores import MemoryStates, MemoryTexts
 from tests.tree_oracle import check_found
 
 A, B, C, D = ([token] * 40 for token in (5, 6, 7, 8))  # texts that share nothing
@@ -33,7 +35,7 @@ PARTINGS = {
 }
 
 
-def ask(driver: Driver, tokens: list[int], seed: int = 1, **options: int) -> tuple[list[int], int]:
+def ask(driver: Driver, tokens: list[int], seed: int = 1, **options: Any) -> tuple[list[int], int]:
     """Run a request to its end; return its text, as far as it was computed, and how many of its tokens were cached."""
     request = driver.submit(tokens, seed=seed, **{"max_tokens": 1, "ignore_eos": True} | options)
     driver.run()
@@ -168,20 +170,38 @@ def test_a_text_with_a_state_is_taken_before_a_longer_one_that_is_computed_witho
 
 
 def test_a_stored_text_shares_what_the_tree_has_of_it() -> None:
-    driver = roomy(cache_cells=0)
+    stores = [MemoryTexts(is_eager=True) for _ in range(2)]
+    states = MemoryStates(stores[0])
+    driver, other = (
+        Driver(FakeModel(n_ctx=20_000), cache_cells=0, cache_bytes=10**8, states=states, texts=store)
+        for store in stores
+    )
     text, _ = ask(driver, [*HEAD, *A])
-    tree, residency = driver.engine._tree, driver.engine._residency
-    at = residency.make_resident(tree.match(tokens_of([*text, 41]), tree.root(Scope())))
-    blob = residency.snapshot(at)
-    residency.unpin(at)
-    assert blob is not None
-    other = roomy(cache_cells=0)
+    ask(driver, text, state="x")
+    while driver.engine._named.is_busy:
+        driver.engine.collect()
     ask(other, [*HEAD, *A[:10], *B])
-    root = other.engine._tree.root(Scope())
-    other.engine._residency.insert_parked(root, tokens_of(text), blob, None)
-    other.engine.check_invariants()
-    assert sum(len(node.tokens) for node in other.engine._tree.nodes()) == len(HEAD) + 10 + 30 + len(B)
-    assert ask(other, [*text, 41])[1] == len(text)
+    states.texts = stores[1]
+    assert ask(other, [*text, 41], state="x")[1] == len(text)
+    assert sum(len(node.tokens) for node in other.engine._tree.nodes()) == len(HEAD) + 10 + 30 + len(B) + 1
+
+
+@pytest.mark.parametrize("cache_cells", [0, 10**6])
+def test_a_stored_text_goes_on_from_a_beginning_that_is_known_and_not_stored(cache_cells: int) -> None:
+    stores = MemoryTexts(is_eager=True), MemoryTexts()
+    states = MemoryStates(stores[0])
+    driver, other = (
+        Driver(FakeModel(n_ctx=20_000), cache_cells=cells, cache_bytes=10**8, states=states, texts=store)
+        for cells, store in zip((0, cache_cells), stores, strict=True)
+    )
+    ask(driver, HEAD)
+    text, _ = ask(driver, [*HEAD, *A], state="x")
+    while driver.engine._named.is_busy:
+        driver.engine.collect()
+    assert len(states.saved["x"][0].records) > 1
+    ask(other, HEAD)
+    states.texts = stores[1]
+    assert ask(other, [*text, 41], state="x")[1] == len(text)
 
 
 def test_a_text_that_begins_within_another_node_is_told_whole() -> None:

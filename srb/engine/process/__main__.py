@@ -26,13 +26,12 @@ from srb.engine.process.garbage import spare_old_objects, tidy
 from srb.engine.process.heartbeat import Heartbeat
 from srb.engine.process.intake import Intake, StopItem
 from srb.engine.process.loop import DecodeLoop, EngineCore
-from srb.engine.process.state_file import model_fingerprint
 from srb.engine.process.state_folder import StateFolder
 from srb.engine.process.state_sharing import StateSharing
 from srb.engine.process.text_folder import TextFolder
 from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
 from srb.exit_codes import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL
-from srb.files.gguf import FAKE_MODEL, is_fake
+from srb.files.gguf import FAKE_MODEL, is_fake, model_fingerprint
 from srb.host.memory import size_text
 from srb.process.child import begin, exit_now, run
 from srb.process.connection import Listener
@@ -62,6 +61,8 @@ _FLUSH_SECONDS = 1.0  # for the last events, at SIGTERM; a client that does not 
 _CANNOT_IMPORT = (ImportError, OSError, RuntimeError, AttributeError)  # of llama_cpp: no libgomp.so.1, no such symbol
 _MAX_DRAFT = 16  # tokens that are drafted for a branch in one step; llama-server's
 _STOP_SECONDS = 3.0  # from SIGTERM to a forced exit if a decode hangs; the supervisor's deadline is later
+_TEXTS = ".texts"  # in state_dir, where texts without a name are not kept: those with one, as they are used
+_NO_LIMIT = 2**62
 # Settings by which the keys of a text depend on its positions: a state made with others is another model's.
 _POSITIONS = ("rope_scaling", "rope_freq_base", "rope_freq_scale", "yarn_orig_ctx")
 
@@ -103,8 +104,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
     can_draft = settings.has_drafts and model.supports_partial_reuse and not model.has_states
     info = replace(model.info(settings.model_alias), speculative=_drafts(settings) if can_draft else "none")
     draft_model = _load_draft_model(settings, model) if settings.has_draft_model and can_draft else None
-    states = _open_states(settings, info.memory, model)
-    texts = _open_texts(settings, info.memory, model)
+    texts, states = _open_folders(settings, info.memory, model)
     if not model.supports_partial_reuse and info.memory != "sliding_window":  # the model has told of its windows
         log.warning(
             "this model's memory cannot be cut: an earlier text is reused only as a whole, "
@@ -134,7 +134,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         draft_model=draft_model,
         texts=texts,
     )
-    if texts is not None:
+    if texts is not None and texts.keeps_all:
         stories, keys, place = texts.forgotten()
         engine.serve_query(ForgetTexts("", tuple(stories), tuple(keys)))
         texts.note_forgotten(place)
@@ -154,9 +154,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         deadline = time.monotonic() + settings.state_seconds
         if texts is not None:
             engine.store_texts(settings.state_seconds / 2)
-            texts.close(settings.state_seconds / 2)
-        if states is not None:
-            states.close(deadline - time.monotonic())
+            texts.close(deadline - time.monotonic())
 
     return engine, info, close
 
@@ -233,48 +231,58 @@ def _kv_facts(settings: Settings, memory: str, model: Model) -> list[str]:
     return facts + [f"{name}={value}" for name in _POSITIONS if (value := getattr(settings, name)) != _default(name)]
 
 
-def _fingerprint(settings: Settings, *facts: str) -> str:
-    """Return a fingerprint of the model's file and of other facts; each fake of a list is a model of its own."""
-    return FAKE_MODEL + settings.alias if is_fake(settings) else model_fingerprint(settings.model_path, *facts)
+def _hash_of_model(settings: Settings, memory: str, model: Model) -> str:
+    """Return a hash of all that saved KV depends on; each fake model of a list is one of its own. Raise OSError.
 
-
-def _open_states(settings: Settings, memory: str, model: Model) -> StateFolder | None:
-    """Open the folder of named states, if one is set. Raise ConfigError if it cannot be used."""
-    if not settings.state_dir:
-        return None
-    try:
-        fingerprint = _fingerprint(settings, *_kv_facts(settings, memory, model))
-        sharing = StateSharing(settings.runtime_path / STATES_SOCKET)
-        folder, limit = Path(settings.state_dir), settings.state_dir_mib * 1024 * 1024
-        return StateFolder(folder, fingerprint, limit, sharing)
-    except OSError as error:
-        raise ConfigError(
-            f"state_dir: {settings.state_dir} cannot be used: {reason_of(error, settings.state_dir)}"
-        ) from None
-
-
-def _open_texts(settings: Settings, memory: str, model: Model) -> TextFolder | None:
-    """Open the folder of computed texts, if there is one; without it the server runs as well.
-
-    Texts of another build of llama.cpp are not used: its sums may differ. A fake model has a folder only where one is set.
+    Texts of another build of llama.cpp are not used: its sums may differ.
     """
-    folder, is_set = settings.texts_path, settings.cache_disk != "auto"
-    if folder is None or not model.can_generate:
-        return None
-    if is_fake(settings) and not is_set:
-        return None
-    try:
-        facts = _kv_facts(settings, memory, model)
-        if not is_fake(settings):
-            from srb.engine.llama.library import library_facts
+    if is_fake(settings):
+        fingerprint = FAKE_MODEL + settings.alias
+    else:
+        from srb.engine.llama.library import library_facts
 
-            facts += library_facts()
-        name = hashlib.blake2b(_fingerprint(settings, *facts).encode(), digest_size=16).hexdigest()
+        facts = _kv_facts(settings, memory, model) + library_facts()
+        fingerprint = model_fingerprint(settings.model_path, *facts)
+    return hashlib.blake2b(fingerprint.encode(), digest_size=16).hexdigest()
+
+
+def _open_folders(settings: Settings, memory: str, model: Model) -> tuple[TextFolder | None, StateFolder | None]:
+    """Open the folders of computed texts and of named states, as far as they are set. Raise ConfigError.
+
+    A fake model has a folder of texts only where one is set.
+    """
+    keeps_all = settings.texts_path is not None and not (is_fake(settings) and settings.cache_disk == "auto")
+    if not model.can_generate or not (keeps_all or settings.state_dir):
+        return None, None
+    try:
+        name = _hash_of_model(settings, memory, model)
+    except OSError as error:
+        raise ConfigError(f"model: {settings.model} cannot be read: {reason_of(error, settings.model)}") from None
+    texts = _open_texts(settings, name) if keeps_all else None
+    if not settings.state_dir:
+        return texts, None
+    if not settings.cache_ram_mib:
+        raise ConfigError("state_dir: named states need host memory, and cache_ram_mib is 0")
+    folder, limit = Path(settings.state_dir), settings.state_dir_mib * 1024 * 1024
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if texts is None:
+            texts = TextFolder(folder / _TEXTS, name, limit or _NO_LIMIT, keeps_all=False)
+        return texts, StateFolder(folder, name, texts, limit, StateSharing(settings.runtime_path / STATES_SOCKET))
+    except OSError as error:
+        raise ConfigError(f"state_dir: {folder} cannot be used: {reason_of(error, folder)}") from None
+
+
+def _open_texts(settings: Settings, name: str) -> TextFolder | None:
+    """Open the folder of computed texts of the model with this hash; without it the server runs as well."""
+    folder = settings.texts_path
+    assert folder is not None
+    try:
         return TextFolder(folder, name, settings.cache_disk_mib * 1024 * 1024 if settings.cache_disk_mib > 0 else -1)
     except BlockingIOError:
         log.info("texts are kept in memory only: too many servers have texts of this model in %s", folder)
     except OSError as error:
-        if is_set:
+        if settings.cache_disk != "auto":
             raise ConfigError(f"cache_disk: {folder} cannot be used: {reason_of(error, folder)}") from None
         log.warning(
             "texts are kept in memory only: cache_disk, %s, cannot be used: %s", folder, reason_of(error, folder)

@@ -7,6 +7,7 @@ short, which are removed at the next start.
 """
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -18,6 +19,7 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 from uuid import uuid4
 
 import numpy as np
@@ -47,13 +49,17 @@ MAX_ENGINES = 64  # of one model that keep texts in one folder
 class TextFolder:
     """A `TextStore` in a folder. Nothing here raises once it is open: what cannot be written or read is told in the log."""
 
-    def __init__(self, folder: Path, model: str, max_bytes: int) -> None:
+    def __init__(self, folder: Path, model: str, max_bytes: int, *, keeps_all: bool = True) -> None:
         """Use `folder`/`model`, created with mode 0700 if necessary; negative `max_bytes`: a share of the free space.
 
-        Where another engine uses it, `folder`/`model`-2 and so on. Files of other models are removed where they would leave
-        too little, the ones used longest ago first. Raise OSError; BlockingIOError if MAX_ENGINES use the model's.
+        Without `keeps_all` it has the texts that are given a name, and no others, and none of an earlier run. Where another
+        engine uses it, `folder`/`model`-2 and so on. Files of other models are removed where they would leave too little,
+        the ones used longest ago first. Raise OSError; BlockingIOError if MAX_ENGINES use the model's.
         """
         self._model = model
+        self.keeps_all = keeps_all
+        self.is_asked = False
+        self.error: OSError | None = None
         for number in range(1, MAX_ENGINES + 1):
             self.folder = folder / (model if number == 1 else f"{model}-{number}")
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,12 +71,15 @@ class TextFolder:
                 self._lock.close()
                 if number == MAX_ENGINES or not isinstance(error, BlockingIOError):
                     raise
-        self._linked: dict[str, int] = {}  # checksums of files that were taken, until the index has them
+        self._linked: dict[str, int] = {}  # checksums of files that were or are being taken, until the index has them
+        self._leaving = set[str]()  # ids of files that are to be removed
         self._is_full = self._is_closing = False
+        if not keeps_all:
+            (self.folder / "index").unlink(missing_ok=True)
         self._index = TextIndex(self.folder / "index")
         others, own = _others(folder, self.folder.name), sum(record.nbytes for record, _ in self._index.found)
         total = max_bytes if max_bytes >= 0 else _share(folder, sum(size for _, size, _ in others) + own)
-        left = _shrink(others, total - min(own, total))
+        left = _shrink(others, total - min(own, total) if keeps_all else 0)
         self.budget = max(total // LEAST_SHARE, total - left)
         self._writes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -130,6 +139,7 @@ class TextFolder:
 
     def remove(self, record: Record) -> None:
         """Remove a record's file, after all that was asked for before."""
+        self._leaving.add(record.id)
         self._writes.put(lambda: self._remove(record.id))
 
     def take(self, story: str, done: Callable[[list[tuple[Record, Tokens]]], None]) -> None:
@@ -147,6 +157,17 @@ class TextFolder:
     def use(self, record: Record) -> None:
         """Note a use, for the order of the next run."""
         self._writes.put(lambda: self._touch(record.id))
+
+    def wait_for_writes(self) -> None:
+        """Wait until the thread that writes has done all that it was asked for."""
+        done = threading.Event()
+        self.ask(done.set)
+        while self._threads[0].is_alive() and not done.wait(1.0):
+            pass
+
+    def ask(self, do: Callable[[], None]) -> None:
+        """Let the thread that writes do something after all that was asked for before."""
+        self._writes.put(do)
 
     def close(self, seconds: float) -> None:
         """End the threads when they have done what was asked for, or after so many seconds; then the folder is free."""
@@ -183,17 +204,18 @@ class TextFolder:
 
     def _write(self, record: Record, tokens: Tokens, blob: Blob) -> bool:
         path = self.folder / record.id
+        self.error = None
         if not self._index.is_open or self._is_closing:
             return False
         try:
-            if shutil.disk_usage(self.folder).free - record.nbytes < MIN_FREE:
-                raise OSError(0, f"less than {MIN_FREE // 1024**3} GiB would be free on the disk")
+            if not self.is_asked and shutil.disk_usage(self.folder).free - record.nbytes < MIN_FREE:
+                raise OSError(errno.ENOSPC, f"less than {MIN_FREE // 1024**3} GiB would be free on the disk")
             checksum = self._write_file(path, np.ascontiguousarray(blob))
             self._index.add(record, tokens, checksum)
         except OSError as error:
             if not self._is_full:
                 log.warning("texts are not kept in %s: %s", self.folder, error.strerror)
-            self._is_full = True
+            self._is_full, self.error = True, error
             self._unlink(record.id)
             return False
         if self._is_full:
@@ -215,6 +237,45 @@ class TextFolder:
             drop_cached(file.fileno())
         return checksum
 
+    # ---- files of texts that are elsewhere, too
+
+    def size(self, record: Record) -> int:
+        """Return how many bytes `export` writes, as far as the record is there. For the thread that writes."""
+        return len(self._index.entry(record.id) or b"") + record.nbytes
+
+    def export(self, id_: str, file: BinaryIO) -> None:
+        """Write a record with its entry into another file. For the thread that writes. Raise OSError."""
+        entry = self._index.entry(id_)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, "a part of its text is gone")
+        file.write(entry)
+        with open(self.folder / id_, "rb") as own:
+            shutil.copyfileobj(own, file, _PIECE)
+
+    def install(self, id_: str, nbytes: int, checksum: int, file: BinaryIO) -> bool:
+        """Take the KV of a record from another file, unless it is here; return whether it is whole.
+
+        Not for the thread that writes; for one thread at a time. Raise OSError.
+        """
+        path, found, is_whole = self.folder / id_, 0, False
+        if id_ in self._leaving:
+            self.wait_for_writes()
+        if self._checksum(id_) is not None and path.exists():
+            file.seek(nbytes, os.SEEK_CUR)
+            return True
+        self._linked[id_] = checksum  # first: files that nobody knows of are removed
+        try:
+            with open(path, "wb", opener=private) as own:
+                while nbytes and (piece := file.read(min(nbytes, _PIECE))):
+                    found, nbytes = zlib.crc32(piece, found), nbytes - len(piece)
+                    own.write(piece)
+            is_whole = not nbytes and found == checksum
+        finally:
+            if not is_whole:
+                del self._linked[id_]
+                self._unlink(id_)
+        return is_whole
+
     def _checksum(self, id_: str) -> int | None:
         known = self._index.checksum(id_)
         return self._linked.get(id_) if known is None else known
@@ -229,10 +290,10 @@ class TextFolder:
                 index = TextIndex(folder / "index", writes=False)
                 there = {record.id: (record, tokens) for record, tokens in index.found}
                 for id_ in _of_story(there, story):
-                    with contextlib.suppress(FileExistsError):
-                        os.link(folder / id_, self.folder / id_)
                     if (checksum := index.checksum(id_)) is not None:
                         self._linked[id_] = checksum
+                        with contextlib.suppress(FileExistsError):
+                            os.link(folder / id_, self.folder / id_)
                         taken.append(there[id_])
             except OSError as error:  # it was removed just now, or the file system has no links
                 log.info("%s: texts are not taken over: %s", folder, error.strerror)
@@ -257,6 +318,7 @@ class TextFolder:
     def _remove(self, id_: str) -> None:
         self._linked.pop(id_, None)
         self._unlink(id_)
+        self._leaving.discard(id_)
         with contextlib.suppress(OSError):  # then the next start has it, and notices when it is read
             self._index.remove(id_)
 
@@ -268,7 +330,7 @@ class TextFolder:
         """Remove files without an entry, which a killed process has left."""
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
             for entry in entries:
-                if _NAME.fullmatch(entry.name) and entry.name not in self._index:
+                if _NAME.fullmatch(entry.name) and self._checksum(entry.name) is None:
                     self._unlink(entry.name)
 
     def _unlink(self, id_: str) -> None:
@@ -279,14 +341,15 @@ class TextFolder:
 
 
 def _of_story(records: dict[str, tuple[Record, Tokens]], story: str) -> dict[str, None]:
-    """Return the ids of a story's records, and of those that stand before them."""
+    """Return the ids of a story's records, of those that stand before them, and of the states behind all these."""
     found: dict[str, None] = {}
     for id_, (record, _) in records.items():
         if record.asker.endswith(f".{story}"):
             while id_ in records and id_ not in found:
                 found[id_] = None
                 id_ = records[id_][0].parent
-    return found
+    states = (id_ for id_, (record, _) in records.items() if record.is_state and record.parent in found)
+    return found | dict.fromkeys(states)
 
 
 # ---- the room of all models

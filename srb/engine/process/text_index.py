@@ -81,6 +81,11 @@ class TextIndex:
         known = self._known.get(id_)
         return None if known is None else known.checksum
 
+    def entry(self, id_: str) -> bytes | None:
+        """Return a record's entry with its frame; None if it is not there. For the thread that writes."""
+        known = self._known.get(id_)
+        return None if known is None or self._file is None else os.pread(self._file.fileno(), known.size, known.at)
+
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
@@ -102,7 +107,7 @@ class TextIndex:
             kind = data[start : start + 1]
             try:
                 if kind == ADDED:
-                    record, tokens, of_file = _record_of(view[start:end], scopes)
+                    record, tokens, of_file = record_of(view[start:end], scopes)
                     self._drop(record.id)
                     found[record.id] = record, tokens
                     self._put(record.id, of_file, at, end - at)
@@ -179,9 +184,8 @@ class TextIndex:
         scratch, places, at = self._path.with_suffix(".partial"), [], len(_HEAD)
         with open(scratch, "wb", opener=private) as file:
             file.write(_HEAD)
-            for known in self._known.values():
-                assert self._file is not None
-                file.write(os.pread(self._file.fileno(), known.size, known.at))
+            for id_, known in self._known.items():
+                file.write(self.entry(id_) or b"")
                 places.append(at)
                 at += known.size
             file.flush()
@@ -205,7 +209,7 @@ class TextIndex:
         self._known.move_to_end(id_)
 
 
-def _record_of(entry: memoryview, scopes: dict[bytes, tuple[Scope, str]]) -> tuple[Record, Tokens, int]:
+def record_of(entry: bytes | memoryview, scopes: dict[bytes, tuple[Scope, str]]) -> tuple[Record, Tokens, int]:
     """Return the record of an entry, its tokens and its file's checksum. Raise ValueError, TypeError or struct.error."""
     of, at = unpacked(entry)
     if len(entry) != at + 4 * of.count:

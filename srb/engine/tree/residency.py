@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from srb.engine.model import Blob, Logits, Model, TextStore
+from srb.engine.model import Blob, Model, Record, TextStore
 from srb.engine.tokens import Tokens, common_length, run_start
 from srb.engine.tree.checkpoints import AUTO, Checkpoint
 from srb.engine.tree.host import HostMemory
@@ -159,27 +159,6 @@ class Residency:
         self._attach(node)
         self._add_live(node)
 
-    def insert_parked(self, root: Node, tokens: Tokens, blob: Blob, logits: Logits | None) -> None:
-        """Insert a text as parked, with what `snapshot` returned and the logits of its last token, read from a store."""
-        at, done = root, 0
-        while self._partial_reuse and done < len(tokens) and (child := at.known_child(tokens[done])) is not None:
-            upper = self.cut(child, common_length(child.tokens, tokens, done))
-            if upper is None:
-                break
-            at, done = upper, upper.end
-        node = Node(at, tokens[done:], NodeState.PARKED, key=self.key_of(tokens))
-        cells = self.states.unpack(node, blob)
-        parts = self._model.split(cells, 0, done) if 0 < done < len(tokens) else (cells, cells)
-        if parts is None or done == len(tokens):
-            self.states.drop(node.checkpoints)
-            self.host.make_room()
-            return
-        self._attach(node)
-        self.host.add(node, parts[1])
-        if node.state is NodeState.PARKED:  # else it was evicted at once for lack of room
-            self.host.set_logits(node, logits)
-            self.stored.offer(node)
-
     def record_computed(self, node: Node, count: int) -> None:
         """Record that `count` further tokens of a prompt's node have been computed."""
         self._solid.note_growth(node.start + node.num_computed, count, self.used_cells)
@@ -307,7 +286,7 @@ class Residency:
             node.detach()  # to be the first of its siblings
             node.state = NodeState.RESIDENT
             node.attach()
-            self.stored.may_lack = self.stored.store is not None
+            self.stored.may_lack = self.stored.keeps_all
         return self.move_pin(at, node)
 
     def _let_pass(self, node: Node, child: Node, common: int) -> bool:
@@ -392,7 +371,7 @@ class Residency:
         self._node_ids += node.seq_id is not None
         node.note_live()
         self._idle.add(node)
-        self.stored.may_lack = self.stored.store is not None
+        self.stored.may_lack = self.stored.keeps_all
         self._free_inner_seq(node.parent)
 
     def _remove_live(self, node: Node) -> None:
@@ -461,19 +440,6 @@ class Residency:
         if self._partial_reuse and node.live_children and (seq_id := self._take_from(node)) is not None:
             self.free_seq(seq_id)
 
-    def snapshot(self, node: Node) -> Blob | None:
-        """Return all that is saved of the path to the end of `node`, which is pinned; None if no sequence is free."""
-        if not self.make_room(0, 1):
-            return None
-        seq_id = self.lend(node)
-        blob = self.states.pack(seq_id)
-        self.free_seq(seq_id)
-        return blob
-
-    def is_taking(self, story: str) -> bool:
-        """Whether a story's texts of other engines are being looked for, of memory that can be cut and has no states."""
-        return self._partial_reuse and not self.states.are_kept and self.stored.is_taking(story)
-
     # ---- room
 
     def make_room(self, cells: int, ids: int) -> bool:
@@ -532,16 +498,31 @@ class Residency:
                 return
         self.stored.may_lack = False
 
+    @property
+    def can_copy(self) -> bool:
+        """Whether a sequence is free for a copy, or can be made so."""
+        return bool(self._free_ids) or self.make_room(0, 1)
+
+    def press(self, node: Node, position: int) -> list[Record] | None:
+        """Return the records of the text up to a place of a node; None: some are not written yet. The next one is begun."""
+        if position == node.end and node.seq_id is not None:
+            self.states.keep(node, node.seq_id, at_once=True)
+        records = self.stored.chain(node, position)
+        if records is None and self._free_ids and not self._store_part(node):
+            self.stored.press(node, position)
+        return records
+
     def _store_part(self, end: Node) -> bool:
         """Copy the first part of a resident path that the store lacks; return whether some of it is being written."""
         for node in end.path():
             if self.stored.is_writing(node):
                 return True  # those behind it come after it
-            if node.state is not NodeState.RESIDENT or (part := self.stored.lacking(node, PARK_TOKENS)) is None:
+            most = PARK_TOKENS if self._partial_reuse else len(node.tokens)
+            if node.state is not NodeState.RESIDENT or (part := self.stored.lacking(node, most)) is None:
                 continue
             holder, seq_id = node.holder(), self._free_ids.pop()
             assert holder is not None
-            self._model.fork(holder, seq_id, part[1])
+            self._model.fork(holder, seq_id, part[1] if self._partial_reuse else None)
             self.stored.write_copy(node, *part, self._model.save(seq_id, part[0]))
             self.free_seq(seq_id)
             return True

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-import numpy as np
-
 from srb.engine.model import Blob, Model
 from srb.engine.tokens import Tokens, run_end, run_start
 from srb.engine.tree.checkpoints import LEVEL_OF_ENDS, Checkpoint, Spacing
@@ -20,7 +18,6 @@ from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 
 MAX_UNSAVED = 2  # checkpoints saved only after the first tokens that are waited for; each takes a sequence until then
-_SIZE_BYTES = 8  # of the length that stands before a text's cells
 
 
 class States:
@@ -264,27 +261,6 @@ class States:
         if not checkpoint.is_dropped:
             checkpoint.state = self._saved(seq_id)
         self._free_seq(seq_id)
-
-    # ---- whole texts
-
-    def pack(self, seq_id: int) -> Blob:
-        """Return all that a sequence with the state of its end holds."""
-        cells = self._model.save(seq_id, 0)
-        if not self.are_kept:
-            return cells
-        size = np.array([len(cells)], np.uint64).view(np.uint8)
-        return np.concatenate([size, cells, self._model.save_state(seq_id)])
-
-    def unpack(self, node: Node, blob: Blob) -> Blob:
-        """Leave a checkpoint at the end of a node whose text was packed; return its cells."""
-        if not self.are_kept:
-            return blob
-        size = int(blob[:_SIZE_BYTES].copy().view(np.uint64)[0])
-        state = np.ascontiguousarray(blob[_SIZE_BYTES + size :])
-        checkpoint = Checkpoint(node.end, state, len(state), node.checkpoints, LEVEL_OF_ENDS)
-        node.checkpoints[node.end] = checkpoint
-        self._host.add_checkpoint(checkpoint)
-        return np.ascontiguousarray(blob[_SIZE_BYTES : _SIZE_BYTES + size])
 
     # ---- self-check
 

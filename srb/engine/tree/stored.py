@@ -94,10 +94,17 @@ class StoredTexts:
     nbytes: int = 0
     beginning: Node | None = None  # that stays in the KV store, behind which a parked node waits
     may_lack: bool = False  # texts that stay in the KV store may be lacking
+    is_pressed: bool = False  # a text with a name is being written: until that is done, nothing is forgotten for room
+    has_failed: bool = False  # a record could not be written; who presses takes it back
 
     def stats(self) -> dict[str, float]:
         """Return counters (`…_total`) and gauges by name."""
         return asdict(self.counters) | {"stored_texts": len(self._by_id), "stored_bytes": self.nbytes}
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether all texts are stored, and not those alone that are pressed."""
+        return self.store is not None and self.store.keeps_all
 
     # ---- the beginning
 
@@ -283,6 +290,9 @@ class StoredTexts:
                 self._remove(record)
         self.host.note_stored(node)
 
+    def _add(self, node: Node, part: Slice) -> None:
+        self._set(node, tuple(sorted([*node.stored, part], key=lambda each: each.start)))
+
     def _count(self, record: Record) -> None:
         self._by_id[record.id] = record
         self._behind.setdefault(record.parent, {})[record] = None
@@ -311,7 +321,7 @@ class StoredTexts:
 
     def offer(self, node: Node) -> None:
         """Write a parked node, if the text before it is stored, and the states of what is."""
-        if self.store is None or node.state is not NodeState.PARKED:
+        if node.state is not NodeState.PARKED or not self.keeps_all:
             return
         self._offer_states(node)
         if node.blob is None:
@@ -352,6 +362,34 @@ class StoredTexts:
         if start >= end or self._before(node, start) is None:
             return None
         return start, min(end, node.start + run_end(node.tokens, start + most - node.start))
+
+    def chain(self, node: Node, position: int) -> list[Record] | None:
+        """Return the records of the text up to a place of a node, each behind its parent; None: some are not written yet."""
+        checkpoint = node.checkpoints.get(position)
+        if self.has_states:
+            last = None if checkpoint is None else checkpoint.record
+        else:
+            last = next((each.record for each in node.stored if each.start < position <= each.end), None)
+        found: list[Record] = []
+        while last is not None:
+            found.append(last)
+            last = self._by_id.get(last.parent)
+        return found[::-1] or None
+
+    def press(self, node: Node, position: int) -> None:
+        """Write what is lacking of a path's parked nodes, and the state at a place of the last one."""
+        for each in node.path():
+            if each in self._writes:
+                return  # those behind it come after it
+            if each.state is NodeState.PARKED and each.blob is not None and not each.is_stored:
+                if self._before(each, each.start) is not None:
+                    self._waiting[each] = None
+                    self._write_more()
+                return
+        checkpoint = node.checkpoints.get(position)
+        if checkpoint is not None and checkpoint.record is None and checkpoint not in self._writes:
+            self._waiting_states.setdefault(checkpoint, node)
+            self._write_more()
 
     def is_writing(self, node: Node) -> bool:
         """Whether a part of a node is being written."""
@@ -403,6 +441,7 @@ class StoredTexts:
         assert self.store is not None
         if not is_done:
             self.may_lack = False  # until another text comes: a full disk would be asked without end
+            self.has_failed = True
             return
         if isinstance(node, Checkpoint):
             if node.is_dropped or record.parent not in self._by_id:
@@ -415,7 +454,8 @@ class StoredTexts:
         is_whole = node.state is not NodeState.EVICTED and node.start <= record.start and record.end <= node.end
         first = record.start - node.start
         has_parent = not record.parent or record.parent in self._by_id
-        if not (is_whole and has_parent and node.tokens[first : first + len(write.tokens)] == write.tokens):
+        is_known = any(each.start < record.end and record.start < each.end for each in node.stored)  # one was adopted
+        if is_known or not (is_whole and has_parent and node.tokens[first : first + len(write.tokens)] == write.tokens):
             self.store.remove(record)  # the tree has let go of the text meanwhile, or has divided it
             self.offer(node)
             return
@@ -425,13 +465,17 @@ class StoredTexts:
         self._count(record)
         self._count_use(record)
         self.counters.stored_tokens_written_total += len(write.tokens)
-        own = Slice(record, record.start, record.end)
-        rest = [each for each in node.stored if each.end <= own.start or each.start >= own.end]
-        self._set(node, tuple(sorted([*rest, own], key=lambda each: each.start)))
+        self._add(node, Slice(record, record.start, record.end))
         self._offer_states(node)
         for child in list(node.offspring()):
             self.offer(child)
         self._keep_budget()
+
+    def set_pressed(self, is_pressed: bool) -> None:
+        """Note whether a text with a name is being written."""
+        if self.store is not None and is_pressed != self.is_pressed:
+            self.is_pressed = self.store.is_asked = is_pressed
+            self._keep_budget()
 
     def _keep_budget(self) -> None:
         """Forget the least recently used records behind which nothing is stored, until the store's budget holds.
@@ -440,7 +484,7 @@ class StoredTexts:
         """
         assert self.store is not None
         named: list[tuple[int, str]] = []
-        while self.nbytes > self.store.budget and (self._ends or named):
+        while self.nbytes > self.store.budget and (self._ends or named) and not self.is_pressed:
             is_last = not self._ends
             used, id_ = named.pop(0) if is_last else heappop(self._ends)
             record = self._by_id.get(id_)
@@ -551,28 +595,46 @@ class StoredTexts:
         here = {"": ""}  # by the id of a record there: that of the record here
         for record, tokens in sorted(found, key=lambda each: each[0].start):
             parent = here.get(record.parent, record.parent if record.parent in self._by_id else None)
-            own = replace(record, parent=parent or "")
             if record.id in self._by_id:
                 here[record.id] = record.id
-            elif parent is None:
+                continue
+            known = None if parent is None else self._adopt(replace(record, parent=parent), tokens)
+            if known is not None:
+                here[record.id] = known
+            if known != record.id:
                 self.store.remove(record)
-            elif (node := self._place_beside(own, tokens)) is None:
-                if (known := self._record_at(own, tokens)) is not None:
-                    here[record.id] = known.id
-                self.store.remove(record)
-            else:
-                here[record.id], node.asker = record.id, record.asker
-                self._count(own)
-                node.stored, self._nodes[own] = (Slice(own, node.start, own.end),), {node: None}
-                self.host.note_found(node)
-                self.host.touch(node)
-                self._count_use(own)
-                self.store.keep(own, tokens)
         self.host.make_room()
         self._keep_budget()
 
+    def _adopt(self, record: Record, tokens: Tokens) -> str | None:
+        """Let the tree have a record, unless others have its tokens; return the id of that which has the last of them."""
+        assert self.store is not None
+        if record.is_state:
+            if not (self.has_states and self._place_state(record)):
+                return None
+        elif (node := self._place_beside(record, tokens)) is not None:
+            node.asker = record.asker
+            self._count(record)
+            node.stored, self._nodes[record] = (Slice(record, node.start, record.end),), {node: None}
+            self.host.note_found(node)
+            self.host.touch(node)
+        elif (known := self._record_at(record, tokens)) is not None:
+            return known.id
+        elif (node := self._end_without(record, tokens)) is not None:
+            self._nodes[record] = {}
+            self._count(record)
+            self._add(node, Slice(record, max(node.start, record.start), min(node.end, record.end)))
+        else:
+            return None
+        self._count_use(record)
+        self.store.keep(record, tokens)
+        return record.id
+
     def _place_beside(self, record: Record, tokens: Tokens) -> Node | None:
         """Return a new node for the tokens of a record that are not known; None if all are, or their place is not."""
+        if (key := self.key_of(tokens)) is not None:
+            assert self._root is not None
+            return self._place_whole(record, tokens, self._root(record.scope), key)
         if (place := self._reach(record, tokens)) is None or place[1] == record.end:
             return None
         parent, at = place
@@ -584,9 +646,22 @@ class StoredTexts:
 
     def _record_at(self, record: Record, tokens: Tokens) -> Record | None:
         """Return the record here that has the last token of one whose tokens are known; None if none has."""
+        if not tokens or self.key_of(tokens) is not None:
+            return None
         node, end = self._reach(record, tokens) or (None, 0)
         found = node.stored if node is not None and end == record.end else ()
         return next((each.record for each in found if each.start < end <= each.end), None)
+
+    def _end_without(self, record: Record, tokens: Tokens) -> Node | None:
+        """Return the node of the last token of a record whose tokens are known, if nothing that it has of them is stored."""
+        node, end = self._reach(record, tokens) or (None, 0)
+        if node is None or end != record.end:
+            return None
+        start, end = max(node.start, record.start), min(node.end, end)
+        is_free = all(each.end <= start or end <= each.start for each in node.stored)
+        is_whole = (start, end) == (node.start, node.end)
+        can_have = node.state is NodeState.RESIDENT or (node.state is NodeState.PARKED and is_whole)
+        return node if is_free and can_have else None
 
     def _reach(self, record: Record, tokens: Tokens) -> tuple[Node, int] | None:
         """Return how far the tree has a record's tokens: the node there, and the position; None without the text before."""

@@ -27,6 +27,13 @@ HERE, BUILT = Path(__file__).parent, ROOT / "build" / "peers"
 SECONDS = 600  # for one test: servers start and models load in them, on a machine that may be busy
 
 
+# LangChain's clients keep connections, which the loop of another test could not use.
+_ONE_LOOP = "".join(
+    f"asyncio_{name}\n"
+    for name in ("mode = auto", "default_fixture_loop_scope = session", "default_test_loop_scope = session")
+)
+
+
 @dataclass(frozen=True)
 class Suite:
     """A suite's packages, and how it is run in the folder of its environment, with further arguments for pytest."""
@@ -66,7 +73,7 @@ def pytest(folder: Path, name: str, place: Path, given: Sequence[str], **variabl
 
 def run_langchain(folder: Path, given: Sequence[str]) -> int:
     """Run LangChain's standard tests of chat models and embeddings, over OpenAI's, Anthropic's and Ollama's dialects."""
-    return _over_smollm2("langchain", folder, "langchain_models.py", given)
+    return _over_smollm2("langchain", folder, "langchain_models.py", given, _ONE_LOOP)
 
 
 def run_descriptions(folder: Path, given: Sequence[str]) -> int:
@@ -74,12 +81,12 @@ def run_descriptions(folder: Path, given: Sequence[str]) -> int:
     return _over_smollm2("descriptions", folder, "descriptions.py", given)
 
 
-def _over_smollm2(name: str, folder: Path, module: str, given: Sequence[str]) -> int:
+def _over_smollm2(name: str, folder: Path, module: str, given: Sequence[str], options: str = "") -> int:
     """Run the tests of a module beside this one, in a folder where no configuration of this checkout is pytest's."""
     place = folder / "tests"
     place.mkdir(exist_ok=True)
     shutil.copy(HERE / module, place)
-    (place / "pytest.ini").write_text("[pytest]\n")
+    (place / "pytest.ini").write_text("[pytest]\n" + options)
     with tempfile.TemporaryDirectory() as own:
         settings = {
             "model": path_of("smollm2"),
@@ -138,7 +145,9 @@ SUITES = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.peers", description=__doc__.partition("\n")[0])
     parser.add_argument("suite", nargs="*", choices=[*SUITES, []], help="which; all without")
-    parser.add_argument("--tests", nargs="*", default=[], metavar="ARGUMENT", help="arguments for one suite's pytest")
+    parser.add_argument(
+        "--tests", nargs=argparse.REMAINDER, default=[], metavar="ARGUMENT", help="arguments for one suite's pytest"
+    )
     given = parser.parse_args()
     codes = {}
     for name in given.suite or SUITES:

@@ -102,14 +102,16 @@ def _over_smollm2(name: str, folder: Path, module: str, given: Sequence[str], op
 
 def run_llama_server(folder: Path, given: Sequence[str]) -> int:
     """Run llama-server's own tests; what they start as llama-server is llama_server.py, which starts this server."""
-    place = folder / "tests"
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(sources(pinned()) / "vendor" / "llama.cpp" / "tools" / "server" / "tests", place)
+    tests, own = Path("tools", "server", "tests"), folder / "llama.cpp"
+    upstream, place = sources(pinned()) / "vendor" / "llama.cpp", own / tests
+    shutil.rmtree(own, ignore_errors=True)
+    shutil.copytree(upstream / tests, place)
+    (own / "models").symlink_to(upstream / "models")  # whose templates they read
     starter = folder / "llama-server"
     starter.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m tests.peers.llama_server "$@"\n')
     starter.chmod(0o755)
-    with tempfile.TemporaryDirectory() as own:
-        variables = {"LLAMA_SERVER_BIN_PATH": starter, "PEER_FOLDER": own, "PORT": free_port()}
+    with tempfile.TemporaryDirectory() as models:
+        variables = {"LLAMA_SERVER_BIN_PATH": starter, "PEER_FOLDER": models, "PORT": free_port()}
         return pytest(folder, "llama-server", place, [*given, "-m", "not slow"], **variables)
 
 

@@ -9,6 +9,7 @@
 # make test-all                   … and everything else that is not for the night
 # make test-more                  … of that what a change touches, and others in turn (UNTIL: a time, in seconds)
 # make test-night                 everything, with long cases and twenty times the random examples
+# make test-peers                 suites that others wrote: LangChain's, llama-server's, the documents of OpenAI, Ollama, KoboldCpp
 # make check-offline              for packagers: make test with PYTHON's packages, without network, npm and models
 # make lint | bench               check and measure
 # make test-cluster               install Ray, and run the tests that need it, except for the long ones
@@ -80,7 +81,7 @@ GIVEN_ARGS := $(strip $(CMAKE_ARGS))
 override CMAKE_ARGS := $(LLAMA) $(GIVEN_ARGS)
 export CMAKE_ARGS GIVEN_ARGS
 
-.PHONY: help install wheels dist check-offline dev constraints node agents page page-vendor real-models serve test test-all test-more test-night test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-stutter bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
+.PHONY: help install wheels dist check-offline dev constraints node agents page page-vendor real-models serve test test-all test-more test-night test-peers test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-stutter bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -155,6 +156,9 @@ test-more: ray node page agents real-models
 
 test-night: dev node page agents real-models
 	$(RUNNER) night
+
+test-peers: dev real-models  # SUITE=langchain runs one; DESCRIPTIONS=FOLDER has clones with the documents
+	PEER_DESCRIPTIONS='$(abspath $(DESCRIPTIONS))' $(BIN)/python -m tests.peers $(SUITE)
 
 test-cluster: ray
 	$(BIN)/pytest tests/cluster -m 'not long'

@@ -18,7 +18,8 @@ from srb.config.sampling_params import PARAMETERS, Outside, Parameter
 from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.bodies.fields import DEFAULT, FORM
-from srb.web.openapi import body_models, describe, field_names
+from srb.web.bodies.unread import field_names
+from srb.web.openapi import body_models, describe
 
 _TABLE = re.compile(r"(<!-- fields of (\w+)(?: and (\w+))? -->\n\n\|.*\n\|---.*\n)((?:\|.*\n)+)")
 _SAMPLING = {name: each for name, each in PARAMETERS.items() if each.is_field}

@@ -23,11 +23,12 @@ from srb.config.settings import SERVER_ID_VARIABLE, Settings
 from srb.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, NotFound, SRBError
 from srb.traces import open_provider
 from srb.web.access import Access
-from srb.web.bodies.completion import BODY_SIZE, FIELDS, REPLACED
+from srb.web.bodies.completion import BODY_SIZE, REPLACED
+from srb.web.bodies.unread import ALSO_KNOWN, BODY_MODEL, UNREAD
 from srb.web.calls.calls import CALL
 from srb.web.calls.engine_client import EngineClient
 from srb.web.chat.families import families
-from srb.web.chat.template import check_configured
+from srb.web.chat.template import check_configured, template_for
 from srb.web.context import Web, web
 from srb.web.dialect import DIALECTS
 from srb.web.foreign_pages import refuse_page
@@ -36,7 +37,7 @@ from srb.web.loop.yielding import RoundRobin
 from srb.web.metrics import ROUTE, Metrics
 from srb.web.models.choice import ModelChoice
 from srb.web.models.client import ModelsClient
-from srb.web.openapi import ALSO_KNOWN, body_models, ignored, operation_of
+from srb.web.openapi import body_models, operation_of
 from srb.web.replies import ErrorReplies
 from srb.web.request_log import BEGAN, log_response
 from srb.web.routes import error_shapes, register
@@ -150,6 +151,7 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
 def _note_route() -> None:
     if request.url_rule is not None:
         request.environ[ROUTE] = request.url_rule.rule
+        setattr(g, BODY_MODEL, operation_of(current_app.view_functions[request.url_rule.endpoint]).body)
 
 
 def _refuse_foreign_page() -> None:
@@ -171,14 +173,27 @@ def _tell_replaced(response: Response) -> Response:
 
 def _tell_ignored(response: Response) -> Response:
     """Name the body's fields that have no effect, in a header and at debug level in the log."""
-    if (rule := request.url_rule) is None or not (given := g.get(FIELDS)):
-        return response
-    names = ignored(operation_of(current_app.view_functions[rule.endpoint]).body, given, g.get(ALSO_KNOWN, frozenset()))
+    is_answered = response.status_code < 400  # so the model is known, and none is loaded for this
+    given, also_known = g.get(UNREAD, {}), g.get(ALSO_KNOWN, ())
+    names = [
+        name
+        for name, owner in given.items()
+        if name not in also_known and not (owner and is_answered and _is_read(owner, name))
+    ]
     if names:
-        said = ", ".join(quote(name[:MAX_IGNORED_NAME], errors="replace") for name in names)
+        said = ", ".join(quote(name[:MAX_IGNORED_NAME], safe="[]", errors="replace") for name in names)
         response.headers["X-SRB-Ignored"] = said
         log.debug("%s %s: fields without effect: %s", request.method, request.path, said)
     return response
+
+
+def _is_read(owner: str, name: str) -> bool:
+    """Whether the template of the request's model reads a field of messages or tools that no dialect knows."""
+    try:
+        template = template_for(web().settings, web().client.check_ready(), with_tools=owner == "tools")
+    except SRBError:
+        return False
+    return template.reads(owner, name.rpartition(".")[2])
 
 
 def _error_reply(error: SRBError) -> Response:

@@ -5,20 +5,20 @@ The decorator `operation` declares a route's types; the first line of the route'
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
 from flask import Flask
-from pydantic import AliasChoices, BaseModel, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from werkzeug.routing import Rule
 
 from srb.version import version
 from srb.web.answers import ErrorAnswer
+from srb.web.bodies.unread import field_names
 from srb.web.dialect import DIALECTS, Dialect
 
 VERSION = "3.2.0"  # the first that can describe the events of a stream
@@ -113,35 +113,6 @@ def body_models(app: Flask) -> list[type[BaseModel]]:
     """Return the models of all bodies of `app`, each once."""
     models = {described.body: None for _, _, _, described in _routes(app)}
     return [model for model in models if inspect.isclass(model) and issubclass(model, BaseModel)]
-
-
-def field_names(model: type[BaseModel]) -> dict[str, list[str]]:
-    """Return all names of each field of a body: its own and its aliases."""
-    names = {}
-    for name, field in model.model_fields.items():
-        alias = field.validation_alias
-        names[name] = [str(choice) for choice in alias.choices] if isinstance(alias, AliasChoices) else [alias or name]
-    return names  # type: ignore[return-value]
-
-
-ALSO_KNOWN = "srb_also_known"  # name in flask.g: fields that this request reads besides those of its body's model
-MAX_IGNORED = 32  # names that one answer tells
-
-
-def ignored(model: Any, given: Iterable[str], also_known: Collection[str] = ()) -> list[str]:
-    """Return the first fields of a body that have no effect: unknown ones, and known ones of which the model says so."""
-    if not (inspect.isclass(model) and issubclass(model, BaseModel)):
-        return []
-    known = _with_effect(model)
-    return list(islice((name for name in given if name not in known and name not in also_known), MAX_IGNORED))
-
-
-@cache
-def _with_effect(model: type[BaseModel]) -> frozenset[str]:
-    """Return all names of a body's fields, but for those that are taken and do nothing; of every body its model's name."""
-    without = {name for name, field in model.model_fields.items() if (field.description or "").startswith("no effect")}
-    names = (each for name, names in field_names(model).items() if name not in without for each in (name, *names))
-    return frozenset((*names, "model", "name"))
 
 
 def _routes(app: Flask) -> Iterator[tuple[Rule, str, Any, Operation]]:

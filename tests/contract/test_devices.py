@@ -23,6 +23,7 @@ from srb.engine.llama.rpc import add_nodes
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.files.native_facts import PATCHES, patches_of, read_facts
 from srb.host import cores
+from tests.contract.processor import needs_one_processor
 
 CPU, GPU, IGPU, ACCEL = DeviceType.CPU, DeviceType.GPU, DeviceType.IGPU, DeviceType.ACCEL
 
@@ -161,6 +162,7 @@ def begun_anew() -> Iterator[None]:
     llama_devices.ggml.cache_clear()
 
 
+@needs_one_processor
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the instructions are x86's")
 @pytest.mark.parametrize(("has", "lacks"), [(("sse4_2", "avx"), "AVX2"), (("avx", "avx2", "f16c", "bmi2"), "FMA")])
 def test_a_build_for_other_processors_is_refused_in_one_line(
@@ -180,6 +182,7 @@ def test_a_build_for_this_processor_is_used(
     assert llama_devices.ggml() is lib.llama_cpp._lib
 
 
+@needs_one_processor
 def test_the_doctor_tells_of_a_build_for_other_processors(
     begun_anew: None, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

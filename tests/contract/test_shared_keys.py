@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.contract.processor import cpu_library
 from tests.walks import examples
 
 F32, F16, Q8_0, BF16 = 0, 1, 8, 30  # enum ggml_type
@@ -275,7 +276,7 @@ class Graph:
         return (stored["scale"].astype(np.float32)[:, None] * stored["values"]).reshape(shape)
 
     def _call(self, name: str, returns: Any, *given: Any) -> Any:
-        function = getattr(self._lib, name)
+        function = getattr(self._lib if hasattr(self._lib, name) else cpu_library(), name)
         function.restype, function.argtypes = returns, None
         return function(*given)
 

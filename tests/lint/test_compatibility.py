@@ -12,7 +12,8 @@ from srb.config.settings import Settings
 from srb.web.app import create_app
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.sampling import BranchBody
-from srb.web.openapi import body_models, field_names
+from srb.web.bodies.unread import field_names
+from srb.web.openapi import body_models
 from tools import compatibility
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"

@@ -9,7 +9,8 @@ from srb.cli.options import table
 from srb.config.settings import Settings
 from srb.errors import ConfigError, MachineError, ProtocolError, SRBError
 from srb.web.app import create_app
-from srb.web.openapi import body_models, field_names
+from srb.web.bodies.unread import field_names
+from srb.web.openapi import body_models
 from srb.wire.events import FinishReason
 
 ROOT = Path(__file__).parents[2]

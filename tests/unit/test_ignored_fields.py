@@ -10,7 +10,8 @@ from flask.testing import FlaskClient
 
 from srb.config.settings import Settings
 from srb.web.app import create_app
-from srb.web.openapi import MAX_IGNORED, body_models, field_names, ignored
+from srb.web.bodies.unread import MAX_UNREAD, field_names, says_no_effect, unread
+from srb.web.openapi import body_models
 from tests import scripted
 from tests.scripted import ScriptedClient
 
@@ -49,10 +50,8 @@ def test_an_answer_names_the_fields_that_have_no_effect(path: str, body: Any, st
 def test_no_field_that_is_known_falls_through() -> None:
     app = create_app(Settings(), ScriptedClient(Settings(), scripted.count_to_three))
     for model in body_models(app):
-        told = set(ignored(model, [name for names in field_names(model).values() for name in names]))
-        silent = {
-            name for name, field in model.model_fields.items() if (field.description or "").startswith("no effect")
-        }
+        told = {name for names in field_names(model).values() for name in names if unread(model, {name: 1})}
+        silent = {name for name, field in model.model_fields.items() if says_no_effect(field)}
         assert told <= {each for name in silent for each in (name, *field_names(model)[name])}
         assert bool(told) == bool(silent - {"model", "name"}), model
 
@@ -76,7 +75,7 @@ def test_what_the_answer_of_another_dialect_reads_is_not_named() -> None:
 def test_few_names_are_told_and_none_is_long() -> None:
     body = {"prompt": "x", **{f"unknown_{number}_{'y' * 999}": 1 for number in range(99)}}
     said = serve().post("/completion", json=body).headers["X-SRB-Ignored"].split(", ")
-    assert len(said) == MAX_IGNORED
+    assert len(said) == MAX_UNREAD
     assert max(map(len, said)) == 64
 
 

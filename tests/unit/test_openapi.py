@@ -14,9 +14,10 @@ from pydantic import ValidationError
 from srb.config.settings import Settings
 from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
+from srb.web.bodies.unread import field_names
 from srb.web.dialects.openai.completion_body import TextCompletionBody
 from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
-from srb.web.openapi import describe, field_names
+from srb.web.openapi import describe
 from srb.wire.commands import Generate
 from srb.wire.events import Accepted, BranchEnded, Delta, Done, Event
 from tests.scripted import Script, ScriptedClient, count_to_three

@@ -54,13 +54,18 @@ def bodies(dialect: dict[str, Any], name: str, value: Any) -> tuple[dict[str, An
     return base, {**base, within: {**base[within], name: value}} if within else {**base, name: value}
 
 
+def masked(given: Any) -> Any:
+    """Return a command, or an answer's text, without its ids and times, which each has its own of."""
+    return _OWN.sub("", given) if isinstance(given, str) else replace(given, request_id="")
+
+
 def outcome(dialect: dict[str, Any], body: dict[str, Any]) -> tuple[Any, str, str]:
     """Return what the engine is sent, the answer, and the header of fields without effect."""
     http, engine = serve()
     answer = http.post(dialect["path"], json=body)
     assert answer.status_code == 200, answer.text
-    sent = [replace(each, request_id="") for each in engine.sent if isinstance(each, Generate)]
-    return sent, _OWN.sub("", answer.text), answer.headers.get("X-SRB-Ignored", "")
+    sent = [masked(each) for each in engine.sent if isinstance(each, Generate)]
+    return sent, masked(answer.text), answer.headers.get("X-SRB-Ignored", "")
 
 
 def named(dialect: dict[str, Any], name: str) -> str:

@@ -525,7 +525,7 @@ TEXTS = [
     ({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "D"}}, "D"),
     ({"type": "document", "title": "T", "source": {"type": "text", "data": "D"}}, "T\n\nD"),
     ({"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "D"}]}}, "D"),
-    ({"type": "search_result", "title": "T", "source": "u", "content": [{"type": "text", "text": "D"}]}, "T\n\nD"),
+    ({"type": "search_result", "title": "T", "source": "u", "content": [{"type": "text", "text": "D"}]}, "T\nu\n\nD"),
     ({"type": "tool_reference", "tool_name": "weather"}, "weather"),
 ]
 

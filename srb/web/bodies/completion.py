@@ -42,12 +42,12 @@ from srb.web.bodies.fields import (
 )
 from srb.web.bodies.media import MAX_FILES, image_prompts, marked_prompt, own_media
 from srb.web.bodies.sampling import BranchList, SamplingBody, default_stop, validated
+from srb.web.bodies.unread import BODY_MODEL, UNREAD, Within, unread
 from srb.web.loop.memory import BodyBudget
 from srb.web.loop.yielding import Turnstile, count_in_pieces
 from srb.wire.commands import MAX_DEPTH, BranchSpec, ContextShift, Explore, Generate, Place
 
 BODY_SIZE = "srb_body_size"  # name in flask.g: the bytes of the body that have arrived
-FIELDS = "srb_fields"  # name in flask.g: the names of the body's fields
 REPLACED = "srb_replaced"  # name in flask.g: the half characters of the body that became U+FFFD
 _PEEKED, _READ = "srb_peeked", "srb_read"  # names in flask.g: a body that is to be read, and what is known of one
 # Commas and opening brackets of a body, between which values stand: 4 MiB has room for so many.
@@ -72,7 +72,7 @@ def read_object(request: Request) -> dict[str, Any]:
     body = read_json(request)
     if not isinstance(body, dict):
         raise InvalidRequest("The body must be a JSON object")
-    setattr(g, FIELDS, list(body))
+    setattr(g, UNREAD, unread(g.get(BODY_MODEL), body))
     return body
 
 
@@ -226,7 +226,7 @@ class CompletionBody(SamplingBody):
     continues_text: ClassVar[bool] = True  # False: the prompt is a template's, whose end is no writer's
 
     # Filled by `parse`, from every form of a prompt.
-    prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA)] = []
+    prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA), Within("Prompt")] = []
     n: Integer | None = None
     branches: BranchList | None = None
     directions: DirectionList | None = None
@@ -248,7 +248,7 @@ class CompletionBody(SamplingBody):
 
     n_keep: NaturalOrMinusOne = 0
     n_discard: Natural = 0
-    lora: LoraScales | None = None
+    lora: Annotated[LoraScales, Within("Scale")] | None = None
     control_vectors: Vectors | None = None
     return_progress: bool = False
     sse_ping_interval: NaturalOrMinusOne | None = None

@@ -9,12 +9,13 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import orjson
-from jinja2 import TemplateError, meta
+from jinja2 import TemplateError, meta, nodes
 
 from srb.config.settings import Settings
 from srb.config.texts import read_text
@@ -41,6 +42,8 @@ log = logging.getLogger("srb.web")
 Message = Mapping[str, Any]
 
 Continuation = Literal["", "auto", "content", "reasoning_content"]
+
+_WHOLE = "*"  # in the place of a field's name: a template writes the whole message
 
 _NAMED_SOURCES = frozenset(NAMED_TEMPLATES.values())
 
@@ -104,6 +107,7 @@ class ChatTemplate:
     def __init__(self, source: str, bos_token: str = "", eos_token: str = "", stops: tuple[str, ...] = ()) -> None:
         """Compile `source`; raise TemplateError if it is malformed. `stops` are further stop strings of a reply."""
         self.stops = stops
+        self._source = source
         self._sandbox = Sandbox()
         self._template = self._sandbox.compile_template(source)
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
@@ -148,6 +152,33 @@ class ChatTemplate:
             "supports_reasoning_effort": self._knows_efforts,
             "supports_object_arguments": self._takes_argument_objects,
         }
+
+    def reads(self, owner: str, name: str) -> bool:
+        """Whether the template reads a field `name` of each of the "messages" or "tools" that no dialect knows."""
+        if owner == "tools":
+            return self._shows_tools
+        return not self._message_fields.isdisjoint((name, _WHOLE))
+
+    @cached_property
+    def _shows_tools(self) -> bool:
+        """Whether the prompt has the tools as they are, with all their fields."""
+        if not self.knows_tools:
+            return True  # a message describes them
+        tool = {**EXAMPLE_TOOL, "function": {**EXAMPLE_TOOL["function"], "further": "needle"}}
+        return self._renders([_message("user", "x")], tools=[tool])
+
+    @cached_property
+    def _message_fields(self) -> frozenset[str]:
+        """The fields that the template reads of what has a role; _WHOLE among them where it writes a message as it is."""
+        read: dict[str, set[str]] = {}
+        kinds: Any = nodes.Getattr, nodes.Getitem, nodes.Call, nodes.Filter
+        for node in self._sandbox.parse(self._source).find_all(kinds):
+            owner, name = _read_by(node)
+            if isinstance(owner, nodes.Getitem):  # messages[0]
+                owner = owner.node
+            if isinstance(owner, nodes.Name) and isinstance(name, str):
+                read.setdefault(owner.name, set()).add(name)
+        return frozenset(chain(*(names for names in read.values() if "role" in names)))
 
     def prompt(self, conversation: Conversation) -> ChatPrompt:
         """Return the prompt of a conversation; raise InvalidRequest if the template refuses it."""
@@ -346,6 +377,20 @@ class ChatTemplate:
             return "needle" in self._run(messages, probe, add_generation_prompt=True)
         except Exception:  # a template is a program that may raise anything
             return False
+
+
+def _read_by(node: Any) -> tuple[Any, Any]:
+    """Return what is read by a part of a template, and the name of the field of it."""
+    match node:
+        case nodes.Getattr(node=owner, attr=name):
+            return owner, name
+        case nodes.Getitem(node=owner, arg=nodes.Const(value=name)):
+            return owner, name
+        case nodes.Filter(node=owner, name="tojson"):
+            return owner, _WHOLE
+        case nodes.Call(node=nodes.Getattr(node=owner, attr="get"), args=[nodes.Const(value=name), *_]):
+            return owner, name
+    return None, None
 
 
 def _with_properties(tool: Mapping[str, Any]) -> dict[str, Any]:

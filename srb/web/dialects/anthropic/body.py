@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from srb.errors import NotSupported, bad_field, renamed
 from srb.web.bodies.fields import OBJECT, TEXT, ObjectFields, array, either, object_of, one_of, short_json
+from srb.web.bodies.unread import Within
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_fields import (
     ReplyFormat,
@@ -98,6 +99,7 @@ class OutputFields(ObjectFields):
         ReplyFormat,
         BeforeValidator(lambda value: parse_response_format(value or {"type": "text"})),
         WithJsonSchema(OBJECT),
+        Within("Format"),
     ] = ReplyFormat()
 
 
@@ -111,14 +113,20 @@ class MessagesBody(ChatBody):
         list[dict[str, Any]],
         BeforeValidator(lambda value: parse_messages(value, FORM)),
         WithJsonSchema(MESSAGES_SCHEMA),
+        Within("Message"),
     ]
-    system: Annotated[list[dict[str, Any]], BeforeValidator(system_messages), WithJsonSchema(_TEXTS)] = []
+    system: Annotated[
+        list[dict[str, Any]], BeforeValidator(system_messages), WithJsonSchema(_TEXTS), Within("Text")
+    ] = []
     tools: Annotated[
         list[dict[str, Any]],
         BeforeValidator(lambda value: parse_tools(chat_tools(value))),
         WithJsonSchema(TOOLS_SCHEMA),
+        Within("Tool"),
     ] = []
-    tool_choice: Annotated[str, BeforeValidator(parse_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
+    tool_choice: Annotated[
+        str, BeforeValidator(parse_tool_choice), WithJsonSchema(CHOICE_SCHEMA), Within("ToolChoice")
+    ] = "auto"
     thinking: ThinkingFields | None = None
     output_config: OutputFields = OutputFields()
 

@@ -44,6 +44,7 @@ from srb.web.bodies.fields import (
 )
 from srb.web.bodies.media import IMAGE_DATA_SCHEMA
 from srb.web.bodies.sampling import validated
+from srb.web.bodies.unread import Within
 from srb.web.dialects.openai.guided import GuidedFields
 from srb.web.loop.yielding import batches, yielding
 
@@ -126,7 +127,10 @@ def _trigger(entry: Any) -> tuple[str, str | int]:
 
 
 Triggers = Annotated[
-    tuple[tuple[str, str | int], ...], BeforeValidator(_parse_triggers), WithJsonSchema(TRIGGERS_SCHEMA)
+    tuple[tuple[str, str | int], ...],
+    BeforeValidator(_parse_triggers),
+    WithJsonSchema(TRIGGERS_SCHEMA),
+    Within("Trigger"),
 ]
 ShortText = Annotated[str, Field(max_length=MAX_TEXT)]
 
@@ -137,7 +141,7 @@ class LlamaCompletionBody(GuidedFields, CompletionBody):
     response_fields: ResponseFields = ()
     timings_per_token: bool = False
     system_prompt: SystemPrompt | None = None
-    image_data: Annotated[list[Any], WithJsonSchema(IMAGE_DATA_SCHEMA)] = []
+    image_data: Annotated[list[Any], WithJsonSchema(IMAGE_DATA_SCHEMA), Within("Image")] = []
     grammar_lazy: bool = False
     grammar_triggers: Triggers = ()
     preserved_tokens: Annotated[list[ShortText], Field(max_length=MAX_TRIGGERS)] = []
@@ -251,7 +255,7 @@ class InfillBody(Body):
     input_prefix: Content
     input_suffix: Content
     input_extra: Annotated[
-        tuple[tuple[str, str], ...], BeforeValidator(_parse_extra), WithJsonSchema(EXTRA_SCHEMA)
+        tuple[tuple[str, str], ...], BeforeValidator(_parse_extra), WithJsonSchema(EXTRA_SCHEMA), Within("File")
     ] = ()
     prompt: str = ""
 
@@ -268,7 +272,7 @@ def _parse_inputs(value: Any, info: ValidationInfo) -> list[Prompt]:
     return parse_prompts(_plain_input(value))
 
 
-Inputs = Annotated[list[Prompt], BeforeValidator(_parse_inputs), WithJsonSchema(INPUTS_SCHEMA)]
+Inputs = Annotated[list[Prompt], BeforeValidator(_parse_inputs), WithJsonSchema(INPUTS_SCHEMA), Within("Input")]
 
 
 def _plain_input(item: Any) -> Any:
@@ -356,7 +360,9 @@ def _parse_documents(value: Any, info: ValidationInfo) -> tuple[str, ...]:
     return tuple(texts)
 
 
-Documents = Annotated[tuple[str, ...], BeforeValidator(_parse_documents), WithJsonSchema(DOCUMENTS_SCHEMA)]
+Documents = Annotated[
+    tuple[str, ...], BeforeValidator(_parse_documents), WithJsonSchema(DOCUMENTS_SCHEMA), Within("Document")
+]
 
 
 class RerankBody(Body):

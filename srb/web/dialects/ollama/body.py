@@ -28,14 +28,15 @@ from srb.web.bodies.fields import (
 )
 from srb.web.bodies.media import BASE64_SCHEMA, IMAGE_MARK, Base64Files, check_reads_media, image_prompts
 from srb.web.bodies.sampling import BranchFields
+from srb.web.bodies.unread import Within, field_names
 from srb.web.calls.engine_client import EngineClient
 from srb.web.chat.reply_parser import ReplyParser
 from srb.web.chat.template import template_source
 from srb.web.dialects.llamacpp.body import Body, EmbeddingBody, InfillBody, Tokens
 from srb.web.dialects.llamacpp.infill import infill_prompt, missing_infill
 from srb.web.dialects.openai.chat_body import ChatBody
+from srb.web.dialects.openai.chat_fields import MESSAGES, TOOLS
 from srb.web.dialects.openai.conversations import with_images
-from srb.web.openapi import field_names
 from srb.wire.commands import Generate
 from srb.wire.events import ModelInfo
 
@@ -166,7 +167,7 @@ class _Generating(ModelBody):
 
     stream: bool = True
     format: Format = ""
-    options: dict[str, Any] = {}
+    options: Annotated[dict[str, Any], Within(frozenset(_OPTIONS | _RENAMED.keys()))] = {}
     think: Think | None = None
     n: Integer | None = None
     session: Annotated[str, Field(max_length=200)] | None = None
@@ -176,11 +177,6 @@ class _Generating(ModelBody):
     keep_alive: KeepAlive | None = None
     truncate: bool = True
     shift: bool = True
-
-    @property
-    def unknown_options(self) -> list[str]:
-        """The names of `options` that have no effect."""
-        return [f"options.{name}" for name in self.options if name not in _OPTIONS | _RENAMED.keys()]
 
     def fields(self) -> dict[str, Any]:
         """Return what completions and chats have in common, as fields of the other dialects' bodies."""
@@ -305,8 +301,8 @@ class OllamaGenerateBody(_Generating):
 class OllamaChatBody(_Generating):
     """The body of `POST /api/chat`."""
 
-    messages: Annotated[list[Any], WithJsonSchema(MESSAGES_SCHEMA)] = []
-    tools: list[Any] = []
+    messages: Annotated[list[Any], WithJsonSchema(MESSAGES_SCHEMA), MESSAGES] = []
+    tools: Annotated[list[Any], TOOLS] = []
 
     def check(self, settings: Settings) -> Text | Chat:
         """Return what the answer needs no model for; a Text without messages. Raise InvalidRequest or NotSupported."""

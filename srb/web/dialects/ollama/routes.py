@@ -6,7 +6,8 @@ from collections.abc import Callable
 from flask import Blueprint, Response, g, request
 
 from srb.web.answers import JSONObject
-from srb.web.bodies.completion import FIELDS, read_body
+from srb.web.bodies.completion import read_body
+from srb.web.bodies.unread import ALSO_KNOWN
 from srb.web.calls.outcome import gather
 from srb.web.calls.streaming import HEADERS, EventStream
 from srb.web.chat.reply_parser import ReplyParser
@@ -23,7 +24,7 @@ from srb.web.dialects.ollama.body import (
 from srb.web.dialects.ollama.names import check_name
 from srb.web.dialects.ollama.render import Answers, Form, OllamaRenderer, chat_form, generate_form, whole
 from srb.web.foreign_pages import refuse_page
-from srb.web.openapi import ALSO_KNOWN, LINES, operation
+from srb.web.openapi import LINES, operation
 from srb.web.replies import json_reply
 from srb.wire.events import ModelInfo
 
@@ -37,7 +38,6 @@ _LINE = "ollama.OllamaLine"  # the answer, and each event of a stream
 def generate() -> Response:
     """Complete a prompt as Ollama does; a body without a prompt asks only for the model."""
     body = OllamaGenerateBody.parse(read_body(request))
-    g.get(FIELDS).extend(body.unknown_options)
     if not (body.prompt or body.suffix or body.images) and _unload(body):
         return _loaded(body, generate_form)
     checked = body.check(web().request_settings)
@@ -53,7 +53,6 @@ def generate() -> Response:
 def chat() -> Response:
     """Reply to a conversation as Ollama does; a body without messages asks only for the model."""
     body = OllamaChatBody.parse(read_body(request))
-    g.get(FIELDS).extend(body.unknown_options)
     if not body.messages and _unload(body):
         return _loaded(body, chat_form)
     checked = body.check(web().request_settings)

@@ -16,6 +16,7 @@ from srb.web.bodies.completion import CommandTemplate
 from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, short_json
 from srb.web.bodies.media import MAX_FILES, check_reads_media
 from srb.web.bodies.sampling import ProbCount, validated
+from srb.web.bodies.unread import Within
 from srb.web.chat.families import HERMES, Family
 from srb.web.chat.media import MarkedMessages, without_past_media
 from srb.web.chat.reply_parser import ReplyParser
@@ -79,11 +80,17 @@ class ChatBody(GuidedFields, TokenFields):
     _tool_places: dict[str, str] = PrivateAttr(default_factory=dict)  # in the client's list, by name
 
     messages: Annotated[
-        list[dict[str, Any]], BeforeValidator(parse_messages), WithJsonSchema(chat_fields.MESSAGES_SCHEMA)
+        list[dict[str, Any]],
+        BeforeValidator(parse_messages),
+        WithJsonSchema(chat_fields.MESSAGES_SCHEMA),
+        chat_fields.MESSAGES,
     ]
-    tools: Annotated[list[dict[str, Any]], BeforeValidator(chat_fields.parse_tools)] = []
+    tools: Annotated[list[dict[str, Any]], BeforeValidator(chat_fields.parse_tools), chat_fields.TOOLS] = []
     tool_choice: Annotated[
-        str, BeforeValidator(chat_fields.parse_tool_choice), WithJsonSchema(chat_fields.CHOICE_SCHEMA)
+        str,
+        BeforeValidator(chat_fields.parse_tool_choice),
+        WithJsonSchema(chat_fields.CHOICE_SCHEMA),
+        Within("ToolChoice"),
     ] = "auto"
     parallel_tool_calls: bool | None = None
     documents: list[Any] | None = None
@@ -92,6 +99,7 @@ class ChatBody(GuidedFields, TokenFields):
         chat_fields.ReplyFormat,
         BeforeValidator(chat_fields.parse_response_format),
         WithJsonSchema(chat_fields.FORMAT_SCHEMA),
+        Within("Format"),
     ] = chat_fields.ReplyFormat()
     logprobs: bool | None = None
     top_logprobs: ProbCount | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from srb.web.bodies.fields import (
     INT32_MAX,
@@ -21,6 +21,7 @@ from srb.web.bodies.fields import (
     one_of,
     schema_text,
 )
+from srb.web.bodies.unread import Within
 
 Tokens = Annotated[Integer, between(0, INT32_MAX)]
 
@@ -32,7 +33,7 @@ class ReasoningFields(ObjectFields):
     max_tokens: Tokens | None = None
     enabled: bool | None = None
     exclude: bool = False  # OpenRouter's: the model thinks, but the answer lacks its thoughts
-    summary: Literal["auto", "concise", "detailed"] | None = None  # without effect: reasoning is sent as it is
+    summary: Literal["auto", "concise", "detailed"] | None = Field(None, description="no effect: it is sent as it is")
 
     @property
     def budget(self) -> int | None:
@@ -68,11 +69,15 @@ Thinking = Annotated[
     ThinkingFields,
     BeforeValidator(_as_object),
     WithJsonSchema({"anyOf": [ThinkingFields.model_json_schema(), {"type": "boolean"}]}),
+    Within(frozenset({"type", "budget_tokens"})),
 ]
 
 
 MAX_TOOLS = 256
 MAX_NAME = 256  # characters of a tool's name
+
+# The fields within a chat's, which a template gets as they are.
+MESSAGES, TOOLS = Within("Message", to_template=True), Within("Tool", to_template=True)
 
 # Schemas in /openapi.json of the fields with several forms.
 MESSAGES_SCHEMA = array(
@@ -127,9 +132,11 @@ def chat_tool(tool: Any) -> Any:
         return tool
     if tool.get("type") != "function" and not (tool.get("type") in (None, "custom") and "input_schema" in tool):
         return tool
-    renamed = {name: part for name, part in tool.items() if name not in ("type", "input_schema") and part is not None}
-    given = {"parameters": tool["input_schema"]} if "input_schema" in tool else {}
-    return {"type": "function", "function": renamed | given}
+    if "input_schema" in tool:  # Anthropic's further fields, such as `cache_control`, say nothing to the model
+        function = {name: tool[name] for name in ("name", "description") if tool.get(name) is not None}
+        return {"type": "function", "function": function | {"parameters": tool["input_schema"]}}
+    function = {name: part for name, part in tool.items() if name != "type" and part is not None}
+    return {"type": "function", "function": function}
 
 
 def _described(function: dict[str, Any]) -> dict[str, Any]:

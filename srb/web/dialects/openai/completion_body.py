@@ -10,6 +10,7 @@ from srb.errors import bad_field
 from srb.web.bodies.completion import CommandTemplate, CompletionBody
 from srb.web.bodies.fields import Integer, check_between
 from srb.web.bodies.media import IMAGE_DATA_SCHEMA
+from srb.web.bodies.unread import Within
 from srb.web.calls.echo import Echo, read_back
 from srb.web.calls.ranking import Select
 from srb.web.calls.stages import Best
@@ -28,10 +29,10 @@ class TextCompletionBody(GuidedFields, TokenFields):
     select: Select | None = None
     echo: bool = False
     suffix: str = ""
-    response_format: Annotated[ReplyFormat, BeforeValidator(parse_response_format), WithJsonSchema(FORMAT_SCHEMA)] = (
-        ReplyFormat()
-    )
-    image_data: Annotated[list[Any], WithJsonSchema(IMAGE_DATA_SCHEMA)] = []
+    response_format: Annotated[
+        ReplyFormat, BeforeValidator(parse_response_format), WithJsonSchema(FORMAT_SCHEMA), Within("Format")
+    ] = ReplyFormat()
+    image_data: Annotated[list[Any], WithJsonSchema(IMAGE_DATA_SCHEMA), Within("Image")] = []
 
     # `model` was read before: ModelChoice picks by it, and a server with one model takes any name. `user` has no effect.
     model: str | None = None

@@ -18,6 +18,7 @@ import orjson
 from srb.errors import bad_field
 from srb.web.bodies.fields import short_json
 from srb.web.bodies.media import check_base64
+from srb.web.bodies.unread import leave_out
 from srb.web.chat.media import MEDIA_PART, PlacedPart, media_of, media_part, without_past_media
 from srb.web.loop.yielding import yielding
 
@@ -53,6 +54,7 @@ _OUTPUTS = ("content", "output", "result", "tools")
 class Form:
     """How errors call the places of a dialect's conversations, and which roles and further fields its messages have."""
 
+    field: str = "messages"  # of the body
     message: str = "message"
     part: str = "{}, part {}"  # of a message, and the number of a part in its field `{}`
     roles: tuple[str, ...] = ()  # empty: any
@@ -92,6 +94,7 @@ def read(value: Sequence[Any], form: Form) -> list[Message]:
     if reader.left:
         told = ", ".join(f"{count} {short_json(kind)}" for kind, count in reader.left.most_common(_MAX_TOLD))
         log.info("left out of a conversation: %s", told)
+        leave_out(form.field, reader.left)
     return _with_ids(messages)
 
 
@@ -321,9 +324,11 @@ class _Turn:
             parts = self._parts_of(place, content) if isinstance(content, list) else []
         if parts and all(part["type"] == "text" for part in parts):
             parts = [text_part("\n".join(part["text"] for part in parts))]
-        title = block.get("title")
-        if parts and parts[0]["type"] == "text" and isinstance(title, str) and title:
-            parts[0] = text_part(f"{title}\n\n{parts[0]['text']}")
+        head = "\n".join(
+            block[name] for name in ("title", "source") if isinstance(block.get(name), str) and block[name]
+        )
+        if parts and parts[0]["type"] == "text" and head:
+            parts[0] = text_part(f"{head}\n\n{parts[0]['text']}")
         return parts
 
 

@@ -17,13 +17,13 @@ from flask import g
 
 from srb.errors import ContextExceeded, RateLimited, SRBError, Unauthorized
 from srb.web.answers import JSONObject, PromptProgress, Ranking
+from srb.web.bodies.unread import ALSO_KNOWN, field_names
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome, timings, usage
 from srb.web.calls.renderer import Renderer, sse
 from srb.web.context import web
 from srb.web.dialects.llamacpp.body import LlamaCompletionBody
 from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, PromptTexts, completion
-from srb.web.openapi import ALSO_KNOWN, field_names
 from srb.wire.commands import BranchSpec
 from srb.wire.events import BranchAdded, BranchEnded, Done, ModelInfo, PromptEvent
 

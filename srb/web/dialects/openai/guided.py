@@ -9,6 +9,7 @@ from pydantic import WithJsonSchema, model_validator
 from srb.errors import bad_field, in_field
 from srb.web.bodies.fields import OBJECT, SCHEMA_SCHEMA, TEXT, array, either, schema_text
 from srb.web.bodies.sampling import FieldsBody
+from srb.web.bodies.unread import Within
 from srb.web.chat.grammar import quoted
 
 MAX_CHOICES = 1024
@@ -27,7 +28,7 @@ class GuidedFields(FieldsBody):
     guided_regex: Annotated[Any, _TEXT] = None
     guided_choice: Annotated[Any, _CHOICES] = None
     guided_grammar: Annotated[Any, _TEXT] = None
-    structured_outputs: Annotated[Any, _OUTPUTS] = None
+    structured_outputs: Annotated[Any, _OUTPUTS, Within("Outputs")] = None
     regex: Annotated[Any, _TEXT] = None
     regex_pattern: Annotated[Any, _TEXT] = None
     ebnf: Annotated[Any, _TEXT] = None

@@ -8,6 +8,7 @@ from srb.errors import NotSupported, bad_field, in_field, renamed
 from srb.web.bodies.completion import StreamOptions
 from srb.web.bodies.fields import OBJECT, TEXT, NaturalOrMinusOne, ObjectFields, array, either, object_of, one_of
 from srb.web.bodies.sampling import validated
+from srb.web.bodies.unread import Within
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_fields import CHOICE_SCHEMA, ReplyFormat, parse_response_format, parse_tools
 from srb.web.dialects.responses.items import chat_tool_choice, chat_tools, inside, offered_choice, parse_input
@@ -59,8 +60,9 @@ class TextFields(ObjectFields):
         ReplyFormat,
         BeforeValidator(lambda value: parse_response_format(value or {"type": "text"})),
         WithJsonSchema(FORMAT_SCHEMA),
+        Within("Format"),
     ] = ReplyFormat()
-    verbosity: str | None = None  # without effect: no template knows it
+    verbosity: str | None = Field(None, description="no effect: no template knows it")
 
 
 def _without_chat_fields(schema: dict[str, Any]) -> None:
@@ -77,14 +79,17 @@ class ResponsesBody(ChatBody):
     parameters_field = "parameters"
 
     messages: list[dict[str, Any]] = Field(default_factory=list)  # made by `parse`, from the instructions and the input
-    input: Annotated[Any, WithJsonSchema(INPUT_SCHEMA)] = None
+    input: Annotated[Any, WithJsonSchema(INPUT_SCHEMA), Within("Item")] = None
     instructions: str | None = None
     tools: Annotated[
         list[dict[str, Any]],
         BeforeValidator(lambda value: parse_tools(list((tools := chat_tools(value)).values()), list(tools))),
         WithJsonSchema(TOOLS_SCHEMA),
+        Within("Space", to_template=True),
     ] = []
-    tool_choice: Annotated[str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
+    tool_choice: Annotated[
+        str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA), Within("ToolChoice")
+    ] = "auto"
     text: TextFields = TextFields()
     n_predict: NaturalOrMinusOne | None = None
     include: list[str] = []

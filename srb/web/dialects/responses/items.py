@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from srb.web.bodies.fields import short_json
+from srb.web.bodies.unread import leave_out
 from srb.web.chat.history import SYSTEMS, as_one
 from srb.web.dialects.openai.chat_fields import chat_tool, parse_tool_choice
 from srb.web.dialects.openai.conversations import Form, Message, checked, offered, read
 
 Item = Mapping[str, Any]
 
-FORM = Form("item", "{}, part {} of its {}", ("user", "assistant", "system", "developer", "tool", "function"))
+FORM = Form("input", "item", "{}, part {} of its {}", ("user", "assistant", "system", "developer", "tool", "function"))
 
 
 def parse_input(value: Any, instructions: str | None) -> list[Message]:
@@ -59,6 +60,7 @@ def chat_tools(value: Any) -> dict[str, dict[str, Any]]:
     if not isinstance(value, list):
         raise ValueError("must be a list of tools")
     tools = {}
+    left = []
     for place, tool in enumerate(map(chat_tool, value)):
         if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
             raise ValueError(f'tool {place} must be an object of "type": "function"')
@@ -66,6 +68,9 @@ def chat_tools(value: Any) -> dict[str, dict[str, Any]]:
             tools[f"{place}"] = tool if "function" in tool else {"type": "function", "function": _function(tool)}
         for name, (number, inner) in inside(tool).items():
             tools[f"{place}, its tool {number}"] = {"type": "function", "function": {**_function(inner), "name": name}}
+        if tool["type"] not in ("function", "namespace"):
+            left.append(tool["type"])
+    leave_out("tools", dict.fromkeys(left))
     return tools
 
 

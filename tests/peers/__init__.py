@@ -1,0 +1,1 @@
+"""Peers' own suites of tests against this server: `make test-peers`."""

@@ -207,7 +207,7 @@ class StateNotSaved(SRBError):
 
 
 class InsufficientStorage(StateNotSaved):
-    """The disk is full, or state_dir_mib is reached."""
+    """The disk is full, or memory, or state_dir_mib is reached."""
 
     http_status = 507
 

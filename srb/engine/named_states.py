@@ -16,7 +16,7 @@ from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
-from srb.errors import SRBError, StateNotSaved, not_saved
+from srb.errors import InsufficientStorage, SRBError, StateNotSaved, not_saved
 
 log = logging.getLogger("srb.states")
 
@@ -133,8 +133,8 @@ class NamedStates:
             return None
         match = self._match(saving.tokens, saving.scope)
         if match.length < len(saving.tokens):
-            what = "a part of its text was evicted before it was written"
-            raise StateNotSaved(f"The state {saving.name} was not saved: {what}")
+            what = "memory had no room for its text until it was written"
+            raise InsufficientStorage(f"The state {saving.name} was not saved: {what}")
         return self._residency.press(match.into or match.node, match.length)
 
     def note_not_saved(self, name: str) -> None:
@@ -157,10 +157,19 @@ class NamedStates:
         return self._match(tokens, scope).length
 
     def evict(self, tokens: Tokens, scope: Scope) -> int:
-        """Evict the part of a text that no other text or request needs; return the number of evicted tokens."""
+        """Evict the part of a text that no other text or request needs, and that no name waits for; return its tokens."""
         match, count = self._match(tokens, scope), 0
         node = match.node
-        while match.into is None and node.parent is not None and node.is_childless and not node.is_needed:
+        saved = set[Node]()
+        for saving in self._saving:
+            found = self._match(saving.tokens, saving.scope)
+            saved.update((found.into or found.node).path())
+        while (
+            match.into is None
+            and node.parent is not None
+            and node.is_childless
+            and not (node.is_needed or node in saved)
+        ):
             parent, count = node.parent, count + len(node.tokens)
             self._residency.evict(node)
             if parent.state is NodeState.EVICTED:  # merged into its other child

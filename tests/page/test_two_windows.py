@@ -89,7 +89,7 @@ def test_words_that_are_joined_leave_the_cards_where_they_are(writer: Writer, sl
     elsewhere(page).get_by_role("button", name="Join").click()
     writer.expect_text(START + " three four five")
     assert writer.slots() == cards
-    expect(page.locator("srb-branches header").filter(has_text="These go on from")).to_be_visible()
+    expect(page.locator(".branches-head").filter(has_text="These go on from")).to_be_visible()
     page.locator("srb-manuscript").click()
     writer.to_cards().press("Shift+Digit2").wait("desk.text.includes(argument)", cards[1]["text"].strip())
     assert writer.text.startswith(START + " three four five")

@@ -18,7 +18,7 @@ MORE = " It was red."
 
 
 def seam(page: Page) -> Locator:
-    return page.locator("srb-branches header").filter(has_text="These go on from")
+    return page.locator(".branches-head").filter(has_text="These go on from")
 
 
 def notice(page: Page) -> Locator:

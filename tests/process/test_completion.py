@@ -104,7 +104,7 @@ def test_zsh_completes(tmp_path: Path, typed: str, run: str) -> None:
         ("serve --n-ct", {"--n-ctx"}),
         ("serve --log-format js", {"json"}),
         ("doctor --ctx-si", {"--ctx-size"}),
-        ("stories re", {"restore"}),
+        ("stories re", {"replay", "restore"}),
     ],
 )
 def test_fish_completes(tmp_path: Path, typed: str, completed: set[str]) -> None:

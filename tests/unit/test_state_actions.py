@@ -107,6 +107,22 @@ def test_without_a_folder_states_live_in_memory() -> None:
     assert session.act("save", "y", slot=5)["tokens"] == saved["tokens"]
 
 
+def test_a_text_that_waits_to_be_written_under_a_name_is_not_erased(folder: StateFolder) -> None:
+    session = Session(folder)
+    tokens = session.generate((PROMPT,))[0][0]
+    hurried: list[Any] = []
+    submit, prepare = session.engine.submit, session.engine.prepare
+    hurried += submit(prepare(StateAction("s", "save", "chapter", 0)))
+    hurried += submit(prepare(StateAction("e", "erase", "", 0)))  # another client's, before a part of it is written
+    while not any(event.request_id == "s" for event in hurried):
+        assert session._woken.acquire(timeout=DEADLINE)
+        hurried += session.engine.collect()
+    answers = {event.request_id: event for event in hurried}
+    assert isinstance(answers["s"], Reply), answers["s"]
+    assert answers["s"].value["tokens"] == len(FakeModel().tokenize(PROMPT, True, True)) + len(tokens) - 1
+    assert isinstance(answers["e"], Reply)
+
+
 def test_a_slot_that_is_told_to_forget_its_text_leaves_it_computed() -> None:
     session = Session(None)
     session.generate((PROMPT,))

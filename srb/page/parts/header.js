@@ -86,7 +86,7 @@ class Header extends Part {
         </div>
         <button class="quiet" aria-label=${msg`Undo`} title=${msg`Undo (Ctrl+Z)`} @click=${() => desk.undo()}>${icon("undo")}</button>
         <button class="quiet" aria-label=${msg`Redo`} title=${msg`Redo (Ctrl+Shift+Z)`} @click=${() => desk.redo()}>${icon("redo")}</button>
-        <button class="quiet" aria-label=${msg`More`} title=${msg`More`} popovertarget="header-menu">${icon("more")}</button>
+        <button class="quiet" title=${msg`More`} popovertarget="header-menu">${icon("more")}</button>
         <div id="header-menu" class="list" popover>
           ${this.model()}
           <button class="quiet narrow" aria-haspopup="dialog" @click=${() => this.choose("task")}>${msg`Say what happens next`}</button>

@@ -161,7 +161,8 @@ test("a path of a hundred thousand nodes can be written in every format", () => 
     ]),
   );
   const story = storyWith(nodes, { head: { node: "n99999", at: 100_000 } });
-  for (const { id, write } of WRITERS) assert.ok(write(story).length > 1000 || ["pairs", "labels", "rounds"].includes(id), id);
+  for (const { id, write } of WRITERS)
+    assert.ok(write(story).length > 1000 || ["pairs", "labels", "rounds"].includes(id), id);
 });
 
 test("an empty story can be written in every format", () => {

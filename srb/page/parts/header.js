@@ -100,7 +100,7 @@ class Header extends Part {
         ${this.pictures()}
         <div class="split" role="group" aria-label=${msg`The next round`}>
           <button class="main" @click=${() => desk.next()} title=${msg`Ctrl+Enter`}>${this.shownGo}</button>
-          <button class="quiet task" aria-haspopup="dialog" aria-label=${msg`Say what happens next`} title=${msg`Say what happens next`} @click=${() => this.open("task")}>${icon("task")}</button>
+          <button class="quiet task" aria-haspopup="dialog" title=${msg`Say what happens next`} @click=${() => this.open("task")}>${icon("task")}</button>
           ${this.howMany()}
           <select class="stop" aria-label=${msg`Stop at`} title=${msg`Where they stop`} @change=${(/** @type {any} */ event) => desk.setSetting("stop_at", event.target.value)}>
             ${STOPS.map(([value, words]) => html`<option value=${value} ?selected=${value === stopAt}>${words}</option>`)}

@@ -149,8 +149,8 @@ class Profiles:
         self._resting: list[Profile] = []
 
     def take(self, options: Options) -> Profile:
-        """Return an empty profile for these options of Playwright's `new_context`, which nobody else has."""
-        for profile in self._resting:
+        """Return an empty profile for these options of `new_context`, which nobody else has: the one that was used last."""
+        for profile in reversed(self._resting):
             if profile.name == _name(options):
                 self._resting.remove(profile)
                 return profile

@@ -74,7 +74,7 @@ class Pace:
         """Return those of several people, of whom each has so many tokens of branches, whose turn a step is.
 
         A person sits out who has had more than her share of the time, by her weight among all `weights`, by more than what
-        it takes to compute her tokens for all.
+        it takes to compute her tokens for all. The turn is nobody's of these only where others have prompts.
         """
         if not self._step_seconds:
             return set(wanted)
@@ -85,12 +85,14 @@ class Pace:
             for person, number in wanted.items()
             if self._owed.get(person, 0.0) >= (weights[person] / total - 1) * (fixed + each * number)
         }
-        return due or {max(wanted, key=lambda person: self._owed.get(person, 0.0))}
+        if due or len(weights) > len(wanted):
+            return due
+        return {max(wanted, key=lambda person: self._owed.get(person, 0.0))}
 
     def note_served(self, took: Mapping[str, int], num_prompt: int, weights: Mapping[str, int], seconds: float) -> None:
         """Note whose step it was: each person's tokens of branches (0: she sat out), and those of prompts.
 
-        `weights` are the shares of all who have either.
+        `weights` are the shares of all who have either. Whoever has a prompt alone is owed what the step took for others.
         """
         if not self._step_seconds:
             return
@@ -100,9 +102,15 @@ class Pace:
         fixed, each = self._known_line() or (0.0, 1.0)
         costs = {person: fixed + each * number if number else 0.0 for person, number in took.items()}
         total, weight = sum(costs.values()) + each * num_prompt or 1.0, sum(weights.values())
+        with_prompts_alone = weights.keys() - took.keys()
+        costs |= dict.fromkeys(with_prompts_alone, each * num_prompt / max(1, len(with_prompts_alone)))
         most, owed = max(seconds, _MOST_OWED), self._owed.get
         self._owed = {
-            person: max(-most, min(most, owed(person, 0.0) + seconds * (weights[person] / weight - cost / total)))
+            # A long prompt is no debt: its own pace leaves the others their time, and its branches would begin late.
+            person: max(
+                0.0 if person in with_prompts_alone else -most,
+                min(most, owed(person, 0.0) + seconds * (weights[person] / weight - cost / total)),
+            )
             for person, cost in costs.items()
         }
 

@@ -270,8 +270,10 @@ class Scheduler:
         newest = [branch for branch in running if branch.pending == 1]
         resumed = [branch for branch in running if branch.pending > 1] if len(newest) < len(running) else []
         prompts = [request for request in requests if request.prefix.node and not request.prefix.is_complete]
+        is_read = any(not branch.request.is_unread for branch in newest)
+        held: list[Branch] = []  # that sit this step out for prompts of others
         if newest and len({request.owner for request in requests}) > 1:
-            newest = _due(plan, newest, [each for each in prompts if each not in plan.drops], pace)
+            held, newest = newest, _due(plan, newest, [each for each in prompts if each not in plan.drops], pace)
         elif newest:
             only = newest[0].request
             plan.took, plan.weights = {only.owner: len(newest)}, {only.owner: only.weight}
@@ -279,7 +281,7 @@ class Scheduler:
         budget, free = self._model.n_batch - plan.num_tokens, free - plan.num_tokens
         # Everything waits for this step to end, so prefill gets at most one ubatch of it.
         budget = min(budget, self._model.n_ubatch - len(plan.chunks) % self._model.n_ubatch)
-        if any(not branch.request.is_unread for branch in newest) or all(request.comes_last for request in requests):
+        if is_read or all(request.comes_last for request in requests):
             most = pace.most_prompt(len(plan.chunks), spent)
             budget = budget if most is None else min(budget, most)
         # A batch has a row of logits per sequence; scored prompts share the rows that are left.
@@ -302,6 +304,9 @@ class Scheduler:
             plan.add(span, count)
             budget -= count
             free -= count
+        if not plan.chunks and held:  # the prompts have no room yet
+            plan.took = dict(Counter(branch.request.owner for branch in held))
+            plan.add_newest(held[: min(self._model.n_batch, free)])
         if not plan.chunks and not plan.pauses and not plan.drops:
             plan.ends += [branch for branch in running if branch.pending][-1:]  # others wait for their grammars alone
         return plan

@@ -63,10 +63,10 @@ def timed(seconds: Callable[[int], float], step_seconds: float) -> tuple[Driver,
     return driver, model
 
 
-def compute_prompt(driver: Driver, tokens: int, priority: int = 0) -> tuple[float, int]:
+def compute_prompt(driver: Driver, tokens: int, **options: Any) -> tuple[float, int]:
     """Compute a prompt of so many tokens and its first token; return seconds and steps."""
     prompt = [place % 40 for place in range(tokens)]
-    asked, began, steps = driver.submit(prompt, max_tokens=1, priority=priority), driver.now, 0
+    asked, began, steps = driver.submit(prompt, max_tokens=1, **options), driver.now, 0
     while not driver.result(asked).terminal:
         driver.step()
         steps += 1
@@ -236,6 +236,45 @@ def test_many_branches_of_one_person_make_another_wait_for_less_than_twice_as_lo
     under_way = machine.seconds(n)  # when he asks, a step of hers is
     seconds_of(driver, 20)  # till sizes of steps are known
     assert seconds_of(driver, tokens) <= 2 * alone + under_way
+
+
+@pytest.mark.parametrize("machine", [FAST, SLOW, CARD], ids=["fast", "slow", "card"])
+def test_many_branches_of_one_person_sit_out_the_step_in_which_another_ones_prompt_comes(machine: Machine) -> None:
+    driver, model = timed(machine.seconds, 0.2)
+    driver.submit("the old king", n=64, max_tokens=5000, ignore_eos=True, owner=ALICE)
+    for _ in range(10):
+        driver.step()
+    seconds_of(driver, 4)  # till sizes of steps are known
+    for _ in range(5):
+        driver.step()
+    driver.submit([place % 37 for place in range(30)], max_tokens=4, ignore_eos=True, owner=BOB)
+    driver.step()
+    assert model.took[-1][0] <= 30, "none of hers"
+
+
+def test_they_sit_out_for_no_prompt_that_has_no_room_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, model = timed(FAST.seconds, 0.2)
+    driver.submit("the old king", n=64, max_tokens=5000, ignore_eos=True, owner=ALICE)
+    for _ in range(10):
+        driver.step()
+    driver.submit([place % 37 for place in range(30)], max_tokens=4, ignore_eos=True, owner=BOB)
+    # As a picture that is computed whole and needs more cells than are free.
+    monkeypatch.setattr("srb.engine.scheduler._to_prefill", lambda *_: iter(()))
+    for _ in range(5):
+        before = len(model.took)
+        driver.step()
+        assert len(model.took) == before + 1
+
+
+def test_one_branch_of_a_person_goes_on_beside_a_long_prompt_of_another() -> None:
+    driver, model = timed(FAST.seconds, 0.2)
+    hers = driver.submit("the old king", max_tokens=5000, ignore_eos=True, owner=ALICE)
+    for _ in range(10):
+        driver.step()
+    before = driver.engine.find(hers, ALICE).branches[0].length
+    _, steps = compute_prompt(driver, 6000, owner=BOB)
+    assert driver.engine.find(hers, ALICE).branches[0].length - before >= 0.9 * steps
+    assert max(seconds for _, seconds in model.took) <= 0.25
 
 
 def test_branches_of_one_person_take_turns_and_none_is_left_behind() -> None:

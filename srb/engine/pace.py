@@ -9,6 +9,9 @@ LEAST = 16  # prompt tokens of a step: kernels compute so many columns at once, 
 # Seconds of a step for prompts, by those that it takes without them, at least: a prompt then takes 1.6 times its time alone
 # at most, however long a step of branches is.
 _LEAST_SHARE = 5 / 3
+# Where a step of LEAST prompt tokens takes long already, twice its time is allowed: this is nearly as long, and large models
+# compute a third more tokens in it.
+_LEAST_AND = 24  # prompt tokens, beside as long as the step takes without them
 # Weights of the newest step: with too quick a pace streams stutter, with too slow a one they do not.
 _FASTER, _SLOWER = 0.2, 0.5
 _MOST_OWED = 1.0  # seconds: who was kept waiting for long, or has kept others, is not paid back for longer
@@ -39,7 +42,7 @@ class Pace:
         if self._each is None:
             return FIRST
         plain = self._plain_seconds(num_newest)
-        seconds = max(self._step_seconds - plain - spent, _LEAST_SHARE * plain)
+        seconds = max(self._step_seconds - plain - spent, _LEAST_SHARE * plain, plain + _LEAST_AND * self._each)
         return max(LEAST, round(seconds / max(self._each, 1e-9)))
 
     def note(self, num_newest: int, num_prompt: int, seconds: float) -> None:

@@ -89,7 +89,7 @@ def test_a_long_prompt_makes_no_step_of_a_writer_long_and_takes_less_than_twice_
     gaps = sorted(seconds for _, seconds in model.took)
     assert gaps[len(gaps) * 99 // 100] <= max(0.25, 2 * machine.seconds(16 + n))
     # Here a step has a time of its own however few tokens it has, which a small step of a slow machine does not pay back.
-    assert beside <= (3.0 if machine is SLOW else 1.6) * alone
+    assert beside <= (2.5 if machine is SLOW else 1.6) * alone
 
 
 def test_a_prompt_alone_takes_whole_steps() -> None:
@@ -466,7 +466,7 @@ def test_the_pace_of_prompts_is_not_that_of_restores() -> None:
     pace.note(1, 50, 0.08)
     assert pace.most_prompt(1) == 120
     assert pace.most_prompt(1, spent=0.06) == pytest.approx(60, abs=1)
-    assert pace.most_prompt(1, spent=9.0) == pytest.approx(50, abs=1)  # the least share of a prompt
+    assert pace.most_prompt(1, spent=9.0) == pytest.approx(54, abs=1)  # the least share of a prompt
 
 
 def test_a_draft_model_reads_no_more_beside_writers_than_a_step_has_time_for() -> None:

@@ -275,14 +275,19 @@ class Settings(EngineSettings):
         return bool(self.spec_draft_model) and self.spec_type in ("auto", "draft", "both")
 
     @property
+    def uses_head(self) -> bool:
+        """Whether the model's own head drafts."""
+        return self.spec_type in ("mtp", "ngram-mtp")
+
+    @property
     def looks_up_drafts(self) -> bool:
         """Whether drafts are looked up in the text itself."""
-        return self.spec_type in ("ngram", "both")
+        return self.spec_type in ("ngram", "both", "ngram-mtp")
 
     @property
     def has_drafts(self) -> bool:
         """Whether tokens are drafted at all."""
-        return self.has_draft_model or self.looks_up_drafts
+        return self.has_draft_model or self.uses_head or self.looks_up_drafts
 
     @property
     def of_draft_model(self) -> "Settings":

@@ -153,6 +153,11 @@ def pooling_of(settings: Settings) -> str:
     return POOLING_TYPES[number] if isinstance(number, int) and 0 <= number < len(POOLING_TYPES) else "none"
 
 
+def has_head(path: Path) -> bool:
+    """Whether the model at `path` has layers that draft (multi-token prediction), and not only the number of them."""
+    return any(".nextn.eh_proj." in name for part in model_files(path) for name in _header(part).tensors)
+
+
 def _header(path: Path) -> _Header:
     header = _Header()
     damaged = suppress(KeyError, ValueError, ZeroDivisionError)

@@ -598,6 +598,47 @@ def write_deepseek2(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
+def write_glm4_moe(path: Path, shape: Shape = TINY, wrong: float = 0.0) -> Path:
+    """Write a glm4moe with a head that drafts (MTP): experts are in the head's layer alone.
+
+    The head of a chained model knows what follows each token, but for a share `wrong` of the vocabulary.
+    """
+    head, random = shape.layers, np.random.default_rng(shape.seed)
+    out = _Writer(path, "glm4moe", replace(shape, layers=head + 1))
+    _add_attention_keys(out)
+    out.gguf.add_rope_dimension_count(shape.dim // shape.heads)
+    out.gguf.add_leading_dense_block_count(head)
+    out.gguf.add_nextn_predict_layers(1)
+    out.gguf.add_expert_count(2)
+    out.gguf.add_expert_used_count(1)
+    out.gguf.add_expert_shared_count(1)
+    out.gguf.add_expert_feed_forward_length(shape.ffn // 4)
+    embeddings = _add_vocabulary(out)
+    gain = _QUIET if shape.is_chained else 1.0
+    for layer in range(head + 1):
+        _add_attention(out, f"blk.{layer}.", shape.dim // shape.heads, gain=gain)
+        out.ones(f"blk.{layer}.post_attention_norm", shape.dim)
+        if layer < head:
+            _add_gate_up_down(out, f"blk.{layer}.", gain=gain)
+    prefix, out.shape = f"blk.{head}.", replace(out.shape, ffn=shape.ffn // 4)
+    out.matrix(prefix + "ffn_gate_inp", 2, shape.dim)
+    out.vector(prefix + "exp_probs_b", np.zeros(2), ".bias")
+    _add_gate_up_down(out, prefix, "_exps", 2, gain=gain)
+    _add_gate_up_down(out, prefix, "_shexp", gain=gain)
+    for name in ("nextn.enorm", "nextn.hnorm"):
+        out.ones(prefix + name, shape.dim)
+    if shape.is_chained:  # it looks at the token alone, as the last matrix does
+        out.add(prefix + "nextn.eh_proj", np.eye(shape.dim, 2 * shape.dim, dtype=np.float32))
+        known = embeddings.copy()
+        unknown = random.random(shape.vocab) < wrong
+        known[unknown] = random.standard_normal((int(unknown.sum()), shape.dim), dtype=np.float32)
+        out.add(prefix + "nextn.embed_tokens", known)
+    else:
+        out.matrix(prefix + "nextn.eh_proj", shape.dim, 2 * shape.dim)
+    out.close()
+    return path
+
+
 def write_bert(path: Path, shape: Shape = TINY, ranks: bool = False) -> Path:
     """Write a bert: an encoder for embeddings, which cannot generate; with `ranks` a head that scores pairs of texts."""
     out = _Writer(path, "bert", shape)
@@ -666,17 +707,19 @@ WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "qwen35": write_qwen35,
     "qwen3next": write_qwen3next,
     "deepseek2": write_deepseek2,
+    "glm4moe": write_glm4_moe,
 }
 
 
-def _add_vocabulary(out: _Writer, scale: float = 3.0) -> None:
-    """Add the matrices between tokens and the layers; logits are about as far apart as `scale`."""
+def _add_vocabulary(out: _Writer, scale: float = 3.0) -> np.ndarray:
+    """Add the matrices between tokens and the layers, and return the first; logits are about as far apart as `scale`."""
     embeddings = out.matrix("token_embd", out.shape.vocab, out.shape.dim, scale=1.0)
     out.ones("output_norm", out.shape.dim)
     if out.shape.is_chained:
         out.add("output", _chained(embeddings))
-        return
-    out.matrix("output", out.shape.vocab, out.shape.dim, scale=scale * out.shape.dim**-0.5)
+    else:
+        out.matrix("output", out.shape.vocab, out.shape.dim, scale=scale * out.shape.dim**-0.5)
+    return embeddings
 
 
 def _chained(embeddings: np.ndarray) -> np.ndarray:

@@ -25,10 +25,12 @@ import llama_cpp as lib
 from srb.config.settings import Settings
 from srb.config.values import CacheType
 from srb.engine.llama.devices import begin, devices, ggml, gpu_of, library_folder, package, system_info
+from srb.engine.llama.head import check_head
 from srb.engine.llama.log import native_log
 from srb.engine.llama.params import (
     changed_settings,
     context_params,
+    head_params,
     max_sequence_length,
     memory_kind,
     model_params,
@@ -149,6 +151,7 @@ def _estimate(model: Any, settings: Settings) -> MemoryEstimate:
     per_cell = _slope(planned.store, beyond.store, planned, beyond)
     params = context_params(settings, model, windows)
     projector, projector_refused = _projector(settings)
+    draft, draft_per_cell, draft_refused = _head(model, settings, windows, planned)
     n_ctx_train = lib.llama_model_n_ctx_train(model)
     longest = min(planned.n_ctx, max_sequence_length(settings, n_ctx_train))
     return MemoryEstimate(
@@ -167,19 +170,39 @@ def _estimate(model: Any, settings: Settings) -> MemoryEstimate:
         states=max(0, round(planned.store - planned.n_ctx * per_cell)),
         compute=round(planned.compute),
         compute_per_cell=_slope(planned.compute, beyond.compute, planned, beyond),
-        refused=refused,
+        refused=refused or draft_refused,
         remarks=(
             *changed_settings(settings, planned.n_batch or settings.n_batch, longest),
             *room_remarks(settings, model),
         ),
         projector=projector,
         projector_refused=projector_refused,
+        draft=draft,
+        draft_per_cell=draft_per_cell,
         is_projector_apart=uses_gpu(settings) and not settings.mmproj_offload,
         windows=windows.name.lower() if windows in (SwaCache.FULL, SwaCache.SMALL) else "",
         full_store=_full_store(model, settings, windows),
         places=planned.places + _projector_places(settings, projector) if planned.places else None,
         nondeterminism=why_rounding_varies(settings, model, windows),
     )
+
+
+def _head(model: Any, settings: Settings, windows: SwaCache, planned: _Sizes) -> tuple[int, float, str]:
+    """Return the bytes of a drafting head's KV store and buffers, those of each cell, and why it cannot be made."""
+    can_be_cut = memory_kind(model) in ("attention", "sliding_window") and windows is not SwaCache.SMALL
+    if not settings.uses_head or not can_be_cut:
+        return 0, 0.0, ""
+    try:
+        check_head(settings, model)
+        less, more = (
+            _plan(model, settings.model_copy(update={"n_ctx": planned.n_ctx + cells}), windows, head_params)
+            for cells in (0, _CELLS)
+        )
+    except ModelLoadFailed as error:
+        return 0, 0.0, error.message
+    states = 4 * lib.llama_model_n_embd_out(model) * planned.n_batch  # the model's, told for each token of a batch
+    per_cell = _slope(less.store + less.compute, more.store + more.compute, less, more)
+    return round(less.store + less.compute) + states, per_cell, ""
 
 
 def _full_store(model: Any, settings: Settings, windows: SwaCache) -> int:
@@ -227,9 +250,9 @@ def _slope(low: float, high: float, less: _Sizes, more: _Sizes) -> float:
     return max(0.0, round((high - low) / (more.n_ctx - less.n_ctx), 1))
 
 
-def _plan(model: Any, settings: Settings, windows: SwaCache) -> _Sizes:
+def _plan(model: Any, settings: Settings, windows: SwaCache, make: Any = context_params) -> _Sizes:
     """Return the sizes of the context that the server would make. Raise ModelLoadFailed with llama.cpp's reason."""
-    params = context_params(settings, model, windows)
+    params = make(settings, model, windows)
     with _size_lines() as lines:
         native_log.forget_error()
         context = lib.llama_init_from_model(model, params)

@@ -1,0 +1,203 @@
+"""A model's own head of llama.cpp that drafts: texts are the same, and it follows what happens to them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import llama_cpp as lib
+import pytest
+
+from srb.config.sampling_params import SamplingParams
+from srb.config.settings import Settings
+from srb.engine.engine import Engine, EngineOptions
+from srb.engine.llama.head import LlamaHead
+from srb.engine.llama.memory_estimate import memory_estimate
+from srb.engine.llama.model import LlamaModel
+from srb.errors import ModelLoadFailed
+from srb.wire.commands import AddBranches, BranchSpec, Generate
+from srb.wire.events import Delta
+from tests.contract.rounding import needs_equal_texts
+from tests.engine_helpers import always_draft_in
+from tests.models.chained_texts import a_text, chained_texts
+from tests.models.random_gguf import TINY, Shape, write_glm4_moe, write_llama
+
+KNOWING = Shape(dim=256, layers=2, vocab=1024, context=4096, is_chained=True)
+LISTS = chained_texts(KNOWING.vocab)["lists"]
+PROMPTS = [tuple(a_text(LISTS, 12 + seed, seed)) for seed in range(50)]
+LIKELIEST, DRAWN = SamplingParams(temperature=0.0), SamplingParams()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with models whose heads are right, right at four of five tokens, and hardly ever."""
+    path = tmp_path_factory.mktemp("heads")
+    write_glm4_moe(path / "right.gguf", KNOWING)
+    write_glm4_moe(path / "often.gguf", KNOWING, wrong=0.2)
+    write_glm4_moe(path / "never.gguf", KNOWING, wrong=1.0)
+    return path
+
+
+def settings(path: Path, **given: Any) -> Settings:
+    exact = {"cache_type_k": "f32", "cache_type_v": "f32", "flash_attn": "off"}
+    sizes = {"n_ctx": 4096, "n_batch": 128, "n_ubatch": 64, "n_seq_max": 24, "threads": 1}
+    return Settings(**({"model": str(path), "spec_type": "mtp"} | sizes | exact | given))
+
+
+@pytest.fixture(scope="module")
+def load(folder: Path) -> Iterator[Callable[[str], LlamaModel]]:
+    loaded: dict[str, LlamaModel] = {}
+
+    def one(name: str) -> LlamaModel:
+        if name not in loaded:
+            loaded[name] = LlamaModel.load(settings(folder / f"{name}.gguf"))
+        return loaded[name]
+
+    yield one
+    for model in loaded.values():
+        model.close()
+
+
+def engine_of(model: LlamaModel, max_draft: int, **options: Any) -> Engine:
+    model.clear()
+    ticks = itertools.count()
+    given = {"max_queue": 100, "cache_bytes": 10**6, "looks_up": False} | options
+    engine = Engine(model, EngineOptions(max_draft=max_draft, **given), clock=lambda: next(ticks) / 1000)
+    if max_draft:
+        always_draft_in(engine)
+    return engine
+
+
+def specs(n: int, tokens: int, sampling: SamplingParams) -> tuple[BranchSpec, ...]:
+    return tuple(BranchSpec(seed, tokens, min_tokens=tokens, sampling=sampling) for seed in range(n))
+
+
+def run(
+    engine: Engine, until: Callable[[], bool] = lambda: False, *, is_checked: bool = True
+) -> dict[tuple[str, int], list[int]]:
+    """Step until there is nothing to do, or `until` something; return the tokens of each branch."""
+    texts: dict[tuple[str, int], list[int]] = {}
+    while engine.has_work and not until():
+        for event in engine.step():
+            if isinstance(event, Delta):
+                texts.setdefault((event.request_id, event.index), []).extend(event.tokens)
+        if is_checked:
+            engine.check_invariants()
+            check_head(engine)
+    return texts
+
+
+def check_head(engine: Engine) -> None:
+    """Assert that the head has of each sequence what the model has, or a part of it, and nothing drafted."""
+    engine.model.flush()
+    head = engine.model.head
+    assert isinstance(head, LlamaHead)
+    for seq_id, text in head._texts.items():
+        first = lib.llama_memory_seq_pos_min(head._memory, seq_id)
+        end = text.end + (text.ahead is not None)
+        assert lib.llama_memory_seq_pos_max(head._memory, seq_id) == (end - 1 if text.start < end else -1)
+        assert first == (text.start if text.start < end else -1), f"sequence {seq_id}"
+        assert len(text.states) == len(text.tokens) + 1 or text.is_lost
+
+
+def accepted(engine: Engine) -> float:
+    stats = engine.stats()
+    return stats["spec_decode_num_accepted_tokens_total"] / max(1, stats["spec_decode_num_draft_tokens_total"])
+
+
+@needs_equal_texts
+@pytest.mark.parametrize(("name", "n"), [("often", 1), ("often", 4), ("often", 8), ("never", 4)])
+def test_drafts_change_no_text(name: str, n: int, load: Callable[[str], LlamaModel]) -> None:
+    """Of fifty prompts every second is answered by the likeliest tokens, the others by drawn ones."""
+    found = []
+    for max_draft in (0, 4):
+        engine = engine_of(load(name), max_draft)
+        for number, prompt in enumerate(PROMPTS):
+            command = Generate(f"r{number}", prompt, specs(n, 16, (LIKELIEST, DRAWN)[number % 2]))
+            engine.submit(engine.prepare(command))
+        found.append(run(engine, is_checked=False))
+    assert found[0] == found[1]
+    assert len(found[0]) == n * len(PROMPTS)
+    assert engine.stats()["spec_decode_num_draft_tokens_total"] > 0
+    assert (accepted(engine) > 0.5) is (name == "often")
+
+
+@needs_equal_texts
+def test_a_model_with_its_head_writes_as_one_without(folder: Path, load: Callable[[str], LlamaModel]) -> None:
+    without = LlamaModel.load(settings(folder / "often.gguf", spec_type="none"))
+    texts = []
+    for model, max_draft in ((without, 0), (load("often"), 4)):
+        engine = engine_of(model, max_draft)
+        engine.submit(engine.prepare(Generate("r", PROMPTS[30], specs(3, 60, DRAWN))))
+        texts.append([])
+        while engine.has_work:
+            texts[-1] += [event for event in engine.step() if isinstance(event, Delta)]
+    without.close()
+    told = [sorted((each.index, token) for each in text for token in each.tokens) for text in texts]
+    assert told[0] == told[1]
+
+
+def test_a_head_that_knows_is_right_where_one_token_may_follow(load: Callable[[str], LlamaModel]) -> None:
+    shares = []
+    for name in ("right", "often", "never"):
+        engine = engine_of(load(name), 4)
+        engine.submit(engine.prepare(Generate("r", PROMPTS[20], specs(4, 100, DRAWN))))
+        run(engine)
+        shares.append(accepted(engine))
+    assert shares[0] > 0.85
+    assert shares[0] - 0.35 < shares[1] < shares[0] - 0.05
+    assert shares[2] < 0.1
+
+
+@needs_equal_texts
+def test_a_text_goes_on_drafted_after_what_may_happen_to_it(load: Callable[[str], LlamaModel]) -> None:
+    """Branches are cancelled, added and forked, texts are parked and come back, and prompts share a beginning."""
+    texts = []
+    for max_draft in (0, 4):
+        engine = engine_of(load("often"), max_draft, cache_cells=0)
+        told: dict[tuple[str, int], list[int]] = {}
+
+        def go(steps: int, engine: Engine = engine, told: dict[tuple[str, int], list[int]] = told) -> None:
+            left = itertools.count()
+            for key, tokens in run(engine, lambda: next(left) >= steps).items():
+                told.setdefault(key, []).extend(tokens)
+
+        engine.submit(engine.prepare(Generate("first", PROMPTS[40], specs(4, 60, DRAWN), can_grow=True)))
+        engine.submit(engine.prepare(Generate("other", PROMPTS[41], specs(2, 40, LIKELIEST))))
+        while len(told.get(("first", 0), [])) < 10:
+            go(1)
+        engine.cancel("first", 1)
+        engine.submit(engine.prepare(AddBranches("a", "first", ((7, (), (), ()),))))
+        go(10**6)
+        del told["first", 1]  # it ended at another place
+        going_on = (*PROMPTS[40], *told["first", 0])
+        engine.submit(engine.prepare(Generate("again", going_on, specs(3, 40, DRAWN))))
+        go(10**6)
+        texts.append(told)
+        assert (accepted(engine) > 0.4) is bool(max_draft)
+    assert texts[0] == texts[1]
+
+
+def test_its_memory_is_foretold(folder: Path) -> None:
+    with_head, without = (memory_estimate(settings(folder / "right.gguf", spec_type=kind)) for kind in ("mtp", "none"))
+    assert with_head.draft > 0 == without.draft
+    assert with_head.draft_per_cell > 0
+    assert with_head.total == with_head.weights + with_head.store + with_head.compute + with_head.draft
+
+
+def test_a_model_without_a_head_is_refused_by_name(tmp_path: Path) -> None:
+    path = write_llama(tmp_path / "plain.gguf", TINY)
+    with pytest.raises(ModelLoadFailed, match=r"^spec_type mtp: .*plain.gguf has no head that drafts"):
+        LlamaModel.load(settings(path))
+    assert "has no head" in memory_estimate(settings(path)).refused
+
+
+def test_a_number_of_heads_without_their_layers_is_no_head(tmp_path: Path) -> None:
+    path = write_glm4_moe(tmp_path / "trunk.gguf", replace(TINY, layers=1))
+    data = path.read_bytes().replace(b"nextn.eh_proj", b"nextn.eh_prox")
+    path.write_bytes(data)
+    with pytest.raises(ModelLoadFailed, match=r"has no head that drafts|cannot be loaded"):
+        LlamaModel.load(settings(path))

@@ -41,7 +41,7 @@ _Row = tuple[int, int, int, Vectors]  # sequence, position, token, and the hidde
 
 @dataclass(slots=True)
 class _Text:
-    """What the head has of a sequence: the tokens `start` … `end` in its KV store, and those after them, which wait."""
+    """A sequence as the head has it: the tokens `start` … `end` are in its KV store, and those after them wait."""
 
     start: int
     end: int

@@ -220,9 +220,8 @@ class Head(Protocol):
     A head follows the model's sequences by their ids: what they compute waits until it is read.
     """
 
-    reads_prompts: (
-        bool  # whether prompts are read at once; else it has of a text what was drafted for, and little before
-    )
+    kind: str  # llama-server's name
+    reads_prompts: bool  # at once; else it has of a text what was drafted for, and little before
     tokens_total: int  # computed tokens
 
     # How many tokens of a sequence with so many tokens wait; None if it cannot be followed.

@@ -153,6 +153,22 @@ def pooling_of(settings: Settings) -> str:
     return POOLING_TYPES[number] if isinstance(number, int) and 0 <= number < len(POOLING_TYPES) else "none"
 
 
+_HEADS = {"dflash": "a DFlash drafter", "gemma4-assistant": "an assistant of Gemma 4"}  # that are not served
+
+
+def has_eagle(settings: Settings) -> bool:
+    """Whether the draft model is an EAGLE-3 head. Raise ModelLoadFailed for a head of another kind, by its name."""
+    if not settings.has_draft_model or is_fake(settings):
+        return False
+    architecture = str(_header(settings.draft_model_path).facts.get(_ARCHITECTURE, ""))
+    if architecture in _HEADS:
+        raise ModelLoadFailed(
+            f"spec_draft_model: {settings.draft_model_path} is {_HEADS[architecture]}, which is not served; a small model "
+            "of the same family or an EAGLE-3 head is"
+        )
+    return architecture == "eagle3"
+
+
 def has_head(path: Path) -> bool:
     """Whether the model at `path` has layers that draft (multi-token prediction), and not only the number of them."""
     return any(".nextn.eh_proj." in name for part in model_files(path) for name in _header(part).tensors)

@@ -119,8 +119,8 @@ def model(model_name: str, gguf: Callable[[str], Path], lent: Lent) -> Iterator[
         fake.close()
         return
     given: dict[str, Any] = {"n_ctx": N_CTX, "swa_full": "on"}
-    if model_name == "glm4moe":
-        given |= {"spec_type": "mtp"}  # its head follows whatever the sequences do
+    if model_name in ("glm4moe", "step35"):
+        given |= {"spec_type": "mtp"}  # their heads follow whatever the sequences do
     if "gemma" in model_name:  # f16 cells would round equal texts apart; flash attention has no others
         given |= {"flash_attn": "off", "cache_type_k": "f32", "cache_type_v": "f32"}
     if model_name in (SMALL_WINDOWS, WINDOWS_AND_STATES):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gguf
 import llama_cpp as lib
 import pytest
 
@@ -23,7 +24,7 @@ from srb.wire.events import Delta
 from tests.contract.rounding import needs_equal_texts
 from tests.engine_helpers import always_draft_in
 from tests.models.chained_texts import a_text, chained_texts
-from tests.models.random_gguf import TINY, Shape, write_glm4_moe, write_llama
+from tests.models.random_gguf import TINY, Shape, write_eagle3, write_glm4_moe, write_llama, write_step35
 
 KNOWING = Shape(dim=256, layers=2, vocab=1024, context=4096, is_chained=True)
 LISTS = chained_texts(KNOWING.vocab)["lists"]
@@ -33,11 +34,12 @@ LIKELIEST, DRAWN = SamplingParams(temperature=0.0), SamplingParams()
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with models whose heads are right, right at four of five tokens, and hardly ever."""
+    """Return a folder with models whose heads are right, right at four of five tokens, or hardly ever, one with windows."""
     path = tmp_path_factory.mktemp("heads")
     write_glm4_moe(path / "right.gguf", KNOWING)
     write_glm4_moe(path / "often.gguf", KNOWING, wrong=0.2)
     write_glm4_moe(path / "never.gguf", KNOWING, wrong=1.0)
+    write_step35(path / "windows.gguf", replace(TINY, vocab=KNOWING.vocab, context=KNOWING.context))
     return path
 
 
@@ -96,10 +98,11 @@ def check_head(engine: Engine) -> None:
     head = engine.model.head
     assert isinstance(head, LlamaHead)
     for seq_id, text in head._texts.items():
-        first = lib.llama_memory_seq_pos_min(head._memory, seq_id)
-        end = text.end + (text.ahead is not None)
-        assert lib.llama_memory_seq_pos_max(head._memory, seq_id) == (end - 1 if text.start < end else -1)
-        assert first == (text.start if text.start < end else -1), f"sequence {seq_id}"
+        first, end = text.start - head._shift, text.end + (text.ahead is not None) - head._shift
+        have = tuple(
+            bound(head._memory, seq_id) for bound in (lib.llama_memory_seq_pos_min, lib.llama_memory_seq_pos_max)
+        )
+        assert have == ((first, end - 1) if first < end else (-1, -1)), f"sequence {seq_id}"
         assert len(text.states) == len(text.tokens) + 1 or text.is_lost
 
 
@@ -109,7 +112,7 @@ def accepted(engine: Engine) -> float:
 
 
 @needs_equal_texts
-@pytest.mark.parametrize(("name", "n"), [("often", 1), ("often", 4), ("often", 8), ("never", 4)])
+@pytest.mark.parametrize(("name", "n"), [("often", 1), ("often", 4), ("often", 8), ("never", 4), ("windows", 2)])
 def test_drafts_change_no_text(name: str, n: int, load: Callable[[str], LlamaModel]) -> None:
     """Of fifty prompts every second is answered by the likeliest tokens, the others by drawn ones."""
     found = []
@@ -181,6 +184,21 @@ def test_a_text_goes_on_drafted_after_what_may_happen_to_it(load: Callable[[str]
     assert texts[0] == texts[1]
 
 
+@needs_equal_texts
+def test_healed_texts_and_those_of_a_grammar_are_the_same(load: Callable[[str], LlamaModel]) -> None:
+    digits = SamplingParams(grammar='root ::= (" " [a-z] [0-9]+)+ "."')
+    texts = []
+    for max_draft in (0, 4):
+        engine = engine_of(load("often"), max_draft)
+        begun = (*PROMPTS[45], " w1")
+        engine.submit(engine.prepare(Generate("grammar", PROMPTS[45], specs(4, 40, digits))))
+        healed = tuple(replace(spec, token_healing=True) for spec in specs(4, 40, DRAWN))
+        engine.submit(engine.prepare(Generate("healed", begun, healed)))
+        texts.append(run(engine))
+    assert texts[0] == texts[1]
+    assert engine.stats()["spec_decode_num_accepted_tokens_total"] > 0
+
+
 def test_its_memory_is_foretold(folder: Path) -> None:
     with_head, without = (memory_estimate(settings(folder / "right.gguf", spec_type=kind)) for kind in ("mtp", "none"))
     assert with_head.draft > 0 == without.draft
@@ -201,3 +219,79 @@ def test_a_number_of_heads_without_their_layers_is_no_head(tmp_path: Path) -> No
     path.write_bytes(data)
     with pytest.raises(ModelLoadFailed, match=r"has no head that drafts|cannot be loaded"):
         LlamaModel.load(settings(path))
+
+
+# EAGLE-3 -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def eagles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a model and heads for it that are right, right at four of five tokens, and made for another."""
+    path = tmp_path_factory.mktemp("eagles")
+    write_llama(path / "model.gguf", KNOWING)
+    write_eagle3(path / "right.gguf", KNOWING)
+    write_eagle3(path / "often.gguf", KNOWING, wrong=0.2)
+    write_eagle3(path / "other.gguf", replace(KNOWING, dim=128))
+    return path
+
+
+def with_eagle(folder: Path, name: str) -> Settings:
+    return settings(folder / "model.gguf", spec_type="auto", spec_draft_model=str(folder / f"{name}.gguf"))
+
+
+@needs_equal_texts
+@pytest.mark.parametrize("n", [1, 4])
+def test_drafts_of_an_eagle_change_no_text(n: int, eagles: Path) -> None:
+    model = LlamaModel.load(with_eagle(eagles, "often"))
+    found = []
+    for max_draft in (0, 4):
+        engine = engine_of(model, max_draft, cache_cells=0)
+        for number, prompt in enumerate(PROMPTS[:20]):
+            command = Generate(f"r{number}", prompt, specs(n, 16, (LIKELIEST, DRAWN)[number % 2]))
+            engine.submit(engine.prepare(command))
+        found.append(run(engine))
+    assert found[0] == found[1]
+    assert accepted(engine) > 0.4
+    model.close()
+
+
+def test_an_eagle_that_knows_is_right_where_one_token_may_follow(eagles: Path) -> None:
+    model = LlamaModel.load(with_eagle(eagles, "right"))
+    engine = engine_of(model, 4)
+    engine.submit(engine.prepare(Generate("r", PROMPTS[20], specs(4, 100, DRAWN))))
+    run(engine)
+    assert accepted(engine) > 0.8
+    model.close()
+
+
+def test_the_memory_of_an_eagle_is_foretold(eagles: Path) -> None:
+    given = with_eagle(eagles, "right")
+    alone, both = memory_estimate(given.model_copy(update={"spec_type": "none"})), memory_estimate(given)
+    assert both.refused == ""
+    assert both.draft > 4 * KNOWING.vocab * KNOWING.dim, "its weights are a part of it"
+    assert both.draft_per_cell > 0
+    assert both.total == alone.total + both.draft
+    assert "is not made for" in memory_estimate(with_eagle(eagles, "other")).refused
+
+
+@pytest.mark.parametrize(("architecture", "named"), [("dflash", "a DFlash drafter"), ("gemma4-assistant", "Gemma 4")])
+def test_heads_of_other_kinds_are_refused_by_name(architecture: str, named: str, eagles: Path, tmp_path: Path) -> None:
+    path = tmp_path / "head.gguf"
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    given = settings(eagles / "model.gguf", spec_type="auto", spec_draft_model=str(path))
+    with pytest.raises(ModelLoadFailed, match=rf"^spec_draft_model: .*head.gguf is .*{named}.*, which is not served"):
+        LlamaModel.load(given)
+
+
+def test_an_eagle_made_for_another_model_is_refused_with_both_names(eagles: Path) -> None:
+    with pytest.raises(ModelLoadFailed, match=r"other.gguf is not made for .*model.gguf: .*128 and 256 numbers"):
+        LlamaModel.load(with_eagle(eagles, "other"))
+
+
+def test_an_eagle_for_an_architecture_that_tells_nothing_is_refused(eagles: Path, folder: Path) -> None:
+    given = settings(folder / "right.gguf", spec_type="auto", spec_draft_model=str(eagles / "right.gguf"))
+    with pytest.raises(ModelLoadFailed, match=r"EAGLE-3 head, and llama.cpp does not tell .* glm4moe"):
+        LlamaModel.load(given)

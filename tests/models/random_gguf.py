@@ -605,7 +605,7 @@ def write_glm4_moe(path: Path, shape: Shape = TINY, wrong: float = 0.0) -> Path:
 
     The head of a chained model knows what follows each token, but for a share `wrong` of the vocabulary.
     """
-    head, random = shape.layers, np.random.default_rng(shape.seed)
+    head = shape.layers
     out = _Writer(path, "glm4moe", replace(shape, layers=head + 1))
     _add_attention_keys(out)
     out.gguf.add_rope_dimension_count(shape.dim // shape.heads)
@@ -631,12 +631,68 @@ def write_glm4_moe(path: Path, shape: Shape = TINY, wrong: float = 0.0) -> Path:
         out.ones(prefix + name, shape.dim)
     if shape.is_chained:  # it looks at the token alone, as the last matrix does
         out.add(prefix + "nextn.eh_proj", np.eye(shape.dim, 2 * shape.dim, dtype=np.float32))
-        known = embeddings.copy()
-        unknown = random.random(shape.vocab) < wrong
-        known[unknown] = random.standard_normal((int(unknown.sum()), shape.dim), dtype=np.float32)
-        out.add(prefix + "nextn.embed_tokens", known)
+        out.add(prefix + "nextn.embed_tokens", _mistaken(embeddings, wrong, shape))
     else:
         out.matrix(prefix + "nextn.eh_proj", shape.dim, 2 * shape.dim)
+    out.close()
+    return path
+
+
+def write_step35(path: Path, shape: Shape = TINY) -> Path:
+    """Write a step35 without experts, with a head that drafts (MTP): every second layer, and the head, has a window."""
+    head = shape.layers
+    out = _Writer(path, "step35", replace(shape, layers=head + 1))
+    head_dim = shape.dim // shape.heads
+    _add_attention_keys(out, has_lengths=True)
+    out.gguf.add_rope_dimension_count(head_dim)
+    out.gguf.add_expert_feed_forward_length(shape.ffn)
+    out.gguf.add_sliding_window(shape.window)
+    out.gguf.add_sliding_window_pattern([layer % 2 == head % 2 for layer in range(head + 1)])
+    out.gguf.add_nextn_predict_layers(1)
+    _add_vocabulary(out)
+    for layer in range(head + 1):
+        _add_attention(out, f"blk.{layer}.", head_dim)
+        _add_head_norms(out, f"blk.{layer}.")
+        _add_feed_forward(out, f"blk.{layer}.")
+    for name in ("nextn.enorm", "nextn.hnorm"):
+        out.ones(f"blk.{head}.{name}", shape.dim)
+    out.matrix(f"blk.{head}.nextn.eh_proj", shape.dim, 2 * shape.dim)
+    out.close()
+    return path
+
+
+def write_eagle3(path: Path, shape: Shape = TINY, wrong: float = 0.0) -> Path:
+    """Write an EAGLE-3 head for a llama of this shape: one layer, which sees tokens and what three layers are given.
+
+    With a chained model it knows what follows each token, but for a share `wrong` of the vocabulary.
+    """
+    out = _Writer(path, "eagle3", replace(shape, layers=1))
+    kv_heads = shape.heads if shape.is_chained else shape.kv_heads
+    head_dim, both = shape.dim // shape.heads, 2 * shape.dim
+    out.shape = replace(out.shape, kv_heads=kv_heads)
+    _add_attention_keys(out)
+    out.gguf.add_rope_dimension_count(head_dim)
+    out.gguf.add_array("eagle3.target_layers", [0, shape.layers // 2, shape.layers - 1])
+    out.gguf.add_uint32("eagle3.target_hidden_size", shape.dim)
+    out.gguf.add_bool("eagle3.norm_before_residual", True)
+    gain = _QUIET if shape.is_chained else 1.0
+    out.matrix("fc", shape.dim, 3 * shape.dim, scale=gain * (3 * shape.dim) ** -0.5)
+    for name in ("output_norm", "blk.0.attn_norm", "blk.0.attn_norm_2", "blk.0.ffn_norm"):
+        out.ones(name, shape.dim)
+    if shape.is_chained:  # each token attends to itself, and gives its embedding
+        itself = np.eye(shape.dim, both, dtype=np.float32)
+        for name, scale in (("attn_q", 2.0), ("attn_k", 2.0), ("attn_v", 1.0)):
+            out.add(f"blk.0.{name}", scale * itself)
+        out.add(
+            "blk.0.attn_output", 8 * np.eye(shape.dim, dtype=np.float32)
+        )  # beside a state with numbers of about one
+        out.add("token_embd", _mistaken(_embeddings(shape), wrong, shape))
+    else:
+        out.matrix("blk.0.attn_q", shape.dim, both)
+        out.matrix("blk.0.attn_k", kv_heads * head_dim, both)
+        out.matrix("blk.0.attn_v", kv_heads * head_dim, both)
+        out.matrix("blk.0.attn_output", shape.dim, shape.dim)
+    _add_gate_up_down(out, "blk.0.", gain=gain)
     out.close()
     return path
 
@@ -710,6 +766,7 @@ WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "qwen3next": write_qwen3next,
     "deepseek2": write_deepseek2,
     "glm4moe": write_glm4_moe,
+    "step35": write_step35,
 }
 
 
@@ -732,6 +789,20 @@ def _chained(embeddings: np.ndarray) -> np.ndarray:
         for token, following in successors.items():
             rows[following] += embeddings[token]
     return rows * np.float32(_SURE / dim)
+
+
+def _embeddings(shape: Shape) -> np.ndarray:
+    """Return the embeddings of the model of this shape, which are its first numbers."""
+    return np.random.default_rng(shape.seed).standard_normal((shape.vocab, shape.dim), dtype=np.float32)
+
+
+def _mistaken(embeddings: np.ndarray, wrong: float, shape: Shape) -> np.ndarray:
+    """Return the embeddings of a head that takes a share of a chained text's tokens for others, and is as sure of them."""
+    texts, random = chained_texts(shape.vocab).values(), np.random.default_rng(shape.seed)
+    surely = [token for successors in texts for token, following in successors.items() if len(following) == 1]
+    known, taken = embeddings.copy(), np.flatnonzero(random.random(shape.vocab) < wrong)
+    known[taken] = embeddings[random.choice(surely, len(taken))]
+    return known
 
 
 def _add_mamba2_keys(out: _Writer) -> None:

@@ -156,6 +156,7 @@ def test_the_flags_of_the_rust_server_mean_the_same() -> None:
         (["--spec-type", "ngram-simple,ngram-mod"], {"spec_type": "ngram"}),
         (["--spec-type", "ngram-cache"], {"spec_type": "ngram"}),
         (["--spec-type", "draft-mtp"], {"spec_type": "mtp"}),
+        (["-md", "d", "--spec-type", "draft-eagle3"], {"spec_draft_model": "d", "spec_type": "draft"}),
         (["--spec-type", "ngram-mod,draft-mtp"], {"spec_type": "ngram-mtp"}),
     ],
 )
@@ -268,11 +269,11 @@ def test_a_flag_that_cannot_be_passed_over_is_refused(
     assert f"{name} is not supported: {flag.why}" in refusal(capsys, "serve", name, *["x"] * (not flag.switch))
 
 
-@pytest.mark.parametrize("kind", ["draft-eagle3", "draft-dflash", "ngram-simple,draft-eagle3"])
+@pytest.mark.parametrize("kind", ["draft-dflash", "draft-dspark", "ngram-simple,draft-dflash"])
 def test_drafts_of_other_heads_are_refused_with_what_is_there(capsys: pytest.CaptureFixture[str], kind: str) -> None:
     problem = refusal(capsys, "serve", "--spec-type", kind)
     assert f"--spec-type: {kind.rpartition(',')[2]} is not there" in problem
-    assert "draft-simple, with --spec-draft-model" in problem
+    assert "draft-simple and draft-eagle3, with --spec-draft-model" in problem
 
 
 # Variables -----------------------------------------------------------------------------------------------------------

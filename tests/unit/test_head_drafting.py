@@ -20,6 +20,8 @@ GREEDY = {"temperature": 0.0, "ignore_eos": True}
 class FakeHead:
     """A head of the fake that finds what the fake will find, but for a share of `wrong` in ten tokens."""
 
+    kind = "draft-mtp"
+
     def __init__(self, model: FakeModel, wrong: int = 0) -> None:
         self._model, self._wrong = model, wrong
         self._rows: list[bytes] = []  # what is visible at each

@@ -27,6 +27,14 @@ def compute(context: Any, native: Any) -> DecodeStatus:
     return {1: DecodeStatus.NO_ROOM, -1: DecodeStatus.INVALID}.get(code, DecodeStatus.FATAL)
 
 
+def encode(context: Any, native: Any) -> bool:
+    """Compute a llama_batch with a context's encoder; a failure is logged with llama.cpp's reason."""
+    code = lib.llama_encode(context, native)
+    if code:
+        log.warning("llama_encode returned %d for %d tokens: %s", code, native.n_tokens, native_log.last_error)
+    return not code
+
+
 class NativeBatch:
     """A llama_batch of fixed capacity, filled through numpy views; each token belongs to one sequence."""
 

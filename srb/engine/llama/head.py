@@ -20,7 +20,6 @@ from srb.engine.llama.log import native_log
 from srb.engine.llama.memory import floats_at
 from srb.engine.llama.params import head_params
 from srb.engine.llama.rows import Rows
-from srb.engine.llama.sequences import Sequences
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.swa import SwaCache
 from srb.engine.llama.threads import Threads
@@ -33,7 +32,7 @@ from srb.files.gguf import has_head
 ARCHITECTURES = ("cohere2moe", "deepseek2", "deepseek32", "glm-dsa", "glm4moe", "hy_v3", "mimo2", "step35")
 _MOST_WAITING = 64  # tokens of a sequence that wait; older ones are forgotten, where drafts do not pay
 # Of llama-ext.h, which has no functions in C.
-_SET_STATES = "_Z26llama_set_embeddings_nextnP13llama_contextbb"
+_TELL = "_Z26llama_set_embeddings_nextnP13llama_contextbb"
 _STATES = "_Z26llama_get_embeddings_nextnP13llama_context"
 
 _Row = tuple[int, int, int, Vectors]  # sequence, position, token, and the hidden state before it
@@ -62,16 +61,17 @@ class _Text:
 class LlamaHead:
     """The head of a model. Its sequences follow those of the model, whose edits are told here in their order."""
 
+    kind = "draft-mtp"  # llama-server's name
+    _shift = 0  # by how many places a token is in the KV store before its place in the text
+
     def __init__(self, context: Any, own_context: Any) -> None:
         """Follow a model's `context` with one for its head, which is freed by `close`. Raise ModelLoadFailed."""
         self._model_context, self.context = context, own_context
         self._memory = lib.llama_get_memory(own_context)
         own_model = lib.llama_get_model(own_context)
         self._width: int = lib.llama_model_n_embd_out(own_model)  # of a hidden state
-        self._states_of = _function(_STATES, ctypes.POINTER(ctypes.c_float), lib.llama_context_p_ctypes)
-        set_states = _function(_SET_STATES, None, lib.llama_context_p_ctypes, ctypes.c_bool, ctypes.c_bool)
-        set_states(context, True, False)  # of all tokens
-        set_states(own_context, True, True)  # of the tokens whose logits are wanted
+        self._states_of = native_function(_STATES, ctypes.POINTER(ctypes.c_float), lib.llama_context_p_ctypes)
+        tell_states(own_context, of_wanted_alone=True)
         self._n_batch: int = lib.llama_n_batch(context)
         self._unknown = np.zeros(self._width, np.float32)
         self._rows = Rows(own_context, lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(own_model)))
@@ -90,7 +90,7 @@ class LlamaHead:
         """Take the hidden states of a batch that the model has computed."""
         if self._has_failed:
             return
-        states, prompts = self._states(self._model_context, len(batch), self._n_batch), list[int]()
+        states, prompts = self._told(len(batch)), list[int]()
         for seq_id, first, end in _runs(batch.seq_ids):
             text = self._text_at(seq_id, batch.positions[first])
             if batch.vectors is not None or text.is_lost:
@@ -109,7 +109,7 @@ class LlamaHead:
         if (text := self._texts.get(source)) is None:
             return
         made = self._texts[target] = text.copy()
-        lib.llama_memory_seq_cp(self._memory, source, target, -1, text.end)
+        self._share(source, target, text.end)
         if end is not None:
             self._shrink(target, made, end)
 
@@ -121,8 +121,8 @@ class LlamaHead:
         """Share cells of the same text, where both sequences have them."""
         one, other = self._texts.get(source), self._texts.get(target)
         if one is not None and other is not None and min(one.end, other.end) >= end and one.start <= other.start:
-            lib.llama_memory_seq_rm(self._memory, target, -1, end)
-            lib.llama_memory_seq_cp(self._memory, source, target, -1, end)
+            lib.llama_memory_seq_rm(self._memory, target, -1, max(0, end - self._shift))
+            self._share(source, target, end)
             other.start = one.start
 
     def remove(self, seq_id: int) -> None:
@@ -145,6 +145,9 @@ class LlamaHead:
             text.ahead = None
         text.tokens += tokens
         text.states += list(states.copy())
+        if text.end < self._shift:  # a text's first token has no place in the KV store
+            text.start = text.end = text.end + 1
+            del text.tokens[0], text.states[0]
 
     def _shorten(self, seq_id: int, text: _Text) -> None:
         """Forget what came before the last tokens that wait."""
@@ -184,7 +187,10 @@ class LlamaHead:
         self._texts[seq_id] = _Text(length, length, [], [self._unknown], None, is_lost)
 
     def _cut(self, seq_id: int, start: int) -> None:
-        lib.llama_memory_seq_rm(self._memory, seq_id, start, -1)
+        lib.llama_memory_seq_rm(self._memory, seq_id, max(0, start - self._shift), -1)
+
+    def _share(self, source: int, target: int, end: int) -> None:
+        lib.llama_memory_seq_cp(self._memory, source, target, -1, max(0, end - self._shift))
 
     # ---- reading and drafting
 
@@ -237,7 +243,7 @@ class LlamaHead:
             seq_id, position, _, _ = latest[place]
             self._drafted.setdefault(seq_id, position + 1)
             self._latest.append((seq_id, position + 1, token, states[place]))
-        return self._compute(self._latest, want_logits=True)
+        return self._compute(self._latest, want_logits=True, are_own=True)
 
     def logits(self, place: int) -> Logits:
         return self._rows.logits(place)
@@ -248,19 +254,31 @@ class LlamaHead:
             self._cut(seq_id, position)
         self._drafted.clear()
 
-    def _compute(self, rows: Sequence[_Row], want_logits: bool) -> bool:
-        """Compute rows, all with their logits or none: llama.cpp's heads give hidden states by the one or the other."""
+    def _compute(self, rows: Sequence[_Row], want_logits: bool, *, are_own: bool = False) -> bool:
+        """Compute rows, all with their logits or none: llama.cpp's heads give hidden states by the one or the other.
+
+        `are_own`: their states are the head's, and not the model's.
+        """
         batch = Batch()
         for seq_id, position, token, _ in rows:
-            batch.add(seq_id, position, [token], want_logits)
-        batch.states = np.stack([state for *_, state in rows])
+            batch.add(seq_id, position - self._shift, [token], want_logits)
         native_log.forget_error()
-        self._rows.follow(batch.wanted)
         with self.threads.step():
+            states = np.stack([state for *_, state in rows])
+            batch.states = states if are_own else self._inputs(states)
+            self._rows.follow(batch.wanted)
             status = compute(self.context, self._batch.fill(batch))
         self._has_failed = self._has_failed or status in (DecodeStatus.INVALID, DecodeStatus.FATAL)
         self.tokens_total += len(batch) if status is DecodeStatus.OK else 0
         return status is DecodeStatus.OK
+
+    def _told(self, count: int) -> Vectors:
+        """Return the states of the model's latest `count` tokens, shape (count, width): a view."""
+        return self._states(self._model_context, count, self._n_batch)
+
+    def _inputs(self, states: Vectors) -> Vectors:
+        """Return the head's states for those of the model."""
+        return states
 
     def _states(self, context: Any, count: int, room: int) -> Vectors:
         """Return a view of the hidden states of a context's latest `count` tokens, which has room for so many."""
@@ -271,17 +289,13 @@ class LlamaHead:
         lib.llama_free(self.context)
 
 
-def head_of(settings: Settings, model: Any, context: Any, windows: SwaCache, sequences: Sequences) -> LlamaHead | None:
-    """Return the head that the settings ask for. Raise ModelLoadFailed for a model without one that llama.cpp computes.
-
-    None, too, for memory that cannot be cut after a token, as drafts need it.
-    """
-    if not settings.uses_head or not sequences.can_be_cut or sequences.has_states:
-        return None
+def own_head(settings: Settings, model: Any, context: Any, windows: SwaCache) -> LlamaHead:
+    """Return the head in a model's own file. Raise ModelLoadFailed if there is none that llama.cpp computes."""
     check_head(settings, model)
     own_context = lib.llama_init_from_model(model, head_params(settings, model, windows, context))
     if not own_context:
         raise ModelLoadFailed(f"spec_type mtp: no context for the model's head: {native_log.last_error}")
+    tell_states(context, of_wanted_alone=False)
     return LlamaHead(context, own_context)
 
 
@@ -299,12 +313,21 @@ def check_head(settings: Settings, model: Any) -> None:
         )
 
 
-def _function(name: str, result: Any, *arguments: Any) -> Any:
+def tell_states(context: Any, *, of_wanted_alone: bool) -> None:
+    """Let a context tell its hidden states, of all tokens or of those whose logits are wanted. Raise ModelLoadFailed."""
+    native_function(_TELL, None, lib.llama_context_p_ctypes, ctypes.c_bool, ctypes.c_bool)(
+        context, True, of_wanted_alone
+    )
+
+
+def native_function(name: str, result: Any, *arguments: Any) -> Any:
     """Return a function of llama.cpp by its C++ name. Raise ModelLoadFailed where this build has none."""
     try:
         function = getattr(lib.llama_cpp._lib, name)
     except AttributeError:
-        raise ModelLoadFailed("spec_type mtp: this build of llama.cpp tells no hidden states for a head") from None
+        raise ModelLoadFailed(
+            "spec_type: this build of llama.cpp tells no hidden states for a head that drafts"
+        ) from None
     function.restype, function.argtypes = result, list(arguments)
     return function
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, get_args
 
 import orjson
@@ -25,6 +26,7 @@ import llama_cpp as lib
 from srb.config.settings import Settings
 from srb.config.values import CacheType
 from srb.engine.llama.devices import begin, devices, ggml, gpu_of, library_folder, package, system_info
+from srb.engine.llama.eagle import eagle_params, load_eagle
 from srb.engine.llama.head import check_head
 from srb.engine.llama.log import native_log
 from srb.engine.llama.params import (
@@ -43,7 +45,7 @@ from srb.engine.llama.std_map import map_function
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.swa import SwaCache, room_remarks, swa_cache_of, usable_sequences
 from srb.errors import ConfigError, ModelLoadFailed
-from srb.files.gguf import check_adapter_files, check_model_file
+from srb.files.gguf import check_adapter_files, check_model_file, has_eagle
 from srb.files.native_facts import Build, KVSize, MemoryEstimate, MemoryUse, NativeFacts
 
 _MIB = 1 << 20
@@ -109,7 +111,7 @@ def memory_estimate(settings: Settings) -> MemoryEstimate:
     Raise ModelLoadFailed or ConfigError with one line that says why.
     """
     found = _model_estimate(settings)
-    if not settings.has_draft_model:
+    if not settings.has_draft_model or has_eagle(settings):
         return found
     try:
         draft = _model_estimate(settings.of_draft_model.model_copy(update={"n_ctx": found.n_ctx}))
@@ -188,21 +190,36 @@ def _estimate(model: Any, settings: Settings) -> MemoryEstimate:
 
 
 def _head(model: Any, settings: Settings, windows: SwaCache, planned: _Sizes) -> tuple[int, float, str]:
-    """Return the bytes of a drafting head's KV store and buffers, those of each cell, and why it cannot be made."""
+    """Return the bytes that a drafting head takes beside the model, those of each cell, and why it cannot be made."""
     can_be_cut = memory_kind(model) in ("attention", "sliding_window") and windows is not SwaCache.SMALL
-    if not settings.uses_head or not can_be_cut:
-        return 0, 0.0, ""
+    width = 4 * lib.llama_model_n_embd(model) * planned.n_batch  # bytes of what a batch tells of one layer
     try:
-        check_head(settings, model)
-        less, more = (
-            _plan(model, settings.model_copy(update={"n_ctx": planned.n_ctx + cells}), windows, head_params)
-            for cells in (0, _CELLS)
-        )
+        if settings.uses_head and can_be_cut:
+            check_head(settings, model)
+            beside = settings.model_copy(update={"n_ctx": planned.n_ctx})
+            size, per_cell = _sizes_beside(model, beside, windows, head_params)
+            return size + width, per_cell, ""
+        if has_eagle(settings) and can_be_cut:
+            context = lib.llama_init_from_model(model, context_params(settings, model, windows))
+            try:
+                own_model, _, layers = load_eagle(settings, model, no_alloc=True)
+                beside = settings.of_draft_model.model_copy(update={"n_ctx": planned.n_ctx})
+                size, per_cell = _sizes_beside(own_model, beside, SwaCache.NONE, partial(eagle_params, context=context))
+                size += lib.llama_model_size(own_model)
+                lib.llama_model_free(own_model)
+            finally:
+                lib.llama_free(context)
+            return size + len(layers) * width, per_cell, ""
     except ModelLoadFailed as error:
         return 0, 0.0, error.message
-    states = 4 * lib.llama_model_n_embd_out(model) * planned.n_batch  # the model's, told for each token of a batch
-    per_cell = _slope(less.store + less.compute, more.store + more.compute, less, more)
-    return round(less.store + less.compute) + states, per_cell, ""
+    return 0, 0.0, ""
+
+
+def _sizes_beside(model: Any, settings: Settings, windows: SwaCache, make: Any) -> tuple[int, float]:
+    """Return the bytes of the KV store and buffers of a context that `make` gives parameters for, and those of each cell."""
+    cells = (settings.n_ctx, settings.n_ctx + _CELLS)
+    less, more = (_plan(model, settings.model_copy(update={"n_ctx": each}), windows, make) for each in cells)
+    return round(less.store + less.compute), _slope(less.store + less.compute, more.store + more.compute, less, more)
 
 
 def _full_store(model: Any, settings: Settings, windows: SwaCache) -> int:

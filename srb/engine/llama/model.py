@@ -29,8 +29,9 @@ from srb.engine.llama.blank_page import reply_before_empty
 from srb.engine.llama.control_vectors import LlamaControlVectors
 from srb.engine.llama.devices import begin, free_gpu_memory, package, system_info, tell_library
 from srb.engine.llama.dry import DrySamplers
+from srb.engine.llama.eagle import eagle_head
 from srb.engine.llama.embedder import LlamaEmbedder
-from srb.engine.llama.head import LlamaHead, head_of
+from srb.engine.llama.head import LlamaHead, own_head
 from srb.engine.llama.log import native_log
 from srb.engine.llama.media import LlamaEncoder, marks_of
 from srb.engine.llama.mrope import NUM_SECTIONS, has_mrope, sequences_of
@@ -58,7 +59,7 @@ from srb.engine.media import Encoder, Vectors
 from srb.engine.model import Batch, Blob, DecodeStatus, Head, Logits, LoraScales
 from srb.engine.tokens import is_media
 from srb.errors import ModelLoadFailed
-from srb.files.gguf import check_model_file, pooling_of
+from srb.files.gguf import check_model_file, has_eagle, pooling_of
 from srb.files.native_facts import without_patches
 from srb.host.cores import usable_cores
 from srb.wire.events import ModelInfo
@@ -185,7 +186,7 @@ class LlamaModel:
                 raise ModelLoadFailed(f"model: {path} cannot generate text; set embedding or reranking to use it")
             vectors = LlamaControlVectors(settings, model, context, lib.llama_n_seq_max(context))
             sequences = sequences_of(context, model, windows)
-            head = head_of(settings, model, context, windows, sequences)
+            head = _head(settings, model, context, windows, sequences)
         except ModelLoadFailed:
             lib.llama_model_free(model)
             raise
@@ -587,6 +588,18 @@ class LlamaModel:
 
     def _metadata(self, key: str) -> str:
         return string_of(lib.llama_model_meta_val_str, self._model, key.encode())
+
+
+def _head(settings: Settings, model: Any, context: Any, windows: SwaCache, sequences: Sequences) -> LlamaHead | None:
+    """Return the head that the settings ask for. Raise ModelLoadFailed if there is none, or none for this model.
+
+    None, too, for memory that cannot be cut after a token, as drafts need it.
+    """
+    if not sequences.can_be_cut or sequences.has_states:
+        return None
+    if settings.uses_head:
+        return own_head(settings, model, context, windows)
+    return eagle_head(settings, model, context) if has_eagle(settings) else None
 
 
 def _encoder(settings: Settings, model: Any) -> LlamaEncoder | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import gguf
 import llama_cpp as lib
+import numpy as np
 import pytest
 
 from srb.config.sampling_params import SamplingParams
@@ -18,6 +19,7 @@ from srb.engine.engine import Engine, EngineOptions
 from srb.engine.llama.head import LlamaHead
 from srb.engine.llama.memory_estimate import memory_estimate
 from srb.engine.llama.model import LlamaModel
+from srb.engine.model import Batch, DecodeStatus, Logits
 from srb.errors import ModelLoadFailed
 from srb.wire.commands import AddBranches, BranchSpec, Generate
 from srb.wire.events import Delta
@@ -153,6 +155,56 @@ def test_a_head_that_knows_is_right_where_one_token_may_follow(load: Callable[[s
     assert shares[0] > 0.85
     assert shares[0] - 0.35 < shares[1] < shares[0] - 0.05
     assert shares[2] < 0.1
+
+
+def decode(model: LlamaModel, seq_id: int, position: int, tokens: list[int], *, has_draft: bool = False) -> None:
+    batch = Batch()
+    batch.add(seq_id, position, tokens, want_logits=True, want_all=has_draft)
+    assert model.decode(batch) is DecodeStatus.OK
+
+
+def found(model: LlamaModel, seq_id: int, position: int, token: int) -> Logits:
+    """Return what the head finds after a sequence's newest token."""
+    model.flush()
+    head = model.head
+    assert head is not None
+    assert head.begin([(seq_id, position, token)])
+    logits = head.logits(0).copy()
+    assert head.go_on([(0, 7)])
+    head.drop()
+    return logits
+
+
+@pytest.mark.parametrize("kind", ["mtp", "windows", "eagle"])
+def test_a_head_finds_the_same_whether_it_reads_a_text_at_once_or_in_pieces(kind: str, tmp_path: Path) -> None:
+    """Weights are noise, so what it finds depends on every hidden state that it was given, and on its place."""
+    shape, path = replace(TINY, context=256), tmp_path / "model.gguf"
+    {"mtp": write_glm4_moe, "windows": write_step35, "eagle": write_llama}[kind](path, shape)
+    given: dict[str, Any] = {"n_ctx": 256}
+    if kind == "eagle":
+        draft = str(write_eagle3(tmp_path / "eagle.gguf", replace(shape, layers=3, seed=1)))
+        write_llama(path, replace(shape, layers=3))
+        given |= {"spec_type": "auto", "spec_draft_model": draft}
+    model = LlamaModel.load(settings(path, **given))
+    text = [40 + 7 * place % 300 for place in range(41)]
+    decode(model, 0, 0, text[:40])
+    expected = found(model, 0, 40, text[40])
+
+    model.clear()
+    decode(model, 0, 0, text[:10])
+    decode(model, 0, 10, text[10:20])
+    for place in range(20, 26):  # one by one, and drafts are wrong, or made in vain
+        found(model, 0, place, text[place] if place % 2 else 9)
+        decode(model, 0, place, [text[place]])
+    found(model, 0, 26, text[26])
+    decode(model, 0, 26, [*text[26:30], 5, 6, 7], has_draft=True)  # of six drafted tokens three are right
+    model.truncate(0, 30)
+    model.fork(0, 1)
+    decode(model, 1, 30, [text[30]])
+    model.remove(0)
+    decode(model, 1, 31, text[31:40])
+    assert np.abs(found(model, 1, 40, text[40]) - expected).max() < 0.02 * np.abs(expected).max()
+    model.close()
 
 
 @needs_equal_texts

@@ -100,7 +100,7 @@ def check_head(engine: Engine) -> None:
     head = engine.model.head
     assert isinstance(head, LlamaHead)
     for seq_id, text in head._texts.items():
-        first, end = text.start - head._shift, text.end + (text.ahead is not None) - head._shift
+        first, end = text.start, text.end + (text.ahead is not None)
         have = tuple(
             bound(head._memory, seq_id) for bound in (lib.llama_memory_seq_pos_min, lib.llama_memory_seq_pos_max)
         )

@@ -36,10 +36,9 @@ _TOLD = "_Z30llama_get_embeddings_layer_inpP13llama_contextj"
 
 
 class EagleHead(LlamaHead):
-    """An EAGLE-3 head. Its KV store has a token at the place before it, so a text's first one has none."""
+    """An EAGLE-3 head."""
 
     kind = "draft-eagle3"
-    _shift = 1
 
     def __init__(self, context: Any, own_model: Any, own_context: Any, layers: list[int]) -> None:
         """Follow a model's `context`; the head's model and context are freed by `close`. Raise ModelLoadFailed."""

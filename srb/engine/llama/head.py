@@ -42,7 +42,7 @@ _Row = tuple[int, int, int, Vectors]  # sequence, position, token, and the hidde
 class _Text:
     """A sequence as the head has it: the tokens `start` … `end` are in its KV store, and those after them wait."""
 
-    start: int
+    start: int  # 1 or more: there is no state before a text's first token
     end: int
     tokens: list[int] = field(default_factory=list)
     states: list[Vectors] = field(default_factory=list)  # the model's before each of these tokens, and at their end
@@ -62,7 +62,6 @@ class LlamaHead:
     """The head of a model. Its sequences follow those of the model, whose edits are told here in their order."""
 
     kind = "draft-mtp"  # llama-server's name
-    _shift = 0  # by how many places a token is in the KV store before its place in the text
 
     def __init__(self, context: Any, own_context: Any) -> None:
         """Follow a model's `context` with one for its head, which is freed by `close`. Raise ModelLoadFailed."""
@@ -121,7 +120,7 @@ class LlamaHead:
         """Share cells of the same text, where both sequences have them."""
         one, other = self._texts.get(source), self._texts.get(target)
         if one is not None and other is not None and min(one.end, other.end) >= end and one.start <= other.start:
-            lib.llama_memory_seq_rm(self._memory, target, -1, max(0, end - self._shift))
+            lib.llama_memory_seq_rm(self._memory, target, -1, end)
             self._share(source, target, end)
             other.start = one.start
 
@@ -145,7 +144,7 @@ class LlamaHead:
             text.ahead = None
         text.tokens += tokens
         text.states += list(states.copy())
-        if text.end < self._shift:  # a text's first token has no place in the KV store
+        if text.start == text.end and text.states[0] is self._unknown:  # it begins with the next token
             text.start = text.end = text.end + 1
             del text.tokens[0], text.states[0]
 
@@ -187,10 +186,10 @@ class LlamaHead:
         self._texts[seq_id] = _Text(length, length, [], [self._unknown], None, is_lost)
 
     def _cut(self, seq_id: int, start: int) -> None:
-        lib.llama_memory_seq_rm(self._memory, seq_id, max(0, start - self._shift), -1)
+        lib.llama_memory_seq_rm(self._memory, seq_id, start, -1)
 
     def _share(self, source: int, target: int, end: int) -> None:
-        lib.llama_memory_seq_cp(self._memory, source, target, -1, max(0, end - self._shift))
+        lib.llama_memory_seq_cp(self._memory, source, target, -1, end)
 
     # ---- reading and drafting
 
@@ -261,7 +260,7 @@ class LlamaHead:
         """
         batch = Batch()
         for seq_id, position, token, _ in rows:
-            batch.add(seq_id, position - self._shift, [token], want_logits)
+            batch.add(seq_id, position, [token], want_logits)
         native_log.forget_error()
         with self.threads.step():
             states = np.stack([state for *_, state in rows])

@@ -58,8 +58,8 @@ def _layers(words: Sequence[str]) -> str:
     return "-1" if words[-1] in ("all", "auto") else words[-1]
 
 
-_NO_DRAFTS = ("draft-dflash", "draft-dspark")
-_DRAFTS = {"draft-simple": "draft", "draft-eagle3": "draft", "draft-mtp": "mtp"}
+_NO_DRAFTS = ("draft-dspark",)
+_DRAFTS = dict.fromkeys(("draft-simple", "draft-eagle3", "draft-dflash"), "draft") | {"draft-mtp": "mtp"}
 _BOTH: dict[tuple[str, ...], str] = {("draft", "ngram"): "both", ("mtp", "ngram"): "ngram-mtp"}
 
 
@@ -102,9 +102,9 @@ def _speculation(words: Sequence[str]) -> str:
     types = words[-1].split(",")
     if missing := [each for each in types if each in _NO_DRAFTS]:
         raise ConfigError(
-            f"--spec-type: {missing[0]} is not there, drafts come from the text (ngram-simple), from a small model or an "
-            "EAGLE-3 head (draft-simple and draft-eagle3, with --spec-draft-model) or from the model's own head "
-            "(draft-mtp); without --spec-type the server chooses"
+            f"--spec-type: {missing[0]} is not there, drafts come from the text (ngram-simple), from a small model or a "
+            "head in a file (draft-simple, draft-eagle3 and draft-dflash, with --spec-draft-model) or from the model's own "
+            "head (draft-mtp); without --spec-type the server chooses"
         )
     kinds = sorted({"ngram" if each.startswith("ngram") else _DRAFTS.get(each, each) for each in types})
     return kinds[0] if len(kinds) == 1 else _BOTH.get(tuple(kinds), words[-1])

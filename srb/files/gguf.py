@@ -29,6 +29,12 @@ _MODEL, _PROJECTOR, _ADAPTER, _VECTOR = (
     "a control vector",
 )
 _KINDS = {"mmproj": _PROJECTOR, "spec_draft_model": _MODEL, "lora": _ADAPTER, "control_vector": _VECTOR}
+# Heads that are not served, by the architecture, or by a tensor that they have.
+_HEADS = {
+    "gemma4-assistant": "an assistant of Gemma 4",
+    "markov_w1.weight": "a DSpark drafter",
+    "selector_hidden.weight": "a drafter of DFlash 2",
+}
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 _LITERAL = str.maketrans({sign: f"[{sign}]" for sign in "[?*"})  # for glob
 
@@ -153,20 +159,20 @@ def pooling_of(settings: Settings) -> str:
     return POOLING_TYPES[number] if isinstance(number, int) and 0 <= number < len(POOLING_TYPES) else "none"
 
 
-_HEADS = {"dflash": "a DFlash drafter", "gemma4-assistant": "an assistant of Gemma 4"}  # that are not served
-
-
-def has_eagle(settings: Settings) -> bool:
-    """Whether the draft model is an EAGLE-3 head. Raise ModelLoadFailed for a head of another kind, by its name."""
+def has_head_file(settings: Settings) -> bool:
+    """Whether the draft model is a head, EAGLE-3's or DFlash's. Raise ModelLoadFailed for one of another kind."""
     if not settings.has_draft_model or is_fake(settings):
         return False
-    architecture = str(_header(settings.draft_model_path).facts.get(_ARCHITECTURE, ""))
-    if architecture in _HEADS:
+    path = settings.draft_model_path
+    header = _header(path)
+    architecture = str(header.facts.get(_ARCHITECTURE, ""))
+    kind = _HEADS.get(architecture) or next((kind for name, kind in _HEADS.items() if name in header.tensors), "")
+    if kind:
         raise ModelLoadFailed(
-            f"spec_draft_model: {settings.draft_model_path} is {_HEADS[architecture]}, which is not served; a small model "
-            "of the same family or an EAGLE-3 head is"
+            f"spec_draft_model: {path} is {kind}, which is not served; a small model of the same family, an EAGLE-3 head "
+            "and a DFlash drafter are"
         )
-    return architecture == "eagle3"
+    return architecture in ("eagle3", "dflash")
 
 
 def has_head(path: Path) -> bool:

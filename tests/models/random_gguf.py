@@ -697,6 +697,25 @@ def write_eagle3(path: Path, shape: Shape = TINY, wrong: float = 0.0) -> Path:
     return path
 
 
+def write_dflash(path: Path, shape: Shape = TINY, layers: int = 2) -> Path:
+    """Write a DFlash drafter for a llama of this shape, of so many `layers`, with blocks of 8 tokens."""
+    out = _Writer(path, "dflash", replace(shape, layers=layers))
+    _add_attention_keys(out, has_lengths=True)
+    out.gguf.add_rope_dimension_count(shape.dim // shape.heads)
+    out.gguf.add_array("dflash.target_layers", [0, shape.layers - 1])
+    out.gguf.add_uint32("dflash.block_size", 8)
+    out.gguf.add_mask_token_id(shape.vocab - 1)
+    out.matrix("fc", shape.dim, 2 * shape.dim)
+    for name in ("enc.output_norm", "output_norm"):
+        out.ones(name, shape.dim)
+    for layer in range(layers):
+        _add_attention(out, f"blk.{layer}.", shape.dim // shape.heads)
+        _add_head_norms(out, f"blk.{layer}.")
+        _add_feed_forward(out, f"blk.{layer}.")
+    out.close()
+    return path
+
+
 def write_bert(path: Path, shape: Shape = TINY, ranks: bool = False) -> Path:
     """Write a bert: an encoder for embeddings, which cannot generate; with `ranks` a head that scores pairs of texts."""
     out = _Writer(path, "bert", shape)

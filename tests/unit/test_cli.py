@@ -157,6 +157,7 @@ def test_the_flags_of_the_rust_server_mean_the_same() -> None:
         (["--spec-type", "ngram-cache"], {"spec_type": "ngram"}),
         (["--spec-type", "draft-mtp"], {"spec_type": "mtp"}),
         (["-md", "d", "--spec-type", "draft-eagle3"], {"spec_draft_model": "d", "spec_type": "draft"}),
+        (["-md", "d", "--spec-type", "ngram-mod,draft-dflash"], {"spec_draft_model": "d", "spec_type": "both"}),
         (["--spec-type", "ngram-mod,draft-mtp"], {"spec_type": "ngram-mtp"}),
     ],
 )
@@ -269,11 +270,11 @@ def test_a_flag_that_cannot_be_passed_over_is_refused(
     assert f"{name} is not supported: {flag.why}" in refusal(capsys, "serve", name, *["x"] * (not flag.switch))
 
 
-@pytest.mark.parametrize("kind", ["draft-dflash", "draft-dspark", "ngram-simple,draft-dflash"])
+@pytest.mark.parametrize("kind", ["draft-dspark", "ngram-simple,draft-dspark"])
 def test_drafts_of_other_heads_are_refused_with_what_is_there(capsys: pytest.CaptureFixture[str], kind: str) -> None:
     problem = refusal(capsys, "serve", "--spec-type", kind)
     assert f"--spec-type: {kind.rpartition(',')[2]} is not there" in problem
-    assert "draft-simple and draft-eagle3, with --spec-draft-model" in problem
+    assert "draft-simple, draft-eagle3 and draft-dflash, with --spec-draft-model" in problem
 
 
 # Variables -----------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ _MOST_WAITING = 64  # tokens of a sequence that wait; older ones are forgotten, 
 _TELL = "_Z26llama_set_embeddings_nextnP13llama_contextbb"
 _STATES = "_Z26llama_get_embeddings_nextnP13llama_context"
 
-_Row = tuple[int, int, int, Vectors]  # sequence, position, token, and the hidden state before it
+Row = tuple[int, int, int, Vectors]  # sequence, position, token, and the hidden state before it
 
 
 @dataclass(slots=True)
@@ -62,6 +62,7 @@ class LlamaHead:
     """The head of a model. Its sequences follow those of the model, whose edits are told here in their order."""
 
     kind = "draft-mtp"  # llama-server's name
+    _offset = 0  # of the state that goes with a token: 0: the one before it, 1: its own
 
     def __init__(self, context: Any, own_context: Any) -> None:
         """Follow a model's `context` with one for its head, which is freed by `close`. Raise ModelLoadFailed."""
@@ -74,9 +75,10 @@ class LlamaHead:
         self._n_batch: int = lib.llama_n_batch(context)
         self._unknown = np.zeros(self._width, np.float32)
         self._rows = Rows(own_context, lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(own_model)))
+        self._room = self._n_batch  # tokens that are read at once
         self._batch = NativeBatch(self._n_batch)
         self._texts: dict[int, _Text] = {}  # by sequence id
-        self._latest: list[_Row] = []  # that were computed for drafts
+        self._latest: list[Row] = []  # that were computed for drafts
         self._drafted: dict[int, int] = {}  # by sequence: the position of its first drafted token
         self._has_failed = False  # after a decode that leaves the memory in doubt; it drafts nothing more
         self.threads: Threads  # the model's
@@ -144,7 +146,7 @@ class LlamaHead:
             text.ahead = None
         text.tokens += tokens
         text.states += list(states.copy())
-        if text.start == text.end and text.states[0] is self._unknown:  # it begins with the next token
+        if not self._offset and text.start == text.end and text.states[0] is self._unknown:  # it begins with the next
             text.start = text.end = text.end + 1
             del text.tokens[0], text.states[0]
 
@@ -204,12 +206,12 @@ class LlamaHead:
         """Compute what waits of sequences; return how many tokens that were. One for which there is no room is forgotten."""
         texts = {seq_id: text for seq_id in seq_ids if (text := self._texts.get(seq_id)) is not None and text.tokens}
         rows = [
-            (seq_id, text.end + place, token, text.states[place])
+            (seq_id, text.end + place, token, text.states[place + self._offset])
             for seq_id, text in texts.items()
             for place, token in enumerate(text.tokens)
         ]
-        for first in range(0, len(rows), self._n_batch):
-            if not self._compute(rows[first : first + self._n_batch], want_logits=False):
+        for first in range(0, len(rows), self._room):
+            if not self._compute(rows[first : first + self._room], want_logits=False):
                 for seq_id, text in texts.items():
                     self._forget(seq_id, text.length)
                 return 0
@@ -253,7 +255,7 @@ class LlamaHead:
             self._cut(seq_id, position)
         self._drafted.clear()
 
-    def _compute(self, rows: Sequence[_Row], want_logits: bool, *, are_own: bool = False) -> bool:
+    def _compute(self, rows: Sequence[Row], want_logits: bool, *, are_own: bool = False) -> bool:
         """Compute rows, all with their logits or none: llama.cpp's heads give hidden states by the one or the other.
 
         `are_own`: their states are the head's, and not the model's.
@@ -265,8 +267,11 @@ class LlamaHead:
         with self.threads.step():
             states = np.stack([state for *_, state in rows])
             batch.states = states if are_own else self._inputs(states)
-            self._rows.follow(batch.wanted)
-            status = compute(self.context, self._batch.fill(batch))
+            return self._run(batch)
+
+    def _run(self, batch: Batch) -> bool:
+        self._rows.follow(batch.wanted)
+        status = compute(self.context, self._batch.fill(batch))
         self._has_failed = self._has_failed or status in (DecodeStatus.INVALID, DecodeStatus.FATAL)
         self.tokens_total += len(batch) if status is DecodeStatus.OK else 0
         return status is DecodeStatus.OK

@@ -26,8 +26,8 @@ import llama_cpp as lib
 from srb.config.settings import Settings
 from srb.config.values import CacheType
 from srb.engine.llama.devices import begin, devices, ggml, gpu_of, library_folder, package, system_info
-from srb.engine.llama.eagle import eagle_params, load_eagle
 from srb.engine.llama.head import check_head
+from srb.engine.llama.head_files import load_head, params_beside
 from srb.engine.llama.log import native_log
 from srb.engine.llama.params import (
     changed_settings,
@@ -45,7 +45,7 @@ from srb.engine.llama.std_map import map_function
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.swa import SwaCache, room_remarks, swa_cache_of, usable_sequences
 from srb.errors import ConfigError, ModelLoadFailed
-from srb.files.gguf import check_adapter_files, check_model_file, has_eagle
+from srb.files.gguf import check_adapter_files, check_model_file, has_head_file
 from srb.files.native_facts import Build, KVSize, MemoryEstimate, MemoryUse, NativeFacts
 
 _MIB = 1 << 20
@@ -111,7 +111,7 @@ def memory_estimate(settings: Settings) -> MemoryEstimate:
     Raise ModelLoadFailed or ConfigError with one line that says why.
     """
     found = _model_estimate(settings)
-    if not settings.has_draft_model or has_eagle(settings):
+    if not settings.has_draft_model or has_head_file(settings):
         return found
     try:
         draft = _model_estimate(settings.of_draft_model.model_copy(update={"n_ctx": found.n_ctx}))
@@ -199,12 +199,14 @@ def _head(model: Any, settings: Settings, windows: SwaCache, planned: _Sizes) ->
             beside = settings.model_copy(update={"n_ctx": planned.n_ctx})
             size, per_cell = _sizes_beside(model, beside, windows, head_params)
             return size + width, per_cell, ""
-        if has_eagle(settings) and can_be_cut:
+        if has_head_file(settings) and can_be_cut:
             context = lib.llama_init_from_model(model, context_params(settings, model, windows))
             try:
-                own_model, _, layers = load_eagle(settings, model, no_alloc=True)
+                own_model, _, layers = load_head(settings, model, no_alloc=True)
                 beside = settings.of_draft_model.model_copy(update={"n_ctx": planned.n_ctx})
-                size, per_cell = _sizes_beside(own_model, beside, SwaCache.NONE, partial(eagle_params, context=context))
+                size, per_cell = _sizes_beside(
+                    own_model, beside, SwaCache.NONE, partial(params_beside, context=context)
+                )
                 size += lib.llama_model_size(own_model)
                 lib.llama_model_free(own_model)
             finally:

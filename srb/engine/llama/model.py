@@ -29,9 +29,9 @@ from srb.engine.llama.blank_page import reply_before_empty
 from srb.engine.llama.control_vectors import LlamaControlVectors
 from srb.engine.llama.devices import begin, free_gpu_memory, package, system_info, tell_library
 from srb.engine.llama.dry import DrySamplers
-from srb.engine.llama.eagle import eagle_head
 from srb.engine.llama.embedder import LlamaEmbedder
 from srb.engine.llama.head import LlamaHead, own_head
+from srb.engine.llama.head_files import head_of_file
 from srb.engine.llama.log import native_log
 from srb.engine.llama.media import LlamaEncoder, marks_of
 from srb.engine.llama.mrope import NUM_SECTIONS, has_mrope, sequences_of
@@ -59,7 +59,7 @@ from srb.engine.media import Encoder, Vectors
 from srb.engine.model import Batch, Blob, DecodeStatus, Head, Logits, LoraScales
 from srb.engine.tokens import is_media
 from srb.errors import ModelLoadFailed
-from srb.files.gguf import check_model_file, has_eagle, pooling_of
+from srb.files.gguf import check_model_file, has_head_file, pooling_of
 from srb.files.native_facts import without_patches
 from srb.host.cores import usable_cores
 from srb.wire.events import ModelInfo
@@ -599,7 +599,7 @@ def _head(settings: Settings, model: Any, context: Any, windows: SwaCache, seque
         return None
     if settings.uses_head:
         return own_head(settings, model, context, windows)
-    return eagle_head(settings, model, context) if has_eagle(settings) else None
+    return head_of_file(settings, model, context) if has_head_file(settings) else None
 
 
 def _encoder(settings: Settings, model: Any) -> LlamaEncoder | None:

@@ -272,12 +272,12 @@ class Settings(EngineSettings):
     @property
     def has_draft_model(self) -> bool:
         """Whether a draft model is used."""
-        return bool(self.spec_draft_model) and self.spec_type in ("auto", "draft", "both")
+        return bool(self.spec_draft_model) and self.spec_type not in ("none", "ngram")
 
     @property
     def uses_head(self) -> bool:
-        """Whether the model's own head drafts."""
-        return self.spec_type in ("mtp", "ngram-mtp")
+        """Whether the head in the model's file drafts; with `spec_draft_model` it is the one there."""
+        return self.spec_type in ("mtp", "ngram-mtp") and not self.spec_draft_model
 
     @property
     def looks_up_drafts(self) -> bool:

@@ -29,9 +29,8 @@ _MODEL, _PROJECTOR, _ADAPTER, _VECTOR = (
     "a control vector",
 )
 _KINDS = {"mmproj": _PROJECTOR, "spec_draft_model": _MODEL, "lora": _ADAPTER, "control_vector": _VECTOR}
-# Heads that are not served, by the architecture, or by a tensor that they have.
+# Heads that are not served, by a tensor that they have.
 _HEADS = {
-    "gemma4-assistant": "an assistant of Gemma 4",
     "markov_w1.weight": "a DSpark drafter",
     "selector_hidden.weight": "a drafter of DFlash 2",
 }
@@ -160,19 +159,20 @@ def pooling_of(settings: Settings) -> str:
 
 
 def has_head_file(settings: Settings) -> bool:
-    """Whether the draft model is a head, EAGLE-3's or DFlash's. Raise ModelLoadFailed for one of another kind."""
+    """Whether the draft model is a head in a file of its own. Raise ModelLoadFailed for one of a kind that is not served."""
     if not settings.has_draft_model or is_fake(settings):
         return False
     path = settings.draft_model_path
     header = _header(path)
-    architecture = str(header.facts.get(_ARCHITECTURE, ""))
-    kind = _HEADS.get(architecture) or next((kind for name, kind in _HEADS.items() if name in header.tensors), "")
+    kind = next((kind for name, kind in _HEADS.items() if name in header.tensors), "")
+    if has_head(path) and "blk.0.attn_norm.weight" not in header.tensors and len(model_files(path)) == 1:
+        kind = "the head of a model without its other layers"
     if kind:
         raise ModelLoadFailed(
             f"spec_draft_model: {path} is {kind}, which is not served; a small model of the same family, an EAGLE-3 head "
             "and a DFlash drafter are"
         )
-    return architecture in ("eagle3", "dflash")
+    return header.facts.get(_ARCHITECTURE) in ("eagle3", "dflash", "gemma4-assistant")
 
 
 def has_head(path: Path) -> bool:

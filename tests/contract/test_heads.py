@@ -26,11 +26,26 @@ from srb.wire.events import Delta
 from tests.contract.rounding import needs_equal_texts
 from tests.engine_helpers import always_draft_in
 from tests.models.chained_texts import a_text, chained_texts
-from tests.models.random_gguf import TINY, Shape, write_dflash, write_eagle3, write_glm4_moe, write_llama, write_step35
+from tests.models.random_gguf import (
+    TINY,
+    Shape,
+    write_dflash,
+    write_eagle3,
+    write_gemma4,
+    write_gemma4_assistant,
+    write_glm4_moe,
+    write_llama,
+    write_step35,
+)
 
 KNOWING = Shape(dim=256, layers=2, vocab=1024, context=4096, is_chained=True)
 LISTS = chained_texts(KNOWING.vocab)["lists"]
 PROMPTS = [tuple(a_text(LISTS, 12 + seed, seed)) for seed in range(50)]
+_IN_FILES: dict[str, Callable[[Path, Shape], Path]] = {
+    "eagle": write_eagle3,
+    "dflash": write_dflash,
+    "assistant": write_gemma4_assistant,
+}
 LIKELIEST, DRAWN = SamplingParams(temperature=0.0), SamplingParams()
 
 
@@ -175,16 +190,16 @@ def found(model: LlamaModel, seq_id: int, position: int, token: int) -> Logits:
     return logits
 
 
-@pytest.mark.parametrize("kind", ["mtp", "windows", "eagle", "dflash"])
+@pytest.mark.parametrize("kind", ["mtp", "windows", *_IN_FILES])
 def test_a_head_finds_the_same_whether_it_reads_a_text_at_once_or_in_pieces(kind: str, tmp_path: Path) -> None:
     """Weights are noise, so what it finds depends on every hidden state that it was given, and on its place."""
     shape, path = replace(TINY, context=256), tmp_path / "model.gguf"
     given: dict[str, Any] = {"n_ctx": 256}
-    if kind in ("eagle", "dflash"):
+    if kind in _IN_FILES:
         shape = replace(shape, layers=3)
-        draft = {"eagle": write_eagle3, "dflash": write_dflash}[kind](tmp_path / "draft.gguf", replace(shape, seed=1))
+        draft = _IN_FILES[kind](tmp_path / "draft.gguf", replace(shape, seed=1))
         given |= {"spec_type": "auto", "spec_draft_model": str(draft)}
-    {"mtp": write_glm4_moe, "windows": write_step35}.get(kind, write_llama)(path, shape)
+    {"mtp": write_glm4_moe, "windows": write_step35, "assistant": write_gemma4}.get(kind, write_llama)(path, shape)
     model = LlamaModel.load(settings(path, **given))
     text = [40 + 7 * place % 300 for place in range(41)]
     decode(model, 0, 0, text[:40])
@@ -329,11 +344,14 @@ def test_the_memory_of_a_head_in_a_file_is_foretold(name: str, files: Path) -> N
     assert "is not made for" in memory_estimate(with_file(files, "other")).refused
 
 
-@pytest.mark.parametrize(("architecture", "named"), [("dflash", "a DSpark drafter"), ("gemma4-assistant", "Gemma 4")])
-def test_heads_of_other_kinds_are_refused_by_name(architecture: str, named: str, files: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tensor", "named"),
+    [("markov_w1", "a DSpark drafter"), ("selector_hidden", "DFlash 2"), ("blk.9.nextn.eh_proj", "layers")],
+)
+def test_heads_of_other_kinds_are_refused_by_name(tensor: str, named: str, files: Path, tmp_path: Path) -> None:
     path = tmp_path / "head.gguf"
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_tensor("markov_w1.weight", np.ones((4, 4), np.float32))
+    writer = gguf.GGUFWriter(path, "dflash")
+    writer.add_tensor(f"{tensor}.weight", np.ones((4, 4), np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -343,6 +361,24 @@ def test_heads_of_other_kinds_are_refused_by_name(architecture: str, named: str,
         LlamaModel.load(given)
 
 
+@needs_equal_texts
+def test_drafts_of_an_assistant_change_no_text(tmp_path: Path) -> None:
+    shape = replace(TINY, vocab=KNOWING.vocab, context=KNOWING.context)
+    path, draft = write_gemma4(tmp_path / "model.gguf", shape), write_gemma4_assistant(tmp_path / "draft.gguf", shape)
+    model = LlamaModel.load(settings(path, spec_draft_model=str(draft)))
+    found = []
+    for max_draft in (0, 4):
+        engine = engine_of(model, max_draft, cache_cells=0)
+        for number, prompt in enumerate(PROMPTS[:10]):
+            command = Generate(f"r{number}", prompt, specs(3, 40, (LIKELIEST, DRAWN)[number % 2]))
+            engine.submit(engine.prepare(command))
+        found.append(run(engine, is_checked=False))
+    assert found[0] == found[1]
+    assert engine.stats()["spec_decode_num_draft_tokens_total"] > 100
+    assert memory_estimate(settings(path, spec_draft_model=str(draft))).draft > draft.stat().st_size / 2
+    model.close()
+
+
 def test_an_eagle_made_for_another_model_is_refused_with_both_names(files: Path) -> None:
     with pytest.raises(ModelLoadFailed, match=r"other.gguf is not made for .*model.gguf: .*128 and 256 numbers"):
         LlamaModel.load(with_file(files, "other"))
@@ -350,5 +386,5 @@ def test_an_eagle_made_for_another_model_is_refused_with_both_names(files: Path)
 
 def test_an_eagle_for_an_architecture_that_tells_nothing_is_refused(files: Path, folder: Path) -> None:
     given = settings(folder / "right.gguf", spec_type="auto", spec_draft_model=str(files / "right.gguf"))
-    with pytest.raises(ModelLoadFailed, match=r"is a head, and llama.cpp does not tell .* glm4moe"):
+    with pytest.raises(ModelLoadFailed, match=r"is a head \(eagle3\), for which llama.cpp has nothing of glm4moe"):
         LlamaModel.load(given)

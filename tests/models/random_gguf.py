@@ -369,6 +369,39 @@ def write_gemma4(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
+def write_gemma4_assistant(path: Path, shape: Shape = TINY) -> Path:
+    """Write an assistant for `write_gemma4`'s model of this shape: two layers, which attend to keys of the model."""
+    dim, out = shape.dim // 2, _Writer(path, "gemma4-assistant", replace(shape, layers=2, dim=shape.dim // 2))
+    small, large = shape.dim // shape.heads, 2 * shape.dim // shape.heads
+    _add_attention_keys(out, [shape.kv_heads, shape.kv_heads // 2])
+    out.gguf.add_embedding_length_out(shape.dim)
+    out.gguf.add_nextn_predict_layers(2)
+    out.gguf.add_key_length(large)
+    out.gguf.add_value_length(large)
+    out.gguf.add_key_length_swa(small)
+    out.gguf.add_value_length_swa(small)
+    out.gguf.add_rope_dimension_count(large)
+    out.gguf.add_rope_dimension_count_swa(small)
+    out.gguf.add_sliding_window(shape.window)
+    out.gguf.add_sliding_window_pattern([True, False])
+    out.matrix("token_embd", shape.vocab, dim, scale=dim**-0.5)
+    out.ones("output_norm", dim)
+    out.vector("rope_freqs", np.ones(large // 2))
+    out.matrix("nextn.pre_projection", dim, 2 * shape.dim)
+    out.matrix("nextn.post_projection", shape.dim, dim)
+    for layer, head_dim in enumerate((small, large)):
+        prefix = f"blk.{layer}."
+        for name in ("attn_norm", "post_attention_norm", "post_ffw_norm"):
+            out.ones(prefix + name, dim)
+        out.matrix(prefix + "attn_q", shape.heads * head_dim, dim)
+        out.vector(prefix + "attn_q_norm", np.full(head_dim, head_dim**-0.5))
+        out.matrix(prefix + "attn_output", dim, shape.heads * head_dim)
+        out.ones(prefix + "layer_output_scale", 1)
+        _add_feed_forward(out, prefix)
+    out.close()
+    return path
+
+
 def write_gpt_oss(path: Path, shape: Shape = TINY) -> Path:
     """Write a gpt-oss: every second layer attends within a window, each head to a sink, too; experts with biases."""
     out = _Writer(path, "gpt-oss", shape)

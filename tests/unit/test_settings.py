@@ -104,7 +104,7 @@ def test_what_is_wrong_is_named_with_its_source(flags: dict[str, str], environ: 
         ({"spec_draft_model": "d.gguf", "spec_type": "both"}, True, True),
         ({"spec_draft_model": "d.gguf", "spec_type": "ngram"}, True, False),
         ({"spec_draft_model": "d.gguf", "spec_type": "none"}, False, False),
-        ({"spec_draft_model": "d.gguf", "spec_type": "mtp"}, True, False),
+        ({"spec_draft_model": "d.gguf", "spec_type": "mtp"}, True, True),
         ({"spec_type": "ngram-mtp"}, True, False),
     ],
 )

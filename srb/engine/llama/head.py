@@ -63,6 +63,7 @@ class LlamaHead:
 
     kind = "draft-mtp"  # llama-server's name
     _offset = 0  # of the state that goes with a token: 0: the one before it, 1: its own
+    _stride = 1  # places between drafted tokens
 
     def __init__(self, context: Any, own_context: Any) -> None:
         """Follow a model's `context` with one for its head, which is freed by `close`. Raise ModelLoadFailed."""
@@ -242,8 +243,8 @@ class LlamaHead:
         latest, self._latest = self._latest, []
         for place, token in drafted:
             seq_id, position, _, _ = latest[place]
-            self._drafted.setdefault(seq_id, position + 1)
-            self._latest.append((seq_id, position + 1, token, states[place]))
+            self._drafted.setdefault(seq_id, position + self._stride)
+            self._latest.append((seq_id, position + self._stride, token, states[place]))
         return self._compute(self._latest, want_logits=True, are_own=True)
 
     def logits(self, place: int) -> Logits:

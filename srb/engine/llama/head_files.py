@@ -1,4 +1,4 @@
-"""Heads in files of their own, EAGLE-3 and DFlash: a few layers that draft from what some layers of the model are given."""
+"""Heads in files of their own: EAGLE-3, DFlash, and the assistants of Gemma 4."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from srb.config.settings import Settings
 from srb.engine.llama.batch import encode
-from srb.engine.llama.head import LlamaHead, Row, native_function
+from srb.engine.llama.head import LlamaHead, Row, native_function, tell_states
 from srb.engine.llama.log import native_log
 from srb.engine.llama.memory import floats_at
 from srb.engine.llama.params import context_params, model_params
@@ -29,17 +29,29 @@ TARGETS = ("gemma4", "gpt-oss", "llama", "mimo2", "minimax-m2", "qwen3", "qwen3m
 _LAYERS = "_Z28llama_model_target_layer_idsPK11llama_model"
 _NUM_LAYERS = "_Z30llama_model_target_layer_ids_nPK11llama_model"
 _TELL = "_Z30llama_set_embeddings_layer_inpP13llama_contextjb"
+_ASSISTANT = "gemma4-assistant"
 _BLOCK = 16  # tokens of DFlash, where a file does not say; llama-server's
 _TOLD = "_Z30llama_get_embeddings_layer_inpP13llama_contextj"
 
 
-class LayersHead(LlamaHead):
-    """A head in a file of its own, whose states of a token are the inputs of some of the model's layers."""
+class FileHead(LlamaHead):
+    """A head in a file of its own; its model and context are freed by `close`."""
 
     def __init__(self, context: Any, own_model: Any, own_context: Any, layers: list[int]) -> None:
-        """Follow a model's `context`; the head's model and context are freed by `close`. Raise ModelLoadFailed."""
+        """Follow a model's `context`; the head drafts from what `layers` of it are given. Raise ModelLoadFailed."""
         super().__init__(context, own_context)
         self._own_model, self._layers = own_model, layers
+
+    def close(self) -> None:
+        super().close()
+        lib.llama_model_free(self._own_model)
+
+
+class LayersHead(FileHead):
+    """A head whose states of a token are the inputs of some of the model's layers."""
+
+    def __init__(self, context: Any, own_model: Any, own_context: Any, layers: list[int]) -> None:
+        super().__init__(context, own_model, own_context, layers)
         self._layer_told = native_function(
             _TOLD, ctypes.POINTER(ctypes.c_float), lib.llama_context_p_ctypes, ctypes.c_uint32
         )
@@ -54,10 +66,6 @@ class LayersHead(LlamaHead):
         size = self._n_batch * self._layer_width
         rows = [floats_at(self._layer_told(self._model_context, layer), size) for layer in self._layers]
         return np.concatenate([row.reshape(-1, self._layer_width)[:count] for row in rows], axis=1)
-
-    def close(self) -> None:
-        super().close()
-        lib.llama_model_free(self._own_model)
 
 
 class EagleHead(LayersHead):
@@ -78,6 +86,23 @@ class EagleHead(LayersHead):
                 return np.zeros((len(states), self._width), np.float32)
             made.append(self._states(self.context, len(part), len(part)).copy())
         return np.concatenate(made)
+
+
+class AssistantHead(FileHead):
+    """An assistant of Gemma 4: layers without keys of their own, which attend to the model's at one place for all drafts."""
+
+    _stride = 0
+
+    def __init__(self, context: Any, own_model: Any, own_context: Any, layers: list[int]) -> None:
+        super().__init__(context, own_model, own_context, layers)
+        tell_states(context, of_wanted_alone=False)
+
+    def read(self, seq_ids: Sequence[int]) -> int:
+        """Do nothing with what waits but to forget it: the KV store is the model's."""
+        for text in (self._texts[seq_id] for seq_id in seq_ids if seq_id in self._texts):
+            text.start = text.end = text.length
+            text.tokens, text.states = [], [text.states[-1].copy()]
+        return 0
 
 
 class FlashHead(LayersHead):
@@ -132,10 +157,14 @@ class FlashHead(LayersHead):
         return self._rows.logits(self._places[place])
 
 
-_KINDS: dict[str, type[LayersHead]] = {"eagle3": EagleHead, "dflash": FlashHead}
+_KINDS: dict[str, type[FileHead]] = {
+    "eagle3": EagleHead,
+    "dflash": FlashHead,
+    _ASSISTANT: AssistantHead,
+}
 
 
-def head_of_file(settings: Settings, model: Any, context: Any) -> LayersHead:
+def head_of_file(settings: Settings, model: Any, context: Any) -> FileHead:
     """Return the head that `spec_draft_model` names. Raise ModelLoadFailed if it cannot be used with the model."""
     own_model, _keep_alive, layers = load_head(settings, model)
     own_settings = settings.of_draft_model.model_copy(update={"n_ctx": lib.llama_n_ctx(context)})
@@ -174,25 +203,29 @@ def params_beside(settings: Settings, own_model: Any, windows: SwaCache = SwaCac
 
 
 def _layers_of(own_model: Any, path: Path, model: Any, model_path: Path) -> list[int]:
-    """Return the layers of a model from which a head drafts. Raise ModelLoadFailed if the one is not made for the other."""
-    if (architecture := _architecture(model)) not in TARGETS:
+    """Return the layers of a model from which a head drafts, if any. Raise ModelLoadFailed if it is made for another."""
+    kind, architecture = _architecture(own_model), _architecture(model)
+    targets = ("gemma4",) if kind == _ASSISTANT else TARGETS
+    if architecture not in targets:
         raise ModelLoadFailed(
-            f"spec_draft_model: {path} is a head, and llama.cpp does not tell what the layers of {architecture} are given; "
-            f"it does for {', '.join(TARGETS)}"
+            f"spec_draft_model: {path} is a head ({kind}), for which llama.cpp has nothing of {architecture}; it has what "
+            f"is needed of {', '.join(targets)}"
         )
     own_vocab, vocab = lib.llama_model_get_vocab(own_model), lib.llama_model_get_vocab(model)
-    if _architecture(own_model) == "dflash" and lib.llama_vocab_mask(own_vocab) < 0:
+    if kind == "dflash" and lib.llama_vocab_mask(own_vocab) < 0:
         raise ModelLoadFailed(f"spec_draft_model: {path} names no token for masks (tokenizer.ggml.mask_token_id)")
-    pointer = native_function(_LAYERS, ctypes.POINTER(ctypes.c_int32), lib.llama_model_p_ctypes)(own_model)
-    count = native_function(_NUM_LAYERS, ctypes.c_uint32, lib.llama_model_p_ctypes)(own_model)
-    layers = [int(pointer[place]) for place in range(count)]
+    layers: list[int] = []
+    if kind != _ASSISTANT:
+        pointer = native_function(_LAYERS, ctypes.POINTER(ctypes.c_int32), lib.llama_model_p_ctypes)(own_model)
+        count = native_function(_NUM_LAYERS, ctypes.c_uint32, lib.llama_model_p_ctypes)(own_model)
+        layers = [int(pointer[place]) for place in range(count)]
     given = string_of(lib.llama_model_meta_val_str, own_model, b"eagle3.target_hidden_size")
     facts = {
-        "numbers in a state": (int(given or lib.llama_model_n_embd(own_model)), int(lib.llama_model_n_embd(model))),
+        "numbers in a state": (int(given or lib.llama_model_n_embd_out(own_model)), int(lib.llama_model_n_embd(model))),
         "tokens": (lib.llama_vocab_n_tokens(own_vocab), lib.llama_vocab_n_tokens(vocab)),
     }
     differ = [f"{one} and {other} {name}" for name, (one, other) in facts.items() if one != other]
-    if max(layers) >= lib.llama_model_n_layer(model):
+    if max(layers, default=0) >= lib.llama_model_n_layer(model):
         differ.append(f"a layer {max(layers)} and {lib.llama_model_n_layer(model)} layers")
     if differ:
         raise ModelLoadFailed(f"spec_draft_model: {path} is not made for {model_path}: they have {'; '.join(differ)}")

@@ -211,7 +211,7 @@ def _head(model: Any, settings: Settings, windows: SwaCache, planned: _Sizes) ->
                 lib.llama_model_free(own_model)
             finally:
                 lib.llama_free(context)
-            return size + len(layers) * width, per_cell, ""
+            return size + max(1, len(layers)) * width, per_cell, ""
     except ModelLoadFailed as error:
         return 0, 0.0, error.message
     return 0, 0.0, ""

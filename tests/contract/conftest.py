@@ -128,6 +128,7 @@ def model(model_name: str, gguf: Callable[[str], Path], lent: Lent) -> Iterator[
     path = str(gguf(model_name))
     borrowed = lent.borrow(Settings(model=path, n_batch=64, n_ubatch=32, n_seq_max=16, threads=1, **given))
     yield borrowed
+    assert borrowed.head is None or borrowed.head.lag(0, 0) is not None, "the head could not follow"
     lent.give_back(borrowed)
 
 

@@ -302,7 +302,7 @@ class Settings(EngineSettings):
             **dict.fromkeys(("lora", "control_vector", "control_vector_dir", "mmproj", "rpc", "tensor_split"), ""),
             **dict.fromkeys(("embedding", "reranking"), False),
         }
-        return self.model_copy(update={**changes, "pooling": "auto", "spec_draft_model": ""})
+        return self.model_copy(update={**changes, "pooling": "auto", "spec_draft_model": "", "spec_type": "none"})
 
     @property
     def runtime_path(self) -> Path:

@@ -78,7 +78,7 @@ class HeadDrafter:
         return found
 
     def follow_prompts(self, pays: bool) -> None:
-        self._head.reads_prompts = pays
+        self._head.follow_prompts(pays)
 
     def forget(self, branch: Branch, keep: bool) -> None:
         if (guesses := self._guesses.pop(branch, None)) is not None:

@@ -221,8 +221,10 @@ class Head(Protocol):
     """
 
     kind: str  # llama-server's name
-    reads_prompts: bool  # at once; else it has of a text what was drafted for, and little before
     tokens_total: int  # computed tokens
+
+    # Read prompts from now on, at once, or not: then it has of a text what was drafted for, and little before.
+    def follow_prompts(self, pays: bool) -> None: ...
 
     # How many tokens of a sequence with so many tokens wait; None if it cannot be followed.
     def lag(self, seq_id: int, length: int) -> int | None: ...

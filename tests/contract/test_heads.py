@@ -24,7 +24,7 @@ from srb.errors import ModelLoadFailed
 from srb.wire.commands import AddBranches, BranchSpec, Generate
 from srb.wire.events import Delta
 from tests.contract.rounding import needs_equal_texts
-from tests.engine_helpers import always_draft_in
+from tests.engine_helpers import Always, always_draft_in
 from tests.models.chained_texts import a_text, chained_texts
 from tests.models.random_gguf import (
     TINY,
@@ -220,6 +220,31 @@ def test_a_head_finds_the_same_whether_it_reads_a_text_at_once_or_in_pieces(kind
     decode(model, 1, 31, text[31:40])
     assert np.abs(found(model, 1, 40, text[40]) - expected).max() < 0.02 * np.abs(expected).max()
     model.close()
+
+
+@needs_equal_texts
+@pytest.mark.parametrize("name", ["often", "windows"])
+def test_a_head_that_reads_no_prompts_drafts_from_what_came_after(name: str, load: Callable[[str], LlamaModel]) -> None:
+    texts = []
+    for max_draft in (0, 4):
+        engine = engine_of(load(name), max_draft)
+        if max_draft:
+            engine._speculation._decision = Hopeless()
+        for number, prompt in enumerate(PROMPTS[:10]):
+            engine.submit(engine.prepare(Generate(f"r{number}", prompt, specs(2, 20, DRAWN))))
+        texts.append(run(engine))
+    load(name)._head.follow_prompts(True)  # type: ignore[union-attr]
+    assert texts[0] == texts[1]
+    assert engine.stats()["spec_decode_num_draft_tokens_total"] > 0
+    assert (accepted(engine) > 0.4) is (name == "often")
+
+
+class Hopeless(Always):
+    """A decision to draft as much as there is room for, and to read no prompts."""
+
+    @property
+    def is_hopeful(self) -> bool:
+        return False
 
 
 @needs_equal_texts

@@ -29,6 +29,9 @@ class FakeHead:
         self.tokens_total = 0
         self.before_decode = lambda: None
 
+    def follow_prompts(self, pays: bool) -> None:
+        self.reads_prompts = pays
+
     def lag(self, seq_id: int, length: int) -> int | None:
         assert self._model._tips[seq_id].end == length
         return None if self.is_lost else 0

@@ -83,8 +83,9 @@ class LlamaHead:
         self._drafted: dict[int, int] = {}  # by sequence: the position of its first drafted token
         self._has_failed = False  # after a decode that leaves the memory in doubt; it drafts nothing more
         self.threads: Threads  # the model's
-        self.reads_prompts = True
+        self._reads_prompts = True
         self.tokens_total = 0
+        self._be_told()
 
     # ---- the model's sequences
 
@@ -92,19 +93,30 @@ class LlamaHead:
         """Take the hidden states of a batch that the model has computed."""
         if self._has_failed:
             return
-        states, prompts = self._told(len(batch)), list[int]()
+        states, prompts = self._told(batch), list[int]()
         for seq_id, first, end in _runs(batch.seq_ids):
             text = self._text_at(seq_id, batch.positions[first])
+            is_prompt, length = not all(batch.wanted[first:end]), batch.positions[end - 1] + 1
             if batch.vectors is not None or text.is_lost:
-                self._texts[seq_id] = _Text(text.length, batch.positions[end - 1] + 1, is_lost=True)
-                continue
-            self._take(seq_id, text, batch.tokens[first:end], states[first:end])
-            if self.reads_prompts and not all(batch.wanted[first:end]):
-                prompts.append(seq_id)
-            elif len(text.tokens) > _MOST_WAITING:
-                self._shorten(seq_id, text)
+                self._texts[seq_id] = _Text(text.length, length, is_lost=True)
+            elif is_prompt and not self._reads_prompts:
+                self._forget(seq_id, length)
+                if batch.wanted[end - 1]:
+                    self._texts[seq_id].states = [states[end - 1].copy()]
+            else:
+                self._take(seq_id, text, batch.tokens[first:end], states[first:end])
+                if is_prompt:
+                    prompts.append(seq_id)
+                elif len(text.tokens) > _MOST_WAITING:
+                    self._shorten(seq_id, text)
         if prompts:
             self.read(prompts)
+
+    def follow_prompts(self, pays: bool) -> None:
+        """Read prompts from now on, or not: the model then computes no states of tokens whose logits are not wanted."""
+        if pays != self._reads_prompts:
+            self._reads_prompts = pays
+            self._be_told()
 
     def fork(self, source: int, target: int, end: int | None) -> None:
         self.remove(target)
@@ -122,7 +134,7 @@ class LlamaHead:
     def splice(self, source: int, target: int, end: int) -> None:
         """Share cells of the same text, where both sequences have them."""
         one, other = self._texts.get(source), self._texts.get(target)
-        if one is not None and other is not None and min(one.end, other.end) >= end and one.start <= other.start:
+        if one is not None and other is not None and end <= min(one.end, other.end) and one.start <= other.start < end:
             lib.llama_memory_seq_rm(self._memory, target, -1, end)
             self._share(source, target, end)
             other.start = one.start
@@ -159,8 +171,6 @@ class LlamaHead:
         text.start = text.end = text.end + more
         del text.tokens[:more]
         del text.states[:more]
-        if more > 1:  # of a prompt, whose states are in one block
-            text.states = [state.copy() for state in text.states]
 
     def _shrink(self, seq_id: int, text: _Text, end: int) -> None:
         """Cut a text behind its first `end` tokens."""
@@ -277,9 +287,20 @@ class LlamaHead:
         self.tokens_total += len(batch) if status is DecodeStatus.OK else 0
         return status is DecodeStatus.OK
 
-    def _told(self, count: int) -> Vectors:
-        """Return the states of the model's latest `count` tokens, shape (count, width): a view."""
-        return self._states(self._model_context, count, self._n_batch)
+    def _be_told(self) -> None:
+        """Let the model tell its states."""
+        tell_states(self._model_context, of_wanted_alone=not self._reads_prompts)
+
+    def _told(self, batch: Batch) -> Vectors:
+        """Return the states of a batch that the model has computed, shape (tokens, width); those that are not told are 0."""
+        if self._reads_prompts:
+            return self._states(self._model_context, len(batch), self._n_batch)
+        told = self._states(self._model_context, count := sum(batch.wanted), count)
+        if count == len(batch):
+            return told
+        states = np.zeros((len(batch), self._width), np.float32)
+        states[np.flatnonzero(batch.wanted)] = told
+        return states
 
     def _inputs(self, states: Vectors) -> Vectors:
         """Return the head's states for those of the model."""
@@ -300,7 +321,6 @@ def own_head(settings: Settings, model: Any, context: Any, windows: SwaCache) ->
     own_context = lib.llama_init_from_model(model, head_params(settings, model, windows, context))
     if not own_context:
         raise ModelLoadFailed(f"spec_type mtp: no context for the model's head: {native_log.last_error}")
-    tell_states(context, of_wanted_alone=False)
     return LlamaHead(context, own_context)
 
 

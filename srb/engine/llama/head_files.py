@@ -12,7 +12,7 @@ import numpy as np
 
 from srb.config.settings import Settings
 from srb.engine.llama.batch import encode
-from srb.engine.llama.head import LlamaHead, Row, native_function, tell_states
+from srb.engine.llama.head import LlamaHead, Row, native_function
 from srb.engine.llama.log import native_log
 from srb.engine.llama.memory import floats_at
 from srb.engine.llama.params import context_params, model_params
@@ -39,8 +39,8 @@ class FileHead(LlamaHead):
 
     def __init__(self, context: Any, own_model: Any, own_context: Any, layers: list[int]) -> None:
         """Follow a model's `context`; the head drafts from what `layers` of it are given. Raise ModelLoadFailed."""
-        super().__init__(context, own_context)
         self._own_model, self._layers = own_model, layers
+        super().__init__(context, own_context)
 
     def close(self) -> None:
         super().close()
@@ -55,17 +55,19 @@ class LayersHead(FileHead):
         self._layer_told = native_function(
             _TOLD, ctypes.POINTER(ctypes.c_float), lib.llama_context_p_ctypes, ctypes.c_uint32
         )
-        tell = native_function(_TELL, None, lib.llama_context_p_ctypes, ctypes.c_uint32, ctypes.c_bool)
-        for layer in layers:
-            tell(context, layer, True)
         self._layer_width: int = lib.llama_model_n_embd(lib.llama_get_model(context))
         self._unknown = np.zeros(len(layers) * self._layer_width, np.float32)
         self._n_ubatch: int = lib.llama_n_ubatch(own_context)
 
-    def _told(self, count: int) -> Vectors:
+    def _be_told(self) -> None:
+        tell = native_function(_TELL, None, lib.llama_context_p_ctypes, ctypes.c_uint32, ctypes.c_bool)
+        for layer in self._layers:
+            tell(self._model_context, layer, True)  # all tokens, whether prompts are read or not
+
+    def _told(self, batch: Batch) -> Vectors:
         size = self._n_batch * self._layer_width
         rows = [floats_at(self._layer_told(self._model_context, layer), size) for layer in self._layers]
-        return np.concatenate([row.reshape(-1, self._layer_width)[:count] for row in rows], axis=1)
+        return np.concatenate([row.reshape(-1, self._layer_width)[: len(batch)] for row in rows], axis=1)
 
 
 class EagleHead(LayersHead):
@@ -92,10 +94,6 @@ class AssistantHead(FileHead):
     """An assistant of Gemma 4: layers without keys of their own, which attend to the model's at one place for all drafts."""
 
     _stride = 0
-
-    def __init__(self, context: Any, own_model: Any, own_context: Any, layers: list[int]) -> None:
-        super().__init__(context, own_model, own_context, layers)
-        tell_states(context, of_wanted_alone=False)
 
     def read(self, seq_ids: Sequence[int]) -> int:
         """Do nothing with what waits but to forget it: the KV store is the model's."""

@@ -336,6 +336,8 @@ def with_file(folder: Path, name: str) -> Settings:
 @pytest.mark.parametrize(("name", "n"), [("often", 1), ("often", 4), ("dflash", 1), ("dflash", 4)])
 def test_drafts_of_a_head_in_a_file_of_its_own_change_no_text(name: str, n: int, files: Path) -> None:
     model = LlamaModel.load(with_file(files, name))
+    assert model.head is not None
+    assert model.head.kind == ("draft-dflash" if name == "dflash" else "draft-eagle3")
     found = []
     for max_draft in (0, 4):
         engine = engine_of(model, max_draft, cache_cells=0)

@@ -12,6 +12,7 @@ import numpy as np
 
 from srb.config.sampling_params import SamplingParams
 from srb.engine.draft_decision import DraftDecision
+from srb.engine.drafting import DraftModel
 from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.model import Logits, Model, StateStore, TextStore
@@ -309,7 +310,7 @@ class Driver:
         )  # whole texts that share tokens have cells of their own
         assert stats["sequences_used"] == stats["sequences_idle"]
         assert self.engine.find_leaks() == []
-        if (drafts := self.engine._speculation._draft_model) is not None:
+        if isinstance(drafts := self.engine._speculation._drafter, DraftModel):
             assert [*drafts._prompts, *drafts._copies, *drafts._awaits] == []
             cells, kept = drafts._residency.used_cells, drafts._residency.stats()["kv_cells_kept"]
             assert cells == drafts._residency._idle.cells

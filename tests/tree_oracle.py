@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from srb.engine.drafting import DraftModel
 from srb.engine.engine import Engine
 from srb.engine.model import Scope
 from srb.engine.tokens import NEXT, Tokens, run_start, tokens_of
@@ -18,7 +19,7 @@ WORTH_FINDING = (
 def trees(engine: Engine) -> Iterator[PrefixTree]:
     """Yield the prefix trees of an engine: its own, and that of its draft model."""
     yield engine._tree
-    if (drafts := engine._speculation._draft_model) is not None:
+    if isinstance(drafts := engine._speculation._drafter, DraftModel):
         yield drafts._tree
 
 

@@ -8,8 +8,8 @@ HEADING = "## Options of the command line"
 INTRODUCTION = """\
 `srb serve` takes all of these options. An option without effect is accepted, and one line says so; an option that is refused
 would have served another model, or none. Any other option is an error, unless it is a setting's. Of `--spec-type` all
-`ngram-*` are one [look into the text](using/speculation.md), and kinds of which a model's own heads draft (`draft-mtp`,
-`draft-eagle3`, `draft-dflash`) are refused.
+`ngram-*` are one [look into the text](using/speculation.md), `draft-mtp` uses the head in the model's file, `draft-eagle3`
+and `draft-dflash` one in a file of its own, and `draft-dspark` is refused.
 `python -m tools.generated` generates this table from `srb/cli/flags.toml`.
 """
 

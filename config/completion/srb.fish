@@ -197,7 +197,7 @@ complete -c srb -n '_shtab_srb_using serve' -l slot-save-path -l state-dir -xka 
 complete -c srb -n '_shtab_srb_using serve' -l state-dir-mib -x -d 'limit of the size of all files in state_dir, in MiB'
 complete -c srb -n '_shtab_srb_using serve' -l cache-disk -x -d 'folder that keeps the computed texts across restarts, of each model apart'
 complete -c srb -n '_shtab_srb_using serve' -l cache-disk-mib -x -d 'limit of the size of all files in cache_disk, in MiB'
-complete -c srb -n '_shtab_srb_using serve' -l spec-type -xka "auto none ngram draft both" -d speculation
+complete -c srb -n '_shtab_srb_using serve' -l spec-type -xka "auto none ngram draft both mtp ngram-mtp" -d speculation
 complete -c srb -n '_shtab_srb_using serve' -s md -l model-draft -l spec-draft-model -xka "(__fish_complete_path (commandline -ct))" -d 'path of the draft model, a GGUF file'
 complete -c srb -n '_shtab_srb_using serve' -l max-queue -x -d 'requests that may wait in the queue, besides those that have room'
 complete -c srb -n '_shtab_srb_using serve' -s np -l parallel -x -d 'requests that run at once, each with all its branches'
@@ -410,7 +410,7 @@ complete -c srb -n '_shtab_srb_using doctor' -l slot-save-path -l state-dir -xka
 complete -c srb -n '_shtab_srb_using doctor' -l state-dir-mib -x -d 'limit of the size of all files in state_dir, in MiB'
 complete -c srb -n '_shtab_srb_using doctor' -l cache-disk -x -d 'folder that keeps the computed texts across restarts, of each model apart'
 complete -c srb -n '_shtab_srb_using doctor' -l cache-disk-mib -x -d 'limit of the size of all files in cache_disk, in MiB'
-complete -c srb -n '_shtab_srb_using doctor' -l spec-type -xka "auto none ngram draft both" -d speculation
+complete -c srb -n '_shtab_srb_using doctor' -l spec-type -xka "auto none ngram draft both mtp ngram-mtp" -d speculation
 complete -c srb -n '_shtab_srb_using doctor' -s md -l model-draft -l spec-draft-model -xka "(__fish_complete_path (commandline -ct))" -d 'path of the draft model, a GGUF file'
 complete -c srb -n '_shtab_srb_using doctor' -l max-queue -x -d 'requests that may wait in the queue, besides those that have room'
 complete -c srb -n '_shtab_srb_using doctor' -s np -l parallel -x -d 'requests that run at once, each with all its branches'
@@ -569,7 +569,7 @@ complete -c srb -n '_shtab_srb_using bench' -l slot-save-path -l state-dir -xka 
 complete -c srb -n '_shtab_srb_using bench' -l state-dir-mib -x -d 'limit of the size of all files in state_dir, in MiB'
 complete -c srb -n '_shtab_srb_using bench' -l cache-disk -x -d 'folder that keeps the computed texts across restarts, of each model apart'
 complete -c srb -n '_shtab_srb_using bench' -l cache-disk-mib -x -d 'limit of the size of all files in cache_disk, in MiB'
-complete -c srb -n '_shtab_srb_using bench' -l spec-type -xka "auto none ngram draft both" -d speculation
+complete -c srb -n '_shtab_srb_using bench' -l spec-type -xka "auto none ngram draft both mtp ngram-mtp" -d speculation
 complete -c srb -n '_shtab_srb_using bench' -s md -l model-draft -l spec-draft-model -xka "(__fish_complete_path (commandline -ct))" -d 'path of the draft model, a GGUF file'
 complete -c srb -n '_shtab_srb_using bench' -l max-queue -x -d 'requests that may wait in the queue, besides those that have room'
 complete -c srb -n '_shtab_srb_using bench' -s np -l parallel -x -d 'requests that run at once, each with all its branches'
@@ -727,7 +727,7 @@ complete -c srb -n '_shtab_srb_using top' -l slot-save-path -l state-dir -xka "(
 complete -c srb -n '_shtab_srb_using top' -l state-dir-mib -x -d 'limit of the size of all files in state_dir, in MiB'
 complete -c srb -n '_shtab_srb_using top' -l cache-disk -x -d 'folder that keeps the computed texts across restarts, of each model apart'
 complete -c srb -n '_shtab_srb_using top' -l cache-disk-mib -x -d 'limit of the size of all files in cache_disk, in MiB'
-complete -c srb -n '_shtab_srb_using top' -l spec-type -xka "auto none ngram draft both" -d speculation
+complete -c srb -n '_shtab_srb_using top' -l spec-type -xka "auto none ngram draft both mtp ngram-mtp" -d speculation
 complete -c srb -n '_shtab_srb_using top' -s md -l model-draft -l spec-draft-model -xka "(__fish_complete_path (commandline -ct))" -d 'path of the draft model, a GGUF file'
 complete -c srb -n '_shtab_srb_using top' -l max-queue -x -d 'requests that may wait in the queue, besides those that have room'
 complete -c srb -n '_shtab_srb_using top' -s np -l parallel -x -d 'requests that run at once, each with all its branches'
@@ -893,7 +893,7 @@ complete -c srb -n '_shtab_srb_using cluster' -l slot-save-path -l state-dir -xk
 complete -c srb -n '_shtab_srb_using cluster' -l state-dir-mib -x -d 'limit of the size of all files in state_dir, in MiB'
 complete -c srb -n '_shtab_srb_using cluster' -l cache-disk -x -d 'folder that keeps the computed texts across restarts, of each model apart'
 complete -c srb -n '_shtab_srb_using cluster' -l cache-disk-mib -x -d 'limit of the size of all files in cache_disk, in MiB'
-complete -c srb -n '_shtab_srb_using cluster' -l spec-type -xka "auto none ngram draft both" -d speculation
+complete -c srb -n '_shtab_srb_using cluster' -l spec-type -xka "auto none ngram draft both mtp ngram-mtp" -d speculation
 complete -c srb -n '_shtab_srb_using cluster' -s md -l model-draft -l spec-draft-model -xka "(__fish_complete_path (commandline -ct))" -d 'path of the draft model, a GGUF file'
 complete -c srb -n '_shtab_srb_using cluster' -l max-queue -x -d 'requests that may wait in the queue, besides those that have room'
 complete -c srb -n '_shtab_srb_using cluster' -s np -l parallel -x -d 'requests that run at once, each with all its branches'
@@ -1050,7 +1050,7 @@ complete -c srb -n '_shtab_srb_using replica' -l slot-save-path -l state-dir -xk
 complete -c srb -n '_shtab_srb_using replica' -l state-dir-mib -x -d 'limit of the size of all files in state_dir, in MiB'
 complete -c srb -n '_shtab_srb_using replica' -l cache-disk -x -d 'folder that keeps the computed texts across restarts, of each model apart'
 complete -c srb -n '_shtab_srb_using replica' -l cache-disk-mib -x -d 'limit of the size of all files in cache_disk, in MiB'
-complete -c srb -n '_shtab_srb_using replica' -l spec-type -xka "auto none ngram draft both" -d speculation
+complete -c srb -n '_shtab_srb_using replica' -l spec-type -xka "auto none ngram draft both mtp ngram-mtp" -d speculation
 complete -c srb -n '_shtab_srb_using replica' -s md -l model-draft -l spec-draft-model -xka "(__fish_complete_path (commandline -ct))" -d 'path of the draft model, a GGUF file'
 complete -c srb -n '_shtab_srb_using replica' -l max-queue -x -d 'requests that may wait in the queue, besides those that have room'
 complete -c srb -n '_shtab_srb_using replica' -s np -l parallel -x -d 'requests that run at once, each with all its branches'

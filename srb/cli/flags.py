@@ -58,7 +58,9 @@ def _layers(words: Sequence[str]) -> str:
     return "-1" if words[-1] in ("all", "auto") else words[-1]
 
 
-_DRAFTS_OF_HEADS = ("draft-mtp", "draft-eagle3", "draft-dflash")
+_NO_DRAFTS = ("draft-dspark",)
+_DRAFTS = dict.fromkeys(("draft-simple", "draft-eagle3", "draft-dflash"), "draft") | {"draft-mtp": "mtp"}
+_BOTH: dict[tuple[str, ...], str] = {("draft", "ngram"): "both", ("mtp", "ngram"): "ngram-mtp"}
 
 
 def _on_off_auto(words: Sequence[str]) -> str:
@@ -95,18 +97,17 @@ def _severity(words: Sequence[str]) -> str:
 def _speculation(words: Sequence[str]) -> str:
     """Return the setting for llama-server's types; those that look up n-grams in the text are one here.
 
-    Raise ConfigError for those whose drafts a model's own heads make.
+    Raise ConfigError for those that are not there.
     """
-    if heads := [each for each in words[-1].split(",") if each in _DRAFTS_OF_HEADS]:
+    types = words[-1].split(",")
+    if missing := [each for each in types if each in _NO_DRAFTS]:
         raise ConfigError(
-            f"--spec-type: {heads[0]} is not there, drafts come from the text (ngram-simple) or from a small model "
-            "(draft-simple, with --spec-draft-model); without --spec-type the server chooses"
+            f"--spec-type: {missing[0]} is not there, drafts come from the text (ngram-simple), from a small model or a "
+            "head in a file (draft-simple, draft-eagle3 and draft-dflash, with --spec-draft-model) or from the model's own "
+            "head (draft-mtp); without --spec-type the server chooses"
         )
-    kinds = {
-        "ngram" if each.startswith("ngram") else "draft" if each in ("draft", "draft-simple") else each
-        for each in words[-1].split(",")
-    }
-    return "both" if kinds == {"ngram", "draft"} else kinds.pop() if len(kinds) == 1 else words[-1]
+    kinds = sorted({"ngram" if each.startswith("ngram") else _DRAFTS.get(each, each) for each in types})
+    return kinds[0] if len(kinds) == 1 else _BOTH.get(tuple(kinds), words[-1])
 
 
 def _inverse(words: Sequence[str]) -> str:

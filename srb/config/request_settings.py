@@ -210,7 +210,7 @@ class EngineSettings(SamplingSettings):
     cache_disk: FilePath = setting("cache_disk")
     cache_disk_mib: int = setting("cache_disk_mib")
 
-    spec_type: Literal["auto", "none", "ngram", "draft", "both"] = setting("spec_type")
+    spec_type: Literal["auto", "none", "ngram", "draft", "both", "mtp", "ngram-mtp"] = setting("spec_type")
     spec_draft_model: FilePath = setting("spec_draft_model")
 
     # Engine

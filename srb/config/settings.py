@@ -272,17 +272,22 @@ class Settings(EngineSettings):
     @property
     def has_draft_model(self) -> bool:
         """Whether a draft model is used."""
-        return bool(self.spec_draft_model) and self.spec_type in ("auto", "draft", "both")
+        return bool(self.spec_draft_model) and self.spec_type not in ("none", "ngram")
+
+    @property
+    def uses_head(self) -> bool:
+        """Whether the head in the model's file drafts; with `spec_draft_model` it is the one there."""
+        return self.spec_type in ("mtp", "ngram-mtp") and not self.spec_draft_model
 
     @property
     def looks_up_drafts(self) -> bool:
         """Whether drafts are looked up in the text itself."""
-        return self.spec_type in ("ngram", "both")
+        return self.spec_type in ("ngram", "both", "ngram-mtp")
 
     @property
     def has_drafts(self) -> bool:
         """Whether tokens are drafted at all."""
-        return self.has_draft_model or self.looks_up_drafts
+        return self.has_draft_model or self.uses_head or self.looks_up_drafts
 
     @property
     def of_draft_model(self) -> "Settings":
@@ -297,7 +302,7 @@ class Settings(EngineSettings):
             **dict.fromkeys(("lora", "control_vector", "control_vector_dir", "mmproj", "rpc", "tensor_split"), ""),
             **dict.fromkeys(("embedding", "reranking"), False),
         }
-        return self.model_copy(update={**changes, "pooling": "auto", "spec_draft_model": ""})
+        return self.model_copy(update={**changes, "pooling": "auto", "spec_draft_model": "", "spec_type": "none"})
 
     @property
     def runtime_path(self) -> Path:

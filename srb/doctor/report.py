@@ -137,7 +137,8 @@ def _needs(checkup: Checkup) -> Iterator[Line]:
             apart = ", on the CPU" if model.is_projector_apart else ""
             yield "projector", f"{size_text(model.projector):>10}  weights and buffers for pictures and sounds{apart}"
         if model.draft:
-            yield "draft model", f"{size_text(model.draft):>10}  weights, KV store and computing"
+            name, parts = ("head", "") if checkup.settings.uses_head else ("draft model", "weights, ")
+            yield name, f"{size_text(model.draft):>10}  {parts}KV store and computing"
         where = "GPU memory" if checkup.on_gpu else "memory"
         of = f"of {size_text(checkup.room)} of {where} that a server may take" if checkup.knows_room else ""
         yield "together", f"{size_text(model.total):>10}  {of}"

@@ -155,6 +155,11 @@ class DraftDecision:
 
     # ---- a draft model
 
+    @property
+    def is_hopeful(self) -> bool:
+        """Whether a draft model pays for some number of branches, or has not been tried for any."""
+        return not self._worths or any(worth.is_on for worth in self._worths.values())
+
     def num_passes(self, branches: int) -> int:
         """Return how often at most a draft model may compute for so many branches; 0: it is not asked.
 

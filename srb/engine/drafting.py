@@ -6,12 +6,11 @@ from where it ended. A text that it cannot follow, for lack of room or for pictu
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isnan, log2
+from typing import Protocol
 
-import numpy as np
-
+from srb.engine.guesses import Guesses, first_chances
 from srb.engine.lookup import Chances
-from srb.engine.model import Batch, DecodeStatus, Logits, Model, Scope
+from srb.engine.model import Batch, DecodeStatus, Model, Scope
 from srb.engine.request import Branch, Prefix
 from srb.engine.sampling import is_greedy
 from srb.engine.tokens import Tokens
@@ -20,12 +19,43 @@ from srb.engine.tree.prefix_tree import Lease, PrefixTree
 from srb.engine.tree.residency import Residency
 from srb.errors import ModelLoadFailed
 
-# Drafted tokens are of kinds, by how near the draft model was to another one; each kind is half as near as the second
-# before it. Tokens for branches that always draw the likeliest one are of kinds of their own.
-_KINDS = 12  # in the last one all other tokens have 2 % at most; finer kinds would have too few tokens to learn from
-_FIRST_CHANCES = 2 * tuple(1 - 2 ** (-(kind + 0.5) / 2) for kind in range(_KINDS))
 _PADDING = 128  # tokens by which vocabularies may differ at their ends; some models of one family do
 _SAMPLE = 4096  # pieces that are compared: all 262,144 of a large vocabulary would hold up the start
+
+
+Drafted = tuple[list[int], list[float]]  # tokens that may follow a branch's, and for each the chance of all up to it
+
+
+class Drafter(Protocol):
+    """A model that reads the texts of branches along, and drafts; what it has of them is released by the `forget`s."""
+
+    model: Model  # whose limits apply
+    passes_total: int  # decodes in which it drafted
+
+    @property
+    def tokens_total(self) -> int: ...  # computed tokens of texts, drafted ones included
+
+    # How many tokens before a running branch's newest are to be computed; None if it cannot be followed now.
+    def lag(self, branch: Branch) -> int | None: ...
+    def has(self, branch: Branch) -> bool: ...  # whether it has a branch's prompt, and a sequence for the branch
+
+    # Compute at most so many of the tokens before a branch's newest, of which `lag` has told, those of its prompt first;
+    # return how many, 0: there is no room.
+    def compute(self, branch: Branch, most: int) -> int: ...
+
+    # For each branch the likeliest tokens, of the first `n_vocab`, that may follow. Each branch has at most as many as
+    # `wanted` says; after the first it has another one only while the chance of that is probably `least` or more. `lag`
+    # has told of each that few tokens are to be computed before. All branches are computed together, as many times as the
+    # longest draft has tokens.
+    def draft(self, wanted: Sequence[tuple[Branch, int]], n_vocab: int, least: float = 0.0) -> list[Drafted]: ...
+    def follow_prompts(self, pays: bool) -> None: ...  # note whether drafts are worth reading prompts for at all
+    def forget(self, branch: Branch, keep: bool) -> None: ...  # with `keep` its text stays in the tree
+    def forget_prompt(self, prefix: Prefix) -> None: ...  # whose branches are forgotten
+    @property
+    def needs_trim(self) -> bool: ...
+    def trim(self) -> None: ...  # park texts that are not in use, as far as one step may
+    def close(self) -> None: ...
+    def check_invariants(self) -> None: ...  # for tests, not for a step
 
 
 def check_vocabularies(model: Model, draft: Model, paths: tuple[str, str]) -> None:
@@ -58,12 +88,8 @@ class _Copy:
 
     lease: Lease
     num_computed: int  # tokens of the branch in the sequence
-    chances: Chances  # of the drafted tokens of all branches of its prompt
-    is_greedy: bool  # whether it always draws the likeliest token
+    guesses: Guesses
     ahead: list[int] = field(default_factory=list)  # drafted tokens in the sequence, after those
-    proposed: Sequence[int] = ()  # the latest draft, after the branch's first `proposed_at` tokens
-    kinds: list[int] = field(default_factory=list)  # of its tokens
-    proposed_at: int = 0
     is_lost: bool = False  # the branch has a token that the draft model does not know
 
 
@@ -79,7 +105,7 @@ class DraftModel:
         self._copies: dict[Branch, _Copy] = {}
         self._awaits: dict[Prefix, Node] = {}  # another prompt that is being computed and shares more of this one
         self._refused: set[Prefix] = set()  # that found no room, until something is forgotten
-        self._chances = Chances(_FIRST_CHANCES)
+        self._chances = first_chances()
         self._chances_of: dict[Prefix, Chances] = {}
         self.has_failed = False  # after a decode that leaves its memory in doubt; it drafts nothing more
         self.tokens_total = 0  # computed tokens of texts, drafted ones included
@@ -110,7 +136,8 @@ class DraftModel:
             lease = self._tree.start(node, branch.tokens)
             chances = self._chances_of.setdefault(prefix, self._chances.copy())
             computed = lease.node.end - branch.start
-            self._copies[branch] = _Copy(lease, computed, chances, is_greedy(branch.spec.sampling))
+            guesses = Guesses(chances, self._chances, is_greedy(branch.spec.sampling))
+            self._copies[branch] = _Copy(lease, computed, guesses)
         copy = self._copies[branch]
         self._settle(branch, copy, len(branch.tokens) - 1)
         lag = len(branch.tokens) - 1 - copy.num_computed
@@ -190,16 +217,7 @@ class DraftModel:
         At most `most` of the branch's tokens stay.
         """
         tokens = branch.tokens
-        for place, token in enumerate(copy.proposed, copy.proposed_at):
-            if place >= len(tokens):
-                break
-            is_right = tokens[place] == token
-            kind = copy.kinds[place - copy.proposed_at]
-            copy.chances.note(kind, is_right)
-            self._chances.note(kind, is_right)
-            if not is_right:
-                break
-        copy.proposed = ()
+        copy.guesses.learn(tokens)
         known, end = copy.num_computed, copy.num_computed + len(copy.ahead)
         for token in copy.ahead:
             if known >= len(tokens) or tokens[known] != token:
@@ -211,20 +229,11 @@ class DraftModel:
 
     # ---- drafting
 
-    def draft(
-        self, wanted: Sequence[tuple[Branch, int]], n_vocab: int, least: float = 0.0
-    ) -> list[tuple[list[int], list[float]]]:
-        """Return for each branch tokens that may follow, likeliest ones of the first `n_vocab`, and their chances.
-
-        A chance is that of all tokens up to one. Each branch has at most as many tokens as `wanted` says; after the
-        first it has another one only while the chance of that is probably `least` or more. `lag` has told of each that few
-        tokens are to be computed before. All branches are computed together, as many times as the longest draft has
-        tokens.
-        """
-        drafts: list[tuple[list[int], list[float]]] = [([], []) for _ in wanted]
+    def draft(self, wanted: Sequence[tuple[Branch, int]], n_vocab: int, least: float = 0.0) -> list[Drafted]:
         batch, live, cells = Batch(), list[int](), 0
-        for number, (branch, most) in enumerate(wanted):
-            copy = self._copies[branch]
+        copies = [self._copies[branch] for branch, _ in wanted]
+        for number, ((branch, most), copy) in enumerate(zip(wanted, copies, strict=True)):
+            copy.guesses.begin(len(branch.tokens))
             tokens = branch.tokens[copy.num_computed :]
             needed = len(tokens) + most - 1
             most_cells, most_tokens = self._residency.available_cells, self.model.n_batch
@@ -235,61 +244,39 @@ class DraftModel:
             live.append(number)
             cells += needed
         if not live or not self._residency.make_room(cells, 0) or not self._decode(batch):
-            return drafts
+            return [([], []) for _ in wanted]
         for number in live:
-            branch = wanted[number][0]
-            copy = self._copies[branch]
-            copy.num_computed = len(branch.tokens)
-            copy.proposed, copy.proposed_at, copy.kinds = drafts[number][0], len(branch.tokens), []
-        while True:
+            copies[number].num_computed = len(wanted[number][0].tokens)
+        while live:
             self.passes_total += 1
             self._residency.record_branch(len(batch))
             rows = [row for row, is_wanted in enumerate(batch.wanted) if is_wanted]
-            going: list[int] = []
-            for number, row in zip(live, rows, strict=True):
-                branch, most = wanted[number]
-                copy, (drafted, chances) = self._copies[branch], drafts[number]
-                if not self._extend(copy, drafted, chances, self.model.logits(row)[:n_vocab]) or len(drafted) >= most:
-                    continue
-                if chances[-1] * copy.chances.mean >= least:
-                    going.append(number)
-            live = going
-            if not live:
-                return drafts
+            live = [
+                number
+                for number, row in zip(live, rows, strict=True)
+                if copies[number].guesses.extend(
+                    self.model.logits(row)[:n_vocab], self.model.is_eog, wanted[number][1], least
+                )
+            ]
             batch = Batch()
             for number in live:
-                branch = wanted[number][0]
-                copy = self._copies[branch]
-                position = branch.start + copy.num_computed + len(copy.ahead)
-                batch.add_newest(copy.lease.seq_id, position, drafts[number][0][-1])
-            if not self._decode(batch):
-                return drafts
+                copy = copies[number]
+                position = wanted[number][0].start + copy.num_computed + len(copy.ahead)
+                batch.add_newest(copy.lease.seq_id, position, copy.guesses.tokens[-1])
+            if live and not self._decode(batch):
+                break
             for number in live:
-                self._copies[wanted[number][0]].ahead.append(drafts[number][0][-1])
-
-    def _extend(self, copy: _Copy, tokens: list[int], chances: list[float], logits: Logits) -> bool:
-        """Append the likeliest token of `logits`, shape (n_vocab,), and its chance; return whether there is one."""
-        token = int(logits.argmax())
-        if self.model.is_eog(token):
-            return False  # a branch that draws it ends, and needs no draft for that
-        weights = np.exp(logits - logits[token])
-        total = float(weights.sum())
-        if isnan(total):  # a model whose numbers overflow drafts nothing
-            return False
-        if copy.is_greedy:  # the second likeliest alone matters
-            weights[token] = 0.0
-            total = 1 + float(weights.max())
-        kind = _KINDS * copy.is_greedy + min(_KINDS - 1, int(-2 * log2(max(1 - 1 / total, 2**-_KINDS))))
-        tokens.append(token)
-        chances.append((chances[-1] if chances else 1.0) * copy.chances[kind])
-        copy.kinds.append(kind)
-        return True
+                copies[number].ahead.append(copies[number].guesses.tokens[-1])
+        return [(copy.guesses.tokens, copy.guesses.chances) for copy in copies]
 
     def _decode(self, batch: Batch) -> bool:
         status = self.model.decode(batch)
         self.has_failed = self.has_failed or status in (DecodeStatus.INVALID, DecodeStatus.FATAL)
         self.tokens_total += len(batch) if status is DecodeStatus.OK else 0
         return status is DecodeStatus.OK
+
+    def follow_prompts(self, pays: bool) -> None:
+        """Do nothing: each prompt is read where that pays."""
 
     # ---- forgetting texts
 

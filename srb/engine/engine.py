@@ -11,8 +11,9 @@ from typing import Any
 
 from srb.engine.branches import Branches
 from srb.engine.decoding import Counters, Decoding
-from srb.engine.drafting import DraftModel
+from srb.engine.drafting import Drafter, DraftModel
 from srb.engine.embedding import EmbeddingQueue
+from srb.engine.head_drafting import HeadDrafter
 from srb.engine.lifecycle import Lifecycle, Prepared
 from srb.engine.model import Model, StateStore, TextStore
 from srb.engine.named_states import NamedStates
@@ -78,7 +79,7 @@ class Engine:
         `wall_clock` returns the UNIX time, by which replicas of a cluster tell whose text of a slot is newer; None: `clock`.
         `states` stores named states beyond the server's life; None: nowhere.
         `texts` keeps all texts of the tree beyond the server's life; None: in memory only.
-        `draft_model` drafts tokens where the text itself has no draft.
+        `draft_model` drafts tokens where the text itself has no draft; without one the model's own head does, if it has one.
         """
         self.model = model
         self._clock = clock
@@ -88,7 +89,8 @@ class Engine:
         self.emit: Callable[[list[Event]], None] | None = None
 
         # Texts: the tree of them, their room in the KV store and in host memory, and those with a name.
-        cache_bytes, drafts = options.cache_bytes, None
+        cache_bytes = options.cache_bytes
+        drafts: Drafter | None = HeadDrafter(model, model.head) if model.head is not None else None
         if draft_model is not None:
             for_drafts = cache_bytes // _SHARE_OF_DRAFTS
             cache_bytes -= for_drafts

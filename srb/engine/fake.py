@@ -27,7 +27,7 @@ from srb.engine.diversity import BEYOND_SEEDS, other_candidate
 from srb.engine.grammar.grammars import Grammars
 from srb.engine.grammar.matcher import Matcher, Vocabulary
 from srb.engine.media import Encoder, MediaChunk, Sections, Vectors
-from srb.engine.model import Adapter, Batch, Blob, Candidates, ControlVector, DecodeStatus, Logits, LoraScales
+from srb.engine.model import Adapter, Batch, Blob, Candidates, ControlVector, DecodeStatus, Head, Logits, LoraScales
 from srb.engine.positions import Positions
 from srb.engine.sampling import is_greedy
 from srb.engine.watching import watch_of
@@ -78,6 +78,7 @@ class FakeModel:
         has_sections: bool = False,
     ) -> None:
         self.encoder: Encoder | None = FakeEncoder(has_sections) if reads_media else None
+        self.head: Head | None = None
         self._positions = Positions()
         # After each cell from the first picture on, by what is visible: the place where its text goes on; with no such
         # place within a picture, where the picture begins; and the number of whole pictures.

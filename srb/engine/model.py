@@ -52,7 +52,7 @@ class Batch:
     A batch of media has vectors, which are computed in the place of its tokens, and nothing else.
     """
 
-    __slots__ = ("is_whole", "lora", "moods", "positions", "run", "seq_ids", "tokens", "vectors", "wanted")
+    __slots__ = ("is_whole", "lora", "moods", "positions", "run", "seq_ids", "states", "tokens", "vectors", "wanted")
 
     def __init__(self, lora: LoraScales = ()) -> None:
         self.lora = lora  # scales for all tokens
@@ -62,6 +62,7 @@ class Batch:
         self.seq_ids: list[int] = []
         self.wanted: list[int] = []  # 1 if the row's logits are wanted, else 0
         self.vectors: Vectors | None = None  # of media, one for each token
+        self.states: Vectors | None = None  # hidden states beside the tokens, one for each: the input of a head
         self.is_whole = False  # whether the positions of these media see each other
         self.run: MediaRun | None = None  # that these media are a part of
 
@@ -213,6 +214,29 @@ class ControlVector:
     scale: float = 0.0
 
 
+class Head(Protocol):
+    """Layers of a model that draft from its hidden states, with a KV store of their own. For the decode thread.
+
+    A head follows the model's sequences by their ids: what they compute waits until it is read.
+    """
+
+    kind: str  # llama-server's name
+    tokens_total: int  # computed tokens
+
+    # Read prompts from now on, at once, or not: then it has of a text what was drafted for, and little before.
+    def follow_prompts(self, pays: bool) -> None: ...
+
+    # How many tokens of a sequence with so many tokens wait; None if it cannot be followed.
+    def lag(self, seq_id: int, length: int) -> int | None: ...
+    def read(self, seq_ids: Sequence[int]) -> int: ...  # compute what waits; return how many tokens that were
+    def begin(self, rows: Sequence[tuple[int, int, int]]) -> bool: ...  # sequence, place and token of newest tokens
+
+    # Of each branch that goes on its place in the latest call, and the token that was drafted there.
+    def go_on(self, drafted: Sequence[tuple[int, int]]) -> bool: ...
+    def logits(self, place: int) -> Logits: ...  # what follows the token at a place of the latest call
+    def drop(self) -> None: ...  # drafted tokens
+
+
 class Model(Protocol):
     """A loaded model and its KV store. Methods above the line are safe from any thread."""
 
@@ -242,6 +266,7 @@ class Model(Protocol):
     has_states: bool
     shares_states: bool  # whether sequences can have the same state at no cost, by `copy_state`
     encoder: Encoder | None  # of pictures and sounds; None: text only
+    head: Head | None  # that drafts; None: there is none, or it is not used
     grammars: Grammars  # of the vocabulary; a sampler's own is `grammar` of its parameters
 
     # Whether `decode` returns while a device still computes, so that work which needs no result belongs behind it.

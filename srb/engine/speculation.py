@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 from srb.engine.branches import Branches
 from srb.engine.draft_decision import DraftDecision
-from srb.engine.drafting import DraftModel
+from srb.engine.drafting import Drafter
 from srb.engine.lookup import Draft, PromptLookup
 from srb.engine.model import Model
 from srb.engine.pace import Pace
@@ -31,7 +31,7 @@ class SpeculationCounters:
     spec_decode_num_accepted_tokens_total: int = 0
 
 
-_Drafted = tuple[Chunk, Sequence[int], list[float]]  # a draft for a chunk; for each token the chance of all up to it
+_Found = tuple[Chunk, Sequence[int], list[float]]  # a draft for a chunk; for each token the chance of all up to it
 
 
 class Speculation:
@@ -43,7 +43,7 @@ class Speculation:
         residency: Residency,
         branches: Branches,
         clock: Callable[[], float],
-        drafts: DraftModel | None,
+        drafts: Drafter | None,
         *,
         max_draft: int,
         looks_up: bool,
@@ -51,8 +51,8 @@ class Speculation:
     ) -> None:
         """Draft at most `max_draft` tokens for a branch; 0, or memory that cannot be cut: none.
 
-        Drafts come from the text itself where it `looks_up` and finds some, else from the draft model. A step in which the
-        draft model reads a text takes about `step_seconds`; 0: a ubatch's time.
+        Drafts come from the text itself where it `looks_up` and finds some, else from `drafts`: a draft model, or the
+        model's head. A step in which it reads a text takes about `step_seconds`; 0: a ubatch's time.
         """
         self._model = model
         self._residency = residency
@@ -60,7 +60,7 @@ class Speculation:
         self._clock = clock
         self._max_draft = max_draft if model.supports_partial_reuse and not model.has_states else 0
         self._looks_up = looks_up
-        self._draft_model = drafts
+        self._drafter = drafts
         self._decision = DraftDecision()
         self._reading_pace = Pace(step_seconds)
         self._is_noted = False  # whether the current step's time is noted: it computes newest tokens, and drafts
@@ -69,6 +69,8 @@ class Speculation:
 
     def add_drafts(self, plan: StepPlan) -> None:
         """Add drafted tokens to a step of newest tokens alone, the likeliest first, as many as pay."""
+        if self._drafter is not None:
+            self._drafter.follow_prompts(self._decision.is_hopeful)
         size = len(plan.chunks)
         self._is_noted = bool(self._max_draft and size and plan.num_tokens == size and not plan.num_prompt_tokens)
         if not self._is_noted:
@@ -81,7 +83,7 @@ class Speculation:
         )
         if not self._decision.begin(size) or room <= 0:
             return
-        drafts: list[_Drafted] = []
+        drafts: list[_Found] = []
         others: list[tuple[Chunk, int]] = []
         for chunk in plan.chunks:
             most = self._most(chunk.span)
@@ -89,8 +91,8 @@ class Speculation:
                 drafts.append(found)
             elif most:
                 others.append((chunk, most))
-        if others and self._draft_model is not None:
-            drafts += self._ask(self._draft_model, others, room)
+        if others and self._drafter is not None:
+            drafts += self._ask(self._drafter, others, room)
         if not drafts:
             return
         chances = [(chance, number) for number, (_, _, each) in enumerate(drafts) for chance in each]
@@ -112,7 +114,7 @@ class Speculation:
             most = min(most, branch.spec.max_tokens - branch.length - 1)
         return max(0, most)
 
-    def _look_up(self, chunk: Chunk, most: int) -> _Drafted | None:
+    def _look_up(self, chunk: Chunk, most: int) -> _Found | None:
         """Return what followed the branch's last tokens before; None if there is nothing."""
         branch = chunk.span
         if not most or not self._looks_up or not isinstance(branch, Branch):
@@ -125,9 +127,9 @@ class Speculation:
         tokens, chances = branch.draft.propose(branch.tokens, most)
         return (chunk, tokens, chances) if tokens else None
 
-    # ---- the draft model
+    # ---- a model or a head that drafts
 
-    def _ask(self, drafts: DraftModel, wanted: list[tuple[Chunk, int]], room: int) -> list[_Drafted]:
+    def _ask(self, drafts: Drafter, wanted: list[tuple[Chunk, int]], room: int) -> list[_Found]:
         """Return drafts of the draft model where they pay; let it read on in texts that it does not know yet."""
         ready: list[tuple[Chunk, Branch, int]] = []
         behind: list[tuple[Chunk, Branch, int]] = []
@@ -151,12 +153,12 @@ class Speculation:
             (chunk, tokens, chances) for (chunk, _, _), (tokens, chances) in zip(ready, found, strict=True) if tokens
         ]
 
-    def _is_ready(self, drafts: DraftModel, branch: Branch) -> bool:
+    def _is_ready(self, drafts: Drafter, branch: Branch) -> bool:
         """Whether the draft model has all of a branch's text but for a few tokens."""
         lag = drafts.lag(branch)
         return lag is not None and drafts.has(branch) and lag <= self._max_draft
 
-    def _read_on(self, drafts: DraftModel, behind: list[Branch]) -> bool:
+    def _read_on(self, drafts: Drafter, behind: list[Branch]) -> bool:
         """Let the draft model compute a part of a text where the drafts will probably save more time than that takes.
 
         It is one ubatch at most, or as much as a step has time for, since everything waits for it. Return whether anything
@@ -195,36 +197,36 @@ class Speculation:
     @property
     def most_tokens(self) -> int:
         """Most tokens that the draft model computes before a step."""
-        return self._draft_model.model.n_ubatch + self._max_draft if self._draft_model is not None else 0
+        return self._drafter.model.n_ubatch + self._max_draft if self._drafter is not None else 0
 
     @property
     def needs_trim(self) -> bool:
-        return self._draft_model is not None and self._draft_model.needs_trim
+        return self._drafter is not None and self._drafter.needs_trim
 
     def trim(self) -> None:
         """Park texts of the draft model that are not in use, as far as one step may."""
-        if self._draft_model is not None:
-            self._draft_model.trim()
+        if self._drafter is not None:
+            self._drafter.trim()
 
     def flush(self) -> None:
         """Carry out the edits of the draft model's KV store that wait."""
-        if self._draft_model is not None:
-            self._draft_model.model.flush()
+        if self._drafter is not None:
+            self._drafter.model.flush()
 
     def close(self) -> None:
         """Free the draft model."""
-        if self._draft_model is not None:
-            self._draft_model.close()
+        if self._drafter is not None:
+            self._drafter.close()
 
     def stats(self) -> dict[str, float]:
         """Return counters (`…_total`) by name."""
-        of_model = self._draft_model.tokens_total if self._draft_model is not None else 0
+        of_model = self._drafter.tokens_total if self._drafter is not None else 0
         return asdict(self.counters) | {"spec_decode_draft_model_tokens_total": of_model}
 
     def check_invariants(self) -> None:
         """Assert the rules of the draft model's memory."""
-        if self._draft_model is not None:
-            self._draft_model.check_invariants()
+        if self._drafter is not None:
+            self._drafter.check_invariants()
 
     # ---- results
 

@@ -29,6 +29,11 @@ _MODEL, _PROJECTOR, _ADAPTER, _VECTOR = (
     "a control vector",
 )
 _KINDS = {"mmproj": _PROJECTOR, "spec_draft_model": _MODEL, "lora": _ADAPTER, "control_vector": _VECTOR}
+# Heads that are not served, by a tensor that they have.
+_HEADS = {
+    "markov_w1.weight": "a DSpark drafter",
+    "selector_hidden.weight": "a drafter of DFlash 2",
+}
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 _LITERAL = str.maketrans({sign: f"[{sign}]" for sign in "[?*"})  # for glob
 
@@ -151,6 +156,28 @@ def pooling_of(settings: Settings) -> str:
     facts = _header(settings.model_path).facts
     number = facts.get(f"{facts.get(_ARCHITECTURE)}.pooling_type")
     return POOLING_TYPES[number] if isinstance(number, int) and 0 <= number < len(POOLING_TYPES) else "none"
+
+
+def has_head_file(settings: Settings) -> bool:
+    """Whether the draft model is a head in a file of its own. Raise ModelLoadFailed for one of a kind that is not served."""
+    if not settings.has_draft_model or is_fake(settings):
+        return False
+    path = settings.draft_model_path
+    header = _header(path)
+    kind = next((kind for name, kind in _HEADS.items() if name in header.tensors), "")
+    if has_head(path) and "blk.0.attn_norm.weight" not in header.tensors and len(model_files(path)) == 1:
+        kind = "the head of a model without its other layers"
+    if kind:
+        raise ModelLoadFailed(
+            f"spec_draft_model: {path} is {kind}, which is not served; a small model of the same family, an EAGLE-3 head "
+            "and a DFlash drafter are"
+        )
+    return header.facts.get(_ARCHITECTURE) in ("eagle3", "dflash", "gemma4-assistant")
+
+
+def has_head(path: Path) -> bool:
+    """Whether the model at `path` has layers that draft (multi-token prediction), and not only the number of them."""
+    return any(".nextn.eh_proj." in name for part in model_files(path) for name in _header(part).tensors)
 
 
 def _header(path: Path) -> _Header:

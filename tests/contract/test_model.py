@@ -25,7 +25,20 @@ from tests.contract.rounding import ROUNDING, needs_equal_texts
 
 TEXT = "the old king said, then a boat ☃"
 PARTLY_REUSABLE = (
-    *("fake", "llama", "qwen2vl", "qwen3vl", "deepseek2", "gemma2", "gemma3", "gemma4", "gpt-oss", "llama4"),
+    *(
+        "fake",
+        "llama",
+        "qwen2vl",
+        "qwen3vl",
+        "deepseek2",
+        "glm4moe",
+        "step35",
+        "gemma2",
+        "gemma3",
+        "gemma4",
+        "gpt-oss",
+        "llama4",
+    ),
 )
 WITH_STATES = (
     *("fake, with states", "mamba", "mamba2", "rwkv7", "lfm2", "falcon-h1", "granite-hybrid", "qwen35", "qwen3next"),

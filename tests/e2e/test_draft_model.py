@@ -1,4 +1,4 @@
-"""A server with a draft model: the same texts, its figures, and the refusal of a file that does not fit."""
+"""A server with a draft model or a head: the same texts, its figures, and the refusal of a file that does not fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.random_gguf import TINY, write_llama
+from tests.models.random_gguf import TINY, write_glm4_moe, write_llama
 from tests.processes import wait_for
 from tests.servers import MakeServer, Server
 
@@ -37,6 +37,22 @@ def test_texts_are_the_same_and_drafts_are_counted(make_server: MakeServer, tmp_
 
     wait_for(has_drafted, "tokens are drafted")
     assert drafting.metric("spec_decode_draft_model_tokens_total") > 0
+
+
+def test_a_head_of_the_model_drafts_under_llama_servers_name(make_server: MakeServer, tmp_path: Path) -> None:
+    model = write_glm4_moe(tmp_path / "model.gguf", TINY)
+    plain = make_server(model=model, **EXACT).start()
+    drafting = make_server(model=model, spec_type="mtp", **EXACT).start()
+    assert texts(drafting, 3) == texts(plain, 3)
+    assert drafting.get("/props").json()["default_generation_settings"]["params"]["speculative.types"] == "draft-mtp"
+    wait_for(lambda: texts(drafting, 1) and drafting.metric("spec_decode_num_draft_tokens_total") > 0, "it drafts")
+
+
+def test_a_model_without_a_head_stops_the_start_with_its_name(make_server: MakeServer, tmp_path: Path) -> None:
+    model = write_llama(tmp_path / "model.gguf", TINY)
+    server = make_server(model=model, spec_type="mtp", **EXACT).start(wait=False)
+    wait_for(lambda: server.status.get("state") == "failed" or server.has_ended, "the engine gives up")
+    assert f"spec_type mtp: {model} has no head that drafts" in server.logs
 
 
 def test_a_draft_model_with_other_words_stops_the_start_with_both_names(

@@ -49,6 +49,8 @@ BENCH_CHAINED = replace(BENCH_110M, is_chained=True)
 BENCH_1B = Shape(dim=2048, layers=16, heads=32, kv_heads=8, ffn=8192, vocab=128256, context=16384, q8=True)
 # A model of 280 million parameters whose first layer alone, a model of 25 million, writes nearly the same.
 BENCH_TWINS = Shape(dim=1024, layers=16, heads=16, kv_heads=16, ffn=4096, vocab=8192, context=8192, q8=True, loud=1)
+# One of 300 million parameters that writes known texts, whose head has 30 million.
+BENCH_HEADS = replace(BENCH_TWINS, loud=0, is_chained=True)
 _QUIET = 0.03  # what the outputs of the layers after the loud ones are multiplied by
 _EXPERTS = 4  # of a layer that has experts; half of them compute each token
 _SURE = 16.0  # how much larger than all others the logits of tokens are that may follow in a chained text
@@ -367,6 +369,39 @@ def write_gemma4(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
+def write_gemma4_assistant(path: Path, shape: Shape = TINY) -> Path:
+    """Write an assistant for `write_gemma4`'s model of this shape: two layers, which attend to keys of the model."""
+    dim, out = shape.dim // 2, _Writer(path, "gemma4-assistant", replace(shape, layers=2, dim=shape.dim // 2))
+    small, large = shape.dim // shape.heads, 2 * shape.dim // shape.heads
+    _add_attention_keys(out, [shape.kv_heads, shape.kv_heads // 2])
+    out.gguf.add_embedding_length_out(shape.dim)
+    out.gguf.add_nextn_predict_layers(2)
+    out.gguf.add_key_length(large)
+    out.gguf.add_value_length(large)
+    out.gguf.add_key_length_swa(small)
+    out.gguf.add_value_length_swa(small)
+    out.gguf.add_rope_dimension_count(large)
+    out.gguf.add_rope_dimension_count_swa(small)
+    out.gguf.add_sliding_window(shape.window)
+    out.gguf.add_sliding_window_pattern([True, False])
+    out.matrix("token_embd", shape.vocab, dim, scale=dim**-0.5)
+    out.ones("output_norm", dim)
+    out.vector("rope_freqs", np.ones(large // 2))
+    out.matrix("nextn.pre_projection", dim, 2 * shape.dim)
+    out.matrix("nextn.post_projection", shape.dim, dim)
+    for layer, head_dim in enumerate((small, large)):
+        prefix = f"blk.{layer}."
+        for name in ("attn_norm", "post_attention_norm", "post_ffw_norm"):
+            out.ones(prefix + name, dim)
+        out.matrix(prefix + "attn_q", shape.heads * head_dim, dim)
+        out.vector(prefix + "attn_q_norm", np.full(head_dim, head_dim**-0.5))
+        out.matrix(prefix + "attn_output", dim, shape.heads * head_dim)
+        out.ones(prefix + "layer_output_scale", 1)
+        _add_feed_forward(out, prefix)
+    out.close()
+    return path
+
+
 def write_gpt_oss(path: Path, shape: Shape = TINY) -> Path:
     """Write a gpt-oss: every second layer attends within a window, each head to a sink, too; experts with biases."""
     out = _Writer(path, "gpt-oss", shape)
@@ -598,6 +633,122 @@ def write_deepseek2(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
+def write_glm4_moe(path: Path, shape: Shape = TINY, wrong: float = 0.0) -> Path:
+    """Write a glm4moe with a head that drafts (MTP): experts are in the head's layer alone.
+
+    The head of a chained model knows what follows each token, but for a share `wrong` of the vocabulary.
+    """
+    head = shape.layers
+    out = _Writer(path, "glm4moe", replace(shape, layers=head + 1))
+    _add_attention_keys(out)
+    out.gguf.add_rope_dimension_count(shape.dim // shape.heads)
+    out.gguf.add_leading_dense_block_count(head)
+    out.gguf.add_nextn_predict_layers(1)
+    out.gguf.add_expert_count(2)
+    out.gguf.add_expert_used_count(1)
+    out.gguf.add_expert_shared_count(1)
+    out.gguf.add_expert_feed_forward_length(shape.ffn // 4)
+    embeddings = _add_vocabulary(out)
+    gain = _QUIET if shape.is_chained else 1.0
+    for layer in range(head + 1):
+        _add_attention(out, f"blk.{layer}.", shape.dim // shape.heads, gain=gain)
+        out.ones(f"blk.{layer}.post_attention_norm", shape.dim)
+        if layer < head:
+            _add_gate_up_down(out, f"blk.{layer}.", gain=gain)
+    prefix, out.shape = f"blk.{head}.", replace(out.shape, ffn=shape.ffn // 4)
+    out.matrix(prefix + "ffn_gate_inp", 2, shape.dim)
+    out.vector(prefix + "exp_probs_b", np.zeros(2), ".bias")
+    _add_gate_up_down(out, prefix, "_exps", 2, gain=gain)
+    _add_gate_up_down(out, prefix, "_shexp", gain=gain)
+    for name in ("nextn.enorm", "nextn.hnorm"):
+        out.ones(prefix + name, shape.dim)
+    if shape.is_chained:  # it looks at the token alone, as the last matrix does
+        out.add(prefix + "nextn.eh_proj", np.eye(shape.dim, 2 * shape.dim, dtype=np.float32))
+        out.add(prefix + "nextn.embed_tokens", _mistaken(embeddings, wrong, shape))
+    else:
+        out.matrix(prefix + "nextn.eh_proj", shape.dim, 2 * shape.dim)
+    out.close()
+    return path
+
+
+def write_step35(path: Path, shape: Shape = TINY) -> Path:
+    """Write a step35 without experts, with a head that drafts (MTP): every second layer, and the head, has a window."""
+    head = shape.layers
+    out = _Writer(path, "step35", replace(shape, layers=head + 1))
+    head_dim = shape.dim // shape.heads
+    _add_attention_keys(out, has_lengths=True)
+    out.gguf.add_rope_dimension_count(head_dim)
+    out.gguf.add_expert_feed_forward_length(shape.ffn)
+    out.gguf.add_sliding_window(shape.window)
+    out.gguf.add_sliding_window_pattern([layer % 2 == head % 2 for layer in range(head + 1)])
+    out.gguf.add_nextn_predict_layers(1)
+    _add_vocabulary(out)
+    for layer in range(head + 1):
+        _add_attention(out, f"blk.{layer}.", head_dim)
+        _add_head_norms(out, f"blk.{layer}.")
+        _add_feed_forward(out, f"blk.{layer}.")
+    for name in ("nextn.enorm", "nextn.hnorm"):
+        out.ones(f"blk.{head}.{name}", shape.dim)
+    out.matrix(f"blk.{head}.nextn.eh_proj", shape.dim, 2 * shape.dim)
+    out.close()
+    return path
+
+
+def write_eagle3(path: Path, shape: Shape = TINY, wrong: float = 0.0) -> Path:
+    """Write an EAGLE-3 head for a llama of this shape: one layer, which sees tokens and what three layers are given.
+
+    With a chained model it knows what follows each token, but for a share `wrong` of the vocabulary.
+    """
+    out = _Writer(path, "eagle3", replace(shape, layers=1))
+    kv_heads = shape.heads if shape.is_chained else shape.kv_heads
+    head_dim, both = shape.dim // shape.heads, 2 * shape.dim
+    out.shape = replace(out.shape, kv_heads=kv_heads)
+    _add_attention_keys(out)
+    out.gguf.add_rope_dimension_count(head_dim)
+    out.gguf.add_array("eagle3.target_layers", [0, shape.layers // 2, shape.layers - 1])
+    out.gguf.add_uint32("eagle3.target_hidden_size", shape.dim)
+    out.gguf.add_bool("eagle3.norm_before_residual", True)
+    gain = _QUIET if shape.is_chained else 1.0
+    out.matrix("fc", shape.dim, 3 * shape.dim, scale=gain * (3 * shape.dim) ** -0.5)
+    for name in ("output_norm", "blk.0.attn_norm", "blk.0.attn_norm_2", "blk.0.ffn_norm"):
+        out.ones(name, shape.dim)
+    if shape.is_chained:  # each token attends to itself, and gives its embedding
+        itself = np.eye(shape.dim, both, dtype=np.float32)
+        for name, scale in (("attn_q", 2.0), ("attn_k", 2.0), ("attn_v", 1.0)):
+            out.add(f"blk.0.{name}", scale * itself)
+        out.add(
+            "blk.0.attn_output", 8 * np.eye(shape.dim, dtype=np.float32)
+        )  # beside a state with numbers of about one
+        out.add("token_embd", _mistaken(_embeddings(shape), wrong, shape))
+    else:
+        out.matrix("blk.0.attn_q", shape.dim, both)
+        out.matrix("blk.0.attn_k", kv_heads * head_dim, both)
+        out.matrix("blk.0.attn_v", kv_heads * head_dim, both)
+        out.matrix("blk.0.attn_output", shape.dim, shape.dim)
+    _add_gate_up_down(out, "blk.0.", gain=gain)
+    out.close()
+    return path
+
+
+def write_dflash(path: Path, shape: Shape = TINY, layers: int = 2) -> Path:
+    """Write a DFlash drafter for a llama of this shape, of so many `layers`, with blocks of 8 tokens."""
+    out = _Writer(path, "dflash", replace(shape, layers=layers))
+    _add_attention_keys(out, has_lengths=True)
+    out.gguf.add_rope_dimension_count(shape.dim // shape.heads)
+    out.gguf.add_array("dflash.target_layers", [0, shape.layers - 1])
+    out.gguf.add_uint32("dflash.block_size", 8)
+    out.gguf.add_mask_token_id(shape.vocab - 1)
+    out.matrix("fc", shape.dim, 2 * shape.dim)
+    for name in ("enc.output_norm", "output_norm"):
+        out.ones(name, shape.dim)
+    for layer in range(layers):
+        _add_attention(out, f"blk.{layer}.", shape.dim // shape.heads)
+        _add_head_norms(out, f"blk.{layer}.")
+        _add_feed_forward(out, f"blk.{layer}.")
+    out.close()
+    return path
+
+
 def write_bert(path: Path, shape: Shape = TINY, ranks: bool = False) -> Path:
     """Write a bert: an encoder for embeddings, which cannot generate; with `ranks` a head that scores pairs of texts."""
     out = _Writer(path, "bert", shape)
@@ -666,17 +817,20 @@ WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "qwen35": write_qwen35,
     "qwen3next": write_qwen3next,
     "deepseek2": write_deepseek2,
+    "glm4moe": write_glm4_moe,
+    "step35": write_step35,
 }
 
 
-def _add_vocabulary(out: _Writer, scale: float = 3.0) -> None:
-    """Add the matrices between tokens and the layers; logits are about as far apart as `scale`."""
+def _add_vocabulary(out: _Writer, scale: float = 3.0) -> np.ndarray:
+    """Add the matrices between tokens and the layers, and return the first; logits are about as far apart as `scale`."""
     embeddings = out.matrix("token_embd", out.shape.vocab, out.shape.dim, scale=1.0)
     out.ones("output_norm", out.shape.dim)
     if out.shape.is_chained:
         out.add("output", _chained(embeddings))
-        return
-    out.matrix("output", out.shape.vocab, out.shape.dim, scale=scale * out.shape.dim**-0.5)
+    else:
+        out.matrix("output", out.shape.vocab, out.shape.dim, scale=scale * out.shape.dim**-0.5)
+    return embeddings
 
 
 def _chained(embeddings: np.ndarray) -> np.ndarray:
@@ -687,6 +841,20 @@ def _chained(embeddings: np.ndarray) -> np.ndarray:
         for token, following in successors.items():
             rows[following] += embeddings[token]
     return rows * np.float32(_SURE / dim)
+
+
+def _embeddings(shape: Shape) -> np.ndarray:
+    """Return the embeddings of the model of this shape, which are its first numbers."""
+    return np.random.default_rng(shape.seed).standard_normal((shape.vocab, shape.dim), dtype=np.float32)
+
+
+def _mistaken(embeddings: np.ndarray, wrong: float, shape: Shape) -> np.ndarray:
+    """Return the embeddings of a head that takes a share of a chained text's tokens for others, and is as sure of them."""
+    texts, random = chained_texts(shape.vocab).values(), np.random.default_rng(shape.seed)
+    surely = [token for successors in texts for token, following in successors.items() if len(following) == 1]
+    known, taken = embeddings.copy(), np.flatnonzero(random.random(shape.vocab) < wrong)
+    known[taken] = embeddings[random.choice(surely, len(taken))]
+    return known
 
 
 def _add_mamba2_keys(out: _Writer) -> None:

@@ -155,6 +155,10 @@ def test_the_flags_of_the_rust_server_mean_the_same() -> None:
         (["-md", "d", "--spec-type", "ngram-simple,draft-simple"], {"spec_draft_model": "d", "spec_type": "both"}),
         (["--spec-type", "ngram-simple,ngram-mod"], {"spec_type": "ngram"}),
         (["--spec-type", "ngram-cache"], {"spec_type": "ngram"}),
+        (["--spec-type", "draft-mtp"], {"spec_type": "mtp"}),
+        (["-md", "d", "--spec-type", "draft-eagle3"], {"spec_draft_model": "d", "spec_type": "draft"}),
+        (["-md", "d", "--spec-type", "ngram-mod,draft-dflash"], {"spec_draft_model": "d", "spec_type": "both"}),
+        (["--spec-type", "ngram-mod,draft-mtp"], {"spec_type": "ngram-mtp"}),
     ],
 )
 def test_a_flag_sets_what_it_means(flags: list[str], settings: dict[str, Any]) -> None:
@@ -266,13 +270,11 @@ def test_a_flag_that_cannot_be_passed_over_is_refused(
     assert f"{name} is not supported: {flag.why}" in refusal(capsys, "serve", name, *["x"] * (not flag.switch))
 
 
-@pytest.mark.parametrize("kind", ["draft-mtp", "draft-eagle3", "draft-dflash", "ngram-simple,draft-mtp"])
-def test_drafts_of_a_models_own_heads_are_refused_with_what_is_there(
-    capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
+@pytest.mark.parametrize("kind", ["draft-dspark", "ngram-simple,draft-dspark"])
+def test_drafts_of_other_heads_are_refused_with_what_is_there(capsys: pytest.CaptureFixture[str], kind: str) -> None:
     problem = refusal(capsys, "serve", "--spec-type", kind)
     assert f"--spec-type: {kind.rpartition(',')[2]} is not there" in problem
-    assert "draft-simple, with --spec-draft-model" in problem
+    assert "draft-simple, draft-eagle3 and draft-dflash, with --spec-draft-model" in problem
 
 
 # Variables -----------------------------------------------------------------------------------------------------------

@@ -489,6 +489,13 @@ def test_a_draft_model_takes_its_part_of_the_memory(machine: Machine) -> None:
     assert less == int((both.room - MODEL.weights - MODEL.compute - GIB + MODEL.n_ctx * 16384) / (65536 + 16384)) < fits
 
 
+def test_a_head_of_the_model_takes_no_weights_of_its_own(machine: Machine) -> None:
+    settings = Settings(model="/models/one.gguf", spec_type="mtp")
+    lines = as_text(checkup(machine, settings=settings, model=dataclasses.replace(MODEL, draft=GIB)), []).splitlines()
+    told = [line.split(maxsplit=1) for line in lines if line.startswith("  head")]
+    assert told == [["head", f"{size_text(GIB)}  KV store and computing"]]
+
+
 def test_the_report_names_every_type_with_its_size_and_the_cells_that_fit(machine: Machine) -> None:
     lines = as_text(checkup(machine), []).splitlines()
     rows = {line.split()[0]: line for line in lines if line.startswith(("  f16", "  q8_0", "  q4_0"))}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srb.engine.drafting import check_vocabularies
+from srb.engine.drafting import DraftModel, check_vocabularies
 from srb.engine.fake import EOS, FATAL, FakeModel
 from srb.engine.model import DecodeStatus, Logits
 from srb.errors import ModelLoadFailed
@@ -111,8 +111,8 @@ def test_a_draft_that_is_always_wrong_is_soon_not_asked_any_more() -> None:
     assert right == 0
     assert 0 < tokens < 40
     assert made.result(request_id).tokens[0] == written(Driver(FakeModel(4000)), n=2, max_tokens=1000, **GREEDY)[0][0]
-    draft = made.engine._speculation._draft_model
-    assert draft is not None
+    draft = made.engine._speculation._drafter
+    assert isinstance(draft, DraftModel)
     assert isinstance(draft.model, FakeModel)
     assert draft.model.n_decodes < 0.1 * model.n_decodes
 
@@ -286,8 +286,8 @@ def test_a_text_about_a_picture_has_no_drafts() -> None:
 def test_a_draft_model_that_fails_is_not_asked_again() -> None:
     for status in (DecodeStatus.FATAL, DecodeStatus.INVALID):
         made, plain = driver(), Driver(FakeModel(n_ctx=1000))
-        draft = made.engine._speculation._draft_model
-        assert draft is not None
+        draft = made.engine._speculation._drafter
+        assert isinstance(draft, DraftModel)
         outcome = made.outcomes[made.submit(PROMPT, 2, 1, 60, **GREEDY)]
         for _ in range(5):
             made.step()
@@ -304,8 +304,8 @@ def test_a_draft_model_that_fails_is_not_asked_again() -> None:
 
 def test_a_draft_model_without_room_writes_nothing_and_breaks_nothing() -> None:
     made, plain = driver(), Driver(FakeModel(n_ctx=1000))
-    draft = made.engine._speculation._draft_model
-    assert draft is not None
+    draft = made.engine._speculation._drafter
+    assert isinstance(draft, DraftModel)
     assert isinstance(draft.model, FakeModel)
     outcome = made.outcomes[made.submit(PROMPT, 2, 1, 60, **GREEDY)]
     for _ in range(5):
@@ -333,8 +333,8 @@ def test_a_step_of_the_model_that_fails_is_tried_again_without_drafts() -> None:
 def test_a_long_text_is_read_in_parts() -> None:
     """Everything waits for the draft model, so it computes at most a ubatch of a text in a step."""
     made = driver(room={"n_ubatch": 8})
-    draft = made.engine._speculation._draft_model
-    assert draft is not None
+    draft = made.engine._speculation._drafter
+    assert isinstance(draft, DraftModel)
     made.submit(PROMPT * 8, 2, 1, 40, **GREEDY)
     most = 0
     while made.engine.has_work:

@@ -39,7 +39,11 @@ def test_the_model_tells_of_its_drafts(tmp_path: Path, settings: dict[str, str],
 
 @pytest.mark.parametrize(
     ("settings", "named"),
-    [({"spec_type": "ngram"}, "spec_type ngram"), ({"spec_draft_model": "d.gguf"}, "spec_draft_model")],
+    [
+        ({"spec_type": "ngram"}, "spec_type ngram"),
+        ({"spec_type": "mtp"}, "spec_type mtp"),
+        ({"spec_draft_model": "d.gguf"}, "spec_draft_model"),
+    ],
 )
 @pytest.mark.parametrize("memory", [{"has_states": True}, {"supports_partial_reuse": False}])
 def test_a_memory_that_cannot_be_cut_has_no_drafts_which_is_said_once(

@@ -104,6 +104,8 @@ def test_what_is_wrong_is_named_with_its_source(flags: dict[str, str], environ: 
         ({"spec_draft_model": "d.gguf", "spec_type": "both"}, True, True),
         ({"spec_draft_model": "d.gguf", "spec_type": "ngram"}, True, False),
         ({"spec_draft_model": "d.gguf", "spec_type": "none"}, False, False),
+        ({"spec_draft_model": "d.gguf", "spec_type": "mtp"}, True, True),
+        ({"spec_type": "ngram-mtp"}, True, False),
     ],
 )
 def test_a_draft_model_drafts_unless_another_type_is_set(
@@ -114,7 +116,7 @@ def test_a_draft_model_drafts_unless_another_type_is_set(
 
 
 def test_the_draft_model_has_the_settings_of_the_model_but_for_its_own() -> None:
-    own = {"spec_draft_model": "d.gguf", "n_gpu_layers": 0, "cache_type_k": "q8_0"}
+    own = {"spec_draft_model": "d.gguf", "spec_type": "ngram-mtp", "n_gpu_layers": 0, "cache_type_k": "q8_0"}
     of_draft = Settings(model="m.gguf", n_ctx=100, lora="l.gguf", mmproj="p.gguf", embedding=True, **own).of_draft_model
     assert (of_draft.model, of_draft.n_ctx, of_draft.n_gpu_layers, of_draft.cache_type_k) == ("d.gguf", 100, 0, "q8_0")
     assert (of_draft.lora, of_draft.mmproj, of_draft.embedding, of_draft.swa_full) == ("", "", False, "on")

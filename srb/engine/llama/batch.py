@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.engine.llama.log import native_log
+from srb.engine.media import Vectors
 from srb.engine.model import Batch, DecodeStatus
 
 log = logging.getLogger("srb.llama")
@@ -24,6 +25,14 @@ def compute(context: Any, native: Any) -> DecodeStatus:
         return DecodeStatus.OK
     log.warning("llama_decode returned %d for %d tokens: %s", code, native.n_tokens, native_log.last_error)
     return {1: DecodeStatus.NO_ROOM, -1: DecodeStatus.INVALID}.get(code, DecodeStatus.FATAL)
+
+
+def encode(context: Any, native: Any) -> bool:
+    """Compute a llama_batch with a context's encoder; a failure is logged with llama.cpp's reason."""
+    code = lib.llama_encode(context, native)
+    if code:
+        log.warning("llama_encode returned %d for %d tokens: %s", code, native.n_tokens, native_log.last_error)
+    return not code
 
 
 class NativeBatch:
@@ -52,7 +61,7 @@ class NativeBatch:
         )
 
     def fill(self, batch: Batch, positions: Sequence[int] | npt.NDArray[np.int32] | None = None) -> Any:
-        """Return a llama_batch of a batch's tokens, or of its vectors; the batch has to outlive it.
+        """Return a llama_batch of a batch's tokens, with their states, or of its vectors; the batch has to outlive it.
 
         `positions` are llama.cpp's, if they are not those of the batch: shape (tokens,), or (sections, tokens) for vectors.
         """
@@ -60,13 +69,18 @@ class NativeBatch:
         count = len(batch)
         if batch.vectors is None:
             self._tokens[:count] = batch.tokens
-            self._native.token, self._native.embd = self._token, None
+            self._native.token, vectors = self._token, batch.states
         else:
             vectors = batch.vectors = np.ascontiguousarray(batch.vectors, np.float32)
             self._native.token = None
-            self._native.embd = ctypes.cast(vectors.ctypes.data, ctypes.POINTER(ctypes.c_float))
+        self._native.embd = None if vectors is None else _pointer(vectors)
         self._positions[: len(positions)] = positions
         self._seq_ids[:count] = batch.seq_ids
         self._wanted[:count] = batch.wanted
         self._native.n_tokens = count
         return self._native
+
+
+def _pointer(vectors: Vectors) -> Any:
+    """Return a pointer to vectors in one block; ctypes.cast would leave a cycle of references."""
+    return ctypes.POINTER(ctypes.c_float)(ctypes.c_float.from_address(vectors.ctypes.data))

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, get_args
 
 import orjson
@@ -25,10 +26,13 @@ import llama_cpp as lib
 from srb.config.settings import Settings
 from srb.config.values import CacheType
 from srb.engine.llama.devices import begin, devices, ggml, gpu_of, library_folder, package, system_info
+from srb.engine.llama.head import check_head
+from srb.engine.llama.head_files import load_head, params_beside
 from srb.engine.llama.log import native_log
 from srb.engine.llama.params import (
     changed_settings,
     context_params,
+    head_params,
     max_sequence_length,
     memory_kind,
     model_params,
@@ -41,7 +45,7 @@ from srb.engine.llama.std_map import map_function
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.swa import SwaCache, room_remarks, swa_cache_of, usable_sequences
 from srb.errors import ConfigError, ModelLoadFailed
-from srb.files.gguf import check_adapter_files, check_model_file
+from srb.files.gguf import check_adapter_files, check_model_file, has_head_file
 from srb.files.native_facts import Build, KVSize, MemoryEstimate, MemoryUse, NativeFacts
 
 _MIB = 1 << 20
@@ -107,7 +111,7 @@ def memory_estimate(settings: Settings) -> MemoryEstimate:
     Raise ModelLoadFailed or ConfigError with one line that says why.
     """
     found = _model_estimate(settings)
-    if not settings.has_draft_model:
+    if not settings.has_draft_model or has_head_file(settings):
         return found
     try:
         draft = _model_estimate(settings.of_draft_model.model_copy(update={"n_ctx": found.n_ctx}))
@@ -149,6 +153,7 @@ def _estimate(model: Any, settings: Settings) -> MemoryEstimate:
     per_cell = _slope(planned.store, beyond.store, planned, beyond)
     params = context_params(settings, model, windows)
     projector, projector_refused = _projector(settings)
+    draft, draft_per_cell, draft_refused = _head(model, settings, windows, planned)
     n_ctx_train = lib.llama_model_n_ctx_train(model)
     longest = min(planned.n_ctx, max_sequence_length(settings, n_ctx_train))
     return MemoryEstimate(
@@ -167,19 +172,56 @@ def _estimate(model: Any, settings: Settings) -> MemoryEstimate:
         states=max(0, round(planned.store - planned.n_ctx * per_cell)),
         compute=round(planned.compute),
         compute_per_cell=_slope(planned.compute, beyond.compute, planned, beyond),
-        refused=refused,
+        refused=refused or draft_refused,
         remarks=(
             *changed_settings(settings, planned.n_batch or settings.n_batch, longest),
             *room_remarks(settings, model),
         ),
         projector=projector,
         projector_refused=projector_refused,
+        draft=draft,
+        draft_per_cell=draft_per_cell,
         is_projector_apart=uses_gpu(settings) and not settings.mmproj_offload,
         windows=windows.name.lower() if windows in (SwaCache.FULL, SwaCache.SMALL) else "",
         full_store=_full_store(model, settings, windows),
         places=planned.places + _projector_places(settings, projector) if planned.places else None,
         nondeterminism=why_rounding_varies(settings, model, windows),
     )
+
+
+def _head(model: Any, settings: Settings, windows: SwaCache, planned: _Sizes) -> tuple[int, float, str]:
+    """Return the bytes that a drafting head takes beside the model, those of each cell, and why it cannot be made."""
+    can_be_cut = memory_kind(model) in ("attention", "sliding_window") and windows is not SwaCache.SMALL
+    width = 4 * lib.llama_model_n_embd(model) * planned.n_batch  # bytes of what a batch tells of one layer
+    try:
+        if settings.uses_head and can_be_cut:
+            check_head(settings, model)
+            beside = settings.model_copy(update={"n_ctx": planned.n_ctx})
+            size, per_cell = _sizes_beside(model, beside, windows, head_params)
+            return size + width, per_cell, ""
+        if has_head_file(settings) and can_be_cut:
+            context = lib.llama_init_from_model(model, context_params(settings, model, windows))
+            try:
+                own_model, _, layers = load_head(settings, model, no_alloc=True)
+                beside = settings.of_draft_model.model_copy(update={"n_ctx": planned.n_ctx})
+                size, per_cell = _sizes_beside(
+                    own_model, beside, SwaCache.NONE, partial(params_beside, context=context)
+                )
+                size += lib.llama_model_size(own_model)
+                lib.llama_model_free(own_model)
+            finally:
+                lib.llama_free(context)
+            return size + max(1, len(layers)) * width, per_cell, ""
+    except ModelLoadFailed as error:
+        return 0, 0.0, error.message
+    return 0, 0.0, ""
+
+
+def _sizes_beside(model: Any, settings: Settings, windows: SwaCache, make: Any) -> tuple[int, float]:
+    """Return the bytes of the KV store and buffers of a context that `make` gives parameters for, and those of each cell."""
+    cells = (settings.n_ctx, settings.n_ctx + _CELLS)
+    less, more = (_plan(model, settings.model_copy(update={"n_ctx": each}), windows, make) for each in cells)
+    return round(less.store + less.compute), _slope(less.store + less.compute, more.store + more.compute, less, more)
 
 
 def _full_store(model: Any, settings: Settings, windows: SwaCache) -> int:
@@ -227,9 +269,9 @@ def _slope(low: float, high: float, less: _Sizes, more: _Sizes) -> float:
     return max(0.0, round((high - low) / (more.n_ctx - less.n_ctx), 1))
 
 
-def _plan(model: Any, settings: Settings, windows: SwaCache) -> _Sizes:
+def _plan(model: Any, settings: Settings, windows: SwaCache, make: Any = context_params) -> _Sizes:
     """Return the sizes of the context that the server would make. Raise ModelLoadFailed with llama.cpp's reason."""
-    params = context_params(settings, model, windows)
+    params = make(settings, model, windows)
     with _size_lines() as lines:
         native_log.forget_error()
         context = lib.llama_init_from_model(model, params)

@@ -30,6 +30,8 @@ from srb.engine.llama.control_vectors import LlamaControlVectors
 from srb.engine.llama.devices import begin, free_gpu_memory, package, system_info, tell_library
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder
+from srb.engine.llama.head import LlamaHead, own_head
+from srb.engine.llama.head_files import head_of_file
 from srb.engine.llama.log import native_log
 from srb.engine.llama.media import LlamaEncoder, marks_of
 from srb.engine.llama.mrope import NUM_SECTIONS, has_mrope, sequences_of
@@ -54,10 +56,10 @@ from srb.engine.llama.swa import SwaCache, description, room_remarks, swa_cache_
 from srb.engine.llama.threads import Threads
 from srb.engine.llama.vocab_cuts import cuts_of
 from srb.engine.media import Encoder, Vectors
-from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
+from srb.engine.model import Batch, Blob, DecodeStatus, Head, Logits, LoraScales
 from srb.engine.tokens import is_media
 from srb.errors import ModelLoadFailed
-from srb.files.gguf import check_model_file, pooling_of
+from srb.files.gguf import check_model_file, has_head_file, pooling_of
 from srb.files.native_facts import without_patches
 from srb.host.cores import usable_cores
 from srb.wire.events import ModelInfo
@@ -86,7 +88,10 @@ class LlamaModel:
         ranker: LlamaEmbedder | None,
         encoder: LlamaEncoder | None = None,
         windows: SwaCache = SwaCache.NONE,
+        head: LlamaHead | None = None,
     ) -> None:
+        self._head = head
+        self.head: Head | None = head
         self._media = encoder
         self.encoder: Encoder | None = encoder
         self._adapters = adapters
@@ -103,6 +108,9 @@ class LlamaModel:
         self._vocab = lib.llama_model_get_vocab(model)
         self.dry = DrySamplers(self._vocab)
         self._sequences = sequences
+        self._stores: list[Sequences | LlamaHead] = (
+            [sequences, head] if head else [sequences]
+        )  # that are edited together
         self._edits: list[Callable[[], None]] = []  # of the KV store, in the order of their calls
         self.n_vocab: int = lib.llama_vocab_n_tokens(self._vocab)
         self.bos_id: int = lib.llama_vocab_bos(self._vocab)
@@ -132,9 +140,11 @@ class LlamaModel:
         self._rows = Rows(context, self.n_vocab)
         self._batch = NativeBatch(self.n_batch, NUM_SECTIONS if has_mrope(model) else 1)
         self._candidates = CandidateArray(self.n_vocab)
-        contexts = [context, *(each.context for each in (embedder, ranker) if each)]
+        contexts = [context, *(each.context for each in (embedder, ranker, head) if each)]
         computes = uses_cpu(settings, lib.llama_model_n_layer(model))
         self._threads = Threads(contexts, adapts=settings.adapts_threads and computes)
+        if head:
+            head.threads = self._threads
         self.decodes_ahead = (
             self.is_on_gpu and not settings.rpc
         )  # GPUs compute on by themselves, RPC nodes are waited for
@@ -175,11 +185,12 @@ class LlamaModel:
             if not lib.llama_get_memory(context) and not embedder and not ranker:
                 raise ModelLoadFailed(f"model: {path} cannot generate text; set embedding or reranking to use it")
             vectors = LlamaControlVectors(settings, model, context, lib.llama_n_seq_max(context))
+            sequences = sequences_of(context, model, windows)
+            head = _head(settings, model, context, windows, sequences)
         except ModelLoadFailed:
             lib.llama_model_free(model)
             raise
-        sequences = sequences_of(context, model, windows)
-        loaded = cls(model, context, sequences, settings, adapters, vectors, embedder, ranker, encoder, windows)
+        loaded = cls(model, context, sequences, settings, adapters, vectors, embedder, ranker, encoder, windows, head)
         if windows is not SwaCache.NONE:
             log.info(description(windows, settings, lib.llama_model_n_swa(model), sequences.count))
         tell_library()
@@ -389,7 +400,8 @@ class LlamaModel:
         if batch.is_whole:
             lib.llama_set_causal_attn(self._context, True)
         if status is DecodeStatus.OK:
-            self._sequences.computed(batch)
+            for each in self._stores:
+                each.computed(batch)
         else:
             self._rows.follow([])
         return status
@@ -401,15 +413,15 @@ class LlamaModel:
 
     def fork(self, source: int, target: int, end: int | None = None) -> None:
         """Fork: the empty sequence `target` shares the cells of `source`, all or those before position `end`."""
-        self._edits.append(partial(self._sequences.fork, source, target, end))
+        self._edits += [partial(each.fork, source, target, end) for each in self._stores]
 
     def truncate(self, seq_id: int, end: int) -> None:
         """Remove a sequence's tokens from position `end` on."""
-        self._edits.append(partial(self._sequences.truncate, seq_id, end))
+        self._edits += [partial(each.truncate, seq_id, end) for each in self._stores]
 
     def splice(self, source: int, target: int, end: int) -> None:
         """Replace the cells of `target` before position `end` by those of `source`, which hold the same text."""
-        self._edits.append(partial(self._sequences.splice, source, target, end))
+        self._edits += [partial(each.splice, source, target, end) for each in self._stores]
 
     def copy_state(self, source: int, target: int) -> None:
         """Let a sequence share the state of another's end, without cells, if memory shares states."""
@@ -419,7 +431,7 @@ class LlamaModel:
 
     def remove(self, seq_id: int) -> None:
         """Remove a sequence; cells that other sequences share stay."""
-        self._edits.append(partial(self._sequences.remove, seq_id))
+        self._edits += [partial(each.remove, seq_id) for each in self._stores]
 
     def flush(self) -> None:
         """Carry out the edits of the KV store that wait: llama.cpp takes 0.1 ms for each 1,000 tokens of a fork.
@@ -462,7 +474,8 @@ class LlamaModel:
 
     def clear(self) -> None:
         self._edits.clear()
-        self._sequences.clear()
+        for each in self._stores:
+            each.clear()
 
     def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Vectors] | None:
         """Return the vectors of each input's tokens, float32 of shape (tokens, n_embd); None if it failed."""
@@ -486,6 +499,8 @@ class LlamaModel:
         if self._media:
             self._media.close()
         if self._context:
+            if self._head:
+                self._head.close()
             lib.llama_free(self._context)
             lib.llama_model_free(self._model)
             self._context = self._model = None
@@ -573,6 +588,18 @@ class LlamaModel:
 
     def _metadata(self, key: str) -> str:
         return string_of(lib.llama_model_meta_val_str, self._model, key.encode())
+
+
+def _head(settings: Settings, model: Any, context: Any, windows: SwaCache, sequences: Sequences) -> LlamaHead | None:
+    """Return the head that the settings ask for. Raise ModelLoadFailed if there is none, or none for this model.
+
+    None, too, for memory that cannot be cut after a token, as drafts need it.
+    """
+    if not sequences.can_be_cut or sequences.has_states:
+        return None
+    if settings.uses_head:
+        return own_head(settings, model, context, windows)
+    return head_of_file(settings, model, context) if has_head_file(settings) else None
 
 
 def _encoder(settings: Settings, model: Any) -> LlamaEncoder | None:

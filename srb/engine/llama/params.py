@@ -56,6 +56,7 @@ def model_params(settings: Settings) -> tuple[Any, Any]:
     params.main_gpu = settings.main_gpu
     params.load_mode = _LOAD_MODES[settings.mmap, settings.mlock]
     params.use_extra_bufts = not has_faulty_amx()
+    params.load_mtp = settings.uses_head
     shares = None
     if settings.tensor_split:
         given = [float(share) for share in settings.tensor_split.split(",") if share.strip()]
@@ -105,6 +106,14 @@ def context_params(settings: Settings, model: Any, windows: SwaCache = SwaCache.
     params.rope_scaling_type = _ROPE_SCALINGS[settings.rope_scaling]
     for name in ("rope_freq_base", "rope_freq_scale", "yarn_orig_ctx"):
         setattr(params, name, getattr(settings, name))
+    return params
+
+
+def head_params(settings: Settings, model: Any, windows: SwaCache, context: Any = None) -> Any:
+    """Return llama_context_params of a model's head that drafts, beside `context`, which has the same sequences."""
+    params = context_params(settings, model, windows)
+    params.ctx_type = lib.LLAMA_CONTEXT_TYPE_MTP
+    params.ctx_other = context
     return params
 
 

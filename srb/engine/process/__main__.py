@@ -102,8 +102,10 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
     if model.can_generate:
         model.grammars.make_ready()
     can_draft = settings.has_drafts and model.supports_partial_reuse and not model.has_states
-    info = replace(model.info(settings.model_alias), speculative=_drafts(settings) if can_draft else "none")
-    draft_model = _load_draft_model(settings, model) if settings.has_draft_model and can_draft else None
+    info = replace(model.info(settings.model_alias), speculative=_drafts(settings, model) if can_draft else "none")
+    draft_model: Model | None = None
+    if settings.has_draft_model and can_draft and model.head is None:
+        draft_model = _load_draft_model(settings, model)
     texts, states = _open_folders(settings, info.memory, model)
     if not model.supports_partial_reuse and info.memory != "sliding_window":  # the model has told of its windows
         log.warning(
@@ -159,10 +161,11 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
     return engine, info, close
 
 
-def _drafts(settings: Settings) -> str:
+def _drafts(settings: Settings, model: Model) -> str:
     """Return the kinds of drafts in the order in which they are tried, under llama-server's names."""
-    kinds = {"ngram-simple": settings.looks_up_drafts, "draft-simple": settings.has_draft_model}
-    return ",".join(kind for kind, is_on in kinds.items() if is_on)
+    drafter = model.head.kind if model.head is not None else "draft-simple" if settings.has_draft_model else ""
+    kinds = ("ngram-simple" if settings.looks_up_drafts else "", drafter)
+    return ",".join(filter(None, kinds)) or "none"
 
 
 def _load_draft_model(settings: Settings, model: Model) -> Model:

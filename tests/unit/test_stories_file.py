@@ -24,7 +24,7 @@ from srb.errors import (
     StoriesReadOnly,
     StoriesUnavailable,
 )
-from srb.stories import database, schema, soundness
+from srb.stories import schema, soundness, sqlite
 from srb.stories.parts import read_post
 from srb.stories.store import Store
 from tests.stories import ID, Stories, at, model, person
@@ -194,13 +194,13 @@ def test_row_47_a_damaged_file_is_checked_once_and_a_sound_one_in_its_place_is_u
     damage(path)
     stories = Stories(path)
     checks = []
-    check = database.Database._check
+    check = sqlite.SQLite._check
 
-    def counted(self: database.Database, connection: Connection, writable: bool) -> None:
+    def counted(self: sqlite.SQLite, connection: Connection, writable: bool) -> None:
         checks.append(connection)
         check(self, connection, writable)
 
-    monkeypatch.setattr(database.Database, "_check", counted)
+    monkeypatch.setattr(sqlite.SQLite, "_check", counted)
     for _ in range(3):
         with pytest.raises(StoriesDamaged):
             stories.ids()
@@ -253,16 +253,16 @@ def test_row_47_the_stories_on_whole_pages_of_a_damaged_file_can_be_exported(pat
 def page_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files whose pages have all been read by SQLite's check, one entry for each time."""
     reads: list[Path] = []
-    check = database.Database._quick_check
+    check = sqlite.SQLite._quick_check
 
-    def counted(self: database.Database, connection: Connection) -> str:
+    def counted(self: sqlite.SQLite, connection: Connection) -> str:
         connection.set_trace_callback(lambda sql: reads.append(self.path) if "quick_check" in sql else None)
         try:
             return check(self, connection)
         finally:
             connection.set_trace_callback(None)
 
-    monkeypatch.setattr(database.Database, "_quick_check", counted)
+    monkeypatch.setattr(sqlite.SQLite, "_quick_check", counted)
     return reads
 
 
@@ -481,7 +481,7 @@ def test_who_waits_for_another_process_tries_again_soon_however_long_it_has_wait
 def test_row_50_a_file_that_another_process_keeps_writing_is_told_and_used_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
     stories = Stories(path)
     stories.save(TALE)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -1,7 +1,7 @@
-"""The stories' file in a web worker: one connection, used by one call at a time in a thread, and its troubles logged once.
+"""The stories in a web worker: one connection, used by one call at a time in a thread, and its troubles logged once.
 
-SQLite blocks while it waits for the disk, and a greenlet that blocks would hold up all other calls of the worker. Bodies are
-read and checked in threads as well, but not in the connection's turn: other stories are saved meanwhile.
+A database blocks while it waits for the disk, and a greenlet that blocks would hold up all other calls of the worker.
+Bodies are read and checked in threads as well, but not in the connection's turn: other stories are saved meanwhile.
 """
 
 import logging
@@ -20,6 +20,7 @@ from gevent.monkey import get_original
 
 from srb.errors import Cancelled, SRBError, StoriesFull, StoriesOff, StoriesReadOnly, StoriesUnavailable
 from srb.reasons import whose
+from srb.stories.database import Place
 from srb.stories.files import read_file
 from srb.stories.imports import Plan
 from srb.stories.store import Imported, Store
@@ -40,7 +41,7 @@ _CLOSE_SECONDS = 1.0  # that the end of a worker waits for a call
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The file's state in one of STATES, and the Unix time of its last backup; 0 if there was none, None without a file."""
+    """The stories' state in one of STATES, and the Unix time of the last backup: 0 without one, None if not known."""
 
     state: str
     last_backup: float | None
@@ -70,14 +71,14 @@ class Wish:
 
 
 class StoriesFile:
-    """The stories of one worker; `path` is None if the server keeps none."""
+    """The stories of one worker; `place` is None if the server keeps none."""
 
-    def __init__(self, path: Path | None, rooms: Mapping[str, int] = MappingProxyType({})) -> None:
+    def __init__(self, place: Place | None, rooms: Mapping[str, int] = MappingProxyType({})) -> None:
         """Open nothing yet: no connection crosses a fork, and a server that nobody writes with makes no file.
 
         `rooms`: see Store.
         """
-        self._store = Store(path, rooms=rooms, sleep=_sleep) if path else None
+        self._store = Store(place, rooms=rooms, sleep=_sleep) if place else None
         self._turn = BoundedSemaphore()
         self._imports = BoundedSemaphore()  # one at a time: each takes a thread, a core and much memory
         self._trouble: type[SRBError] | None = None  # the last one that was logged
@@ -87,9 +88,9 @@ class StoriesFile:
         """Check the file in the background, so that the log tells of damage before a writer meets it."""
         if self._store is None:
             return
-        if _may_be_there(path := self._store.path):
+        if _may_be_there(path := self._store.place):
             gevent.spawn(self._check)
-        elif not os.access(folder := next(each for each in path.absolute().parents if each.exists()), os.W_OK):
+        elif not os.access(folder := next(each for each in Path(path).absolute().parents if each.exists()), os.W_OK):
             self._note(StoriesReadOnly(f"{path} cannot be made, and no story will be saved{whose(folder)}"))
         else:
             self._note(None)
@@ -102,7 +103,7 @@ class StoriesFile:
             self._looked_at = now
             self.start()
         state = self._trouble.type.removeprefix("stories_") if self._trouble else self._store.state
-        return Watched(state, self._store.last_backup if _may_be_there(self._store.path) else None)
+        return Watched(state, self._store.last_backup if _may_be_there(self._store.place) else None)
 
     def _check(self) -> None:
         try:
@@ -123,11 +124,11 @@ class StoriesFile:
         """Import a person's file. Raise the errors of Store.bring_in, or that of the wish; then nothing was imported."""
         if self._store is None:
             raise StoriesOff("This server keeps no stories: its setting `stories` is empty")
-        path = self._store.path
+        place = self._store.place
 
         def planned(_: None) -> Plan:
             file = read_file(data, pause=wish.pause)
-            with closing(Store(path)) as reader:  # a connection of its own, so it needs no turn
+            with closing(Store(place)) as reader:  # a connection of its own, so it needs no turn
                 return reader.of(person).plan(file, pause=wish.pause)
 
         with self._imports:
@@ -149,14 +150,16 @@ class StoriesFile:
                 log.error("stories: %s", error.message)
             self._trouble = type(error)
         elif error is None and self._trouble is not None:
-            log.info("stories: %s is used again", self._store and self._store.path)
+            log.info("stories: %s is used again", self._store and self._store.shown)
             self._trouble = None
 
 
-def _may_be_there(path: Path) -> bool:
-    """Whether a file exists, or lies in a folder that is closed to this process."""
+def _may_be_there(place: Place) -> bool:
+    """Whether a file exists, or lies in a folder that is closed to this process. A database is asked."""
+    if isinstance(place, str):
+        return True
     try:
-        path.stat()
+        place.stat()
     except FileNotFoundError:
         return False
     except OSError:

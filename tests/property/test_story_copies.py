@@ -1,0 +1,68 @@
+"""Random stories in both databases, and copied from one to the other and back: byte for byte the same."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from srb.errors import InvalidRequest
+from srb.stories import audit
+from srb.stories.copying import copy_stories
+from srb.stories.database import Place
+from srb.stories.store import Store
+from tests.media import b64, png
+from tests.postgresql import PostgreSQL
+from tests.property.test_story_merging import FOLDER, Tale, send
+from tests.stories import ID, Stories
+from tests.walks import examples
+
+Whole = dict[str, tuple[bytes, bytes, bytes]]
+
+
+def whole(place: Place) -> Whole:
+    """Return all that a place has: each story's file, its rows with their numbers, and its people."""
+    with closing(Store(place)) as store:
+        assert list(audit.problems(store)) == []
+        found = {}
+        for story in (*store.ids(), *store.ids(binned=True)):
+            rows = orjson.loads(store.read(story) or b"")
+            del rows["server"]
+            found[story] = store.export(story), orjson.dumps(rows), store.shares(story)
+        return found
+
+
+@settings(max_examples=examples(12))
+@given(st.integers(0, 2**32))
+def test_a_story_is_the_same_in_both_databases_and_in_copies(postgresql: PostgreSQL, seed: int) -> None:
+    tale = Tale(seed)
+    with TemporaryDirectory(dir=FOLDER) as folder:
+        file, database = Path(folder, "stories.sqlite3"), postgresql.make("walk")
+        for place in (file, database):
+            stories = Stories(place, clock=lambda: 1_795_300_000.0)
+            send(stories, tale.items)
+            picture = stories.add_medium(b64(png(seed=seed % 7)))
+            stories.post("binned", nodes={"a": {"text": f"![x](srb:{picture.id}) \0 \U0001f600", "by": "person"}})
+            stories.store.remove("binned")
+            stories.store.of("ann").post("anns", Stories.read_post(nodes={"a": {"text": "mine", "by": "person"}}))
+            stories.store.of("ann").share("anns", "bob", "write")
+            stories.store.of("ann").share("anns", "eve", "read")
+            stories.store.close()
+        before = whole(file)
+        assert before.keys() == {ID, "binned", "anns"}
+        assert whole(database) == before
+        there, back = postgresql.make("there"), Path(folder, "back.sqlite3")
+        assert copy_stories(file, there) == copy_stories(there, back) == 3
+        assert whole(there) == whole(back) == before
+        for target in (there, back):
+            with pytest.raises(InvalidRequest, match="has stories already"):
+                copy_stories(database, target)
+            made = Stories(target)
+            assert made.save({"later": {"text": "x", "by": "person"}}, "new") == 1
+            assert made.ids()[0] == "new"
+            made.store.close()

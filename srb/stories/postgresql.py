@@ -23,6 +23,7 @@ from psycopg.pq import TransactionStatus
 from srb.errors import (
     ConfigError,
     InvalidRequest,
+    NotFound,
     SRBError,
     StoriesAway,
     StoriesDamaged,
@@ -107,6 +108,10 @@ _WAITED = (errors.LockNotAvailable, errors.DeadlockDetected, errors.QueryCancele
 _OTHER_TABLES = (errors.UndefinedTable, errors.UndefinedColumn, errors.DataCorrupted, errors.IndexCorrupted)
 
 T = TypeVar("T")
+
+
+class _NotKept(InvalidRequest):
+    """A text has the character 0, which no text of PostgreSQL has."""
 
 
 @cache
@@ -228,8 +233,11 @@ class PostgreSQL:
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "") as transaction:
-            yield transaction
+        try:
+            with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "") as transaction:
+                yield transaction
+        except _NotKept:
+            raise NotFound("There is nothing with such a name") from None
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
@@ -352,7 +360,7 @@ class PostgreSQL:
             self.close()
             return StoriesDamaged(f"{self.shown} is damaged, or its tables are of another program: {said}")
         if isinstance(error, psycopg.DataError) and error.sqlstate is None:
-            return InvalidRequest(f"A name has a character that PostgreSQL does not keep: {said}")
+            return _NotKept(f"A name has a character that PostgreSQL does not keep: {said}")
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             return StoriesAway(f"{self.shown} does not answer: {said}")
         return error

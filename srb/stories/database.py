@@ -74,7 +74,7 @@ class Database(Protocol):
 
     @property
     def state(self) -> str:
-        """One word: `ok`, `full` if the last write failed for lack of room, or `read_only`."""
+        """One word: `ok`, `full` if the last write failed for lack of room, `read_only`, or `checking`: see `examine`."""
 
     @property
     def last_backup(self) -> float | None:
@@ -89,15 +89,23 @@ class Database(Protocol):
     def backup(self, target: Path) -> None:
         """Write a copy of all stories, while others may write; raise FileExistsError if `target` exists."""
 
+    def examine(self) -> None:
+        """Look for damage while the stories are used, in a thread of its own; it may take a minute. Raise StoriesDamaged."""
+
     def close(self) -> None: ...
 
 
-def database_of(place: Place, *, checks: bool = True, sleep: Callable[[float], object] = time.sleep) -> Database:
+def database_of(
+    place: Place, *, checks: bool = True, checks_later: bool = False, sleep: Callable[[float], object] = time.sleep
+) -> Database:
     """Return the database at a place, which opens nothing yet. Raise the errors of `postgresql_of`.
 
-    Without `checks` a file is only read, also if it is damaged. `sleep` lets the thread wait for other processes that write.
+    Without `checks` a file is only read, also if it is damaged. With `checks_later` it is used before its pages are checked.
+    `sleep` lets the thread wait for other processes that write.
     """
-    return SQLite(place, checks=checks, sleep=sleep) if isinstance(place, Path) else postgresql_of(place)
+    if isinstance(place, Path):
+        return SQLite(place, checks=checks, checks_later=checks_later, sleep=sleep)
+    return postgresql_of(place)
 
 
 def postgresql_of(address: str) -> "PostgreSQL":

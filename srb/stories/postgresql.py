@@ -225,6 +225,9 @@ class PostgreSQL:
         """None: PostgreSQL's own tools make backups, and tell nobody here."""
         return None
 
+    def examine(self) -> None:
+        """Do nothing: PostgreSQL finds damage at each page that it reads, if the cluster has checksums."""
+
     def backup(self, target: Path) -> None:
         raise SRBError(
             f"{self.shown} is backed up by PostgreSQL's own tools, such as pg_dump --format=custom --schema={SCHEMA}; "

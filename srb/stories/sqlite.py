@@ -13,7 +13,7 @@ import resource
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
@@ -38,6 +38,7 @@ log = logging.getLogger("srb.stories")
 _RETRY_SECONDS = (0.0005, 0.0015)  # between two tries to begin; a commit takes some ms
 BUSY_SECONDS = 5.0  # that a statement waits for another process's transaction; then the post is refused
 _LOG_BYTES = 8 * 1024 * 1024  # of the write-ahead log that stay after a large transaction: none grows it anew
+_CHECKED_AT_ONCE = 32 * 1024 * 1024  # bytes of a file: from a cold disk some 60 MB are read in a second
 _BACKUP = "-backup"  # of an empty file beside the stories, whose time is that of their last backup
 _NO_ROOM = 1024 * 1024  # bytes: with less on the disk, a failed write means that it is full
 
@@ -95,15 +96,26 @@ class FileConnection(Connection):
 class SQLite:
     """The file at `path`. One connection, so one thread at a time may use it; no connection survives a fork."""
 
-    def __init__(self, path: Path, *, checks: bool = True, sleep: Callable[[float], object] = time.sleep) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        checks: bool = True,
+        checks_later: bool = False,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
         """Open nothing yet: the file is opened, and made if it is missing, at its first use.
 
-        Without `checks` it is only read, also if it is damaged. `sleep` lets the thread wait for other processes.
+        Without `checks` it is only read, also if it is damaged. With `checks_later` it is used at once, also if it is not
+        known to be sound, and somebody calls `examine`. `sleep` lets the thread wait for other processes.
         """
         self._sleep = sleep
         self.path = self.place = path
         self.shown = str(path)
         self._checks = checks
+        self._checks_later = checks_later
+        self._is_unchecked = False  # the file is used, and is not known to be sound
+        self._examining: FileConnection | None = None
         self._connection: FileConnection | None = None
         self._identity: _Identity | None = None
         self._writable = False
@@ -114,7 +126,9 @@ class SQLite:
     def close(self) -> None:
         if self._connection is None:
             return
-        was_sound = self._writable and self._refused is None
+        if self._examining is not None:
+            self._examining.interrupt()
+        was_sound = self._writable and self._refused is None and not self._is_unchecked
         self._connection.close()
         self._connection = None
         # SQLite's last close removes the log.
@@ -124,9 +138,10 @@ class SQLite:
 
     @property
     def state(self) -> str:
-        """One word: `ok`, `full` if the last write failed for lack of room, or `read_only`."""
         is_read_only = self._connection is not None and not self._writable
-        return "read_only" if is_read_only else "full" if self._is_full else "ok"
+        if is_read_only or self._is_full:
+            return "read_only" if is_read_only else "full"
+        return "checking" if self._connection is not None and self._is_unchecked else "ok"
 
     @property
     def last_backup(self) -> float:
@@ -165,7 +180,8 @@ class SQLite:
                 yield connection
                 connection.execute("COMMIT")
                 self._is_full = False
-                self._soundness.note_open()
+                if not self._is_unchecked:
+                    self._soundness.note_open()
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -211,9 +227,12 @@ class SQLite:
 
     def _opened(self) -> FileConnection:
         identity = self._on_disk()
-        if self._connection is not None and identity == self._identity:  # else the file was moved or replaced
+        is_found_damaged = self._connection is not None and self._refused is not None  # by `examine`
+        if self._connection is not None and identity == self._identity and not is_found_damaged:
             return self._connection
-        self.close()
+        self.close()  # the file was moved or replaced, or is damaged
+        if is_found_damaged and self._refused is not None:
+            self._refused = (identity, self._time()), self._refused[1]  # SQLite's last close has written it
         if self._refused is not None and self._checks:
             if self._refused[0] == (identity, self._time()):
                 raise self._refused[1]
@@ -237,7 +256,8 @@ class SQLite:
             connection.execute("PRAGMA foreign_keys = ON")
             if writable:
                 self._prepare(connection)
-                self._soundness.note_open()
+                if not self._is_unchecked:
+                    self._soundness.note_open()
             else:
                 schema.stand_in(connection)
         except BaseException:
@@ -277,7 +297,8 @@ class SQLite:
                 is_ours = tables and application == schema.APPLICATION and version <= len(schema.STEPS)
                 difference = schema.difference(connection, version) if is_ours and self._checks else ""
             is_unknown = tables and writable and not self._soundness.is_known()
-            found = self._quick_check(connection) if is_unknown else "ok"
+            self._is_unchecked = bool(is_unknown) and self._may_check_later(version)
+            found = self._quick_check(connection) if is_unknown and not self._is_unchecked else "ok"
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise
@@ -300,6 +321,10 @@ class SQLite:
         if difference:
             raise self._damaged(difference)
 
+    def _may_check_later(self, version: int) -> bool:
+        """Whether the file is used before its check: not if that takes no second, nor if the tables are stepped forward."""
+        return self._checks_later and self._size("") > _CHECKED_AT_ONCE and version == len(schema.STEPS)
+
     def _quick_check(self, connection: Connection) -> str:
         """Return SQLite's word on all pages. Of several processes that start at once, the first one reads them."""
         with self._folder_locked():
@@ -310,9 +335,41 @@ class SQLite:
                 self._soundness.note_open()
             return str(found)
 
+    def examine(self) -> None:
+        """Read all pages of a file that is not known to be sound, in another thread than those that use it meanwhile.
+
+        Raise StoriesDamaged, as all calls do after that.
+        """
+        if not self._is_unchecked or self._examining is not None:
+            return
+        identity = self._on_disk()
+        with closing(self._connect("ro")) as connection:
+            self._examining = connection
+            try:
+                found = self._quick_check(connection)
+            except sqlite3.DatabaseError as error:
+                if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                    return  # the file was closed
+                if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                    raise
+                found = str(error)
+            finally:
+                self._examining = None
+        if identity != self._on_disk():
+            return  # another file is in its place, which is opened by the next call
+        self._is_unchecked = False
+        if found != "ok":
+            self._checks_later = False
+            damaged = self._damaged(found)
+            self._soundness.forget()
+            self._refused = (identity, self._time()), damaged
+            raise damaged
+
     def _prepare(self, connection: Connection) -> None:
         """Make the tables and switch to the write-ahead log; processes that do so at once would find the file locked."""
-        with self._folder_locked():
+        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+        is_ready = mode == "wal" and schema.version(connection) == len(schema.STEPS)
+        with nullcontext() if is_ready else self._folder_locked():  # which a check holds for long
             before = schema.version(connection)
             schema.step_forward(connection)
             if 0 < before < len(schema.STEPS):

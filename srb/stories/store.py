@@ -72,15 +72,17 @@ class Store:
         clock: Callable[[], float] = time.time,
         *,
         checks: bool = True,
+        checks_later: bool = False,
         rooms: Mapping[str, int] = MappingProxyType({}),
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """Open nothing yet; `clock` returns Unix seconds. Raise ConfigError if a package is missing for the place.
 
-        Without `checks` a damaged file is read as far as possible. `rooms` has the bytes that all stories of a person may
-        take, of those for whom there is a limit; `sleep` lets the thread wait for other processes that write.
+        Without `checks` a damaged file is read as far as possible; with `checks_later` one whose pages are not known to be
+        sound is used at once, and somebody calls `examine`. `rooms` has the bytes that all stories of a person may take, of
+        those for whom there is a limit; `sleep` lets the thread wait for other processes that write.
         """
-        self._database = database_of(place, checks=checks, sleep=sleep)
+        self._database = database_of(place, checks=checks, checks_later=checks_later, sleep=sleep)
         self._clock = clock
         self._rooms = rooms
         self._bin = _Bin()
@@ -114,6 +116,10 @@ class Store:
         with self._database.reading():
             pass
         self._empty_bin()
+
+    def examine(self) -> None:
+        """Look for damage in a store that `checks_later`, while it is used; see Database.examine."""
+        self._database.examine()
 
     def close(self) -> None:
         self._database.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +18,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from srb.config.settings import Settings
-from srb.stories import pieces, rows
+from srb.stories import pieces, rows, sqlite
 from srb.stories.limits import MAX_POST
 from srb.stories.store import Store
 from srb.web.answers import ErrorAnswer
@@ -356,6 +357,35 @@ def test_a_file_that_may_only_be_read_and_one_that_is_missing_are_told(
         assert told(client(path)) == ("read_only", "stories: read_only")
     assert told(client(path)) == ("ok", None)
     assert "srb_stories_state" not in client("").get("/metrics").text
+
+
+def test_a_large_file_is_read_and_written_while_its_pages_are_checked(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    http = client(path)
+    assert http.post(ONE, json={"nodes": TALE}).status_code == 200
+    http.application.extensions["srb"].stories.close()
+    path.write_bytes(path.read_bytes())
+    monkeypatch.setattr(sqlite, "_CHECKED_AT_ONCE", 0)
+    go_on = threading.Event()
+    check = sqlite.SQLite._quick_check
+
+    def slow(self: sqlite.SQLite, connection: sqlite3.Connection) -> str:
+        go_on.wait()
+        return check(self, connection)
+
+    monkeypatch.setattr(sqlite.SQLite, "_quick_check", slow)
+    http = client(path)
+    try:
+        assert read("srb.StoryList", http.get(ROOT).data)["state"] == "checking"
+        assert http.post(ONE, json={"nodes": {"c": person("x")}}).status_code == 200
+        assert told(http) == ("checking", "stories: checking")
+    finally:
+        go_on.set()
+    while read("srb.StoryList", http.get(ROOT).data)["state"] != "ok":
+        gevent.sleep(0.01)
+    assert told(http) == ("ok", None)
+    http.application.extensions["srb"].stories.close()
 
 
 def test_a_folder_in_which_no_file_can_be_made_is_told_before_a_writer_meets_it(

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 _PAUSE_SECONDS = 0.0005  # for which a thread that computes sleeps: else it takes the interpreter back at once
 _LOOK_SECONDS = 10.0  # between two looks at a file that is watched
-STATES = ("ok", "read_only", "full", "locked", "damaged", "newer", "unavailable")
+STATES = ("ok", "checking", "read_only", "full", "locked", "damaged", "newer", "unavailable")
 _CLOSE_SECONDS = 1.0  # that the end of a worker waits for a call
 
 
@@ -78,7 +78,7 @@ class StoriesFile:
 
         `rooms`: see Store.
         """
-        self._store = Store(place, rooms=rooms, sleep=_sleep) if place else None
+        self._store = Store(place, checks_later=True, rooms=rooms, sleep=_sleep) if place else None
         self._turn = BoundedSemaphore()
         self._imports = BoundedSemaphore()  # one at a time: each takes a thread, a core and much memory
         self._trouble: type[SRBError] | None = None  # the last one that was logged
@@ -111,6 +111,12 @@ class StoriesFile:
         except SRBError:
             pass  # it is logged, and every call will be answered with it
 
+    def _examine(self, store: Store) -> None:
+        """Check the pages behind the first calls; if any is damaged, all later ones are answered so."""
+        _, error = in_thread(_attempt, Store.examine, store)
+        if error is not None:
+            self._note(error)
+
     def use(self, act: Callable[[Store], T]) -> T:
         """Return what `act` returns, which runs in a thread. Raise its errors, or StoriesOff."""
         if self._store is None:
@@ -118,6 +124,8 @@ class StoriesFile:
         with self._turn:
             value, error = in_thread(_attempt, act, self._store)
         self._note(error)
+        if self._store.state == "checking":
+            gevent.spawn(self._examine, self._store)
         return _outcome(value, error)
 
     def bring_in(self, data: bytes, wish: Wish, person: str) -> Imported:
@@ -128,7 +136,7 @@ class StoriesFile:
 
         def planned(_: None) -> Plan:
             file = read_file(data, pause=wish.pause)
-            with closing(Store(place)) as reader:  # a connection of its own, so it needs no turn
+            with closing(Store(place, checks_later=True)) as reader:  # a connection of its own, so it needs no turn
                 return reader.of(person).plan(file, pause=wish.pause)
 
         with self._imports:

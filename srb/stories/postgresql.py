@@ -46,7 +46,7 @@ _SERVER = {  # so that a machine that is gone, or a process that was stopped, ke
     "tcp_user_timeout": 15_000,
     "idle_in_transaction_session_timeout": 600_000,
 }
-_ANSWER_SECONDS = 30.0  # for one statement; then the database, or the way to it, is taken for gone
+_ANSWER_SECONDS = 30.0  # that it may be silent; then the database, or the way to it, is taken for gone
 _ADDRESS = {  # what an address may say otherwise
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -121,13 +121,15 @@ def _translated(statement: str) -> str:
 
 
 def _within(steps: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
-    """Let psycopg's steps of one statement end with an error if they take too long: a host that is gone never answers."""
+    """Let psycopg's steps end with an error if the database is silent for too long, as a host that is gone is for ever."""
     until = time.monotonic() + seconds
     try:
         wanted = next(steps)
         while True:
             ready = yield wanted
-            if not ready and time.monotonic() > until:
+            if ready:
+                until = time.monotonic() + seconds
+            elif time.monotonic() > until:
                 raise psycopg.OperationalError(f"no answer for {seconds:.0f} seconds")
             wanted = steps.send(ready)
     except StopIteration as done:

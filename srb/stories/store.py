@@ -46,6 +46,9 @@ _LIST = """
 """
 
 
+_NODES_AT_ONCE = 10_000  # that a transaction removes from the bin, or those of one story
+
+
 @dataclass(frozen=True, slots=True)
 class Imported:
     """The story that a file was merged into; `copied` if the file's own id belongs to a story with other texts."""
@@ -309,14 +312,19 @@ class Store:
         now = self._now()
         if now - self._bin.emptied < DAY:
             return
+        before = now - BIN_DAYS * DAY
         with self._database.reading() as connection:
-            due = connection.execute("SELECT 1 FROM story WHERE deleted < ?", (now - BIN_DAYS * DAY,)).fetchone()
-        if due:
-            try:
+            due = connection.execute("SELECT number, nodes FROM story WHERE deleted < ?", (before,)).fetchall()
+        try:
+            while due:  # of a full story a second's work, for which others may have to wait
+                batch = [due.pop()]
+                while due and sum(nodes for _, nodes in batch) < _NODES_AT_ONCE:
+                    batch.append(due.pop())
                 with self._database.writing() as connection:
-                    connection.execute("DELETE FROM story WHERE deleted < ?", (now - BIN_DAYS * DAY,))
-            except (StoriesFull, StoriesReadOnly, StoriesLocked):
-                return  # the next call tries again, and reading goes on
+                    statement = "DELETE FROM story WHERE number = ? AND deleted < ?"
+                    connection.executemany(statement, [(number, before) for number, _ in batch])
+        except (StoriesFull, StoriesReadOnly, StoriesLocked):
+            return  # the next call tries again, and reading goes on
         self._bin.emptied = now
 
     def _now(self) -> int:

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from srb.errors import InvalidRequest, NotFound, StoryTooLarge
-from srb.stories import audit, rows
+from srb.stories import audit, rows, store
 from srb.stories.limits import BIN_DAYS, DAY, MAX_STORY
 from srb.stories.parts import read_post
 from srb.stories.store import Store
@@ -230,6 +230,28 @@ def test_after_thirty_days_in_the_bin_a_story_is_removed_with_all_its_rows(stori
     with stories.store.connection() as connection:
         for table, rows in (("node", 2), ("meta", 0), ("mark", 0), ("run", 0)):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (rows,)
+
+
+def test_a_full_bin_is_emptied_in_several_transactions(
+    stories: Stories, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        stories.post(f"story{number}", nodes=TALE)
+        stories.store.remove(f"story{number}")
+    stories.post("kept", nodes=TALE)
+    monkeypatch.setattr(store, "_NODES_AT_ONCE", 3)
+    database = type(stories.store._database)
+    writing, began = database.writing, []
+
+    def noted(self: Any) -> Any:
+        began.append("a transaction")
+        return writing(self)
+
+    monkeypatch.setattr(database, "writing", noted)
+    clock.now += (BIN_DAYS + 1) * DAY
+    assert stories.ids(binned=True) == []
+    assert stories.ids() == ["kept"]
+    assert len(began) == 3, "of two stories, of two, and of one"
 
 
 def test_the_bin_is_looked_through_once_a_day_whoever_asks(

@@ -106,6 +106,9 @@ def parser() -> OneLineParser:
     copying = add(
         "copy", _copy, "copy all stories to a place that has none: a file, or postgresql://…; the server is stopped"
     )
+    copying.add_argument(
+        "--update", action="store_true", help="bring a copy of the same stories up to date, at any time"
+    )
     copying.add_argument("source", metavar="FROM", type=_place, help="a file of stories, or the address of a database")
     copying.add_argument("target", metavar="TO", type=_place)
     again = add(
@@ -249,7 +252,8 @@ def _copy(asked: argparse.Namespace) -> int:
     if isinstance(asked.source, Path) and not asked.source.exists():
         fail(f"{asked.source} does not exist", EXIT_FAILED)
     try:
-        print(f"{copy_stories(asked.source, asked.target)} stories were copied")
+        copied = copy_stories(asked.source, asked.target, update=asked.update)
+        print(f"{copied.written} stories were copied" + (f", {copied.removed} removed" if copied.removed else ""))
     except ConfigError as error:
         fail(error.message)
     except SRBError as error:

@@ -43,7 +43,7 @@ class Connection(Protocol):
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object: ...
 
-    def stream(self, query: str, at_once: int) -> Iterator[tuple[Any, ...]]:
+    def stream(self, query: str, at_once: int, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query, of which about `at_once` are in memory."""
 
     def hold(self, name: str) -> None:

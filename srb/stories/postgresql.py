@@ -166,10 +166,10 @@ class Transaction:
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
         self._session.cursor().executemany(_translated(statement), rows)
 
-    def stream(self, query: str, at_once: int) -> Iterator[tuple[Any, ...]]:
+    def stream(self, query: str, at_once: int, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         with self._session.cursor(name="rows") as cursor:
             cursor.itersize = at_once
-            yield from cursor.execute(_translated(query))
+            yield from cursor.execute(_translated(query), values)
 
     def hold(self, name: str) -> None:
         self.execute("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (f"{SCHEMA} {name}",))

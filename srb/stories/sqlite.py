@@ -12,7 +12,7 @@ import random
 import resource
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +70,8 @@ class FileConnection(Connection):
 
     for_update = ""
 
-    def stream(self, query: str, at_once: int) -> Iterator[tuple[Any, ...]]:
-        yield from self.execute(query)
+    def stream(self, query: str, at_once: int, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        yield from self.execute(query, values)
 
     def hold(self, name: str) -> None:
         """Do nothing: no other transaction writes now."""

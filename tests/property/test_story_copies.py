@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from srb.errors import InvalidRequest
 from srb.stories import audit
-from srb.stories.copying import copy_stories
+from srb.stories.copying import Copied, copy_stories
 from srb.stories.database import Place
+from srb.stories.limits import BIN_DAYS, DAY
 from srb.stories.store import Store
 from tests.media import b64, png
 from tests.postgresql import PostgreSQL
@@ -37,6 +38,20 @@ def whole(place: Place) -> Whole:
         return found
 
 
+def change_some(place: Place) -> None:
+    """Change all stories of a place but one: by a text, by the owner alone, by being new, and by its end."""
+    day = [1_795_300_000.0]
+    stories = Stories(place, clock=lambda: day[0])
+    stories.save({"z": {"text": "more", "by": "person"}})
+    stories.store.give("anns", "bob")
+    stories.save({"a": {"text": "x", "by": "person"}}, "third")
+    day[0] += (BIN_DAYS + 2) * DAY / 1000
+    assert stories.store.ids(binned=True) == ["binned"]
+    stories.overview()
+    assert stories.store.ids(binned=True) == []
+    stories.store.close()
+
+
 @settings(max_examples=examples(12))
 @given(st.integers(0, 2**32))
 def test_a_story_is_the_same_in_both_databases_and_in_copies(postgresql: PostgreSQL, seed: int) -> None:
@@ -57,8 +72,14 @@ def test_a_story_is_the_same_in_both_databases_and_in_copies(postgresql: Postgre
         assert before.keys() == {ID, "binned", "anns"}
         assert whole(database) == before
         there, back = postgresql.make("there"), Path(folder, "back.sqlite3")
-        assert copy_stories(file, there) == copy_stories(there, back) == 3
+        assert copy_stories(file, there) == copy_stories(there, back) == Copied(3, 0)
         assert whole(there) == whole(back) == before
+        change_some(file)
+        assert copy_stories(file, there, update=True) == copy_stories(there, back, update=True) == Copied(3, 1)
+        assert whole(there) == whole(back) == whole(file)
+        assert copy_stories(file, there, update=True) == copy_stories(there, back, update=True) == Copied(0, 0)
+        with pytest.raises(InvalidRequest, match="is no copy of"):
+            copy_stories(database, back, update=True)
         for target in (there, back):
             with pytest.raises(InvalidRequest, match="has stories already"):
                 copy_stories(database, target)

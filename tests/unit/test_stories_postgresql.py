@@ -250,10 +250,13 @@ def test_the_commands_work_on_an_address_and_name_the_tools_that_take_the_place_
     assert (status, "pg_dump" in said, PASSWORD in said) == (1, True, False)
     copy = tmp_path / "copy.sqlite3"
     assert command(capsys, "copy", where[1], copy) == (0, "1 stories were copied\n")
+    stories.post("another", nodes=TALE)
+    assert command(capsys, "copy", "--update", where[1], copy) == (0, "1 stories were copied\n")
+    assert command(capsys, "--file", copy, "check") == (0, f"{copy}: 2 stories, 0 in the bin; nothing is wrong\n")
     status, said = command(capsys, *where, "restore", copy)
     assert (status, "pg_restore" in said, PASSWORD in said) == (1, True, False)
     status, said = command(capsys, "copy", copy, where[1])
-    assert (status, said) == (1, f"srb: {shown} has stories already; a copy is made where there are none\n")
+    assert (status, said) == (1, f"srb: {shown} has stories already; a copy is made where there are none, or updated\n")
     assert command(capsys, "copy", tmp_path / "missing", copy) == (1, f"srb: {tmp_path / 'missing'} does not exist\n")
 
 

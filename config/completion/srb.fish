@@ -262,8 +262,9 @@ complete -c srb -n '_shtab_srb_using stories backup; and test $_shtab_srb_npos -
 complete -c srb -n '_shtab_srb_using stories; and test $_shtab_srb_npos -eq 0' -a restore -d 'put a backup in the file'"'"'s place, which is kept beside it; the server is stopped'
 complete -c srb -n '_shtab_srb_using stories restore' -s h -l help -d 'show this help message and exit'
 complete -c srb -n '_shtab_srb_using stories restore; and test $_shtab_srb_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d FILE
-complete -c srb -n '_shtab_srb_using stories; and test $_shtab_srb_npos -eq 0' -a copy -d 'copy all stories to a place that has none: a file, or postgresql://…; the server is stopped'
+complete -c srb -n '_shtab_srb_using stories; and test $_shtab_srb_npos -eq 0' -a copy -d 'copy all stories to a place that has none: a file, or postgresql://…'
 complete -c srb -n '_shtab_srb_using stories copy' -s h -l help -d 'show this help message and exit'
+complete -c srb -n '_shtab_srb_using stories copy' -l update -d 'bring a copy of the same stories up to date'
 complete -c srb -n '_shtab_srb_using stories; and test $_shtab_srb_npos -eq 0' -a replay -d 'ask a server for the rounds of an export again, and compare their texts to the letter'
 complete -c srb -n '_shtab_srb_using stories replay' -s h -l help -d 'show this help message and exit'
 complete -c srb -n '_shtab_srb_using stories replay' -l url -x -d 'the server'

@@ -103,12 +103,8 @@ def parser() -> OneLineParser:
     backup.add_argument("target", metavar="FILE", type=Path)
     back = add("restore", _restore, "put a backup in the file's place, which is kept beside it; the server is stopped")
     back.add_argument("backup", metavar="FILE", type=Path)
-    copying = add(
-        "copy", _copy, "copy all stories to a place that has none: a file, or postgresql://…; the server is stopped"
-    )
-    copying.add_argument(
-        "--update", action="store_true", help="bring a copy of the same stories up to date, at any time"
-    )
+    copying = add("copy", _copy, "copy all stories to a place that has none: a file, or postgresql://…")
+    copying.add_argument("--update", action="store_true", help="bring a copy of the same stories up to date")
     copying.add_argument("source", metavar="FROM", type=_place, help="a file of stories, or the address of a database")
     copying.add_argument("target", metavar="TO", type=_place)
     again = add(

@@ -367,5 +367,6 @@ class PostgreSQL:
         if isinstance(error, psycopg.DataError) and error.sqlstate is None:
             return _NotKept(f"A name has a character that PostgreSQL does not keep: {said}")
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-            return StoriesAway(f"{self.shown} does not answer: {said}")
+            reason = said.rpartition(" failed: ")[2]  # of a connection to a server at …
+            return StoriesAway(f"{self.shown} does not answer: {reason}")
         return error

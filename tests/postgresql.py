@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -111,6 +112,7 @@ class PostgreSQL:
 def postgresql() -> Iterator[PostgreSQL]:
     """A server for all tests of a process, which use databases of their own."""
     need(PROGRAMS, "PostgreSQL (Debian: apt install postgresql)")
+    need(importlib.util.find_spec("psycopg"), "psycopg (the extra `postgresql`)")
     server = PostgreSQL()
     yield server
     server.close()

@@ -26,13 +26,14 @@ from srb.errors import (
     StoriesUnavailable,
     StoryTooLarge,
 )
-from srb.stories import postgresql as module
 from srb.stories.copying import copy_stories
 from srb.stories.store import Store
 from tests.postgresql import PASSWORD, PostgreSQL
 from tests.processes import DEADLINE
 from tests.servers import free_port
 from tests.stories import ID, Stories, at, model, person
+
+module = pytest.importorskip("srb.stories.postgresql", reason="the extra `postgresql` is not installed")
 
 TALE = {"a": person("Once upon a time,"), "b": model(" there lived", "a", 17)}
 NAME = "unit"

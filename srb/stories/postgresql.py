@@ -202,16 +202,12 @@ class PostgreSQL:
         self.place = address
         host, port = found.get("host") or found.get("hostaddr") or "", found.get("port")
         self.shown = f"postgresql://{host}{f':{port}' if port else ''}/{found.get('dbname') or ''}"
-        given = {**_SERVER, "lock_timeout": 1000 * _BUSY_SECONDS}
-        options = " ".join(f"-c {name}={value}" for name, value in given.items())
-        self._parameters: dict[str, Any] = {**_ADDRESS, **found, "options": f"{options} {found.get('options') or ''}"}
+        self._parameters: dict[str, Any] = {**_ADDRESS, **found}
         self._session: _Session | None = None
         self._cluster = ""
         self._is_full = False
         self._is_read_only = False
-        self._away: tuple[float, Exception] | None = (
-            None  # the error of all calls until this time of the monotonic clock
-        )
+        self._away: tuple[float, Exception] | None = None  # the error of all calls until a time of the monotonic clock
 
     def close(self) -> None:
         if self._session is not None:
@@ -316,6 +312,8 @@ class PostgreSQL:
 
     def _prepare(self, session: _Session) -> None:
         """Look at the database, and make the tables if they are missing."""
+        given = {**_SERVER, "lock_timeout": 1000 * _BUSY_SECONDS}
+        session.execute("; ".join(f"SET {name} = {value}" for name, value in given.items()))
         encoding, self._is_read_only, there, _ = session.execute(_SESSION).fetchone() or ("", False, None, None)
         if encoding != "UTF8":
             raise StoriesUnavailable(f"{self.shown} keeps texts as {encoding}; stories need a database with UTF8")

@@ -105,6 +105,7 @@ _TIMELINE_DIGITS = 8  # at the beginning of a name of a log file: another number
 
 _READ_ONLY = (errors.ReadOnlySqlTransaction, errors.InsufficientPrivilege)
 _WAITED = (errors.LockNotAvailable, errors.DeadlockDetected, errors.QueryCanceled)
+_OF_A_POOLER = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName)
 _OTHER_TABLES = (errors.UndefinedTable, errors.UndefinedColumn, errors.DataCorrupted, errors.IndexCorrupted)
 
 T = TypeVar("T")
@@ -362,6 +363,10 @@ class PostgreSQL:
         if isinstance(error, _OTHER_TABLES):
             self.close()
             return StoriesDamaged(f"{self.shown} is damaged, or its tables are of another program: {said}")
+        if isinstance(error, _OF_A_POOLER):
+            return StoriesUnavailable(
+                f"{self.shown} is behind a pooler of transactions; it has to pool sessions: {said}"
+            )
         if isinstance(error, psycopg.DataError) and error.sqlstate is None:
             return _NotKept(f"A name has a character that PostgreSQL does not keep: {said}")
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

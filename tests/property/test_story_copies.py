@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +20,8 @@ from srb.stories.limits import BIN_DAYS, DAY
 from srb.stories.store import Store
 from tests.media import b64, png
 from tests.postgresql import PostgreSQL
-from tests.property.test_story_merging import FOLDER, Tale, send
+from tests.processes import DEADLINE
+from tests.property.test_story_merging import FOLDER, Item, Tale, send, state
 from tests.stories import ID, Stories
 from tests.walks import examples
 
@@ -87,3 +89,31 @@ def test_a_story_is_the_same_in_both_databases_and_in_copies(postgresql: Postgre
             assert made.save({"later": {"text": "x", "by": "person"}}, "new") == 1
             assert made.ids()[0] == "new"
             made.store.close()
+
+
+@settings(max_examples=examples(12))
+@given(st.integers(0, 2**32))
+def test_writers_side_by_side_end_as_one_writer_does(postgresql: PostgreSQL, seed: int) -> None:
+    tale = Tale(seed)
+    with TemporaryDirectory(dir=FOLDER) as folder:
+        alone, address = Stories(Path(folder, "stories.sqlite3")), postgresql.make("many")
+        send(alone, tale.items)
+
+        def write(items: list[Item]) -> None:
+            """Post until nothing is refused: what is refused stands on what another writer has not sent yet."""
+            mine = Stories(address)
+            while items:
+                items = [item for item in items if mine.post(**item)["refused"]]
+            mine.store.close()
+
+        shares: list[list[Item]] = [[], [], []]
+        for item in tale.items:
+            tale.random.choice(shares).append(item)
+        with ThreadPoolExecutor(len(shares)) as pool:
+            for done in [pool.submit(write, share) for share in shares]:
+                done.result(DEADLINE)
+        together = Stories(address)
+        assert state(together) == state(alone)
+        assert list(audit.problems(together.store)) == []
+        together.store.close()
+        alone.store.close()

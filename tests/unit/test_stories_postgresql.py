@@ -20,6 +20,7 @@ from srb.errors import (
     SRBError,
     StoriesAway,
     StoriesDamaged,
+    StoriesFull,
     StoriesLocked,
     StoriesNewer,
     StoriesReadOnly,
@@ -198,6 +199,38 @@ def test_a_database_that_may_only_be_read_is_read(stories: Stories, postgresql: 
         reader.save({"c": person("x")})
     assert reader.nodes() == TALE
     reader.store.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "state"),
+    [
+        ("53100", StoriesFull, "full"),  # the database's disk is full
+        ("53300", StoriesAway, "ok"),  # too many sessions
+        ("57P03", StoriesAway, "ok"),  # it is starting
+        ("25006", StoriesReadOnly, "read_only"),  # another host has become the one that writes
+        ("40P01", StoriesLocked, "ok"),
+        ("26000", StoriesUnavailable, "ok"),
+        ("XX001", StoriesDamaged, "ok"),
+    ],
+)
+def test_each_trouble_of_the_database_has_its_name_and_ends_with_the_trouble(
+    stories: Stories, postgresql: PostgreSQL, code: str, error: type[SRBError], state: str
+) -> None:
+    stories.save(TALE)
+    body = f"BEGIN RAISE EXCEPTION 'of a test' USING ERRCODE = '{code}'; END"
+    postgresql.sql(
+        NAME,
+        f"CREATE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS $${body}$$",
+        "CREATE TRIGGER trouble BEFORE INSERT ON srb_stories.node EXECUTE FUNCTION trouble()",
+    )
+    with pytest.raises(error) as caught:
+        stories.save({"c": person("x")})
+    assert type(caught.value) is error
+    assert stories.store.state == state
+    assert stories.nodes() == TALE
+    postgresql.sql(NAME, "DROP FUNCTION trouble CASCADE")
+    stories.save({"c": person("x")})
+    assert stories.store.state == "ok"
 
 
 def test_a_commit_waits_for_the_disk_whatever_the_database_does_otherwise(postgresql: PostgreSQL) -> None:

@@ -51,7 +51,19 @@ class PostgreSQL:
         self.start()
 
     def start(self) -> None:
-        words = [PROGRAMS / "postgres", "-D", self.folder / "data", "-k", self.folder, "-p", str(self.port)]
+        """Start it; it ends with this process, however that ends."""
+        assert PROGRAMS is not None
+        words = [
+            "setpriv",
+            "--pdeathsig=INT",
+            PROGRAMS / "postgres",
+            "-D",
+            self.folder / "data",
+            "-k",
+            self.folder,
+            "-p",
+            str(self.port),
+        ]
         words += [word for option in (*_OPTIONS, "listen_addresses=127.0.0.1") for word in ("-c", option)]
         with (self.folder / "log").open("ab") as log:
             self._popen = subprocess.Popen(words, stdout=log, stderr=log, cwd=self.folder, **self._user)

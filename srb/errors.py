@@ -226,7 +226,7 @@ class StoriesOff(NotFound):
 
 
 class StoriesUnavailable(Unavailable):
-    """The file of the stories cannot be used now; the server goes on without it. Pages read `type`."""
+    """The stories cannot be used now; the server goes on without it. Pages read `type`."""
 
     type = "stories_unavailable"
     retry_after: int | None = None
@@ -255,6 +255,12 @@ class StoriesLocked(StoriesUnavailable):
 
     type = "stories_locked"
     retry_after = 1
+
+
+class StoriesAway(StoriesUnavailable):
+    """The PostgreSQL database of the stories does not answer; each call tries again."""
+
+    retry_after = 2
 
 
 class StoriesFull(SRBError):

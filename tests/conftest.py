@@ -8,7 +8,7 @@ from hypothesis import settings
 
 from tests.walks import examples
 
-pytest_plugins = ["tests.runner.plugin", "tests.servers", "tests.disks"]
+pytest_plugins = ["tests.runner.plugin", "tests.servers", "tests.disks", "tests.postgresql"]
 
 # A test's time depends on what else the machine does, so it decides nothing.
 settings.register_profile("srb", deadline=None, max_examples=examples(100))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from srb.stories.database import Place
 from srb.stories.files import read_file
 from srb.stories.media import Medium, medium_of
-from srb.stories.parts import read_post
+from srb.stories.parts import Post, read_post
 from srb.stories.store import Imported, Store
 
 ID = "lighthouse"
@@ -41,12 +42,26 @@ def at(value: Any, changed: int) -> dict[str, Any]:
 class Stories:
     """A store whose posts and answers are Python objects."""
 
-    def __init__(self, path: Path, **options: Any) -> None:
-        self.path = path
-        self.store = Store(path, **options)
+    def __init__(self, place: Place, **options: Any) -> None:
+        self.place = place
+        self.store = Store(place, **options)
+
+    @property
+    def path(self) -> Path:
+        assert isinstance(self.place, Path)
+        return self.place
+
+    def change(self, statement: str, values: Sequence[Any] = ()) -> None:
+        """Change rows as no program should, whatever belongs to them."""
+        with self.store.writing() as connection:
+            connection.execute(statement, values)
+
+    @staticmethod
+    def read_post(**parts: Any) -> Post:
+        return read_post(orjson.dumps(parts))
 
     def post(self, story: str = ID, **parts: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = orjson.loads(self.store.post(story, read_post(orjson.dumps(parts))))
+        answer: dict[str, Any] = orjson.loads(self.store.post(story, self.read_post(**parts)))
         return answer
 
     def save(self, nodes: Mapping[str, Any], story: str = ID) -> int:

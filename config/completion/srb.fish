@@ -46,7 +46,7 @@ function _shtab_srb_using
   test "$_shtab_srb_cmdpath" = "$argv"
 end
 
-set -g _shtab_srb_commands serve models 'models list' 'models fetch' 'models vector' config service 'service install' 'service uninstall' 'service status' stories 'stories list' 'stories export' 'stories import' 'stories check' 'stories share' 'stories give' 'stories backup' 'stories restore' 'stories replay' doctor bench top cluster replica rpc-node
+set -g _shtab_srb_commands serve models 'models list' 'models fetch' 'models vector' config service 'service install' 'service uninstall' 'service status' stories 'stories list' 'stories export' 'stories import' 'stories check' 'stories share' 'stories give' 'stories backup' 'stories restore' 'stories copy' 'stories replay' doctor bench top cluster replica rpc-node
 set -g _shtab_srb_opts_with_value --adaptive-decay --adaptive-target --alias --allowed-hosts --api-key --api-key-file --api-prefix --batch-size --branches --cache --cache-cells --cache-disk --cache-disk-mib --cache-ram --cache-ram-mib --cache-type-k --cache-type-v --chat-template --chat-template-file --chat-template-kwargs --client-timeout --cluster --completions-format --config --control-vector --control-vector-dir --control-vector-layer-range --control-vector-layers --control-vector-scaled --cors-origins --cpus --ctx-size --default-max-tokens --device --devices --dialects --door --door-port --door-token-file --drain-seconds --dry-allowed-length --dry-base --dry-multiplier --dry-penalty-last-n --dry-sequence-breaker --dry-sequence-breakers --dynatemp-exp --dynatemp-exponent --dynatemp-range --file --flash-attn --folder --frequency-penalty --gpu-layers --gpus --graceful-timeout --grammar --grammar-file --hf-file --hf-repo --hf-token --host --image-max-tokens --image-min-tokens --interval --json-schema --json-schema-file --keepalive --log-file --log-format --log-level --log-verbosity --logit-bias --lora --lora-scaled --main-gpu --max-body-bytes --max-client-lingering --max-client-requests --max-engines --max-linger --max-n --max-queue --max-replicas --max-request-tokens --media-hosts --media-path --min-p --mirostat --mirostat-ent --mirostat-eta --mirostat-lr --mirostat-tau --mmproj --mmproj-url --model --model-draft --model-seconds --model-url --models --models-dir --models-max --models-preset --n --n-batch --n-ctx --n-gpu-layers --n-predict --n-seq-max --n-ubatch --negative --nice --num-ctx-tokens --num-threads --parallel --path --pooling --port --positive --predict --presence-penalty --profile --queue-timeout --rate-limit --reasoning --reasoning-budget --reasoning-effort --reasoning-format --repeat-last-n --repeat-penalty --replicas --request-timeout --reverse-prompt --rope-freq-base --rope-freq-scale --rope-scale --rope-scaling --rpc --runtime-dir --sampler-seq --samplers --sampling-seq --scale-down-seconds --scale-up-seconds --seed --slot-save-path --spec-draft-model --spec-type --split-mode --sse-ping-interval --ssl-cert-file --ssl-key-file --stall-timeout --state-dir --state-dir-mib --static-path --step-ms --stop --stories --swa-full --system-prompt-file --target-branches --temp --temperature --tensor-split --threads --threads-batch --timeout --token-healing --top-k --top-n-sigma --top-nsigma --top-p --trusted-proxies --typical --typical-p --ubatch-size --url --usage-file --verbosity --worker-connections --workers --xtc-probability --xtc-threshold --yarn-orig-ctx -H -P -T -a -b -c -cram -ctk -ctv -d -fa -hf -hff -hfr -hft -j -jf -k -l -lv -m -md -mg -mm -mmu -mu -n -ngl -np -p -r -rea -s -sm -spf -t -tb -to -ts -ub
 
 complete -c srb -e
@@ -81,7 +81,7 @@ complete -c srb -n '_shtab_srb_using serve' -l api-prefix -x -d 'path before all
 complete -c srb -n '_shtab_srb_using serve' -l dialects -x -d 'dialects that are answered, separated by commas, or all'
 complete -c srb -n '_shtab_srb_using serve' -l path -l static-path -xka "(__fish_complete_path (commandline -ct))" -d 'folder of files that are served at /'
 complete -c srb -n '_shtab_srb_using serve' -l webui -l no-webui -l ui -l no-ui -d 'serve the page for writing at /, and /completion.js'
-complete -c srb -n '_shtab_srb_using serve' -l stories -x -d 'SQLite file in which the page keeps stories'
+complete -c srb -n '_shtab_srb_using serve' -l stories -x -d 'SQLite file in which the page keeps stories, or postgresql'
 complete -c srb -n '_shtab_srb_using serve' -l metrics -l no-metrics -d 'serve GET /metrics'
 complete -c srb -n '_shtab_srb_using serve' -l slots-endpoint-disable -l slots -l no-slots -d 'serve GET /slots, which lists the branches that are being generated'
 complete -c srb -n '_shtab_srb_using serve' -s lv -l verbosity -l log-verbosity -l log-level -xka "debug info warning error" -d 'lowest level that is logged'
@@ -234,9 +234,9 @@ complete -c srb -n '_shtab_srb_using service; and test $_shtab_srb_npos -eq 0' -
 complete -c srb -n '_shtab_srb_using service uninstall' -s h -l help -d 'show this help message and exit'
 complete -c srb -n '_shtab_srb_using service; and test $_shtab_srb_npos -eq 0' -a status -d 'show whether it runs, and the end of its log'
 complete -c srb -n '_shtab_srb_using service status' -s h -l help -d 'show this help message and exit'
-complete -c srb -n '_shtab_srb_using; and test $_shtab_srb_npos -eq 0' -a stories -d 'The command `srb stories`: list, export, import, check, share, back up and restore stories, and ask for rounds again.'
+complete -c srb -n '_shtab_srb_using; and test $_shtab_srb_npos -eq 0' -a stories -d 'The command `srb stories`: list, export, import, check, share, copy and back up stories, and ask for rounds again.'
 complete -c srb -n '_shtab_srb_using stories' -s h -l help -d 'show this help message and exit'
-complete -c srb -n '_shtab_srb_using stories' -l file -xka "(__fish_complete_path (commandline -ct))" -d 'the stories'"'"' file'
+complete -c srb -n '_shtab_srb_using stories' -l file -xka "(__fish_complete_path (commandline -ct))" -d 'the stories'"'"' file, or postgresql'
 complete -c srb -n '_shtab_srb_using stories; and test $_shtab_srb_npos -eq 0' -a list -d 'list the stories: id, number of nodes, title, owner'
 complete -c srb -n '_shtab_srb_using stories list' -s h -l help -d 'show this help message and exit'
 complete -c srb -n '_shtab_srb_using stories list' -l bin -d 'list those in the bin'
@@ -247,7 +247,7 @@ complete -c srb -n '_shtab_srb_using stories export; and test $_shtab_srb_npos -
 complete -c srb -n '_shtab_srb_using stories; and test $_shtab_srb_npos -eq 0' -a import -d 'import stories from files and backups; each is merged with the story of its id, or not at all'
 complete -c srb -n '_shtab_srb_using stories import' -s h -l help -d 'show this help message and exit'
 complete -c srb -n '_shtab_srb_using stories import; and test $_shtab_srb_npos -ge 0' -ka "(__fish_complete_path (commandline -ct))" -d FILE
-complete -c srb -n '_shtab_srb_using stories; and test $_shtab_srb_npos -eq 0' -a check -d 'check the whole file: SQLite'"'"'s pages, and every node of every story'
+complete -c srb -n '_shtab_srb_using stories; and test $_shtab_srb_npos -eq 0' -a check -d 'check all stories: every node, and the pages of a file'
 complete -c srb -n '_shtab_srb_using stories check' -s h -l help -d 'show this help message and exit'
 complete -c srb -n '_shtab_srb_using stories; and test $_shtab_srb_npos -eq 0' -a share -d 'let a name read a story, or with --write change it; --end takes that back'
 complete -c srb -n '_shtab_srb_using stories share' -s h -l help -d 'show this help message and exit'
@@ -262,6 +262,9 @@ complete -c srb -n '_shtab_srb_using stories backup; and test $_shtab_srb_npos -
 complete -c srb -n '_shtab_srb_using stories; and test $_shtab_srb_npos -eq 0' -a restore -d 'put a backup in the file'"'"'s place, which is kept beside it; the server is stopped'
 complete -c srb -n '_shtab_srb_using stories restore' -s h -l help -d 'show this help message and exit'
 complete -c srb -n '_shtab_srb_using stories restore; and test $_shtab_srb_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d FILE
+complete -c srb -n '_shtab_srb_using stories; and test $_shtab_srb_npos -eq 0' -a copy -d 'copy all stories to a place that has none: a file, or postgresql://…'
+complete -c srb -n '_shtab_srb_using stories copy' -s h -l help -d 'show this help message and exit'
+complete -c srb -n '_shtab_srb_using stories copy' -l update -d 'bring a copy of the same stories up to date'
 complete -c srb -n '_shtab_srb_using stories; and test $_shtab_srb_npos -eq 0' -a replay -d 'ask a server for the rounds of an export again, and compare their texts to the letter'
 complete -c srb -n '_shtab_srb_using stories replay' -s h -l help -d 'show this help message and exit'
 complete -c srb -n '_shtab_srb_using stories replay' -l url -x -d 'the server'
@@ -294,7 +297,7 @@ complete -c srb -n '_shtab_srb_using doctor' -l api-prefix -x -d 'path before al
 complete -c srb -n '_shtab_srb_using doctor' -l dialects -x -d 'dialects that are answered, separated by commas, or all'
 complete -c srb -n '_shtab_srb_using doctor' -l path -l static-path -xka "(__fish_complete_path (commandline -ct))" -d 'folder of files that are served at /'
 complete -c srb -n '_shtab_srb_using doctor' -l webui -l no-webui -l ui -l no-ui -d 'serve the page for writing at /, and /completion.js'
-complete -c srb -n '_shtab_srb_using doctor' -l stories -x -d 'SQLite file in which the page keeps stories'
+complete -c srb -n '_shtab_srb_using doctor' -l stories -x -d 'SQLite file in which the page keeps stories, or postgresql'
 complete -c srb -n '_shtab_srb_using doctor' -l metrics -l no-metrics -d 'serve GET /metrics'
 complete -c srb -n '_shtab_srb_using doctor' -l slots-endpoint-disable -l slots -l no-slots -d 'serve GET /slots, which lists the branches that are being generated'
 complete -c srb -n '_shtab_srb_using doctor' -s lv -l verbosity -l log-verbosity -l log-level -xka "debug info warning error" -d 'lowest level that is logged'
@@ -453,7 +456,7 @@ complete -c srb -n '_shtab_srb_using bench' -l api-prefix -x -d 'path before all
 complete -c srb -n '_shtab_srb_using bench' -l dialects -x -d 'dialects that are answered, separated by commas, or all'
 complete -c srb -n '_shtab_srb_using bench' -l path -l static-path -xka "(__fish_complete_path (commandline -ct))" -d 'folder of files that are served at /'
 complete -c srb -n '_shtab_srb_using bench' -l webui -l no-webui -l ui -l no-ui -d 'serve the page for writing at /, and /completion.js'
-complete -c srb -n '_shtab_srb_using bench' -l stories -x -d 'SQLite file in which the page keeps stories'
+complete -c srb -n '_shtab_srb_using bench' -l stories -x -d 'SQLite file in which the page keeps stories, or postgresql'
 complete -c srb -n '_shtab_srb_using bench' -l metrics -l no-metrics -d 'serve GET /metrics'
 complete -c srb -n '_shtab_srb_using bench' -l slots-endpoint-disable -l slots -l no-slots -d 'serve GET /slots, which lists the branches that are being generated'
 complete -c srb -n '_shtab_srb_using bench' -s lv -l verbosity -l log-verbosity -l log-level -xka "debug info warning error" -d 'lowest level that is logged'
@@ -611,7 +614,7 @@ complete -c srb -n '_shtab_srb_using top' -l api-prefix -x -d 'path before all r
 complete -c srb -n '_shtab_srb_using top' -l dialects -x -d 'dialects that are answered, separated by commas, or all'
 complete -c srb -n '_shtab_srb_using top' -l path -l static-path -xka "(__fish_complete_path (commandline -ct))" -d 'folder of files that are served at /'
 complete -c srb -n '_shtab_srb_using top' -l webui -l no-webui -l ui -l no-ui -d 'serve the page for writing at /, and /completion.js'
-complete -c srb -n '_shtab_srb_using top' -l stories -x -d 'SQLite file in which the page keeps stories'
+complete -c srb -n '_shtab_srb_using top' -l stories -x -d 'SQLite file in which the page keeps stories, or postgresql'
 complete -c srb -n '_shtab_srb_using top' -l metrics -l no-metrics -d 'serve GET /metrics'
 complete -c srb -n '_shtab_srb_using top' -l slots-endpoint-disable -l slots -l no-slots -d 'serve GET /slots, which lists the branches that are being generated'
 complete -c srb -n '_shtab_srb_using top' -s lv -l verbosity -l log-verbosity -l log-level -xka "debug info warning error" -d 'lowest level that is logged'
@@ -777,7 +780,7 @@ complete -c srb -n '_shtab_srb_using cluster' -l api-prefix -x -d 'path before a
 complete -c srb -n '_shtab_srb_using cluster' -l dialects -x -d 'dialects that are answered, separated by commas, or all'
 complete -c srb -n '_shtab_srb_using cluster' -l path -l static-path -xka "(__fish_complete_path (commandline -ct))" -d 'folder of files that are served at /'
 complete -c srb -n '_shtab_srb_using cluster' -l webui -l no-webui -l ui -l no-ui -d 'serve the page for writing at /, and /completion.js'
-complete -c srb -n '_shtab_srb_using cluster' -l stories -x -d 'SQLite file in which the page keeps stories'
+complete -c srb -n '_shtab_srb_using cluster' -l stories -x -d 'SQLite file in which the page keeps stories, or postgresql'
 complete -c srb -n '_shtab_srb_using cluster' -l metrics -l no-metrics -d 'serve GET /metrics'
 complete -c srb -n '_shtab_srb_using cluster' -l slots-endpoint-disable -l slots -l no-slots -d 'serve GET /slots, which lists the branches that are being generated'
 complete -c srb -n '_shtab_srb_using cluster' -s lv -l verbosity -l log-verbosity -l log-level -xka "debug info warning error" -d 'lowest level that is logged'
@@ -934,7 +937,7 @@ complete -c srb -n '_shtab_srb_using replica' -l api-prefix -x -d 'path before a
 complete -c srb -n '_shtab_srb_using replica' -l dialects -x -d 'dialects that are answered, separated by commas, or all'
 complete -c srb -n '_shtab_srb_using replica' -l path -l static-path -xka "(__fish_complete_path (commandline -ct))" -d 'folder of files that are served at /'
 complete -c srb -n '_shtab_srb_using replica' -l webui -l no-webui -l ui -l no-ui -d 'serve the page for writing at /, and /completion.js'
-complete -c srb -n '_shtab_srb_using replica' -l stories -x -d 'SQLite file in which the page keeps stories'
+complete -c srb -n '_shtab_srb_using replica' -l stories -x -d 'SQLite file in which the page keeps stories, or postgresql'
 complete -c srb -n '_shtab_srb_using replica' -l metrics -l no-metrics -d 'serve GET /metrics'
 complete -c srb -n '_shtab_srb_using replica' -l slots-endpoint-disable -l slots -l no-slots -d 'serve GET /slots, which lists the branches that are being generated'
 complete -c srb -n '_shtab_srb_using replica' -s lv -l verbosity -l log-verbosity -l log-level -xka "debug info warning error" -d 'lowest level that is logged'

@@ -1,4 +1,4 @@
-"""The command `srb stories`: list, export, import, check, share, back up and restore stories, and ask for rounds again."""
+"""The command `srb stories`: list, export, import, check, share, copy and back up stories, and ask for rounds again."""
 
 import argparse
 import re
@@ -12,10 +12,12 @@ from typing import NoReturn
 import orjson
 
 from srb.config.settings import Settings
+from srb.config.values import is_address, place_of_stories
 from srb.errors import ConfigError, InvalidRequest, SRBError
 from srb.exit_codes import EXIT_CONFIG, EXIT_FAILED, OneLineParser, fail
 from srb.reasons import reason_of
 from srb.stories import audit
+from srb.stories.copying import copy_stories
 from srb.stories.files import read_file
 from srb.stories.limits import MAX_FILE
 from srb.stories.replay import Replayed, ReplayFailed, Server, read_requests, replay
@@ -30,30 +32,43 @@ def main(arguments: Sequence[str]) -> NoReturn:
     asked = parser().parse_args(arguments)
     if asked.command is _export and asked.all == (asked.target is not None):
         fail("export needs ID and FILE, or --all and FOLDER")
-    if asked.command is _replay:
-        sys.exit(_replay(asked))
+    if asked.command in (_replay, _copy):
+        sys.exit(asked.command(asked))
     try:
-        path = asked.file or Settings.load().stories_path
+        place = asked.file or Settings.load().stories_place
+        if place is None:
+            fail("the setting `stories` is empty; name a file with --file")
+        if isinstance(place, Path) and asked.command not in (_import, _restore) and not place.exists():
+            fail(f"{place} does not exist: no story has been saved yet", EXIT_FAILED)
+        store = Store(place, checks=asked.command is not _export)
     except ConfigError as error:
         fail(error.message)
-    if path is None:
-        fail("the setting `stories` is empty; name a file with --file")
-    if asked.command not in (_import, _restore) and not path.exists():
-        fail(f"{path} does not exist: no story has been saved yet", EXIT_FAILED)
-    store = Store(path, checks=asked.command is not _export)
     try:
         sys.exit(asked.command(store, asked))
     except SRBError as error:
         fail(error.message, EXIT_FAILED)
     except OSError as error:
-        fail(f"{error.filename or path}: {reason_of(error, error.filename or path)}", EXIT_FAILED)
+        path = error.filename or store.shown
+        fail(f"{path}: {reason_of(error, path)}", EXIT_FAILED)
     finally:
         store.close()
 
 
+def _place(text: str) -> Path | str:
+    try:
+        return place_of_stories(text) if is_address(text) else Path(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None  # its own words would quote a password
+
+
 def parser() -> OneLineParser:
     found = OneLineParser(prog="srb stories", description=__doc__, allow_abbrev=False)
-    found.add_argument("--file", type=Path, metavar="FILE", help="the stories' file (default: the setting `stories`)")
+    found.add_argument(
+        "--file",
+        type=_place,
+        metavar="FILE",
+        help="the stories' file, or postgresql://… (default: the setting `stories`)",
+    )
     commands = found.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def add(name: str, command: Callable[..., int], text: str) -> argparse.ArgumentParser:
@@ -73,7 +88,7 @@ def parser() -> OneLineParser:
         "import stories from files and backups; each is merged with the story of its id, or not at all",
     )
     bring.add_argument("files", metavar="FILE", nargs="+", type=Path)
-    add("check", _check, "check the whole file: SQLite's pages, and every node of every story")
+    add("check", _check, "check all stories: every node, and the pages of a file")
     sharing = add("share", _share, "let a name read a story, or with --write change it; --end takes that back")
     sharing.add_argument("story", metavar="ID")
     sharing.add_argument("name", metavar="NAME")
@@ -88,6 +103,10 @@ def parser() -> OneLineParser:
     backup.add_argument("target", metavar="FILE", type=Path)
     back = add("restore", _restore, "put a backup in the file's place, which is kept beside it; the server is stopped")
     back.add_argument("backup", metavar="FILE", type=Path)
+    copying = add("copy", _copy, "copy all stories to a place that has none: a file, or postgresql://…")
+    copying.add_argument("--update", action="store_true", help="bring a copy of the same stories up to date")
+    copying.add_argument("source", metavar="FROM", type=_place, help="a file of stories, or the address of a database")
+    copying.add_argument("target", metavar="TO", type=_place)
     again = add(
         "replay", _replay, "ask a server for the rounds of an export again, and compare their texts to the letter"
     )
@@ -205,7 +224,7 @@ def _check(store: Store, asked: argparse.Namespace) -> int:
     for problem in found:
         print(problem)
     if not found:
-        print(f"{store.path}: {len(store.ids())} stories, {len(store.ids(binned=True))} in the bin; nothing is wrong")
+        print(f"{store.shown}: {len(store.ids())} stories, {len(store.ids(binned=True))} in the bin; nothing is wrong")
     return EXIT_FAILED if found else 0
 
 
@@ -215,11 +234,26 @@ def _backup(store: Store, asked: argparse.Namespace) -> int:
 
 
 def _restore(store: Store, asked: argparse.Namespace) -> int:
+    if isinstance(store.place, str):
+        fail(f"{store.shown} is restored by PostgreSQL's own tools, such as pg_restore", EXIT_FAILED)
     asked.backup.open("rb").close()  # which says why it cannot be read
     if not _is_database(asked.backup):
         fail(f"{asked.backup} is no file of stories; srb stories import takes a story's own file", EXIT_FAILED)
-    kept = restore(store.path, asked.backup)
-    print(f"{store.path} has the stories of {asked.backup}" + (f"; what was there is {kept}" if kept else ""))
+    kept = restore(store.place, asked.backup)
+    print(f"{store.shown} has the stories of {asked.backup}" + (f"; what was there is {kept}" if kept else ""))
+    return 0
+
+
+def _copy(asked: argparse.Namespace) -> int:
+    if isinstance(asked.source, Path) and not asked.source.exists():
+        fail(f"{asked.source} does not exist", EXIT_FAILED)
+    try:
+        copied = copy_stories(asked.source, asked.target, update=asked.update)
+        print(f"{copied.written} stories were copied" + (f", {copied.removed} removed" if copied.removed else ""))
+    except ConfigError as error:
+        fail(error.message)
+    except SRBError as error:
+        fail(error.message, EXIT_FAILED)
     return 0
 
 

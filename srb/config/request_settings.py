@@ -23,6 +23,7 @@ from srb.config.values import (
     Proportions,
     Proxies,
     ReplicaList,
+    StoriesPlace,
     Strings,
     SwitchOrAuto,
     setting,
@@ -63,7 +64,7 @@ class RequestSettings(BaseModel):
     dialects: Dialects = setting("dialects")
     static_path: FilePath = setting("static_path")
     ui: bool = setting("ui")
-    stories: FilePath = setting("stories")
+    stories: StoriesPlace = setting("stories")
     metrics: bool = setting("metrics")
     slots: bool = setting("slots")
     log_level: Literal["debug", "info", "warning", "error"] = setting("log_level")

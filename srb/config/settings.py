@@ -18,14 +18,14 @@ from srb.config.profiles import PROFILES
 from srb.config.request_settings import EngineSettings
 from srb.config.rpc_nodes import Node, nodes_of
 from srb.config.texts import read_text
-from srb.config.values import OF_ONE_MODEL, expanded, split_commas
+from srb.config.values import OF_ONE_MODEL, expanded, is_address, split_commas
 from srb.errors import ConfigError
 from srb.extensions import ALL
 from srb.reasons import reason_of
 
 ENV_PREFIX = "SRB_"
 TEXT_FILES = ("api_key_file", "chat_template_file", "system_prompt_file")  # settings that name files which workers read
-_SECRET = {"api_key"}  # values that no error message quotes
+_SECRET = {"api_key", "stories"}  # values that no error message quotes
 SOCKET_NAME = "engine.sock"  # the engine's socket, in the runtime folder
 STATES_SOCKET = "states.sock"  # a replica's socket, by which its engine shares named states with others
 CONFIG_VARIABLE = "SRB_CONFIG"  # names the config file; not a setting itself
@@ -203,12 +203,12 @@ class Settings(EngineSettings):
         return split_commas(self.host)
 
     @property
-    def stories_path(self) -> Path | None:
-        """The file of the stories, or None if there is none, or no home folder for it."""
+    def stories_place(self) -> Path | str | None:
+        """The file of the stories, or the address of their database; None if there is none, or no home folder for it."""
         if not self.stories:
             return None
         if self.stories != "auto":
-            return Path(self.stories)
+            return self.stories if is_address(self.stories) else Path(self.stories)
         try:
             data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
         except RuntimeError:  # this user has no home folder

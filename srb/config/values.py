@@ -128,6 +128,27 @@ def expanded(path: str) -> str:
 
 FilePath = Annotated[str, AfterValidator(expanded)]
 
+_ADDRESS = re.compile(r"postgres(?:ql)?://(?:[^:@/?#\s]+(?::[^:@/?#\s]*)?@)?[^@?#\s]*(?:\?[^#\s]*)?")
+
+
+def is_address(place: str) -> bool:
+    """Whether a place of stories is the address of a PostgreSQL database, and no file."""
+    return place.startswith(("postgresql://", "postgres://"))
+
+
+def place_of_stories(place: str) -> str:
+    """Return the path of a file, or an address. Raise ValueError for one that cannot be read."""
+    if not is_address(place):
+        return expanded(place)
+    if not _ADDRESS.fullmatch(place):  # libpq would take a part of the password for the host, and quote it
+        raise ValueError(
+            "an address is postgresql://USER:PASSWORD@HOST:PORT/NAME, with %40 for @, %3A for : and %2F for / within a part"
+        )
+    return place
+
+
+StoriesPlace = Annotated[str, AfterValidator(place_of_stories)]
+
 OF_ONE_MODEL = (
     "mmproj",
     "spec_draft_model",

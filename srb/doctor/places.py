@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srb.config.settings import Settings
-from srb.errors import ConfigError
+from srb.errors import ConfigError, SRBError
 from srb.host.listening import CannotListen, reachable, try_to_listen
 from srb.process.runtime_folder import make_runtime_dir
 from srb.reasons import reason_of
+from srb.stories.database import postgresql_of
 
 _SECONDS = 2.0  # for the answer of whoever has the port: SRB's takes milliseconds, another program may never send one
 _ANSWER_BYTES = 65536  # /health has a few hundred; a stranger may send without end
@@ -39,8 +40,10 @@ def obstacles(settings: Settings) -> tuple[Obstacle, ...]:
         found.append(_tried("state_dir", Path(settings.state_dir), _write_in_folder))
     if settings.texts_path is not None and settings.cache_disk != "auto":  # else the server runs without
         found.append(_tried("cache_disk", settings.texts_path, _write_in_folder))
-    if settings.stories_path is not None:
-        found.append(_tried("stories", settings.stories_path, _write_story))
+    if isinstance(settings.stories_place, str):
+        found.append(_database(settings.stories_place))
+    elif settings.stories_place is not None:
+        found.append(_tried("stories", settings.stories_place, _write_story))
     if settings.log_file:
         found.append(_tried("log_file", Path(settings.log_file), _write_line))
     return tuple(each for each in found if each is not None)
@@ -91,6 +94,15 @@ def _tried(setting: str, path: Path, attempt: Callable[[Path], None]) -> Obstacl
             with contextlib.suppress(OSError):  # it was not made, or a server has just started in it
                 each.rmdir()
     return Obstacle(text, f"{setting} = a place where the server's user may write, or give that user this one")
+
+
+def _database(address: str) -> Obstacle | None:
+    """Return why a PostgreSQL database cannot be reached, or None; no tables are made in it."""
+    try:
+        postgresql_of(address).try_to_connect()
+    except SRBError as error:
+        return Obstacle(error.message, "start the database, or another address in the setting stories")
+    return None
 
 
 def _write_in_folder(path: Path) -> None:

@@ -1,11 +1,11 @@
-"""The check of a whole file: SQLite's own, and every node of every story by the rules that posts are checked by."""
+"""The check of all stories: what the database itself finds, and every node by the rules that posts are checked by."""
 
 from collections.abc import Iterator
-from sqlite3 import Connection
 
 import orjson
 
 from srb.errors import SRBError
+from srb.stories.database import Connection
 from srb.stories.files import read_file
 from srb.stories.nodes import Node
 from srb.stories.places import Place, Refusal, fit
@@ -17,11 +17,7 @@ _NODES = "SELECT id, parent, keep, tail, units, length, open, json FROM node WHE
 def problems(store: Store) -> Iterator[str]:
     """Yield a sentence for everything that is wrong with the file; nothing for a sound one. Raise errors of `database`."""
     with store.connection() as connection:
-        for (line,) in connection.execute("PRAGMA integrity_check(20)").fetchall():
-            if line != "ok":
-                yield str(line)
-        for table, *_ in connection.execute("PRAGMA foreign_key_check").fetchall():
-            yield f"a row of the table {table} belongs to nothing"
+        yield from connection.faults()
         query = "SELECT number, id, seq, nodes FROM story ORDER BY id"
         for number, story, seq, nodes in connection.execute(query).fetchall():
             for problem in _problems_of(connection, number, seq, nodes):

@@ -1,392 +1,118 @@
-"""The SQLite file of the stories: opened, checked, and opened again when another file is in its place.
+"""The database of the stories as the store sees it: an SQLite file, or a PostgreSQL database that several machines share.
 
-Every commit is on the disk when it returns (a write-ahead log, `synchronous = FULL`). SQLite's errors become those of
-`srb.errors`, which say what happened to the file and what to do.
+Statements are written once, in what both understand: `?` or `:name` stands for a value.
 """
 
-import errno
-import fcntl
-import logging
-import os
-import random
-import resource
-import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from sqlite3 import Connection
+from typing import TYPE_CHECKING, Any, Protocol
 
-from srb.atomic import write_atomically
-from srb.errors import (
-    SRBError,
-    StoriesDamaged,
-    StoriesFull,
-    StoriesLocked,
-    StoriesNewer,
-    StoriesReadOnly,
-    StoriesUnavailable,
-)
-from srb.reasons import reason_of, whose
-from srb.stories import schema
-from srb.stories.soundness import Soundness
+from srb.errors import ConfigError
+from srb.stories.sqlite import SQLite
 
-log = logging.getLogger("srb.stories")
+if TYPE_CHECKING:
+    from srb.stories.postgresql import PostgreSQL
 
-_RETRY_SECONDS = (0.0005, 0.0015)  # between two tries to begin; a commit takes some ms
-BUSY_SECONDS = 5.0  # that a statement waits for another process's transaction; then the post is refused
-_LOG_BYTES = 8 * 1024 * 1024  # of the write-ahead log that stay after a large transaction: none grows it anew
-_BACKUP = "-backup"  # of an empty file beside the stories, whose time is that of their last backup
-_NO_ROOM = 1024 * 1024  # bytes: with less on the disk, a failed write means that it is full
-
-_READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
-_LACKS = ("no such table", "no such column", "table ")  # begin SQLite's errors about tables that are other ones
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+Place = Path | str  # of all stories: a file, or the address of a PostgreSQL database
 
 
-@dataclass(frozen=True, slots=True)
-class _Identity:
-    """A file on the disk, apart from its name."""
+class Cursor(Protocol):
+    """The rows that a statement has found."""
 
-    device: int
-    inode: int
+    @property
+    def rowcount(self) -> int:
+        """How many rows the statement has changed."""
 
+    def fetchone(self) -> Any: ...
 
-@contextmanager
-def _one_state(connection: Connection) -> Iterator[None]:
-    """Let all reads of the block see one state of the file, also while another process makes its tables."""
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        connection.execute("ROLLBACK")
+    def fetchall(self) -> list[Any]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
 
 
-class Database:
-    """The file at `path`. One connection, so one thread at a time may use it; no connection survives a fork."""
+class Connection(Protocol):
+    """One transaction."""
 
-    def __init__(self, path: Path, *, checks: bool = True, sleep: Callable[[float], object] = time.sleep) -> None:
-        """Open nothing yet: the file is opened, and made if it is missing, at its first use.
+    @property
+    def for_update(self) -> str:
+        """The end of a query for a row that this transaction may change: others that may do so wait for it there."""
 
-        Without `checks` it is only read, also if it is damaged. `sleep` lets the thread wait for other processes.
-        """
-        self._sleep = sleep
-        self.path = path
-        self._checks = checks
-        self._connection: Connection | None = None
-        self._identity: _Identity | None = None
-        self._writable = False
-        self._is_full = False  # the last write failed for lack of room
-        self._refused: tuple[tuple[_Identity | None, int], SRBError] | None = None  # a damaged file, and its time
-        self._soundness = Soundness(path)
+    def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ..., /) -> Cursor: ...
 
-    def close(self) -> None:
-        if self._connection is None:
-            return
-        was_sound = self._writable and self._refused is None
-        self._connection.close()
-        self._connection = None
-        # SQLite's last close removes the log.
-        is_last = self._on_disk() == self._identity and not self._path_of("-wal").exists()
-        if was_sound and is_last:
-            self._soundness.note_closed()
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object: ...
+
+    def stream(self, query: str, at_once: int, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query, of which about `at_once` are in memory."""
+
+    def hold(self, name: str) -> None:
+        """Keep other transactions that hold this name waiting until the end of this one."""
+
+    def begin_copy(self) -> None:
+        """Take the rows of another database, however long that takes; other copies wait."""
+
+    def end_copy(self) -> None:
+        """Let the next story have a number above those that came with theirs."""
+
+    def name(self) -> str:
+        """Return the id by which clients see whose sequence numbers they know; a copy and a restored backup have another."""
+
+    def faults(self) -> Iterator[str]:
+        """Yield a sentence for everything that the database itself finds wrong."""
+
+
+class Database(Protocol):
+    """All stories of one place. One thread at a time may use it; no connection survives a fork."""
+
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def shown(self) -> str:
+        """The place, as messages tell it: without a password."""
 
     @property
     def state(self) -> str:
-        """One word: `ok`, `full` if the last write failed for lack of room, or `read_only`."""
-        is_read_only = self._connection is not None and not self._writable
-        return "read_only" if is_read_only else "full" if self._is_full else "ok"
+        """One word: `ok`, `full` if the last write failed for lack of room, `read_only`, or `checking`: see `examine`."""
 
     @property
-    def last_backup(self) -> float:
-        """The Unix time of the last backup of this file; 0 if there was none."""
-        try:
-            return self._path_of(_BACKUP).stat().st_mtime
-        except OSError:
-            return 0.0
+    def last_backup(self) -> float | None:
+        """The Unix time of the last backup; 0 if there was none, None if others make them, or there is nothing yet."""
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """Give a connection that sees one state of the file. Raise the errors of this module."""
-        with self._translated():
-            connection = self._opened()
-            connection.execute("BEGIN")
-            try:
-                yield connection
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Give a connection that sees one state of the stories. Raise errors of `srb.errors`."""
 
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> AbstractContextManager[Connection]:
         """Give a connection whose changes are on the disk at the end, all of them or, after an exception, none."""
-        with self._translated():
-            if not self._writable and self._may_write():
-                self.close()  # it has become writable since it was opened
-            connection = self._opened()
-            if not self._writable:
-                closed = self.path.parent if os.access(self.path, os.W_OK) else self.path
-                raise StoriesReadOnly(
-                    f"{self.path} may only be read; stories can be read, and nothing is saved{whose(closed)}"
-                )
-            self._begin_writing(connection)
-            try:
-                yield connection
-                connection.execute("COMMIT")
-                self._is_full = False
-                self._soundness.note_open()
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-
-    def _begin_writing(self, connection: Connection) -> None:
-        """Wait for other processes' transactions; one that reads first could not wait for another that writes.
-
-        SQLite's own waiting sleeps for longer each time, so that of 16 processes some had their turn after seconds.
-        """
-        until = time.monotonic() + BUSY_SECONDS
-        connection.execute("PRAGMA busy_timeout = 0")
-        try:
-            while True:
-                try:
-                    connection.execute("BEGIN IMMEDIATE")
-                    return
-                except sqlite3.OperationalError as error:
-                    if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                        raise
-                self._sleep(random.uniform(*_RETRY_SECONDS))
-        finally:
-            connection.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}")
 
     def backup(self, target: Path) -> None:
-        """Write a copy of the file as it is now, while others may write; raise FileExistsError if `target` exists."""
-        with self._translated():
-            connection = self._opened()
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        try:
-            with self._translated():
-                connection.execute("VACUUM INTO ?", (str(target),))
-            with closing(sqlite3.connect(target, isolation_level=None)) as copy:
-                schema.name_anew(copy)  # clients that knew later numbers than the copy has must not trust theirs
-        except BaseException:
-            target.unlink()
-            raise
-        if self._checks:
-            with suppress(OSError):  # the file may only be read: then its last backup is not known
-                write_atomically(self._path_of(_BACKUP), b"")
+        """Write a copy of all stories, while others may write; raise FileExistsError if `target` exists."""
 
-    # Opening -----------------------------------------------------------------------------------------------------------
+    def examine(self) -> None:
+        """Look for damage while the stories are used, in a thread of its own; it may take a minute. Raise StoriesDamaged."""
 
-    def _opened(self) -> Connection:
-        identity = self._on_disk()
-        if self._connection is not None and identity == self._identity:  # else the file was moved or replaced
-            return self._connection
-        self.close()
-        if self._refused is not None and self._checks:
-            if self._refused[0] == (identity, self._time()):
-                raise self._refused[1]
-            self._refused = None
-        try:
-            self._open(new=identity is None)
-        except (StoriesDamaged, StoriesNewer) as error:
-            self._refused = (self._on_disk(), self._time()), error
-            raise
-        assert self._connection is not None
-        return self._connection
+    def close(self) -> None: ...
 
-    def _open(self, new: bool) -> None:
-        if new:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        writable = self._may_write()
-        connection = self._connect("rw" if writable else "ro")
-        try:
-            self._check(connection, writable)
-            connection.execute("PRAGMA foreign_keys = ON")
-            if writable:
-                self._prepare(connection)
-                self._soundness.note_open()
-            else:
-                schema.stand_in(connection)
-        except BaseException:
-            connection.close()
-            raise
-        self._connection, self._identity, self._writable = connection, self._on_disk(), writable
 
-    def _connect(self, mode: str) -> Connection:
-        """Connect; in a folder that cannot be written, a file that was closed properly needs the mode `immutable`."""
-        uri = self.path.absolute().as_uri() + f"?mode={mode}"
-        connection = self._connect_uri(uri)
-        if mode == "ro":
-            try:
-                connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            except sqlite3.OperationalError:
-                connection.close()
-                log = self._path_of("-wal")
-                if log.exists() and log.stat().st_size:
-                    raise
-                return self._connect_uri(uri + "&immutable=1")
-        return connection
+def database_of(
+    place: Place, *, checks: bool = True, checks_later: bool = False, sleep: Callable[[float], object] = time.sleep
+) -> Database:
+    """Return the database at a place, which opens nothing yet. Raise the errors of `postgresql_of`.
 
-    @staticmethod
-    def _connect_uri(uri: str) -> Connection:
-        return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    Without `checks` a file is only read, also if it is damaged. With `checks_later` it is used before its pages are checked.
+    `sleep` lets the thread wait for other processes that write.
+    """
+    if isinstance(place, Path):
+        return SQLite(place, checks=checks, checks_later=checks_later, sleep=sleep)
+    return postgresql_of(place)
 
-    def _check(self, connection: Connection, writable: bool) -> None:
-        """Raise an error for a file that is damaged, of another program, or of a newer version than this one."""
-        try:
-            with _one_state(connection):
-                (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-                (application,) = connection.execute("PRAGMA application_id").fetchone()
-                version = schema.version(connection)
-                # With the version: another process that steps the file forward in between would make it look damaged.
-                is_ours = tables and application == schema.APPLICATION and version <= len(schema.STEPS)
-                difference = schema.difference(connection, version) if is_ours and self._checks else ""
-            is_unknown = tables and writable and not self._soundness.is_known()
-            found = self._quick_check(connection) if is_unknown else "ok"
-        except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                raise
-            raise self._damaged(str(error)) from None
-        if found != "ok":
-            raise self._damaged(found)
-        if tables and application != schema.APPLICATION:
-            raise StoriesDamaged(
-                f"{self.path} is a file of another program, not of SRB's stories; it was not changed. "
-                "Name another file in the setting `stories`"
-            )
-        if version > len(schema.STEPS):
-            raise StoriesNewer(
-                f"{self.path} was written by a newer version of SRB (its stories have version {version}, this server "
-                f"knows {len(schema.STEPS)}); it was neither read nor changed. Install that version, or name another "
-                "file in the setting `stories`"
-            )
-        if version < schema.OLDEST_READ and not writable:
-            raise StoriesReadOnly(f"{self.path} has stories of an older version, and may not be written")
-        if difference:
-            raise self._damaged(difference)
 
-    def _quick_check(self, connection: Connection) -> str:
-        """Return SQLite's word on all pages. Of several processes that start at once, the first one reads them."""
-        with self._folder_locked():
-            if self._soundness.is_known():
-                return "ok"
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            if found == "ok":
-                self._soundness.note_open()
-            return str(found)
-
-    def _prepare(self, connection: Connection) -> None:
-        """Make the tables and switch to the write-ahead log; processes that do so at once would find the file locked."""
-        with self._folder_locked():
-            before = schema.version(connection)
-            schema.step_forward(connection)
-            if 0 < before < len(schema.STEPS):
-                log.info(
-                    "stories: %s was brought from version %d to %d, and an older SRB refuses it from now on",
-                    *(self.path, before, len(schema.STEPS)),
-                )
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        connection.execute("PRAGMA synchronous = FULL")  # with less a power cut takes back what was answered as saved
-        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchone()
-
-    @contextmanager
-    def _folder_locked(self) -> Iterator[None]:
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
-
-    def _may_write(self) -> bool:
-        return self._checks and os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
-
-    def _on_disk(self) -> _Identity | None:
-        try:
-            found = os.stat(self.path)
-        except FileNotFoundError:
-            return None
-        return _Identity(found.st_dev, found.st_ino)
-
-    def _time(self) -> int:
-        try:
-            return os.stat(self.path).st_mtime_ns
-        except FileNotFoundError:
-            return 0
-
-    # Errors ------------------------------------------------------------------------------------------------------------
-
-    def _damaged(self, problem: str) -> StoriesDamaged:
-        return StoriesDamaged(
-            f"{self.path} is damaged ({problem}); it is kept as it is, and nothing is read or saved. "
-            "Move it away; then `srb stories import` reads what is whole in it, or in a backup, into a new file"
-        )
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Turn SQLite's errors and the system's into those of srb.errors."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._error(error) from error
-        except OSError as error:
-            raise self._system_error(error) from error
-
-    def _error(self, error: sqlite3.Error) -> Exception:
-        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        # SQLITE_ERROR is any fault of a statement. Ours are fixed, so the file's tables are not those they were written for.
-        lacks = kind == sqlite3.SQLITE_ERROR and str(error).startswith(_LACKS)
-        if lacks or kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            damaged = self._damaged(str(error))
-            self._refused = (self._on_disk(), self._time()), damaged
-            self.close()
-            self._soundness.forget()
-            return damaged
-        if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return StoriesLocked(f"Another process has been writing into {self.path} for {BUSY_SECONDS:.0f} seconds")
-        if kind == sqlite3.SQLITE_FULL or (kind == sqlite3.SQLITE_IOERR and self._has_no_room()):
-            return self._full()
-        if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
-            self.close()
-            if kind == sqlite3.SQLITE_IOERR:
-                self._soundness.forget()  # a disk that fails may have lost what it had taken
-            if os.access(self.path, os.R_OK) and not os.access(self.path.parent, os.W_OK):
-                return StoriesReadOnly(
-                    f"{self.path} may only be read: its folder cannot be written{whose(self.path.parent)}"
-                )
-            denied = "" if os.access(self.path, os.R_OK) else whose(self.path)
-            return StoriesUnavailable(f"{self.path} cannot be used: {error}{denied}")
-        return error
-
-    def _system_error(self, error: OSError) -> SRBError:
-        reason = reason_of(error, self.path)
-        if error.errno in _READ_ONLY:
-            return StoriesReadOnly(f"{self.path} cannot be made or written: {reason}")
-        if error.errno in _FULL:
-            return self._full()
-        return StoriesUnavailable(f"{self.path} cannot be used: {reason}")
-
-    def _full(self) -> StoriesFull:
-        self._is_full = True
-        return StoriesFull(f"There is no room to save: the disk with {self.path} is full, or its quota is used up")
-
-    def _has_no_room(self) -> bool:
-        """Whether a write failed for lack of room: on the disk, or by the limit of a file's size."""
-        try:
-            disk = os.statvfs(self.path.parent)
-            size = max(self._size(""), self._size("-wal"))
-        except OSError:
-            return False
-        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-        beyond = limit != resource.RLIM_INFINITY and size + _NO_ROOM > limit
-        return beyond or disk.f_bavail * disk.f_frsize < _NO_ROOM
-
-    def _path_of(self, suffix: str) -> Path:
-        return self.path.with_name(self.path.name + suffix)
-
-    def _size(self, suffix: str) -> int:
-        path = self._path_of(suffix)
-        return path.stat().st_size if path.exists() else 0
+def postgresql_of(address: str) -> "PostgreSQL":
+    """Return the database at an address. Raise ConfigError if the address cannot be read, or a package is missing."""
+    try:
+        from srb.stories.postgresql import PostgreSQL  # a tenth of a second, and the package of an extra
+    except ImportError as error:
+        message = f"stories: PostgreSQL needs a package: pip install 'llama-srb[postgresql]' ({error})"
+        raise ConfigError(message) from error
+    return PostgreSQL(address)

@@ -2,9 +2,9 @@
 
 import secrets
 from dataclasses import dataclass
-from sqlite3 import Connection
 
 from srb.errors import NotFound, StoryTooLarge, bad_field
+from srb.stories.database import Connection
 from srb.stories.files import StoryFile
 from srb.stories.parts import Pause
 from srb.stories.people import Person, Right, right_of

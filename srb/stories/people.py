@@ -4,13 +4,18 @@ A person is a name, "" for all who have none; None is the command line, which ma
 """
 
 from enum import IntEnum
-from sqlite3 import Connection
 from typing import Literal
 
 from srb.errors import Forbidden, NotFound
+from srb.stories.database import Connection
 
 Person = str | None
 Access = Literal["read", "write", "none"]
+
+_PUT_SHARE = """
+    INSERT INTO share (story, name, writes) VALUES (?, ?, ?)
+    ON CONFLICT (story, name) DO UPDATE SET writes = excluded.writes
+"""
 
 
 class Right(IntEnum):
@@ -66,7 +71,7 @@ def share(connection: Connection, number: int, name: str, access: Access) -> Non
     if access == "none":
         connection.execute("DELETE FROM share WHERE story = ? AND name = ?", (number, name))
     else:
-        connection.execute("REPLACE INTO share VALUES (?, ?, ?)", (number, name, access == "write"))
+        connection.execute(_PUT_SHARE, (number, name, access == "write"))
 
 
 def give(connection: Connection, number: int, owner: str) -> None:

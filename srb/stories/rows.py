@@ -2,12 +2,12 @@
 
 import sys
 from dataclasses import dataclass, field, replace
-from sqlite3 import Connection
 from typing import Any, Literal, Protocol
 
 import orjson
 
 from srb.errors import StoryTooLarge
+from srb.stories.database import Connection
 from srb.stories.limits import MAX_NODES, MAX_STORY, NEARLY_FULL
 from srb.stories.media import Medium
 from srb.stories.merge import Entry
@@ -116,7 +116,8 @@ class StoryRow:
         """Raise StoryTooLarge if it has grown, and its owner's stories, those in the bin too, take more than they may."""
         if not self.room or self.grown <= 0:
             return
-        query = "SELECT total(bytes) FROM story WHERE owner = ? AND number != ?"
+        connection.hold(f"room of {self.owner}")
+        query = "SELECT coalesce(sum(bytes), 0) FROM story WHERE owner = ? AND number != ?"
         (others,) = connection.execute(query, (self.owner, self.number)).fetchone()
         if (total := int(others) + self.bytes) > self.room:
             raise StoryTooLarge(
@@ -324,5 +325,8 @@ def entry_row(row: StoryRow, keys: Keys, entry: Entry) -> tuple[object, ...]:
 
 
 def put_entry_statement(table: str) -> str:
-    columns = ", ".join(("story", *KEYS[table]))
-    return f"REPLACE INTO {table} ({columns}, seq, changed, json) VALUES ({'?, ' * len(KEYS[table])}?, ?, ?, ?)"
+    keys = ", ".join(("story", *KEYS[table]))
+    return (
+        f"INSERT INTO {table} ({keys}, seq, changed, json) VALUES ({'?, ' * len(KEYS[table])}?, ?, ?, ?) "
+        f"ON CONFLICT ({keys}) DO UPDATE SET seq = excluded.seq, changed = excluded.changed, json = excluded.json"
+    )

@@ -155,6 +155,7 @@ def stand_in(connection: Connection) -> None:
 def name_anew(connection: Connection) -> None:
     """Give the file an id of its own, by which clients see that their sequence numbers are of another file."""
     connection.execute("REPLACE INTO file VALUES ('id', ?)", (secrets.token_hex(8),))
+    connection.execute("DELETE FROM file WHERE key = 'copy_of'")  # what is restored goes its own way
 
 
 def name(connection: Connection) -> str:

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from sqlite3 import Connection
 
 import orjson
 
+from srb.stories.database import Connection
 from srb.stories.limits import MAX_FOUND, MAX_FOUND_IN_STORY
 from srb.stories.nodes import units
 from srb.stories.parts import Pause

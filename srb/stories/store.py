@@ -6,14 +6,13 @@ from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from sqlite3 import Connection
 from types import MappingProxyType
 
 import orjson
 
 from srb.errors import StoriesFull, StoriesLocked, StoriesReadOnly
-from srb.stories import people, schema
-from srb.stories.database import Database
+from srb.stories import people
+from srb.stories.database import Connection, Place, database_of
 from srb.stories.files import StoryFile, file_of
 from srb.stories.imports import Plan, plan_of
 from srb.stories.limits import BIN_DAYS, DAY, SEARCH_SECONDS
@@ -47,6 +46,9 @@ _LIST = """
 """
 
 
+_NODES_AT_ONCE = 10_000  # that a transaction removes from the bin, or those of one story
+
+
 @dataclass(frozen=True, slots=True)
 class Imported:
     """The story that a file was merged into; `copied` if the file's own id belongs to a story with other texts."""
@@ -65,23 +67,25 @@ class _Bin:
 
 
 class Store:
-    """All stories of one file. One thread at a time may use it."""
+    """All stories of one place. One thread at a time may use it."""
 
     def __init__(
         self,
-        path: Path,
+        place: Place,
         clock: Callable[[], float] = time.time,
         *,
         checks: bool = True,
+        checks_later: bool = False,
         rooms: Mapping[str, int] = MappingProxyType({}),
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Open nothing yet; `clock` returns Unix seconds. Without `checks` a damaged file is read as far as possible.
+        """Open nothing yet; `clock` returns Unix seconds. Raise ConfigError if a package is missing for the place.
 
-        `rooms` has the bytes that all stories of a person may take, of those for whom there is a limit; `sleep` lets the
-        thread wait for other processes that write.
+        Without `checks` a damaged file is read as far as possible; with `checks_later` one whose pages are not known to be
+        sound is used at once, and somebody calls `examine`. `rooms` has the bytes that all stories of a person may take, of
+        those for whom there is a limit; `sleep` lets the thread wait for other processes that write.
         """
-        self._database = Database(path, checks=checks, sleep=sleep)
+        self._database = database_of(place, checks=checks, checks_later=checks_later, sleep=sleep)
         self._clock = clock
         self._rooms = rooms
         self._bin = _Bin()
@@ -94,22 +98,31 @@ class Store:
         return own
 
     @property
-    def path(self) -> Path:
-        return self._database.path
+    def place(self) -> Place:
+        return self._database.place
+
+    @property
+    def shown(self) -> str:
+        """The place, as messages tell it: without a password."""
+        return self._database.shown
 
     @property
     def state(self) -> str:
         return self._database.state
 
     @property
-    def last_backup(self) -> float:
+    def last_backup(self) -> float | None:
         return self._database.last_backup
 
     def open(self) -> None:
-        """Open and check the file now instead of at its first use, and empty the bin. Raise the errors of `database`."""
+        """Open and check the database now instead of at its first use, and empty the bin. Raise its errors."""
         with self._database.reading():
             pass
         self._empty_bin()
+
+    def examine(self) -> None:
+        """Look for damage in a store that `checks_later`, while it is used; see Database.examine."""
+        self._database.examine()
 
     def close(self) -> None:
         self._database.close()
@@ -118,8 +131,12 @@ class Store:
         """Give a connection for reading, as Database.reading does."""
         return self._database.reading()
 
+    def writing(self) -> AbstractContextManager[Connection]:
+        """Give a connection for writing, as Database.writing does."""
+        return self._database.writing()
+
     def backup(self, target: Path) -> None:
-        """Write a copy of the whole file; see Database.backup."""
+        """Write a copy of all stories; see Database.backup."""
         self._database.backup(target)
 
     # Reading -----------------------------------------------------------------------------------------------------------
@@ -149,7 +166,7 @@ class Store:
                 if owner != (self._person or ""):
                     found |= {"owner": owner, "access": "read" if writes == 0 else "write"}
                 stories.append(found)
-            frame = {"stories": stories, "state": self._database.state, "server": schema.name(connection)}
+            frame = {"stories": stories, "state": self._database.state, "server": connection.name()}
             if self._person:
                 frame["person"] = self._person
             return orjson.dumps(frame)
@@ -168,7 +185,7 @@ class Store:
         """
         with self._database.reading() as connection:
             row = find_story(connection, story, self._person)
-            name = schema.name(connection)
+            name = connection.name()
             known = _known(since, server, row, name)
             if known == row.seq:
                 return None
@@ -207,7 +224,7 @@ class Store:
                 row.discard(connection)
             elif row.is_new or row.touched:
                 row.save(connection, self._now())
-            name = schema.name(connection)
+            name = connection.name()
             answer = row.head(name) | {"refused": row.refused}
             if post.since is not None:
                 lacks = above(connection, row, _known(post.since, post.server, row, name), before)
@@ -288,21 +305,26 @@ class Store:
             if (row.deleted is None) != (deleted is None):
                 row.deleted = deleted
                 row.save(connection, row.changed)
-            return orjson.dumps(row.head(schema.name(connection)))
+            return orjson.dumps(row.head(connection.name()))
 
     def _empty_bin(self) -> None:
         """Once a day, remove the stories that have been in the bin for BIN_DAYS, if the file can be written."""
         now = self._now()
         if now - self._bin.emptied < DAY:
             return
+        before = now - BIN_DAYS * DAY
         with self._database.reading() as connection:
-            due = connection.execute("SELECT 1 FROM story WHERE deleted < ?", (now - BIN_DAYS * DAY,)).fetchone()
-        if due:
-            try:
+            due = connection.execute("SELECT number, nodes FROM story WHERE deleted < ?", (before,)).fetchall()
+        try:
+            while due:  # of a full story a second's work, for which others may have to wait
+                batch = [due.pop()]
+                while due and sum(nodes for _, nodes in batch) < _NODES_AT_ONCE:
+                    batch.append(due.pop())
                 with self._database.writing() as connection:
-                    connection.execute("DELETE FROM story WHERE deleted < ?", (now - BIN_DAYS * DAY,))
-            except (StoriesFull, StoriesReadOnly, StoriesLocked):
-                return  # the next call tries again, and reading goes on
+                    statement = "DELETE FROM story WHERE number = ? AND deleted < ?"
+                    connection.executemany(statement, [(number, before) for number, _ in batch])
+        except (StoriesFull, StoriesReadOnly, StoriesLocked):
+            return  # the next call tries again, and reading goes on
         self._bin.emptied = now
 
     def _now(self) -> int:

@@ -1,12 +1,12 @@
 """The stories' tables: parts merged into a story's rows, so that a post costs what it brings, and rows read as JSON."""
 
 from collections.abc import Iterable
-from sqlite3 import Connection
 from typing import Any
 
 import orjson
 
 from srb.errors import NotFound, StoryTooLarge
+from srb.stories.database import Connection
 from srb.stories.files import StoredStory
 from srb.stories.limits import MAX_MEDIA
 from srb.stories.media import Medium
@@ -27,7 +27,7 @@ _ROW_BYTES = 150  # counted for each stored node, value, run and mark besides it
 def find_story(connection: Connection, story: str, person: Person, needed: Right = Right.READ) -> StoryRow:
     """Return a story's row, if this person has the right to it. Raise NotFound or Forbidden."""
     query = "SELECT number, id, seq, changed, bytes, nodes, has_pairs, deleted, owner FROM story WHERE id = ?"
-    found = connection.execute(query, (story,)).fetchone()
+    found = connection.execute(query + connection.for_update, (story,)).fetchone()
     if found is None:
         raise NotFound("There is no such story")
     row = StoryRow(*found)
@@ -41,7 +41,7 @@ def find_or_make(connection: Connection, story: str, person: Person, now: int, o
     A new one is this person's; the command line makes it the `owner`'s.
     """
     made = connection.execute(
-        "INSERT INTO story (id, seq, changed, bytes, nodes, has_pairs, owner) VALUES (?, 0, ?, 0, 0, 0, ?) "
+        "INSERT INTO story (id, seq, changed, bytes, nodes, has_pairs, owner) VALUES (?, 0, ?, 0, 0, FALSE, ?) "
         "ON CONFLICT DO NOTHING",
         (story, now, owner if person is None else person),
     )

@@ -51,7 +51,7 @@ class Web:
         self.usage = Usage(Path(self.server.usage_file)) if self.server.usage_file else None
         self.calls = Calls(lambda: self.client, self.server, *shown, embed=embed, usage=self.usage)
         self.system_prompt = SystemPromptStore(self.server, self.folder)
-        self.stories = StoriesFile(self.server.stories_path, rooms_of(self.server.load_api_keys()))
+        self.stories = StoriesFile(self.server.stories_place, rooms_of(self.server.load_api_keys()))
         self.forgetting = Forgetting(self.server, lambda: self.engines)
 
     @property

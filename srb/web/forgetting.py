@@ -32,7 +32,7 @@ class Forgetting:
     def note_keys(self, owners: Iterable[str]) -> None:
         """Forget the texts of keys that were among the server's, and are not among `owners`, once its engines are there."""
         keys = [digest_of(owner) for owner in owners]
-        server = digest_of(str(self._settings.stories_path or self._settings.runtime_path))
+        server = digest_of(str(self._settings.stories_place or self._settings.runtime_path))
         folder = self._settings.texts_path
         try:
             gone = in_thread(note_keys, folder, server, keys) if folder is not None else []

@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "srb.stories": {"srb", "srb.files"},  # the stories' file, for web workers and the command line
     "srb.fetch": {"srb", "srb.config", "srb.models"},  # of models the list
     # Of llama.cpp it knows what a child process prints; of processes the runtime folder.
-    "srb.doctor": {"srb", "srb.config", "srb.files", "srb.host", "srb.process", "srb.models"},
+    "srb.doctor": {"srb", "srb.config", "srb.files", "srb.host", "srb.process", "srb.models", "srb.stories"},
     "srb.bench": {"srb"},  # a client of the server, and the server as a process
     "srb.top": {"srb", "srb.config", "srb.host"},  # a client of the server, and a view
     "srb.web.loop": {"srb"},  # the worker's one thread

@@ -160,7 +160,7 @@ def test_the_secret_is_where_the_setting_says_and_what_is_written_has_a_volume(n
     [item] = volumes["door"]["secret"]["items"]
     assert settings.door_token_file == f"{mounts['door']}/{item['path']}"
     assert mounts["tmp"] == "/tmp"  # runtime folders; the root cannot be written
-    if stories := settings.stories_path if name[0] == "Deployment" else None:
+    if isinstance(stories := settings.stories_place, Path) and name[0] == "Deployment":
         assert str(stories.parent) == mounts["stories"]
 
 

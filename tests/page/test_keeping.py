@@ -13,6 +13,7 @@ from tests.disks import remount
 from tests.needs import long
 from tests.page.conftest import MakePage, Troubles
 from tests.page.writer import START, Writer
+from tests.postgresql import PostgreSQL
 from tests.processes import wait_for
 from tests.servers import MakeServer, Server
 
@@ -221,6 +222,27 @@ def test_a_full_disk_is_told_of_and_words_are_kept_until_there_is_room(
     expect(banner).to_have_count(0)
     texts = [node["text"] for node in stored(server, page)["nodes"].values() if node["by"] != "model"]
     assert "".join(texts) == book
+
+
+def test_a_database_that_goes_away_is_told_of_and_words_are_kept_until_it_is_back(
+    make_server: MakeServer, postgresql: PostgreSQL, page: Page, troubles: Troubles
+) -> None:
+    troubles.allow("status of 503")
+    postgresql.make("keeping")
+    server = make_server(model="fake:", stories=postgresql.far_address("keeping")).start()
+    writer = Writer(page, server.url).write(START).wait(SAVED)
+    postgresql.kill()
+    try:
+        writer.write(" Nobody saw it.").wait("desk.saved.state === 'outbox'")
+        banner = page.locator("srb-banner .kept")
+        expect(banner).to_contain_text("does not answer: Connection refused")
+        expect(banner).to_contain_text("kept in this browser")
+        writer.go()
+    finally:
+        postgresql.start()
+    writer.wait(SAVED)
+    expect(banner).to_have_count(0)
+    assert written(server, page).startswith(f"{START} Nobody saw it.")
 
 
 def test_a_folder_that_cannot_be_written_is_told_of_and_words_are_kept(

@@ -25,6 +25,7 @@ from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
 from srb.web.limits import CLIENT, PERSON
 from srb.wire.commands import Generate
+from tests.postgresql import MakePlace
 from tests.scripted import ScriptedClient
 from tests.shapes import read
 from tests.stories import ID, Stories, at, make_older, person
@@ -48,7 +49,8 @@ class People:
 
     def __init__(self, folder: Path, keys: str | None = None, **settings: Any) -> None:
         (folder / "keys").write_text(KEYS if keys is None else keys)
-        chosen = Settings(api_key_file=str(folder / "keys"), stories=str(folder / "stories.sqlite3"), **settings)
+        own = {"api_key_file": str(folder / "keys"), "stories": str(folder / "stories.sqlite3")}
+        chosen = Settings(**{**own, **settings})
         self.client = ScriptedClient(chosen)
         self.app = create_app(chosen, self.client)
         self.http: FlaskClient = self.app.test_client()
@@ -61,8 +63,8 @@ class People:
 
 
 @pytest.fixture
-def people(tmp_path: Path) -> Iterator[People]:
-    found = People(tmp_path)
+def people(tmp_path: Path, place: MakePlace) -> Iterator[People]:
+    found = People(tmp_path, stories=str(place()))
     yield found
     found.app.extensions["srb"].stories.close()  # type: ignore[attr-defined]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -13,6 +12,7 @@ import pytest
 from srb.stories.canonical import canonical
 from srb.stories.merge import Entry
 from srb.stories.nodes import stored_json
+from tests.postgresql import MakePlace
 from tests.processes import ROOT
 from tests.stories import Stories, at
 
@@ -36,10 +36,10 @@ def test_the_server_writes_the_pages_canonical_form(case: dict[str, str]) -> Non
     ],
 )
 def test_of_two_values_with_one_time_the_greater_canonical_text_stays(
-    smaller: Any, greater: Any, tmp_path: Path
+    smaller: Any, greater: Any, place: MakePlace
 ) -> None:
     for number, order in enumerate(permutations((smaller, greater))):
-        stories = Stories(tmp_path / f"{number}.sqlite3")
+        stories = Stories(place(f"order_{number}"))
         for value in order:
             stories.post(meta={"value": at(value, 5)})
         assert stories.export()["value"] == greater

@@ -286,6 +286,24 @@ def test_without_a_file_there_is_nothing_to_list(srb: Command, tmp_path: Path, m
     assert ended.value.code == 0
 
 
+def test_a_copy_is_brought_up_to_date_until_either_of_both_is_restored(srb: Command, tmp_path: Path) -> None:
+    copy = Command(tmp_path / "copy.sqlite3", srb._captured)
+    assert srb("copy", srb.path, copy.path) == 0
+    assert srb.out == "2 stories were copied\n"
+    assert srb("copy", srb.path, copy.path) == 1
+    assert "has stories already" in srb.err
+    assert srb("share", "one", "bob") == 0
+    assert srb("copy", "--update", srb.path, copy.path) == 0
+    assert srb.out == "1 stories were copied\n"
+    assert copy("check") == 0
+    assert srb("restore", copy.path) == 0
+    assert srb("list") == 0
+    assert srb("copy", "--update", srb.path, copy.path) == 1
+    assert "is no copy of" in srb.err
+    assert srb("copy", "--update", copy.path, srb.path) == 1
+    assert "is no copy of" in srb.err
+
+
 @pytest.mark.parametrize("command", ["check", "list", "backup", "import"])
 def test_a_file_with_other_tables_is_told_in_one_line(srb: Command, tmp_path: Path, command: str) -> None:
     with closing(sqlite3.connect(srb.path)) as connection:

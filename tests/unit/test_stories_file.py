@@ -24,10 +24,10 @@ from srb.errors import (
     StoriesReadOnly,
     StoriesUnavailable,
 )
-from srb.stories import database, schema, soundness
+from srb.stories import schema, soundness, sqlite
 from srb.stories.parts import read_post
 from srb.stories.store import Store
-from tests.stories import ID, Stories, at, model, person
+from tests.stories import ID, Stories, at, make_older, model, person
 
 TALE = {"a": person("Once upon a time,"), "b": model(" there lived", "a", 17)}
 
@@ -194,13 +194,13 @@ def test_row_47_a_damaged_file_is_checked_once_and_a_sound_one_in_its_place_is_u
     damage(path)
     stories = Stories(path)
     checks = []
-    check = database.Database._check
+    check = sqlite.SQLite._check
 
-    def counted(self: database.Database, connection: Connection, writable: bool) -> None:
+    def counted(self: sqlite.SQLite, connection: Connection, writable: bool) -> None:
         checks.append(connection)
         check(self, connection, writable)
 
-    monkeypatch.setattr(database.Database, "_check", counted)
+    monkeypatch.setattr(sqlite.SQLite, "_check", counted)
     for _ in range(3):
         with pytest.raises(StoriesDamaged):
             stories.ids()
@@ -253,16 +253,16 @@ def test_row_47_the_stories_on_whole_pages_of_a_damaged_file_can_be_exported(pat
 def page_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files whose pages have all been read by SQLite's check, one entry for each time."""
     reads: list[Path] = []
-    check = database.Database._quick_check
+    check = sqlite.SQLite._quick_check
 
-    def counted(self: database.Database, connection: Connection) -> str:
+    def counted(self: sqlite.SQLite, connection: Connection) -> str:
         connection.set_trace_callback(lambda sql: reads.append(self.path) if "quick_check" in sql else None)
         try:
             return check(self, connection)
         finally:
             connection.set_trace_callback(None)
 
-    monkeypatch.setattr(database.Database, "_quick_check", counted)
+    monkeypatch.setattr(sqlite.SQLite, "_quick_check", counted)
     return reads
 
 
@@ -313,6 +313,103 @@ def test_a_file_that_something_else_wrote_is_read_through_once(path: Path, page_
         with closing(Stories(path).store) as store:
             assert store.ids() == [ID]
     assert page_reads == [path]
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each file be one of those whose check takes long."""
+    monkeypatch.setattr(sqlite, "_CHECKED_AT_ONCE", 0)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_large_restored_file_is_used_before_its_pages_are_read(path: Path, page_reads: list[Path]) -> None:
+    write_tale(path)
+    path.write_bytes(path.read_bytes())
+    stories = Stories(path, checks_later=True)
+    assert stories.ids() == [ID]
+    stories.save({"d": person("x")})
+    assert (page_reads, stories.store.state) == ([], "checking")
+    other = Stories(path, checks_later=True)
+    assert (other.ids(), other.store.state) == ([ID], "checking")
+    stories.store.examine()
+    stories.store.examine()
+    assert (page_reads, stories.store.state) == ([path], "ok")
+    other.store.examine()
+    assert (page_reads, other.store.state) == ([path], "ok"), "the first one has read them for all"
+    stories.store.close()
+    other.store.close()
+    with closing(Stories(path).store) as store:
+        assert store.ids() == [ID]
+    assert page_reads == [path]
+
+
+@pytest.mark.usefixtures("large")
+def test_a_file_whose_pages_were_not_read_to_their_end_is_not_taken_for_sound(
+    path: Path, page_reads: list[Path]
+) -> None:
+    write_tale(path)
+    path.write_bytes(path.read_bytes())
+    for _ in range(2):
+        stories = Stories(path, checks_later=True)
+        stories.save({"d": person("x")})
+        stories.store.close()
+    with closing(Stories(path).store) as store:
+        assert store.ids() == [ID]
+    assert page_reads == [path]
+
+
+@pytest.mark.usefixtures("large")
+def test_row_47_damage_that_is_found_behind_the_first_reads_ends_them_and_all_writing(path: Path) -> None:
+    write_tale(path, stories=20)
+    damage(path)
+    stories = Stories(path, checks_later=True)
+    assert len(stories.ids()) == 20
+    with pytest.raises(StoriesDamaged, match="srb stories import"):
+        stories.store.examine()
+    before = path.read_bytes()
+    for _ in range(2):
+        for act in (stories.ids, lambda: stories.save(TALE, "new")):
+            with pytest.raises(StoriesDamaged):
+                act()
+    stories.store.close()
+    assert path.read_bytes() == before
+    with closing(Stories(path).store) as store, pytest.raises(StoriesDamaged):
+        store.ids()
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("size", [10**9, 0])
+def test_a_small_file_and_one_of_an_older_version_are_read_at_once(
+    path: Path, page_reads: list[Path], monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(sqlite, "_CHECKED_AT_ONCE", size)
+    write_tale(path)
+    if size == 0:
+        make_older(path, 2)
+    path.write_bytes(path.read_bytes())
+    with closing(Stories(path, checks_later=True).store) as store:
+        assert (store.ids(), store.state) == ([ID], "ok")
+    assert page_reads == [path]
+
+
+@pytest.mark.usefixtures("large")
+def test_the_end_of_a_worker_ends_the_reading_of_pages(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tale(path, stories=20)
+    path.write_bytes(path.read_bytes())
+    stories = Stories(path, checks_later=True)
+    stories.ids()
+    check = sqlite.SQLite._quick_check
+
+    def closed(self: sqlite.SQLite, connection: Connection) -> str:
+        connection.set_progress_handler(self.close, 10)
+        return check(self, connection)
+
+    with monkeypatch.context() as closing_early:
+        closing_early.setattr(sqlite.SQLite, "_quick_check", closed)
+        stories.store.examine()
+    assert len(stories.ids()) == 20
+    assert stories.store.state == "checking"
+    stories.store.close()
 
 
 # Files with other tables than their version has -----------------------------------------------------------------------
@@ -481,7 +578,7 @@ def test_who_waits_for_another_process_tries_again_soon_however_long_it_has_wait
 def test_row_50_a_file_that_another_process_keeps_writing_is_told_and_used_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
     stories = Stories(path)
     stories.save(TALE)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

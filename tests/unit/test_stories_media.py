@@ -24,6 +24,7 @@ from srb.stories.store import Store
 from srb.web.app import create_app
 from srb.web.stories import origin_check, routes
 from tests.media import b64, bmp, png, wav
+from tests.postgresql import MakePlace
 from tests.scripted import ScriptedClient
 from tests.shapes import read
 from tests.stories import ID, Stories, make_older, person
@@ -39,14 +40,14 @@ def id_of(data: bytes) -> str:
 
 
 @pytest.fixture
-def stories(tmp_path: Path) -> Iterator[Stories]:
-    made = Stories(tmp_path / "stories.sqlite3", clock=lambda: 1_795_300_000.0)
+def stories(place: MakePlace) -> Iterator[Stories]:
+    made = Stories(place(), clock=lambda: 1_795_300_000.0)
     yield made
     made.store.close()
 
 
-def rows(path: Path) -> int:
-    with closing(sqlite3.connect(path)) as connection:
+def rows(store: Store) -> int:
+    with store.connection() as connection:
         return int(connection.execute("SELECT count(*) FROM medium").fetchone()[0])
 
 
@@ -58,7 +59,7 @@ def test_a_picture_is_stored_once_and_costs_its_base64(stories: Stories) -> None
     assert stories.add_medium(b64(PNG)).id == id_of(PNG)
     assert stories.store.medium(ID, id_of(PNG)) == media.Medium("image/png", PNG)
     stories.add_medium(b64(PNG))
-    assert rows(stories.path) == 1
+    assert rows(stories.store) == 1
     found = stories.read()
     assert found is not None
     assert found["seq"] == seq + 1, "what is there already changes nothing"
@@ -78,10 +79,9 @@ def test_a_picture_of_another_story_is_not_found(stories: Stories) -> None:
             stories.store.medium(story, name)
 
 
-def test_pictures_go_with_their_story_when_the_bin_is_emptied(tmp_path: Path) -> None:
+def test_pictures_go_with_their_story_when_the_bin_is_emptied(place: MakePlace) -> None:
     now = [1_795_300_000.0]
-    path = tmp_path / "stories.sqlite3"
-    with closing(Stories(path, clock=lambda: now[0]).store) as store:
+    with closing(Stories(place(), clock=lambda: now[0]).store) as store:
         store.add_medium(ID, media.Medium("image/png", PNG))
         store.add_medium("kept", media.Medium("image/png", PNG))
         store.remove(ID)
@@ -91,7 +91,7 @@ def test_pictures_go_with_their_story_when_the_bin_is_emptied(tmp_path: Path) ->
         now[0] += (BIN_DAYS + 1) * DAY / 1000
         store.overview()
         assert store.ids(binned=True) == []
-        assert (rows(path), store.medium("kept", id_of(PNG)).data) == (1, PNG)
+        assert (rows(store), store.medium("kept", id_of(PNG)).data) == (1, PNG)
 
 
 def test_all_pictures_of_a_story_have_a_limit_that_leaves_room_for_its_texts(
@@ -102,7 +102,7 @@ def test_all_pictures_of_a_story_have_a_limit_that_leaves_room_for_its_texts(
     before = stories.read()
     with pytest.raises(StoryTooLarge, match="pictures and sounds"):
         stories.add_medium(b64(OTHER))
-    assert (stories.read(), rows(stories.path)) == (before, 1)
+    assert (stories.read(), rows(stories.store)) == (before, 1)
     stories.save(TALE)
 
 
@@ -137,17 +137,17 @@ def test_a_file_of_the_version_before_pictures_is_read_where_it_may_not_be_writt
 # Files of stories -----------------------------------------------------------------------------------------------------
 
 
-def test_a_story_goes_out_and_comes_in_with_its_pictures(stories: Stories, tmp_path: Path) -> None:
+def test_a_story_goes_out_and_comes_in_with_its_pictures(stories: Stories, place: MakePlace) -> None:
     stories.save(TALE)
     for data in (PNG, SOUND):
         stories.add_medium(b64(data))
     file = stories.export()
     assert file["media"][id_of(SOUND)] == {"type": "audio/wav", "data": b64(SOUND)}
-    other = Stories(tmp_path / "other.sqlite3")
+    other = Stories(place("other"))
     other.bring_in(file)
     assert other.export() == file
     other.bring_in(file)
-    assert rows(other.path) == 2
+    assert rows(other.store) == 2
     other.store.close()
 
 
@@ -180,9 +180,7 @@ def test_the_check_finds_a_picture_whose_bytes_have_changed(stories: Stories) ->
     stories.save(TALE)
     stories.add_medium(b64(PNG))
     assert list(audit.problems(stories.store)) == []
-    with closing(sqlite3.connect(stories.path)) as connection:
-        connection.execute("UPDATE medium SET data = ?", (OTHER,))
-        connection.commit()
+    stories.change("UPDATE medium SET data = ?", (OTHER,))
     assert ["bytes of another medium" in each for each in audit.problems(stories.store)] == [True]
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from srb.stories.nodes import common_units, splits_pair, units
+from tests.postgresql import MakePlace
 from tests.stories import Stories, model, person, texts
 
 
 @pytest.fixture
-def stories(tmp_path: Path) -> Iterator[Stories]:
-    made = Stories(tmp_path / "stories.sqlite3")
+def stories(place: MakePlace) -> Iterator[Stories]:
+    made = Stories(place())
     yield made
     made.store.close()
 
@@ -118,11 +118,11 @@ def test_a_persons_closed_node_never_changes_its_text(stories: Stories, other: d
     assert stories.nodes()["a"] == person("Once", made=4)
 
 
-def test_of_versions_that_differ_in_other_keys_the_same_stays_in_any_order(tmp_path: Path) -> None:
+def test_of_versions_that_differ_in_other_keys_the_same_stays_in_any_order(place: MakePlace) -> None:
     found = []
     one, other = person("x", mood="dark", run="r1"), person("x", mood="bright", logprob=-1.5, draft=None)
     for number, order in enumerate(((one, other), (other, one))):
-        stories = Stories(tmp_path / f"{number}.sqlite3")
+        stories = Stories(place(f"order_{number}"))
         for node in order:
             stories.save({"a": node})
         found.append(stories.nodes())

@@ -14,6 +14,7 @@ from srb.stories.files import read_file
 from srb.stories.limits import MAX_NODES
 from srb.stories.parts import no_pause
 from srb.stories.pieces import PARTS, Limits, pieces_of
+from tests.postgresql import MakePlace
 from tests.stories import ID, Stories, model, person
 
 FILE = {"format": "srb-story", "version": 1, "id": ID, "nodes": {"a": person("Once")}}
@@ -171,8 +172,8 @@ def test_faults_are_gathered_for_a_few_values_and_the_first_is_named(monkeypatch
     assert max(checked) <= 1000
 
 
-def test_an_import_is_planned_anew_if_the_story_has_changed_meanwhile(tmp_path: Any) -> None:
-    stories = Stories(tmp_path / "stories.sqlite3")
+def test_an_import_is_planned_anew_if_the_story_has_changed_meanwhile(place: MakePlace) -> None:
+    stories = Stories(place())
     for known in ({}, {"a": person("Once")}):
         if known:
             stories.save(known)
@@ -185,8 +186,8 @@ def test_an_import_is_planned_anew_if_the_story_has_changed_meanwhile(tmp_path: 
     stories.store.close()
 
 
-def test_a_plan_writes_nothing(tmp_path: Any) -> None:
-    stories = Stories(tmp_path / "stories.sqlite3")
+def test_a_plan_writes_nothing(place: MakePlace) -> None:
+    stories = Stories(place())
     stories.store.plan(read_file(orjson.dumps(FILE)))
     assert stories.ids() == []
     stories.store.close()

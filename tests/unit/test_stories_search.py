@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -12,12 +11,13 @@ import pytest
 from srb.stories import limits
 from srb.stories.parts import no_pause
 from srb.stories.search import search
+from tests.postgresql import MakePlace
 from tests.stories import Stories, at, model, person
 
 
 @pytest.fixture
-def stories(tmp_path: Path) -> Iterator[Stories]:
-    made = Stories(tmp_path / "stories.sqlite3")
+def stories(place: MakePlace) -> Iterator[Stories]:
+    made = Stories(place())
     yield made
     made.store.close()
 

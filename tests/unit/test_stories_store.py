@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,11 @@ import orjson
 import pytest
 
 from srb.errors import InvalidRequest, NotFound, StoryTooLarge
-from srb.stories import audit, rows
-from srb.stories.database import Database
+from srb.stories import audit, rows, store
 from srb.stories.limits import BIN_DAYS, DAY, MAX_STORY
 from srb.stories.parts import read_post
 from srb.stories.store import Store
+from tests.postgresql import MakePlace
 from tests.stories import ID, Stories, at, model, person, texts
 
 TALE = {"a": person("Once upon a time,"), "b": model(" there 😀 lived", "a", 17, run="r1", index=0)}
@@ -37,8 +39,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def stories(tmp_path: Path, clock: Clock) -> Iterator[Stories]:
-    made = Stories(tmp_path / "stories.sqlite3", clock=clock)
+def stories(place: MakePlace, clock: Clock) -> Iterator[Stories]:
+    made = Stories(place(), clock=clock)
     yield made
     made.store.close()
 
@@ -161,10 +163,10 @@ def test_the_last_value_of_each_key_stays_in_any_order_of_arrival(stories: Stori
 
 
 @pytest.mark.parametrize("values", [("a", "b"), ({"x": 1, "y": 2}, {"y": 1, "x": 2}), (1, "1"), (None, [])])
-def test_at_equal_times_both_orders_end_alike(tmp_path: Path, values: tuple[Any, Any]) -> None:
+def test_at_equal_times_both_orders_end_alike(place: MakePlace, values: tuple[Any, Any]) -> None:
     found = []
     for number, order in enumerate((values, values[::-1])):
-        stories = Stories(tmp_path / f"{number}.sqlite3")
+        stories = Stories(place(f"order_{number}"))
         for value in order:
             stories.post(meta={"mine": at(value, 5)})
         found.append(stories.read())
@@ -230,6 +232,28 @@ def test_after_thirty_days_in_the_bin_a_story_is_removed_with_all_its_rows(stori
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (rows,)
 
 
+def test_a_full_bin_is_emptied_in_several_transactions(
+    stories: Stories, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        stories.post(f"story{number}", nodes=TALE)
+        stories.store.remove(f"story{number}")
+    stories.post("kept", nodes=TALE)
+    monkeypatch.setattr(store, "_NODES_AT_ONCE", 3)
+    database = type(stories.store._database)
+    writing, began = database.writing, []
+
+    def noted(self: Any) -> Any:
+        began.append("a transaction")
+        return writing(self)
+
+    monkeypatch.setattr(database, "writing", noted)
+    clock.now += (BIN_DAYS + 1) * DAY
+    assert stories.ids(binned=True) == []
+    assert stories.ids() == ["kept"]
+    assert len(began) == 3, "of two stories, of two, and of one"
+
+
 def test_the_bin_is_looked_through_once_a_day_whoever_asks(
     stories: Stories, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,13 +261,14 @@ def test_the_bin_is_looked_through_once_a_day_whoever_asks(
     clock.now += 2 * DAY
     stories.store.of("ann").overview()
     asked: list[str] = []
-    reading = Database.reading
+    database = type(stories.store._database)
+    reading = database.reading
 
-    def noted(self: Database) -> Any:
+    def noted(self: Any) -> Any:
         asked.append("a transaction")
         return reading(self)
 
-    monkeypatch.setattr(Database, "reading", noted)
+    monkeypatch.setattr(database, "reading", noted)
     for name in ("ann", "bob", None):
         stories.store.of(name).overview()
     assert len(asked) == 3, "one for each list, and none for the bin"
@@ -255,7 +280,7 @@ def test_the_bin_is_looked_through_once_a_day_whoever_asks(
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_has_the_flat_form_and_comes_back_as_it_was(stories: Stories, tmp_path: Path, clock: Clock) -> None:
+def test_a_file_has_the_flat_form_and_comes_back_as_it_was(stories: Stories, place: MakePlace, clock: Clock) -> None:
     stories.post(
         nodes=TALE, runs={"r1": RUN},
         meta={"title": at("T", 5), "mine": at([1.5], 6), "settings.n": at(8, 4), "settings.top_p": at(None, 5),
@@ -272,7 +297,7 @@ def test_a_file_has_the_flat_form_and_comes_back_as_it_was(stories: Stories, tmp
             "marks": {"a": {"star": 7, "name": 3}, "b": {"star": 8}},
         },
     }  # fmt: skip
-    other = Stories(tmp_path / "other.sqlite3")
+    other = Stories(place("other"))
     done = other.bring_in(file)
     assert (done.id, done.nodes, done.copied) == (ID, 2, False)
     assert other.export() == file
@@ -445,7 +470,8 @@ def test_a_file_is_never_larger_than_the_story_is_counted(stories: Stories) -> N
     assert len(stories.store.export(ID)) <= counted
 
 
-def test_a_post_of_one_node_writes_as_much_in_a_long_story_as_in_a_short_one(stories: Stories, tmp_path: Path) -> None:
+def test_a_post_of_one_node_writes_as_much_in_a_long_story_as_in_a_short_one(tmp_path: Path) -> None:
+    stories = Stories(tmp_path / "stories.sqlite3")
     log = Path(f"{stories.path}-wal")
 
     def pages(story: str, length: int) -> int:
@@ -462,6 +488,7 @@ def test_a_post_of_one_node_writes_as_much_in_a_long_story_as_in_a_short_one(sto
     short, long = pages("short", 50), pages("long", 5000)
     assert long <= short + 3 * 4096 + 100, "at most one more level of each index"
     assert long < 64 * 1024
+    stories.store.close()
 
 
 @pytest.mark.parametrize("asked", ["list", "bin", "search", "ids"])
@@ -524,20 +551,26 @@ def test_the_check_of_a_sound_file_finds_nothing(stories: Stories) -> None:
         ("UPDATE story SET nodes = 7", "but 7 were counted"),
         ("UPDATE node SET seq = 9 WHERE id = 'b'", "above the story's 1"),
         ("UPDATE meta SET json = '7' WHERE key = 'title'", "could not be imported: Field 'title'"),
-        ("DELETE FROM node WHERE id = 'a'", "belongs to nothing"),
     ],
 )
 def test_the_check_finds_what_is_wrong(stories: Stories, change: str, problem: str) -> None:
     stories.post(nodes=TALE, meta={"title": at("T", 1)})
-    with stories.store.connection() as connection:
-        connection.execute("COMMIT")
-        connection.execute("PRAGMA foreign_keys = OFF")
-        connection.execute(change)
-        connection.execute("BEGIN")
+    stories.change(change)
     assert any(problem in found for found in audit.problems(stories.store))
 
 
-def test_a_copy_is_whole_and_is_another_file_for_those_who_know_this_one(stories: Stories, tmp_path: Path) -> None:
+def test_the_check_of_a_file_finds_rows_that_belong_to_nothing(tmp_path: Path) -> None:
+    """No PostgreSQL database can have such ones."""
+    stories = Stories(tmp_path / "stories.sqlite3")
+    stories.post(nodes=TALE)
+    with closing(sqlite3.connect(stories.path, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM node WHERE id = 'a'")
+    assert any("belongs to nothing" in found for found in audit.problems(stories.store))
+    stories.store.close()
+
+
+def test_a_copy_is_whole_and_is_another_file_for_those_who_know_this_one(tmp_path: Path) -> None:
+    stories = Stories(tmp_path / "stories.sqlite3")
     seq = stories.save(TALE)
     stories.store.backup(tmp_path / "copy.sqlite3")
     with pytest.raises(FileExistsError):
@@ -550,6 +583,7 @@ def test_a_copy_is_whole_and_is_another_file_for_those_who_know_this_one(stories
     assert list(audit.problems(copy.store)) == []
     assert (tmp_path / "copy.sqlite3").stat().st_mode & 0o777 == 0o600
     copy.store.close()
+    stories.store.close()
 
 
 def test_a_post_is_stored_once_for_all_and_read_without_being_parsed(stories: Stories) -> None:

@@ -41,7 +41,7 @@ def test_units_use_settings_that_exist_and_agree_on_their_folders(service: confi
     assert settings.runtime_path == Path("/run/srb")
     assert settings.state_dir == "/var/lib/srb"
     if "srb serve" in service["ExecStart"]:
-        assert settings.stories_path == Path("/var/lib/srb/stories.sqlite3")
+        assert settings.stories_place == Path("/var/lib/srb/stories.sqlite3")
     assert (service["StateDirectory"], service["StateDirectoryMode"]) == ("srb", "0700")
     if "ENGINE_MANAGED=false" not in service["Environment"]:
         assert settings.texts_path == Path("/var/cache/srb/texts")

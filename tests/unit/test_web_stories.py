@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from srb.config.settings import Settings
-from srb.stories import pieces, rows
+from srb.stories import pieces, rows, sqlite
 from srb.stories.limits import MAX_POST
 from srb.stories.store import Store
 from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
 from srb.web.stories import routes
 from tests.logs import lines_of
+from tests.postgresql import MakePlace
 from tests.scripted import ScriptedClient
 from tests.shapes import read
 from tests.stories import at, model, person
@@ -44,8 +46,10 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def http(path: Path) -> FlaskClient:
-    return client(path)
+def http(place: MakePlace) -> Iterator[FlaskClient]:
+    made = client(str(place()))
+    yield made
+    made.application.extensions["srb"].stories.close()
 
 
 def error_of(response: TestResponse, status: int) -> dict[str, Any]:
@@ -108,16 +112,17 @@ def test_the_bin_keeps_a_story_until_it_is_taken_out(http: FlaskClient) -> None:
     assert len(read("srb.StoryList", http.get(ROOT).data)["stories"]) == 1
 
 
-def test_a_file_goes_out_and_comes_in(http: FlaskClient, tmp_path: Path) -> None:
+def test_a_file_goes_out_and_comes_in(http: FlaskClient, place: MakePlace) -> None:
     http.post(ONE, json={"nodes": TALE, "meta": {"title": at("T", 5)}})
     file = http.get(f"{ONE}/export")
     assert file.headers["Content-Disposition"] == 'attachment; filename="srb-story-lighthouse.json"'
     assert file.json is not None
     assert file.json["format"] == "srb-story"
-    other = client(tmp_path / "other.sqlite3")
+    other = client(str(place("other")))
     done = read("srb.StoryImported", other.post(ROOT, data=file.data, content_type="application/json").data)
     assert done == {"id": "lighthouse", "seq": 1, "nodes": 2, "copied": False}
     assert other.get(f"{ONE}/export").data == file.data
+    other.application.extensions["srb"].stories.close()
 
 
 def test_what_does_not_exist_is_404(http: FlaskClient) -> None:
@@ -249,8 +254,9 @@ def test_row_47_a_damaged_file_is_503_logged_once_and_completions_go_on(
 
 
 def test_row_48_a_file_that_may_only_be_read_is_shown_and_not_written(
-    path: Path, monkeypatch: pytest.MonkeyPatch, http: FlaskClient
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    http = client(path)
     http.post(ONE, json={"nodes": TALE})
     http.application.extensions["srb"].stories.use(lambda store: store.close())
     access = os.access
@@ -353,6 +359,35 @@ def test_a_file_that_may_only_be_read_and_one_that_is_missing_are_told(
     assert "srb_stories_state" not in client("").get("/metrics").text
 
 
+def test_a_large_file_is_read_and_written_while_its_pages_are_checked(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    http = client(path)
+    assert http.post(ONE, json={"nodes": TALE}).status_code == 200
+    http.application.extensions["srb"].stories.close()
+    path.write_bytes(path.read_bytes())
+    monkeypatch.setattr(sqlite, "_CHECKED_AT_ONCE", 0)
+    go_on = threading.Event()
+    check = sqlite.SQLite._quick_check
+
+    def slow(self: sqlite.SQLite, connection: sqlite3.Connection) -> str:
+        go_on.wait()
+        return check(self, connection)
+
+    monkeypatch.setattr(sqlite.SQLite, "_quick_check", slow)
+    http = client(path)
+    try:
+        assert read("srb.StoryList", http.get(ROOT).data)["state"] == "checking"
+        assert http.post(ONE, json={"nodes": {"c": person("x")}}).status_code == 200
+        assert told(http) == ("checking", "stories: checking")
+    finally:
+        go_on.set()
+    while read("srb.StoryList", http.get(ROOT).data)["state"] != "ok":
+        gevent.sleep(0.01)
+    assert told(http) == ("ok", None)
+    http.application.extensions["srb"].stories.close()
+
+
 def test_a_folder_in_which_no_file_can_be_made_is_told_before_a_writer_meets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -367,7 +402,9 @@ def test_a_folder_in_which_no_file_can_be_made_is_told_before_a_writer_meets_it(
     assert not (tmp_path / "home").exists()
 
 
-def test_the_time_of_the_last_backup_is_told(http: FlaskClient, path: Path, tmp_path: Path) -> None:
+def test_the_time_of_the_last_backup_is_told(path: Path, tmp_path: Path) -> None:
+    http = client(path)
+
     def backed_up() -> float:
         lines = http.get("/metrics?names=plain").text.splitlines()
         [line] = [line for line in lines if line.startswith("srb_stories_backup_timestamp_seconds ")]

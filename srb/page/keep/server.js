@@ -93,7 +93,7 @@ export class StoryServer {
 
   /**
    * @param {boolean} [binned]
-   * @returns {Promise<{stories: Listed[], state: "ok" | "full" | "read_only", server: string, person?: string}>}
+   * @returns {Promise<{stories: Listed[], state: "ok" | "full" | "read_only" | "checking", server: string, person?: string}>}
    */
   list(binned = false) {
     return this.#note(this.api.get(binned ? `${ROOT}?deleted=1` : ROOT, patiently()));

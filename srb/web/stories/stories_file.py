@@ -1,7 +1,7 @@
-"""The stories' file in a web worker: one connection, used by one call at a time in a thread, and its troubles logged once.
+"""The stories in a web worker: one connection, used by one call at a time in a thread, and its troubles logged once.
 
-SQLite blocks while it waits for the disk, and a greenlet that blocks would hold up all other calls of the worker. Bodies are
-read and checked in threads as well, but not in the connection's turn: other stories are saved meanwhile.
+A database blocks while it waits for the disk, and a greenlet that blocks would hold up all other calls of the worker.
+Bodies are read and checked in threads as well, but not in the connection's turn: other stories are saved meanwhile.
 """
 
 import logging
@@ -20,6 +20,7 @@ from gevent.monkey import get_original
 
 from srb.errors import Cancelled, SRBError, StoriesFull, StoriesOff, StoriesReadOnly, StoriesUnavailable
 from srb.reasons import whose
+from srb.stories.database import Place
 from srb.stories.files import read_file
 from srb.stories.imports import Plan
 from srb.stories.store import Imported, Store
@@ -34,13 +35,13 @@ T = TypeVar("T")
 
 _PAUSE_SECONDS = 0.0005  # for which a thread that computes sleeps: else it takes the interpreter back at once
 _LOOK_SECONDS = 10.0  # between two looks at a file that is watched
-STATES = ("ok", "read_only", "full", "locked", "damaged", "newer", "unavailable")
+STATES = ("ok", "checking", "read_only", "full", "locked", "damaged", "newer", "unavailable")
 _CLOSE_SECONDS = 1.0  # that the end of a worker waits for a call
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The file's state in one of STATES, and the Unix time of its last backup; 0 if there was none, None without a file."""
+    """The stories' state in one of STATES, and the Unix time of the last backup: 0 without one, None if not known."""
 
     state: str
     last_backup: float | None
@@ -70,14 +71,14 @@ class Wish:
 
 
 class StoriesFile:
-    """The stories of one worker; `path` is None if the server keeps none."""
+    """The stories of one worker; `place` is None if the server keeps none."""
 
-    def __init__(self, path: Path | None, rooms: Mapping[str, int] = MappingProxyType({})) -> None:
+    def __init__(self, place: Place | None, rooms: Mapping[str, int] = MappingProxyType({})) -> None:
         """Open nothing yet: no connection crosses a fork, and a server that nobody writes with makes no file.
 
         `rooms`: see Store.
         """
-        self._store = Store(path, rooms=rooms, sleep=_sleep) if path else None
+        self._store = Store(place, checks_later=True, rooms=rooms, sleep=_sleep) if place else None
         self._turn = BoundedSemaphore()
         self._imports = BoundedSemaphore()  # one at a time: each takes a thread, a core and much memory
         self._trouble: type[SRBError] | None = None  # the last one that was logged
@@ -87,9 +88,9 @@ class StoriesFile:
         """Check the file in the background, so that the log tells of damage before a writer meets it."""
         if self._store is None:
             return
-        if _may_be_there(path := self._store.path):
+        if _may_be_there(path := self._store.place):
             gevent.spawn(self._check)
-        elif not os.access(folder := next(each for each in path.absolute().parents if each.exists()), os.W_OK):
+        elif not os.access(folder := next(each for each in Path(path).absolute().parents if each.exists()), os.W_OK):
             self._note(StoriesReadOnly(f"{path} cannot be made, and no story will be saved{whose(folder)}"))
         else:
             self._note(None)
@@ -102,13 +103,19 @@ class StoriesFile:
             self._looked_at = now
             self.start()
         state = self._trouble.type.removeprefix("stories_") if self._trouble else self._store.state
-        return Watched(state, self._store.last_backup if _may_be_there(self._store.path) else None)
+        return Watched(state, self._store.last_backup if _may_be_there(self._store.place) else None)
 
     def _check(self) -> None:
         try:
             self.use(Store.open)
         except SRBError:
             pass  # it is logged, and every call will be answered with it
+
+    def _examine(self, store: Store) -> None:
+        """Check the pages behind the first calls; if any is damaged, all later ones are answered so."""
+        _, error = in_thread(_attempt, Store.examine, store)
+        if error is not None:
+            self._note(error)
 
     def use(self, act: Callable[[Store], T]) -> T:
         """Return what `act` returns, which runs in a thread. Raise its errors, or StoriesOff."""
@@ -117,17 +124,19 @@ class StoriesFile:
         with self._turn:
             value, error = in_thread(_attempt, act, self._store)
         self._note(error)
+        if self._store.state == "checking":
+            gevent.spawn(self._examine, self._store)
         return _outcome(value, error)
 
     def bring_in(self, data: bytes, wish: Wish, person: str) -> Imported:
         """Import a person's file. Raise the errors of Store.bring_in, or that of the wish; then nothing was imported."""
         if self._store is None:
             raise StoriesOff("This server keeps no stories: its setting `stories` is empty")
-        path = self._store.path
+        place = self._store.place
 
         def planned(_: None) -> Plan:
             file = read_file(data, pause=wish.pause)
-            with closing(Store(path)) as reader:  # a connection of its own, so it needs no turn
+            with closing(Store(place, checks_later=True)) as reader:  # a connection of its own, so it needs no turn
                 return reader.of(person).plan(file, pause=wish.pause)
 
         with self._imports:
@@ -149,14 +158,16 @@ class StoriesFile:
                 log.error("stories: %s", error.message)
             self._trouble = type(error)
         elif error is None and self._trouble is not None:
-            log.info("stories: %s is used again", self._store and self._store.path)
+            log.info("stories: %s is used again", self._store and self._store.shown)
             self._trouble = None
 
 
-def _may_be_there(path: Path) -> bool:
-    """Whether a file exists, or lies in a folder that is closed to this process."""
+def _may_be_there(place: Place) -> bool:
+    """Whether a file exists, or lies in a folder that is closed to this process. A database is asked."""
+    if isinstance(place, str):
+        return True
     try:
-        path.stat()
+        place.stat()
     except FileNotFoundError:
         return False
     except OSError:

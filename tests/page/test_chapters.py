@@ -113,6 +113,7 @@ def test_a_name_and_authors_go_with_a_moved_branch(writer: Writer) -> None:
     writer.wait("desk.text.length > 'Once upon a time,'.length")
     taken = writer.page.evaluate("desk.text.slice('Once upon a time,'.length).trim()")
     writer.page.evaluate("desk.setNodeMark(desk.head.node, 'name', 'First night')")
+    expect(writer.page.locator(".crumb")).to_have_text("First night · paragraph 1")
     writer.page.keyboard.insert_text("\n\n## Second night\n\nNobody came.")
     writer.press("Alt+c")
     dialog = writer.page.get_by_role("dialog", name="Chapters")

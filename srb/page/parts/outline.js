@@ -1,12 +1,13 @@
 // The outline: every branch of every round. A line that shows where the manuscript comes from, and opened, a tree.
 
-import { whereabouts } from "../formats/chapters.js";
+import { namesOf, whereabouts } from "../formats/chapters.js";
 import { msg } from "../languages.js";
 import { found, isUnread, labelOf, rowsOf } from "../outline_rows.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
 import { icon } from "./icons.js";
 import { actsOf, toggleMark } from "./outline_acts.js";
 import { Part } from "./part.js";
+import { indent } from "./styles.js";
 import { SIGNS, WRITERS } from "./writers.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
@@ -43,7 +44,6 @@ export class Outline extends Part {
     this.counts = { stars: 0, unread: 0 };
     this.isStale = true; // rows and counts are those of another state of the story
     this.size = 0; // nodes of the story when they were read
-    this.timer = 0;
   }
 
   listen() {
@@ -52,9 +52,9 @@ export class Outline extends Part {
     for (const topic of ["story", "head", "nodes"])
       this.on(topic, (detail) => {
         this.isStale ||= !(this.isTyping(topic, detail) || this.isGrowth(detail));
-        this.refreshLater();
+        this.later(REFRESH);
       });
-    this.on("caret", () => this.isOpen || this.refreshLater());
+    this.on("caret", () => this.isOpen || this.later(REFRESH));
     this.on("story", () => {
       if (this.story !== this.desk.story) this.toggled.clear(); // else another tab has changed its title or settings
       this.story = this.desk.story;
@@ -68,13 +68,6 @@ export class Outline extends Part {
 
   get rowHeight() {
     return PHONE.matches ? ROW.phone : ROW.desk;
-  }
-
-  refreshLater() {
-    this.timer ||= window.setTimeout(() => {
-      this.timer = 0;
-      this.requestUpdate();
-    }, REFRESH);
   }
 
   /** Focus the outline, for F6. */
@@ -154,7 +147,7 @@ export class Outline extends Part {
   /** Where the caret is, and in how many ways the text could go on there instead. */
   crumbs() {
     const { story, head, before, manuscript, text } = this.desk;
-    const { chapter, paragraph } = whereabouts(text, manuscript?.caret() ?? head.at);
+    const { chapter, paragraph } = whereabouts(text, manuscript?.caret() ?? head.at, namesOf(story, head));
     const node = story.nodes.get(head.node);
     const ways = node?.parent ? story.children(node.parent).length : 0;
     const name = chapter ? msg`${chapter} · paragraph ${paragraph}` : msg`Paragraph ${paragraph}`;
@@ -230,8 +223,7 @@ export class Outline extends Part {
     if (!space || !rows) return;
     space.style.height = `${this.rows.length * this.rowHeight}px`;
     rows.style.top = `${Number(rows.dataset.first) * this.rowHeight}px`;
-    for (const row of /** @type {NodeListOf<HTMLElement>} */ (rows.querySelectorAll("[data-depth]")))
-      row.style.setProperty("--depth", String(Math.min(12, Number(row.dataset.depth))));
+    indent(rows, 12);
   }
 
   treeHeight() {
@@ -254,9 +246,10 @@ export class Outline extends Part {
     const unread = isUnread(story, node, this.path);
     const direction = typeof node.direction === "string" ? node.direction : "";
     const writer = WRITERS.of(story, node);
+    const label = labelOf(story, node);
     const words = [
       name,
-      labelOf(node),
+      label,
       direction,
       writer && msg`by ${writer}`,
       unread ? msg`unread` : "",
@@ -274,7 +267,7 @@ export class Outline extends Part {
       ${writer ? html`<span class="dot" data-hue=${WRITERS.hueOf(story, writer)} title=${writer}>${SIGNS[WRITERS.hueOf(story, writer) - 1]}</span>` : nothing}
       ${star ? html`<span class="star">${icon("star")}</span>` : nothing}
       ${name ? html`<b>${name}</b>` : nothing}
-      <span class="label" dir="auto">${labelOf(node)}</span>
+      <span class="label" dir="auto">${label}</span>
       ${direction ? html`<span class="voice" title=${direction} dir="auto">${direction}</span>` : nothing}
       ${writer ? html`<span class="voice">${writer}</span>` : nothing}
       ${note ? html`<span class="note" title=${note}>${icon("note")}</span>` : nothing}

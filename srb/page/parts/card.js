@@ -154,6 +154,7 @@ export class Card {
     put(this.end, said.words);
     set(this.end, "title", said.words || null);
     set(this.bar, "data-step", view.step ? `${view.step}` : null);
+    this.bar.style.setProperty("--filled", `${120 - 20 * (view.step ?? 1)}%`);
     set(this.bar, "title", view.likelihood || null);
     this.state = slot.state;
     set(this.box, "data-state", slot.state);

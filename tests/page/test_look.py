@@ -289,6 +289,15 @@ def test_typed_signs_are_those_of_the_language_and_undo_gives_plain_ones_back(wr
     writer.set(typographic_quotes=False).write('"').expect_text('„Geh“, sagte sie. „ Sie geht – oder…"')
 
 
+def test_in_forced_colours_a_common_beginning_is_not_filled_as_a_selection_is(
+    make_page: MakePage, slow: Server
+) -> None:
+    writer = Writer(make_page(forced_colors="active"), slow.url).set(n=4, max_tokens=12, stop_at="")
+    writer.write("Once").go().wait_for_end()
+    texts = writer.page.locator("srb-branches .card .text")
+    assert texts.evaluate_all("(all) => all.map((each) => getComputedStyle(each).forcedColorAdjust)") == ["none"] * 4
+
+
 OPENED = ["stories", "settings", "formats", "help", "task"]  # by a button each
 ACTIONS = ["Ask the story", "Memory", "Chapters"]  # panels, by the list of all actions
 

@@ -325,7 +325,7 @@ class Stories extends DialogPart {
 const nameOf = ({ title }) => title || msg`Untitled`;
 
 /** @param {Entry} story */
-function facts({ words, opening, isUnsaved, owner, access }) {
+function facts({ words, opening = "", isUnsaved, owner, access }) {
   const isReader = access === "read";
   const unsaved = isReader ? msg`your changes are in this browser only` : msg`not on the server yet`;
   const count = countsCharacters(opening) ? characterCount(words) : wordCount(words);

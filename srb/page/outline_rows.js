@@ -125,7 +125,7 @@ const HEADING = /^ {0,3}#{1,6}[ \t]+/gm;
 const EMPHASIS = /(\*{1,3})(\S(?:[^*\n]*\S)?)\1/g;
 
 /** The beginning of a text in one line, without signs. @param {string} text @param {number} length */
-function lineOf(text, length) {
+export function lineOf(text, length) {
   const isCut = text.length > length;
   const shown = withoutMarkers(text.slice(0, length + LONGEST_MARKER))
     .slice(0, length)

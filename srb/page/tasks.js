@@ -102,7 +102,7 @@ export function ownWordsIn(prompt, { instruction }, isChat) {
 }
 
 const LABEL =
-  /^\s*(?:here is )?(?:\[first draft\]|(?:the|this) (?:(?:original|old|new|revised|rewritten) )?passage(?: (?:was|is)(?: as follows)?| can be \w+ as)?\s*:)\s*/iu;
+  /^\s*(?:here is )?(?:\[first draft\]|(?:the|this) (?:(?:original|old|new|revised|rewritten) )?passage(?: (?:was|is)(?: as follows)?| begins| reads| can be \w+ as)?\s*:)\s*/iu;
 const REMARK =
   /\n\s*(?=(?:\(?note:|explanation:|in this (?:new|revised|rewritten|updated) (?:version|passage|sentence|paragraph)\b|this (?:new |revised )?(?:version|revision|rewrit(?:e|ing)) |the (?:original|old|new|revised|rewritten) (?:passage|version)\b[^\n.!?]*:|i(?:['’]ve| have)? \w+ (?:the|this|your) (?:original |new )?(?:passage|sentence|paragraph)\b))/iu;
 

@@ -2,7 +2,7 @@
 
 import { namesOf, whereabouts } from "../formats/chapters.js";
 import { msg } from "../languages.js";
-import { found, isUnread, labelOf, rowsOf } from "../outline_rows.js";
+import { found, isUnread, labelOf, lineOf, rowsOf } from "../outline_rows.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
 import { icon } from "./icons.js";
 import { actsOf, toggleMark } from "./outline_acts.js";
@@ -17,6 +17,7 @@ const ROW = { desk: 30, phone: 44 }; // px, as in outline.css
 const PHONE = matchMedia("(width < 700px)");
 const MORE = 10; // rows beyond the visible ones
 const REFRESH = 250; // ms between two drawings while branches grow
+const CHAPTER = 60; // characters of its name below the text
 const OPEN_FORKS = 3; // the last places on the path at which all branches are shown from the start
 
 export class Outline extends Part {
@@ -150,7 +151,9 @@ export class Outline extends Part {
     const { chapter, paragraph } = whereabouts(text, manuscript?.caret() ?? head.at, namesOf(story, head));
     const node = story.nodes.get(head.node);
     const ways = node?.parent ? story.children(node.parent).length : 0;
-    const name = chapter ? msg`${chapter} · paragraph ${paragraph}` : msg`Paragraph ${paragraph}`;
+    const title = lineOf(chapter, CHAPTER);
+    const below = title ? msg`${title} · paragraph ${paragraph}` : msg`Paragraph ${Math.max(1, paragraph)}`;
+    const name = title && paragraph === 0 ? title : below;
     return html`<nav aria-label=${msg`Where the caret is`}>
         ${text.trim() ? html`<button class="quiet crumb" aria-haspopup="dialog" title=${msg`Chapters`} @click=${() => this.desk.openDialog("chapters")}>${name}</button>` : nothing}
         ${ways > 1 ? html`<button class="quiet ways" @click=${() => this.toggle()}>${msg`one of ${ways} ways`}</button>` : nothing}

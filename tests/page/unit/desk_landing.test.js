@@ -76,6 +76,7 @@ test("a label of the prompt that a small model repeats is no part of the new pas
     "Here is the new passage:\n",
     "The original passage is as follows:\n\n",
     "The passage can be rephrased as: ",
+    "The passage begins:\n\n",
   ])
     assert.equal(begins(`${label}The lamp went out.`), "The lamp went out.", label);
   for (const card of [

@@ -152,22 +152,26 @@ export function firstWords(text) {
   return first === "" ? "…" : words.length > LISTED ? `${first} …` : first;
 }
 
-/**
- * Return the names on the path, with the offsets where their nodes' words begin in the manuscript: also where these were moved. A
- * name is gone where all of its words are.
- * @param {Story} story
- * @param {Place} place
- * @returns {{name: string, at: number}[]}
- */
-export function namesOf(story, { node: head, at }) {
-  const path = head === "" ? [] : story.path(head);
-  const named = path.flatMap((id) => {
+/** The nodes with names among those that a text is made of. @param {Story} story @param {Place} place @returns {{id: string, name: string}[]} */
+export function namedIn(story, { node }) {
+  return (node === "" ? [] : story.path(node)).flatMap((id) => {
     const name = (story.mark(id).name ?? "").replace(/\s+/g, " ").trim();
     return name === "" ? [] : [{ id, name }];
   });
+}
+
+/**
+ * Return the names in a text, with the offsets where their nodes' words begin in it: also where these were moved. A name is gone where all of its
+ * words are.
+ * @param {Story} story
+ * @param {Place} place
+ * @param {{id: string, name: string}[]} [named]
+ * @returns {{name: string, at: number}[]}
+ */
+export function namesOf(story, place, named = namedIn(story, place)) {
   if (named.length === 0) return [];
-  const order = new Map(path.map((id, index) => [id, index]));
-  const pieces = story.pieces(head, at);
+  const order = new Map(story.path(place.node).map((id, index) => [id, index]));
+  const pieces = story.pieces(place.node, place.at);
   return named
     .flatMap(({ id, name }) => {
       const begins = beginningOf(nodeOf(story, id), pieces, story, order);

@@ -1,6 +1,6 @@
 // The outline: every branch of every round. A line that shows where the manuscript comes from, and opened, a tree.
 
-import { namesOf, whereabouts } from "../formats/chapters.js";
+import { namedIn, namesOf, whereabouts } from "../formats/chapters.js";
 import { msg } from "../languages.js";
 import { found, isUnread, labelOf, lineOf, rowsOf } from "../outline_rows.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
@@ -41,6 +41,8 @@ export class Outline extends Part {
     /** @type {Map<string, boolean>} forks that a person has opened or closed */
     this.toggled = new Map();
     this.current = "";
+    /** @type {ReturnType<typeof namedIn> | null} the nodes with names on the path; null: they may be others now */
+    this.named = null;
     this.top = 0;
     this.counts = { stars: 0, unread: 0 };
     this.isStale = true; // rows and counts are those of another state of the story
@@ -53,6 +55,7 @@ export class Outline extends Part {
     for (const topic of ["story", "head", "nodes"])
       this.on(topic, (detail) => {
         this.isStale ||= !(this.isTyping(topic, detail) || this.isGrowth(detail));
+        if (detail.why !== "type" && !this.isOfWords(detail)) this.named = null;
         this.later(REFRESH);
       });
     this.on("caret", () => this.isOpen || this.later(REFRESH));
@@ -93,6 +96,14 @@ export class Outline extends Part {
   /** Whether an event tells of branches that write in nodes which have their rows. @param {any} detail */
   isGrowth({ isGrowth }) {
     return isGrowth === true && this.size === this.desk.story.nodes.size;
+  }
+
+  /** Whether an event tells of words alone: written by branches, or typed at the head, which has no name. @param {any} detail */
+  isOfWords({ ids, isGrowth }) {
+    const { head, story } = this.desk;
+    const isOfHead = ids?.size === 1 && ids.has(head.node);
+    const hadName = this.named?.some(({ id }) => id === head.node);
+    return isGrowth === true || (isOfHead && !hadName && !story.mark(head.node).name);
   }
 
   /** @param {Map<string, unknown>} changed */
@@ -148,7 +159,8 @@ export class Outline extends Part {
   /** Where the caret is, and in how many ways the text could go on there instead. */
   crumbs() {
     const { story, head, before, manuscript, text } = this.desk;
-    const { chapter, paragraph } = whereabouts(text, manuscript?.caret() ?? head.at, namesOf(story, head));
+    this.named ??= namedIn(story, head);
+    const { chapter, paragraph } = whereabouts(text, manuscript?.caret() ?? head.at, namesOf(story, head, this.named));
     const node = story.nodes.get(head.node);
     const ways = node?.parent ? story.children(node.parent).length : 0;
     const title = lineOf(chapter, CHAPTER);

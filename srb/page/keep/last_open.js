@@ -1,6 +1,7 @@
-const COMING = " ";
-
 /** The id of the story that was open last in this browser. Without storage the newest story is opened instead. */
+
+const COMING = " "; // behind an id
+
 export class LastOpen {
   /**
    * @param {() => Pick<Storage, "getItem" | "setItem">} storage  throws where storage is switched off

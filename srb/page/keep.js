@@ -28,6 +28,7 @@ import { newId, Story } from "./story.js";
 
 const PAUSE = 1000;
 const POLL = 3000;
+const TRIES = 15; // to load a story that is on its way
 const PATIENCE = 10_000; // ms that a person waits at the start for a list of stories
 /** While a person types, words are counted this often at most: the count reads the whole text. */
 const DESCRIBE = 10_000;
@@ -169,11 +170,21 @@ export class Keeper extends EventTarget {
       const newest = person === "" ? stories[0] : undefined; // which may be one that another person shares
       const { id } = stories.find((each) => each.id === last) ?? newest ?? {};
       this.#noteUnread(fault);
-      if (id !== undefined) story = await this.load(id);
+      if (last !== null && id !== last && this.lastOpen.isComing) story = await this.#arriving(last);
+      if (story === null && id !== undefined) story = await this.load(id);
     } catch (error) {
       this.#noteUnread(/** @type {Error} */ (error).message);
     }
     this.#sendLeftovers(story?.id);
+    return story;
+  }
+
+  /** Load a story as soon as it is there; null if it does not come. @param {string} id */
+  async #arriving(id) {
+    /** @returns {Promise<null>} */
+    const wait = () => new Promise((done) => setTimeout(done, PAUSE / 5, null));
+    let story = null;
+    for (let left = TRIES; left && !story; left -= 1) story = await this.load(id).catch(wait);
     return story;
   }
 
@@ -339,7 +350,11 @@ export class Keeper extends EventTarget {
     if (keepalive) this.story?.closeAll();
     this.#describe();
     const flushed = this.#flush();
-    if (keepalive) this.#saver?.sendLast();
+    const saver = this.#saver;
+    if (keepalive && saver !== null) {
+      if (saver.isBusy && saver.known?.server === undefined) this.lastOpen.remember(saver.id, true);
+      saver.sendLast();
+    }
     await flushed;
   }
 

@@ -120,13 +120,14 @@ function hiddenBranches(story, path) {
 }
 
 const LONGEST_MARKER = 250;
+const WITHOUT = 60; // characters of what was taken out
 const HEADING = /^ {0,3}#{1,6}[ \t]+/gm;
 const EMPHASIS = /(\*{1,3})(\S(?:[^*\n]*\S)?)\1/g;
 
-/** The words that stand for a node in one line. @param {Node} node @param {number} [length] */
-export function labelOf(node, length = 160) {
-  const isCut = node.text.length > length;
-  const shown = withoutMarkers(node.text.slice(0, length + LONGEST_MARKER))
+/** The beginning of a text in one line, without signs. @param {string} text @param {number} length */
+export function lineOf(text, length) {
+  const isCut = text.length > length;
+  const shown = withoutMarkers(text.slice(0, length + LONGEST_MARKER))
     .slice(0, length)
     .trim();
   const words = isCut ? shown.replace(/\s+\S*$/, "") : shown; // a cut word says nothing
@@ -134,13 +135,23 @@ export function labelOf(node, length = 160) {
     .replace(HEADING, "")
     .replace(EMPHASIS, "$2")
     .replace(/\s*\n\s*/g, " ↵ ");
-  if (line) return isCut ? `${line} …` : line;
+  return line && isCut ? `${line} …` : line;
+}
+
+/** The words that stand for a node in one line. @param {Story} story @param {Node} node @param {number} [length] */
+export function labelOf(story, node, length = 160) {
+  const line = lineOf(node.text, length);
+  if (line) return line;
   if (node.joined !== undefined) return msg`(two texts joined)`;
   if (node.act !== undefined) return msg`(a chapter moved)`;
   if (node.text.includes("\n")) return "↵";
   if (node.end?.reason === "eos") return msg`(the model would end here)`;
-  if (node.tail !== undefined || (node.parent !== undefined && !node.open)) return msg`(words taken out)`;
-  return msg`(nothing yet)`;
+  const { parent, keep, tail, open } = node;
+  const isBegun = parent === undefined || (tail === undefined && open);
+  const taken = isBegun ? "" : story.text(parent).slice(keep, tail);
+  if (taken === "") return msg`(nothing yet)`;
+  const without = lineOf(taken, WITHOUT);
+  return without ? msg`(without “${without}”)` : msg`(blanks taken out)`;
 }
 
 /** Whether nobody has looked at a branch. @param {Story} story @param {Node} node @param {Set<string>} path */

@@ -102,10 +102,19 @@ export function ownWordsIn(prompt, { instruction }, isChat) {
 }
 
 const LABEL =
-  /^\s*(?:here is )?(?:\[first draft\]|(?:the|this) (?:(?:original|old|new|revised|rewritten) )?passage(?: (?:was|is))?\s*:)\s*/iu;
+  /^\s*(?:here is )?(?:\[first draft\]|(?:the|this) (?:(?:original|old|new|revised|rewritten) )?passage(?: (?:was|is)(?: as follows)?| begins| reads| can be \w+ as)?\s*:)\s*/iu;
+const REMARK =
+  /\n\s*(?=(?:\(?note:|explanation:|in this (?:new|revised|rewritten|updated) (?:version|passage|sentence|paragraph)\b|this (?:new |revised )?(?:version|revision|rewrit(?:e|ing)) |the (?:original|old|new|revised|rewritten) (?:passage|version)\b[^\n.!?]*:|i(?:['’]ve| have)? \w+ (?:the|this|your) (?:original |new )?(?:passage|sentence|paragraph)\b))/iu;
 
-/** Return where a new passage begins in a card: behind blanks, and behind a label of the prompt that the model has repeated. @param {string} card */
-export const passageBegin = (card) => LABEL.exec(card)?.[0].length ?? Math.max(0, card.search(/\S/u));
+/**
+ * Return where a new passage stands in a card: behind blanks and a label of the prompt that the model has repeated, before what it remarks on its work.
+ * @param {string} card
+ */
+export function passageIn(card) {
+  const from = LABEL.exec(card)?.[0].length ?? Math.max(0, card.search(/\S/u));
+  const length = card.slice(from).search(REMARK);
+  return { from, to: length > 0 ? from + length : card.length };
+}
 
 /** Return of what either prompt is made. @param {Task} task @param {{before: string, passage: string, system: string}} texts */
 export function blocksOf({ instruction }, { before, passage, system }) {

@@ -153,7 +153,7 @@ def test_a_deck_of_her_own_is_kept_with_the_story_and_saved_as_a_file(fixed: Wri
     expect(asked.get_by_role("button", name="Write, 4 ways")).to_be_visible()
     assert sorted(lines(asked)) == ["a drought", "a flood", "it is too hot", "it rains"]
     fixed.press("Escape")
-    fixed.wait_until_saved().reload()
+    fixed.reload()
     asked = dialog(fixed)
     asked.get_by_text("The deck: Rain <b>").click()
     asked.get_by_role("button", name="The page's deck again").click()

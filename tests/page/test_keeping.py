@@ -79,6 +79,13 @@ def test_a_reload_and_another_machine_show_text_place_and_branches(make_page: Ma
         expect(each.cards).to_have_count(8)
 
 
+def test_the_first_words_of_a_story_are_there_after_a_reload_right_behind_them(writer: Writer) -> None:
+    for words in ("Once", "Twice"):
+        writer.page.evaluate("desk.newStory()")
+        writer.write(words).reload()
+        writer.expect_text(words)
+
+
 @pytest.mark.smoke
 def test_a_killed_server_loses_nothing_that_was_written_meanwhile(
     page: Page, fragile: Server, troubles: Troubles

@@ -275,7 +275,7 @@ def test_signs_of_headings_hang_in_the_margin_and_levels_differ(writer: Writer) 
     assert sizes == sorted(set(sizes), reverse=True), "each level is smaller than the one above"
 
 
-def test_typed_quotation_marks_are_those_of_the_language_and_undo_gives_a_straight_one_back(writer: Writer) -> None:
+def test_typed_signs_are_those_of_the_language_and_undo_gives_plain_ones_back(writer: Writer) -> None:
     page = writer.page
     page.evaluate("desk.setMeta('language', 'de')")
     writer.write('"Geh", sagte sie. "').expect_text("„Geh“, sagte sie. „")
@@ -283,7 +283,19 @@ def test_typed_quotation_marks_are_those_of_the_language_and_undo_gives_a_straig
     writer.press("Control+Shift+z").expect_text("„Geh“, sagte sie. „")
     writer.wait_until_saved().reload()
     writer.expect_text("„Geh“, sagte sie. „")
-    writer.set(typographic_quotes=False).write('"').expect_text('„Geh“, sagte sie. „"')
+    writer.write(" Sie geht -- oder...").expect_text("„Geh“, sagte sie. „ Sie geht – oder…")
+    writer.press("Control+z").expect_text("„Geh“, sagte sie. „ Sie geht – oder...")
+    writer.press("Control+Shift+z")
+    writer.set(typographic_quotes=False).write('"').expect_text('„Geh“, sagte sie. „ Sie geht – oder…"')
+
+
+def test_in_forced_colours_a_common_beginning_is_not_filled_as_a_selection_is(
+    make_page: MakePage, slow: Server
+) -> None:
+    writer = Writer(make_page(forced_colors="active"), slow.url).set(n=4, max_tokens=12, stop_at="")
+    writer.write("Once").go().wait_for_end()
+    texts = writer.page.locator("srb-branches .card .text")
+    assert texts.evaluate_all("(all) => all.map((each) => getComputedStyle(each).forcedColorAdjust)") == ["none"] * 4
 
 
 OPENED = ["stories", "settings", "formats", "help", "task"]  # by a button each

@@ -61,6 +61,8 @@ def test_below_the_text_stands_where_the_caret_is(writer: Writer) -> None:
     expect(place).to_have_text("The Salt Road · paragraph 2")
     writer.press("ArrowUp", "ArrowUp")
     expect(place).to_have_text("The Salt Road · paragraph 1")
+    writer.press("ArrowUp", "ArrowUp")
+    expect(place).to_have_text("The Salt Road")
     place.click()
     expect(page.get_by_role("dialog", name="Chapters")).to_be_visible()
     writer.press("Escape")

@@ -59,7 +59,7 @@ export const DEFAULTS = Object.freeze({
   writes_first: /** @type {boolean} */ (false), // cards stay covered until a person's own sentence stands
   shows_pointed: /** @type {boolean} */ (true), // in the text, a card that is pointed at
   single_keys: /** @type {boolean} */ (true),
-  typographic_quotes: /** @type {boolean} */ (true), // in the place of straight ones that are typed
+  typographic_quotes: /** @type {boolean} */ (true), // in the place of plain signs that are typed
   font: /** @type {"prose" | "mono"} */ ("prose"),
   size: 18,
   measure: 68,

@@ -6,7 +6,6 @@ import { msg } from "../languages.js";
 import { markersOf } from "../markers.js";
 import { rungFields } from "../moods.js";
 import { stretchesOf } from "../story/same.js";
-import { passageBegin } from "../tasks.js";
 import { between, joined } from "./gap.js";
 import { insert, putAtCaret } from "./graft.js";
 import { isDivided } from "./live.js";
@@ -74,9 +73,8 @@ export class Gestures {
     const slot = this.rounds.shown?.round.slots[number];
     const gap = this.rounds.gap;
     if (!slot?.text.trim() || !this.rounds.shown || !gap) return null;
-    const { passage } = this.rounds.shown.round;
     const from = beginOf(desk.text, gap, desk.choice);
-    const lead = Math.max(passage ? passageBegin(slot.text) : 0, slot.start);
+    const { from: lead, to } = this.rounds.shown.round.taken(number);
     const own = slot.text.slice(lead);
     const isWhole = from === gap.at && !gap.isCut && lead === 0;
     const text = isWhole
@@ -84,7 +82,8 @@ export class Gestures {
       : joined(desk.text.slice(0, from), [{ text: own, by: "model" }])
           .map((each) => each.text)
           .join("");
-    const taken = slot.mark === null ? text.length : Math.max(0, slot.mark - lead + text.length - own.length);
+    const isAll = to >= slot.text.trimEnd().length;
+    const taken = isAll ? text.length : Math.max(0, to - lead + text.length - own.length);
     return {
       from,
       to: Math.max(from, gap.to),
@@ -119,9 +118,8 @@ export class Gestures {
     const [before, behind] = [text.slice(0, begin), text.slice(to)];
     const isOwn = behind === "" && begin === keep && before === story.text(own.node, keep);
     if (isOwn && !passage && part.from === 0) return { place: own, caret: own.at };
-    const lead = Math.max(part.from, passage ? passageBegin(live.round.slots[number].text) : 0);
-    const stretches = stretchesOf(story, own, keep + Math.min(part.to, lead), own.at);
-    const isWhole = begin === at && !isCut && !passage && lead === 0;
+    const stretches = stretchesOf(story, own, keep + part.from, own.at);
+    const isWhole = begin === at && !isCut && !passage && part.from === 0;
     return insert(story, head, { from: begin, to }, isWhole ? stretches : joined(before, stretches));
   }
 

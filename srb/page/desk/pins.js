@@ -2,7 +2,7 @@
 
 import { isCount, isRecord } from "../story/check.js";
 import { putAtCaret } from "./graft.js";
-import { isStale, seamOf } from "./seam.js";
+import { isStale, plainWords, seamOf } from "./seam.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../story.js").Story} Story */
@@ -41,10 +41,7 @@ function pinned(story, node, pin) {
   const to = Math.min(whole.length, pin.to ?? whole.length);
   const from = Math.min(pin.from, to);
   const at = Math.min(pin.at, from);
-  const line = whole
-    .slice(Math.max(0, at - 2 * SHOWN), at)
-    .replace(/\s+/gu, " ")
-    .trimEnd();
+  const line = plainWords(whole.slice(Math.max(0, at - 2 * SHOWN), at)).trimEnd();
   const before = line.length > SHOWN ? `…\u00a0${line.slice(-SHOWN).replace(/^\S*\s+/u, "")}` : line.trimStart();
   return { node, text: whole.slice(from, to), before, at, from, to };
 }

@@ -85,6 +85,9 @@ export function continuedWords(story, { base, keep }, most = SHOWN) {
   return `…\u00a0${text.slice(-most).replace(/^\S*\s+/u, "")}`;
 }
 
+/** Words in a line, without the signs of headings and emphasis. @param {string} text */
+export const plainWords = (text) => text.replace(/^#{1,6}[ \t]+|\*+/gmu, "").replace(/\s+/gu, " ");
+
 /** @param {Story} story @param {Round} round @returns {Around} */
 function around(story, round) {
   let known = continued.get(round);

@@ -64,23 +64,47 @@ export function chaptersOf(story, place = story.head) {
 }
 
 /**
- * Return the chapter's heading before a place of a text, in words, "" without one, and in which paragraph below it the place is. It reads no
- * farther back than to the heading.
+ * Return the chapter that a place of a text is in, by its heading or its branch's name, "" before the first, and in which paragraph of it the place is. It
+ * reads no farther back than to where the chapter begins.
  * @param {string} text
  * @param {number} at
+ * @param {{name: string, at: number}[]} [names]  of branches, as `namesOf` has them
  */
-export function whereabouts(text, at) {
+export function whereabouts(text, at, names = []) {
+  const named = names.findLast((each) => each.at <= at && !isTitled(text, each.at));
   const next = text.indexOf("\n", at);
   let paragraph = 0;
   for (let end = next < 0 ? text.length : next; end >= 0; ) {
-    const begin = end === 0 ? 0 : text.lastIndexOf("\n", end - 1) + 1;
+    const begin = startOfLine(text, end);
     const line = text.slice(begin, end);
-    const { level } = readLine(line.slice(0, LONGEST));
-    if (level > 0 && level <= DEEPEST) return { chapter: withoutMarkers(wordsOf(line)), paragraph };
+    if (named && begin <= named.at) {
+      const isBegun = text.slice(named.at, end).trim() !== "";
+      return { chapter: named.name, paragraph: paragraph + (isBegun ? 1 : 0) };
+    }
+    if (isChapter(line)) return { chapter: withoutMarkers(wordsOf(line)), paragraph };
     if (line.trim() !== "") paragraph += 1;
     end = begin - 1;
   }
   return { chapter: "", paragraph };
+}
+
+/** @param {string} text @param {number} at */
+const startOfLine = (text, at) => (at === 0 ? 0 : text.lastIndexOf("\n", at - 1) + 1);
+
+/** Whether a line is a heading with which a chapter begins. @param {string} line */
+function isChapter(line) {
+  const { level } = readLine(line.slice(0, LONGEST));
+  return level > 0 && level <= DEEPEST;
+}
+
+/** Whether only blanks lie between a place and a chapter's heading, so that a name there stands for the heading's chapter. @param {string} text @param {number} at */
+function isTitled(text, at) {
+  const before = text.slice(0, at).trimEnd().length;
+  const behind = text.length - text.slice(at).trimStart().length;
+  return [before, behind].some((place) => {
+    const end = text.indexOf("\n", place);
+    return isChapter(text.slice(startOfLine(text, place), end < 0 ? text.length : end));
+  });
 }
 
 /**
@@ -96,11 +120,12 @@ function cutsOf(text, names) {
     const end = at + line.length;
     return level > 0 ? [{ name: wordsOf(line), title: runsOf(line), level, at, from: at, to: end }] : [];
   });
-  const named = names.flatMap(({ name, at }) => {
-    const isTitled = headings.some(({ from, to }) => text.slice(Math.min(at, to), Math.max(at, from)).trim() === "");
-    const title = [{ text: name, em: false, strong: false }];
-    return isTitled ? [] : [{ name, title, level: DEEPEST, at, from: at, to: at }];
-  });
+  const named = names
+    .filter(({ at }) => !isTitled(text, at))
+    .map(({ name, at }) => {
+      const title = [{ text: name, em: false, strong: false }];
+      return { name, title, level: DEEPEST, at, from: at, to: at };
+    });
   return [...headings, ...named].sort((one, other) => one.at - other.at);
 }
 
@@ -127,22 +152,26 @@ export function firstWords(text) {
   return first === "" ? "…" : words.length > LISTED ? `${first} …` : first;
 }
 
-/**
- * Return the names on the path, with the offsets where their nodes' words begin in the manuscript: also where these were moved. A
- * name is gone where all of its words are.
- * @param {Story} story
- * @param {Place} place
- * @returns {{name: string, at: number}[]}
- */
-function namesOf(story, { node: head, at }) {
-  const path = head === "" ? [] : story.path(head);
-  const named = path.flatMap((id) => {
+/** The nodes with names among those that a text is made of. @param {Story} story @param {Place} place @returns {{id: string, name: string}[]} */
+export function namedIn(story, { node }) {
+  return (node === "" ? [] : story.path(node)).flatMap((id) => {
     const name = (story.mark(id).name ?? "").replace(/\s+/g, " ").trim();
     return name === "" ? [] : [{ id, name }];
   });
+}
+
+/**
+ * Return the names in a text, with the offsets where their nodes' words begin in it: also where these were moved. A name is gone where all of its
+ * words are.
+ * @param {Story} story
+ * @param {Place} place
+ * @param {{id: string, name: string}[]} [named]
+ * @returns {{name: string, at: number}[]}
+ */
+export function namesOf(story, place, named = namedIn(story, place)) {
   if (named.length === 0) return [];
-  const order = new Map(path.map((id, index) => [id, index]));
-  const pieces = story.pieces(head, at);
+  const order = new Map(story.path(place.node).map((id, index) => [id, index]));
+  const pieces = story.pieces(place.node, place.at);
   return named
     .flatMap(({ id, name }) => {
       const begins = beginningOf(nodeOf(story, id), pieces, story, order);

@@ -75,17 +75,16 @@ export function countWords(text) {
 }
 
 /**
- * Whether a story has anything to keep: a word, a title, a memory, a note, a lorebook, a draft, or a setting that it did not begin with.
+ * Whether a story has anything to keep: words, a value such as its title or a draft, or a setting that it did not begin with.
  * @param {import("../story.js").Story} story
  * @param {import("../desk/defaults.js").Settings} begun  the settings with which it was opened
  * @returns {boolean}
  */
 export function isEntry(story, begun) {
-  const note = /** @type {{text?: string} | undefined} */ (story.meta("note"));
+  const values = Object.entries(/** @type {Record<string, any>} */ (story.stampsOf(null).values));
   return (
     story.nodes.size > 0 ||
-    [story.meta("title"), story.meta("memory"), note?.text].some(Boolean) ||
-    Object.keys(story.stampsOf(null).values).some((key) => /^(?:lore|draft)\./.test(key)) ||
+    values.some(([key, value]) => !key.startsWith("settings.") && (key === "note" ? value?.text : value)) ||
     canonical(settingsOf(story)) !== canonical(begun)
   );
 }

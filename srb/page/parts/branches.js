@@ -22,6 +22,7 @@ import { head, menu, phoneBar } from "./branches/views.js";
 import { flip } from "./ghost.js";
 import { MOTION, moves } from "./motion.js";
 import { Part } from "./part.js";
+import { indent } from "./styles.js";
 import { WRITERS } from "./writers.js";
 
 /** @typedef {import("../round.js").Round} Round */
@@ -241,6 +242,7 @@ export class Branches extends Part {
     this.showList();
     this.comparison.updated();
     this.pinned.updated();
+    indent(this, 6);
     this.find(".cards").toggleAttribute("data-stale", Boolean(this.desk.seam));
   }
 

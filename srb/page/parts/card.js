@@ -6,6 +6,7 @@ import { diffWords, isAlike, ownWord } from "../compare.js";
 import { probabilityStep } from "../desk/surprise.js";
 import { msg } from "../languages.js";
 import { endWord } from "../round.js";
+import { passageIn } from "../tasks.js";
 import { BranchText } from "./branches/branch_text.js";
 import { iconElement } from "./icons.js";
 import { keyName } from "./key_names.js";
@@ -80,6 +81,8 @@ export class Card {
     this.compared = ""; // the text that was compared with the passage in whose place it goes
     /** The words of it that are new. @type {{from: number, to: number}[]} */
     this.added = [];
+    /** What is none of the new passage. @type {{from: number, to: number}[]} */
+    this.beside = [];
     this.version = 0; // of the text's nodes that are painted
     /** @type {Repeats|null} */
     this.repeats = null;
@@ -154,6 +157,7 @@ export class Card {
     put(this.end, said.words);
     set(this.end, "title", said.words || null);
     set(this.bar, "data-step", view.step ? `${view.step}` : null);
+    this.bar.style.setProperty("--filled", `${120 - 20 * (view.step ?? 1)}%`);
     set(this.bar, "title", view.likelihood || null);
     this.state = slot.state;
     set(this.box, "data-state", slot.state);
@@ -311,7 +315,12 @@ export class Card {
     const painted = [dim, own?.to, kept, slot.start, repeats.length, Math.min(content.written, end)].join();
     if (painted !== this.painted) {
       this.painted = painted;
-      highlights.set("srb-shared", this, [content.range(0, dim)]);
+      const dimmed = [{ from: 0, to: dim }, ...this.beside];
+      highlights.set(
+        "srb-shared",
+        this,
+        dimmed.map((each) => content.range(each.from, each.to)),
+      );
       highlights.set("srb-own", this, [own && content.range(own.from, own.to)]);
       highlights.set(
         "srb-already",
@@ -338,8 +347,13 @@ export class Card {
     this.added = [];
     /** @type {import("./branches/emphasis_nodes.js").Removal[]} */
     const removed = [];
-    let at = text.length - text.trimStart().length;
-    const parts = diffWords(passage, text.trim());
+    const { from, to } = passageIn(text);
+    this.beside = [
+      { from: 0, to: from },
+      { from: to, to: text.length },
+    ].filter((each) => text.slice(each.from, each.to).trim());
+    let at = from;
+    const parts = diffWords(passage, text.slice(from, to).trimEnd());
     for (const { kind, text: words } of parts) {
       if (kind === "removed") {
         if (words.trim()) removed.push({ at, text: words });
@@ -396,6 +410,7 @@ export class Card {
     this._forget(highlights);
     this.compared = "";
     this.added = [];
+    this.beside = [];
     this.repeats = null;
   }
 

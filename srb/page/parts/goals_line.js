@@ -12,7 +12,6 @@ const EDITS = new Set(["type", "take", "undo"]);
 class GoalsPart extends Part {
   constructor() {
     super();
-    this.timer = 0;
     /** @type {Day | null} */
     this.day = null;
   }
@@ -26,16 +25,9 @@ class GoalsPart extends Part {
     });
     this.on("head", ({ why }) => {
       this.day?.follow(EDITS.has(why));
-      this.updateLater();
+      this.later(PAUSE);
     });
-    this.on("caret", () => hasChapterGoals(this.desk.story) && this.updateLater());
-  }
-
-  updateLater() {
-    this.timer ||= window.setTimeout(() => {
-      this.timer = 0;
-      this.requestUpdate();
-    }, PAUSE);
+    this.on("caret", () => hasChapterGoals(this.desk.story) && this.later(PAUSE));
   }
 
   render() {

@@ -34,27 +34,18 @@ const CHOICES = [4, 6, 8, 12, 16].map((each) => [each, 4 * each]);
 const CROWDED = 0.6; // share of the model's context from which it is shown
 /** Parts of the prompt of which an end may be left out. @type {Record<string, string>} */
 const SHORTENED = { memory: msg`memory cut`, note: msg`note cut` };
-const TYPING = 400; // ms after which the words of a text that is being typed are counted
+const TYPING = 400; // ms after which the words of a text that is being typed are counted: each time costs its length
 const CLOCK = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit" });
 
 class Header extends Part {
   constructor() {
     super();
-    this.timer = 0;
     this.shownGo = "";
   }
 
   listen() {
-    this.on(TOPICS, ({ why }) => (why === "type" ? this.updateLater() : this.requestUpdate()));
+    this.on(TOPICS, ({ why }) => (why === "type" ? this.later(TYPING) : this.requestUpdate()));
     this.on("caret", () => this.goWords() !== this.shownGo && this.requestUpdate());
-  }
-
-  /** Show what was typed: some times a second, since each time costs the length of the text. */
-  updateLater() {
-    this.timer ||= window.setTimeout(() => {
-      this.timer = 0;
-      this.requestUpdate();
-    }, TYPING);
   }
 
   /** Focus the first control, for F6. */

@@ -43,7 +43,6 @@ export class StoryMap extends Part {
     this.pointing = new Pointing(this);
     this.size = 0; // nodes of the story when it was laid out
     this.frame = 0;
-    this.timer = 0;
   }
 
   listen() {
@@ -128,10 +127,7 @@ export class StoryMap extends Part {
   // ---- What is shown
 
   refreshLater() {
-    this.timer ||= window.setTimeout(() => {
-      this.timer = 0;
-      if (this.isOpen) this.refresh();
-    }, REFRESH);
+    this.later(REFRESH, () => this.isOpen && this.refresh());
   }
 
   /** Lay the story out anew, and leave in its place what is chosen. */

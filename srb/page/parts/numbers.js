@@ -16,7 +16,7 @@ export const NUMBERS = {
     max: 64,
     step: 8,
     whole: true,
-    empty: msg`no more are written`,
+    empty: msg`no more`,
   },
   max_tokens: {
     name: "max_tokens",

@@ -1,12 +1,13 @@
 // The outline: every branch of every round. A line that shows where the manuscript comes from, and opened, a tree.
 
-import { whereabouts } from "../formats/chapters.js";
+import { namedIn, namesOf, whereabouts } from "../formats/chapters.js";
 import { msg } from "../languages.js";
-import { found, isUnread, labelOf, rowsOf } from "../outline_rows.js";
+import { found, isUnread, labelOf, lineOf, rowsOf } from "../outline_rows.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
 import { icon } from "./icons.js";
 import { actsOf, toggleMark } from "./outline_acts.js";
 import { Part } from "./part.js";
+import { indent } from "./styles.js";
 import { SIGNS, WRITERS } from "./writers.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
@@ -16,6 +17,7 @@ const ROW = { desk: 30, phone: 44 }; // px, as in outline.css
 const PHONE = matchMedia("(width < 700px)");
 const MORE = 10; // rows beyond the visible ones
 const REFRESH = 250; // ms between two drawings while branches grow
+const CHAPTER = 60; // characters of its name below the text
 const OPEN_FORKS = 3; // the last places on the path at which all branches are shown from the start
 
 export class Outline extends Part {
@@ -39,11 +41,12 @@ export class Outline extends Part {
     /** @type {Map<string, boolean>} forks that a person has opened or closed */
     this.toggled = new Map();
     this.current = "";
+    /** @type {ReturnType<typeof namedIn> | null} the nodes with names on the path; null: they may be others now */
+    this.named = null;
     this.top = 0;
     this.counts = { stars: 0, unread: 0 };
     this.isStale = true; // rows and counts are those of another state of the story
     this.size = 0; // nodes of the story when they were read
-    this.timer = 0;
   }
 
   listen() {
@@ -52,9 +55,10 @@ export class Outline extends Part {
     for (const topic of ["story", "head", "nodes"])
       this.on(topic, (detail) => {
         this.isStale ||= !(this.isTyping(topic, detail) || this.isGrowth(detail));
-        this.refreshLater();
+        if (detail.why !== "type" && !this.isOfWords(detail)) this.named = null;
+        this.later(REFRESH);
       });
-    this.on("caret", () => this.isOpen || this.refreshLater());
+    this.on("caret", () => this.isOpen || this.later(REFRESH));
     this.on("story", () => {
       if (this.story !== this.desk.story) this.toggled.clear(); // else another tab has changed its title or settings
       this.story = this.desk.story;
@@ -68,13 +72,6 @@ export class Outline extends Part {
 
   get rowHeight() {
     return PHONE.matches ? ROW.phone : ROW.desk;
-  }
-
-  refreshLater() {
-    this.timer ||= window.setTimeout(() => {
-      this.timer = 0;
-      this.requestUpdate();
-    }, REFRESH);
   }
 
   /** Focus the outline, for F6. */
@@ -99,6 +96,14 @@ export class Outline extends Part {
   /** Whether an event tells of branches that write in nodes which have their rows. @param {any} detail */
   isGrowth({ isGrowth }) {
     return isGrowth === true && this.size === this.desk.story.nodes.size;
+  }
+
+  /** Whether an event tells of words alone: written by branches, or typed at the head, which has no name. @param {any} detail */
+  isOfWords({ ids, isGrowth }) {
+    const { head, story } = this.desk;
+    const isOfHead = ids?.size === 1 && ids.has(head.node);
+    const hadName = this.named?.some(({ id }) => id === head.node);
+    return isGrowth === true || (isOfHead && !hadName && !story.mark(head.node).name);
   }
 
   /** @param {Map<string, unknown>} changed */
@@ -154,10 +159,13 @@ export class Outline extends Part {
   /** Where the caret is, and in how many ways the text could go on there instead. */
   crumbs() {
     const { story, head, before, manuscript, text } = this.desk;
-    const { chapter, paragraph } = whereabouts(text, manuscript?.caret() ?? head.at);
+    this.named ??= namedIn(story, head);
+    const { chapter, paragraph } = whereabouts(text, manuscript?.caret() ?? head.at, namesOf(story, head, this.named));
     const node = story.nodes.get(head.node);
     const ways = node?.parent ? story.children(node.parent).length : 0;
-    const name = chapter ? msg`${chapter} · paragraph ${paragraph}` : msg`Paragraph ${paragraph}`;
+    const title = lineOf(chapter, CHAPTER);
+    const below = title ? msg`${title} · paragraph ${paragraph}` : msg`Paragraph ${Math.max(1, paragraph)}`;
+    const name = title && paragraph === 0 ? title : below;
     return html`<nav aria-label=${msg`Where the caret is`}>
         ${text.trim() ? html`<button class="quiet crumb" aria-haspopup="dialog" title=${msg`Chapters`} @click=${() => this.desk.openDialog("chapters")}>${name}</button>` : nothing}
         ${ways > 1 ? html`<button class="quiet ways" @click=${() => this.toggle()}>${msg`one of ${ways} ways`}</button>` : nothing}
@@ -230,8 +238,7 @@ export class Outline extends Part {
     if (!space || !rows) return;
     space.style.height = `${this.rows.length * this.rowHeight}px`;
     rows.style.top = `${Number(rows.dataset.first) * this.rowHeight}px`;
-    for (const row of /** @type {NodeListOf<HTMLElement>} */ (rows.querySelectorAll("[data-depth]")))
-      row.style.setProperty("--depth", String(Math.min(12, Number(row.dataset.depth))));
+    indent(rows, 12);
   }
 
   treeHeight() {
@@ -254,9 +261,10 @@ export class Outline extends Part {
     const unread = isUnread(story, node, this.path);
     const direction = typeof node.direction === "string" ? node.direction : "";
     const writer = WRITERS.of(story, node);
+    const label = labelOf(story, node);
     const words = [
       name,
-      labelOf(node),
+      label,
       direction,
       writer && msg`by ${writer}`,
       unread ? msg`unread` : "",
@@ -274,7 +282,7 @@ export class Outline extends Part {
       ${writer ? html`<span class="dot" data-hue=${WRITERS.hueOf(story, writer)} title=${writer}>${SIGNS[WRITERS.hueOf(story, writer) - 1]}</span>` : nothing}
       ${star ? html`<span class="star">${icon("star")}</span>` : nothing}
       ${name ? html`<b>${name}</b>` : nothing}
-      <span class="label" dir="auto">${labelOf(node)}</span>
+      <span class="label" dir="auto">${label}</span>
       ${direction ? html`<span class="voice" title=${direction} dir="auto">${direction}</span>` : nothing}
       ${writer ? html`<span class="voice">${writer}</span>` : nothing}
       ${note ? html`<span class="note" title=${note}>${icon("note")}</span>` : nothing}

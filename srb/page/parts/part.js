@@ -10,6 +10,7 @@ export class Part extends LitElement {
     super();
     /** @type {Desk} */
     this.desk = /** @type {any} */ (null);
+    this.timer = 0; // of what is done later
     this.listeners = new AbortController();
   }
 
@@ -39,6 +40,17 @@ export class Part extends LitElement {
     const { signal } = this.listeners;
     for (const topic of [topics].flat())
       this.desk.addEventListener(topic, (event) => act(/** @type {CustomEvent} */ (event).detail ?? {}), { signal });
+  }
+
+  /**
+   * Draw the part anew after so many ms, or do something else: once for all that is said until then.
+   * @param {number} pause @param {() => unknown} [act]
+   */
+  later(pause, act = () => this.requestUpdate()) {
+    this.timer ||= window.setTimeout(() => {
+      this.timer = 0;
+      act();
+    }, pause);
   }
 }
 

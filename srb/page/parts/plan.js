@@ -183,7 +183,7 @@ class PlanPart extends WritingPart {
     const { desk, beats } = this;
     const isOpen = beats.some(({ text, ticks }) => text.trim() && !ticks.length);
     return html`<form class="add" @submit=${this.add}>
-      <input dir="auto" name="beat" maxlength=${LONGEST_BEAT} ?disabled=${beats.length >= MOST} aria-label=${msg`Another beat`} placeholder=${msg`Another thing that happens`} @paste=${this.paste} />
+      <input dir="auto" name="beat" maxlength=${LONGEST_BEAT} ?disabled=${beats.length >= MOST} aria-label=${msg`Another beat`} placeholder=${msg`What else happens`} @paste=${this.paste} />
       <button>${msg`Add`}</button>
     </form>
     <p class="acts"><button class="main" ?disabled=${!isOpen} @click=${() => writeNextBeat(desk)}>${msg`Write the next beat`}</button></p>`;

@@ -30,7 +30,6 @@ class ReadingDialog extends DialogPart {
     this.voice = "";
     /** @type {Reading | null} */
     this.reading = null;
-    this.timer = 0;
   }
 
   listen() {
@@ -39,10 +38,7 @@ class ReadingDialog extends DialogPart {
   }
 
   readLater() {
-    this.timer ||= window.setTimeout(() => {
-      this.timer = 0;
-      if (this.isNext) this.read(true, this.voice);
-    }, PAUSE);
+    this.later(PAUSE, () => this.isNext && this.read(true, this.voice));
   }
 
   /** @param {{isNext?: boolean}} [detail] */

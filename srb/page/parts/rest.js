@@ -22,7 +22,7 @@ import { searchWords } from "./search_words.js";
 import "./side_panel.js";
 import "./status.js";
 import { addStyle } from "./styles.js";
-import { typedQuotes } from "./typed_quotes.js";
+import { typedSigns } from "./typed_signs.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {HTMLElement & {ask: (message: string) => Promise<{key: string, remember: boolean} | null>}} KeyDialog */
@@ -50,7 +50,7 @@ export async function addRest(desk, root) {
     searchWords,
     findPanel,
     typewriter(desk),
-    typedQuotes(desk),
+    typedSigns(desk),
     takesDragged(desk),
   ]); // the caret's line is seen before panes come
   await Promise.all(STYLES.map(addStyle));

@@ -236,7 +236,7 @@ class Settings extends DialogPart {
       ${this.#number(NUMBERS.size)} ${this.#number(NUMBERS.measure)}
       ${this.#check("authors", msg`Who wrote what`, msg`the model's words have an ink of their own, your edits among them a line`)}
       ${this.#check("shows_pointed", msg`Cards in the text`, msg`a card that is pointed at for a moment is shown in the text, at its place`)}
-      ${this.#check("typographic_quotes", msg`Typographic quotes`, msg`those that you type become those of the story's language; undo gives the straight one back`)}
+      ${this.#check("typographic_quotes", msg`Typographic signs`, msg`typed quotes become those of the story's language, -- becomes a dash, and ... one sign; undo gives the plain ones back`)}
       ${this.#check("writes_first", msg`Write first`, msg`cards stay covered until a sentence of your own stands where they go`)}
       ${this.#check("single_keys", msg`Single keys`, msg`letters and digits act while the focus is in the branches: 3 takes the third`)}
     `;

@@ -40,7 +40,6 @@ class SidePanel extends Part {
   constructor() {
     super();
     this.root = /** @type {HTMLElement} */ (document.getElementById("desk")); // it has the panel's state, from the start on
-    this.timer = 0;
     /** @type {Promise<unknown> | null} */
     this.loading = null;
     this.hasLists = false; // of the plan, the lorebook's entries and of comments
@@ -51,7 +50,7 @@ class SidePanel extends Part {
     this.setAttribute("aria-label", msg`Memory and note`);
     this.hidden = !this.isOpen;
     if (this.isOpen) this.loadLists();
-    this.on(TOPICS, ({ why }) => this.isOpen && (why === "type" ? this.updateLater() : this.requestUpdate()));
+    this.on(TOPICS, ({ why }) => this.isOpen && (why === "type" ? this.later(PAUSE) : this.requestUpdate()));
     this.on("side", ({ focus, comment, plan }) =>
       plan ? this.plan() : comment ? this.comment(comment) : this.toggle(focus),
     );
@@ -69,13 +68,6 @@ class SidePanel extends Part {
   /** @returns {Note} */
   get note() {
     return { text: "", depth: 3, .../** @type {Partial<Note> | undefined} */ (this.desk.story.meta("note")) };
-  }
-
-  updateLater() {
-    this.timer ||= window.setTimeout(() => {
-      this.timer = 0;
-      this.requestUpdate();
-    }, PAUSE);
   }
 
   /** Open or close it; with `focus`, one that is open without the focus gets it instead. @param {boolean} [focus] */

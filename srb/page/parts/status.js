@@ -224,20 +224,15 @@ class Status extends Part {
   constructor() {
     super();
     this.said = "";
-    this.timer = 0;
   }
 
   listen() {
-    this.on("round", () => this.sayLater());
+    this.on("round", () => this.later(QUIET, () => this.say()));
   }
 
-  sayLater() {
-    if (this.timer) return;
-    this.timer = window.setTimeout(() => {
-      this.timer = 0;
-      this.said = sentenceOf(this.desk.round);
-      this.requestUpdate();
-    }, QUIET);
+  say() {
+    this.said = sentenceOf(this.desk.round);
+    this.requestUpdate();
   }
 
   render() {

@@ -1,7 +1,8 @@
 /** <srb-stories>: the dialog that lists the stories, to open, begin, rename, bin and restore them. */
 
 import { openSample } from "../desk/sample.js";
-import { msg, wordCount } from "../languages.js";
+import { countsCharacters } from "../keep/describe.js";
+import { characterCount, msg, wordCount } from "../languages.js";
 import { html } from "../vendor/lit.js";
 import { dialogHead } from "./dialog_head.js";
 import { DialogPart } from "./part.js";
@@ -324,10 +325,11 @@ class Stories extends DialogPart {
 const nameOf = ({ title }) => title || msg`Untitled`;
 
 /** @param {Entry} story */
-function facts({ words: count, isUnsaved, owner, access }) {
+function facts({ words, opening = "", isUnsaved, owner, access }) {
   const isReader = access === "read";
   const unsaved = isReader ? msg`your changes are in this browser only` : msg`not on the server yet`;
-  return [wordCount(count), owner && (isReader ? msg`${owner}’s, to read` : msg`${owner}’s`), isUnsaved && unsaved]
+  const count = countsCharacters(opening) ? characterCount(words) : wordCount(words);
+  return [count, owner && (isReader ? msg`${owner}’s, to read` : msg`${owner}’s`), isUnsaved && unsaved]
     .filter(Boolean)
     .join(" · ");
 }

@@ -2,6 +2,7 @@
 
 import { duplicates, repeatedShares } from "../compare.js";
 import { onBoundary, trimCut } from "../cuts.js";
+import { passageIn } from "../tasks.js";
 import { IllegalMove, Slot } from "./slots.js";
 
 const WEIGHT = 4; // nats: what only repeats counts as if each token were e⁻⁴ times as likely; as in the server's ranking "fresh"
@@ -17,6 +18,7 @@ export class Cards {
     this.order = this.slots.map((slot) => slot.number);
     /** Which cards are shown of those that are not folded; null: all. @type {((slot: Slot) => boolean) | null} */
     this.passes = null;
+    this.passage = ""; // in whose place the cards go
   }
 
   /** How many slots are in each state. */
@@ -26,11 +28,16 @@ export class Cards {
     return counts;
   }
 
-  /** The part of a slot's text that taking it brings: up to `at`, else up to its mark, else to its end. @param {number} number @param {number|null} [at] */
+  /**
+   * The part of a slot's text that taking it brings: up to `at`, else up to its mark, else to its end, of a new passage without what the model says beside it.
+   * @param {number} number @param {number|null} [at]
+   */
   taken(number, at = null) {
     const slot = this._slot(number);
-    const to = trimCut(slot.text, at ?? slot.mark ?? slot.text.length);
-    const from = slot.start < to ? slot.start : 0;
+    const whole = this.passage ? passageIn(slot.text) : { from: 0, to: slot.text.length };
+    const to = trimCut(slot.text, at ?? slot.mark ?? whole.to);
+    const from = slot.start || whole.from;
+    if (from >= to) return { from: 0, to, text: slot.text.slice(0, to) };
     return { from, to, text: slot.text.slice(from, to) };
   }
 

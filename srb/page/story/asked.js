@@ -110,15 +110,17 @@ class Known {
   constructor(story) {
     this.story = story;
     this.count = 0; // of the runs that were looked at
+    this.coming = story.runs.values(); // never asked beyond the last run, so that it goes on with those that come later
     /** Lines that runs have as words, and where they stand first. @type {Map<string, Reference>} */
     this.places = new Map();
   }
 
   look() {
-    for (const run of [...this.story.runs.values()].slice(this.count))
+    for (; this.count < this.story.runs.size; this.count += 1) {
+      const run = /** @type {Run} */ (this.coming.next().value);
       for (const [place, words] of wordsOf(run).entries())
         if (typeof words === "string" && !this.places.has(words)) this.places.set(words, [run.id, place, place + 1]);
-    this.count = this.story.runs.size;
+    }
     return this;
   }
 

@@ -82,6 +82,28 @@ test("of a walk over edits, memories and directions each request is what was sen
   assert.ok(Math.max(...sizes.slice(1)) < 2000);
 });
 
+/** Runs that count how many of them were looked at. */
+class CountedRuns extends Map {
+  looked = 0;
+
+  *values() {
+    for (const run of super.values()) {
+      this.looked += 1;
+      yield run;
+    }
+  }
+}
+
+test("a new round looks at the runs that came since the last one, and at none before", () => {
+  const story = Story.create();
+  const runs = new CountedRuns();
+  story.runs = runs;
+  const place = story.settle(story.edit({ node: "", at: 0 }, 0, 0, "Once."));
+  for (let step = 0; step < 40; step += 1)
+    keep(story, place, { prompt: `${MEMORY}Once.`, n: 1, seed: step }, `r${step}`);
+  assert.equal(runs.looked, 39);
+});
+
 test("a request that the story has in part, or that is too long, is not told of as if it were whole", () => {
   const story = Story.create();
   const place = story.settle(story.edit({ node: "", at: 0 }, 0, 0, "Once."));

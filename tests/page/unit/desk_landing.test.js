@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { passageBegin } from "../../../srb/page/tasks.js";
+import { passageIn } from "../../../srb/page/tasks.js";
 import { makeDesk, round, settled } from "./fake_desk.js";
 
 const TEXT = "The lake was still. Nobody came. It froze.";
@@ -67,13 +67,16 @@ for (const [where, act] of Object.entries(SCENES)) {
 }
 
 test("a label of the prompt that a small model repeats is no part of the new passage, and words that only look like one are", () => {
-  const begins = (card) => card.slice(passageBegin(card));
+  const begins = (card) => card.slice(passageIn(card).from);
   for (const label of [
     "The passage:",
     "The original passage was:\n",
     " This passage: ",
     "[First draft]\n\n",
     "Here is the new passage:\n",
+    "The original passage is as follows:\n\n",
+    "The passage can be rephrased as: ",
+    "The passage begins:\n\n",
   ])
     assert.equal(begins(`${label}The lamp went out.`), "The lamp went out.", label);
   for (const card of [
@@ -83,6 +86,35 @@ test("a label of the prompt that a small model repeats is no part of the new pas
     "One: two.",
   ])
     assert.equal(begins(` ${card}`), card);
+});
+
+test("what a model remarks on its work is no part of the new passage, and is not taken unless it is marked", async () => {
+  const ends = (card) => card.slice(0, passageIn(card).to);
+  for (const remark of [
+    "In this new version, I added a hyphen in the",
+    "I've condensed the passage while preserving the original message and",
+    "This rewriting aims to improve the passage",
+    "The new passage:",
+    "Note: shorter.",
+  ])
+    assert.equal(ends(`The lamp went out.\n\n${remark}`), "The lamp went out.", remark);
+  for (const prose of [
+    "I have made the bed.",
+    "This passage led down.",
+    "The new passage led down.",
+    "I kept the lamp.",
+  ])
+    assert.equal(ends(`The lamp went out.\n\n${prose}`), `The lamp went out.\n\n${prose}`);
+  const it = await makeDesk();
+  it.manuscript.type(TEXT);
+  it.manuscript.select(20, 32);
+  it.desk.go({ n: 1, task: { verb: "shorter", instruction: "Shorter." } });
+  await settled();
+  it.api.last.send({ event: "start", id: "r", count: 1, seeds: [1], prompt_tokens: 6 });
+  it.api.last.send({ event: "stream", index: 0, text: "The passage: Alone.\n\nI've shortened the passage." });
+  assert.equal(it.desk.rounds.gestures.landing(0).taken, "Alone.".length);
+  await it.desk.take(0, { go: false });
+  assert.equal(it.desk.text, "The lake was still. Alone. It froze.");
 });
 
 test("of a card with a mark it is known how much a take would bring, and a card without words is not shown", async () => {

@@ -10,9 +10,9 @@ import { Random } from "./random.js";
 const TEXT = "The lake was still.";
 
 /** A desk with a round of two cards, of which the first one is pinned. */
-async function pinned() {
+async function pinned(text = TEXT) {
   const it = await makeDesk();
-  it.manuscript.type(TEXT);
+  it.manuscript.type(text);
   await round(it, " One lamp burned.", " Two gulls sat.");
   it.desk.rounds.gestures.pin(0);
   return it;
@@ -28,6 +28,11 @@ test("a card is pinned and taken off by the same key, and both are steps of undo
   assert.equal(pinsOf(desk.story).length, 1);
   desk.undo();
   assert.equal(pinsOf(desk.story).length, 0);
+});
+
+test("what a pinned card went on from is told without signs of headings and emphasis", async () => {
+  const { desk } = await pinned("## The Lake\n\nIt was *still*.");
+  assert.equal(pinsOf(desk.story)[0].before, "The Lake It was still.");
 });
 
 test("a pinned card survives the next rounds and goes to the caret, and back to where it went on", async () => {

@@ -102,6 +102,8 @@ test("a story that was only begun is not saved", async () => {
 for (const [key, value] of [
   ["memory", "Mira keeps the light."],
   ["note", { text: "Slowly.", depth: 3 }],
+  ["deck", { name: "rain", moves: { "": ["it rains"] } }],
+  ["beat.b1", { text: "Tom leaves.", order: 1 }],
   ["settings.system", "You write."],
   ["settings.banned_strings", ["suddenly"]],
   ["settings.seldom_strings", ["gaze*"]],
@@ -122,6 +124,44 @@ for (const [key, value] of [
     assert.deepEqual((await second.openLast()).meta(key), value);
   });
 }
+
+test("a page that is loaded again while the first words of its story are on their way opens that story", async () => {
+  const server = new FakeServer();
+  const browser = new FakeBrowser();
+  const older = newKeeper(server, { browser });
+  older.open(Story.create("Older"));
+  write(older, "one");
+  await pass(2);
+  older.close();
+  const arrived = new Promise((resolve) => setTimeout(resolve, 2500));
+  const slow = {
+    base: server.base,
+    get: (...call) => server.get(...call),
+    send: (...call) => server.send(...call),
+    post: (...call) => arrived.then(() => server.post(...call)),
+  };
+  const first = newKeeper(slow, { browser, shelf: new MemoryShelf() });
+  first.open(Story.create());
+  first.story.setMeta("deck", { name: "rain", moves: { "": ["it rains"] } });
+  first.changed();
+  first.flush({ keepalive: true });
+  const opening = newKeeper(server, { browser }).openLast();
+  await pass(5);
+  assert.equal((await opening).id, first.story.id);
+});
+
+test("a page whose first words never arrived opens the newest story", async () => {
+  const server = new FakeServer();
+  const browser = new FakeBrowser();
+  const older = newKeeper(server, { browser });
+  older.open(Story.create("Older"));
+  write(older, "one");
+  await pass(2);
+  older.lastOpen.remember("gone", true);
+  const opening = newKeeper(server, { browser }).openLast();
+  await pass(20);
+  assert.equal((await opening).id, older.story.id);
+});
 
 test("settings with which a story was begun are no reason to save it, and are saved with its first word", async () => {
   const server = new FakeServer();
@@ -166,7 +206,7 @@ test("a story gets its title from its first words until it is given one, and its
   assert.equal(keeper.story.meta("title"), "Twice upon a time there lived"); // and once more when nothing is written any more
   assert.equal(server.wire(keeper.story.id).meta.title.value, "Twice upon a time there lived");
   keeper.story.setMeta("title", "The lighthouse");
-  await pass(12);
+  await pass(20);
   write(keeper, " More.");
   await pass(1);
   assert.equal(keeper.story.meta("title"), "The lighthouse");
@@ -473,7 +513,7 @@ test("a save carries what changed, not the story", async () => {
   const keeper = newKeeper(server);
   keeper.open(Story.create());
   write(keeper, "word ".repeat(100_000));
-  await pass(12);
+  await pass(20);
   write(keeper, "more");
   await pass(1);
   const bytes = JSON.stringify(server.posts().at(-1).body).length;
@@ -715,7 +755,7 @@ test("if the server cannot read its stories, what this browser keeps is listed a
     [[id, true]],
   );
   write(second, " three");
-  await pass(12);
+  await pass(20);
   server.trouble = "";
   await second.wake();
   await pass(2);

@@ -104,17 +104,21 @@ test("a search that hides what is pruned leaves out all that follows it, but for
 });
 
 test("a label is one line, and says what has no words", () => {
-  assert.equal(labelOf({ text: " one\n\ntwo " }), "one ↵ two");
-  assert.equal(labelOf({ text: "\n\none" }), "one");
-  assert.equal(labelOf({ text: "\n\n" }), "↵");
-  assert.equal(labelOf({ text: "", tail: 4 }), "(words taken out)");
-  assert.equal(labelOf({ text: "", parent: "a" }), "(words taken out)");
-  assert.equal(labelOf({ text: "", parent: "a", open: true }), "(nothing yet)");
-  assert.equal(labelOf({ text: "", parent: "a", end: { reason: "eos" } }), "(the model would end here)");
-  assert.equal(labelOf({ text: "abcdef" }, 3), "abc …");
-  assert.equal(labelOf({ text: "one two three" }, 9), "one two …");
+  const story = { text: () => "An old lamp burned.\n\n" };
+  assert.equal(labelOf(story, { text: " one\n\ntwo " }), "one ↵ two");
+  assert.equal(labelOf(story, { text: "\n\none" }), "one");
+  assert.equal(labelOf(story, { text: "\n\n" }), "↵");
+  const without = (keep, tail) => labelOf(story, { text: "", parent: "a", keep, tail });
+  assert.equal(without(3, 12), "(without “old lamp”)");
+  assert.equal(without(12), "(without “burned.”)");
+  assert.equal(without(19), "(blanks taken out)");
+  assert.equal(without(21), "(nothing yet)");
+  assert.equal(labelOf(story, { text: "", parent: "a", open: true }), "(nothing yet)");
+  assert.equal(labelOf(story, { text: "", parent: "a", end: { reason: "eos" } }), "(the model would end here)");
+  assert.equal(labelOf(story, { text: "abcdef" }, 3), "abc …");
+  assert.equal(labelOf(story, { text: "one two three" }, 9), "one two …");
   assert.equal(
-    labelOf({ text: "# The Lighthouse\n\n## Chapter 1\n\nIt was *dark*, **very** dark. 2 * 3 * 4" }),
+    labelOf(story, { text: "# The Lighthouse\n\n## Chapter 1\n\nIt was *dark*, **very** dark. 2 * 3 * 4" }),
     "The Lighthouse ↵ Chapter 1 ↵ It was dark, very dark. 2 * 3 * 4",
   );
 });

@@ -62,6 +62,20 @@ test("a place is told by the heading above it and its paragraph", () => {
   assert.deepEqual(whereabouts("", 0), { chapter: "", paragraph: 0 });
 });
 
+test("a branch with a name is a chapter as a heading is, unless it stands at a heading", () => {
+  const text = "Fog.\n\nIda rowed. The boat sank.\n\nNobody came.\n\n## Two\n\nRain.";
+  const names = [
+    { name: "The Boat", at: text.indexOf("The boat") },
+    { name: "Draft", at: text.indexOf("Rain") },
+  ];
+  const at = (words) => whereabouts(text, text.indexOf(words), names);
+  assert.deepEqual(at("Ida"), { chapter: "", paragraph: 2 });
+  assert.deepEqual(at("sank"), { chapter: "The Boat", paragraph: 1 });
+  assert.deepEqual(at("Nobody"), { chapter: "The Boat", paragraph: 2 });
+  assert.deepEqual(at("Rain"), { chapter: "Two", paragraph: 1 });
+  assert.deepEqual(whereabouts("# Book\n\nFog. ", 13, [{ name: "One", at: 13 }]), { chapter: "One", paragraph: 0 });
+});
+
 test("a story's opening is its first line below the headings, without signs", () => {
   assert.equal(openingOf("# Book\n\n## One\n\nThe *lamp* was out.\nNobody came."), "The lamp was out.");
   assert.equal(openingOf("![map](srb:a1)\n\nGo."), "Go.");

@@ -126,7 +126,7 @@ export class Comparison {
     if (shown === null) return msg`The manuscript`;
     if (typeof shown === "string") {
       const node = desk.story.nodes.get(shown);
-      return desk.story.mark(shown).name || (node ? labelOf(node, LABEL) : shown);
+      return desk.story.mark(shown).name || (node ? labelOf(desk.story, node, LABEL) : shown);
     }
     const words = this.textOf(shown).slice(0, LABEL).replace(/\s+/gu, " ");
     return `${(round?.shown.indexOf(shown) ?? shown) + 1} ${words}`;

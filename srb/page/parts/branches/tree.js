@@ -18,7 +18,7 @@ export function treeOf(round) {
       const text = texts[first] ?? "";
       const isWhole = to === text.length;
       const count = others.length + 1;
-      return html`<li data-depth=${Math.min(depth, 8)} class=${isWhole ? "leaf" : "twig"}>
+      return html`<li data-depth=${depth} class=${isWhole ? "leaf" : "twig"}>
         ${isWhole ? html`<button data-card=${slots[first]?.number} data-act="take" aria-label=${msg`Take branch ${label(first)}`}>${label(first)}</button>` : nothing}
         ${count > 1 ? html`<span class="same" role="img" aria-label=${msg`${count} branches`}>×${count}</span>` : nothing}
         <span class="text" dir="auto">${visible(text.slice(from, to))}</span>

@@ -2,7 +2,7 @@
 
 import { keyOf } from "../../desk/meaning.js";
 import { quoted } from "../../desk/moves.js";
-import { continuedWords } from "../../desk/seam.js";
+import { continuedWords, plainWords } from "../../desk/seam.js";
 import { msg, TENTHS } from "../../languages.js";
 import { EACH } from "../../tasks.js";
 import { html, nothing } from "../../vendor/lit.js";
@@ -91,9 +91,6 @@ function gapWords({ desk, round }) {
   const choice = round.wanted && !round.isChosen ? msg`for ${round.wanted} cards` : "";
   return [place, asked, choice].filter(Boolean).join(", ");
 }
-
-/** Words in a line, without the signs of headings and emphasis. @param {string} text */
-const plainWords = (text) => text.replace(/^#{1,6}[ \t]+|\*+/gmu, "").replace(/\n+/gu, " ");
 
 /** How many of the cards really differ, while they have the texts that were compared. @param {Pane} pane */
 function differentWords({ round }) {

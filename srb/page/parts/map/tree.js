@@ -116,7 +116,7 @@ export class StoryTree {
       node = above;
       above = story.nodes.get(above.parent ?? "");
     }
-    return labelOf({ ...node, text }, length);
+    return labelOf(story, { ...node, text }, length);
   }
 
   /** The chapters of the text, each with the node in which it begins. @returns {{name: string, id: string}[]} */

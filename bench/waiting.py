@@ -28,7 +28,7 @@ from srb.wire.commands import BranchSpec, Generate
 
 SEQUENCES = 32
 BYTES_PER_SECOND = 6000  # of a prompt: 1,500 tokens
-BYTES_WRITTEN = 100  # of a branch a second: 25 tokens
+BYTES_WRITTEN = 60  # of a branch a second: 15 tokens, beside 31 others
 KV_BYTES = 450_000
 _LOAD_SECONDS = 30.0  # that a replica which replaces another loads its model
 _EXCHANGE = {"registry": 0.25, "doors": 0.5}  # seconds between two exchanges of bridges' news
@@ -470,7 +470,7 @@ COLUMNS = {
     "100/8": Life(100, 8, seconds=3600),
     "1,000/64": Life(1000, 64, seconds=1500),
     "180/8": Life(180, 8, seconds=2400),
-    "10,000/1,000": Life(10_000, 1000, seconds=600, warm=200, replaced_every=120),
+    "10,000/1,000": Life(10_000, 1000, seconds=400, warm=150, replaced_every=120),
 }
 # Each rule, and how the life differs under it.
 RULES: dict[str, dict[str, Any]] = {

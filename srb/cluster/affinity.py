@@ -44,7 +44,10 @@ PREFACE = (
     16 * 1024
 )  # bytes of a known text for each one that may leave it at the same place, and stay: less is soon computed again
 EDITS = 3  # texts that leave a known one at the same place, and are taken for edits of it
-WAITING = 300  # bytes of a prompt that are computed while one branch waits for a sequence; with more, more texts move
+WAITS, WAITING = (
+    4000,
+    300,
+)  # bytes of a prompt that are computed while a request waits for a sequence, and more for each branch
 _JOINED = 0.3  # stories: where replicas have one each or none, a second one with the same preface goes elsewhere
 _MEMORY, _FOR_EACH = 200_000, 1000  # beginnings at least, and for each replica
 _WINDOW = 64  # latest requests for each replica, of which none should have more than its share; and latest stories
@@ -168,9 +171,10 @@ class Affinity:
         return (self._all_open + self._all_elsewhere + branches) / len(self._open)
 
     def _wait(self, replica: str, branches: int) -> int:
-        """Return how many branches would wait for a sequence if a replica had so many more."""
+        """Return how long a request would wait for sequences, in bytes of a prompt that are computed meanwhile."""
         sequences = self._sequences[replica]
-        return max(0, self._load(replica) + branches - sequences) if sequences else 0
+        without = self._load(replica) + branches - sequences if sequences else 0
+        return WAITS + WAITING * without if without > 0 else 0
 
     def choose(
         self, text: Text, exclude: Collection[str] = (), branches: int = 1, name: Mark | None = None
@@ -199,7 +203,7 @@ class Affinity:
 
     def _is_sooner(self, other: str, home: str, branches: int, known: int) -> bool:
         """Whether a text begins sooner at another replica than at one that has so many bytes of it computed."""
-        return WAITING * (self._wait(home, branches) - self._wait(other, branches)) > known
+        return self._wait(home, branches) - self._wait(other, branches) > known
 
     def least_loaded(self, exclude: Collection[str] = ()) -> str | None:
         """Return the replica with the fewest open branches."""

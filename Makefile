@@ -23,6 +23,7 @@
 # make bench-stutter              measure the gaps of a stream beside a long prompt, with step_ms and without
 # make bench-busy                 measure beside a busy program, with adapted and fixed threads
 # make bench-cluster              measure what a cluster costs, on this machine (Ray is installed)
+# make bench-cluster-table        measure a cluster of slow fake engines by the choice of replicas, SRB's and its peers' (10 minutes)
 # make bench-page                 measure the page in a browser
 # make page-vendor                make the page's libraries again, from the packages in tools/page/package.json
 # make real-models                fetch the models of tests/real: SmolLM2 and Gemma 3 270M, 350 MB
@@ -81,7 +82,7 @@ GIVEN_ARGS := $(strip $(CMAKE_ARGS))
 override CMAKE_ARGS := $(LLAMA) $(GIVEN_ARGS)
 export CMAKE_ARGS GIVEN_ARGS
 
-.PHONY: help install wheels dist check-offline dev constraints node agents page page-vendor real-models serve test test-all test-more test-night test-peers test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-stutter bench-cluster bench-tables bench-tree bench-long model cmake-args try-llama clean
+.PHONY: help install wheels dist check-offline dev constraints node agents page page-vendor real-models serve test test-all test-more test-night test-peers test-cluster test-cluster-long test-page-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-stutter bench-cluster bench-cluster-table bench-tables bench-tree bench-long model cmake-args try-llama clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -232,6 +233,9 @@ bench-stutter: dev  # gaps of a writer's stream beside a long prompt; PEER=http:
 
 bench-cluster: ray  # first token, step and rate of replicas beside an engine of its own, tokens through a bridge
 	$(BIN)/python -m bench.cluster $(if $(MODEL),--model $(MODEL)) $(if $(ONLY),--only $(ONLY))
+
+bench-cluster-table: dev  # tokens a second and first tokens by SRB's rule and its peers', over eight fake engines
+	$(BIN)/python -m bench.cluster_table
 
 bench-page: dev  # costs of the page in a browser: sizes, 64 branches that grow, typing, the way to the first word
 	$(BIN)/python -m bench.page

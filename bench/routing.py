@@ -3,6 +3,9 @@
 For each number of replicas, of open requests on each and of bridges, with a preface of all stories or none, and with turns
 that cut the end of what was written: how many turns find their story where it was computed, how many requests the busiest
 replica had to the mean, and a choice's time. Nothing is decoded and no time passes.
+
+With `--waits` it simulates time too, beside the rules of others (`bench.waiting`); with `--cost` it measures a choice by the
+length of the text.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from bench import waiting
 from srb.cluster.affinity import CROWD, Affinity
 from srb.cluster.routing import choose
 from srb.cluster.shared_marks import START, SharedMarks
@@ -143,6 +147,28 @@ def simulate(evening: Evening) -> Outcome:
     return outcome
 
 
+def costs(size: int, replicas: int = 8, stories: int = 20, turns: int = 12) -> float:
+    """Return the microseconds of CPU time of a choice for a turn that goes on with a text of so many bytes."""
+    chance = random.Random(1)
+    bridge = Affinity()
+    for number in range(replicas):
+        bridge.join(f"replica-{number}", 32)
+    texts = [f"{story} {chance.random()} {_long(chance, size)}" for story in range(stories)]
+    spent = 0.0
+    for turn in range(turns):
+        for story in range(stories):
+            command = Generate("r", (texts[story],), (BranchSpec(1),))
+            began = time.process_time()
+            choose(bridge, command)
+            spent += (time.process_time() - began) * (turn > 0)
+            texts[story] += _long(chance, 500)
+    return spent / (stories * (turns - 1)) * 1e6
+
+
+def _long(chance: random.Random, size: int) -> str:
+    return " ".join(chance.choices(_WORDS, k=size // 5))[:size]
+
+
 def _numbers(text: str) -> Sequence[float]:
     return [float(number) for number in text.split(",")]
 
@@ -157,7 +183,19 @@ def main() -> None:
     parser.add_argument("--preface", type=_numbers, default="0,2000", help="bytes (default: %(default)s)")
     parser.add_argument("--edits", type=_numbers, default="0,0.15", help="share of turns (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=6, help="of each story (default: %(default)s)")
+    parser.add_argument("--waits", nargs="*", metavar="RULE", help=f"of {', '.join(waiting.RULES)} (default: all)")
+    parser.add_argument(
+        "--columns", nargs="*", choices=waiting.COLUMNS, default=list(waiting.COLUMNS), help="default: all"
+    )
+    parser.add_argument("--cost", action="store_true")
     options = parser.parse_args()
+    if options.cost:
+        for size in (2000, 20_000, 100_000, 250_000):
+            print(f"{size:8,} bytes {costs(size):6.0f} µs, with 1,000 replicas {costs(size, 1000):6.0f} µs", flush=True)
+        return
+    if options.waits is not None:
+        waiting.print_table(options.columns, options.waits or list(waiting.RULES))
+        return
     print("replicas  open  writers  bridges  preface  edits    found  busiest  µs a choice", flush=True)
     for replicas, load, bridges, preface, edits in itertools.product(
         options.replicas, options.load, options.bridges, options.preface, options.edits

@@ -13,9 +13,11 @@ These decide, in this order:
   it (the power of two choices, Mitzenmacher, 2001): by a hash alone one of a thousand has twice the mean;
 - a bound on the load: a replica that has more than FACTOR times the mean hands on to the next (consistent hashing with
   bounded loads, Mirrokni, Thorup and Zadimoghaddam, 2016). The load is the number of branches of this bridge's open
-  requests. For a story that the replica has, SPARE requests are always within the bound, and CROWD times the mean as long
-  as it had no more than its share of the latest requests: computing a story again costs more than a crowd that is gone in
-  a second.
+  requests, and of those that others have as the replica has reported last. For a story that the replica has, SPARE requests
+  are always within the bound, and CROWD times the mean as long as it had no more than its share of the latest requests:
+  computing a story again costs more than a crowd that is gone in a second;
+- the wait: where more branches are open than a replica has sequences, the rest wait there. A story that would wait goes on
+  at another replica where that begins sooner though it has to compute the story again.
 
 No choice looks at all replicas, unless nearly all are overloaded or a request is divided. `python -m bench.routing`
 simulates evenings.
@@ -26,11 +28,12 @@ Pure: no I/O, no clock, no randomness.
 import math
 from bisect import bisect_left, insort
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, Sequence
-from functools import cache
+from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
 from hashlib import blake2b
-from itertools import islice, pairwise
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from srb.cluster.marks import MARK_SIZE, Mark
 
 FACTOR = 1.25  # of the mean load; nearer to 1 more texts are computed again, farther the busiest has more to do
 CROWD = 1.5  # of the mean load, and SPARE requests more: then nothing else counts
@@ -41,105 +44,30 @@ PREFACE = (
     16 * 1024
 )  # bytes of a known text for each one that may leave it at the same place, and stay: less is soon computed again
 EDITS = 3  # texts that leave a known one at the same place, and are taken for edits of it
+WAITS, WAITING = (
+    4000,
+    300,
+)  # bytes of a prompt that are computed while a request waits for a sequence, and more for each branch
 _JOINED = 0.3  # stories: where replicas have one each or none, a second one with the same preface goes elsewhere
-FIRST_MARK = 64  # bytes: the shortest beginning that texts have in common
-_FINEST, _FINER = 16, 32  # bytes at least, and parts at most, between two marks: the finer marks of a text's end
-_SHORTEST = 8  # bytes: of a text that is known again by what continues it; shorter ones begin too many others
-_MOST_BYTES = 256 * 1024  # of a text; a longer beginning is not told from this one
 _MEMORY, _FOR_EACH = 200_000, 1000  # beginnings at least, and for each replica
 _WINDOW = 64  # latest requests for each replica, of which none should have more than its share; and latest stories
 _POINTS = 32  # of each replica on the ring of hashes: with fewer, their shares of new texts differ more
 
-Mark = bytes  # the hash of a beginning
-_MARK_SIZE = 16  # bytes: two of 200,000 texts share a mark once in 10**28 times
 News = dict[
     str, bytes
 ]  # marks in a row, by the replica that has what they stand for; _END follows one at which a text ends
-_END = bytes(_MARK_SIZE)
+_END = bytes(MARK_SIZE)
 
 
-def text_marks(prompt: Sequence[str | int], key: str = "") -> list[Mark]:
-    """Return the hashes of a prompt's beginnings, shortest first: 64 bytes apart at first, later an eighth of the length.
+class Text(Protocol):
+    """The marks of a text, or of a name: see `srb.cluster.marks`. What is not asked for is not hashed."""
 
-    They are those of one `key` alone: what another has written neither draws a text to a replica nor tells that it is known.
-    A text shorter than FIRST_MARK has one mark, of the whole; `opening_marks` finds it in what continues it.
-    """
-    text = b"".join(_bytes(prompt))
-    marks = []
-    hashed, running = 0, _hasher(key)
-    for end in _ends():
-        if end > len(text):
-            break
-        running.update(text[hashed:end])
-        hashed = end
-        marks.append(running.digest())
-    return marks or [_hash(text, key)]
-
-
-def opening_marks(prompt: Sequence[str | int], key: str = "") -> list[Mark]:
-    """Return the marks of the texts shorter than FIRST_MARK that a prompt may continue, shortest first."""
-    text = b"".join(_bytes(prompt, FIRST_MARK))
-    return [_hash(text[:end], key) for end in range(_SHORTEST, min(FIRST_MARK, len(text)))]
-
-
-def finer_marks(prompt: Sequence[str | int], number: int, key: str = "") -> list[Mark]:
-    """Return the marks of the beginnings between mark `number` of `text_marks` and the next one, or the text's end.
-
-    Only those after a text's last mark are remembered. So its end is known within 16 bytes, or a sixteenth of the way to the
-    next mark, and texts that differ only there are told apart.
-    """
-    text = b"".join(_bytes(prompt))
-    start, end = next(islice(pairwise(_ends()), number, None), (0, 0))
-    step = max(_FINEST, (end - start) // _FINER)
-    running = _hasher(key)
-    running.update(text[:start])
-    marks = []
-    for begin in range(start, min(end, len(text) + 1) - step, step):
-        running.update(text[begin : begin + step])
-        marks.append(running.digest())
-    return marks
-
-
-def name_marks(*words: str) -> list[Mark]:
-    """Return the one mark of something that a client has named, such as a session: its text does not count."""
-    return [blake2b("\0".join(words).encode(), digest_size=_MARK_SIZE, person=b"name").digest()]
-
-
-def _ends() -> Iterator[int]:
-    end = FIRST_MARK
-    while end <= _MOST_BYTES:
-        yield end
-        end += max(FIRST_MARK, end // 8)
-
-
-_ENDS = tuple(_ends())
-
-
-def with_media(prompt: Sequence[str | int], media: Sequence[str]) -> list[str | int]:
-    """Return a prompt with a hash of each of its files in the file's place (see `Generate`)."""
-    hashes = [blake2b(data.encode(), digest_size=_MARK_SIZE).hexdigest() for data in media]
-    return [hashes[-1 - part] if isinstance(part, int) and part < 0 else part for part in prompt]
-
-
-def _hash(text: bytes, key: str) -> Mark:
-    hasher = _hasher(key)
-    hasher.update(text)
-    return hasher.digest()
-
-
-def _hasher(key: str) -> blake2b:
-    """Return the hasher of one key's texts; names may be longer than what BLAKE2b takes."""
-    return blake2b(digest_size=_MARK_SIZE, key=blake2b(key.encode(), digest_size=_MARK_SIZE).digest() if key else b"")
-
-
-def _bytes(prompt: Sequence[str | int], most: int = _MOST_BYTES) -> Iterator[bytes]:
-    length = 0
-    for part in prompt:
-        data = part.encode(errors="surrogatepass") if isinstance(part, str) else b"\xff%d" % part
-        yield data
-        length += len(data)
-        if length > most:
-            return
+    @property
+    def coarse(self) -> Sequence[Mark]: ...
+    @property
+    def openings(self) -> Sequence[Mark]: ...
+    def size(self, number: int) -> int: ...
+    def finer(self, number: int) -> Sequence[Mark]: ...
 
 
 class _Beginning(NamedTuple):
@@ -158,9 +86,11 @@ class Affinity:
     """The replicas that take requests, what each has open, and which texts each has computed."""
 
     def __init__(self) -> None:
-        self._open: dict[str, int] = {}  # branches of each replica's open requests
-        self._num_requests: dict[str, int] = {}  # how many requests those are
-        self._all_open = self._all_requests = 0  # the sums of both
+        self._open: dict[str, int] = {}  # branches of each replica's open requests that this bridge has sent
+        self._elsewhere: dict[str, int] = {}  # branches of those that others have sent
+        self._num_requests: dict[str, int] = {}  # how many requests this bridge has open
+        self._all_open = self._all_elsewhere = self._all_requests = 0  # the sums of these
+        self._sequences: dict[str, int] = {}  # of each replica; 0: not known
         self._ring: list[tuple[bytes, str]] = []  # the points of all replicas, in their order
         # Of each beginning how many texts left it (`_Beginning.left`), and the replicas that have it, latest first.
         self._known: OrderedDict[Mark, tuple[int, tuple[str, ...]]] = OrderedDict()
@@ -184,17 +114,20 @@ class Affinity:
         """Number of branches of all open requests of this bridge."""
         return self._all_open
 
-    def join(self, replica: str) -> None:
-        """Let a replica take requests."""
+    def join(self, replica: str, sequences: int = 0) -> None:
+        """Let a replica take requests, which runs as many branches at once as it has sequences."""
         if replica not in self._open:
-            self._open[replica] = self._num_requests[replica] = 0
+            self._open[replica] = self._elsewhere[replica] = self._num_requests[replica] = 0
+            self._sequences[replica] = sequences
             for point in _points(replica):
                 insort(self._ring, (point, replica))
 
     def leave(self, replica: str) -> None:
         """Choose a replica no more; unknown ones are ignored."""
         self._all_open -= self._open.pop(replica, 0)
+        self._all_elsewhere -= self._elsewhere.pop(replica, 0)
         self._all_requests -= self._num_requests.pop(replica, 0)
+        self._sequences.pop(replica, None)
         self._ring = [each for each in self._ring if each[1] != replica]
         self._latest = deque(name for name in self._latest if name != replica)
         del self._shares[replica]
@@ -216,46 +149,66 @@ class Affinity:
         if self._num_requests.get(replica):
             self._count(replica, -min(branches, self._open[replica]), -1)
 
+    def report(self, replica: str, branches: int) -> None:
+        """Take a replica's word of how many branches run and wait there: those beyond this bridge's own are others'."""
+        if replica in self._open:
+            elsewhere = max(0, branches - self._open[replica])
+            self._all_elsewhere += elsewhere - self._elsewhere[replica]
+            self._elsewhere[replica] = elsewhere
+
     def _count(self, replica: str, branches: int, requests: int) -> None:
         self._open[replica] += branches
         self._all_open += branches
         self._num_requests[replica] += requests
         self._all_requests += requests
 
-    def choose(
-        self,
-        marks: Sequence[Mark],
-        exclude: Collection[str] = (),
-        openings: Callable[[], Sequence[Mark]] = tuple,
-        finer: Callable[[int], Sequence[Mark]] = lambda number: (),
-        branches: int = 1,
-        name: Mark | None = None,
-    ) -> str | None:
-        """Return the replica for a text with these marks, and remember it; None if there is none beside `exclude`.
+    def _load(self, replica: str) -> int:
+        """Return how many branches run or wait there: as the last report had it, and with this bridge's own since then."""
+        return self._open[replica] + self._elsewhere[replica]
 
-        `openings` returns the marks of short texts that it may continue, `finer` those after one of `marks`, by its place.
-        Both are asked only if they count, since hashing takes longer than all else. `name` is the mark of something that
-        counts where nothing of the text is known.
+    def _mean(self, branches: int) -> float:
+        """Return the mean load of all replicas with so many more branches."""
+        return (self._all_open + self._all_elsewhere + branches) / len(self._open)
+
+    def _wait(self, replica: str, branches: int) -> int:
+        """Return how long a request would wait for sequences, in bytes of a prompt that are computed meanwhile."""
+        sequences = self._sequences[replica]
+        without = self._load(replica) + branches - sequences if sequences else 0
+        return WAITS + WAITING * without if without > 0 else 0
+
+    def choose(
+        self, text: Text, exclude: Collection[str] = (), branches: int = 1, name: Mark | None = None
+    ) -> str | None:
+        """Return the replica for a text, and remember it; None if there is none beside `exclude`.
+
+        `name` is the mark of something that counts where nothing of the text is known.
         """
         if all(name in exclude for name in self._open):
             return None
-        finer = cache(finer)
-        known = self._longest(marks, openings, finer, name, exclude)
+        known = self._longest(text, name, exclude)
         if known.left <= 0 or known.is_whole:
             fits = (name for name in known.replicas if self._may_go_on(name, branches))
         else:
             fits = (name for name in known.replicas if self._may_stay(name, branches, known))
-        all_marks = [*([known.opening] if known.opening else []), *marks, *finer(len(marks) - 1)]
-        # By its last mark, since the first one may be a preface's that this bridge has not heard of.
-        chosen = next(fits, None) or self._place(all_marks[-1], exclude, branches)
+        marks = [*([known.opening] if known.opening else []), *text.coarse, *text.finer(len(text.coarse) - 1)]
+        chosen = next(fits, None)
+        if chosen is None or self._wait(chosen, branches):
+            # By its last mark, since the first one may be a preface's that this bridge has not heard of.
+            other = self._place(marks[-1], exclude, branches)
+            if chosen is None or self._is_sooner(other, chosen, branches, known.size):
+                chosen = other
         self._share(chosen)
-        self.know(all_marks, chosen)
+        self.know(marks, chosen)
         return chosen
+
+    def _is_sooner(self, other: str, home: str, branches: int, known: int) -> bool:
+        """Whether a text begins sooner at another replica than at one that has so many bytes of it computed."""
+        return self._wait(home, branches) - self._wait(other, branches) > known
 
     def least_loaded(self, exclude: Collection[str] = ()) -> str | None:
         """Return the replica with the fewest open branches."""
         usable = [name for name in self._open if name not in exclude]
-        return min(usable, key=self._open.__getitem__, default=None)
+        return min(usable, key=self._load, default=None)
 
     def beside(self, mark: Mark, exclude: Collection[str]) -> list[str]:
         """Return the replicas that may have parts of a text's request, those with the fewest open branches first.
@@ -263,16 +216,9 @@ class Affinity:
         Of equal ones always the same are first for the same text, since they have its beginning from the last time. Nothing
         is remembered: the text's next request goes where the first part was, which has what the request says once.
         """
-        return sorted((name for name in self._ranked(mark) if name not in exclude), key=self._open.__getitem__)
+        return sorted((name for name in self._ranked(mark) if name not in exclude), key=self._load)
 
-    def _longest(
-        self,
-        marks: Sequence[Mark],
-        openings: Callable[[], Sequence[Mark]],
-        finer: Callable[[int], Sequence[Mark]],
-        name: Mark | None,
-        exclude: Collection[str],
-    ) -> _Beginning:
+    def _longest(self, text: Text, name: Mark | None, exclude: Collection[str]) -> _Beginning:
         """Return the longest beginning that a usable replica has."""
 
         def find(among: Sequence[Mark]) -> tuple[int, int, tuple[str, ...]]:
@@ -283,26 +229,27 @@ class Affinity:
                         return place, left, usable
             return -1, 0, ()
 
+        marks = text.coarse
         place, left, names = find(marks)
         if not names:
-            short = openings()
+            short = text.openings
             place, left, names = find(short)
             if names:
                 return _Beginning(names, 0, left, opening=short[place])
             return _Beginning(find([name] if name else [])[2])
-        ends = finer(place)
+        ends = text.finer(place)
         end, left_at_end, names_at_end = find(ends)
         if names_at_end:
             left, names = left_at_end, names_at_end
-        return _Beginning(names, _ENDS[place], left, is_whole=place + 1 == len(marks) and end + 1 == len(ends))
+        return _Beginning(names, text.size(place), left, is_whole=place + 1 == len(marks) and end + 1 == len(ends))
 
     def _may_go_on(self, replica: str, branches: int) -> bool:
         """Whether a replica should have one more request for a text that it has."""
-        total = self._all_open + branches
-        spare = SPARE * total / (self._all_requests + 1)
-        if self._open[replica] < max(spare, _bound(total, len(self._open))):
+        load, mean = self._load(replica), self._mean(branches)
+        spare = SPARE * (self._all_open + branches) / (self._all_requests + 1)
+        if load < max(spare, math.ceil(FACTOR * mean)):
             return True
-        return self._has_share(replica) and self._open[replica] < CROWD * total / len(self._open) + spare
+        return self._has_share(replica) and load < CROWD * mean + spare
 
     def _may_stay(self, replica: str, branches: int, known: _Beginning) -> bool:
         """Whether a text that leaves one of the replica's texts may be computed there."""
@@ -317,11 +264,13 @@ class Affinity:
 
     def _place(self, mark: Mark, exclude: Collection[str], branches: int) -> str:
         """Return the replica for a text that none has, or none that may have more."""
-        bound = _bound(self._all_open + branches, len(self._open))
+        bound = math.ceil(FACTOR * self._mean(branches))
         order = (name for name in self._ranked(mark) if name not in exclude)
-        free = (name for name in order if self._open[name] < bound)
+        free = (name for name in order if self._load(name) < bound)
         if choices := list(islice(free, CHOICES)):
-            return min(choices, key=lambda name: (self._num_stories[name], self._shares[name]))
+            return min(
+                choices, key=lambda name: (self._wait(name, branches), self._num_stories[name], self._shares[name])
+            )
         chosen = self.least_loaded(exclude)
         assert chosen is not None  # `choose` has looked
         return chosen
@@ -337,7 +286,7 @@ class Affinity:
                 yield name
 
     def _has_share(self, replica: str) -> bool:
-        return self._shares[replica] < max(SPARE, _bound(len(self._latest) + 1, len(self._open)))
+        return self._shares[replica] < max(SPARE, math.ceil(FACTOR * (len(self._latest) + 1) / len(self._open)))
 
     def _share(self, replica: str) -> None:
         """Count one of the latest requests."""
@@ -348,14 +297,8 @@ class Affinity:
 
     def know(self, marks: Sequence[Mark], replica: str) -> None:
         """Remember that a replica has what these marks stand for, apart from any request."""
-        is_new = [replica not in self._known.get(mark, (0, ()))[1] for mark in marks]
-        for place, mark in enumerate(marks):
-            if is_new[place] or any(
-                is_new[place + 1 : place + 2]
-            ):  # the last one that is known says where the text leaves
-                self._news[mark] = (replica, place == len(marks) - 1)
+        self._learn(marks, replica, is_news=True)
         self._bound_news()
-        self._learn(marks, replica)
 
     @property
     def _memory(self) -> int:
@@ -365,17 +308,40 @@ class Affinity:
         while len(self._news) > self._memory:  # nobody has taken them for long
             del self._news[next(iter(self._news))]
 
-    def _learn(self, marks: Sequence[Mark], replica: str) -> None:
-        for mark, following in pairwise(marks):
-            if mark in self._known and following not in self._known:
-                left, names = self._known[mark]
-                self._known[mark] = (left + 1, names)
-                self._end_no_more(mark)
-        for place, mark in enumerate(marks):
-            left, names = self._known.pop(mark, (1 if place < len(marks) - 1 else -ALTERNATIVES, ()))
-            self._known[mark] = (left, (replica, *(name for name in names if name != replica))[:3])
-        while len(self._known) > self._memory:
-            self._known.popitem(last=False)
+    def _learn(self, marks: Sequence[Mark], replica: str, *, is_news: bool) -> None:
+        """Remember marks. Those that the replica was not known to have are news, and so is the one before them."""
+        known, refresh, first = self._known, self._known.move_to_end, 0
+        for mark in marks:  # of a text that goes on, nearly all
+            if (entry := known.get(mark)) is None or entry[1][0] != replica:
+                break
+            refresh(mark)
+            first += 1
+        before = untold = (
+            marks[first - 1] if first else None
+        )  # the mark before, if it was known, and if it is no news yet
+        for place in range(first, len(marks)):
+            mark = marks[place]
+            if is_unknown := (entry := known.get(mark)) is None:
+                if before is not None:
+                    left, names = known[before]
+                    known[before] = (left + 1, names)
+                    self._end_no_more(before)
+                known[mark] = (1 if place < len(marks) - 1 else -ALTERNATIVES, (replica,))
+            else:
+                assert entry is not None
+                left, names = entry
+                known[mark] = (left, (replica, *(name for name in names if name != replica))[:3])
+                refresh(mark)
+            before = None if is_unknown else mark
+            if not is_unknown and replica in names:
+                untold = mark
+            elif is_news:
+                if untold is not None:
+                    self._news[untold] = (replica, False)
+                    untold = None
+                self._news[mark] = (replica, place == len(marks) - 1)
+        while len(known) > self._memory:
+            known.popitem(last=False)
         if replica in self._open:
             self._end_no_more(marks[-1])
             self._ends[marks[-1]] = replica
@@ -410,7 +376,7 @@ class Affinity:
         """Remember what another bridge does, and count its requests."""
         for replica, data in news.items():
             for marks in _texts_in(data):
-                self._learn(marks, replica)
+                self._learn(marks, replica, is_news=False)
                 if replica in self._open:
                     self._share(replica)
 
@@ -418,8 +384,8 @@ class Affinity:
 def _texts_in(data: bytes) -> Iterator[list[Mark]]:
     """Yield the marks of each text of some news."""
     marks: list[Mark] = []
-    for at in range(0, len(data), _MARK_SIZE):
-        mark = data[at : at + _MARK_SIZE]
+    for at in range(0, len(data), MARK_SIZE):
+        mark = data[at : at + MARK_SIZE]
         if mark != _END:
             marks.append(mark)
         elif marks:
@@ -427,11 +393,6 @@ def _texts_in(data: bytes) -> Iterator[list[Mark]]:
             marks = []
     if marks:
         yield marks
-
-
-def _bound(total: int, replicas: int) -> int:
-    """Return the most that one of the replicas may have of what they have together."""
-    return math.ceil(FACTOR * total / replicas)
 
 
 def _points(replica: str) -> Iterator[bytes]:

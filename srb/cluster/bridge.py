@@ -21,7 +21,7 @@ from srb.cluster.ray_client import follow_registry, outlast_head, watch_head
 from srb.cluster.registry import Entry
 from srb.cluster.relay import Relay
 from srb.config.settings import SERVER_ID_VARIABLE, Settings
-from srb.process.child import begin, exit_now, run
+from srb.process.child import begin, exit_now, has_died, run
 from srb.process.connection import is_peer_allowed
 from srb.process.runtime_folder import EngineLock
 from srb.process.status_reporter import Reporter
@@ -30,6 +30,9 @@ from srb.wire.codec import VERSION
 from srb.wire.events import Hello
 
 log = logging.getLogger("srb.cluster")
+
+_DYING_SECONDS = 0.1  # that a killed process is still seen
+_LOOK_SECONDS = 0.1  # between looks whether a worker has an answer to wait for
 
 
 class Bridge:
@@ -77,6 +80,14 @@ class Bridge:
             self._reporter.beat()
             await asyncio.sleep(BEAT_SECONDS)
 
+    async def finish(self, hurried: asyncio.Event) -> None:
+        """Serve the workers until each has its answers, and then looks for the next bridge; or until `hurried`."""
+        while self._relays and not hurried.is_set():
+            for relay in self._relays:
+                if relay.is_idle:
+                    relay.close()
+            await asyncio.sleep(_LOOK_SECONDS)
+
     def note_trouble(self, part: str, message: str) -> None:
         """Note that a part of the cluster, its registry or its head, cannot be reached; "": it can."""
         if message == self._troubles.get(part, ""):
@@ -109,15 +120,27 @@ class Bridge:
         return self.members.why_none or "no replica is ready"
 
 
-async def serve(settings: Settings, reporter: Reporter) -> None:
-    """Serve web workers until SIGTERM."""
+async def serve(settings: Settings, reporter: Reporter, lock: EngineLock) -> None:
+    """Serve web workers until SIGTERM.
+
+    At the death of its supervisor a bridge leaves socket and lock to the next one, and goes on until all workers have their
+    answers.
+    """
     file = MembersFile(settings.runtime_path, settings.cluster)
     bridge = Bridge(reporter, os.environ.get(SERVER_ID_VARIABLE, ""), file)
-    ended = asyncio.Event()
+    ended, orphaned = asyncio.Event(), asyncio.Event()
+    supervisor = os.getppid()
+
+    def decide() -> None:
+        (orphaned if has_died(supervisor) and not orphaned.is_set() else ended).set()
+
+    def end() -> None:
+        """End at the supervisor's word, and hand over at its death, which the kernel tells by the same signal."""
+        asyncio.get_running_loop().call_later(_DYING_SECONDS, decide)
 
     def handle_signals() -> None:
         for signum in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(signum, ended.set)
+            asyncio.get_running_loop().add_signal_handler(signum, end)
 
     handle_signals()
     settings.socket_path.unlink(missing_ok=True)  # a killed process's: we have the lock
@@ -125,22 +148,26 @@ async def serve(settings: Settings, reporter: Reporter) -> None:
     settings.socket_path.chmod(0o600)
     bridge.start()
     sources = _of_doors(settings, bridge) if settings.replicas else _of_ray(settings, bridge, handle_signals)
-    work = (bridge.beat(), *sources, ended.wait())
+    work = (bridge.beat(), bridge.members.watch_loads(), *sources, ended.wait(), orphaned.wait())
     tasks: list[asyncio.Task[object]] = [asyncio.create_task(each) for each in work]
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     reporter.report_state("stopping")
     server.close()
+    if orphaned.is_set():
+        log.warning("the supervisor has died; what is open here goes on to its end, and a new bridge takes what comes")
+        lock.release()
+        await bridge.finish(ended)
     bridge.members.close()
     for task in tasks:
         task.cancel()
-    if ended.is_set():  # the server ends; a bridge that has failed leaves it for the next
+    if ended.is_set() and not orphaned.is_set():  # the server ends; a bridge that has failed leaves it for the next
         file.remove()
     for task in done:
         task.result()  # raises whatever ended it
 
 
 def _of_doors(settings: Settings, bridge: Bridge) -> list[Coroutine[Any, Any, None]]:
-    return [follow_doors(settings, bridge.members.update, bridge.note_trouble)]
+    return [follow_doors(settings, bridge.members, bridge.members.update, bridge.note_trouble)]
 
 
 def _of_ray(settings: Settings, bridge: Bridge, on_connected: Callable[[], None]) -> list[Coroutine[Any, Any, None]]:
@@ -164,7 +191,7 @@ def _work(settings: Settings, reporter: Reporter) -> int:
     lock = EngineLock(settings.runtime_path)
     lock.acquire(wait=True)
     try:
-        asyncio.run(serve(settings, reporter))
+        asyncio.run(serve(settings, reporter, lock))
     finally:
         lock.release()
     return 0

@@ -4,7 +4,8 @@ A connection begins with the replica's token, which bridges have from the regist
 looks into a frame, and nothing is unpickled. The bytes are not encrypted: a cluster needs a private network.
 
 A connection that begins with the `watch_token` is told twice a second, in lines of JSON, what the replica says of itself:
-so bridges without a registry hear that it hangs or leaves.
+so bridges without a registry hear that it hangs or leaves. Those that send frames of news (`door_news`) hear the others'
+in these lines. A connection with another token is closed after an empty line.
 """
 
 import asyncio
@@ -13,12 +14,17 @@ import hmac
 import logging
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import orjson
 
+from srb.cluster.door_news import MOST_KEPT, MOST_TOLD, in_frame, in_lines
 from srb.cluster.registry import Facts
+from srb.cluster.shared_marks import START, SharedMarks
+from srb.errors import ProtocolError
+from srb.wire.framing import read_frame
 from srb.wire.keep_alive import keep_alive
 
 log = logging.getLogger("srb.cluster")
@@ -28,6 +34,7 @@ _TOKEN_SECONDS = 10.0  # bridges send it at once; who says nothing holds a descr
 _TELL_SECONDS = 0.5  # between two lines to who watches
 _LAST_LOOK = 2.0  # seconds without a connection before a leaving replica ends: bridges hear of it within one
 _DRAIN_LOOK = 0.1  # seconds between looks whether a connection is open
+REFUSED = b"\n"  # said to who has another token; it is no whole frame
 _CHUNK = 256 * 1024  # bytes that are passed on at once: an event has about 100, a long prompt takes a few rounds
 
 
@@ -65,6 +72,7 @@ class Door:
         self._socket_path = socket_path
         self._server: asyncio.Server | None = None
         self._facts = facts
+        self._news = SharedMarks(MOST_KEPT)
         self._refused: set[str] = set()  # hosts that are in the log already
         self.token = token or secrets.token_hex(TOKEN_LENGTH // 2)
         self.num_open = 0
@@ -101,11 +109,12 @@ class Door:
                 finally:
                     self.num_open -= 1
             elif self._facts is not None and hmac.compare_digest(given, watch_token(self.token).encode()):
-                await _tell(writer, self._facts)
+                await self._be_watched(reader, writer, self._facts)
             else:
                 self._refuse(writer.get_extra_info("peername")[0])
-        except (OSError, EOFError, TimeoutError):
-            pass  # the bridge is gone, or the engine does not listen: either sees the connection's end
+                writer.write(REFUSED)
+        except (OSError, EOFError, TimeoutError, ProtocolError, ValueError):
+            pass  # the bridge is gone or sends nonsense, or the engine does not listen: either sees the connection's end
         except asyncio.CancelledError:
             pass  # the replica ends; asyncio would log that as an error
         finally:
@@ -117,27 +126,46 @@ class Door:
             self._refused.add(host)
             log.warning("refused a connection with a wrong token from %s", host)
 
+    async def _be_watched(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, facts: Callable[[], Facts]
+    ) -> None:
+        """Tell a bridge of the replica, and what other bridges have told of it, until the connection ends."""
+        bridge, place = "", START
+
+        async def hear() -> None:
+            nonlocal bridge
+            while True:
+                bridge, news = in_frame(await read_frame(reader, MOST_TOLD))
+                self._news.exchange(bridge, START, news)
+
+        async def tell() -> None:
+            nonlocal place
+            while True:
+                said: dict[str, Any] = {**facts(), "takes_news": True}
+                place, heard = self._news.exchange(bridge, place, {}) if bridge else (place, [])
+                for line in [*in_lines(heard)] or [[]]:
+                    writer.write(orjson.dumps({**said, "heard": line} if line else said) + b"\n")
+                    await writer.drain()
+                await asyncio.sleep(_TELL_SECONDS)
+
+        await _until_one_ends(hear(), tell())
+
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass bytes on in both directions, until either side ends."""
         engine_reader, engine_writer = await asyncio.open_unix_connection(str(self._socket_path))
         try:
-            ways = [
-                asyncio.create_task(_copy(reader, engine_writer)),
-                asyncio.create_task(_copy(engine_reader, writer)),
-            ]
-            _, other = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            for way in other:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
+            await _until_one_ends(_copy(reader, engine_writer), _copy(engine_reader, writer))
         finally:
             engine_writer.close()
 
 
-async def _tell(writer: asyncio.StreamWriter, facts: Callable[[], Facts]) -> None:
-    while True:
-        writer.write(orjson.dumps(facts()) + b"\n")
-        await writer.drain()
-        await asyncio.sleep(_TELL_SECONDS)
+async def _until_one_ends(*works: Coroutine[Any, Any, None]) -> None:
+    """Do both ways of a connection until either ends."""
+    ways = [asyncio.create_task(work) for work in works]
+    _, others = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    for way in others:
+        way.cancel()
+    await asyncio.gather(*ways, return_exceptions=True)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from srb.cluster.affinity import News
 
-_SIGN = "="  # before a replica's name, in news of homes; no name of a replica begins with it
+SIGN = "="  # before a replica's name, in news of homes; no name of a replica begins with it
 _ID_BYTES = 16  # of a request's id, which is that many bytes in hexadecimal
 _MOST = 100_000  # requests; their ends may not be seen
 
@@ -50,7 +50,7 @@ class Homes:
         """Return what was noted since the last call and has not ended, for `hear` of the others."""
         taken: dict[str, bytearray] = {}
         for request_id, replica in self._news.items():
-            taken.setdefault(_SIGN + replica, bytearray()).extend(bytes.fromhex(request_id))
+            taken.setdefault(SIGN + replica, bytearray()).extend(bytes.fromhex(request_id))
         self._news.clear()
         return {name: bytes(ids) for name, ids in taken.items()}
 
@@ -68,14 +68,14 @@ class Homes:
 
 def without_homes(news: Mapping[str, bytes]) -> News:
     """Return the news of texts alone."""
-    return {name: marks for name, marks in news.items() if not name.startswith(_SIGN)}
+    return {name: marks for name, marks in news.items() if not name.startswith(SIGN)}
 
 
 def _homes_in(news: Mapping[str, bytes]) -> list[tuple[str, str]]:
     return [
-        (ids[at : at + _ID_BYTES].hex(), name.removeprefix(_SIGN))
+        (ids[at : at + _ID_BYTES].hex(), name.removeprefix(SIGN))
         for name, ids in news.items()
-        if name.startswith(_SIGN)
+        if name.startswith(SIGN)
         for at in range(0, len(ids), _ID_BYTES)
     ]
 

@@ -1,6 +1,7 @@
 """The replicas of a cluster as one bridge knows them: where they are, which are ready, and their answers to questions."""
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Callable, Coroutine, Mapping, Set
@@ -34,6 +35,11 @@ _PAUSE = 0.2  # seconds between attempts to connect to a replica that is listed
 _LOOK_SECONDS = 0.5  # between looks whether a leaving replica still has requests
 _QUIET_LOOKS = 2  # without any; then no bridge sends it new ones
 _NUMBERS_SECONDS = 0.4  # for the numbers of every replica; a worker waits half a second for /health
+_LOAD_SECONDS = (
+    0.5  # between two looks at the replicas' loads; of many more, so that a bridge asks 200 a second at most
+)
+_LOADS_A_SECOND = 200
+_OPEN_BRANCHES = ("branches_running", "branches_waiting")  # of the numbers
 
 # Fields of a model's facts by which replicas are alike; the same file lies elsewhere on other machines.
 _IDENTITY = ("alias", "architecture", "ftype", "n_vocab", "n_params", "size", "chat_template")
@@ -131,6 +137,7 @@ class Members:
         self.trouble = ""  # why the list of replicas may be old; "": it is not
         self.homes = Homes()
         self._members: dict[str, Member] = {}
+        self._hanging: set[str] = set()  # the names of those that hang
         self._on_change = on_change
         self._asking: asyncio.Task[None] | None = None  # all replicas for their numbers
         self._asked_at = -math.inf  # the loop's time when that began the last time
@@ -202,7 +209,7 @@ class Members:
             if member.is_odd:
                 self.affinity.leave(member.name)
             elif member in linked and member.name not in self.affinity.replicas:
-                self.affinity.join(member.name)
+                self.affinity.join(member.name, self.capacity(member.name))
                 log.info("replica %s is ready", member.name)
             if member.is_odd and not was_odd:
                 log.warning("replica %s takes no requests: it has another model than the others (%s)", *_named(member))
@@ -216,12 +223,11 @@ class Members:
 
     def avoided(self, tried: Set[str]) -> Set[str]:
         """Return the replicas that a request should not be given to: `tried`, and those that hang if there are others."""
-        hanging = {name for name in self.affinity.replicas if self._members[name].hangs}
-        return tried | hanging if self.has_others(tried) else tried
+        return tried | self._hanging if self.has_others(tried) else tried
 
     def has_others(self, tried: Set[str]) -> bool:
         """Whether a replica that does not hang takes requests, beside `tried`."""
-        return any(not self._members[name].hangs for name in self.affinity.replicas - tried)
+        return any(name not in self._hanging and name not in tried for name in self.affinity.replicas)
 
     def take_news(self) -> News:
         """Return what other bridges should hear: of texts, and of the homes of requests."""
@@ -250,13 +256,21 @@ class Members:
             await asyncio.shield(self._asking)
 
     async def _ask_numbers(self, began: float) -> None:
-        members = self.responsive
-        answers = await ask_all(members, GetStats(""), _NUMBERS_SECONDS)
-        for member in members:
-            if isinstance(answer := answers[member.name], dict):
-                member.stats = answer
-                self.totals.note(member.engine, answer)
+        await asyncio.gather(*map(self._ask_numbers_of, self.responsive))
         self._asked_at = began
+
+    async def _ask_numbers_of(self, member: Member) -> None:
+        with contextlib.suppress(SRBError):
+            stats = await member.ask(GetStats(""), _NUMBERS_SECONDS)
+            member.stats = stats
+            self.totals.note(member.engine, stats)
+            self.affinity.report(member.name, sum(int(stats.get(each, 0)) for each in _OPEN_BRANCHES))
+
+    async def watch_loads(self) -> None:
+        """Ask the replicas for ever what runs and waits there: other bridges send them requests, too."""
+        while True:
+            await asyncio.sleep(max(_LOAD_SECONDS, len(self._members) / _LOADS_A_SECOND))
+            await self.refresh_numbers(_LOAD_SECONDS)
 
     def update(self, entries: dict[str, Entry]) -> None:
         """Take the list of the registry, or of the doors. A replica that is missing goes only when its link is broken too.
@@ -274,6 +288,7 @@ class Members:
                 log.info("replica %s at %s:%d", name, entry["host"], entry["port"])
                 member.keeper = _watched(self._keep(member))
             hung, member.entry = member.hangs, entry
+            (self._hanging.add if member.hangs else self._hanging.discard)(name)
             if member.hangs is not hung:
                 level, told = (logging.INFO, "goes on") if hung else (logging.WARNING, f"is {entry['state']}")
                 log.log(level, "replica %s %s", name, told)
@@ -311,6 +326,7 @@ class Members:
 
     def _remove(self, member: Member) -> None:
         del self._members[member.name]
+        self._hanging.discard(member.name)
         self.affinity.leave(member.name)
         self._regroup()
         for task in (member.keeper, member.parting):

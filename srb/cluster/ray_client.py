@@ -8,13 +8,12 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
-from srb.cluster.affinity import News
 from srb.cluster.follow_doors import in_thread
 from srb.cluster.registry import NAMESPACE, Changes, Entry, find_registry
-from srb.cluster.shared_marks import START
+from srb.cluster.shared_marks import START, Teller
 
 log = logging.getLogger("srb.cluster")
 
@@ -27,14 +26,6 @@ _NEWS_SECONDS = 0.25  # between two exchanges: less than a writer needs for a tu
 _PAUSE = 2.0  # seconds between attempts, and between looks whether the head answers: a lost one is not crowded
 
 T = TypeVar("T")
-
-
-class Teller(Protocol):
-    """Whoever has news for other bridges, and hears theirs: Members."""
-
-    def take_news(self) -> News: ...
-    def keep_news(self, news: News) -> None: ...
-    def hear(self, news: News) -> None: ...
 
 
 def outlast_head() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from srb.cluster.link import Link
 from srb.cluster.members import BROKEN, Member, Members, ask_all, no_answer, no_replica, silence_of, why_not_found
-from srb.cluster.routing import Way, choose, marks_of, may_move, merge, sum_stats, way_of
+from srb.cluster.routing import Way, choose, may_move, merge, sum_stats, text_of, way_of
 from srb.cluster.slots import act_on_state
 from srb.cluster.split import Whole, can_divide, divide, for_parts, of_parts, part_prefix, parts_in, whole_id
 from srb.errors import (
@@ -162,6 +162,15 @@ class Relay:
                 del self._channels[member]
                 channel.close()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the worker waits for nothing."""
+        return not (self._open or self._wholes or self._tasks)
+
+    def close(self) -> None:
+        """Close the connection: the worker looks for the next bridge."""
+        self._writer.close()
+
     def leave_hanging(self) -> None:
         """Give requests that a replica which hangs has not accepted to others, if there are any."""
         for request_id, request in list(self._open.items()):
@@ -261,7 +270,7 @@ class Relay:
         # A replica that has just gone has no sequences; its channel's end gives the request to another.
         if not 0 < found[lead] < n:
             return found
-        others = iter(members.affinity.beside(marks_of(command)[0], members.avoided(request.tried | {lead})))
+        others = iter(members.affinity.beside(text_of(command).coarse[0], members.avoided(request.tried | {lead})))
         while sum(found.values()) < n and (name := next(others, "")):
             found[name] = members.capacity(name)
         return {name: number for name, number in found.items() if number}
@@ -393,6 +402,8 @@ class Relay:
             payload, events = encode(rest), outline(encode(rest))
         if not events:
             return
+        if any(kind is Failed and fields[1] == ShuttingDown.code for kind, fields in events):
+            payload = encode(_as_lost(event, channel.member) for event in decode(payload))
         self._note(events)
         if self._wholes:
             self._say(decode(payload))
@@ -469,8 +480,7 @@ class Relay:
             is_here = request.channel is channel and request_id in self._open  # its other parts may have ended it
             if is_here and not self._move(request_id):
                 self._end(request_id)
-                message = f"Replica {channel.member.name} was lost; please try again"
-                self._say([Failed(request_id, EngineRestarted.code, message)])
+                self._say([_lost(request_id, channel.member)])
 
     def _refuse(self, request_id: str, error: SRBError) -> None:
         self._open.pop(request_id, None)
@@ -533,3 +543,14 @@ class Relay:
         for task in self._tasks:
             task.cancel()
         self._writer.close()
+
+
+def _as_lost(event: Event, member: Member) -> Event:
+    """Return the end of a request whose replica ends as that of one whose replica was lost: the service goes on."""
+    if isinstance(event, Failed) and event.code == ShuttingDown.code:
+        return _lost(event.request_id, member)
+    return event
+
+
+def _lost(request_id: str, member: Member) -> Failed:
+    return Failed(request_id, EngineRestarted.code, f"Replica {member.name} was lost; please try again")

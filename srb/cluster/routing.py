@@ -3,12 +3,12 @@
 Pure: no I/O and no clock.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum, auto
-from functools import partial
 from typing import Any
 
-from srb.cluster.affinity import Affinity, Mark, finer_marks, name_marks, opening_marks, text_marks, with_media
+from srb.cluster.affinity import Affinity, Text
+from srb.cluster.marks import Mark, Marks, NamedMark, with_media
 from srb.cluster.members import no_replica
 from srb.cluster.split import unite_listed
 from srb.errors import SRBError
@@ -68,27 +68,24 @@ def may_move(command: Command) -> bool:
     return isinstance(command, (Generate, Tokenize, CountTokens, Detokenize, Embed, Rerank, GetAdapters))
 
 
-def marks_of(command: Generate | StateAction) -> list[Mark]:
-    """Return the marks by which a command's replica is chosen: a name that the client gave goes before the text.
+def text_of(command: Generate | StateAction) -> Text:
+    """Return what a command's replica is chosen by: a name that the client gave goes before the text.
 
     Sessions and texts are their owner's; named states are everybody's.
     """
     if isinstance(command, StateAction):
-        return name_marks("state", command.name)
+        return NamedMark("state", command.name)
     if command.session:
-        return name_marks("session", command.owner, command.session)
+        return NamedMark("session", command.owner, command.session, prompt=command.prompt)
     if command.state:
-        return name_marks("state", command.state)
-    return text_marks(_text_of(command), _sharing(command))
+        return NamedMark("state", command.state, prompt=command.prompt)
+    prompt = with_media(command.prompt, command.media) if command.media else command.prompt
+    return Marks(prompt, _sharing(command))
 
 
 def _sharing(command: Generate) -> str:
     """Return the key among whose requests texts count, and their salt: a replica that has the text of others has no use."""
     return "\0".join(filter(None, (command.key, command.cache_salt)))
-
-
-def _text_of(command: Generate) -> Sequence[str | int]:
-    return with_media(command.prompt, command.media) if command.media else command.prompt
 
 
 def choose(affinity: Affinity, command: Generate | StateAction, exclude: Collection[str] = ()) -> str | None:
@@ -97,19 +94,15 @@ def choose(affinity: Affinity, command: Generate | StateAction, exclude: Collect
     A request for a slot whose text no replica knows goes where a state was restored into that slot.
     """
     if isinstance(command, StateAction):
-        return affinity.choose(marks_of(command), exclude)
-    branches = len(command.branches)
-    if command.session or command.state:
-        return affinity.choose(marks_of(command), exclude, branches=branches)
-    text, key = _text_of(command), _sharing(command)
-    openings, finer = partial(opening_marks, text, key), partial(finer_marks, text, key=key)
-    slot = slot_marks(command.id_slot)[0] if command.id_slot >= 0 else None
-    return affinity.choose(text_marks(text, key), exclude, openings, finer, branches, slot)
+        return affinity.choose(text_of(command), exclude)
+    is_named = command.id_slot < 0 or command.session or command.state
+    slot = None if is_named else slot_marks(command.id_slot)[0]
+    return affinity.choose(text_of(command), exclude, len(command.branches), slot)
 
 
 def slot_marks(slot: int) -> list[Mark]:
     """Return the mark of a slot, which the replica has that restored a state into it."""
-    return name_marks("slot", str(slot))
+    return NamedMark("slot", str(slot)).coarse
 
 
 def merge(command: Command, answers: Mapping[str, Any]) -> Any:

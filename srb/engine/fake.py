@@ -112,6 +112,9 @@ class FakeModel:
         self.max_piece_bytes = max(len(self.piece(token, special=True)) for token in range(self.n_vocab))
         self.failures: deque[DecodeStatus] = deque()
         self.before_decode: Callable[[], None] | None = None  # called by each decode, so that it may take its time
+        self.before_tokens: Callable[[int], None] | None = (
+            None  # the same, and it gets the number of the batch's tokens
+        )
         self.n_decodes = 0
         self.n_tokens_decoded = 0
         self._tips: dict[int, _Cell] = dict.fromkeys(range(n_seq_max), _EMPTY)  # last cell of each sequence
@@ -231,6 +234,8 @@ class FakeModel:
             self.failures += [DecodeStatus.NO_ROOM] * 2
         if self.before_decode is not None:
             self.before_decode()
+        if self.before_tokens is not None:
+            self.before_tokens(len(batch))
         self.n_decodes += 1
         self.n_tokens_decoded += len(batch)
         lora = repr(batch.lora).encode() if any(batch.lora) else b""

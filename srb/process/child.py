@@ -9,12 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from srb import logs
 from srb.config.settings import Settings
 from srb.errors import ConfigError, MachineError
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE
+from srb.host.processes import fields_of
 from srb.process.native_output import write_natively_to
 from srb.process.status_reporter import Reporter, ToSupervisor, ToSystemd
 from srb.version import version
@@ -32,6 +34,11 @@ def exit_with_parent(parent: int) -> None:
         threading.Thread(target=_watch, args=(parent,), name="parent-death", daemon=True).start()
     if os.getppid() != parent:  # it ended before the call
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def has_died(parent: int) -> bool:
+    """Whether process `parent`, which started this one, has died; its other threads may take a moment longer."""
+    return os.getppid() != parent or fields_of(Path(f"/proc/{parent}"))[:1] in (["Z"], ["X"])
 
 
 def ignore_reloads() -> None:

@@ -15,6 +15,7 @@ import sqlite3
 import ssl
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -42,6 +43,7 @@ from srb.serve.workers import Workers
 from srb.welcome import first_screen
 
 _SUPERVISOR_SECONDS = 8.0  # from SIGTERM to SIGKILL; the supervisor gives the engine 5 and looks each second
+_LEAST_SECONDS = 3.0  # of a supervisor that is replaced; the death of a younger one stops the server
 _GRACE_SECONDS = 3  # gunicorn's workers check only once a second whether they should end, and whether they can
 _RESERVED_DESCRIPTORS = 200  # of a worker beside its connections: files, and 30 chats that fetch six media each
 _SHOWN_MODELS = 8  # names in the line that systemd shows; as many as a wide terminal has room for
@@ -169,6 +171,7 @@ def connections_within(descriptors: int, wanted: int) -> int:
 _model_names: list[str] = []  # of several models
 _settings = _load()
 _supervisor: subprocess.Popen[bytes] | None = None
+_supervisor_began = 0.0
 _supervisor_died = False
 _workers: Workers | None = None
 _outcome_folder = Path()
@@ -235,7 +238,7 @@ def pre_exec(server: Any) -> None:
 
 def when_ready(server: Any) -> None:
     """Start the supervisor, which prints the first screen when the model is loaded."""
-    global _supervisor, _shared_folder, _workers, _outcome_folder
+    global _shared_folder, _workers, _outcome_folder
     if worker_connections < _settings.worker_connections:
         server.log.warning(
             "worker_connections is %d in place of %d, since a process may have only %d descriptors (ulimit -Hn)",
@@ -259,11 +262,18 @@ def when_ready(server: Any) -> None:
     if not _settings.engine_managed:
         print(first_screen(url, _settings), flush=True)
         return
+    _start_supervisor(url)
+    signal.signal(signal.SIGCHLD, lambda signum, frame: _on_child(server, signum, frame))
+
+
+def _start_supervisor(url: str = "") -> None:
+    """Start the supervisor; with `url` it prints the first screen."""
+    global _supervisor, _supervisor_began
     module = "srb.models.supervisor" if _settings.models else "srb.process.supervisor"
     command = module_command(module, "--parent", str(os.getpid()), "--url", url)
     # In a session of its own: Ctrl-C reaches only the arbiter, which ends the streams first and the engine last.
     _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=_engine_environ())
-    signal.signal(signal.SIGCHLD, lambda signum, frame: _on_child(server, signum, frame))
+    _supervisor_began = time.monotonic()
 
 
 def _status(url: str) -> str:
@@ -366,10 +376,17 @@ def worker_int(worker: Any) -> None:
 
 
 def _on_child(server: Any, signum: int, frame: Any) -> None:
-    """Let gunicorn handle its workers; stop the server if the supervisor died, since nothing else restarts the engine."""
+    """Let gunicorn handle its workers, and stop the server if the supervisor died: nothing else restarts the engine.
+
+    A killed supervisor of a bridge, which goes on meanwhile, is replaced, unless it was killed soon after its start.
+    """
     global _supervisor_died
     server.signal_chld(signum, frame)
-    if _supervisor is not None and not _supervisor_died and _supervisor.poll() is not None:
+    if _supervisor is None or _supervisor_died or _supervisor.poll() is None:
+        return
+    if _settings.has_replicas and _supervisor.returncode < 0 and time.monotonic() > _supervisor_began + _LEAST_SECONDS:
+        _start_supervisor()  # no lines of the log in a signal handler: its bridge tells
+    else:
         _supervisor_died = True
         server.signal(signal.SIGTERM, frame)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.test_faults import Stream
+from tests.cluster.test_faults import Stream, go_on, serves
 from tests.e2e.test_replicas import Doors, ready
-from tests.processes import DEADLINE, wait_for
+from tests.processes import DEADLINE, began_at, children, command_line, is_alive, wait_for
 from tests.servers import MakeServer, Server
 
 ASKED = {"n": 3, "max_tokens": 600, "ignore_eos": True, "seed": 7}
@@ -103,4 +103,36 @@ def test_readers_of_a_request_that_lingers_read_on_and_lack_nothing(web: Server)
         assert sorted(stops) == [0, 1, 2], "each once"
     for stream in [*streams, *seconds, without]:
         stream.close()
+    assert "Traceback" not in web.logs
+
+
+def seconds_of(pid: int) -> float:
+    """Return how long a process has run."""
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    return uptime - int(began_at(pid)) / os.sysconf("SC_CLK_TCK")
+
+
+def test_row_27_a_killed_supervisor_is_replaced_and_no_stream_is_cut(web: Server) -> None:
+    streams = [Stream(web, f"Tale {number} of a river that goes on. " * 3, **ASKED) for number in range(4)]
+    for stream in streams:
+        stream.wait_for_text()
+    supervisor, bridge = web.supervisor, web.engine
+    wait_for(lambda: seconds_of(supervisor) > 3.5, "the supervisor is no newborn, whose death ends the server")
+    os.kill(supervisor, signal.SIGKILL)
+    wait_for(
+        lambda: any(pid != supervisor and "srb.process.supervisor" in command_line(pid) for pid in children(web.pid)),
+        "there is another supervisor",
+    )
+    go_on(streams)
+    for stream in streams:
+        wait_for(lambda stream=stream: stream.is_done or stream.error, "it ends")  # type: ignore[misc]
+        assert not stream.error, stream.error
+        assert {event["index"] for event in stream.events if event["event"] == "stop"} == {0, 1, 2}
+        stream.close()
+    wait_for(lambda: not is_alive(bridge), "the old bridge has no more to do, and ends")
+    wait_for(lambda: web.health() == 200, "the next bridge serves")
+    serves(web)
+    assert web.engine != bridge
+    assert web.logs.count("the supervisor has died") == 1
+    assert web.stop() == 0
     assert "Traceback" not in web.logs

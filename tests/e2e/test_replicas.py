@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -219,6 +220,27 @@ def test_stories_find_their_replica_turn_by_turn(web: Server) -> None:
             text += added + f" And then, in turn {turn}, "
 
 
+def test_turns_through_two_web_machines_find_their_story(
+    web: Server, trio: Doors, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """All stories begin alike; without news between the machines two turns in three would not find theirs."""
+    with Server(tmp_path_factory.mktemp("other"), replicas=trio.file, max_n=64) as server:
+        machines = web, ready(server, 3)
+        preface = (
+            "All of these stories are told in one calm voice, and each of them begins with these same words. " * 20
+        )
+        for story in range(8):
+            text, known = f"{preface}{story} is the story of a bridge and of another. ", 0
+            for turn in range(3):
+                body = {"prompt": text, "model": "m", "n": 1, "max_tokens": 20}
+                answer = machines[(story + turn) % 2].post("/v1/completions", body).json()
+                used = answer["usage"]
+                assert used["prompt_tokens_details"]["cached_tokens"] >= known, f"turn {turn} of story {story}"
+                known = used["prompt_tokens"] - 2  # but for what stands at the end, which may go on otherwise
+                text += answer["choices"][0]["text"] + f" And then, in turn {turn}, "
+                time.sleep(1.5)  # as a writer, who reads
+
+
 def test_each_door_that_cannot_be_used_is_told_in_a_line_and_the_others_serve(
     doors: Doors, make_server: MakeServer
 ) -> None:
@@ -234,7 +256,7 @@ def test_each_door_that_cannot_be_used_is_told_in_a_line_and_the_others_serve(
         server = make_server(replicas=doors.file)
         ready(server, 1)
         lines = {
-            f"replica stranger at 127.0.0.1:{doors.ports['stranger']}": "it closes the connection: another token",
+            f"replica stranger at 127.0.0.1:{doors.ports['stranger']}": "its secret is another one",
             "replica elsewhere at 127.0.0.1:1": "Connection refused",
             "replica nowhere at no-such-host.invalid:80": "",
             f"replica page at 127.0.0.1:{doors.ports['page']}": "no answer within 2 seconds",

@@ -13,17 +13,10 @@ from hypothesis import strategies as st
 
 from bench.routing import Evening, simulate
 from srb.cluster import affinity, shared_marks
-from srb.cluster.affinity import (
-    FIRST_MARK,
-    SPARE,
-    Affinity,
-    finer_marks,
-    name_marks,
-    opening_marks,
-    text_marks,
-    with_media,
-)
-from srb.cluster.routing import choose, marks_of
+from srb.cluster import marks as hashing
+from srb.cluster.affinity import SPARE, Affinity
+from srb.cluster.marks import FIRST_MARK, Mark, Marks, NamedMark, with_media
+from srb.cluster.routing import choose, text_of
 from srb.cluster.shared_marks import START, SharedMarks
 from srb.wire.commands import BranchSpec, Generate, StateAction
 from tests.needs import long
@@ -38,6 +31,10 @@ def of(*replicas: str) -> Affinity:
     for name in replicas:
         balanced.join(name)
     return balanced
+
+
+def text_marks(*prompt: str | int) -> list[Mark]:
+    return Marks(prompt).coarse
 
 
 def words(chance: random.Random, number: int) -> str:
@@ -143,10 +140,10 @@ def test_short_openings_that_many_choose_do_not_bring_all_to_one_replica() -> No
 @given(st.text(min_size=1, max_size=FIRST_MARK), st.text(min_size=1, max_size=200))
 def test_the_openings_of_a_text_are_the_short_texts_that_it_continues(opening: str, more: str) -> None:
     data = len(opening.encode())
-    found = text_marks((opening,))[0] in opening_marks((opening, more))
+    found = text_marks(opening)[0] in Marks((opening, more)).openings
     assert found == (8 <= data < FIRST_MARK)
-    assert len(opening_marks((opening, more * 100_000))) < FIRST_MARK
-    assert text_marks((opening,))[-1] not in opening_marks((opening,))
+    assert len(Marks((opening, more * 100_000)).openings) < FIRST_MARK
+    assert text_marks(opening)[-1] not in Marks((opening,)).openings
 
 
 def test_a_bridge_that_starts_later_hears_what_others_know(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,8 +169,8 @@ def test_a_bridge_that_starts_later_hears_what_others_know(monkeypatch: pytest.M
 @given(st.text(min_size=FIRST_MARK, max_size=300), st.text(max_size=300))
 def test_the_end_of_a_text_is_found_in_what_continues_it(text: str, more: str) -> None:
     def all_marks(prompt: str) -> list[bytes]:
-        coarse = text_marks((prompt,))
-        return [each for number, mark in enumerate(coarse) for each in (mark, *finer_marks((prompt,), number))]
+        marks = Marks((prompt,))
+        return [each for number, mark in enumerate(marks.coarse) for each in (mark, *marks.finer(number))]
 
     data = text.encode()
     own, found = all_marks(text), all_marks(text + more)
@@ -190,14 +187,14 @@ def test_a_replica_that_leaves_moves_only_its_own_texts(texts: list[str], replic
     names = [f"replica {number}" for number in range(replicas)]
 
     def placed(usable: list[str]) -> list[str | None]:
-        return [of(*usable).choose(text_marks((text,))) for text in texts]
+        return [of(*usable).choose(Marks((text,))) for text in texts]
 
     before, after = placed(names), placed(names[1:])
     assert all(old == new for old, new in zip(before, after, strict=True) if old != names[0])
 
 
 def test_a_replica_that_joins_takes_only_its_share() -> None:
-    texts = [text_marks((f"{number} {words(random.Random(number), 20)}",)) for number in range(2000)]
+    texts = [Marks((f"{number} {words(random.Random(number), 20)}",)) for number in range(2000)]
     before = [of(*REPLICAS).choose(text) for text in texts]
     after = [of(*REPLICAS, "d").choose(text) for text in texts]
     moved = [new for old, new in zip(before, after, strict=True) if old != new]
@@ -211,7 +208,7 @@ def test_no_replica_exceeds_the_bound_whatever_is_asked(steps: list[tuple[str, i
     running: list[str] = []
     for what, number in steps:
         if what == "choose":
-            chosen = balanced.choose(text_marks((f"the same beginning of story {number} " * 5,)))
+            chosen = balanced.choose(Marks((f"the same beginning of story {number} " * 5,)))
             assert chosen is not None
             balanced.begin(chosen)
             running.append(chosen)
@@ -225,7 +222,7 @@ def test_a_request_of_many_branches_weighs_more_than_one_of_few() -> None:
     for name, branches in (("a", 64), *[("b", 1)] * 20, *[("c", 1)] * 20):
         balanced.begin(name, branches)
     assert balanced.least_loaded() == "b"
-    texts = [text_marks((f"{number} {words(random.Random(number), 20)}",)) for number in range(20)]
+    texts = [Marks((f"{number} {words(random.Random(number), 20)}",)) for number in range(20)]
     assert {balanced.choose(text) for text in texts} == {"b", "c"}
     balanced.end("a", 64)
     assert balanced.least_loaded() == "a"
@@ -236,7 +233,7 @@ def test_the_load_counts_requests_of_one_size_alike() -> None:
     chosen = []
     for branches in (1, 8):
         balanced = of(*REPLICAS)
-        text, own = text_marks(("The same beginning of one story. " * 5,)), []
+        text, own = Marks(("The same beginning of one story. " * 5,)), []
         for _ in range(30):
             own.append(balanced.choose(text, branches=branches))
             balanced.begin(str(own[-1]), branches)
@@ -244,32 +241,89 @@ def test_the_load_counts_requests_of_one_size_alike() -> None:
     assert chosen[0] == chosen[1]
 
 
+def test_a_story_that_would_wait_goes_on_where_it_begins_sooner() -> None:
+    """As long as what waits before it takes longer than its text to compute: a long one stays."""
+    for size, waits, stays in ((500, 0, True), (500, 8, False), (60_000, 8, True)):
+        bridge = Affinity()
+        for name in REPLICAS:
+            bridge.join(name, 16)
+        text = ("One went to sea. " * 4000)[:size]
+        home = through(bridge, text)
+        assert home is not None
+        bridge.begin(home, 15 + waits)
+        for name in REPLICAS:
+            if name != home:
+                bridge.begin(name, 14)
+        assert (through(bridge, text + " And on.") == home) is stays, (size, waits)
+
+
+def test_what_others_have_open_counts_as_load_with_what_was_sent_since_the_report() -> None:
+    bridge = of("a", "b")
+    bridge.begin("a", 2)
+    bridge.report("a", 2)
+    bridge.report("b", 3)
+    assert bridge.least_loaded() == "a", "its two are this bridge's own"
+    bridge.begin("a", 2)
+    assert bridge.least_loaded() == "b"
+    bridge.report("a", 1)  # it has not met the last two yet
+    assert bridge._load("a") == 4
+    bridge.end("a", 2)
+    bridge.report("b", 0)
+    assert (bridge._load("a"), bridge._load("b"), bridge.least_loaded()) == (2, 0, "b")
+    bridge.report("gone", 5)
+    bridge.leave("b")
+    assert (bridge._all_elsewhere, bridge.num_open) == (0, 2)
+
+
+def test_no_byte_of_a_text_that_goes_on_is_hashed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[int] = []
+
+    class Counting:
+        def __init__(self, hasher: Any) -> None:
+            self._hasher, self.digest = hasher, hasher.digest
+
+        def update(self, data: bytes) -> None:
+            hashed.append(len(data))
+            self._hasher.update(data)
+
+        def copy(self) -> Counting:
+            return Counting(self._hasher.copy())
+
+    made = hashing._hasher
+    monkeypatch.setattr(hashing, "_hasher", lambda key: Counting(made(key)))
+    bridge, text = of(*REPLICAS), words(random.Random(1), 4000)
+    through(bridge, text)
+    hashed.clear()
+    through(bridge, text + words(random.Random(2), 100))
+    assert sum(hashed) <= len(text) + 700 + len(text) // 8, "all once, and the end of what was known by finer marks"
+
+
 def test_every_bridge_places_a_new_text_alike() -> None:
-    texts = [text_marks((words(random.Random(number), 30),)) for number in range(100)]
+    texts = [Marks((words(random.Random(number), 30),)) for number in range(100)]
     assert [of("a", "b", "c").choose(text) for text in texts] == [of("c", "a", "b").choose(text) for text in texts]
 
 
 def test_the_longest_known_beginning_counts() -> None:
     balanced = of("a", "b")
     preface = "An old preface that many stories share, and that is long enough. " * 2
-    first = balanced.choose(text_marks((preface + "One went to sea. " * 10,)))
-    second = balanced.choose(text_marks((preface + "Another stayed at home. " * 10,)), exclude={first or ""})
+    first = balanced.choose(Marks((preface + "One went to sea. " * 10,)))
+    second = balanced.choose(Marks((preface + "Another stayed at home. " * 10,)), exclude={first or ""})
     assert first != second
-    assert balanced.choose(text_marks((preface + "One went to sea. " * 10 + "There",))) == first
-    assert balanced.choose(text_marks((preface + "Another stayed at home. " * 10 + "Here",))) == second
+    assert balanced.choose(Marks((preface + "One went to sea. " * 10 + "There",))) == first
+    assert balanced.choose(Marks((preface + "Another stayed at home. " * 10 + "Here",))) == second
 
 
 def test_tokens_and_text_have_marks_of_their_own() -> None:
-    assert text_marks(("a" * 300,)) != text_marks(tuple(range(300)))
-    assert text_marks(("a" * 300,))[:3] == text_marks(("a" * 200,))
-    assert text_marks((1, 2, 3)) != text_marks((1, 23))
-    assert text_marks(("short",)) == text_marks(("sh", "ort"))
-    assert len(text_marks(("x" * 10_000_000,))) < 100, "a long text costs no more than its first part"
+    assert text_marks("a" * 300) != text_marks(*range(300))
+    assert text_marks("a" * 300)[:3] == text_marks("a" * 200)
+    assert text_marks(1, 2, 3) != text_marks(1, 23)
+    assert text_marks("short") == text_marks("sh", "ort")
+    assert len(text_marks("x" * 10_000_000)) < 100, "a long text costs no more than its first part"
 
 
 def test_a_name_goes_before_the_text_and_is_no_text() -> None:
-    assert name_marks("session", "me", "a") != name_marks("session", "you", "a")
-    assert name_marks("session", "", "a") != text_marks(("session\0\0a",))
+    assert NamedMark("session", "me", "a").coarse != NamedMark("session", "you", "a").coarse
+    assert NamedMark("session", "", "a").coarse != text_marks("session\0\0a")
 
 
 def test_a_persons_text_is_known_again_and_does_not_draw_anothers() -> None:
@@ -280,7 +334,7 @@ def test_a_persons_text_is_known_again_and_does_not_draw_anothers() -> None:
         for owner in owners:
             command = Generate("r", (text,), (BranchSpec(1),), owner=owner)
             homes.append(choose(bridge, command))
-            marks = marks_of(command)
+            marks = text_of(command).coarse
             assert [bridge._known[mark][1] for mark in marks] == [(homes[-1],)] * len(marks), "nobody else's are there"
         for owner, home in zip(owners, homes, strict=True):
             assert choose(bridge, Generate("r", (text + " and on",), (BranchSpec(1),), owner=owner)) == home
@@ -289,16 +343,16 @@ def test_a_persons_text_is_known_again_and_does_not_draw_anothers() -> None:
 
 def test_addresses_share_their_texts_and_states_are_everybodys() -> None:
     one, other = (Generate("r", ("x" * 99,), (BranchSpec(1),), owner=owner) for owner in ("10.0.0.1", "::1"))
-    assert marks_of(one) == marks_of(other) == text_marks(("x" * 99,))
+    assert text_of(one).coarse == text_of(other).coarse == text_marks("x" * 99)
     mine, theirs = (replace(one, state="mirabel", owner=f"key @{name}") for name in ("alice", "bob"))
-    assert marks_of(mine) == marks_of(theirs) == marks_of(StateAction("s", "restore", "mirabel"))
+    assert text_of(mine).coarse == text_of(theirs).coarse == text_of(StateAction("s", "restore", "mirabel")).coarse
     mine, theirs = (replace(one, session="mirabel", owner=f"key @{name}") for name in ("alice", "bob"))
-    assert marks_of(mine) != marks_of(theirs)
+    assert text_of(mine).coarse != text_of(theirs).coarse
 
 
 def test_without_replicas_there_is_no_choice() -> None:
-    assert Affinity().choose(text_marks(("x",))) is None
-    assert of("a").choose(text_marks(("x",)), exclude={"a"}) is None
+    assert Affinity().choose(Marks(("x",))) is None
+    assert of("a").choose(Marks(("x",)), exclude={"a"}) is None
     assert Affinity().least_loaded() is None
 
 
@@ -307,7 +361,7 @@ def test_the_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(affinity, "_FOR_EACH", 10)
     balanced = of("a", "b")
     for number in range(500):
-        balanced.choose(text_marks((f"{number} " * 50,)))
+        balanced.choose(Marks((f"{number} " * 50,)))
     assert "100 beginnings" in repr(balanced)
 
 
@@ -321,9 +375,9 @@ def test_what_a_lost_replica_had_open_is_forgotten() -> None:
 
 
 def test_texts_about_other_pictures_are_other_texts() -> None:
-    one, other = (text_marks(with_media(("a", -1, "b"), (data,))) for data in ("one", "other"))
+    one, other = (text_marks(*with_media(("a", -1, "b"), (data,))) for data in ("one", "other"))
     assert one != other
-    assert one == text_marks(with_media(("a", -1, "b"), ("one", "another one")))
+    assert one == text_marks(*with_media(("a", -1, "b"), ("one", "another one")))
 
 
 def test_a_request_that_grows_after_its_replica_has_come_back_leaves_no_load() -> None:
@@ -341,7 +395,7 @@ def test_texts_of_another_salt_have_other_marks() -> None:
     """A replica that has computed a text for others is no better for it than any."""
 
     def marks(**own: str) -> list[bytes]:
-        return marks_of(Generate("a", ("the same long text " * 20,), (BranchSpec(0),), **own))
+        return text_of(Generate("a", ("the same long text " * 20,), (BranchSpec(0),), **own)).coarse
 
     given = [{}, {"cache_salt": "a"}, {"cache_salt": "b"}, {"owner": "key k"}, {"owner": "key k", "cache_salt": "a"}]
     for mine in given:

@@ -14,11 +14,12 @@ import pytest
 from srb.cli import main as cli
 from srb.cli.cluster import engine_settings, table
 from srb.cluster import registry, states
-from srb.cluster.affinity import Affinity, text_marks
+from srb.cluster.affinity import Affinity
 from srb.cluster.arguments import Arguments
+from srb.cluster.marks import Marks
 from srb.cluster.ray_client import _share
 from srb.cluster.registry import Entry, Registry
-from srb.cluster.routing import Way, marks_of, may_move, merge, sum_stats, way_of
+from srb.cluster.routing import Way, may_move, merge, sum_stats, text_of, way_of
 from srb.config.named_models import DEFAULT_MODEL
 from srb.config.settings import Settings
 from srb.errors import ConfigError, EngineLoading, InvalidRequest, Unavailable
@@ -113,11 +114,11 @@ def test_every_command_has_its_way() -> None:
 
 def test_a_session_of_an_owner_goes_before_a_state_and_a_state_before_the_text() -> None:
     def marks(**fields: str) -> object:
-        return marks_of(Generate("r", ("Once upon a time",), (BranchSpec(1),), **{"owner": "me", **fields}))  # type: ignore[arg-type]
+        return text_of(Generate("r", ("Once upon a time",), (BranchSpec(1),), **{"owner": "me", **fields})).coarse  # type: ignore[arg-type]
 
     assert marks() == marks(owner="you")
     assert marks(session="s") == marks(session="s", state="x") != marks(session="s", owner="you")
-    assert marks(state="x") == marks_of(StateAction("r", "restore", "x"))
+    assert marks(state="x") == text_of(StateAction("r", "restore", "x")).coarse
 
 
 def test_controls_never_go_to_another_replica() -> None:
@@ -242,8 +243,8 @@ def test_news_that_were_not_told_are_kept_for_the_next_exchange(monkeypatch: pyt
 def test_bridges_hear_through_the_registry_what_others_know(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("srb.cluster.ray_client._NEWS_SECONDS", 0.01)
     monkeypatch.setattr("srb.cluster.ray_client._PAUSE", 0.01)
-    text = text_marks(("A text that is long enough to be known by more than its first bytes. " * 3,))
-    early = text_marks(("A text that was computed before the registry was lost.",))
+    text = Marks(("A text that is long enough to be known by more than its first bytes. " * 3,)).coarse
+    early = Marks(("A text that was computed before the registry was lost.",)).coarse
 
     class Actor:
         """A registry that is called as an actor's, and is lost at first."""

@@ -10,17 +10,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from srb.cluster import door as door_module
 from srb.cluster import follow_doors as source
-from srb.cluster.door import TOKEN_LENGTH, Door
+from srb.cluster.door import TOKEN_LENGTH, Door, watch_token
+from srb.cluster.door_news import MOST_TOLD, frame_of, from_json, in_frame, in_lines, named, of_replica
 from srb.cluster.doors import DoorAddress, check_doors, dns_name, read_doors, read_token
 from srb.cluster.follow_doors import follow_doors
+from srb.cluster.marks import Marks
 from srb.cluster.members import Members
 from srb.cluster.registry import Entry, Facts
 from srb.config.settings import Settings
 from srb.errors import ConfigError
+from srb.wire.framing import frame
 from tests.unit.test_cluster_bridge import until
 from tests.unit.test_cluster_relay import Replica, play
 
@@ -122,7 +126,7 @@ class Scene:
 
     @asynccontextmanager
     async def following(self, given: Settings) -> Any:
-        task = asyncio.create_task(follow_doors(given, self.members.update, self.tell))
+        task = asyncio.create_task(follow_doors(given, self.members, self.members.update, self.tell))
         try:
             yield self
         finally:
@@ -176,8 +180,9 @@ def test_a_replica_says_itself_how_it_is_and_who_says_nothing_is_silent(
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it is no replica's door"),
         (b'{"node": 5}\n', "it is no replica's door"),
         (b"x" * 70_000 + b"\n", "it is no replica's door"),
-        (b"half a line", "it closes the connection: another token, or no replica's door"),
-        (b"", "it closes the connection: another token, or no replica's door"),
+        (b"half a line", "it closes the connection: its replica is not ready yet, or it is no replica's door"),
+        (b"", "it closes the connection: its replica is not ready yet, or it is no replica's door"),
+        (b"\n", "its secret is another one"),
     ],
 )
 def test_an_address_at_which_something_else_listens_is_told(tmp_path: Path, answer: bytes, why: str) -> None:
@@ -200,6 +205,116 @@ def test_an_address_at_which_something_else_listens_is_told(tmp_path: Path, answ
         good.close()
 
     play(scene)
+
+
+def test_a_door_with_another_secret_says_so_and_one_that_opens_late_is_not_blamed_for_it(tmp_path: Path) -> None:
+    async def scene() -> None:
+        late = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1")  # as a proxy before it
+        stranger, good = Door(Path("/nonexistent"), "s" * TOKEN_LENGTH, lambda: FACTS), door()
+        port = late.sockets[0].getsockname()[1]
+        ports = {"late": port, "stranger": await stranger.open("127.0.0.1"), "good": await good.open("127.0.0.1")}
+        here = Scene()
+        async with here.following(listed(tmp_path, **ports)):
+            await until(lambda: here.troubles.get("replica stranger") and here.troubles.get("replica late"))
+            assert here.troubles["replica stranger"].endswith("its secret is another one")
+            assert "secret" not in here.troubles["replica late"]
+            assert "token" not in here.troubles["replica late"]
+            late.close()
+            opened = door()
+            await opened.open("127.0.0.1", port)
+            await until(lambda: here.states().keys() == {"late", "good"})
+            opened.close()
+        stranger.close(), good.close()
+
+    play(scene)
+
+
+def test_bridges_hear_through_a_door_what_others_know_of_its_replica_by_whatever_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_NEWS_SECONDS", 0.01)
+    early, text, own = (
+        Marks((f"{word} text that is known by more than its beginning. " * 9,)).coarse for word in "abc"
+    )
+    request = "f" * 32
+
+    async def scene() -> None:
+        one, other, later = Scene(), Scene(), Scene()
+        door_a, door_b = door(), door()
+        ports = await door_a.open("127.0.0.1"), await door_b.open("127.0.0.1")
+        for folder in ("one", "other", "later"):
+            (tmp_path / folder).mkdir()
+        here = listed(tmp_path / "one", a=ports[0], b=ports[1]), listed(tmp_path / "other", x=ports[0], y=ports[1])
+        async with one.following(here[0]), other.following(here[1]):
+            await until(lambda: len(one.states()) == len(other.states()) == 2)
+            one.members.affinity.know(early, "a")
+            one.members.homes.note(request, "b")
+            await until(lambda: early[-1] in other.members.affinity._known)
+            await until(lambda: other.members.homes.get(request) == "y")
+            assert other.members.affinity._known[early[-1]][1] == ("x",)
+            other.members.affinity.know(text, "y")
+            await until(lambda: text[-1] in one.members.affinity._known)
+            assert one.members.affinity._known[text[-1]][1] == ("b",)
+            assert one.members.take_news() == {}, "nobody tells again what it has heard"
+            async with later.following(listed(tmp_path / "later", b=ports[1], a=ports[0])):
+                await until(lambda: {early[-1], text[-1]} <= later.members.affinity._known.keys())
+                later.members.affinity.know(own, "gone")
+                await until(lambda: not later.members.affinity._news)
+        door_a.close(), door_b.close()
+
+    play(scene)
+
+
+def test_a_door_that_knows_nothing_of_news_gets_none_and_one_hears_no_nonsense(tmp_path: Path) -> None:
+    async def scene() -> None:
+        got, connections = bytearray(), set[asyncio.StreamWriter]()
+
+        async def of_before(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connections.add(writer)
+            await reader.readexactly(TOKEN_LENGTH)
+            writer.write(orjson.dumps(FACTS) + b"\n")
+            got.extend(await reader.read())
+            writer.close()
+            connections.remove(writer)
+
+        old, new = await asyncio.start_server(of_before, "127.0.0.1"), door()
+        port = await new.open("127.0.0.1")
+        here = Scene()
+        async with here.following(listed(tmp_path, old=old.sockets[0].getsockname()[1], new=port)):
+            await until(lambda: here.states().keys() == {"old", "new"})
+            here.members.affinity.know(Marks(("x" * 99,)).coarse, "old")
+            await until(lambda: not here.members.affinity._news)
+            for nonsense in (
+                b"[]",
+                b"{}",
+                b"\xff",
+                b'{"texts": 1}',
+                frame_of("b", {"": b"x" * 15}),
+                frame_of("b", {"": b"?"}),
+            ):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(watch_token(new.token).encode() + frame(nonsense))
+                while await reader.read(1000):
+                    pass  # until it is closed
+                writer.close()
+            assert here.states().keys() == {"old", "new"}
+        await until(lambda: not connections)
+        assert not got
+        old.close(), new.close()
+
+    play(scene)
+
+
+def test_news_have_bounds() -> None:
+    texts = {f"{kind}a": bytes(16) * 100_000 for kind in ("", "=")}
+    told = of_replica(texts, "a")
+    assert len(frame_of("b" * 32, told)) <= MOST_TOLD
+    assert in_frame(frame_of("b", told)) == ("b", told)
+    assert named(told, "x").keys() == {"x", "=x"}
+    assert of_replica(texts, "b") == {}
+    lines = list(in_lines([told] * 10))
+    assert [news for line in lines for news in map(from_json, line)] == [told] * 10
+    assert max(sum(map(len, map(orjson.dumps, line))) for line in lines) <= 2 * MOST_TOLD
 
 
 def test_the_door_of_a_registry_tells_nobody_anything(tmp_path: Path) -> None:

@@ -251,6 +251,44 @@ def test_a_request_that_is_divided_at_its_second_replica_outlives_the_first() ->
     play(scene)
 
 
+@pytest.mark.parametrize("n", [1, 6], ids=["whole", "divided"])
+def test_a_replica_that_ends_with_requests_on_it_was_lost_since_the_service_goes_on(n: int) -> None:
+    async def scene() -> None:
+        async with bench() as here:
+            if n > 1:
+                lead, other = await divided(here)
+                other.say(Accepted("a+3", 3))
+            else:
+                lead = await here.begun(request("a"))
+            part = "a" if n == 1 else "a+0"
+            lead.say(Accepted(part, 3), Delta(part, 0, "text", [1]), Failed(part, ShuttingDown.code, "bye"))
+            failed = await here.worker.next(Failed, BranchEnded, Done, Rejected)
+            assert (failed.request_id, failed.code) == ("a", EngineRestarted.code)
+            assert lead.name in failed.message
+
+    play(scene)
+
+
+def test_a_replicas_load_is_what_it_reports_and_what_was_sent_since() -> None:
+    async def scene() -> None:
+        async with bench() as here:
+            busy = {"branches_running": 3.0, "branches_waiting": 2.0}
+            for each in here.replicas.values():
+                stats = busy if each.name == "r0" else {}
+                each.describe = lambda command, stats=stats: Reply(command.request_id, stats)  # type: ignore[misc]
+            watching = asyncio.create_task(here.members.watch_loads())
+            affinity = here.members.affinity
+            while affinity._load("r0") < 5:
+                await asyncio.sleep(0.01)
+            for number in range(4):
+                assert (await here.begun(request(f"{number}"))).name == "r1"
+            assert (affinity._load("r0"), affinity._load("r1")) == (5, 4)
+            assert affinity._sequences == {"r0": MODEL["n_seq_max"], "r1": MODEL["n_seq_max"]}
+            watching.cancel()
+
+    play(scene)
+
+
 def test_a_full_queue_is_told_only_when_all_are_full() -> None:
     async def scene() -> None:
         async with bench(3) as here:

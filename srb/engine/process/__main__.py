@@ -78,15 +78,20 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
     if is_fake(settings):
         from srb.engine.fake import FakeModel
 
+        pace, _, tokens = settings.model.removeprefix(FAKE_MODEL).partition(":")
         model = FakeModel(
             n_ctx=settings.n_ctx,
             n_batch=settings.n_batch,
+            n_ubatch=settings.n_ubatch if tokens else 16,
+            n_seq_max=128 if tokens else 16,
             n_adapters=len(settings.adapters),
             vectors=_vectors_of_fake(settings),
             reads_media=bool(settings.mmproj),
         )
-        if pace := int(settings.model.removeprefix(FAKE_MODEL) or 0):
-            model.before_decode = partial(time.sleep, 1 / pace)
+        if int(pace or 0):
+            model.before_decode = partial(time.sleep, 1 / int(pace))
+        if tokens:
+            model.before_tokens = lambda number: time.sleep(number / int(tokens))
     else:
         # Imported here, since importing llama_cpp takes longer than listening, and most tests need no llama_cpp.
         try:

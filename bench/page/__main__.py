@@ -230,11 +230,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="time that the growing branches are watched for")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--brief", action="store_true", help="only the figures that the page is held to: minutes")
+    parser.add_argument("--map", action="store_true", help="only the map of a large story")
     parser.set_defaults(**(BRIEF if "--brief" in sys.argv[1:] else {}))
     options = parser.parse_args()
     for name, values in sizes().items():
         _show(f"bytes, {name}", values)
     with desks() as open_desk:
+        if options.map:
+            with paced_server(options.rate) as url:
+                story, _ = book.bring_in(url, book.MAP_NODES)
+                with open_desk(url) as desk:
+                    _show(f"the map of {book.MAP_NODES:,} nodes", book.measure_map(desk, story, options.rounds))
+            return
         if options.brief:
             for name, values in brief(open_desk, options).items():
                 _show(name, values)

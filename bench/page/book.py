@@ -32,13 +32,38 @@ PAINTS = """(scales) => {
         return (performance.now() - began) / 10;
     });
 }"""
+OPEN_MAP = """async () => {
+    const began = performance.now();
+    desk.openDialog("map");
+    while (!(document.querySelector("srb-map")?.painter?.drawn > 0)) await new Promise(requestAnimationFrame);
+    return performance.now() - began;
+}"""
+CLOSE_MAP = """() => {
+    const map = document.querySelector("srb-map");
+    map.close();
+    map.painter.drawn = 0;
+}"""
+PAN = """async (scale) => {
+    const map = document.querySelector("srb-map");
+    map.zoom(scale / map.view.scale);
+    const frames = [];
+    let last = await new Promise(requestAnimationFrame);
+    for (let count = 0; count < 120; count += 1) {
+        map.pan(count % 60 < 30 ? -24 : 24, 0);
+        const now = await new Promise(requestAnimationFrame);
+        frames.push(now - last);
+        last = now;
+    }
+    return frames.sort((one, other) => one - other)[113];
+}"""
 COUNTS = "() => [document.querySelectorAll('*').length, document.querySelectorAll('[role=treeitem]').length]"
 SCALES = [1, 0.3, 0.05]
+MAP_NODES = 10_000
 
 
-def bring_in(url: str) -> tuple[str, int]:
+def bring_in(url: str, nodes: int = NODES) -> tuple[str, int]:
     """Give the server a book, as an import does; return its id and its bytes."""
-    body = orjson.dumps(LongStory(WORDS, NODES).json())
+    body = orjson.dumps(LongStory(WORDS, nodes).json())
     with post(url, "/v1/srb/stories", body) as sock:
         answer = bytearray()
         while chunk := sock.recv(65536):
@@ -118,3 +143,15 @@ def _map(desk: Desk) -> dict[str, float]:
     desk.evaluate("() => document.querySelector('srb-map').close()")
     times = {f"paint_ms_at_{scale:g}": ms for scale, ms in zip(SCALES, paints, strict=True)}
     return {"open_cpu_ms": opened, **times, "elements": elements}
+
+
+def measure_map(desk: Desk, book: str, rounds: int) -> dict[str, float]:
+    """Return how long the map of a book takes to be there, and the longest of 95 in 100 frames while it is panned."""
+    desk.evaluate(OPEN, book)
+    opened = list[float]()
+    for _ in range(rounds):
+        opened.append(desk.evaluate(OPEN_MAP))
+        desk.evaluate(CLOSE_MAP)
+    desk.evaluate(OPEN_MAP)
+    frames = {f"pan_frame_ms_at_{scale:g}": desk.evaluate(PAN, scale) for scale in SCALES}
+    return {"first_opening_ms": opened[0], "opening_ms": statistics.median(opened), **frames}

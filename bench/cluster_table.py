@@ -50,7 +50,7 @@ class Load:
     """The stories, and how fast their turns arrive."""
 
     stories: int = 512
-    rate: float = 36.0  # turns a second, of all stories
+    rate: float = 64.0  # turns a second, of all stories
     opening: tuple[int, int] = (250, 650)  # words
     tokens: int = 64  # of a branch
     warm: float = 10.0  # seconds after all openings are computed, that are not counted

@@ -44,10 +44,8 @@ PREFACE = (
     16 * 1024
 )  # bytes of a known text for each one that may leave it at the same place, and stay: less is soon computed again
 EDITS = 3  # texts that leave a known one at the same place, and are taken for edits of it
-WAITS, WAITING = (
-    4000,
-    300,
-)  # bytes of a prompt that are computed while a request waits for a sequence, and more for each branch
+WAITS = 4000  # bytes of a prompt that are computed while a request waits for a sequence
+WAITING = 300  # … and more for each of its branches that waits
 _JOINED = 0.3  # stories: where replicas have one each or none, a second one with the same preface goes elsewhere
 _MEMORY, _FOR_EACH = 200_000, 1000  # beginnings at least, and for each replica
 _WINDOW = 64  # latest requests for each replica, of which none should have more than its share; and latest stories
@@ -60,7 +58,7 @@ _END = bytes(MARK_SIZE)
 
 
 class Text(Protocol):
-    """The marks of a text, or of a name: see `srb.cluster.marks`. What is not asked for is not hashed."""
+    """The marks of a text, or of a name: see `srb.cluster.marks`. Those that nobody asks for are not hashed."""
 
     @property
     def coarse(self) -> Sequence[Mark]: ...

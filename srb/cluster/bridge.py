@@ -80,9 +80,9 @@ class Bridge:
             self._reporter.beat()
             await asyncio.sleep(BEAT_SECONDS)
 
-    async def finish(self, hurried: asyncio.Event) -> None:
-        """Serve the workers until each has its answers, and then looks for the next bridge; or until `hurried`."""
-        while self._relays and not hurried.is_set():
+    async def finish(self) -> None:
+        """Serve the workers until each has its answers, and then looks for the next bridge."""
+        while self._relays:
             for relay in self._relays:
                 if relay.is_idle:
                     relay.close()
@@ -132,7 +132,8 @@ async def serve(settings: Settings, reporter: Reporter, lock: EngineLock) -> Non
     supervisor = os.getppid()
 
     def decide() -> None:
-        (orphaned if has_died(supervisor) and not orphaned.is_set() else ended).set()
+        if not orphaned.is_set():  # the kernel's signal comes again when the last thread of the supervisor dies
+            (orphaned if has_died(supervisor) else ended).set()
 
     def end() -> None:
         """End at the supervisor's word, and hand over at its death, which the kernel tells by the same signal."""
@@ -156,11 +157,11 @@ async def serve(settings: Settings, reporter: Reporter, lock: EngineLock) -> Non
     if orphaned.is_set():
         log.warning("the supervisor has died; what is open here goes on to its end, and a new bridge takes what comes")
         lock.release()
-        await bridge.finish(ended)
+        await bridge.finish()
     bridge.members.close()
     for task in tasks:
         task.cancel()
-    if ended.is_set() and not orphaned.is_set():  # the server ends; a bridge that has failed leaves it for the next
+    if ended.is_set():  # the server ends; a bridge that has failed leaves it for the next
         file.remove()
     for task in done:
         task.result()  # raises whatever ended it

@@ -1,4 +1,4 @@
-"""Waits on a cluster, simulated beside the rules of others: no longer than theirs, and stories are found through any bridge."""
+"""Waits on a simulated cluster are no longer than by the rules of others, and stories are found through any bridge."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-RELEASE = "0.1.0"
+RELEASE = "0.2.0"
 # The llama-srb-native for which this code is made: llama-cpp-python's version, and a number that grows with native/.
 NATIVE = "0.3.36.1"
 _ROOT = Path(__file__).parents[1]
@@ -17,7 +17,7 @@ _ROOT = Path(__file__).parents[1]
 
 @cache
 def version() -> str:
-    """Return the version, such as 0.1.0.post20261127134121+g4e7ddf0c; the same as long as the process lives.
+    """Return the version, such as 0.2.0.post20261127134121+g4e7ddf0c; the same as long as the process lives.
 
     The time makes each commit's version newer than the last one's for pip, also where git has only the newest commit.
     """

@@ -303,7 +303,8 @@ class Engine:
         self._preempt()
         if self._branches.go_on(events):  # before the plan, which has no chunk for a branch that waits for its grammar
             self._life.finish_ended(events)
-        if not self._admit(events, began):
+        # A request that has just come, and finds no room, waits for no step of those who have more than their share.
+        if not (self._admit(events, began) or (self._yield_room() and self._admit(events, began))):
             self._residency.trim()
             self._speculation.trim()
             if self._residency.stored.may_lack and (not self._requests.active or began >= self._next_copy):
@@ -477,8 +478,14 @@ class Engine:
             for branch in request.in_state(BranchState.RUNNING):
                 self._branches.pause(branch)
             self._prompts.release(request.prefix)
-        for branch in self._scheduler.to_yield(self._life.runnable()):
+        self._yield_room()
+
+    def _yield_room(self) -> bool:
+        """Pause branches of people with many for those who lacked room at the latest look; return whether there were any."""
+        branches = self._scheduler.to_yield(self._life.runnable())
+        for branch in branches:
             self._branches.pause(branch)
+        return bool(branches)
 
     def _is_late(self, began: float, request: Request) -> bool:
         """Whether beginning requests has had a step's time since `began`, while others than `request` write and are read.

@@ -73,11 +73,13 @@ class Pace:
         seconds = max(self._step_seconds, sum(weights.values()) * least)
         return max(len(weights), int((seconds - fixed) / each)) if each else None
 
-    def due(self, wanted: Mapping[str, int], weights: Mapping[str, int]) -> set[str]:
+    def due(self, wanted: Mapping[str, int], weights: Mapping[str, int], prompt: int = 0) -> set[str]:
         """Return those of several people, of whom each has so many tokens of branches, whose turn a step is.
 
         A person sits out who has had more than her share of the time, by her weight among all `weights`, by more than what
-        it takes to compute her tokens for all. The turn is nobody's of these only where others have prompts.
+        it takes to compute her tokens for all. `prompt` are the tokens of prompts of those who have no branches: the turn
+        is theirs alone if it takes no longer than the branches would. A long prompt has its time beside branches, whose
+        streams would stutter.
         """
         if not self._step_seconds:
             return set(wanted)
@@ -88,7 +90,7 @@ class Pace:
             for person, number in wanted.items()
             if self._owed.get(person, 0.0) >= (weights[person] / total - 1) * (fixed + each * number)
         }
-        if due or len(weights) > len(wanted):
+        if due or (prompt and self._each and prompt * self._each <= self._plain_seconds(sum(wanted.values()))):
             return due
         return {max(wanted, key=lambda person: self._owed.get(person, 0.0))}
 
@@ -123,8 +125,13 @@ class Pace:
         return self._line
 
     def _plain_seconds(self, size: int) -> float:
-        """Return the seconds of a step of `size` tokens without prompts, or of the latest other size; 0: none is known."""
+        """Return the seconds of a step of `size` tokens without prompts: as measured, else by the others, else the latest's.
+
+        0: none is known.
+        """
         if not size:
             return 0.0
         known = self._plain.seconds(size)
+        if known is None and (line := self._known_line()) is not None:
+            known = line[0] + line[1] * size
         return (self._plain.seconds(self._nearest) or 0.0) if known is None else known

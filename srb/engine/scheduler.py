@@ -480,7 +480,8 @@ def _due(plan: StepPlan, newest: list[Branch], prompts: Sequence[Request], pace:
     wanted = Counter(branch.request.owner for branch in newest)
     plan.weights = weights_of([*prompts, *(branch.request for branch in newest)])
     if len(plan.weights) > 1:
-        due = pace.due(wanted, plan.weights)
+        alone = sum(request.prefix.pending for request in prompts if request.owner not in wanted)
+        due = pace.due(wanted, plan.weights, alone)
         most = pace.most_newest(wanted, plan.weights)
         left = {owner: number for owner, number in wanted.items() if owner in due}
         if most is not None and sum(left.values()) > most:

@@ -244,12 +244,29 @@ def test_many_branches_of_one_person_sit_out_the_step_in_which_another_ones_prom
     driver.submit("the old king", n=64, max_tokens=5000, ignore_eos=True, owner=ALICE)
     for _ in range(10):
         driver.step()
-    seconds_of(driver, 4)  # till sizes of steps are known
+    compute_prompt(driver, 2000, owner=BOB)  # till times of steps and tokens are known
+    seconds_of(driver, 4)
     for _ in range(5):
         driver.step()
-    driver.submit([place % 37 for place in range(30)], max_tokens=4, ignore_eos=True, owner=BOB)
+    driver.submit([place % 31 for place in range(30)], max_tokens=4, ignore_eos=True, owner=BOB)
     driver.step()
     assert model.took[-1][0] <= 30, "none of hers"
+
+
+@pytest.mark.parametrize("machine", [FAST, SLOW, CARD], ids=["fast", "slow", "card"])
+def test_they_sit_out_for_no_long_prompt(machine: Machine) -> None:
+    driver, model = timed(machine.seconds, 0.2)
+    driver.submit("the old king", n=8, max_tokens=5000, ignore_eos=True, owner=ALICE)
+    for _ in range(10):
+        driver.step()
+    seconds_of(driver, 4)  # till sizes of steps are known
+    asked = driver.submit([place % 37 for place in range(3000)], max_tokens=1, owner=BOB)
+    driver.step()
+    assert model.took[-1][0] > 8, "a part of the prompt, beside hers"
+    while not driver.result(asked).terminal:
+        driver.step()
+    gaps = sorted(seconds for _, seconds in model.took[-40:])
+    assert gaps[-1] <= max(0.25, 2 * machine.seconds(16 + 8))
 
 
 def test_they_sit_out_for_no_prompt_that_has_no_room_yet(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from playwright.sync_api import Page
 
 from srb.stories.replay import Replayed, read_requests, replay
 from srb.stories.replay import Server as Asked
+from tests.page.conftest import Troubles
 from tests.page.writer import Writer
 from tests.servers import MakeServer, Server
 
@@ -97,8 +98,9 @@ def again(server: Server, data: bytes) -> Replayed:
 
 
 def test_every_text_of_a_hundred_rounds_is_the_same_when_it_is_asked_again(
-    page: Page, make_server: MakeServer, tmp_path: Path
+    page: Page, make_server: MakeServer, tmp_path: Path, troubles: Troubles
 ) -> None:
+    troubles.allow("status of 404.*/branches/")  # a card that a person ends may have ended in the same moment
     settings = {"model": "storyteller", "n_ctx": 4096}
     evening = Evening(Writer(page, make_server(**settings).start().url), seed=3)
     for _ in range(ROUNDS):

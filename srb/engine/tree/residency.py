@@ -534,16 +534,19 @@ class Residency:
         The part that is stored already is a node of its own. A node has more tokens if it would begin within a run of media.
         """
         victim = self._idle.oldest_leaf
-        if victim is not None and self._partial_reuse:
-            count = run_start(victim.tokens, self.stored.cut(victim, PARK_TOKENS))
-            if count:
-                self.split(victim, count)
+        if victim is not None:
+            self._cut_to_park(victim)
         return victim
+
+    def _cut_to_park(self, leaf: Node) -> None:
+        if self._partial_reuse and (count := run_start(leaf.tokens, self.stored.cut(leaf, PARK_TOKENS))):
+            self.split(leaf, count)
 
     def _park(self, node: Node) -> None:
         """Park an idle leaf, or evict it if it does not fit into host memory."""
         assert node.seq_id is not None
         self.states.keep(node, node.seq_id, at_once=True)  # before the cells: it may evict others, and so merge nodes
+        self._cut_to_park(node)  # which it may have absorbed
         blob = self._model.save(node.seq_id, node.start if self._partial_reuse else 0) if self.host.budget else None
         if blob is None or not self.host.fits(node, blob):
             self.evict(node)

@@ -316,6 +316,27 @@ def test_texts_that_stay_in_the_kv_store_are_written_and_stay() -> None:
     assert len({tuple(tokens) for _, tokens, _ in store.files.values()}) == len(store.files), "nothing is written twice"
 
 
+def test_a_text_that_is_joined_while_its_state_is_kept_is_cut_before_it_is_parked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryTexts()
+    driver = with_memory(store, {"has_states": True}, cache_cells=4000)
+    text = [*STORY, *texts_of(driver, write(driver, store, STORY), 1)[0]]
+    write(driver, store, [*text, *STORY[:60]])
+    room = driver.engine._residency
+    leaf = room._idle.oldest_leaf
+    assert leaf is not None
+
+    def keep(*_: object, **__: object) -> None:  # it may evict others, which joins the parts of this text
+        room.stored.note_absorbed(leaf, leaf.absorb_parent())
+        room._num_live -= 1
+
+    monkeypatch.setattr(room.states, "keep", keep)
+    assert room.park_one()
+    driver.engine.check_invariants()
+    assert len(leaf.stored) == 1
+
+
 def test_a_full_disk_does_not_keep_an_idle_engine_busy() -> None:
     store = MemoryTexts()
     store.is_full = True

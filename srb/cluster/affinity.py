@@ -234,7 +234,7 @@ class Affinity:
             place, left, names = find(short)
             if names:
                 return _Beginning(names, 0, left, opening=short[place])
-            return _Beginning(find([name] if name else [])[2])
+            return _Beginning(find([name] if name else [])[2], text.size(len(marks) - 1) if marks else 0)
         ends = text.finer(place)
         end, left_at_end, names_at_end = find(ends)
         if names_at_end:

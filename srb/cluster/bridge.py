@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -33,6 +34,7 @@ log = logging.getLogger("srb.cluster")
 
 _DYING_SECONDS = 0.1  # that a killed process is still seen
 _LOOK_SECONDS = 0.1  # between looks whether a worker has an answer to wait for
+_FINISH_SECONDS = 600.0  # that a worker has for its answers; a bridge without a supervisor is watched by nobody
 
 
 class Bridge:
@@ -81,10 +83,11 @@ class Bridge:
             await asyncio.sleep(BEAT_SECONDS)
 
     async def finish(self) -> None:
-        """Serve the workers until each has its answers, and then looks for the next bridge."""
+        """Serve the workers until each has its answers and looks for the next bridge; endless streams are cut."""
+        ends = time.monotonic() + _FINISH_SECONDS
         while self._relays:
             for relay in self._relays:
-                if relay.is_idle:
+                if relay.is_idle or time.monotonic() > ends:
                     relay.close()
             await asyncio.sleep(_LOOK_SECONDS)
 

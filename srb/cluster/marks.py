@@ -109,8 +109,8 @@ class NamedMark:
         self._prompt = prompt
 
     def size(self, number: int) -> int:
-        """Return the bytes of the text: who has what is named is taken to have all of it."""
-        return sum(len(part) if isinstance(part, str) else 1 for part in self._prompt)
+        """Return the bytes of the text: who has what is named is taken to have all of it, however long if nobody says."""
+        return sum(len(part) if isinstance(part, str) else 1 for part in self._prompt) or _MOST_BYTES
 
     def finer(self, number: int) -> Sequence[Mark]:
         return ()

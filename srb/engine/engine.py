@@ -485,6 +485,9 @@ class Engine:
         branches = self._scheduler.to_yield(self._life.runnable())
         for branch in branches:
             self._branches.pause(branch)
+        for request in {branch.request: None for branch in branches}:
+            if not request.in_state(BranchState.RUNNING):  # else a sequence is held back for it, and nothing is won
+                self._prompts.release(request.prefix)
         return bool(branches)
 
     def _is_late(self, began: float, request: Request) -> bool:

@@ -90,8 +90,12 @@ class Pace:
             for person, number in wanted.items()
             if self._owed.get(person, 0.0) >= (weights[person] / total - 1) * (fixed + each * number)
         }
-        if due or (prompt and self._each and prompt * self._each <= self._plain_seconds(sum(wanted.values()))):
+        if due:
             return due
+        if prompt and self._each:
+            alone = self._plain_seconds(0) + prompt * self._each
+            if alone <= self._plain_seconds(sum(wanted.values())):
+                return due
         return {max(wanted, key=lambda person: self._owed.get(person, 0.0))}
 
     def note_served(self, took: Mapping[str, int], num_prompt: int, weights: Mapping[str, int], seconds: float) -> None:
@@ -129,9 +133,9 @@ class Pace:
 
         0: none is known.
         """
-        if not size:
-            return 0.0
-        known = self._plain.seconds(size)
-        if known is None and (line := self._known_line()) is not None:
+        known, line = self._plain.seconds(size), self._known_line()
+        if known is None and line is not None:
             known = line[0] + line[1] * size
-        return (self._plain.seconds(self._nearest) or 0.0) if known is None else known
+        if known is None:
+            known = (self._plain.seconds(self._nearest) or 0.0) if size else 0.0
+        return known

@@ -222,6 +222,7 @@ class Scheduler:
         most_cells, found = self._model.n_ctx * weights[rich] // sum(weights.values()), list[Branch]()
         # What is missing now: branches may have ended since.
         ids, cells = short.ids - self._residency.available_ids, short.cells - self._residency.available_cells
+        left = Counter(branch.request.request_id for branch in running)
         for _, branch in reversed(in_order_of_claims(read, running)):
             if branch is None or branch.request.owner != rich:
                 continue
@@ -233,7 +234,10 @@ class Scheduler:
             if cells > 0 and held < most_cells:
                 break
             found.append(branch)
-            ids, cells, has[rich] = ids - 1, cells - branch.own_cells - HEADROOM, has[rich] - 1
+            left[branch.request.request_id] -= 1
+            # A request that loses its only branch gives its prompt's sequence back as well.
+            ids -= 1 if left[branch.request.request_id] else 2
+            cells, has[rich] = cells - branch.own_cells - HEADROOM, has[rich] - 1
         return found if ids <= 0 and cells <= 0 else []
 
     def _is_short(self, requests: Sequence[Request]) -> bool:

@@ -104,7 +104,7 @@ export function ownWordsIn(prompt, { instruction }, isChat) {
 const LABEL =
   /^\s*(?:here is )?(?:\[first draft\]|(?:the|this) (?:(?:original|old|new|revised|rewritten) )?passage(?: (?:was|is)(?: as follows)?| begins| reads| can be \w+ as)?\s*:)\s*/iu;
 const REMARK =
-  /\n\s*(?=(?:\(?note:|explanation:|in this (?:new|revised|rewritten|updated) (?:version|passage|sentence|paragraph)\b|this (?:new |revised )?(?:version|revision|rewrit(?:e|ing)) |the (?:original|old|new|revised|rewritten) (?:passage|version)\b[^\n.!?]*:|i(?:['’]ve| have)? \w+ (?:the|this|your) (?:original |new )?(?:passage|sentence|paragraph)\b))/iu;
+  /\n\s*(?=(?:\(?note:|explanation:|in this (?:new|revised|rewritten|updated) (?:version|passage|sentence|paragraph)\b|this (?:new |revised )?(?:version|revision|rewrit(?:e|ing)) (?:is|has|keeps|uses|adds|makes|maintains|removes|focuses|aims|captures)\b|the (?:original|old|new|revised|rewritten) (?:passage|version)\b[^\n.!?]*:|i(?:['’]ve| have)? (?:rewrote|rewritten|revised|rephrased|reworded|replaced|removed|changed|edited|kept|made|tried|used|added|shortened|expanded|condensed|adjusted|improved|simplified) (?:the|this|your) (?:original |new )?(?:passage|sentence|paragraph)\b))/iu;
 
 /**
  * Return where a new passage stands in a card: behind blanks and a label of the prompt that the model has repeated, before what it remarks on its work.

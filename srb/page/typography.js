@@ -60,14 +60,18 @@ export function typographic(before, typed, language, after = "") {
 export const endsInCode = (text) =>
   text.slice(text.lastIndexOf("\n") + 1).split("`").length % 2 === 0 || text.split(/^ {0,3}```/mu).length % 2 === 0;
 
+/** Languages with words like l’, behind which a quotation opens; elsewhere a word has lost its end, as goin’. */
+const ELIDING = new Set(["fr", "it", "pt"]);
+
 /** @param {string} before @param {string} typed @param {Signs} signs @param {string} after */
-function markFor(before, typed, { open, close, innerOpen, innerClose, space }, after) {
+function markFor(before, typed, { tag, open, close, innerOpen, innerClose, space }, after) {
   const words = before.replace(/[*_]+$/u, "");
   const isInner = typed === "'";
   if (isInner && LETTER.test(words.slice(-1)) && LETTER.test(after.slice(0, 1))) return APOSTROPHE;
   const [begin, end] = isInner ? [innerOpen, innerClose] : [open, close];
   const isOpen = begin !== end && words.lastIndexOf(begin) > words.lastIndexOf(end);
-  const isBeginning = OPENING.test(words) || (!isOpen && !isInner && (DASH.test(words) || /\p{L}’$/u.test(words)));
+  const isBeginning =
+    OPENING.test(words) || (!isOpen && !isInner && (DASH.test(words) || (ELIDING.has(tag) && /\p{L}’$/u.test(words))));
   if (isBeginning) return begin + (isInner ? "" : space);
   if (isInner && !isOpen) return APOSTROPHE;
   return (isInner ? "" : space) + end;
@@ -83,7 +87,7 @@ function signFor(before, typed, { tag }) {
   if (typed !== "-") return null;
   if (/[–—]$/u.test(before)) return { back: 2, length: 2, insert: "—" };
   const [, last] = /([^-])-$/u.exec(before) ?? [];
-  if (last === undefined || /^[-\s]*$/u.test(before)) return null;
+  if (last === undefined || /^[-\s]*$/u.test(before) || "|!<:".includes(last)) return null; // of a table, a comment
   const isApart = /\s/u.test(last);
   const isLong = /\d/u.test(last) ? false : (isApart ? LONG_APART : LONG).includes(tag);
   return { back: 2, length: 2, insert: isLong ? "—" : "–" };

@@ -380,15 +380,19 @@ def _on_child(server: Any, signum: int, frame: Any) -> None:
 
     A killed supervisor of a bridge, which goes on meanwhile, is replaced, unless it was killed soon after its start.
     """
-    global _supervisor_died
+    global _supervisor, _supervisor_died
     server.signal_chld(signum, frame)
     if _supervisor is None or _supervisor_died or _supervisor.poll() is None:
         return
     if _settings.has_replicas and _supervisor.returncode < 0 and time.monotonic() > _supervisor_began + _LEAST_SECONDS:
-        _start_supervisor()  # no lines of the log in a signal handler: its bridge tells
-    else:
-        _supervisor_died = True
-        server.signal(signal.SIGTERM, frame)
+        dead, _supervisor = _supervisor, None  # a child that ends meanwhile calls this again
+        try:
+            _start_supervisor()  # no lines of the log in a signal handler: its bridge tells
+            return
+        except OSError:  # no memory, no process: then the server ends in order
+            _supervisor = dead
+    _supervisor_died = True
+    server.signal(signal.SIGTERM, frame)
 
 
 def on_exit(server: Any) -> None:

@@ -177,6 +177,7 @@ class Transaction:
 
     def begin_copy(self) -> None:
         self._session.seconds = math.inf
+        self.execute("SET LOCAL lock_timeout = 0")
         self.hold("copy")
 
     def end_copy(self) -> None:

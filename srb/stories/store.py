@@ -317,12 +317,14 @@ class Store:
             due = connection.execute("SELECT number, nodes FROM story WHERE deleted < ?", (before,)).fetchall()
         try:
             while due:  # of a full story a second's work, for which others may have to wait
-                batch = [due.pop()]
-                while due and sum(nodes for _, nodes in batch) < _NODES_AT_ONCE:
-                    batch.append(due.pop())
+                batch, size = list[int](), 0
+                while due and size < _NODES_AT_ONCE:
+                    number, nodes = due.pop()
+                    batch.append(number)
+                    size += max(1, nodes)
                 with self._database.writing() as connection:
                     statement = "DELETE FROM story WHERE number = ? AND deleted < ?"
-                    connection.executemany(statement, [(number, before) for number, _ in batch])
+                    connection.executemany(statement, [(number, before) for number in batch])
         except (StoriesFull, StoriesReadOnly, StoriesLocked):
             return  # the next call tries again, and reading goes on
         self._bin.emptied = now

@@ -218,3 +218,17 @@ def test_a_new_request_leaves_the_sequences_to_another_keys_branches_whose_promp
     for request_id in (first, second, bobs):
         driver.cancel(request_id)
     driver.run()
+
+
+def test_requests_of_one_branch_give_way_whole_and_at_once() -> None:
+    driver = Driver(FakeModel(n_seq_max=16, n_ctx=4096))
+    for place in range(8):
+        driver.submit(f"{place} old king", n=1, **LONG, **ALICE)
+    steps(driver, 10)
+    bobs = driver.submit("a lamp", n=1, **LONG, **BOB)
+    steps(driver, 2)
+    assert is_begun(driver, bobs)
+    paused = driver.engine.stats()["branches_paused_total"]
+    steps(driver, 20)
+    assert driver.engine.stats()["branches_paused_total"] == paused, "nobody is paused and started again in each step"
+    driver.run()

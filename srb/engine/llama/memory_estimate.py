@@ -201,6 +201,8 @@ def _head(model: Any, settings: Settings, windows: SwaCache, planned: _Sizes) ->
             return size + width, per_cell, ""
         if has_head_file(settings) and can_be_cut:
             context = lib.llama_init_from_model(model, context_params(settings, model, windows))
+            if not context:
+                return 0, 0.0, ""  # why, the model's own estimate tells
             try:
                 own_model, _, layers = load_head(settings, model, no_alloc=True)
                 beside = settings.of_draft_model.model_copy(update={"n_ctx": planned.n_ctx})

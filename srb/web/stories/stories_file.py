@@ -83,6 +83,7 @@ class StoriesFile:
         self._imports = BoundedSemaphore()  # one at a time: each takes a thread, a core and much memory
         self._trouble: type[SRBError] | None = None  # the last one that was logged
         self._looked_at = -_LOOK_SECONDS
+        self._is_examined = False  # at the moment, or its check has failed: the next worker tries
 
     def start(self) -> None:
         """Check the file in the background, so that the log tells of damage before a writer meets it."""
@@ -116,6 +117,10 @@ class StoriesFile:
         _, error = in_thread(_attempt, Store.examine, store)
         if error is not None:
             self._note(error)
+            if not isinstance(error, SRBError):
+                log.error("stories: the pages of %s could not be checked: %s", store.shown, error)
+                return  # no second reading of a whole file from a disk that fails
+        self._is_examined = False
 
     def use(self, act: Callable[[Store], T]) -> T:
         """Return what `act` returns, which runs in a thread. Raise its errors, or StoriesOff."""
@@ -124,7 +129,8 @@ class StoriesFile:
         with self._turn:
             value, error = in_thread(_attempt, act, self._store)
         self._note(error)
-        if self._store.state == "checking":
+        if self._store.state == "checking" and not self._is_examined:
+            self._is_examined = True
             gevent.spawn(self._examine, self._store)
         return _outcome(value, error)
 

@@ -103,6 +103,9 @@ test("what a model remarks on its work is no part of the new passage, and is not
     "This passage led down.",
     "The new passage led down.",
     "I kept the lamp.",
+    "I entered the passage and ran.",
+    "I reached the passage at dawn.",
+    "This version of events pleased him.",
   ])
     assert.equal(ends(`The lamp went out.\n\n${prose}`), `The lamp went out.\n\n${prose}`);
   const it = await makeDesk();

@@ -35,6 +35,7 @@ const CASES = [
   ["en", "Wait... what....", "Wait… what…."],
   ["en", "---\n\n- - -\n\n***", "---\n\n- - -\n\n***"],
   ["en", "-- Who is there?", "— Who is there?"],
+  ["en", "a|---|b, <!-- kept", "a|---|b, <!-- kept"],
   ["de", `"Geh", sagte sie. "Wie geht's 'heute'?"`, "„Geh“, sagte sie. „Wie geht’s ‚heute‘?“"],
   ["de", "'geht's'", "‚geht’s‘"],
   ["de", `"Er sagt 'Wie geht's dir', mehr nicht."`, "„Er sagt ‚Wie geht’s dir‘, mehr nicht.“"],
@@ -79,4 +80,9 @@ test("an apostrophe is known by the letters on both sides of it", () => {
 test("signs in code stay as they are typed", () => {
   assert.equal(typed('`say "so" -- ...` and "so"', "en"), '`say "so" -- ...` and “so”');
   assert.equal(typed('```\nsay("so")...\n```\n"so"', "en"), '```\nsay("so")...\n```\n“so”');
+});
+
+test("behind a word that has lost its end a quotation ends, and behind an elided one it begins", () => {
+  assert.equal(typographic("the dogs’", '"', "en")?.insert, "”");
+  assert.equal(typographic("l’", '"', "fr")?.insert.trim(), "«");
 });

@@ -27,7 +27,7 @@ class Pace:
         self._plain = StepTimes()  # of steps without prompts, by their tokens
         self._nearest = 0  # the size of the latest of these
         self._line: tuple[float, float] | None = None  # of these (`StepTimes.line`), where `_has_line`
-        self._has_line = False  # only steps of several people ask for it
+        self._has_line = False  # only steps of several people, or of sizes that were not measured, ask for it
         # Seconds that each person is owed whose branches are written: her share of the time, less what she has had.
         self._owed: dict[str, float] = {}
         self._each: float | None = None  # seconds that one prompt token adds to a step; None: not measured yet
@@ -133,9 +133,9 @@ class Pace:
 
         0: none is known.
         """
-        known, line = self._plain.seconds(size), self._known_line()
-        if known is None and line is not None:
-            known = line[0] + line[1] * size
-        if known is None:
-            known = (self._plain.seconds(self._nearest) or 0.0) if size else 0.0
-        return known
+        known = self._plain.seconds(size)
+        if known is not None:
+            return known
+        if (line := self._known_line()) is not None:
+            return line[0] + line[1] * size
+        return (size and self._plain.seconds(self._nearest)) or 0.0

@@ -331,14 +331,7 @@ def write_gemma4(path: Path, shape: Shape = TINY) -> Path:
     is_windowed = [layer % 2 == 0 for layer in range(shape.layers)]
     kv_heads = [shape.kv_heads if windowed else shape.kv_heads // 2 for windowed in is_windowed]
     _add_attention_keys(out, kv_heads)
-    out.gguf.add_key_length(large)
-    out.gguf.add_value_length(large)
-    out.gguf.add_key_length_swa(small)
-    out.gguf.add_value_length_swa(small)
-    out.gguf.add_rope_dimension_count(large)
-    out.gguf.add_rope_dimension_count_swa(small)
-    out.gguf.add_sliding_window(shape.window)
-    out.gguf.add_sliding_window_pattern(is_windowed)
+    _add_window_keys(out, small, large, is_windowed)
     out.gguf.add_shared_kv_layers(2)
     out.gguf.add_embedding_length_per_layer_input(per_layer)
     out.gguf.add_final_logit_softcapping(30.0)
@@ -376,14 +369,7 @@ def write_gemma4_assistant(path: Path, shape: Shape = TINY) -> Path:
     _add_attention_keys(out, [shape.kv_heads, shape.kv_heads // 2])
     out.gguf.add_embedding_length_out(shape.dim)
     out.gguf.add_nextn_predict_layers(2)
-    out.gguf.add_key_length(large)
-    out.gguf.add_value_length(large)
-    out.gguf.add_key_length_swa(small)
-    out.gguf.add_value_length_swa(small)
-    out.gguf.add_rope_dimension_count(large)
-    out.gguf.add_rope_dimension_count_swa(small)
-    out.gguf.add_sliding_window(shape.window)
-    out.gguf.add_sliding_window_pattern([True, False])
+    _add_window_keys(out, small, large, [True, False])
     out.matrix("token_embd", shape.vocab, dim, scale=dim**-0.5)
     out.ones("output_norm", dim)
     out.vector("rope_freqs", np.ones(large // 2))
@@ -400,6 +386,15 @@ def write_gemma4_assistant(path: Path, shape: Shape = TINY) -> Path:
         _add_feed_forward(out, prefix)
     out.close()
     return path
+
+
+def _add_window_keys(out: _Writer, small: int, large: int, is_windowed: list[bool]) -> None:
+    """Add what Gemma 4's heads have in layers with a window, which are small, and in those without one."""
+    for length, of_window in ((large, ""), (small, "_swa")):
+        for key in ("key_length", "value_length", "rope_dimension_count"):
+            getattr(out.gguf, f"add_{key}{of_window}")(length)
+    out.gguf.add_sliding_window(out.shape.window)
+    out.gguf.add_sliding_window_pattern(is_windowed)
 
 
 def write_gpt_oss(path: Path, shape: Shape = TINY) -> Path:

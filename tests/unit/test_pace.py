@@ -238,12 +238,18 @@ def test_many_branches_of_one_person_make_another_wait_for_less_than_twice_as_lo
     assert seconds_of(driver, tokens) <= 2 * alone + under_way
 
 
-@pytest.mark.parametrize("machine", [FAST, SLOW, CARD], ids=["fast", "slow", "card"])
-def test_many_branches_of_one_person_sit_out_the_step_in_which_another_ones_prompt_comes(machine: Machine) -> None:
+def alice_writes(machine: Machine, n: int) -> tuple[Driver, Timed]:
+    """Let ALICE write n branches for some steps."""
     driver, model = timed(machine.seconds, 0.2)
-    driver.submit("the old king", n=64, max_tokens=5000, ignore_eos=True, owner=ALICE)
+    driver.submit("the old king", n=n, max_tokens=5000, ignore_eos=True, owner=ALICE)
     for _ in range(10):
         driver.step()
+    return driver, model
+
+
+@pytest.mark.parametrize("machine", [FAST, SLOW, CARD], ids=["fast", "slow", "card"])
+def test_many_branches_of_one_person_sit_out_the_step_in_which_another_ones_prompt_comes(machine: Machine) -> None:
+    driver, model = alice_writes(machine, 64)
     compute_prompt(driver, 2000, owner=BOB)  # till times of steps and tokens are known
     seconds_of(driver, 4)
     for _ in range(5):
@@ -255,10 +261,7 @@ def test_many_branches_of_one_person_sit_out_the_step_in_which_another_ones_prom
 
 @pytest.mark.parametrize("machine", [FAST, SLOW, CARD], ids=["fast", "slow", "card"])
 def test_they_sit_out_for_no_long_prompt(machine: Machine) -> None:
-    driver, model = timed(machine.seconds, 0.2)
-    driver.submit("the old king", n=8, max_tokens=5000, ignore_eos=True, owner=ALICE)
-    for _ in range(10):
-        driver.step()
+    driver, model = alice_writes(machine, 8)
     seconds_of(driver, 4)  # till sizes of steps are known
     asked = driver.submit([place % 37 for place in range(3000)], max_tokens=1, owner=BOB)
     driver.step()
@@ -270,10 +273,7 @@ def test_they_sit_out_for_no_long_prompt(machine: Machine) -> None:
 
 
 def test_they_sit_out_for_no_prompt_that_has_no_room_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver, model = timed(FAST.seconds, 0.2)
-    driver.submit("the old king", n=64, max_tokens=5000, ignore_eos=True, owner=ALICE)
-    for _ in range(10):
-        driver.step()
+    driver, model = alice_writes(FAST, 64)
     driver.submit([place % 37 for place in range(30)], max_tokens=4, ignore_eos=True, owner=BOB)
     # As a picture that is computed whole and needs more cells than are free.
     monkeypatch.setattr("srb.engine.scheduler._to_prefill", lambda *_: iter(()))

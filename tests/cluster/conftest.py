@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from srb.web.ops.routes import STATS_AGE
 from tests.processes import PYTHON, ROOT, Process, children, clean_environ, command_line, descendants, wait_for
 from tests.servers import SETTINGS, Server, free_port
 
@@ -128,6 +129,7 @@ class Cluster:
     def server(self, folder: Path, **settings: object) -> Server:
         """Return a web server, not yet started, that uses this cluster."""
         server = Server(folder, **{"cluster": self.address, **settings})
+        server.numbers_age = STATS_AGE
         server.environ |= {name: value for name, value in self.environ.items() if not name.startswith("SRB_")}
         return self._exits.enter_context(server)
 

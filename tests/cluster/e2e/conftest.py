@@ -11,7 +11,6 @@ import pytest
 
 from srb.cli.cluster import engine_settings
 from srb.config.settings import Settings
-from srb.web.ops.routes import STATS_AGE
 from tests.cluster.conftest import START_SECONDS, Cluster, replicas
 from tests.models.random_gguf import write_llama
 from tests.processes import wait_for
@@ -64,7 +63,6 @@ class Machines:
         engines = engine_settings(Settings.load({}, server.environ))
         if engines != self._engines:
             self._deploy(engines)
-        server.numbers_age = STATS_AGE
         return server
 
     def share(self, name: str, **settings: Any) -> Server:

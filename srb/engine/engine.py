@@ -605,8 +605,9 @@ class Engine:
         """
         self._speculation.note(plan, seconds)
         newest = sum(chunk.num_tokens for chunk in plan.chunks if chunk.is_newest)
-        self._pace.note(newest, plan.num_tokens - newest, since_plan)
-        self._pace.note_served(plan.took, plan.num_tokens - newest, plan.weights, since_plan)
+        num_others = plan.num_tokens - newest
+        self._pace.note(newest, num_others, since_plan, plan.sum_of_places // max(1, num_others))
+        self._pace.note_served(plan.took, num_others, plan.weights, since_plan)
         total, prompt = plan.num_tokens, plan.num_prompt_tokens
         if total:
             self._step_seconds.observe(seconds)

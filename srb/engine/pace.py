@@ -13,9 +13,32 @@ _LEAST_SHARE = 5 / 3
 # compute a third more tokens in it.
 _LEAST_AND = 24  # prompt tokens, beside as long as the step takes without them
 # Weights of the newest step: with too quick a pace streams stutter, with too slow a one they do not.
-_FASTER, _SLOWER = 0.2, 0.5
+_FASTER, _SLOWER = 0.2, 0.7
+_APART = 512  # places of a text whose tokens count as equally long
 _MOST_OWED = 1.0  # seconds: who was kept waiting for long, or has kept others, is not paid back for longer
 _MOST_SLOWER = 3.0  # times what a token took before: more counts as so much, since another program may have held it up
+
+
+class _TokenCosts:
+    """Seconds that one prompt token adds to a step, by its place in its text: attention reads all tokens before it.
+
+    Without the places each prompt would begin with the small steps in which a long one before it has ended.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: list[float] = []  # of the first _APART places, of the next ones, …
+
+    def at(self, place: int) -> float | None:
+        """Return the seconds of a token at a place, or at the last one that was measured; None: nothing is measured."""
+        return self._seconds[min(place // _APART, len(self._seconds) - 1)] if self._seconds else None
+
+    def note(self, place: int, seconds: float, num_tokens: int) -> None:
+        """Note what each of so many tokens took; a few of them say little."""
+        which = place // _APART
+        self._seconds += (self._seconds[-1:] or [seconds]) * (which + 1 - len(self._seconds))
+        known = self._seconds[which]
+        missed = (min(seconds, _MOST_SLOWER * known) if known else seconds) - known
+        self._seconds[which] += (_SLOWER if missed > 0 else _FASTER) * min(1.0, num_tokens / LEAST) * missed
 
 
 class Pace:
@@ -30,23 +53,23 @@ class Pace:
         self._has_line = False  # only steps of several people, or of sizes that were not measured, ask for it
         # Seconds that each person is owed whose branches are written: her share of the time, less what she has had.
         self._owed: dict[str, float] = {}
-        self._each: float | None = None  # seconds that one prompt token adds to a step; None: not measured yet
+        self._costs = _TokenCosts()
 
-    def most_prompt(self, num_newest: int, spent: float = 0.0) -> int | None:
+    def most_prompt(self, num_newest: int, spent: float = 0.0, place: int = 0) -> int | None:
         """Return how many prompt tokens a step may have beside `num_newest` tokens of branches; None: any number.
 
-        `spent` are the seconds that the step has taken already.
+        `spent` are the seconds that the step has taken already, `place` is that of the first prompt token in its text.
         """
         if not self._step_seconds:
             return None
-        if self._each is None:
+        if (each := self._costs.at(place)) is None:
             return FIRST
         plain = self._plain_seconds(num_newest)
-        seconds = max(self._step_seconds - plain - spent, _LEAST_SHARE * plain, plain + _LEAST_AND * self._each)
-        return max(LEAST, round(seconds / max(self._each, 1e-9)))
+        seconds = max(self._step_seconds - plain - spent, _LEAST_SHARE * plain, plain + _LEAST_AND * each)
+        return max(LEAST, round(seconds / max(each, 1e-9)))
 
-    def note(self, num_newest: int, num_prompt: int, seconds: float) -> None:
-        """Note a step with so many tokens of branches, and of prompts."""
+    def note(self, num_newest: int, num_prompt: int, seconds: float, place: int = 0) -> None:
+        """Note a step with so many tokens of branches, and of prompts, whose mean place in their texts is `place`."""
         if not self._step_seconds or not num_newest + num_prompt:
             return
         if not num_prompt:
@@ -54,11 +77,7 @@ class Pace:
             self._nearest, self._has_line = num_newest, False
             return
         each = max(0.0, seconds - self._plain_seconds(num_newest)) / num_prompt
-        if self._each is None:
-            self._each = each
-            return
-        each = min(each, _MOST_SLOWER * self._each) if self._each else each
-        self._each += (_SLOWER if each > self._each else _FASTER) * (each - self._each)
+        self._costs.note(place, each, num_prompt)
 
     def most_newest(self, wanted: Mapping[str, int], weights: Mapping[str, int]) -> int | None:
         """Return how many of the tokens of several people's branches a step may have; None: any number.
@@ -92,8 +111,8 @@ class Pace:
         }
         if due:
             return due
-        if prompt and self._each:
-            alone = self._plain_seconds(0) + prompt * self._each
+        if prompt and (each_of_prompt := self._costs.at(0)):
+            alone = self._plain_seconds(0) + prompt * each_of_prompt
             if alone <= self._plain_seconds(sum(wanted.values())):
                 return due
         return {max(wanted, key=lambda person: self._owed.get(person, 0.0))}

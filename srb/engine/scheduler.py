@@ -121,6 +121,7 @@ class StepPlan:
     chunks: list[Chunk] = field(default_factory=list)
     num_tokens: int = 0  # of all chunks
     num_prompt_tokens: int = 0
+    sum_of_places: int = 0  # in their texts, of the tokens that are no branch's newest
     took: dict[str, int] = field(default_factory=dict)  # tokens of branches of each person who has any; 0: sits out
     weights: dict[str, int] = field(default_factory=dict)  # of all who have branches or prompts, if any has branches
 
@@ -134,6 +135,7 @@ class StepPlan:
         self.chunks.append(Chunk(span, count))
         self.num_tokens += count
         self.num_prompt_tokens += count if isinstance(span, Prefix) else 0
+        self.sum_of_places += count * (_place(span) + count // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,13 +287,14 @@ class Scheduler:
         budget, free = self._model.n_batch - plan.num_tokens, free - plan.num_tokens
         # Everything waits for this step to end, so prefill gets at most one ubatch of it.
         budget = min(budget, self._model.n_ubatch - len(plan.chunks) % self._model.n_ubatch)
+        spans = list(_to_prefill([request for request in requests if request not in plan.drops], running, resumed))
         if is_read or all(request.comes_last for request in requests):
-            most = pace.most_prompt(len(plan.chunks), spent)
+            most = pace.most_prompt(len(plan.chunks), spent, _place(spans[0]) if spans else 0)
             budget = budget if most is None else min(budget, most)
         # A batch has a row of logits per sequence; scored prompts share the rows that are left.
         spare_rows = max(0, self._model.n_seq_max - len(running) - len(prompts))
         has_whole = False  # a step computes at most one chunk of media that takes more than its share
-        for span in _to_prefill([request for request in requests if request not in plan.drops], running, resumed):
+        for span in spans:
             count = min(self._to_checkpoint(span), budget, free)
             chunk = Chunk(span, count)
             if count > 0 and chunk.wants_all:
@@ -317,7 +320,7 @@ class Scheduler:
 
     def _to_checkpoint(self, span: Prefix | Branch) -> int:
         """Return how many pending tokens a chunk may have: up to the next checkpoint, if memory keeps states."""
-        states, position = self._residency.states, span.start + span.num_computed
+        states, position = self._residency.states, _place(span)
         if not states.are_kept or not span.request.cache_prompt:
             return span.pending
         if isinstance(span, Branch):
@@ -552,6 +555,11 @@ def _to_prefill(
     prompts = [request for request in requests if request.prefix.node and not request.prefix.is_complete]
     counts = Counter(branch.request.owner for branch in running) if len(prompts) > 1 else Counter[str]()
     yield from (request.prefix for request in in_order_of_shares(prompts, counts))
+
+
+def _place(span: Prefix | Branch) -> int:
+    """Return the place in its text of the next token that is computed."""
+    return span.start + span.num_computed
 
 
 def _running(requests: Iterable[Request]) -> Iterator[Branch]:

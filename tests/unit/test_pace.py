@@ -92,6 +92,34 @@ def test_a_long_prompt_makes_no_step_of_a_writer_long_and_takes_less_than_twice_
     assert beside <= (2.5 if machine is SLOW else 1.6) * alone
 
 
+class Attentive(Timed):
+    """A model whose token takes the longer, the more tokens stand before it: SmolLM2 on two cores."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: 0.015 + self.tokens_seconds)
+
+    def decode(self, batch: Batch) -> DecodeStatus:
+        self.tokens_seconds = 0.0004 * len(batch) + 4e-7 * sum(batch.positions)
+        return super().decode(batch)
+
+
+def test_each_prompt_has_the_time_of_a_step_from_its_beginning_though_the_end_of_the_one_before_was_slow() -> None:
+    model = Attentive()
+    driver = Driver(model, step_seconds=0.2)
+    model.driver = driver
+    driver.submit("the old king", max_tokens=5000, ignore_eos=True)
+    for _ in range(10):
+        driver.step()
+    for _ in range(2):
+        driver.now += 1.0
+        del model.took[:]
+        seconds, steps = compute_prompt(driver, 6000, cache_prompt=False)
+    assert max(seconds for _, seconds in model.took) <= 0.25
+    assert seconds / steps >= 0.17, "as in steps of 0.2 s, but for the last one"
+    tokens = [tokens for tokens, _ in model.took if tokens > 1]
+    assert tokens[0] > 1.5 * tokens[-2]
+
+
 def test_a_prompt_alone_takes_whole_steps() -> None:
     driver, model = timed(FAST.seconds, 0.15)
     compute_prompt(driver, 2000)

@@ -68,34 +68,60 @@ def copy_stories(source: Place, target: Place, *, update: bool = False) -> Copie
 
     Raise InvalidRequest for a target that has stories, unless it is a copy of this source that may be updated.
     """
-    with (
-        closing(Store(source)) as old,
-        closing(Store(target)) as new,
-        old.connection() as reader,
-        new.writing() as writer,
-    ):
+    with closing(Store(source)) as old, closing(Store(target)) as new, old.connection() as connection:
+        reader = _Reader(connection)
+        try:
+            return _copy_into(new, reader, old.shown, update=update)
+        except _CannotRead as failed:
+            raise failed.error from None
+
+
+class _CannotRead(Exception):
+    """The source could not be read. The target must not take its error for one of its own, and tell that it is damaged."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Reader:
+    """The source's rows."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.name = connection.name()
+        self._connection = connection
+
+    def stream(self, query: str, at_once: int, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from self._connection.stream(query, at_once, values)
+        except Exception as error:
+            raise _CannotRead(error) from error
+
+
+def _copy_into(new: Store, reader: _Reader, shown: str, *, update: bool) -> Copied:
+    with new.writing() as writer:
         writer.begin_copy()
         if not writer.execute("SELECT 1 FROM story LIMIT 1").fetchone():
             copied = _copy_all(reader, writer)
         elif not update:
             raise InvalidRequest(f"{new.shown} has stories already; a copy is made where there are none, or updated")
-        elif writer.execute("SELECT value FROM file WHERE key = 'copy_of'").fetchone() != (reader.name(),):
-            raise InvalidRequest(f"{new.shown} is no copy of {old.shown} as it is now; copy it to a new place")
+        elif writer.execute("SELECT value FROM file WHERE key = 'copy_of'").fetchone() != (reader.name,):
+            raise InvalidRequest(f"{new.shown} is no copy of {shown} as it is now; copy it to a new place")
         else:
             copied = _copy_changes(reader, writer)
-        writer.execute(_PUT_ORIGIN, (reader.name(),))
+        writer.execute(_PUT_ORIGIN, (reader.name,))
         writer.end_copy()
         return copied
 
 
-def _copy_all(reader: Connection, writer: Connection) -> Copied:
+def _copy_all(reader: _Reader, writer: Connection) -> Copied:
     for table in _TABLES:
         _copy(table, reader, writer)
     (written,) = writer.execute("SELECT count(*) FROM story").fetchone()
     return Copied(int(written), 0)
 
 
-def _copy_changes(reader: Connection, writer: Connection) -> Copied:
+def _copy_changes(reader: _Reader, writer: Connection) -> Copied:
     theirs, ours = reader.stream(_FACTS, 1000), writer.stream(_FACTS, 1000)
     changed, gone = [], []
     new, old = next(theirs, None), next(ours, None)
@@ -119,7 +145,7 @@ def _copy_changes(reader: Connection, writer: Connection) -> Copied:
     return Copied(len(changed), len(set(gone) - set(changed)))
 
 
-def _copy(table: _Table, reader: Connection, writer: Connection, story: int | None = None) -> None:
+def _copy(table: _Table, reader: _Reader, writer: Connection, story: int | None = None) -> None:
     """Copy a table's rows, or those of one story."""
     columns = ", ".join(table.columns)
     of_one = "" if story is None else f"WHERE {table.columns[0]} = ?"  # the first column is the story's number

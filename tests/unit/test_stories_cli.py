@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from srb.cli import main as cli
 from srb.errors import StoryTooLarge
 from srb.stories import pieces, rows, tables
+from srb.stories.sqlite import FileConnection
 from tests.media import b64, wav
 from tests.stories import Stories, at, model, person
 
@@ -302,6 +305,30 @@ def test_a_copy_is_brought_up_to_date_until_either_of_both_is_restored(srb: Comm
     assert "is no copy of" in srb.err
     assert srb("copy", "--update", copy.path, srb.path) == 1
     assert "is no copy of" in srb.err
+
+
+def test_a_copy_tells_of_which_file_an_error_is_and_leaves_nothing(
+    srb: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Command(tmp_path / "copy.sqlite3", srb._captured)
+    stream = FileConnection.stream
+
+    def failing(self: FileConnection, query: str, *more: Any) -> Iterator[tuple[Any, ...]]:
+        yield from stream(self, query, *more)
+        if "FROM mark" in query:
+            error = sqlite3.DatabaseError("database disk image is malformed")
+            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(FileConnection, "stream", failing)
+        assert srb("copy", srb.path, copy.path) == 1
+    assert str(srb.path) in srb.err
+    assert "malformed" in srb.err
+    assert str(copy.path) not in srb.err
+    assert copy("list") == 0
+    assert copy.out == ""
+    assert srb("copy", srb.path, copy.path) == 0
 
 
 @pytest.mark.parametrize("command", ["check", "list", "backup", "import"])

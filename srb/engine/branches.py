@@ -337,12 +337,31 @@ class Branches:
         self.return_lease(branch, keep=self._model.supports_partial_reuse and branch.is_kept)
 
     def drop_ahead(self, branch: Branch) -> None:
-        """Drop the cells of drafted tokens that were not drawn."""
+        """Drop the cells of drafted tokens that were not drawn.
+
+        Memory with states goes back to where the draft began: what was drawn is computed again with the next token.
+        """
+        copy, branch.state_copy = branch.state_copy, None
         if branch.num_unverified:
             assert branch.lease is not None
             end = branch.start + branch.num_computed
-            self._tree.shorten(branch.lease, end + branch.num_unverified, end)
+            if copy is None:
+                self._tree.shorten(branch.lease, end + branch.num_unverified, end)
+            else:
+                self._deferred.pop(branch, None)  # its logits come again
+                seq_id, before = copy
+                branch.num_again, branch.num_computed = branch.num_computed - before, before
+                self._tree.go_back(branch.lease, end + branch.num_unverified, branch.start + before, seq_id)
             branch.num_unverified = 0
+        if copy is not None:
+            self._tree.free_copy(copy[0])
+
+    def copy_state(self, branch: Branch) -> bool:
+        """Keep the state of a branch that is about to compute a draft; return whether there is a sequence for it."""
+        assert branch.lease is not None
+        seq_id = self._tree.copy_state(branch.lease)
+        branch.state_copy = None if seq_id is None else (seq_id, branch.num_computed)
+        return seq_id is not None
 
     def return_lease(self, branch: Branch, keep: bool) -> None:
         """End a branch's lease; with `keep` its computed tokens stay in the tree. Does nothing without a lease."""
@@ -353,7 +372,7 @@ class Branches:
         self.drop_ahead(branch)  # or cells of tokens that were not drawn would become the node's
         lease, branch.lease = branch.lease, None
         own = branch.tokens[lease.node.end - branch.start : branch.num_computed]
-        branch.num_computed = 0
+        branch.num_computed = branch.num_again = 0
         self._tree.end(lease, branch.in_tree(own) if keep else own, keep, branch.request.asker)
 
     def end(

@@ -70,6 +70,8 @@ class Decoding:
         """
         if not chunks:
             return
+        if self.model.has_states:
+            chunks = [self._with_copy(chunk) for chunk in chunks]
         batch = Batch(chunks[0].span.request.lora)
         rows = [chunk.add_to(batch) for chunk in chunks]
         if self.model.control_vectors:
@@ -77,7 +79,12 @@ class Decoding:
             batch.moods = {span.seq_id: span.mood for span in spans if span.mood and span.seq_id is not None}
         self.counters.n_decode_total += 1
         self.counters.busy_slots_total += len(chunks)
-        match self.model.decode(batch):
+        status = self.model.decode(batch)
+        if status is not DecodeStatus.OK:
+            for chunk in chunks:
+                if isinstance(chunk.span, Branch):
+                    self.branches.drop_ahead(chunk.span)
+        match status:
             case DecodeStatus.OK:
                 self.branches.now = self.clock()
                 self.commit(chunks, rows, events)
@@ -87,6 +94,13 @@ class Decoding:
                 self._compute_apart(chunks, events)
             case DecodeStatus.FATAL:
                 self._recover(events)
+
+    def _with_copy(self, chunk: Chunk) -> Chunk:
+        """Return a chunk whose branch has a copy of its state if there is a draft; without the draft if there is no room."""
+        if not chunk.draft:
+            return chunk
+        assert isinstance(chunk.span, Branch)
+        return chunk if self.branches.copy_state(chunk.span) else Chunk(chunk.span, chunk.count)
 
     def _compute_less(self, chunks: list[Chunk], events: list[Event], parked: int) -> None:
         """Retry a batch that found no cells: without drafts, without prompts, then with fewer branches, tokens, nodes."""

@@ -148,6 +148,13 @@ class DraftDecision:
             saved = max(0.0, saved)
         self._budget.note(seconds, plain, saved)
 
+    def end_again(self, size: int, seconds: float) -> None:
+        """Note a step that computed, beside `size` newest tokens, some anew that wrong drafts had taken back."""
+        plain = self._times.seconds(size)
+        if plain is not None:
+            self._elapsed += seconds
+            self._budget.note(seconds, plain, max(plain - seconds, -_HICCUP * plain))
+
     def _foreseen(self, num_tokens: int) -> float:
         """Return the seconds that a step of so many tokens takes at most, as far as others have been measured."""
         plain = self._times.seconds(self._size)

@@ -553,7 +553,9 @@ class Engine:
                 self._residency.record_branch(chunk.num_tokens, span.start + span.num_computed)
                 span.num_computed, span.num_unverified = span.num_computed + chunk.count, len(chunk.draft)
                 if self.model.has_states:
-                    self._branches.note_computed(span, chunk.count)
+                    span.num_again = 0
+                    if not chunk.draft:
+                        self._branches.note_computed(span, chunk.count)
             else:
                 self._prompts.advance(span, chunk.count, row, events)
         if self._branches.read(events):  # while the device computes; branches may have ended

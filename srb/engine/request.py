@@ -136,10 +136,11 @@ class Branch:
 
     __slots__ = (
         "began_at", "chooser", "draft", "end_token", "ended", "first_word", "forced", "grammar_from", "has_new_line",
-        "healing", "index", "last_step", "lease", "logits", "logprob_sum", "mark", "num_accepted", "num_appended",
-        "num_cached", "num_computed", "num_decoded", "num_directed", "num_drafted", "num_given", "num_hidden",
-        "num_of_prompt", "num_rewinds", "num_shifted", "num_shown", "num_unverified", "origin", "path", "probs",
-        "request", "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
+        "healing", "index", "last_step", "lease", "logits", "logprob_sum", "mark", "num_accepted", "num_again",
+        "num_appended", "num_cached", "num_computed", "num_decoded", "num_directed", "num_drafted", "num_given",
+        "num_hidden", "num_of_prompt", "num_rewinds", "num_shifted", "num_shown", "num_unverified", "origin", "path",
+        "probs", "request", "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "state_copy", "text",
+        "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -164,6 +165,9 @@ class Branch:
         self.num_decoded = 0  # given tokens that were decoded before its own first one
         self.num_computed = 0
         self.num_unverified = 0  # drafted tokens that are computed and not yet drawn; never between two steps
+        # Where memory has states: a sequence with that before a draft, and how many tokens were computed then.
+        self.state_copy: tuple[int, int] | None = None
+        self.num_again = 0  # drawn tokens that are computed once more with the newest one, since such a draft was wrong
         self.draft: Draft | None = None
         self.forced: list[int] = []  # tokens that its grammar leaves no choice of and that are not appended yet
         self.num_drafted = self.num_accepted = 0  # computed tokens of drafts, and of those the ones that it drew

@@ -44,6 +44,7 @@ class Chunk:
     span: Prefix | Branch
     count: int
     draft: Sequence[int] = ()  # of a branch's newest token: tokens that may follow it, computed at once
+    num_again: int = 0  # tokens before a branch's newest one: see there
 
     @property
     def completes(self) -> bool:
@@ -72,8 +73,8 @@ class Chunk:
 
     @property
     def is_newest(self) -> bool:
-        """Whether it is one token of a branch, as a step has of each that runs."""
-        return self.count == 1 and isinstance(self.span, Branch)
+        """Whether it is the newest token of a branch, as a step has of each that runs."""
+        return self.count == 1 + self.num_again and isinstance(self.span, Branch)
 
     @property
     def media(self) -> MediaRun | None:
@@ -127,8 +128,9 @@ class StepPlan:
 
     def add_newest(self, branches: list[Branch]) -> None:
         """Add the newest token of each branch."""
-        self.chunks += [Chunk(branch, 1) for branch in branches]
-        self.num_tokens += len(branches)
+        added = [Chunk(branch, 1 + branch.num_again, num_again=branch.num_again) for branch in branches]
+        self.chunks += added
+        self.num_tokens += sum(chunk.count for chunk in added)
 
     def add(self, span: Prefix | Branch, count: int) -> None:
         """Add a chunk of `count` tokens."""
@@ -273,8 +275,15 @@ class Scheduler:
         if not with_unread and (read := _read_now(requests, running, plan.drops)):
             with_reader = set(read)
             requests, running = read, [branch for branch in running if branch.request in with_reader]
-        newest = [branch for branch in running if branch.pending == 1]
-        resumed = [branch for branch in running if branch.pending > 1] if len(newest) < len(running) else []
+        num_again = sum(branch.num_again for branch in running)
+        if num_again and len(running) + num_again > min(self._model.n_batch, free):
+            newest = [branch for branch in running if branch.pending == 1]  # the others go on in pieces
+        else:
+            newest = [branch for branch in running if branch.pending == 1 + branch.num_again]
+        resumed: list[Branch] = []
+        if len(newest) < len(running):
+            known = set(newest)
+            resumed = [branch for branch in running if branch.pending and branch not in known]
         prompts = [request for request in requests if request.prefix.node and not request.prefix.is_complete]
         is_read = any(not branch.request.is_unread for branch in newest)
         held: list[Branch] = []  # that sit this step out for prompts of others

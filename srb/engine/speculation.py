@@ -49,7 +49,7 @@ class Speculation:
         looks_up: bool,
         step_seconds: float = 0.0,
     ) -> None:
-        """Draft at most `max_draft` tokens for a branch; 0, or memory that cannot be cut: none.
+        """Draft at most `max_draft` tokens for a branch; 0, or memory that cannot go back after wrong ones: none.
 
         Drafts come from the text itself where it `looks_up` and finds some, else from `drafts`: a draft model, or the
         model's head. A step in which it reads a text takes about `step_seconds`; 0: a ubatch's time.
@@ -58,12 +58,13 @@ class Speculation:
         self._residency = residency
         self._branches = branches
         self._clock = clock
-        self._max_draft = max_draft if model.supports_partial_reuse and not model.has_states else 0
+        self._max_draft = max_draft if can_draft(model) else 0
         self._looks_up = looks_up
         self._drafter = drafts
         self._decision = DraftDecision()
         self._reading_pace = Pace(step_seconds)
         self._is_noted = False  # whether the current step's time is noted: it computes newest tokens, and drafts
+        self._is_again = False  # whether it computes, beside newest tokens, those that a wrong draft took back
         self._accepted_before = 0
         self.counters = SpeculationCounters()
 
@@ -72,7 +73,9 @@ class Speculation:
         if self._drafter is not None:
             self._drafter.follow_prompts(self._decision.is_hopeful)
         size = len(plan.chunks)
-        self._is_noted = bool(self._max_draft and size and plan.num_tokens == size and not plan.num_prompt_tokens)
+        is_all_newest = bool(self._max_draft and size) and all(chunk.is_newest for chunk in plan.chunks)
+        self._is_noted = is_all_newest and plan.num_tokens == size
+        self._is_again = is_all_newest and not self._is_noted
         if not self._is_noted:
             return
         self._accepted_before = self.counters.spec_decode_num_accepted_tokens_total
@@ -101,9 +104,11 @@ class Speculation:
         depths = [0] * len(drafts)
         for _, number in chances[:count]:
             depths[number] += 1
+        left = self._residency.free_ids if self._model.has_states else len(drafts)  # for the states before them
         for (chunk, tokens, _), depth in zip(drafts, depths, strict=True):
-            chunk.draft = tokens[:depth]
-        plan.num_tokens += count
+            if depth and left:
+                chunk.draft, left = tokens[:depth], left - 1
+                plan.num_tokens += depth
 
     def _most(self, branch: object) -> int:
         """Return how many tokens may be drafted for a branch."""
@@ -247,13 +252,23 @@ class Speculation:
             self.counters.spec_decode_num_accepted_tokens_total += 1
             branch.num_accepted += 1
             self._branches.sample(branch, row + place, events)
+        is_right = not branch.num_unverified
         self._branches.drop_ahead(branch)
+        if is_right and self._model.has_states and branch.lease is not None:
+            self._branches.note_computed(branch, 1 + len(draft))
 
     def note(self, plan: StepPlan, seconds: float) -> None:
         """Note how long a step took, the draft model's part included."""
         if self._is_noted:
             accepted = self.counters.spec_decode_num_accepted_tokens_total - self._accepted_before
             self._decision.end(plan.num_tokens, accepted, seconds)
+        elif self._is_again:
+            self._decision.end_again(len(plan.chunks), seconds)
+
+
+def can_draft(model: Model) -> bool:
+    """Whether the model's sequences can go back to any place: by a cut, or to the state before, of which a copy is free."""
+    return model.supports_partial_reuse and (model.shares_states or not model.has_states)
 
 
 def without_drafts(chunks: Sequence[Chunk]) -> list[Chunk] | None:

@@ -55,6 +55,9 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )
 
 
+STATES = {"has_states": True, "n_seq_max": 24}
+
+
 @cache
 def without_drafts(place: int) -> tuple[Any, Any, dict[str, float]]:
     """Return the texts of the options at a place with two seeds, and the engine's numbers between them."""
@@ -63,16 +66,16 @@ def without_drafts(place: int) -> tuple[Any, Any, dict[str, float]]:
     return first, written(plain, **OPTIONS[place], seed=9), stats
 
 
-@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("memory", [{}, {"decodes_ahead": True}, STATES, STATES | {"decodes_ahead": True}], ids=str)
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("place", range(len(OPTIONS)), ids=lambda place: str(OPTIONS[place]))
 def test_drafts_right_or_wrong_change_no_text(
-    share: float, place: int, ahead: bool, monkeypatch: pytest.MonkeyPatch
+    share: float, place: int, memory: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected, expected_again, plain = without_drafts(place)
     oracle = Oracle(list(expected[0].values()), share)
     monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: oracle.draft(tokens, most))
-    driver = Driver(FakeModel(n_ctx=1000, n_ctx_seq=300, decodes_ahead=ahead), max_draft=6)
+    driver = Driver(FakeModel(n_ctx=1000, n_ctx_seq=300, **memory), max_draft=6)
     assert written(driver, **OPTIONS[place]) == expected
     stats = driver.engine.stats()
     assert stats["spec_decode_num_draft_tokens_total"] > 0
@@ -160,21 +163,23 @@ def test_context_shifts_of_a_text_that_repeats_itself_begin_its_drafts_anew() ->
     assert driver.engine.stats()["spec_decode_num_accepted_tokens_total"] > 0
 
 
-@pytest.mark.parametrize("options", [{"has_states": True}, {"supports_partial_reuse": False}])
-def test_memory_that_cannot_be_cut_drafts_nothing(options: dict[str, bool]) -> None:
-    driver = Driver(FakeModel(n_ctx=4000, **options), max_draft=8)
+def test_memory_that_cannot_be_cut_drafts_nothing() -> None:
+    driver = Driver(FakeModel(n_ctx=4000, supports_partial_reuse=False), max_draft=8)
     bias = tuple((token, None) for token in range(driver.model.n_vocab) if token != 9)
     driver.submit(PROMPT, max_tokens=50, logit_bias=bias)
     driver.run()
     assert driver.engine.stats()["spec_decode_num_draft_tokens_total"] == 0
 
 
-def test_a_step_without_room_is_tried_again_without_its_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("memory", [{}, STATES], ids=str)
+def test_a_step_without_room_is_tried_again_without_its_drafts(
+    memory: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = Driver(FakeModel(n_ctx=1000))
     expected = written(plain, n=2, max_tokens=40)
     oracle = Oracle(list(expected[0].values()), 1.0)
     monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: oracle.draft(tokens, most))
-    driver = Driver(FakeModel(n_ctx=1000), max_draft=4)
+    driver = Driver(FakeModel(n_ctx=1000, **memory), max_draft=4)
     for status in (DecodeStatus.NO_ROOM, DecodeStatus.INVALID):
         outcome = driver.outcomes[driver.submit(PROMPT, n=2, max_tokens=40)]
         for _ in range(6):

@@ -29,6 +29,7 @@ from srb.engine.process.loop import DecodeLoop, EngineCore
 from srb.engine.process.state_folder import StateFolder
 from srb.engine.process.state_sharing import StateSharing
 from srb.engine.process.text_folder import TextFolder
+from srb.engine.speculation import can_draft
 from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
 from srb.exit_codes import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL
 from srb.files.gguf import FAKE_MODEL, is_fake, model_fingerprint
@@ -106,10 +107,10 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
             watch_nodes(_end_without_node)
     if model.can_generate:
         model.grammars.make_ready()
-    can_draft = settings.has_drafts and model.supports_partial_reuse and not model.has_states
-    info = replace(model.info(settings.model_alias), speculative=_drafts(settings, model) if can_draft else "none")
+    may_draft = settings.has_drafts and can_draft(model)
+    info = replace(model.info(settings.model_alias), speculative=_drafts(settings, model) if may_draft else "none")
     draft_model: Model | None = None
-    if settings.has_draft_model and can_draft and model.head is None:
+    if settings.has_draft_model and may_draft and model.head is None:
         draft_model = _load_draft_model(settings, model)
     texts, states = _open_folders(settings, info.memory, model)
     if not model.supports_partial_reuse and info.memory != "sliding_window":  # the model has told of its windows
@@ -132,7 +133,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
             cache_cells=_cache_cells(settings, model.is_on_gpu),
             cache_bytes=settings.cache_ram_mib * 1024 * 1024,
             step_seconds=_step_seconds(settings, model.is_on_gpu),
-            max_draft=_MAX_DRAFT if can_draft else 0,
+            max_draft=_MAX_DRAFT if may_draft else 0,
             looks_up=settings.looks_up_drafts,
         ),
         clock=time.monotonic,
@@ -152,7 +153,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         )  # fmt: skip
     if settings.spec_draft_model and not settings.has_draft_model:
         log.warning("spec_draft_model has no effect: spec_type is %s", settings.spec_type)
-    if settings.has_drafts and not can_draft:
+    if settings.has_drafts and not may_draft:
         kind = "spec_draft_model" if settings.has_draft_model else f"spec_type {settings.spec_type}"
         log.warning("%s has no effect: this model's memory cannot be cut after a token", kind)
 

@@ -217,6 +217,20 @@ class PrefixTree:
         self._residency.record_branch(end - computed)
         return end
 
+    def copy_state(self, lease: Lease) -> int | None:
+        """Return a free sequence that has the state of a branch's end from now on; None if none is free."""
+        return self._states.copy(lease.seq_id)
+
+    def free_copy(self, seq_id: int) -> None:
+        """Free the sequence of a copied state."""
+        self._residency.free_seq(seq_id)
+
+    def go_back(self, lease: Lease, computed: int, end: int, copy: int) -> None:
+        """Let a branch's sequence end at `end` instead of `computed`, with the state there, which is that of `copy`."""
+        self._model.truncate(lease.seq_id, end)
+        self._model.copy_state(copy, lease.seq_id)
+        self._residency.record_branch(end - computed)
+
     @property
     def has_spare_sequence(self) -> bool:
         """Whether a sequence is free, or held by a text that can be parked."""

@@ -405,6 +405,11 @@ class Residency:
             self.states.give(node, holder, seq_id)
         return seq_id
 
+    @property
+    def free_ids(self) -> int:
+        """Number of sequences that nothing holds."""
+        return len(self._free_ids)
+
     def _take_free(self) -> int | None:
         return self._free_ids.pop() if self._free_ids else None
 

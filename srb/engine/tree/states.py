@@ -219,6 +219,10 @@ class States:
             return None
         if len(self._unsaved) == MAX_UNSAVED:
             self._save_first()
+        return self.copy(seq_id)
+
+    def copy(self, seq_id: int) -> int | None:
+        """Return a free sequence that shares the state of another one, and has nothing else; None if none is free."""
         lone = self._take_free()
         if lone is not None:
             self._model.copy_state(seq_id, lone)

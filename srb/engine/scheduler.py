@@ -45,6 +45,7 @@ class Chunk:
     count: int
     draft: Sequence[int] = ()  # of a branch's newest token: tokens that may follow it, computed at once
     num_again: int = 0  # tokens before a branch's newest one: see there
+    is_followed: bool = False  # whether a head is told what is computed again: it is told of wanted rows
 
     @property
     def completes(self) -> bool:
@@ -60,7 +61,9 @@ class Chunk:
     def wants_all(self) -> bool:
         """Whether the logits of several tokens are needed: of a pilot's, or of a prompt's with log-probabilities."""
         span = self.span
-        return span.request.wants_prompt_logprobs if isinstance(span, Prefix) else span.ending is not None
+        if isinstance(span, Prefix):
+            return span.request.wants_prompt_logprobs
+        return span.ending is not None or (self.is_followed and self.num_again > 0)
 
     @property
     def num_without_logits(self) -> int:
@@ -68,8 +71,7 @@ class Chunk:
         span = self.span
         if isinstance(span, Prefix):
             return max(0, span.num_prompt_logprobs - 1 - span.num_computed)
-        assert span.ending is not None
-        return max(0, span.ending.num_without_logits - span.num_computed)
+        return max(0, span.ending.num_without_logits - span.num_computed) if span.ending is not None else 0
 
     @property
     def is_newest(self) -> bool:
@@ -126,9 +128,9 @@ class StepPlan:
     took: dict[str, int] = field(default_factory=dict)  # tokens of branches of each person who has any; 0: sits out
     weights: dict[str, int] = field(default_factory=dict)  # of all who have branches or prompts, if any has branches
 
-    def add_newest(self, branches: list[Branch]) -> None:
-        """Add the newest token of each branch."""
-        added = [Chunk(branch, 1 + branch.num_again, num_again=branch.num_again) for branch in branches]
+    def add_newest(self, branches: list[Branch], *, is_followed: bool = False) -> None:
+        """Add the newest token of each branch; `is_followed`: by a head that drafts."""
+        added = [Chunk(branch, 1 + branch.num_again, (), branch.num_again, is_followed) for branch in branches]
         self.chunks += added
         self.num_tokens += sum(chunk.count for chunk in added)
 
@@ -275,8 +277,8 @@ class Scheduler:
         if not with_unread and (read := _read_now(requests, running, plan.drops)):
             with_reader = set(read)
             requests, running = read, [branch for branch in running if branch.request in with_reader]
-        num_again = sum(branch.num_again for branch in running)
-        if num_again and len(running) + num_again > min(self._model.n_batch, free):
+        num_again, is_followed = sum(branch.num_again for branch in running), self._model.head is not None
+        if num_again and len(running) + num_again > min(self._model.n_batch, self._model.n_seq_max, free):
             newest = [branch for branch in running if branch.pending == 1]  # the others go on in pieces
         else:
             newest = [branch for branch in running if branch.pending == 1 + branch.num_again]
@@ -292,7 +294,7 @@ class Scheduler:
         elif newest:
             only = newest[0].request
             plan.took, plan.weights = {only.owner: len(newest)}, {only.owner: only.weight}
-        plan.add_newest(newest[: min(self._model.n_batch, free)])
+        plan.add_newest(newest[: min(self._model.n_batch, free)], is_followed=is_followed)
         budget, free = self._model.n_batch - plan.num_tokens, free - plan.num_tokens
         # Everything waits for this step to end, so prefill gets at most one ubatch of it.
         budget = min(budget, self._model.n_ubatch - len(plan.chunks) % self._model.n_ubatch)

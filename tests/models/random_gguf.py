@@ -202,19 +202,28 @@ def write_qwen3vl(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
-def write_qwen35(path: Path, shape: Shape = TINY) -> Path:
-    """Write a qwen35, a hybrid: a gated delta net with states, and attention with M-RoPE in every second layer."""
-    out = _Writer(path, "qwen35", shape)
+def write_qwen35(path: Path, shape: Shape = TINY, wrong: float | None = None) -> Path:
+    """Write a qwen35, a hybrid: a gated delta net with states, and attention with M-RoPE in every second layer.
+
+    With `wrong` it has a head that drafts (MTP), which knows what follows each token in a chained model, but for that
+    share of the vocabulary.
+    """
+    head = shape.layers if wrong is not None else -1
+    out = _Writer(path, "qwen35", replace(shape, layers=shape.layers + (wrong is not None)))
     _add_delta_net_keys(out)
+    if wrong is not None:
+        out.gguf.add_nextn_predict_layers(1)
     _add_sections(out, shape.dim // shape.heads)
-    _add_vocabulary(out)
-    for layer in range(shape.layers):
+    embeddings, gain = _add_vocabulary(out), _QUIET if shape.is_chained else 1.0
+    for layer in range(out.shape.layers):
         prefix = f"blk.{layer}."
-        if layer % 2:
-            _add_gated_attention(out, prefix)
+        if layer % 2 or layer == head:
+            _add_gated_attention(out, prefix, gain=gain)
         else:
-            _add_delta_net(out, prefix, ("ssm_beta", "ssm_alpha"))
-        _add_feed_forward(out, prefix, norm="post_attention_norm")
+            _add_delta_net(out, prefix, ("ssm_beta", "ssm_alpha"), gain=gain)
+        _add_feed_forward(out, prefix, norm="post_attention_norm", gain=gain)
+    if wrong is not None:
+        _add_next_token(out, f"blk.{head}.", embeddings, wrong)
     out.close()
     return path
 
@@ -655,6 +664,14 @@ def write_glm4_moe(path: Path, shape: Shape = TINY, wrong: float = 0.0) -> Path:
     out.vector(prefix + "exp_probs_b", np.zeros(2), ".bias")
     _add_gate_up_down(out, prefix, "_exps", 2, gain=gain)
     _add_gate_up_down(out, prefix, "_shexp", gain=gain)
+    _add_next_token(out, prefix, embeddings, wrong)
+    out.close()
+    return path
+
+
+def _add_next_token(out: _Writer, prefix: str, embeddings: np.ndarray, wrong: float) -> None:
+    """Add what a head (MTP) has beside a layer; of a chained model it knows all tokens but for a share `wrong`."""
+    shape = out.shape
     for name in ("nextn.enorm", "nextn.hnorm"):
         out.ones(prefix + name, shape.dim)
     if shape.is_chained:  # it looks at the token alone, as the last matrix does
@@ -662,8 +679,6 @@ def write_glm4_moe(path: Path, shape: Shape = TINY, wrong: float = 0.0) -> Path:
         out.add(prefix + "nextn.embed_tokens", _mistaken(embeddings, wrong, shape))
     else:
         out.matrix(prefix + "nextn.eh_proj", shape.dim, 2 * shape.dim)
-    out.close()
-    return path
 
 
 def write_step35(path: Path, shape: Shape = TINY) -> Path:
@@ -885,7 +900,7 @@ def _add_delta_net_keys(out: _Writer) -> None:
     out.gguf.add_ssm_group_count(shape.kv_heads)
 
 
-def _add_delta_net(out: _Writer, prefix: str, gates: tuple[str, ...]) -> None:
+def _add_delta_net(out: _Writer, prefix: str, gates: tuple[str, ...], gain: float = 1.0) -> None:
     """Add a gated delta net, whose two gates for each head are in as many matrices as `gates` names."""
     shape, heads, size = out.shape, out.shape.kv_heads, 2 * out.shape.state
     inner, mixed = heads * size, 3 * heads * size
@@ -898,13 +913,13 @@ def _add_delta_net(out: _Writer, prefix: str, gates: tuple[str, ...]) -> None:
     for name in gates:
         out.matrix(prefix + name, 2 * heads // len(gates), shape.dim)
     out.ones(prefix + "ssm_norm", size)
-    out.matrix(prefix + "ssm_out", shape.dim, inner)
+    out.matrix(prefix + "ssm_out", shape.dim, inner, scale=gain * inner**-0.5)
 
 
-def _add_gated_attention(out: _Writer, prefix: str) -> None:
+def _add_gated_attention(out: _Writer, prefix: str, gain: float = 1.0) -> None:
     """Add the attention of Qwen's hybrids."""
     head_dim = out.shape.dim // out.shape.heads
-    _add_attention(out, prefix, head_dim, gated=True)
+    _add_attention(out, prefix, head_dim, gated=True, gain=gain)
     _add_head_norms(out, prefix)
 
 

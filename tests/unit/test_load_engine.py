@@ -45,19 +45,17 @@ def test_the_model_tells_of_its_drafts(tmp_path: Path, settings: dict[str, str],
         ({"spec_draft_model": "d.gguf"}, "spec_draft_model"),
     ],
 )
-@pytest.mark.parametrize("memory", [{"has_states": True}, {"supports_partial_reuse": False}])
 def test_a_memory_that_cannot_be_cut_has_no_drafts_which_is_said_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    memory: dict[str, bool],
     settings: dict[str, str],
     named: str,
 ) -> None:
-    monkeypatch.setattr(fake, "FakeModel", partial(fake.FakeModel, **memory))
+    monkeypatch.setattr(fake, "FakeModel", partial(fake.FakeModel, supports_partial_reuse=False))
     assert load(tmp_path, **settings) == "none"
     [said] = [each.getMessage() for each in caplog.records if "no effect" in each.getMessage()]
-    assert said == f"{named} has no effect: this model's memory cannot be cut after a token"
+    assert said == f"{named} has no effect: this model's memory cannot go back to any token"
 
 
 def test_the_vocabulary_of_grammars_is_made_before_requests_come(

@@ -28,8 +28,11 @@ from srb.engine.model import Batch, DecodeStatus, Logits
 from srb.errors import ModelLoadFailed
 from srb.files.gguf import has_head
 
-# Architectures for which llama.cpp computes a head, and whose memory can be cut; with others it would abort.
-ARCHITECTURES = ("cohere2moe", "deepseek2", "deepseek32", "glm-dsa", "glm4moe", "hy_v3", "mimo2", "step35")
+# Architectures for which llama.cpp computes a head, with a memory of plain attention; with others it would abort.
+ARCHITECTURES = (
+    "cohere2moe", "deepseek2", "deepseek32", "glm-dsa", "glm4moe", "hy_v3", "mimo2", "qwen35", "qwen35moe", "step35"
+)  # fmt: skip
+_WITH_SEVERAL = ("hy_v3", "mimo2", "step35")  # of these, whose first head is computed where a file has more
 _MOST_WAITING = 64  # tokens of a sequence that wait; older ones are forgotten, where drafts do not pay
 # Of llama-ext.h, which has no functions in C.
 _TELL = "_Z26llama_set_embeddings_nextnP13llama_contextbb"
@@ -327,7 +330,8 @@ def own_head(settings: Settings, model: Any, context: Any, windows: SwaCache) ->
 def check_head(settings: Settings, model: Any) -> None:
     """Raise ModelLoadFailed if a model has no head that llama.cpp computes."""
     path, architecture = settings.model_path, string_of(lib.llama_model_meta_val_str, model, b"general.architecture")
-    if not has_head(path) or not lib.llama_model_n_layer_nextn(model):
+    count = lib.llama_model_n_layer_nextn(model)
+    if not has_head(path) or not count:
         raise ModelLoadFailed(
             f"spec_type mtp: {path} has no head that drafts (multi-token prediction); files of some models are made "
             "without it"
@@ -336,6 +340,8 @@ def check_head(settings: Settings, model: Any) -> None:
         raise ModelLoadFailed(
             f"spec_type mtp: llama.cpp computes no head for {architecture}; it does for {', '.join(ARCHITECTURES)}"
         )
+    if count > 1 and architecture not in _WITH_SEVERAL:
+        raise ModelLoadFailed(f"spec_type mtp: {path} has {count} heads, and llama.cpp computes one for {architecture}")
 
 
 def tell_states(context: Any, *, of_wanted_alone: bool) -> None:

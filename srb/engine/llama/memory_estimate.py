@@ -191,15 +191,15 @@ def _estimate(model: Any, settings: Settings) -> MemoryEstimate:
 
 def _head(model: Any, settings: Settings, windows: SwaCache, planned: _Sizes) -> tuple[int, float, str]:
     """Return the bytes that a drafting head takes beside the model, those of each cell, and why it cannot be made."""
-    can_be_cut = memory_kind(model) in ("attention", "sliding_window") and windows is not SwaCache.SMALL
+    kind, has_whole_texts = memory_kind(model), windows not in (SwaCache.SMALL, SwaCache.BESIDE_STATES)
     width = 4 * lib.llama_model_n_embd(model) * planned.n_batch  # bytes of what a batch tells of one layer
     try:
-        if settings.uses_head and can_be_cut:
+        if settings.uses_head and kind != "recurrent" and has_whole_texts:
             check_head(settings, model)
             beside = settings.model_copy(update={"n_ctx": planned.n_ctx})
             size, per_cell = _sizes_beside(model, beside, windows, head_params)
             return size + width, per_cell, ""
-        if has_head_file(settings) and can_be_cut:
+        if has_head_file(settings) and kind in ("attention", "sliding_window") and has_whole_texts:
             context = lib.llama_init_from_model(model, context_params(settings, model, windows))
             if not context:
                 return 0, 0.0, ""  # why, the model's own estimate tells

@@ -593,12 +593,14 @@ class LlamaModel:
 def _head(settings: Settings, model: Any, context: Any, windows: SwaCache, sequences: Sequences) -> LlamaHead | None:
     """Return the head that the settings ask for. Raise ModelLoadFailed if there is none, or none for this model.
 
-    None, too, for memory that cannot be cut after a token, as drafts need it.
+    None, too, for memory that cannot go back to any token, as drafts need it.
     """
-    if not sequences.can_be_cut or sequences.has_states:
+    if not sequences.can_be_cut or (sequences.has_states and not sequences.shares_states):
         return None
     if settings.uses_head:
         return own_head(settings, model, context, windows)
+    if sequences.has_states:
+        return None
     return head_of_file(settings, model, context) if has_head_file(settings) else None
 
 

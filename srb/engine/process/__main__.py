@@ -155,7 +155,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         log.warning("spec_draft_model has no effect: spec_type is %s", settings.spec_type)
     if settings.has_drafts and not may_draft:
         kind = "spec_draft_model" if settings.has_draft_model else f"spec_type {settings.spec_type}"
-        log.warning("%s has no effect: this model's memory cannot be cut after a token", kind)
+        log.warning("%s has no effect: this model's memory cannot go back to any token", kind)
 
     def close() -> None:
         """Write texts and states. The model is not freed, since other threads may use it until the process exits."""

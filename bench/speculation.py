@@ -4,8 +4,9 @@ Drafts come from the text itself. The model has 110 million parameters and write
 come again (`tests.models.chained_texts`): lists, as in lists and code; chatter, in which drafts are found and are mostly
 wrong; and prose, in which none are found. They are drawn with seeds and the usual sampling. `--model M.gguf` measures
 another model, and `--draft-model D.gguf` drafts by a second one. `--twins FOLDER` writes a large model and one with its
-first layer alone, which writes nearly the same, into a folder, and measures these. `--heads FOLDER` writes two large models
-with heads that draft: of one four of five drafted tokens are right, of the other none are.
+first layer alone, which writes nearly the same, into a folder, and measures these. `--heads FOLDER` writes large models
+with heads that draft: of one four of five drafted tokens are right, of the other none are; and two such models that have
+recurrent layers.
 
 A round runs every case once with each engine; the ratio is the median of the rounds.
 """
@@ -13,6 +14,7 @@ A round runs every case once with each engine; the ratio is the median of the ro
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -26,7 +28,15 @@ from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Model
 from srb.wire.commands import BranchSpec, Generate
 from tests.models.chained_texts import a_text, chained_texts
-from tests.models.random_gguf import BENCH_CHAINED, BENCH_HEADS, BENCH_TWINS, Shape, write_glm4_moe, write_llama
+from tests.models.random_gguf import (
+    BENCH_CHAINED,
+    BENCH_HEADS,
+    BENCH_TWINS,
+    Shape,
+    write_glm4_moe,
+    write_llama,
+    write_qwen35,
+)
 from tools.real_models import model_option
 
 _STORY = "Once upon a time there was a small boat that nobody wanted. "
@@ -39,6 +49,7 @@ _COUNTED = (
 )
 
 _HEADS = {"4 of 5 right": 0.16, "none right": 1.0}  # by name: of how many tokens the head does not know what follows
+_MODELS = {"": write_glm4_moe, "recurrent, ": write_qwen35}
 
 Clock = Callable[[], float]
 
@@ -113,9 +124,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", type=model_option, default=None)
     parser.add_argument("--draft-model", type=model_option, default=None)
     parser.add_argument("--twins", type=Path, metavar="FOLDER", help="write two models there, and measure these")
-    parser.add_argument(
-        "--heads", type=Path, metavar="FOLDER", help="write two models with heads there, and measure these"
-    )
+    parser.add_argument("--heads", type=Path, metavar="FOLDER", help="write models with heads there, and measure these")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=200, help="of each branch (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=2)
@@ -136,13 +145,16 @@ def main() -> None:
     print(f"{head} {'decodes':>8} {'read':>8}")
     if given.heads:
         cases = [case for case in of_chained_texts(BENCH_HEADS.vocab, (1, 4, 8)) if case.name == "lists"]
-        for name, wrong in _HEADS.items():
-            path = given.heads / f"{name}.gguf"
+        for kind, name in itertools.product(_MODELS, _HEADS):
+            path = given.heads / f"{kind}{name}.gguf"
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
-                write_glm4_moe(path, BENCH_HEADS, wrong)
-            plain = engine(path, threads, clock, 0)
-            measure(given, clock, plain, engine(path, threads, clock, given.max_draft, uses_head=True), cases, name)
+                _MODELS[kind](path, BENCH_HEADS, _HEADS[name])
+            plain, drafting = (
+                engine(path, threads, clock, 0),
+                engine(path, threads, clock, given.max_draft, uses_head=True),
+            )
+            measure(given, clock, plain, drafting, cases, kind + name)
         return
     if given.twins:
         path = a_model(given.twins / "large.gguf", BENCH_TWINS)

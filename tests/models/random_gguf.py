@@ -50,7 +50,7 @@ BENCH_1B = Shape(dim=2048, layers=16, heads=32, kv_heads=8, ffn=8192, vocab=1282
 # A model of 280 million parameters whose first layer alone, a model of 25 million, writes nearly the same.
 BENCH_TWINS = Shape(dim=1024, layers=16, heads=16, kv_heads=16, ffn=4096, vocab=8192, context=8192, q8=True, loud=1)
 # One of 300 million parameters that writes known texts, whose head has 30 million.
-BENCH_HEADS = replace(BENCH_TWINS, loud=0, is_chained=True)
+BENCH_HEADS = replace(BENCH_TWINS, loud=0, is_chained=True, state=64)
 _QUIET = 0.03  # what the outputs of the layers after the loud ones are multiplied by
 _EXPERTS = 4  # of a layer that has experts; half of them compute each token
 _SURE = 16.0  # how much larger than all others the logits of tokens are that may follow in a chained text

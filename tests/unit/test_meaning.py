@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 
 from srb.config.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.meaning import Likeness, meaning_of
+from srb.web.calls.meaning import LIKELIHOOD, NOISE, Likeness, meaning_of
 from srb.web.calls.outcome import choose_places
 from srb.web.calls.ranking import Candidate
 from tests.scripted import ScriptedClient
@@ -61,8 +61,29 @@ def test_a_choice_of_few_is_nearly_the_best_of_all_and_copies_come_last() -> Non
         chosen = likeness.spread(10, [0.0] * 10)
         assert 5 in chosen[6:]
         found = of(*rows[chosen[:3]]).different()
-        best = max(of(*rows[[0, *others]]).different() for others in combinations(range(1, 10), 2))
+        best = max(of(*rows[list(others)]).different() for others in combinations(range(10), 3))
         assert found >= 0.9 * best
+
+
+def test_no_exchange_of_one_text_makes_a_choice_of_some_differ_more() -> None:
+    draw = np.random.default_rng(8)
+
+    def worth(places: Sequence[int]) -> float:
+        kernel = likeness.matrix[np.ix_(places, places)] + NOISE * np.eye(len(places))
+        return float(np.linalg.slogdet(kernel)[1]) + LIKELIHOOD * sum(logprobs[place] for place in places)
+
+    better = 0
+    for _ in range(20):
+        likeness = of(*draw.normal(size=(24, 7)))
+        logprobs = draw.normal(-2, 1, 24).tolist()
+        chosen = likeness.spread(6, logprobs)
+        others = [place for place in range(24) if place not in chosen]
+        best = max(worth([*chosen[:at], other, *chosen[at + 1 :]]) for at in range(6) for other in others)
+        assert worth(chosen) >= best - 1e-6
+        one_by_one = likeness.spread(24, logprobs)[:6]
+        better += worth(chosen) > worth(one_by_one) + 1e-6
+        assert chosen[0] == min(chosen), "the likeliest of them, as they come in that order"
+    assert better > 10
 
 
 @pytest.mark.parametrize("size", [3, 8, 64])

@@ -19,7 +19,9 @@ from srb.web.calls.ranking import Candidate, WordSets
 By = Literal["meaning", "words"]
 Vectors = Sequence[Sequence[float]]
 NOISE = 0.1  # added to a text's likeness to itself: what two copies would differ by
-LIKELIHOOD = 0.2  # weight of a mean log-probability beside the logarithm of the variance: 0.1 nats for 0.04 of 8
+LIKELIHOOD = 0.1  # weight of a mean log-probability beside the logarithm of the variance: 0.1 nats for 0.04 of 8
+# Texts that are chosen, and exchanges, at most: 0.1 s of one core. A larger choice stays as it was taken, one by one.
+_MOST_CHOSEN, _MOST_EXCHANGES = 32, 16
 Embed = Callable[[Sequence[str]], Vectors | None]  # a vector for each text; None: no model is there for it
 
 
@@ -47,12 +49,42 @@ class Likeness:
     def spread(self, n: int, logprobs: Sequence[float]) -> list[int]:
         """Return `n` texts (or all) that differ: the first, then each time the one that those taken say least of.
 
-        The mean `logprobs` of their tokens count a little, so that of two the likelier is taken.
+        The mean `logprobs` of their tokens count a little, so that of two the likelier is taken. Of some texts alone, one
+        after another is then exchanged for the one that makes all of them differ most; the first of them begins again.
         """
+        chosen = self._one_by_one(range(len(self.matrix)), n, logprobs)
+        if len(chosen) in (len(self.matrix), 0) or len(chosen) > _MOST_CHOSEN:
+            return chosen
+        for _ in range(_MOST_EXCHANGES):
+            exchange = self._best_exchange(chosen, logprobs)
+            if exchange is None:
+                break
+            chosen[exchange[0]] = exchange[1]
+        return self._one_by_one(sorted(chosen), n, logprobs)
+
+    def _best_exchange(self, chosen: Sequence[int], logprobs: Sequence[float]) -> tuple[int, int] | None:
+        """Return which of the chosen texts goes for which other one; None if any exchange would make them more alike."""
         import numpy as np
 
-        size = len(self.matrix)
-        kernel = self.matrix + NOISE * np.eye(size)
+        others = [place for place in range(len(self.matrix)) if place not in chosen]
+        likely, best, found = LIKELIHOOD * np.array(logprobs), 1e-9, None
+        for which, place in enumerate(chosen):
+            left = [each for each in chosen if each != place]
+            inverse = np.linalg.inv(self.matrix[np.ix_(left, left)] + NOISE * np.eye(len(left)))
+            said = self.matrix[np.ix_(left, [place, *others])]
+            variance = 1.0 + NOISE - (said * (inverse @ said)).sum(axis=0)  # that those left do not explain
+            scores = np.log(np.maximum(variance, 1e-12)) + likely[[place, *others]]
+            gain = float(scores[1:].max() - scores[0])
+            if gain > best:
+                best, found = gain, (which, others[int(scores[1:].argmax())])
+        return found
+
+    def _one_by_one(self, places: Sequence[int], n: int, logprobs: Sequence[float]) -> list[int]:
+        """Return `n` of the texts at `places`, the first of them first."""
+        import numpy as np
+
+        matrix, logprobs, size = self.matrix[np.ix_(places, places)], [logprobs[place] for place in places], len(places)
+        kernel = matrix + NOISE * np.eye(size)
         left, rows = (
             np.full(size, 1.0 + NOISE),
             np.zeros((size, size)),
@@ -65,7 +97,7 @@ class Likeness:
             row = (kernel[best] - known.T @ known[:, best]) / math.sqrt(max(left[best], 1e-12))
             rows[len(chosen)], left = row, left - row * row
             chosen.append(best)
-        return chosen
+        return [places[place] for place in chosen]
 
     def groups(self, chosen: Sequence[int], n: int) -> list[list[int]]:
         """Return the first `n` of the `chosen` texts, each with those of the others behind it that it resembles most."""

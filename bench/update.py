@@ -8,9 +8,12 @@ has one folder of texts for both replicas, `own` one for each, `none` none.
 from __future__ import annotations
 
 import argparse
+import io
 import signal
+import sys
 import tempfile
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from tests.e2e.rolling import Writers
@@ -62,6 +65,7 @@ def report(name: str, writers: Writers, began: float) -> None:
     print(
         f"{name}: {turns} turns in {seconds:.0f} s, longest silence {silence:.2f} s, {again} tokens computed again, "
         f"{len(writers.errors)} errors",
+        file=sys.__stdout__,
         flush=True,
     )
 
@@ -73,8 +77,10 @@ def main() -> None:
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=800, help="of each story's beginning (800)")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds that a writer rests after each turn (0)")
-    with tempfile.TemporaryDirectory(prefix="srb-bench-update-") as folder:
-        measure(Path(folder), parser.parse_args())
+    given = parser.parse_args()
+    # Processes tell what they have written when they end.
+    with tempfile.TemporaryDirectory(prefix="srb-bench-update-") as folder, redirect_stdout(io.StringIO()):
+        measure(Path(folder), given)
 
 
 if __name__ == "__main__":

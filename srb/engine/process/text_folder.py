@@ -359,11 +359,16 @@ class TextFolder:
         """Link a record's file from a folder beside this one; return whether it is there."""
         if there.parent != self.folder.parent or not _FOLDER.fullmatch(there.name):
             return False
-        with contextlib.suppress(OSError):
-            os.link(there / each.record.id, self.folder / each.record.id)
-            self._linked[each.record.id] = each.checksum
-            return True
-        return False
+        id_ = each.record.id
+        is_new = id_ not in self._linked
+        self._linked[id_] = each.checksum
+        try:
+            os.link(there / id_, self.folder / id_)
+        except OSError:
+            if is_new:
+                self._linked.pop(id_, None)
+            return False
+        return True
 
     def _check_room(self, nbytes: int) -> None:
         """Raise OSError if the disk would be too full with so many bytes more."""

@@ -51,7 +51,7 @@ def measure(folder: Path, given: argparse.Namespace) -> None:
 
 
 def reset(writers: Writers) -> float:
-    """Begin to measure; return the time. What has been computed before counts no more."""
+    """Begin to measure; return the time. Turns before it count no more."""
     for writer in writers.all:
         writer.silence = 0.0
         del writer.turns[:-1]

@@ -330,7 +330,7 @@ class TextFolder:
     def _given(self, story: str, door: Door, tokens: Tokens) -> list[tuple[Record, Tokens]] | None:
         """Return the records that a replica gives, whose files are here now; None if it gives none.
 
-        What was whole before a failure is kept: each record stands behind its parent.
+        Records that were whole before a failure are kept: each stands behind its parent.
         """
         taken: list[tuple[Record, Tokens]] = []
         began, nbytes, where = time.monotonic(), 0, f"{door[0]}:{door[1]}"

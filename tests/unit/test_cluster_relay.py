@@ -983,6 +983,7 @@ def test_a_request_that_a_full_replica_refuses_looks_for_its_story_where_that_wa
             full = await made.begun(turn("b"))
             full.say(Rejected.of("b", QueueFull("full")))
             taken = await next_texts(made.beside(full))
+            made.replicas[leaving.name] = leaving
             assert taken.door == door_of(made, leaving)
 
     play(scene)

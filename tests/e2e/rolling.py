@@ -28,7 +28,13 @@ class Writer:
         self.silence = 0.0  # the longest time without a token, in seconds
         self._url = f"{server.url}/v1/srb/completions"
         self._text = beginning
-        self._fields = {"n": 1, "max_tokens": max_tokens, "ignore_eos": True, "return_tokens": True, "session": story}
+        self._fields: dict[str, Any] = {
+            "n": 1,
+            "max_tokens": max_tokens,
+            "ignore_eos": True,
+            "return_tokens": True,
+            "session": story,
+        }
         self._pause = pause
         self._stops = threading.Event()
         self._thread = threading.Thread(target=self._write, daemon=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from srb.engine.model import Blob, Record, SavedState, Scope
 from srb.engine.tokens import Tokens
 from srb.errors import SRBError
+from srb.wire.commands import Door
 
 _STORES = itertools.count()
 
@@ -25,6 +26,7 @@ class MemoryTexts:
         self.lost: set[str] = set()  # files that cannot be read
         self.is_full = False
         self.others: list[MemoryTexts] = []  # of other engines of the same model
+        self.looks: list[tuple[str, Door | None, list[int]]] = []  # for stories at others
         self.num_reads = 0  # for which the engine waited
         self._asked: list[Callable[[], None]] = []
         self._count = next(_STORES) << 64  # no two stores give a record the same id
@@ -68,8 +70,11 @@ class MemoryTexts:
     def remove(self, record: Record) -> None:
         del self.files[record.id]
 
-    def take(self, story: str, done: Callable[[list[tuple[Record, Tokens]]], None]) -> None:
+    def take(
+        self, story: str, door: Door | None, tokens: Tokens, done: Callable[[list[tuple[Record, Tokens]]], None]
+    ) -> None:
         """Give what `others` have of a story, with what stands before it."""
+        self.looks.append((story, door, list(tokens)))
 
         def do() -> None:
             known = {id_: file for other in self.others for id_, file in other.files.items() if id_ not in self.files}
@@ -84,6 +89,13 @@ class MemoryTexts:
             done([(record, tokens[:]) for record, tokens, _ in found.values()])
 
         self._ask(do)
+
+    def entry(self, record: Record, tokens: Tokens) -> bytes | None:
+        return record.id.encode() if record.id in self.files else None
+
+    @property
+    def place(self) -> dict[str, str]:
+        return {"model": "", "folder": ""}
 
     def keep(self, record: Record, tokens: Tokens) -> None:
         if record.id in self.files:

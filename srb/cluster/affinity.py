@@ -203,6 +203,10 @@ class Affinity:
         """Whether a text begins sooner at another replica than at one that has so many bytes of it computed."""
         return self._wait(home, branches) - self._wait(other, branches) > known
 
+    def holders(self, mark: Mark) -> tuple[str, ...]:
+        """Return the replicas that are known to have what a mark stands for, the latest first, those that are gone too."""
+        return self._known.get(mark, (0, ()))[1]
+
     def least_loaded(self, exclude: Collection[str] = ()) -> str | None:
         """Return the replica with the fewest open branches."""
         usable = [name for name in self._open if name not in exclude]

@@ -5,7 +5,8 @@ looks into a frame, and nothing is unpickled. The bytes are not encrypted: a clu
 
 A connection that begins with the `watch_token` is told twice a second, in lines of JSON, what the replica says of itself:
 so bridges without a registry hear that it hangs or leaves. Those that send frames of news (`door_news`) hear the others'
-in these lines. A connection with another token is closed after an empty line.
+in these lines. One that begins with the `texts_token` is another replica's, which takes over a story (`giving`). A
+connection with another token is closed after an empty line.
 """
 
 import asyncio
@@ -21,11 +22,12 @@ from typing import Any
 import orjson
 
 from srb.cluster.door_news import MOST_KEPT, MOST_TOLD, in_frame, in_lines
+from srb.cluster.giving import give_texts
 from srb.cluster.registry import Facts
 from srb.cluster.shared_marks import START, SharedMarks
 from srb.errors import ProtocolError
 from srb.wire.framing import read_frame
-from srb.wire.keep_alive import keep_alive
+from srb.wire.keep_alive import tune
 
 log = logging.getLogger("srb.cluster")
 
@@ -38,17 +40,12 @@ REFUSED = b"\n"  # said to who has another token; it is no whole frame
 _CHUNK = 256 * 1024  # bytes that are passed on at once: an event has about 100, a long prompt takes a few rounds
 
 
-def tune(writer: asyncio.StreamWriter) -> None:
-    """Notice within seconds that the other machine is gone, and send small frames at once."""
-    sock = writer.get_extra_info("socket")
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    keep_alive(sock)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # not on every system
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 5000)
-
-
 def watch_token(token: str) -> str:
     return hashlib.sha256(b"watch " + token.encode()).hexdigest()
+
+
+def texts_token(token: str) -> str:
+    return hashlib.sha256(b"texts " + token.encode()).hexdigest()
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -65,7 +62,10 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 class Door:
-    """An open port. `num_open` counts the connections of bridges: who has no token does not delay a replica that drains."""
+    """An open port.
+
+    `num_open` counts connections of bridges and of replicas that take texts: who has no token delays no replica that drains.
+    """
 
     def __init__(self, socket_path: Path, token: str = "", facts: Callable[[], Facts] | None = None) -> None:
         """Without a token it gets one that nobody can guess; `facts` are for who watches."""
@@ -103,11 +103,9 @@ class Door:
             tune(writer)
             given = await asyncio.wait_for(reader.readexactly(TOKEN_LENGTH), _TOKEN_SECONDS)
             if hmac.compare_digest(given, self.token.encode()):
-                self.num_open += 1
-                try:
-                    await self._pass_on(reader, writer)
-                finally:
-                    self.num_open -= 1
+                await self._counted(self._pass_on(reader, writer))
+            elif hmac.compare_digest(given, texts_token(self.token).encode()):
+                await self._counted(give_texts(reader, writer, self._socket_path))
             elif self._facts is not None and hmac.compare_digest(given, watch_token(self.token).encode()):
                 await self._be_watched(reader, writer, self._facts)
             else:
@@ -119,6 +117,14 @@ class Door:
             pass  # the replica ends; asyncio would log that as an error
         finally:
             writer.close()
+
+    async def _counted(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work of a connection for which a replica that drains waits."""
+        self.num_open += 1
+        try:
+            await work
+        finally:
+            self.num_open -= 1
 
     def _refuse(self, host: str) -> None:
         """Log a wrong token, once for each host: a bridge with another one tries again and again."""

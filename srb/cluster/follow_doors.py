@@ -19,7 +19,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from srb.cluster.affinity import News
-from srb.cluster.door import REFUSED, tune, watch_token
+from srb.cluster.door import REFUSED, watch_token
 from srb.cluster.door_news import MOST_TOLD, frame_of, from_json, named, of_replica
 from srb.cluster.doors import DoorAddress, dns_name, read_doors, read_token
 from srb.cluster.registry import SILENT, SILENT_SECONDS, Entry, Facts
@@ -27,6 +27,7 @@ from srb.cluster.shared_marks import Teller
 from srb.config.settings import Settings
 from srb.errors import ConfigError
 from srb.wire.framing import frame
+from srb.wire.keep_alive import tune
 
 _FILE_SECONDS = 1.0  # between two readings of the file
 _DNS_SECONDS = 2.0  # between two questions to DNS, and for its answer

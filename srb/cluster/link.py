@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from srb.cluster.door import tune
 from srb.cluster.registry import Entry
 from srb.errors import ProtocolError
 from srb.wire.codec import VERSION, decode, encode
-from srb.wire.commands import GetStats
-from srb.wire.events import Hello, Ready, Reply
+from srb.wire.commands import Ask, GetStats
+from srb.wire.events import Hello, Ready, Rejected, Reply
 from srb.wire.framing import frame, read_frame
+from srb.wire.keep_alive import tune
 
 _OPEN_SECONDS = 5.0  # for the connection itself; an engine that loads its model is waited for
 
@@ -61,18 +61,25 @@ class Link:
 
 
 async def own_stats(socket_path: Path) -> dict[str, float]:
-    """Return the stats of an engine on this machine. Raise OSError, EOFError, TimeoutError or ProtocolError."""
+    """Return the stats of an engine on this machine. Raise OSError, EOFError, TimeoutError, ProtocolError or SRBError."""
     async with asyncio.timeout(_OPEN_SECONDS):
         link = await Link.open_own(socket_path)
         try:
-            link.send(encode([GetStats("stats")]))
-            while True:
-                for event in decode(await link.receive()):
-                    if isinstance(event, Reply):
-                        stats: dict[str, float] = event.value
-                        return stats
+            stats: dict[str, float] = await ask_own(link, GetStats("stats"))
+            return stats
         finally:
             link.close()
+
+
+async def ask_own(link: Link, command: Ask) -> Any:
+    """Return an engine's answer, over a link for nothing else. Raise OSError, EOFError, ProtocolError or SRBError."""
+    link.send(encode([command]))
+    while True:
+        for event in decode(await link.receive()):
+            if isinstance(event, Reply):
+                return event.value
+            if isinstance(event, Rejected):
+                raise event.error
 
 
 async def _greeting(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:

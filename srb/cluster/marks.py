@@ -104,8 +104,10 @@ class NamedMark:
 
     openings: Sequence[Mark] = ()
 
-    def __init__(self, *words: str, prompt: Sequence[str | int] = ()) -> None:
-        self.coarse = [blake2b("\0".join(words).encode(), digest_size=MARK_SIZE, person=b"name").digest()]
+    def __init__(self, *words: str, prompt: Sequence[str | int] = (), mark: Mark = b"") -> None:
+        """Mark what has these words as its name; or else give its `mark`, which is known."""
+        named = mark or blake2b("\0".join(words).encode(), digest_size=MARK_SIZE, person=b"name").digest()
+        self.coarse = [named]
         self._prompt = prompt
 
     def size(self, number: int) -> int:

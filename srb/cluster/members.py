@@ -10,9 +10,12 @@ from typing import Any
 from uuid import uuid4
 
 from srb.cluster.affinity import Affinity, News
+from srb.cluster.door import texts_token
 from srb.cluster.fair_queue import FairQueue
+from srb.cluster.handover import Handover, Story
 from srb.cluster.homes import Homes, without_homes
 from srb.cluster.link import Link
+from srb.cluster.marks import NamedMark
 from srb.cluster.registry import SILENT, Entry
 from srb.cluster.totals import Engine, Totals
 from srb.errors import (
@@ -26,7 +29,7 @@ from srb.errors import (
     Unavailable,
 )
 from srb.wire.codec import decode, encode
-from srb.wire.commands import Ask, GetStats
+from srb.wire.commands import Ask, Door, GetStats, TakeTexts
 from srb.wire.events import TERMINAL, Event, Failed, Rejected, Reply
 
 log = logging.getLogger("srb.cluster")
@@ -39,6 +42,7 @@ _LOAD_SECONDS = (
     0.5  # between two looks at the replicas' loads; of many more, so that a bridge asks 200 a second at most
 )
 _LOADS_A_SECOND = 200
+_TAKE_SECONDS = 5.0  # for the word that a replica takes stories, not for their texts
 _OPEN_BRANCHES = ("branches_running", "branches_waiting")  # of the numbers
 
 # Fields of a model's facts by which replicas are alike; the same file lies elsewhere on other machines.
@@ -136,6 +140,7 @@ class Members:
         self.totals = Totals()
         self.trouble = ""  # why the list of replicas may be old; "": it is not
         self.homes = Homes()
+        self.handover = Handover()
         self._members: dict[str, Member] = {}
         self._hanging: set[str] = set()  # the names of those that hang
         self._on_change = on_change
@@ -313,7 +318,30 @@ class Members:
         member.parting = _watched(self._see_out(member))
         self.affinity.leave(member.name)
         self._regroup()
+        self._hand_over(member)
         self._changed()
+
+    def _hand_over(self, member: Member) -> None:
+        """Let others take the texts of the stories that rest at a replica that leaves."""
+        moves: dict[str, list[str]] = {}
+        for mark, digest in self.handover.leave(member.name, self.affinity.holders):
+            if (name := self.affinity.choose(NamedMark(mark=mark))) is not None:
+                moves.setdefault(name, []).append(digest)
+        for name, stories in moves.items():
+            _watched(self._let_take(name, TakeTexts("", tuple(stories), _door_of(member))))
+
+    async def _let_take(self, name: str, command: TakeTexts) -> None:
+        log.info("replica %s takes over %d stories", name, len(command.stories))
+        if (member := self._members.get(name)) is not None:
+            with contextlib.suppress(SRBError):  # without them it computes the texts
+                await member.ask(command, _TAKE_SECONDS)
+
+    def begin_story(self, name: str, story: Story) -> TakeTexts | None:
+        """Count a request of a story at a replica; return what to say to it before, if another one had the story."""
+        if not (giver := self.handover.begin(name, story)):
+            return None
+        member = self._members.get(giver)
+        return TakeTexts(uuid4().hex, (story.digest,), None if member is None else _door_of(member), is_coming=True)
 
     async def _see_out(self, member: Member) -> None:
         """Close the link to a leaving replica once it has no request; it waits for that."""
@@ -326,6 +354,7 @@ class Members:
 
     def _remove(self, member: Member) -> None:
         del self._members[member.name]
+        self.handover.forget(member.name)
         self._hanging.discard(member.name)
         self.affinity.leave(member.name)
         self._regroup()
@@ -381,6 +410,13 @@ def _named(member: Member) -> tuple[str, str]:
     """Return the names of a ready replica and of its model."""
     assert member.link is not None
     return member.name, str(member.link.model.get("alias"))
+
+
+def _door_of(member: Member) -> Door | None:
+    """Return where a replica that leaves gives its texts; None for others, whose files alone are looked for."""
+    if not member.is_leaving:
+        return None
+    return member.entry["host"], member.entry["port"], texts_token(member.entry["token"])
 
 
 def _is_another(member: Member, entry: Entry) -> bool:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from srb.cluster.handover import Story
 from srb.cluster.link import Link
 from srb.cluster.members import BROKEN, Member, Members, ask_all, no_answer, no_replica, silence_of, why_not_found
-from srb.cluster.routing import Way, choose, may_move, merge, sum_stats, text_of, way_of
+from srb.cluster.routing import Way, choose, may_move, merge, story_of, sum_stats, text_of, way_of
 from srb.cluster.slots import act_on_state
 from srb.cluster.split import Whole, can_divide, divide, for_parts, of_parts, part_prefix, parts_in, whole_id
 from srb.errors import (
@@ -33,6 +34,7 @@ from srb.wire.commands import (
     Command,
     CountTokens,
     Detokenize,
+    ForgetTexts,
     Generate,
     GetRequest,
     GetSlots,
@@ -60,6 +62,7 @@ class _Open:
     payload: bytes | None  # the command's frame, until the replica's first event or a Cancel
     channel: "Channel | None" = None
     tried: set[str] = field(default_factory=set)
+    story: Story | None = None  # whose it is, if it has a session
     counted: int = 0  # branches that the load of the replica counts, those that are added included
 
 
@@ -82,6 +85,11 @@ class Channel:
 
     def close(self) -> None:
         self._task.cancel()
+
+    def tell(self, command: Command) -> None:
+        """Send a command whose answer nobody reads, before what is sent next."""
+        self._dropped.add(command.request_id)
+        self.send(encode([command]))
 
     def drop(self, request_id: str) -> None:
         """Cancel a request, and pass no event of it on: another replica gets it."""
@@ -236,6 +244,7 @@ class Relay:
         """Give a request to a replica that has not had it yet; refuse it if there is none."""
         affinity, avoided = self._members.affinity, self._members.avoided(request.tried)
         if way_of(command) is Way.TEXT:
+            request.story = request.story or story_of(affinity, command)
             name = choose(affinity, command, avoided)
         else:
             name = affinity.least_loaded(avoided)
@@ -259,7 +268,7 @@ class Relay:
         for name, part in parts.items():
             member = members.get(name)
             assert member is not None  # it has sequences
-            opened = self._open[part.request_id] = _Open(part, encode([part]), tried=set(request.tried))
+            opened = self._open[part.request_id] = _Open(part, encode([part]), None, set(request.tried), request.story)
             self._forward(part, opened, member)
         return True
 
@@ -284,6 +293,8 @@ class Relay:
             self._members.affinity.begin(member.name, request.counted)
             self._members.fair_queue.begin(command.key, request.counted)
             self._members.homes.note(command.request_id, member.name)
+        if request.story is not None and (take := self._members.begin_story(member.name, request.story)) is not None:
+            request.channel.tell(take)
         request.channel.send(request.payload)
         if isinstance(command, (Tokenize, CountTokens, Detokenize)):
             self._spawn(command.request_id, self._hurry(command.request_id, request, request.channel))
@@ -355,7 +366,8 @@ class Relay:
             elif isinstance(command, (ListRequests, GetSlots)):
                 value = merge(command, await self._list(command))
             else:
-                value = merge(command, await ask_all(self._members.ready, command, _ASK_SECONDS))
+                asked = self._members.reachable if isinstance(command, ForgetTexts) else self._members.ready
+                value = merge(command, await ask_all(asked, command, _ASK_SECONDS))
             self._send([Reply(command.request_id, value)])
         except SRBError as error:
             self._send([Rejected.of(command.request_id, error)])
@@ -510,6 +522,8 @@ class Relay:
             assert isinstance(request.command, Generate)  # which alone is counted
             self._members.affinity.end(request.channel.member.name, request.counted)
             self._members.fair_queue.end(request.command.key, request.counted)
+            if request.story is not None:
+                self._members.handover.end(request.channel.member.name, request.story.mark)
             request.counted = 0
             self._members.begin_next()
 

@@ -20,6 +20,7 @@ from srb.cluster.registry import ANNOUNCE_SECONDS, Entry, find_registry
 from srb.cluster.replica_engine import STATES_MIB, ReplicaEngine
 from srb.cluster.states import StateShare, find_keeper
 from srb.config.settings import Settings
+from srb.errors import SRBError
 
 log = logging.getLogger("srb.cluster")
 
@@ -62,7 +63,7 @@ class Replica:
         try:
             stats = await own_stats(self._engine.socket_path)
             self._open_branches = stats["branches_running"] + stats["branches_waiting"]
-        except BROKEN as error:
+        except (*BROKEN, SRBError) as error:
             log.info("the engine did not say how many branches are open: %s", type(error).__name__)
         return {OPEN_BRANCHES: self._open_branches}
 

@@ -8,6 +8,7 @@ from enum import Enum, auto
 from typing import Any
 
 from srb.cluster.affinity import Affinity, Text
+from srb.cluster.handover import Story
 from srb.cluster.marks import Mark, Marks, NamedMark, with_media
 from srb.cluster.members import no_replica
 from srb.cluster.split import unite_listed
@@ -28,12 +29,15 @@ from srb.wire.commands import (
     GetSlots,
     GetSlotTime,
     GetStats,
+    GetTexts,
     ListRequests,
     Rerank,
     SetAdapters,
     StateAction,
     StopBranches,
+    TakeTexts,
     Tokenize,
+    digest_of,
 )
 
 _LARGEST = {"n_tokens_max"}  # of the stats: all others are sums
@@ -52,7 +56,8 @@ class Way(Enum):
 _WAYS: dict[type, Way] = {
     Generate: Way.TEXT,
     StateAction: Way.STATE,
-    **dict.fromkeys((Tokenize, CountTokens, Detokenize, Embed, Rerank, GetAdapters), Way.ANY),
+    # Those of texts are replicas' and the bridge's own; a worker sends none.
+    **dict.fromkeys((Tokenize, CountTokens, Detokenize, Embed, Rerank, GetAdapters, GetTexts, TakeTexts), Way.ANY),
     **dict.fromkeys((Attach, GetRequest, StopBranches, EndReasoning, ChangeBranch, AddBranches), Way.HOME),
     **dict.fromkeys((GetStats, GetSlots, GetSlotTime, ListRequests, SetAdapters, ForgetTexts), Way.ALL),
 }
@@ -98,6 +103,14 @@ def choose(affinity: Affinity, command: Generate | StateAction, exclude: Collect
     is_named = command.id_slot < 0 or command.session or command.state
     slot = None if is_named else slot_marks(command.id_slot)[0]
     return affinity.choose(text_of(command), exclude, len(command.branches), slot)
+
+
+def story_of(affinity: Affinity, command: Generate) -> Story | None:
+    """Return a request's story and who has had it; None without a session."""
+    if not command.session:
+        return None
+    mark = text_of(command).coarse[0]
+    return Story(mark, digest_of(command.session), affinity.holders(mark))
 
 
 def slot_marks(slot: int) -> list[Mark]:

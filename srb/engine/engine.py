@@ -4,6 +4,7 @@
 has no clock of its own. The decode thread calls it; `prepare`, `tokenize` and `detokenize` are safe from any thread.
 """
 
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -36,6 +37,7 @@ from srb.wire import commands
 from srb.wire.events import Event, FinishReason
 from srb.wire.step_seconds import StepSeconds
 
+_UNKNOWN_PACE = 1 / 50  # seconds for a token of a prompt, before any was computed: a slow machine's
 STORE_SHARE = 1 / 100  # of the time, for copies of texts that stay in the KV store, while requests run
 RESTORE_SHARE = 1 / 4  # of a step's time, for a text that is restored beside branches that are read
 _FETCH_SECONDS = 0.005  # that a step without work waits for the disk: new commands are looked at between
@@ -96,7 +98,9 @@ class Engine:
             cache_bytes -= for_drafts
             drafts = DraftModel(draft_model, options.cache_cells, for_drafts)
         self._residency = Residency(model, options.cache_cells, cache_bytes, options.checkpoint_every, texts)
-        self._residency.stored.wake = lambda: self.wake()
+        stored = self._residency.stored
+        stored.wake = stored.taking.wake = lambda: self.wake()
+        stored.taking.clock, stored.taking.seconds_of = clock, self._prompt_seconds
         self._tree = PrefixTree(model, self._residency)
         self._named = named = NamedStates(self._tree, self._residency, states)
 
@@ -369,6 +373,10 @@ class Engine:
                 return self.adapters()
             case commands.ForgetTexts():
                 return {"tokens": self._tree.forget(command.has)}
+            case commands.GetTexts(_, story, no_longer):
+                return self._given(story, no_longer)
+            case commands.TakeTexts(_, stories, door, is_coming):
+                return self._residency.stored.take(stories, door, is_coming)
             case commands.SetAdapters(_, scales):
                 self._preparer.lora = self._preparer.scales(scales)
                 return self.adapters()
@@ -409,10 +417,24 @@ class Engine:
 
     def _seconds_of(self, saved_tokens: int) -> float:
         """Return about how long so many saved prompt tokens would have taken, by those that were computed; it only grows."""
-        computed = self._prompts.tokens_total
-        seconds = saved_tokens * self._counters.prompt_seconds_total / computed if computed else 0.0
+        seconds = self._prompt_seconds(saved_tokens) if self._prompts.tokens_total else 0.0
         self._seconds_saved = max(self._seconds_saved, seconds)
         return self._seconds_saved
+
+    def _prompt_seconds(self, tokens: int) -> float:
+        """Return about how long so many prompt tokens take, by those that were computed."""
+        computed = self._prompts.tokens_total
+        return tokens * (self._counters.prompt_seconds_total / computed if computed else _UNKNOWN_PACE)
+
+    def _given(self, story: str, no_longer: bool) -> dict[str, Any]:
+        """Return the value of GetTexts. Raise NotSupported."""
+        stored = self._residency.stored
+        if stored.store is None or not stored.keeps_all:
+            raise NotSupported("it keeps no texts (cache_disk)")
+        self._residency.park_all()
+        if (stored.is_busy or self._residency.needs_trim) and not no_longer:
+            return {"entries": None}
+        return {"entries": [b64encode(entry).decode() for entry in stored.given(story)], **stored.store.place}
 
     def check_invariants(self) -> None:
         """Assert the rules that hold between two steps. Visits every node: for tests, not for a step."""

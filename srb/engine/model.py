@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from srb.engine.grammar.matcher import Matcher
 from srb.engine.media import Encoder, MediaRun, Vectors
 from srb.engine.tokens import Tokens
 from srb.errors import SRBError
+from srb.wire.commands import Door as Door
 from srb.wire.events import ModelInfo
 
 Blob = npt.NDArray[np.uint8]  # saved KV as bytes, shape (bytes,)
@@ -342,6 +343,18 @@ class Record:
         return self.start == self.end
 
 
+def of_story(records: Mapping[str, Record], story: str) -> dict[str, None]:
+    """Return the ids of a story's records, of those that stand before them, and of the states behind all these."""
+    found: dict[str, None] = {}
+    for id_, record in records.items():
+        if record.asker.endswith(f".{story}"):
+            while id_ in records and id_ not in found:
+                found[id_] = None
+                id_ = records[id_].parent
+    states = (id_ for id_, record in records.items() if record.is_state and record.parent in found)
+    return found | dict.fromkeys(states)
+
+
 @dataclass(frozen=True, slots=True)
 class SavedState:
     """A text that is saved under a name, and the records of its KV in a TextStore, each behind its parent.
@@ -398,8 +411,15 @@ class TextStore(Protocol):
     def remove(self, record: Record) -> None: ...
 
     # Texts of other engines of the same model: `take` gives the records of a story there, with those before them, whose KV
-    # is here then; each is to be kept, perhaps behind another record, or removed.
-    def take(self, story: str, done: Callable[[list[tuple[Record, Tokens]]], None]) -> None: ...
+    # is here then; each is to be kept, perhaps behind another record, or removed. At a door, and with tokens, it gives those
+    # alone that a prompt of these tokens goes on with.
+    def take(
+        self, story: str, door: Door | None, tokens: Tokens, done: Callable[[list[tuple[Record, Tokens]]], None]
+    ) -> None: ...
+    def entry(self, record: Record, tokens: Tokens) -> bytes | None: ...  # a record for `take`; None: it is gone
+
+    @property
+    def place(self) -> dict[str, str]: ...  # `model`, a hash of all that KV depends on, and `folder`, "" for none
     def keep(self, record: Record, tokens: Tokens) -> None: ...
     def wipe(self) -> None: ...  # leaves no tokens of removed records behind
     def use(self, record: Record) -> None: ...  # notes that it is used now, for the order of the next life

@@ -360,12 +360,13 @@ class Scheduler:
                 return
             if request.awaits is not None and request.awaits.state is NodeState.COMPUTING:
                 continue
-            if request.reuses and self._residency.stored.is_taking(request.story):
-                continue
-            root = self._tree.root(request.scope)
+            root, stored = self._tree.root(request.scope), self._residency.stored
             match = self._tree.match(request.reusable, root) if request.reuses else None
-            if match is not None and self._residency.stored.is_coming(match, request.request_id):
-                continue
+            if match is not None:
+                if stored.is_taking(request.request_id, request.story, request.prefix.tokens, match.length):
+                    continue
+                if stored.is_coming(match, request.request_id):
+                    continue
             request.awaits = match.awaits if match is not None else None
             if request is requests[0] and not _is_of_unread(request.awaits, requests):
                 request.awaits = None  # the first one never waits for one that may have to give way to it
@@ -380,7 +381,7 @@ class Scheduler:
             if not must and (not enough or self._residency.available_ids < ids):
                 self._begin_short = Shortage(request, ids, needed)
                 return
-            self._residency.stored.forget_request(request.request_id)
+            stored.forget_request(request.request_id)
             yield request, match
             promised_cells += request.prefix.pending
             promised_ids += 1

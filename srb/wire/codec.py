@@ -17,7 +17,7 @@ from srb.errors import AnswerTooLarge, ProtocolError
 from srb.wire.commands import Ask, Attach, BranchSpec, Cancel, Command, ContextShift, Explore, Generate, Place
 from srb.wire.events import Attached, Delta, Event, PromptLogprobs, Rejected, Reply
 
-VERSION = 23  # raised with each change of a command or event; a worker waits until it finds an engine of its own
+VERSION = 24  # raised with each change of a command or event; a worker waits until it finds an engine of its own
 
 
 class _Codec:

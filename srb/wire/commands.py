@@ -17,6 +17,7 @@ MAX_DEPTH = 1000  # of Explore: places at which its branches may fork
 MAX_BRANCHES = 4096  # of one request in its whole life; each keeps its text, and `added` ones have no other limit
 MEDIA_MARK = "<__media__>"  # the place of a picture or a sound in a text, as llama-server has it
 _TRACEPARENT = re.compile("00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+Door = tuple[str, int, str]  # of a replica: host, port, and the token by which it gives texts
 KEY = "key "  # the beginning of an owner that is a person with a name, or an API key without one; others are addresses
 PAGE = "page "  # … an owner that is a page of another origin, which may control its own requests alone
 
@@ -314,6 +315,30 @@ class ForgetTexts(_Message):
 
 
 @dataclass(frozen=True, slots=True)
+class GetTexts(_Message):
+    """dict: what the store has of a story (a digest), for another replica that goes on with it.
+
+    `entries` are base64, as in the index of texts, each behind its parent; `folder` has their files, and `model` is a hash
+    of all that KV depends on. First all texts that rest are parked and written: until then `entries` is None, unless the
+    caller waits `no_longer`.
+    """
+
+    story: str
+    no_longer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TakeTexts(_Message):
+    """int: number of stories (digests) whose texts are to be looked for at the replica that had them, and in the store's
+    neighbours: now, or with `is_coming` when the story's next request comes, for what that one needs.
+    """
+
+    stories: tuple[str, ...]
+    door: Door | None = None  # of the replica that had them; None: it is gone
+    is_coming: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class GetAdapters(_Message):
     """list[dict]: id, path, scale, task_name, prompt_prefix of each LoRA adapter."""
 
@@ -429,5 +454,6 @@ Control = ListRequests | GetRequest | StopBranches | EndReasoning | ChangeBranch
 Text = Tokenize | CountTokens | Detokenize
 Submit = Generate | Embed | Rerank | StateAction | AddBranches  # prepared before they reach the decode thread
 Slots = GetSlots | StateAction | GetSlotTime
-Ask = Text | Slots | GetStats | Embed | Rerank | GetAdapters | SetAdapters | ForgetTexts | Control
+Texts = ForgetTexts | GetTexts | TakeTexts
+Ask = Text | Slots | GetStats | Embed | Rerank | GetAdapters | SetAdapters | Texts | Control
 Command = Generate | Cancel | Ask | Attach

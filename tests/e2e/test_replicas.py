@@ -17,6 +17,7 @@ import pytest
 from tests.cluster.conftest import replicas
 from tests.cluster.test_faults import close_all, go_on, running, serves, streams_on_each
 from tests.cluster.test_serving import usage
+from tests.e2e.rolling import Writers
 from tests.processes import PYTHON, NoticeListener, Process, clean_environ, wait_for
 from tests.servers import MakeServer, Server, free_port
 
@@ -282,6 +283,55 @@ def test_replicas_are_found_by_a_dns_name_and_systemd_hears_of_one(doors: Doors,
     listener.sock.close()
     wait_for(lambda: server.health() == 503, "no replica is left")
     wait_for(lambda: "127.0.0.1" in server.get("/health").text, "why none is left")
+
+
+@pytest.mark.parametrize("disk", ["all", ""])
+def test_a_rolling_update_under_writers_computes_no_story_again(
+    doors: Doors, make_server: MakeServer, disk: str
+) -> None:
+    """Whether the replicas share a disk or each has its own: one is replaced after the other, and the stories move along."""
+    for name in "ab":
+        start_with_texts(doors, name, disk)
+    for name in "ab":
+        doors.wait_open(name)
+    doors.write()
+    server = ready(make_server(replicas=doors.file), 2)
+    with Writers(server, 4, 100) as writers:
+        writers.wait_for_turns(2)
+        for name in "ab":
+            doors.processes[name].send(signal.SIGTERM)
+            assert doors.processes[name].wait() == 0
+            start_with_texts(doors, name, disk)
+            wait_for_replicas(server, 2)
+            writers.wait_for_turns(2)
+    assert not writers.errors
+    assert [writer.again for writer in writers.all] == [0] * 4
+    assert "Traceback" not in server.logs
+
+
+def test_a_story_that_rests_while_its_replica_ends_goes_on_at_another_with_a_disk_of_its_own(
+    doors: Doors, make_server: MakeServer
+) -> None:
+    for name in "ab":
+        start_with_texts(doors, name, "")
+    for name in "ab":
+        doors.wait_open(name)
+    doors.write()
+    server = ready(make_server(replicas=doors.file), 2)
+    with Writers(server, 4, 100) as writers:
+        writers.wait_for_turns(2)
+    assert not writers.errors
+    doors.processes["a"].send(signal.SIGTERM)
+    assert doors.processes["a"].wait() == 0
+    for writer in writers.all:
+        writer.go_on()
+    assert [writer.again for writer in writers.all] == [0] * 4
+
+
+def start_with_texts(doors: Doors, name: str, disk: str) -> None:
+    """Start a replica that keeps texts on a disk, its own or a common one, and computes 50 tokens a second."""
+    folder = doors.folder / "texts" / (disk or name)
+    doors.start(name, model="fake:200:50", SRB_CACHE_DISK=str(folder), SRB_CACHE_DISK_MIB="200")
 
 
 @pytest.mark.parametrize(

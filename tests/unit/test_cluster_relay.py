@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from srb.cluster.door import TOKEN_LENGTH
+from srb.cluster.door import TOKEN_LENGTH, texts_token
 from srb.cluster.homes import Homes
 from srb.cluster.members import Members
 from srb.cluster.registry import Entry
@@ -25,13 +25,16 @@ from srb.wire.commands import (
     Attach,
     BranchSpec,
     Cancel,
+    ForgetTexts,
     Generate,
     GetRequest,
     GetSlots,
     GetStats,
     ListRequests,
     StateAction,
+    TakeTexts,
     Tokenize,
+    digest_of,
 )
 from srb.wire.events import (
     Accepted,
@@ -876,5 +879,125 @@ def test_those_that_wait_at_the_bridge_are_told_in_the_numbers_and_limited(monke
             here.replicas["r0"].describe = lambda command: Reply(command.request_id, {"requests_deferred": 3})
             here.worker.send(GetStats("numbers"))
             assert (await here.worker.next(Reply)).value["requests_deferred"] == 4
+
+    play(scene)
+
+
+def done(request_id: str) -> Done:
+    return Done(request_id, 3, 0, 1, 0.0, 0.0)
+
+
+def turn(request_id: str, story: str = "the lighthouse") -> Generate:
+    return replace(request(request_id), session=story)
+
+
+async def next_texts(replica: Replica) -> TakeTexts:
+    taken: TakeTexts = await replica.next(TakeTexts)
+    replica.say(Reply(taken.request_id, len(taken.stories)))
+    return taken
+
+
+def door_of(bench: Bench, replica: Replica) -> tuple[str, int, str]:
+    return "127.0.0.1", bench._entries[replica.name]["port"], texts_token(TOKEN)
+
+
+def test_the_stories_that_rest_at_a_replica_that_leaves_are_taken_by_the_others_at_once() -> None:
+    async def scene() -> None:
+        async with bench(3) as made:
+            homes = {}
+            for number in range(12):
+                homes[f"story {number}"] = home = await made.begun(turn(f"{number:032x}", f"story {number}"))
+                home.say(done(f"{number:032x}"))
+                await made.worker.next(Done)
+            leaving = homes["story 0"]
+            others = [each for each in made.replicas.values() if each is not leaving]
+            made.note(leaving.name, "leaving")
+            taken: dict[str, Replica] = {}
+            for other in others:
+                command = await next_texts(other)
+                assert (command.door, command.is_coming) == (door_of(made, leaving), False)
+                taken |= dict.fromkeys(command.stories, other)
+            expected = [story for story, home in homes.items() if home is leaving]
+            assert taken.keys() == set(map(digest_of, expected))
+            for number, story in enumerate(expected):
+                assert await made.begun(turn(f"{100 + number:032x}", story)) is taken[digest_of(story)]
+            assert not any(isinstance(each, TakeTexts) for other in others for each in queued(other))
+
+    play(scene)
+
+
+def queued(replica: Replica) -> list[Any]:
+    return [replica.asked.get_nowait() for _ in range(replica.asked.qsize())]
+
+
+def test_a_story_that_runs_at_a_replica_that_leaves_is_looked_for_there_by_its_next_requests() -> None:
+    async def scene() -> None:
+        async with bench() as made:
+            leaving = await made.begun(turn("a"))
+            leaving.say(Accepted("a", 3))
+            await made.worker.next(Accepted)
+            made.note(leaving.name, "leaving")
+            other = made.beside(leaving)
+            for request_id in ("b", "c"):
+                made.worker.send(turn(request_id))
+                taken = await next_texts(other)
+                assert taken == TakeTexts(
+                    taken.request_id, (digest_of("the lighthouse"),), door_of(made, leaving), True
+                )
+                assert (await other.next(Generate)).request_id == request_id
+            leaving.say(done("a"))
+            assert (await made.worker.next(Reply, Done)).request_id == "a", "answers to what the bridge says stay there"
+            made.worker.send(turn("d"))
+            await next_texts(other)
+            assert (await other.next(Generate)).request_id == "d"
+            made.worker.send(turn("e"))
+            assert isinstance(await other.asked.get(), Generate)
+
+    play(scene)
+
+
+def test_a_story_whose_replica_is_gone_is_looked_for_in_folders_again() -> None:
+    async def scene() -> None:
+        async with bench() as made:
+            gone = await made.begun(turn("a"))
+            other = made.beside(gone)
+            gone.say(done("a"))
+            await made.worker.next(Done)
+            gone.drop()
+            while len(made.members.ready) > 1:
+                await asyncio.sleep(0)
+            made.worker.send(turn("b"))
+            assert (await next_texts(other)).door is None
+
+    play(scene)
+
+
+def test_a_request_that_a_full_replica_refuses_looks_for_its_story_where_that_was() -> None:
+    async def scene() -> None:
+        async with bench(3) as made:
+            leaving = await made.begun(turn("a"))
+            leaving.say(Accepted("a", 3))
+            await made.worker.next(Accepted)
+            made.note(leaving.name, "leaving")
+            del made.replicas[leaving.name]
+            full = await made.begun(turn("b"))
+            full.say(Rejected.of("b", QueueFull("full")))
+            taken = await next_texts(made.beside(full))
+            made.replicas[leaving.name] = leaving
+            assert taken.door == door_of(made, leaving)
+
+    play(scene)
+
+
+def test_a_deleted_story_is_forgotten_by_replicas_that_leave_too() -> None:
+    async def scene() -> None:
+        async with bench() as made:
+            leaving, other = made.replicas.values()
+            made.note(leaving.name, "leaving")
+            made.worker.send(ForgetTexts("f", (digest_of("the lighthouse"),)))
+            for replica in (leaving, other):
+                command = await replica.next(ForgetTexts)
+                replica.say(Reply(command.request_id, {"tokens": 5}))
+            assert (await made.worker.next(Reply)).request_id == "f"
 
     play(scene)

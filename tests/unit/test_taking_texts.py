@@ -9,6 +9,7 @@ import pytest
 
 from srb.engine.fake import FakeModel
 from srb.engine.process.text_folder import TextFolder
+from srb.wire.commands import KEY, ForgetTexts, TakeTexts, digest_of
 from tests.engine_helpers import Driver, solo
 from tests.processes import DEADLINE
 from tests.text_stores import MemoryTexts
@@ -102,6 +103,90 @@ def test_while_others_write_the_texts_are_taken_and_every_text_is_right(cache_ce
         second.engine.check_invariants()
     run(second)
     assert all(end.length == 300 for writer in writers for end in second.result(writer).ends.values())
+
+
+def digests(*stories: str) -> tuple[str, ...]:
+    return tuple(map(digest_of, stories))
+
+
+def test_a_story_that_was_elsewhere_meanwhile_is_looked_for_again_by_its_next_request() -> None:
+    there, here = MemoryTexts(), MemoryTexts()
+    second = engine(here)
+    computed(second, "story 3")  # looked for, and nobody has it
+    first = engine(there)
+    turn = [4, 8, 15] * 40
+    computed(first, "story 3", turn)
+    first.engine.store_texts(1000.0)
+    here.others.append(there)
+    door = ("10.0.0.2", 9191, "t" * 64)
+    assert second.engine.serve_query(TakeTexts("", digests("story 3", "story 4"), door, is_coming=True)) == 2
+    assert computed(second, "story 3", turn) == 1
+    assert here.looks[1:] == [(*digests("story 3"), door, [*STORIES["story 3"], *turn])]
+    assert computed(second, "story 3", [*turn, 7]) <= 2
+    assert len(here.looks) == 2
+
+
+def test_stories_of_a_replica_that_leaves_are_there_before_they_are_asked_for() -> None:
+    there, here = MemoryTexts(), MemoryTexts()
+    first, second = engine(there), engine(here)
+    for story in STORIES:
+        computed(first, story)
+    first.engine.store_texts(1000.0)
+    here.others.append(there)
+    second.engine.serve_query(TakeTexts("", digests(*STORIES)))
+    here.deliver()
+    second.engine.collect()
+    here.others.clear()
+    assert sum(computed(second, story) for story in STORIES) == len(STORIES)
+    assert len(here.looks) == len(STORIES)
+    second.engine.check_invariants()
+
+
+def test_a_request_waits_for_the_texts_of_others_no_longer_than_computing_them_would_take() -> None:
+    here = MemoryTexts()
+    here.deliver = lambda count=0: None  # type: ignore[method-assign]  # nobody answers
+    driver = engine(here)
+    asked = driver.submit(STORIES["story 1"], max_tokens=6, ignore_eos=True, session="story 1")
+
+    def has_begun() -> bool:
+        for _ in range(5):
+            driver.step()
+        return driver.engine.stats()["requests_processing"] == 1
+
+    assert not has_begun()
+    most = len(STORIES["story 1"]) / 50  # seconds; nothing is known of the pace yet
+    driver.now += most - 1
+    assert not has_begun()
+    driver.now += 1
+    assert has_begun()
+    while not driver.result(asked).terminal:
+        driver.step()
+    assert driver.result(asked).terminal[0].cached_tokens == 0
+
+
+@pytest.mark.parametrize("gone", ["story", "key"])
+def test_a_text_that_is_forgotten_on_its_way_does_not_come_back(gone: str) -> None:
+    there, here = MemoryTexts(), MemoryTexts()
+    first, second = engine(there), engine(here)
+    owner = f"{KEY}her"
+    other = [place % 7 + 50 for place in range(200)]
+    first.submit(STORIES["story 1"], max_tokens=6, session="story 1", owner=owner)
+    run(first)
+    first.submit(other, max_tokens=6, session="story 2")
+    run(first)
+    first.engine.store_texts(1000.0)
+    here.others.append(there)
+    second.engine.serve_query(TakeTexts("", digests("story 1", "story 2")))
+    forgotten = ForgetTexts("", digests("story 1")) if gone == "story" else ForgetTexts("", (), digests(owner))
+    second.engine.serve_query(forgotten)
+    here.deliver()
+    second.engine.collect()
+    assert not any(forgotten.has(record.asker) for record, *_ in here.files.values())
+    here.others.clear()
+    assert computed(second, "story 1") == len(STORIES["story 1"])
+    asked = second.submit(other, max_tokens=6, session="story 2")
+    run(second)
+    assert second.result(asked).terminal[0].cached_tokens == len(other) - 1
 
 
 def test_without_a_session_or_without_others_nothing_is_looked_for() -> None:

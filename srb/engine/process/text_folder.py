@@ -19,18 +19,23 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 from uuid import uuid4
 
 import numpy as np
 
 from srb.atomic import private, write_atomically
-from srb.engine.model import Blob, Record
-from srb.engine.process.text_index import TextIndex
+from srb.engine.model import Blob, Record, of_story
+from srb.engine.process.text_index import TextIndex, entry_of
+from srb.engine.process.texts_elsewhere import Giver, Offered, Refused, needed
 from srb.engine.tokens import Tokens
+from srb.errors import ProtocolError
+from srb.files.text_entry import framed
 from srb.forgotten import NAME as FORGOTTEN
 from srb.forgotten import since
+from srb.host.memory import size_text
 from srb.host.page_cache import drop_cached, sync_data
+from srb.wire.commands import Door
 
 log = logging.getLogger("srb.texts")
 
@@ -43,7 +48,15 @@ LEAST_SHARE = (
 _PIECE = 8 * 1024 * 1024  # bytes written at once: a process that ends waits for one
 _NAME = re.compile(r"[0-9a-f]{32}")  # of a record
 _FOLDER = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
+MAX_TAKERS = 2  # stories that are looked for at other engines at a time
 MAX_ENGINES = 64  # of one model that keep texts in one folder
+
+
+class Source(Protocol):
+    """A file, or what comes from another replica."""
+
+    def read(self, most: int, /) -> bytes: ...
+    def seek(self, count: int, whence: int, /) -> object: ...
 
 
 class TextFolder:
@@ -83,13 +96,12 @@ class TextFolder:
         self.budget = max(total // LEAST_SHARE, total - left)
         self._writes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._takes: queue.PriorityQueue[tuple[int, int, Callable[[], None] | None]] = queue.PriorityQueue()
+        self._num_takes = 0
         self._came = threading.Event()  # something was done
-        self._threads = [
-            threading.Thread(target=self._work, args=(work,), name=name, daemon=True)
-            for name, work in (("texts", self._writes), ("texts read", self._reads))
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads = [self._started("texts", self._writes.get), self._started("texts read", self._reads.get)]
+        # They wait for other machines, so nobody waits for them.
+        self._takers: list[threading.Thread] = []
 
     def forgotten(self) -> tuple[list[str], list[str], int]:
         """Return stories and keys that are to be forgotten since `note_forgotten`, and what that takes."""
@@ -142,9 +154,37 @@ class TextFolder:
         self._leaving.add(record.id)
         self._writes.put(lambda: self._remove(record.id))
 
-    def take(self, story: str, done: Callable[[list[tuple[Record, Tokens]]], None]) -> None:
-        """Link the files of a story's records in the folders of other engines of the model, which may run, into this one."""
-        self._reads.put(lambda: done(self._take(story)))
+    def take(
+        self, story: str, door: Door | None, tokens: Tokens, done: Callable[[list[tuple[Record, Tokens]]], None]
+    ) -> None:
+        """Let this folder have the files of a story's records that other engines of the model have, which may run.
+
+        Those of a replica whose door is given, and for a prompt of `tokens` the needed ones alone; where it gives none, and
+        without a door, those in the folders beside this one are linked.
+        """
+
+        def do() -> None:
+            taken: list[tuple[Record, Tokens]] = []
+            try:
+                given = None if door is None else self._given(story, door, tokens)
+                taken = self._take(story) if given is None else given
+            finally:
+                done(taken)
+
+        self._num_takes += 1
+        self._takes.put((0 if tokens else 1, self._num_takes, do))  # first for those that wait
+        if len(self._takers) < MAX_TAKERS:
+            self._takers.append(self._started("texts taken", lambda: self._takes.get()[2]))
+
+    @property
+    def place(self) -> dict[str, str]:
+        """The hash of all that KV depends on, and the folder's path."""
+        return {"model": self._model, "folder": str(self.folder)}
+
+    def entry(self, record: Record, tokens: Tokens) -> bytes | None:
+        """Return a record's entry with its frame; None if its file is gone. Safe from any thread."""
+        checksum = self._checksum(record.id)
+        return None if checksum is None else framed(entry_of(record, tokens, checksum))
 
     def keep(self, record: Record, tokens: Tokens) -> None:
         """Note a record whose file was linked, perhaps with another parent."""
@@ -174,6 +214,8 @@ class TextFolder:
         deadline = time.monotonic() + seconds
         for work in (self._writes, self._reads):
             work.put(None)
+        for number, _ in enumerate(self._takers):
+            self._takes.put((-1, number, None))
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._is_closing = True
@@ -189,12 +231,17 @@ class TextFolder:
         self._came.wait(seconds)
         self._came.clear()
 
-    def _work(self, asked: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+    def _started(self, name: str, next_: Callable[[], Callable[[], None] | None]) -> threading.Thread:
+        thread = threading.Thread(target=self._work, args=(next_, name == "texts"), name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _work(self, next_: Callable[[], Callable[[], None] | None], writes: bool) -> None:
         """Do what is asked for, in its order, until None comes."""
-        while (do := asked.get()) is not None:
+        while (do := next_()) is not None:
             try:
                 do()
-                if asked is self._writes:
+                if writes:
                     self._index.compact()
             except Exception:
                 log.exception("a text could not be kept or read")
@@ -208,8 +255,7 @@ class TextFolder:
         if not self._index.is_open or self._is_closing:
             return False
         try:
-            if not self.is_asked and shutil.disk_usage(self.folder).free - record.nbytes < MIN_FREE:
-                raise OSError(errno.ENOSPC, f"less than {MIN_FREE // 1024**3} GiB would be free on the disk")
+            self._check_room(record.nbytes)
             checksum = self._write_file(path, np.ascontiguousarray(blob))
             self._index.add(record, tokens, checksum)
         except OSError as error:
@@ -252,29 +298,82 @@ class TextFolder:
         with open(self.folder / id_, "rb") as own:
             shutil.copyfileobj(own, file, _PIECE)
 
-    def install(self, id_: str, nbytes: int, checksum: int, file: BinaryIO) -> bool:
+    def install(self, id_: str, nbytes: int, checksum: int, file: Source) -> bool:
         """Take the KV of a record from another file, unless it is here; return whether it is whole.
 
-        Not for the thread that writes; for one thread at a time. Raise OSError.
+        Not for the thread that writes. Raise OSError.
         """
-        path, found, is_whole = self.folder / id_, 0, False
+        path, scratch, found = self.folder / id_, self.folder / self.new_id(), 0
         if id_ in self._leaving:
             self.wait_for_writes()
-        if self._checksum(id_) is not None and path.exists():
+        if self._has(id_):
             file.seek(nbytes, os.SEEK_CUR)
             return True
-        self._linked[id_] = checksum  # first: files that nobody knows of are removed
+        self._linked[scratch.name] = 0  # first: files that nobody knows of are removed
         try:
-            with open(path, "wb", opener=private) as own:
+            with open(scratch, "wb", opener=private) as own:
                 while nbytes and (piece := file.read(min(nbytes, _PIECE))):
                     found, nbytes = zlib.crc32(piece, found), nbytes - len(piece)
                     own.write(piece)
-            is_whole = not nbytes and found == checksum
+            if nbytes or found != checksum:
+                return False
+            self._linked[id_] = checksum
+            scratch.replace(path)
         finally:
-            if not is_whole:
-                del self._linked[id_]
-                self._unlink(id_)
-        return is_whole
+            self._unlink(scratch.name)
+            del self._linked[scratch.name]
+        return True
+
+    def _has(self, id_: str) -> bool:
+        return self._checksum(id_) is not None and (self.folder / id_).exists()
+
+    def _given(self, story: str, door: Door, tokens: Tokens) -> list[tuple[Record, Tokens]] | None:
+        """Return the records that a replica gives, whose files are here now; None if it gives none.
+
+        Records that were whole before a failure are kept: each stands behind its parent.
+        """
+        taken: list[tuple[Record, Tokens]] = []
+        began, nbytes, where = time.monotonic(), 0, f"{door[0]}:{door[1]}"
+        try:
+            with Giver(door) as giver:
+                there, offered = giver.offered(story, self._model)
+                offered = needed(offered, tokens)
+                others = [each for each in offered if not (self._has(each.record.id) or self._link(Path(there), each))]
+                giver.want([each.record.id for each in others])
+                coming = {each.record.id for each in others}
+                for record, own, checksum in offered:
+                    if record.id in coming:
+                        self._check_room(record.nbytes)
+                        if not self.install(record.id, record.nbytes, checksum, giver):
+                            raise ProtocolError("a part of a text is damaged")
+                        nbytes += record.nbytes
+                    taken.append((record, own))
+        except (OSError, EOFError, ProtocolError, Refused) as error:
+            log.info("no more of a story's texts is taken over from the replica at %s: %s", where, error)
+            return taken or None
+        said = "%d parts of a story are taken over from the replica at %s, %s of them by the network, in %.2f s"
+        log.info(said, len(taken), where, size_text(nbytes), time.monotonic() - began)
+        return taken
+
+    def _link(self, there: Path, each: Offered) -> bool:
+        """Link a record's file from a folder beside this one; return whether it is there."""
+        if there.parent != self.folder.parent or not _FOLDER.fullmatch(there.name):
+            return False
+        id_ = each.record.id
+        is_new = id_ not in self._linked
+        self._linked[id_] = each.checksum
+        try:
+            os.link(there / id_, self.folder / id_)
+        except OSError:
+            if is_new:
+                self._linked.pop(id_, None)
+            return False
+        return True
+
+    def _check_room(self, nbytes: int) -> None:
+        """Raise OSError if the disk would be too full with so many bytes more."""
+        if not self.is_asked and shutil.disk_usage(self.folder).free - nbytes < MIN_FREE:
+            raise OSError(errno.ENOSPC, f"less than {MIN_FREE // 1024**3} GiB would be free on the disk")
 
     def _checksum(self, id_: str) -> int | None:
         known = self._index.checksum(id_)
@@ -289,7 +388,7 @@ class TextFolder:
             try:
                 index = TextIndex(folder / "index", writes=False)
                 there = {record.id: (record, tokens) for record, tokens in index.found}
-                for id_ in _of_story(there, story):
+                for id_ in of_story({id_: record for id_, (record, _) in there.items()}, story):
                     if (checksum := index.checksum(id_)) is not None:
                         self._linked[id_] = checksum
                         with contextlib.suppress(FileExistsError):
@@ -338,18 +437,6 @@ class TextFolder:
             (self.folder / id_).unlink(missing_ok=True)
         except OSError as error:
             log.warning("%s cannot be removed: %s", self.folder / id_, error.strerror)
-
-
-def _of_story(records: dict[str, tuple[Record, Tokens]], story: str) -> dict[str, None]:
-    """Return the ids of a story's records, of those that stand before them, and of the states behind all these."""
-    found: dict[str, None] = {}
-    for id_, (record, _) in records.items():
-        if record.asker.endswith(f".{story}"):
-            while id_ in records and id_ not in found:
-                found[id_] = None
-                id_ = records[id_][0].parent
-    states = (id_ for id_, (record, _) in records.items() if record.is_state and record.parent in found)
-    return found | dict.fromkeys(states)
 
 
 # ---- the room of all models

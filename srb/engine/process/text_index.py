@@ -135,25 +135,22 @@ class TextIndex:
     def add(self, record: Record, tokens: Tokens, checksum: int) -> None:
         """Append a record whose file is whole, and sync the log."""
         assert self._file is not None
-        mood = [record.scope.mood] if record.scope.mood else []
-        facts = orjson.dumps([record.scope.lora, record.scope.salt, record.asker, *mood])
-        of = TextEntry(record.id, record.parent, record.start, len(tokens), record.nbytes, checksum, facts)
-        entry = packed(of, np.asarray(tokens, np.int32).tobytes())
+        entry = framed(entry_of(record, tokens, checksum))
         at = self._append(entry)
         self._drop(record.id)
-        self._put(record.id, checksum, at, FRAME.size + len(entry))
+        self._put(record.id, checksum, at, len(entry))
         sync_data(self._file.fileno())
 
     def remove(self, id_: str) -> None:
         if id_ in self._known:
             self._drop(id_)
-            self._append(_MARK.pack(_GONE, bytes.fromhex(id_)))
+            self._append(framed(_MARK.pack(_GONE, bytes.fromhex(id_))))
 
     def use(self, id_: str) -> None:
         """Note that a record is used now."""
         if id_ in self._known:
             self._note_use(id_)
-            self._append(_MARK.pack(_USED, bytes.fromhex(id_)))
+            self._append(framed(_MARK.pack(_USED, bytes.fromhex(id_))))
 
     def compact(self) -> None:
         """Write the log anew, without what is gone, if that is most of it."""
@@ -167,9 +164,9 @@ class TextIndex:
             older.close()
 
     def _append(self, entry: bytes) -> int:
-        """Append an entry, whole or not at all, since behind a part nothing would be read; return its place."""
+        """Append a framed entry, whole or not at all, since behind a part nothing would be read; return its place."""
         assert self._file is not None
-        at, rest = self._file.tell(), memoryview(framed(entry))
+        at, rest = self._file.tell(), memoryview(entry)
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
@@ -207,6 +204,14 @@ class TextIndex:
 
     def _note_use(self, id_: str) -> None:
         self._known.move_to_end(id_)
+
+
+def entry_of(record: Record, tokens: Tokens, checksum: int) -> bytes:
+    """Return the entry of a record, its tokens and its file's checksum."""
+    mood = [record.scope.mood] if record.scope.mood else []
+    facts = orjson.dumps([record.scope.lora, record.scope.salt, record.asker, *mood])
+    of = TextEntry(record.id, record.parent, record.start, len(tokens), record.nbytes, checksum, facts)
+    return packed(of, np.asarray(tokens, np.int32).tobytes())
 
 
 def record_of(entry: bytes | memoryview, scopes: dict[bytes, tuple[Scope, str]]) -> tuple[Record, Tokens, int]:

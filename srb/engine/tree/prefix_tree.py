@@ -267,6 +267,7 @@ class PrefixTree:
         """
         residency, count, shared = self._residency, 0, dict[Record, None]()
         residency.drop_kept()
+        residency.stored.taking.forget(is_gone)
         for node in reversed([each for each in self.nodes() if is_gone(each.asker)]):  # those below before those above
             if node.state is NodeState.EVICTED or node.is_needed or node.is_private or node.names:
                 continue

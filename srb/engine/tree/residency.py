@@ -58,6 +58,7 @@ class Residency:
         """
         self._model = model
         self._cache_cells = cache_cells
+        self._parks_all = False  # until no idle cells are left
         self._partial_reuse = model.supports_partial_reuse
         self._free_ids = list(range(model.n_seq_max - 1, -1, -1))
         self._branch_cells = 0  # owned by running branches
@@ -110,7 +111,7 @@ class Residency:
 
     @property
     def _is_over_cache(self) -> bool:
-        return self._idle.cells > self._cache_cells
+        return self._idle.cells > (0 if self._parks_all else self._cache_cells)
 
     @property
     def needs_trim(self) -> bool:
@@ -475,6 +476,10 @@ class Residency:
             count += 1
         return count
 
+    def park_all(self) -> None:
+        """Let all nodes that are idle now be parked in the next steps, and so be stored: other engines ask for them."""
+        self._parks_all = self._idle.cells > 0
+
     def trim(self) -> None:
         """Park idle nodes beyond `cache_cells`, at most PARK_TOKENS tokens and PARK_NODES nodes a call.
 
@@ -487,9 +492,11 @@ class Residency:
             self._keep_newest()
             victim = self._victim()
             if victim is None:
+                self._parks_all = False
                 return
             tokens, nodes = tokens + len(victim.tokens), nodes + 1
             self._park(victim)
+        self._parks_all = self._parks_all and self._idle.cells > 0
         # Texts in use have a common beginning with parked ones, which wait for it to be stored.
         beginning = self.stored.beginning
         if beginning is not None and self._free_ids and self._partial_reuse and not tokens:

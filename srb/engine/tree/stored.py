@@ -13,7 +13,7 @@ before the place. A checkpoint has it; it is written when the text is.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -21,16 +21,16 @@ from typing import TypeAlias
 
 import numpy as np
 
-from srb.engine.model import Blob, Record, Scope, TextStore
+from srb.engine.model import Blob, Door, Record, Scope, TextStore, of_story
 from srb.engine.tokens import Tokens, common_length, num_unmarked, run_end, run_start, tokens_of
 from srb.engine.tree.checkpoints import LEVEL_OF_ENDS, Checkpoint
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Children, Node, NodeState, Slice
+from srb.engine.tree.taking import Taking
 from srb.engine.tree.whole import find_text
 
 MAX_ASKED = 256  # requests, of which some may have been cancelled
-MAX_TAKEN = 4096  # stories that were looked for at other engines: one that comes later is looked for again
 MAX_WRITES = 4  # records that are with the store at a time: each holds memory, and what waits may be evicted meanwhile
 
 
@@ -73,10 +73,7 @@ class StoredTexts:
     counters: StoredCounters = field(default_factory=StoredCounters)
     _scopes: dict[Node, Scope] = field(default_factory=dict)  # of roots
     _root: Callable[[Scope], Node] | None = None
-    _stories: OrderedDict[str, bool] = field(
-        default_factory=OrderedDict
-    )  # that were looked for, and whether it goes on
-    _taken: deque[tuple[str, list[tuple[Record, Tokens]]]] = field(default_factory=deque)  # by another thread
+    taking: Taking = field(default_factory=Taking)
     _nodes: dict[Record, dict[Node, None]] = field(default_factory=dict)
     _states: dict[Record, Checkpoint] = field(default_factory=dict)
     _used: dict[Record, int] = field(default_factory=dict)  # the number of its last use
@@ -570,21 +567,40 @@ class StoredTexts:
 
     # ---- texts of other engines
 
-    def is_taking(self, story: str) -> bool:
-        """Look for a story's texts at other engines, once; return whether that goes on."""
-        if self.store is None or not story:
-            return False
-        if story not in self._stories:
-            self._stories[story] = True
-            if len(self._stories) > MAX_TAKEN:
-                self._stories.popitem(last=False)
-            self.store.take(story, partial(self._note_taken, story))
-        return self._stories[story]
+    def is_taking(self, request_id: str, story: str, tokens: Tokens, num_known: int) -> bool:
+        """Look for a story's texts at other engines, if that is due; return whether a request should wait for them.
 
-    def _note_taken(self, story: str, found: list[tuple[Record, Tokens]]) -> None:
-        """Take what was found, in any thread."""
-        self._taken.append((story, found))
-        self.wake()
+        Of its `tokens` so many are known here.
+        """
+        return self.store is not None and self.taking.is_for(self.store, request_id, story, tokens, num_known)
+
+    def take(self, stories: Sequence[str], door: Door | None, is_coming: bool) -> int:
+        """Look for stories at the engine that had them, now or when their requests come; return how many."""
+        if self.store is None:
+            return 0
+        if is_coming:
+            self.taking.expect(stories, door)
+        else:
+            self.taking.ahead(self.store, stories, door)
+        return len(stories)
+
+    def given(self, story: str) -> list[bytes]:
+        """Return the entries of a story's records and of those before them, each behind its parent, for another engine.
+
+        A record of which the tree has a part alone is left out, with those behind it.
+        """
+        assert self.store is not None
+        found: list[bytes] = []
+        ids = {""}
+        own = sorted((self._by_id[id_] for id_ in of_story(self._by_id, story)), key=lambda each: each.start)
+        for record in own:
+            if record.parent not in ids:
+                continue
+            tokens = tokens_of(()) if record.is_state else self._last(record).text()[record.start : record.end]
+            if len(tokens) == record.end - record.start and (entry := self.store.entry(record, tokens)) is not None:
+                ids.add(record.id)
+                found.append(entry)
+        return found
 
     def adopt(self, found: Iterable[tuple[Record, Tokens]]) -> None:
         """Put records of another engine into the tree, as nodes that are parked in the store alone.
@@ -598,7 +614,8 @@ class StoredTexts:
             if record.id in self._by_id:
                 here[record.id] = record.id
                 continue
-            known = None if parent is None else self._adopt(replace(record, parent=parent), tokens)
+            is_gone = parent is None or self.taking.is_forgotten(record)
+            known = None if parent is None or is_gone else self._adopt(replace(record, parent=parent), tokens)
             if known is not None:
                 here[record.id] = known
             if known != record.id:
@@ -720,6 +737,7 @@ class StoredTexts:
     def forget_request(self, request_id: str) -> None:
         """Forget what was fetched for a request, which begins: it may be fetched anew for what the request does later."""
         self.counters.stored_hits_total += bool(self._asked.pop(request_id, None))
+        self.taking.forget_request(request_id)
 
     def _note_fetched(self, kept: Kept, record: Record, blob: Blob | None) -> None:
         node = self._fetches.pop(kept)
@@ -793,7 +811,7 @@ class StoredTexts:
     @property
     def is_fetching(self) -> bool:
         """Whether something is being read, or looked for, for a request."""
-        return bool(self._fetches) or any(self._stories.values())
+        return bool(self._fetches) or self.taking.num_going_on > 0
 
     def collect(self) -> None:
         """Take what other threads have written and read."""
@@ -803,9 +821,7 @@ class StoredTexts:
                 self._note_written(node, record, result)
             else:
                 self._note_fetched(node, record, result)
-        while self._taken:
-            story, found = self._taken.popleft()
-            self._stories[story] = False
+        for found in self.taking.collect():
             self.adopt(found)
         if self.store is not None:
             self._write_more()

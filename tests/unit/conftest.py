@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from werkzeug.routing import Rule
 
-from srb.extensions import all_of_others
+from srb.extensions import forget
 from srb.web import request_log
 from srb.web.chat.families import families
 
@@ -45,11 +45,10 @@ def own_refusals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of installed packages, whose modules are forgotten afterwards."""
     monkeypatch.syspath_prepend(tmp_path)  # which invalidates what was found in folders
-    caches = (all_of_others, families)
-    for cached in caches:
-        cached.cache_clear()
+    for clear in (forget, families.cache_clear):
+        clear()
     yield tmp_path
-    for cached in caches:
-        cached.cache_clear()
+    for clear in (forget, families.cache_clear):
+        clear()
     for path in tmp_path.glob("*.py"):
         sys.modules.pop(path.stem, None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from srb.errors import ConfigError
 
@@ -31,13 +31,24 @@ def of_others(group: str) -> tuple[EntryPoint, ...]:
 
 
 @cache
-def all_of_others() -> tuple[EntryPoint, ...]:
-    """Return the entry points of both groups, by name."""
+def of_all_packages() -> Any:
+    """Return the entry points of all packages, as they were at the first call, or the first after `forget`."""
     from importlib.metadata import entry_points  # 13 ms, which the engine's process does without
 
-    everything = entry_points()
-    found = [each for group in (DIALECTS, FAMILIES) for each in everything.select(group=group)]
+    return entry_points()
+
+
+@cache
+def all_of_others() -> tuple[EntryPoint, ...]:
+    """Return the entry points of both groups, by name."""
+    found = [each for group in (DIALECTS, FAMILIES) for each in of_all_packages().select(group=group)]
     return tuple(sorted(found, key=lambda each: (each.name, told(each))))
+
+
+def forget() -> None:
+    """Look for packages anew at the next question, since some may have come or gone."""
+    all_of_others.cache_clear()
+    of_all_packages.cache_clear()
 
 
 def _dialects() -> tuple[EntryPoint, ...]:

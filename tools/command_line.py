@@ -55,8 +55,8 @@ def man() -> str:
 def _parsers() -> dict[str, OneLineParser]:
     """Return the parser of each command."""
     parsers = {"serve": cli.serve_parser(), "rpc-node": rpc_node.parser()}
-    parsers |= {name: command.parser() for name, command in cli.PLAIN.items()}
-    return parsers | {name: cli.parser_with_settings(name, command) for name, command in cli.WITH_SETTINGS.items()}
+    parsers |= {name: cli.module_of(name).parser() for name in cli.PLAIN}
+    return parsers | {name: cli.parser_with_settings(name) for name in cli.WITH_SETTINGS}
 
 
 def _add_options(parser: argparse.ArgumentParser, serve: argparse.ArgumentParser) -> None:

@@ -9,12 +9,12 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
 import srb
-from srb.cli import bench, cluster, config, doctor, models, replica, service, stories, top
 from srb.cli.flags import FLAGS
 from srb.cli.options import HELP, Options, read_options, read_variables, table
 from srb.cli.presets import read_presets
@@ -42,19 +42,8 @@ _HELP_BEFORE_START = {
 _SOURCES = {"hf_repo", "model_url"}  # options that name a model to be downloaded
 _FOR_ALL = ("hf_token", "offline", "mmproj_auto")  # options of the command line that are for all downloads
 
-WITH_SETTINGS = {
-    "doctor": doctor,
-    "bench": bench,
-    "top": top,
-    "cluster": cluster,
-    "replica": replica,
-}  # commands about a server with the options of `srb serve`
-PLAIN: dict[str, Any] = {
-    "stories": stories,
-    "models": models,
-    "config": config,
-    "service": service,
-}  # commands with options of their own alone
+WITH_SETTINGS = ("doctor", "bench", "top", "cluster", "replica")  # about a server with the options of `srb serve`
+PLAIN = ("stories", "models", "config", "service")  # commands with options of their own alone
 
 _COMMANDS = {  # each with the line about it
     "serve": "start the server",
@@ -84,21 +73,25 @@ class _HelpFormatter(argparse.HelpFormatter):
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; it ends with SystemExit, or the process becomes another program."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["serve"]:
+    name = arguments[0] if arguments else ""
+    if name == "serve":
         _serve(arguments[1:])
-    for name, plain in PLAIN.items():
-        if arguments[:1] == [name]:
-            plain.main(arguments[1:])
-    if arguments[:1] == ["rpc-node"]:  # a process of its own, since only there llama.cpp is loaded
+    if name in PLAIN:
+        module_of(name).main(arguments[1:])
+    if name == "rpc-node":  # a process of its own, since only there llama.cpp is loaded
         os.execv(sys.executable, module_command("srb.engine.llama.rpc_node", *arguments[1:]))
-    for name, command in WITH_SETTINGS.items():
-        if arguments[:1] == [name]:
-            _run_with_settings(name, command, arguments[1:])
+    if name in WITH_SETTINGS:
+        _run_with_settings(name, arguments[1:])
     parser = command_line()
     if not arguments:
         parser.print_help()
         sys.exit(EXIT_CONFIG)
     parser.parse_args(arguments)
+
+
+def module_of(name: str) -> Any:
+    """Return the module of a command, which only that command loads: all of them take 0.1 s."""
+    return import_module(f"srb.cli.{name}")
 
 
 def command_line(parsers: Mapping[str, OneLineParser] = {}) -> OneLineParser:
@@ -124,20 +117,21 @@ def _serve(arguments: Sequence[str]) -> NoReturn:
     os.execve(sys.executable, command, environ)
 
 
-def _run_with_settings(name: str, command: Any, arguments: Sequence[str]) -> NoReturn:
+def _run_with_settings(name: str, arguments: Sequence[str]) -> NoReturn:
     """Run a command of WITH_SETTINGS: options of its own, and the options of the server that it is about."""
-    asked, others = parser_with_settings(name, command).parse_known_args(arguments)
-    settings, environ = _read(others, may_fetch=command is replica, chooses=command is not top)
+    asked, others = parser_with_settings(name).parse_known_args(arguments)
+    settings, environ = _read(others, may_fetch=name == "replica", chooses=name != "top")
     asked.sources = read_options(others).sources
     try:
-        command.run(asked, settings, environ)
+        module_of(name).run(asked, settings, environ)
     except ConfigError as error:
         fail(error.message)
     raise AssertionError(f"srb {name} has not ended")
 
 
-def parser_with_settings(name: str, command: Any) -> OneLineParser:
+def parser_with_settings(name: str) -> OneLineParser:
     """Return the parser of the options of a command of WITH_SETTINGS that `srb serve` does not have."""
+    command = module_of(name)
     parser = OneLineParser(
         prog=f"srb {name}",
         usage=f"srb {name} [options] [-m MODEL] [options of srb serve]",

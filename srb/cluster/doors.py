@@ -14,6 +14,8 @@ from srb.reasons import reason_of
 
 _DNS = "dns:"
 _LEAST_SECRET = 16  # characters
+# Built at the first use: a pattern with so many letters takes 20 ms, and most servers have no doors.
+_STRICT = ConfigDict(extra="forbid", strict=True, defer_build=True)
 _NO_SECRET = "door_token_file is missing: the secret that replicas and web machines share"
 
 
@@ -32,7 +34,7 @@ class DoorAddress:
 class _Listed(BaseModel):
     """One door of the file."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = _STRICT
 
     name: Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")]
     host: Annotated[str, Field(pattern=r"^[\w.:%-]+$")]
@@ -42,7 +44,7 @@ class _Listed(BaseModel):
 class _File(BaseModel):
     """The file: its doors, and the file of their secret, if that is not a setting."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = _STRICT
 
     token_file: str = ""
     doors: list[_Listed] = []

@@ -186,9 +186,8 @@ class NativeFacts:
 
 
 NEEDS_MODULE = "srb.engine.llama.memory_estimate"  # prints the facts; a process of its own, since llama.cpp may abort
-_FACTS = TypeAdapter(NativeFacts)
 
 
 def read_facts(printed: bytes) -> NativeFacts:
     """Return the facts that the process of NEEDS_MODULE has printed. Raise ValueError for anything else."""
-    return _FACTS.validate_json(printed)
+    return TypeAdapter(NativeFacts).validate_json(printed)  # built here: engines, which import this, read none

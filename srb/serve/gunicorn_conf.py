@@ -6,6 +6,7 @@ before anything is started.
 """
 
 import contextlib
+import gc
 import importlib.util
 import os
 import re
@@ -29,7 +30,7 @@ from srb.config.settings import ENV_PREFIX, SERVER_ID_VARIABLE, TEXT_FILES, Sett
 from srb.config.texts import read_text_now
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL, EXIT_WORKER
-from srb.extensions import all_of_others
+from srb.extensions import all_of_others, forget
 from srb.fetch.chosen_model import choose
 from srb.files.gguf import check_adapter_files, check_model_file
 from srb.host.listening import CannotListen, try_to_listen, url_of
@@ -257,6 +258,7 @@ def when_ready(server: Any) -> None:
         _workers = Workers(server, _held_now, partial(_checked_for_reload, server), tell)
     except ConfigError as error:
         _fail(EXIT_CONFIG, error.message)
+    gc.freeze()  # no collection visits what is there now, neither here nor in the workers, with which its pages stay shared
     sweep_shared_folders()
     _shared_folder = os.environ["PROMETHEUS_MULTIPROC_DIR"] = make_shared_folder()
     if not _settings.engine_managed:
@@ -296,7 +298,7 @@ def _held_now() -> Held:
 
 def _checked_for_reload(server: Any) -> Held:
     """Return the same after a check whether a worker can start with them. Raise ConfigError."""
-    all_of_others.cache_clear()  # packages may have come or gone, and workers inherit what is found here
+    forget()  # packages may have come or gone, and workers inherit what is found here
     held = _held_now()
     _check_workers()
     if bool(held.settings.models) != bool(_settings.models):  # workers would look for engines that this server lacks

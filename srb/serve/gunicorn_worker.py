@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from importlib import metadata
 from typing import Any
 
 import gevent
@@ -22,6 +23,7 @@ from gunicorn.workers.ggevent import GeventWorker
 from srb.config.trusted_proxies import proxies_of
 from srb.errors import ConfigError, Forbidden, InvalidRequest, NotSupported, RateLimited, SRBError
 from srb.exit_codes import EXIT_WORKER
+from srb.extensions import of_all_packages
 from srb.serve.connections import Connections, Server, Unreader
 
 MAX_SMALL = 4096  # chunks of a body that may be of any size: clients write as they read, some a line at a time
@@ -183,11 +185,24 @@ class Worker(GeventWorker):  # type: ignore[misc]
         self._servers.append(server)
         return server
 
+    def patch(self) -> None:
+        """Let what Python waits for give way to other calls.
+
+        gevent asks 25 times which packages want to hear of it, and each time reads the metadata of all: of 160 in 75 ms.
+        """
+        reading, metadata.entry_points = metadata.entry_points, of_all_packages().select
+        try:
+            super().patch()
+        finally:
+            metadata.entry_points = reading
+
     def load_wsgi(self) -> None:
         """Load the application, which the garbage collector need not visit; report an error in its settings in one line.
 
-        A collection that visits all modules takes 0.1 s and more, and in the meantime no call is answered.
+        A collection that visits all modules takes 0.1 s and more, and in the meantime no call is answered. Nor is anything
+        collected while it loads, which makes next to no garbage.
         """
+        gc.disable()
         try:
             super().load_wsgi()
         except ConfigError as error:
@@ -197,6 +212,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
         Response.write_timeout = self.wsgi.extensions["srb"].server.client_timeout
         gc.collect()
         gc.freeze()
+        gc.enable()
 
     def run(self) -> None:
         self._main = gevent.getcurrent()

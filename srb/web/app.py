@@ -40,7 +40,7 @@ from srb.web.models.client import ModelsClient
 from srb.web.openapi import body_models, operation_of
 from srb.web.replies import ErrorReplies
 from srb.web.request_log import BEGAN, log_response
-from srb.web.routes import error_shapes, register
+from srb.web.routes import Route, error_shapes, register
 
 if TYPE_CHECKING:
     from srb.web.http_spans import HttpSpans
@@ -55,6 +55,7 @@ _BY_STATUS: dict[int | None, SRBError] = {404: NotFound("File Not Found"), 405: 
 class Application(Flask):
     """Flask behind `access`, which checks every request before routing."""
 
+    url_rule_class = Route
     access: Access
     error_reply: ErrorReplies
     metrics: Metrics

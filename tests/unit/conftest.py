@@ -1,35 +1,14 @@
 """What tests of one process leave behind for those that follow in it: nothing but what each of them would make alike."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from werkzeug.routing import Rule
 
-from srb.extensions import all_of_others
+from srb.extensions import forget
 from srb.web import request_log
 from srb.web.chat.families import families
-
-_compile_builder = Rule._compile_builder
-_builders: dict[tuple[Any, ...], Callable[..., tuple[str, str]]] = {}
-
-
-def _builder(rule: Rule, append_unknown: bool = True) -> Callable[..., tuple[str, str]]:
-    """Return the function that makes a route's addresses; it is compiled once for all applications with that route.
-
-    The tests make some thousand applications, and compiling took four fifths of an application's time.
-    """
-    if rule.defaults:
-        return _compile_builder(rule, append_unknown)
-    key = (rule.rule, tuple(rule._trace), append_unknown)
-    if key not in _builders:
-        _builders[key] = _compile_builder(rule, append_unknown)
-    return _builders[key]
-
-
-Rule._compile_builder = _builder  # type: ignore[method-assign]
 
 
 @pytest.fixture(autouse=True)
@@ -45,11 +24,10 @@ def own_refusals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of installed packages, whose modules are forgotten afterwards."""
     monkeypatch.syspath_prepend(tmp_path)  # which invalidates what was found in folders
-    caches = (all_of_others, families)
-    for cached in caches:
-        cached.cache_clear()
+    for clear in (forget, families.cache_clear):
+        clear()
     yield tmp_path
-    for cached in caches:
-        cached.cache_clear()
+    for clear in (forget, families.cache_clear):
+        clear()
     for path in tmp_path.glob("*.py"):
         sys.modules.pop(path.stem, None)

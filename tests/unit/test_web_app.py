@@ -11,7 +11,9 @@ from typing import Any
 
 import orjson
 import pytest
+from flask import url_for
 from flask.testing import FlaskClient
+from werkzeug.routing import Rule
 
 from srb.config.settings import Settings
 from srb.errors import EngineLoading, ModelLoadFailed, NotFound, QueueFull, SRBError, Unauthorized
@@ -58,6 +60,24 @@ def test_the_checks_of_a_routes_body_are_built_before_its_first_request_and_not_
     assert not FreshBody.__pydantic_complete__
     app.build_bodies()
     assert FreshBody.__pydantic_complete__
+
+
+def test_what_makes_an_address_is_compiled_when_one_is_asked_for_and_not_at_the_start(
+    engine: ScriptedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Rule] = []
+    compile_builder = Rule._compile_builder
+
+    def noting(rule: Rule, append_unknown: bool = True) -> Any:
+        compiled.append(rule)
+        return compile_builder(rule, append_unknown)
+
+    monkeypatch.setattr(Rule, "_compile_builder", noting)
+    app = create_app(Settings(), engine)
+    assert compiled == []
+    with app.test_request_context():
+        assert url_for("page.page_file", name="main.js", v=1) == "/page/main.js?v=1"
+    assert len(compiled) == 1
 
 
 def test_every_route_declares_the_shape_in_which_its_errors_come() -> None:

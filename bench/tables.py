@@ -78,12 +78,14 @@ def speeds(rounds: int) -> None:
 
 
 def step_ms(url: str, prompt: list[int], n: int, rounds: int) -> float:
-    """Return the milliseconds of a step of n branches after a known prompt."""
-    steps = []
-    for _ in range(rounds + 1):  # the first time the prompt is computed
-        times = long.stream(url, prompt, n, _STEPS).times(0)
-        steps.append((times[-1] - times[0]) / (len(times) - 1))
-    return statistics.median(steps[1:]) * 1000
+    """Return the milliseconds of a step of n branches after a known prompt, the median of some turns."""
+    turns = [_step_ms(url, prompt, n) for _ in range(rounds + 1)]
+    return statistics.median(turns[1:])  # the first time the prompt is computed
+
+
+def _step_ms(url: str, prompt: list[int], n: int) -> float:
+    times = long.stream(url, prompt, n, _STEPS).times(0)
+    return (times[-1] - times[0]) / (len(times) - 1) * 1000
 
 
 def steps(rounds: int) -> None:
@@ -183,7 +185,8 @@ def cells(rounds: int, text: str) -> None:
             for each in settings.values():
                 own = {f"SRB_{setting.upper()}": value for setting, value in each.items()}
                 urls.append(stack.enter_context(server(environ_of(model) | own)))
-            runs = [[partial(step_ms, url, long.words(_LONG, _LONG), n, 1) for url in urls] for n in NS_OF_CELLS]
+            prompt = long.words(_LONG, _LONG)
+            runs = [[partial(_step_ms, url, prompt, n) for url in urls] for n in NS_OF_CELLS]
             steps = [_in_turns(each, rounds) for each in runs]
         for place, (kind, size) in enumerate(CELLS.items()):
             room = int(int(_N_CTX) * CELLS["f16"] / size) - _LONG

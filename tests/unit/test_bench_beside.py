@@ -9,6 +9,7 @@ import pytest
 from gguf import GGUFReader, dequantize
 
 from bench import batched_bench, machine, where
+from bench.tables import Side
 from srb.bench.client import BenchFailed
 from tests.models.random_gguf import BENCH_1B_Q4_K_M, Shape, write_llama
 
@@ -41,6 +42,15 @@ def test_a_program_that_fails_is_named_with_its_last_line(tmp_path: Path) -> Non
     program.chmod(0o755)
     with pytest.raises(BenchFailed, match="ended with 1 and 0 rows: no room"):
         batched_bench.run(program, tmp_path / "model.gguf", 512, 8, 64, threads=2)
+
+
+def test_of_the_bare_models_steps_one_is_left_out_as_a_server_s_first_token_is_its_prompt_s(tmp_path: Path) -> None:
+    program = tmp_path / "bench"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{TABLE}\nEND\n")
+    program.chmod(0o755)
+    side = Side.bare(program, tmp_path / "model.gguf", tokens=4)
+    assert side.prompt() == 0.251
+    assert side.decode(8) == pytest.approx(0.75 * 3 / 4)
 
 
 def test_an_address_between_two_names_is_before_the_next_one() -> None:

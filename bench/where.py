@@ -33,7 +33,7 @@ PARTS = (
     "system",
 )
 ASLEEP = "asleep"
-_HERTZ = 4000
+_EVERY = 250_000  # nanoseconds of a thread between two of its samples
 _KERNELS = "libggml-cpu"  # whose process is the engine
 _SAMPLE = re.compile(r"\s*(\d+)\s+([\d.]+):\s+([0-9a-f]+)\s.*\((.*)\)$")
 _BEFORE = "before "
@@ -128,7 +128,7 @@ class Engine:
             samples = [each for each in _samples(data) if begin <= each.at <= end]
         thread = decode_thread(samples)
         parts = Counter(self._part(each) for each in samples if each.thread == thread)
-        seconds = {part: parts[part] / _HERTZ for part in PARTS}
+        seconds = {part: parts[part] * _EVERY / 1e9 for part in PARTS}
         return seconds | {ASLEEP: max(0.0, end - begin - sum(seconds.values()))}
 
     def _part(self, sample: Sample) -> str:
@@ -142,7 +142,7 @@ def _perf(pid: int, data: Path) -> Iterator[None]:
     control, answers = data.with_name("control"), data.with_name("answers")
     os.mkfifo(control)
     os.mkfifo(answers)
-    command = ["perf", "record", "-q", "-p", str(pid), "-e", "cpu-clock", "-F", str(_HERTZ), "-k", "CLOCK_MONOTONIC"]
+    command = ["perf", "record", "-q", "-p", str(pid), "-e", "cpu-clock", "-c", str(_EVERY), "-k", "CLOCK_MONOTONIC"]
     command += ["-D", "-1", "--control", f"fifo:{control},{answers}", "-o", str(data)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
         try:

@@ -240,8 +240,8 @@ bench-cluster-table: dev  # tokens a second and first tokens by SRB's rule and i
 bench-page: dev  # costs of the page in a browser: sizes, 64 branches that grow, typing, the way to the first word
 	$(BIN)/python -m bench.page
 
-bench-tables: dev real-models  # TABLES='speed steps long'; LLAMA_SERVER=… its path, for the ratios beside it
-	$(BIN)/python -m bench.tables $(TABLES) $(if $(LLAMA_SERVER),--llama-server $(LLAMA_SERVER))
+bench-tables: dev real-models  # TABLES='speed where'; LLAMA_SERVER=… and IK=… (its llama-batched-bench) for the ratios beside them
+	$(BIN)/python -m bench.tables $(TABLES) $(if $(LLAMA_SERVER),--llama-server $(LLAMA_SERVER)) $(if $(IK),--ik $(IK))
 
 bench-tree: dev  # costs of the prefix tree beside 100,000 nodes, after 10,000 turns, with 500,000 tokens
 	$(BIN)/python -m bench.tree

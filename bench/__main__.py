@@ -27,10 +27,10 @@ from srb.bench import client
 from srb.bench.client import Measure, Work
 from srb.bench.server import server
 from srb.config.settings import Settings
-from tests.models.random_gguf import BENCH_110M, write_llama
+from tests.models.random_gguf import SHAPES, write_llama
 from tools.real_models import model_option
 
-RANDOM_MODEL = Path("build/bench/random-110m-q8_0.gguf")
+RANDOM_MODELS = Path("build/bench")
 PROMPT = "Once upon a time, the old king said to the girl in the boat that the sea was"
 
 
@@ -178,13 +178,15 @@ def _load(options: argparse.Namespace) -> None:
     print("\n" + orjson.dumps(rows).decode())
 
 
-def random_model() -> Path:
-    if not RANDOM_MODEL.exists():
-        RANDOM_MODEL.parent.mkdir(parents=True, exist_ok=True)
-        partial = RANDOM_MODEL.with_suffix(".partial")
-        write_llama(partial, BENCH_110M)
-        partial.rename(RANDOM_MODEL)
-    return RANDOM_MODEL
+def random_model(shape: str = "110m") -> Path:
+    """Return the file of a model of random weights, which is written once."""
+    path = RANDOM_MODELS / f"random-{shape}{'-q8_0' * SHAPES[shape].q8}.gguf"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        write_llama(partial, SHAPES[shape])
+        partial.rename(path)
+    return path
 
 
 if __name__ == "__main__":

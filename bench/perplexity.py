@@ -13,6 +13,7 @@ import re
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from gguf import GGUFReader, GGUFValueType, GGUFWriter, dequantize
@@ -26,9 +27,10 @@ CHUNK = 512  # tokens
 MOST_ROWS = 64  # with logits at once: Gemma's have a quarter of a million numbers each
 
 
-def surprises_of(model: Path, text: str) -> np.ndarray:
-    """Return the negative log-probability of each token that counts, in nats: (chunks, 255)."""
-    llama = LlamaModel.load(Settings(model=str(model), n_ctx=CHUNK, n_batch=CHUNK, n_seq_max=MOST_ROWS, n_gpu_layers=0))
+def surprises_of(model: Path, text: str, **more: Any) -> np.ndarray:
+    """Return the negative log-probability of each token that counts, in nats: (chunks, 255). `more`: further settings."""
+    settings = Settings(model=str(model), n_ctx=CHUNK, n_batch=CHUNK, n_seq_max=MOST_ROWS, n_gpu_layers=0, **more)
+    llama = LlamaModel.load(settings)
     tokens = llama.tokenize(text, add_special=True, parse_special=False)
     bos = llama.tokenize("", add_special=True, parse_special=False)[:1]
     chunks = [bos + tokens[start + len(bos) : start + CHUNK] for start in range(0, len(tokens) - CHUNK + 1, CHUNK)]

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from bench.__main__ import RANDOM_MODEL
+from bench.__main__ import random_model
 from bench.exploring import PROMPT, Bare, compare
 from bench.scenarios import REST_SECONDS, Target, ask
 from srb.bench.client import post
@@ -29,7 +29,6 @@ from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import FakeModel
 from srb.files.gguf import FAKE_MODEL
 from srb.wire.commands import AddBranches, BranchSpec, Generate, StopBranches
-from tests.models.random_gguf import BENCH_110M, write_llama
 from tools.real_models import model_option
 
 N, TOKENS = 8, 256
@@ -108,10 +107,7 @@ def longest_wait(n: int, controls: int) -> int:
 
 def _models() -> Iterator[Path]:
     yield Settings().model_path
-    if not RANDOM_MODEL.exists():
-        RANDOM_MODEL.parent.mkdir(parents=True, exist_ok=True)
-        write_llama(RANDOM_MODEL, BENCH_110M)
-    yield RANDOM_MODEL
+    yield random_model()
 
 
 def main() -> None:

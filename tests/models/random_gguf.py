@@ -1,8 +1,9 @@
 """GGUF files with random weights and real shapes: tiny models for tests, larger ones for benchmarks.
 
 Weights do not affect speed, and tests need a model's architecture, not its quality. `python -m tests.models.random_gguf OUT`
-writes the 110M-parameter llama of `make bench`; `--shape 1b` one for GPUs, with 128,256 tokens in its vocabulary;
-`--shape chained` one of 110M that writes texts in which tokens come again (`tests.models.chained_texts`).
+writes the 110M-parameter llama of `make bench`; `--shape 1b` one for GPUs, with 128,256 tokens in its vocabulary, and
+`--shape 1b-q4_k_m` the same in Q4_K_M; `--shape chained` one of 110M that writes texts in which tokens come again
+(`tests.models.chained_texts`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Shape:
     window: int = 32
     state: int = 8
     q8: bool = False
+    q4_k_m: bool = False  # matrices as llama.cpp's Q4_K_M has them
     seed: int = 0
     split: int = 0  # tensors of one file; 0: all in one
     control: tuple[str, ...] = ()  # the last tokens of the vocabulary
@@ -47,6 +49,7 @@ BENCH_110M = Shape(dim=768, layers=12, heads=12, kv_heads=12, ffn=2048, vocab=32
 # Of the same size and speed, and with texts that come again.
 BENCH_CHAINED = replace(BENCH_110M, is_chained=True)
 BENCH_1B = Shape(dim=2048, layers=16, heads=32, kv_heads=8, ffn=8192, vocab=128256, context=16384, q8=True)
+BENCH_1B_Q4_K_M = replace(BENCH_1B, q8=False, q4_k_m=True)
 # A model of 280 million parameters whose first layer alone, a model of 25 million, writes nearly the same.
 BENCH_TWINS = Shape(dim=1024, layers=16, heads=16, kv_heads=16, ffn=4096, vocab=8192, context=8192, q8=True, loud=1)
 # One of 300 million parameters that writes known texts, whose head has 30 million.
@@ -54,7 +57,7 @@ BENCH_HEADS = replace(BENCH_TWINS, loud=0, is_chained=True, state=64)
 _QUIET = 0.03  # what the outputs of the layers after the loud ones are multiplied by
 _EXPERTS = 4  # of a layer that has experts; half of them compute each token
 _SURE = 16.0  # how much larger than all others the logits of tokens are that may follow in a chained text
-SHAPES = {"110m": BENCH_110M, "1b": BENCH_1B, "chained": BENCH_CHAINED}
+SHAPES = {"110m": BENCH_110M, "1b": BENCH_1B, "1b-q4_k_m": BENCH_1B_Q4_K_M, "chained": BENCH_CHAINED}
 
 _WORDS = (
     " the",
@@ -98,9 +101,36 @@ class _Writer:
 
     def matrix(self, name: str, *dims: int, scale: float = 0.0) -> np.ndarray:
         """Add a weight of `dims` (numpy order: rows first), by default scaled to keep activations near one; return it."""
-        noise = self._random.standard_normal(dims, dtype=np.float32) * (scale or dims[-1] ** -0.5)
+        scale = scale or dims[-1] ** -0.5
+        if self.shape.q4_k_m:
+            bits, kind = self._random_bits(dims, scale, self._is_q6_k(name))
+            self.gguf.add_tensor(name + ".weight", bits, raw_dtype=kind)
+            return bits
+        noise = self._random.standard_normal(dims, dtype=np.float32) * scale
         self.add(name, noise)
         return noise
+
+    def _is_q6_k(self, name: str) -> bool:
+        """Whether a matrix is one of those to which llama.cpp's Q4_K_M gives six bits."""
+        if not name.endswith(("attn_v", "ffn_down")):
+            return name == "output"
+        layer, eighth = int(name.split(".")[1]), self.shape.layers // 8
+        return layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2
+
+    def _random_bits(
+        self, dims: tuple[int, ...], scale: float, is_q6_k: bool
+    ) -> tuple[np.ndarray, gguf.GGMLQuantizationType]:
+        """Return blocks of 256 numbers of random bits, whose scales are all the same, and their type."""
+        kind = gguf.GGMLQuantizationType.Q6_K if is_q6_k else gguf.GGMLQuantizationType.Q4_K
+        block, size = gguf.GGML_QUANT_SIZES[kind]
+        bits = self._random.integers(0, 256, (*dims[:-1], dims[-1] // block, size), np.uint8)
+        if is_q6_k:  # (0 … 63 less 32) times 4, whose deviation is 74
+            bits[..., 192:208] = 4
+            bits[..., 208:] = np.array([scale / 74], np.float16).view(np.uint8)
+        else:  # (0 … 15 less 7.5) times 32, whose deviation is 147.5
+            bits[..., :4] = np.array([scale / 147.5, 7.5 * scale / 147.5], np.float16).view(np.uint8)
+            bits[..., 4:16] = [0xA0] * 8 + [0] * 4
+        return bits.reshape(*dims[:-1], -1), kind
 
     def add(self, name: str, values: np.ndarray) -> None:
         """Add a weight."""

@@ -20,6 +20,12 @@ constexpr int MOST_COLUMNS = 4;  // of which the sums stay in registers
 constexpr int MOST_GROUPS = 4;  // of rows that are unpacked at once for many columns: those are read less often
 constexpr int FIRST_CACHE = 3;  // as __builtin_prefetch counts
 constexpr size_t AHEAD = 16 * 1024;  // bytes, but no row of this group: less comes too late, and 48 KB push out what is in use
+constexpr size_t AHEAD_OF_ONE = 8 * 1024;  // of a single column: rows of some KB are fetched by processors themselves, too
+
+// A float that keeps its exponent when an integer below 2^22 is added to its bits. Times a scale it is exact, as such a scale has at
+// most 17 bits: so the fma that subtracts it rounds once, as the product of the integer and the scale would.
+constexpr float LARGE = 3 << 22;
+constexpr int32_t LARGE_BITS = 0x4b400000;
 
 // A column of a batch as 8-bit numbers: all of them, then for each block its scale, the sum of its numbers times that scale,
 // and the sum of each half.
@@ -106,12 +112,14 @@ inline void add_products(const Unpacked * const * weights, int blocks, const Col
     for (int b = 0; b < blocks; b++) {
         Floats part[g][n];
         for (int h = 0; h < parts; h++) {
+            // The first sums begin with LARGE's bits, so that they are the bits of LARGE + sum, without a conversion.
+            const int32_t first = h ? 0 : LARGE_BITS;
             Ints dots[g][n];
             for (int c = 0; c < n; c++) {
-                Ints begin = zero();
+                Ints begin = all(first);
                 if constexpr (W::offset_bits > 0) {
                     const int32_t * halves = columns[c].halves + 2 * (block + b);
-                    begin = all(-((W::halves ? halves[h] : halves[0] + halves[1]) * (1 << W::offset_bits)));
+                    begin = all(first - ((W::halves ? halves[h] : halves[0] + halves[1]) * (1 << W::offset_bits)));
                 }
                 for (int r = 0; r < g; r++) {
                     dots[r][c] = begin;
@@ -119,10 +127,9 @@ inline void add_products(const Unpacked * const * weights, int blocks, const Col
             }
             add_dots<W, n, g>(weights, b, 4 * h, columns, (block + b) * BLOCK, dots);
             for (int r = 0; r < g; r++) {
-                const Floats scale = weights[r][b].scales[h];
+                const Floats scale = weights[r][b].scales[h], less = mul(scale, all(-LARGE));
                 for (int c = 0; c < n; c++) {
-                    const Floats d = to_floats(dots[r][c]);
-                    part[r][c] = h ? fma(d, scale, part[r][c]) : mul(d, scale);
+                    part[r][c] = h ? fma(to_floats(dots[r][c]), scale, part[r][c]) : fma(as_floats(dots[r][c]), scale, less);
                 }
             }
         }
@@ -210,11 +217,11 @@ inline void one_column(const Job & job, const uint8_t * first, const uint8_t * a
     const int64_t n_blocks = job.n / BLOCK;
     Floats sum = all(0.0f);
     for (int64_t block = 0; block < n_blocks; block += W::blocks, first += sizeof(typename W::block)) {
-        fetch(ahead, ROWS * sizeof(typename W::block));
-        ahead += ROWS * sizeof(typename W::block);
         alignas(64) Unpacked weights[W::blocks];
         W::unpack(Rows<whole, true>{first, stride, rows - 1}, weights);
         for (int b = 0; b < W::blocks; b++) {
+            fetch(ahead, ROWS * sizeof(typename W::block) / W::blocks);
+            ahead += ROWS * sizeof(typename W::block) / W::blocks;
             const int8_t * x = column.values + (block + b) * BLOCK;
             const int32_t * halves = column.halves + 2 * (block + b);
             const Ints * values = weights[b].values;
@@ -254,7 +261,7 @@ void compute_quantized(const Job & job, const uint8_t * matrix, size_t stride, i
 #ifdef SRB_STRAIGHT
         if (job.n_columns == 1) {
             const auto & compute = last == ROWS ? one_column<W, true> : one_column<W, false>;
-            compute(job, matrix + row * stride, ahead, stride, row, last);
+            compute(job, matrix + row * stride, matrix + row * stride + AHEAD_OF_ONE, stride, row, last);
             continue;
         }
 #endif

@@ -130,14 +130,18 @@ export function commonLength(a, b) {
 
 const SHARED = 1 / 3; // of a text's words: from there on it is told in which words another one differs …
 const TOGETHER = 3; // … if so many that both have stand together, in a short text two: articles and commas alone are nothing that they share
-const SHORT = 5; // words that one of those stands for
+const SHORT = 15; // words: of a longer text a word that stands alone between two changes does not count
 
 /** Whether two texts have enough in common for their differences to be shown. @param {Part[]} parts @param {string} text the one */
 export function isAlike(parts, text) {
   const all = wordCount(text);
-  const same = parts.filter(({ kind }) => kind === "same").map((part) => wordCount(part.text));
-  const together = Math.max(2, Math.min(TOGETHER, all / SHORT));
-  return Math.max(0, ...same) >= together && same.reduce((sum, count) => sum + count, 0) >= SHARED * all;
+  const isShort = all < SHORT;
+  const same = parts
+    .filter(({ kind }) => kind === "same")
+    .map((part) => wordCount(part.text))
+    .filter((count) => isShort || count > 1);
+  const shared = same.reduce((sum, count) => sum + count, 0);
+  return Math.max(0, ...same) >= (isShort ? 2 : TOGETHER) && shared >= SHARED * all;
 }
 
 /** @param {string} text */

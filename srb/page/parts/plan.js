@@ -155,7 +155,7 @@ class PlanPart extends WritingPart {
     const isDeep = this.isNested && chapter.level > 1;
     return html`<li class="${kind} ${isDeep ? "deep" : ""}">
       <div class="line">
-        <button class="quiet name" dir="auto" aria-current=${isCurrent ? "true" : nothing} title=${name} @click=${() => this.jump(part)}>${name}</button>
+        <button class="quiet name" dir="auto" aria-current=${isCurrent ? "true" : nothing} @click=${() => this.jump(part)}>${name}</button>
         ${index < 0 ? nothing : this.acts(chapter, index, name)}
       </div>
       ${index >= 0 && this.goalOf === index ? this.goalForm(chapter, index) : nothing}

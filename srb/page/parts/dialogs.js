@@ -8,7 +8,7 @@ import { addStyle } from "./styles.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {HTMLElement & {desk: Desk, open: (detail: object) => unknown}} Dialog */
-/** @typedef {{load: () => Promise<unknown>, style: URL}} Source */
+/** @typedef {{load: () => Promise<unknown>, style: URL, further?: () => Promise<unknown>}} Source  `further`: modules that it loads when they are used */
 
 const AT_PLACE = new URL("./at_place.css", import.meta.url);
 
@@ -18,7 +18,11 @@ const SOURCES = {
   stories: { load: () => import("./stories.js"), style: new URL("./stories.css", import.meta.url) },
   settings: { load: () => import("./settings.js"), style: new URL("./settings.css", import.meta.url) },
   help: { load: () => import("./help.js"), style: new URL("./help.css", import.meta.url) },
-  formats: { load: () => import("./formats.js"), style: new URL("./formats.css", import.meta.url) },
+  formats: {
+    load: () => import("./formats.js"),
+    style: new URL("./formats.css", import.meta.url),
+    further: async () => (await import("../formats/importers.js")).loadAll(),
+  },
   map: { load: () => import("./map.js"), style: new URL("./map.css", import.meta.url) },
   reading: { load: () => import("./reading.js"), style: new URL("./reading.css", import.meta.url) },
   palette: { load: () => import("./palette.js"), style: new URL("./palette.css", import.meta.url) },
@@ -31,9 +35,6 @@ const SOURCES = {
   task: { load: () => import("./task.js"), style: AT_PLACE },
   note: { load: () => import("./note.js"), style: AT_PLACE },
 };
-
-/** What else is loaded when it is first used. */
-const FURTHER = [loadLists, async () => (await import("../formats/importers.js")).loadAll()];
 
 export class LaterDialogs {
   /** @param {Desk} desk @param {Record<string, Source>} [sources] */
@@ -63,13 +64,14 @@ export class LaterDialogs {
     }
   }
 
-  /** Load all dialogs one after the other, each when the page has nothing else to do. */
+  /** Load the side panel's lists, then all dialogs one after the other, each when the page has nothing else to do. */
   async preload() {
     this.isHeldUp = false;
-    for (const load of [...Object.keys(this.sources).map((name) => () => this.make(name)), ...FURTHER]) {
+    for (const name of ["", ...Object.keys(this.sources)]) {
       await idle();
       try {
-        await load();
+        await (name ? this.make(name) : loadLists());
+        await this.sources[name]?.further?.();
       } catch {
         this.isHeldUp = true; // for when the server is back, or the dialog is opened
         return;

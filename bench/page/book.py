@@ -57,6 +57,7 @@ PAN = """async (scale) => {
     return frames.sort((one, other) => one - other)[113];
 }"""
 COUNTS = "() => [document.querySelectorAll('*').length, document.querySelectorAll('[role=treeitem]').length]"
+LOADED = "() => document.querySelector('srb-note')"  # the last dialog
 SCALES = [1, 0.3, 0.05]
 MAP_NODES = 10_000
 
@@ -146,7 +147,8 @@ def _map(desk: Desk) -> dict[str, float]:
 
 
 def measure_map(desk: Desk, book: str, rounds: int) -> dict[str, float]:
-    """Return how long the map of a book takes to be there, and the longest of 95 in 100 frames while it is panned."""
+    """Return how long the map of a book takes on a page that is loaded, and the longest of 95 in 100 frames of a pan."""
+    desk.wait(LOADED)
     desk.evaluate(OPEN, book)
     opened = list[float]()
     for _ in range(rounds):

@@ -25,6 +25,7 @@ WORDS = [
     "quiet",
 ]
 BRANCHES = 8
+PARAGRAPH = 90  # words, over all nodes: an editor draws a paragraph as one
 MADE = 1_795_300_000_000  # ms; nodes are a second apart
 
 
@@ -37,6 +38,7 @@ class LongStory:
         self._nodes: dict[str, dict[str, Any]] = {}
         self._runs: dict[str, dict[str, Any]] = {}
         self._length = 0  # of the manuscript
+        self._said = 0  # words
         self._head = self._add({"text": "Once upon a time,", "by": "person"}, kept=0)
         each = words // rounds
         for number in range(rounds):
@@ -102,7 +104,8 @@ class LongStory:
 
     def _prose(self, words: int) -> str:
         said = []
-        for place in range(words):
-            end = ".\n\n" if place % 90 == 89 else ". " if place % 14 == 13 else " "
+        for _ in range(words):
+            self._said += 1
+            end = ".\n\n" if self._said % PARAGRAPH == 0 else ". " if self._said % 14 == 0 else " "
             said.append(self._random.choice(WORDS) + end)
-        return " " + "".join(said).strip()
+        return " " + "".join(said).rstrip(" ")

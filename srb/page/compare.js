@@ -128,15 +128,24 @@ export function commonLength(a, b) {
 
 /** A part of a comparison. @typedef {{kind: "same"|"removed"|"added", text: string}} Part */
 
-const SHARED = 1 / 4; // of a text: from there on it is told in which words another one differs …
-const TOGETHER = 2; // … if so many words that both have stand together: articles and commas alone are nothing that they share
+const SHARED = 1 / 3; // of a text's words: from there on it is told in which words another one differs …
+const TOGETHER = 3; // … if so many that both have stand together, in a short text two: articles and commas alone are nothing that they share
+const SHORT = 15; // words: of a longer text a word that stands alone between two changes does not count
 
-/** Whether two texts have enough in common for their differences to be shown. @param {Part[]} parts @param {number} length of the one */
-export function isAlike(parts, length) {
-  const same = parts.filter(({ kind }) => kind === "same").map(({ text }) => text);
-  const longest = Math.max(0, ...same.map((text) => (text.match(/\p{L}+/gu) ?? []).length));
-  return longest >= TOGETHER && same.join("").length >= SHARED * length;
+/** Whether two texts have enough in common for their differences to be shown. @param {Part[]} parts @param {string} text the one */
+export function isAlike(parts, text) {
+  const all = wordCount(text);
+  const isShort = all < SHORT;
+  const same = parts
+    .filter(({ kind }) => kind === "same")
+    .map((part) => wordCount(part.text))
+    .filter((count) => isShort || count > 1);
+  const shared = same.reduce((sum, count) => sum + count, 0);
+  return Math.max(0, ...same) >= (isShort ? 2 : TOGETHER) && shared >= SHARED * all;
 }
+
+/** @param {string} text */
+const wordCount = (text) => text.match(WORDS)?.length ?? 0;
 
 const MOST_EDITS = 1500; // beyond them two texts have little in common, and one replaces the other
 

@@ -13,7 +13,7 @@ from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 
-DIALOGS = ["stories", "chapters", "settings", "formats", "help", "reading", "task", "palette"]
+DIALOGS = ["stories", "settings", "formats", "help", "reading", "task", "palette"]
 
 
 @pytest.fixture(params=EACH_LOOK)

@@ -632,16 +632,15 @@ def test_a_rewrite_shows_the_words_that_were_taken_away_and_those_that_are_new(p
     wait_for(lambda: pane.tell("return desk.round.slots[0].mark") == len(" He ran down"), "offsets are the text's own")
 
 
-def test_a_rewrite_that_shares_little_shows_its_new_words_alone(pane: Pane) -> None:
-    begin_rewrite(pane, "He slowly walked down the long road.", " Nothing moved, and it rained all day.")
-    wait_for(lambda: pane.highlighted("srb-new") != [], "new words are painted")
-    assert marked(pane, "del") == []
-
-
-def test_a_rewrite_that_shares_articles_and_commas_alone_does_not_show_the_passage_between_them(pane: Pane) -> None:
-    begin_rewrite(pane, "The dog, the cat, the owl.", " The sea, the sky, the sun.")
-    wait_for(lambda: pane.highlighted("srb-new") != [], "new words are painted")
-    assert marked(pane, "del") == []
+def test_a_rewrite_that_shares_little_is_shown_as_it_is(pane: Pane) -> None:
+    passage = "The dog, the cat and the owl slept in the barn all night."
+    little = " The sea, the sky, the sun: all night Mara walked, and the owl was gone."
+    pane.tell("desk.begin(2, { passage: given })", passage)
+    pane.write(little, " The dog, the cat and the owl slept in the hay all night.")
+    pane.tell("desk.stopBranch(0, 'limit'); desk.stopBranch(1, 'limit')")
+    wait_for(lambda: pane.highlighted("srb-new") == ["hay"], "of one that shares much the new words are painted")
+    expect(pane.text(1)).to_have_text(little.strip())
+    expect(pane.text(2).locator("del")).to_have_text("barn")
 
 
 def test_words_that_were_taken_away_at_the_end_and_over_lines_are_shown(pane: Pane) -> None:

@@ -64,7 +64,7 @@ def test_below_the_text_stands_where_the_caret_is(writer: Writer) -> None:
     writer.press("ArrowUp", "ArrowUp")
     expect(place).to_have_text("The Salt Road")
     place.click()
-    expect(page.get_by_role("dialog", name="Chapters")).to_be_visible()
+    expect(page.locator("srb-plan").get_by_role("button", name="The Salt Road", exact=True)).to_be_focused()
     writer.press("Escape")
     page.evaluate("desk.manuscript.focus()")
     writer.press("Control+End").go().wait_for_end().to_cards()

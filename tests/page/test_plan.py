@@ -21,9 +21,9 @@ TEXT = "## The Road\n\nMara walks.\n\n***\n\nA dog comes.\n\n## The Sea\n\nThe b
 def opened(writer: Writer, text: str = TEXT) -> Locator:
     """The plan of a story, beside its text."""
     writer.page.evaluate("(text) => desk.manuscript.insert(text)", text)
-    writer.choose_action("Plan: a line")
+    writer.choose_action("Chapters")
     plan = writer.page.locator("srb-plan")
-    expect(plan.get_by_label("What happens in “The Road”")).to_be_focused()
+    expect(plan.get_by_role("button", name="The Sea", exact=True)).to_be_focused()
     return plan
 
 
@@ -64,7 +64,7 @@ def test_a_chapters_line_is_read_before_its_words_and_told_word_for_word(writer:
 def test_the_scenes_of_the_chapter_with_the_caret_have_a_line_each(writer: Writer) -> None:
     plan = opened(writer)
     expect(plan.locator(".scene")).to_have_count(0)
-    plan.get_by_role("button", name="The Road").click()
+    plan.get_by_role("button", name="The Road", exact=True).click()
     expect(plan.locator(".scene .name")).to_have_text(["Mara walks.", "A dog comes."])
     plan.get_by_label("What happens in the scene “A dog comes.”").fill("She is not alone.")
     assert "[In this scene: She is not alone.]\n\nA dog comes." in str(

@@ -415,13 +415,14 @@ def test_branches_that_grow_come_into_the_map(page: Page) -> None:
 def test_stars_and_chapters_are_columns_of_the_map(page: Page) -> None:
     page.evaluate("openLarge(3)")
     page.evaluate("""() => {
-      desk.head = desk.story.edit(desk.head, desk.text.length, desk.text.length, "\\n\\n## The storm\\n\\nIt rained.");
+      const words = "\\n\\n## The storm\\n\\nIt rained.\\n\\n## Home\\n\\nNobody came.";
+      desk.head = desk.story.edit(desk.head, desk.text.length, desk.text.length, words);
       desk.story.head = desk.head;
       desk.closeTyped();
     }""")
     opened_map(page)
     column = page.evaluate(f"{MAP}.layout.spots.get(desk.head.node).column")
-    assert page.evaluate(f"{MAP}.bands") == [{"name": "The storm", "column": column}]
+    assert page.evaluate(f"{MAP}.bands") == [{"name": "The storm · Home", "column": column}]
     page.keyboard.press("ArrowLeft")
     starred = chosen(page)
     page.keyboard.press("b")

@@ -15,8 +15,9 @@ import { valuesOf } from "./values.js";
 /** @typedef {import("../story/types.js").Place} Place */
 /** @typedef {import("../plan.js").Plan} Plan */
 /** @typedef {import("./held.js").Held & {text: string}} Synopsis */
-/** @typedef {{kind: "chapter" | "scene", name: string, at: number, end: number, isWhole: boolean}} Part   of a text, from `at` up to `end`; `isWhole`: it has no
- *   scenes of their own */
+/** @typedef {import("../formats/chapters.js").Chapter} Chapter */
+/** @typedef {{kind: "chapter" | "scene", chapter: Chapter, name: string, at: number, end: number, isWhole: boolean, hasLine: boolean}} Part   of a text, from
+ *   `at` up to `end`; `chapter`: that it is or is in; `isWhole`: it has no scenes of their own; `hasLine`: no scene has the same first words */
 /** @typedef {Part & {key: string, synopsis: string}} Told */
 
 const PREFIX = "synopsis.";
@@ -46,18 +47,19 @@ function partsOf(story, place) {
     const scenes = scenesOf(chapter);
     const name = withoutMarkers(chapter.name);
     const isWhole = scenes.length < 2;
-    /** @type {Part[]} */
-    const whole = [{ kind: "chapter", name, at: first, end, isWhole }];
-    if (isWhole) return whole;
+    /** @type {Part} */
+    const whole = { kind: "chapter", chapter, name, at: first, end, isWhole, hasLine: isWhole || body > 0 };
+    if (isWhole) return [whole];
     const all = scenes.map(({ at: begins, title }, number) => {
       const ends = scenes[number + 1]?.at ?? end;
-      return { kind: /** @type {const} */ ("scene"), name: title, at: begins, end: ends, isWhole: true };
+      const kind = /** @type {const} */ ("scene");
+      return { kind, chapter, name: title, at: begins, end: ends, isWhole: true, hasLine: true };
     });
-    return body > 0 ? [...whole, ...all] : all; // without a heading both would have the same first words
+    return [whole, ...all];
   });
 }
 
-/** Where the scenes of a chapter begin: behind a break, or at a heading within it. @param {import("../formats/chapters.js").Chapter} chapter */
+/** Where the scenes of a chapter begin: behind a break, or at a heading within it. @param {Chapter} chapter */
 function scenesOf({ at, body, text }) {
   /** @type {{at: number, title: string}[]} */
   const scenes = [];
@@ -114,9 +116,9 @@ export function planOf(story, place) {
   const parts = toldParts(story, place);
   const text = story.text(place.node, place.at);
   /** @param {Told} part */
-  const isTold = ({ at, end, synopsis }) =>
+  const isTold = ({ chapter, synopsis }) =>
     synopsis.trim() !== "" ||
-    parts.some((each) => each.kind === "chapter" && each.synopsis && each.at <= at && end <= each.end);
+    parts.some((each) => each.kind === "chapter" && each.synopsis && each.chapter === chapter);
   return {
     untold: parts.find((part) => part.isWhole && !isTold(part))?.at ?? text.length,
     lines: parts

@@ -340,7 +340,7 @@ export class Card {
   }
 
   /** Show in which words the text differs from a passage: new ones are painted, and those that were taken away stand struck out
-   * where they were. Of a text that shares little with it, that which was taken away is not shown: it would only be the passage once more. @param {string} passage */
+   * where they were. A text that shares little with it is shown as it is: a few words between marks could not be read. @param {string} passage */
   _compare(passage) {
     const { text } = this.slot;
     this.compared = text;
@@ -354,7 +354,7 @@ export class Card {
     ].filter((each) => text.slice(each.from, each.to).trim());
     let at = from;
     const parts = diffWords(passage, text.slice(from, to).trimEnd());
-    for (const { kind, text: words } of parts) {
+    for (const { kind, text: words } of isAlike(parts, passage) ? parts : []) {
       if (kind === "removed") {
         if (words.trim()) removed.push({ at, text: words });
         continue;
@@ -362,7 +362,7 @@ export class Card {
       if (kind === "added" && words.trim()) this.added.push({ from: at, to: at + words.length });
       at += words.length;
     }
-    this.content.showRemoved(text, isAlike(parts, passage.length) ? removed : []);
+    this.content.showRemoved(text, removed);
     this.painted = "";
   }
 

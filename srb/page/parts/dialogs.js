@@ -3,6 +3,7 @@
  * idle, so that a server that goes away later takes none of them along.
  */
 
+import { loadLists } from "./side_lists.js";
 import { addStyle } from "./styles.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
@@ -15,7 +16,6 @@ const AT_PLACE = new URL("./at_place.css", import.meta.url);
 const SOURCES = {
   alternatives: { load: () => import("./alternatives.js"), style: AT_PLACE },
   stories: { load: () => import("./stories.js"), style: new URL("./stories.css", import.meta.url) },
-  chapters: { load: () => import("./chapters.js"), style: new URL("./chapters.css", import.meta.url) },
   settings: { load: () => import("./settings.js"), style: new URL("./settings.css", import.meta.url) },
   help: { load: () => import("./help.js"), style: new URL("./help.css", import.meta.url) },
   formats: {
@@ -64,14 +64,14 @@ export class LaterDialogs {
     }
   }
 
-  /** Load all dialogs one after the other, each when the page has nothing else to do. */
+  /** Load the side panel's lists, then all dialogs one after the other, each when the page has nothing else to do. */
   async preload() {
     this.isHeldUp = false;
-    for (const name of Object.keys(this.sources)) {
+    for (const name of ["", ...Object.keys(this.sources)]) {
       await idle();
       try {
-        await this.make(name);
-        await this.sources[name].further?.();
+        await (name ? this.make(name) : loadLists());
+        await this.sources[name]?.further?.();
       } catch {
         this.isHeldUp = true; // for when the server is back, or the dialog is opened
         return;

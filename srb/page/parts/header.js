@@ -3,7 +3,7 @@
 import { countsCharacters } from "../keep/describe.js";
 import { characterCount, msg, wordCount } from "../languages.js";
 import { html } from "../vendor/lit.js";
-import { icon } from "./icons.js";
+import { icon } from "./header_icons.js";
 import { Part } from "./part.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */

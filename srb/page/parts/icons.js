@@ -1,14 +1,12 @@
-/** The page's own icons: lines of one width on a field of 24 units, in the colour of the words beside them. */
+/** The page's own icons, as templates and as elements. */
 
 import { msg } from "../languages.js";
 import { html } from "../vendor/lit.js";
+import { icon, PATHS } from "./header_icons.js";
 
-/** @type {Readonly<Record<string, string>>} */
-const PATHS = {
-  undo: "M9 6 4 11l5 5M4 11h10a5 5 0 0 1 0 10h-3",
-  redo: "m15 6 5 5-5 5M20 11H10a5 5 0 0 0 0 10h3",
-  more: "M5 11.5a.5.5 0 1 0 .01 0zM12 11.5a.5.5 0 1 0 .01 0zM19 11.5a.5.5 0 1 0 .01 0z",
-  down: "m6 9 6 6 6-6",
+export { icon };
+
+Object.assign(PATHS, {
   up: "m6 15 6-6 6 6",
   right: "m9 6 6 6-6 6",
   height: "m8 8 4-4 4 4M8 16l4 4 4-4M5 12h14",
@@ -22,16 +20,7 @@ const PATHS = {
   filter: "M4 6h16M7 12h10M10 18h4",
   star: "m12 4 2.4 5 5.6.7-4.1 3.8 1.1 5.5-5-2.7-5 2.7 1.1-5.5L4 9.7 9.6 9z",
   note: "m5 19 1-4L16 5l3 3L9 18zM14 7l3 3",
-  task: "M4 5h16v11H10l-4 4v-4H4zM8 9h8M8 12h5",
-  side: "M4 5h16v14H4zM10 5v14M6.5 9h1M6.5 12h1",
-  picture: "M4 5h16v14H4zm0 11 5-5 4 4 3-3 4 4M15 9h.01",
-  sound: "M9 18V6l10-2v12M9 18a3 3 0 1 1-3-3 3 3 0 0 1 3 3zm10-2a3 3 0 1 1-3-3 3 3 0 0 1 3 3z",
-};
-
-/** An icon as a template; the words for those who do not see it are the button's. @param {string} name */
-export function icon(name) {
-  return html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d=${PATHS[name]}></path></svg>`;
-}
+});
 
 /** The button that closes something. @param {() => unknown} act @param {string} [words] */
 export function closeButton(act, words = msg`Close`) {

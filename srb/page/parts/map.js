@@ -1,7 +1,7 @@
 // The map: all branches of a story from left to right, beside the manuscript, which shows the one that is pointed at in its place.
 
 import { graft } from "../desk/graft.js";
-import { msg } from "../languages.js";
+import { msg, NUMBER } from "../languages.js";
 import { html } from "../vendor/lit.js";
 import { closeButton } from "./icons.js";
 import { COLUMN, Painter, RAIL, WIDTH } from "./map/painter.js";
@@ -151,10 +151,13 @@ export class StoryMap extends Part {
     this.layout = tree.layOut();
     const { spots } = this.layout;
     if (!spots.has(this.current)) this.current = this.shownAbove(this.current);
-    this.bands = tree.chapters().flatMap(({ name, id }) => {
+    /** @type {Map<number, string>} */
+    const bands = new Map(); // chapters that begin in one node have one
+    for (const { name, id } of tree.chapters()) {
       const column = spots.get(id)?.column;
-      return column === undefined ? [] : [{ name, column }];
-    });
+      if (column !== undefined) bands.set(column, bands.has(column) ? `${bands.get(column)} · ${name}` : name);
+    }
+    this.bands = [...bands].map(([column, name]) => ({ name, column }));
     const starred = [...spots.values()].filter(({ id }) => tree.lookOf(id).star);
     this.stars = [...new Set(starred.map(({ column }) => column))].sort((one, other) => one - other);
     this.requestUpdate();
@@ -180,7 +183,7 @@ export class StoryMap extends Part {
     return html`<section class="map" aria-labelledby="map-title" ?hidden=${!this.isOpen}>
       <header>
         <h2 id="map-title">${msg`Map`}</h2>
-        <p class="help">${count === 1 ? msg`1 passage` : msg`${count} passages`}${this.ends.size ? msg`; those with a ring are the ${this.ends.size} ends that differ most` : ""}</p>
+        <p class="help">${count === 1 ? msg`1 passage` : msg`${NUMBER.format(count)} passages`}${this.ends.size ? msg`; those with a ring are the ${this.ends.size} ends that differ most` : ""}</p>
         <div class="tools" role="group" aria-label=${msg`What is shown`}>
           <button aria-label=${msg`Enlarge`} title=${msg`Enlarge (+)`} @click=${() => this.zoom(STEP)}>+</button>
           <button aria-label=${msg`Make smaller`} title=${msg`Make smaller (−)`} @click=${() => this.zoom(1 / STEP)}>−</button>

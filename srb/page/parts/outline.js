@@ -167,7 +167,7 @@ export class Outline extends Part {
     const below = title ? msg`${title} · paragraph ${paragraph}` : msg`Paragraph ${Math.max(1, paragraph)}`;
     const name = title && paragraph === 0 ? title : below;
     return html`<nav aria-label=${msg`Where the caret is`}>
-        ${text.trim() ? html`<button class="quiet crumb" aria-haspopup="dialog" title=${msg`Chapters`} @click=${() => this.desk.openDialog("chapters")}>${name}</button>` : nothing}
+        ${text.trim() ? html`<button class="quiet crumb" title=${msg`Chapters`} @click=${() => this.desk.openDialog("chapters")}>${name}</button>` : nothing}
         ${ways > 1 ? html`<button class="quiet ways" @click=${() => this.toggle()}>${msg`one of ${ways} ways`}</button>` : nothing}
       </nav>
       ${before ? this.backButton() : nothing}`;

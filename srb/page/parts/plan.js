@@ -1,6 +1,6 @@
 /**
- * <srb-plan>: the plan, in the side panel: a line for each chapter, and for the scenes of the one with the caret; and beats, of which a round
- * writes the next one. Each key applies at once.
+ * <srb-plan>: chapters, in the side panel, with their words, their goals and a line on each, and on the scenes of the one with the caret; and beats, of
+ * which a round writes the next one. Each key applies at once.
  */
 
 import {
@@ -13,23 +13,39 @@ import {
   tick,
   writeNextBeat,
 } from "../desk/beats.js";
+import { chapterGoalsOf, setChapterGoal } from "../desk/chapter_goals.js";
+import { endOfBlock, moveChapter, placeAfterStep } from "../desk/chapter_moves.js";
+import { goalsOf, MOST_WORDS, wordsIn } from "../desk/goals.js";
 import { emptyBefore, LONGEST, setSynopsis, toldParts } from "../desk/synopses.js";
 import { changeAll } from "../desk/values.js";
 import { firstWords } from "../formats/chapters.js";
+import { countWords } from "../keep/describe.js";
 import { isComposing } from "../keys.js";
-import { msg } from "../languages.js";
+import { msg, NUMBER, wordCount } from "../languages.js";
+import { withoutMarkers } from "../markers.js";
 import { html, live, nothing, repeat } from "../vendor/lit.js";
 import { icon } from "./icons.js";
+import { msgHtml } from "./msg_html.js";
 import { WritingPart } from "./writing_part.js";
 
 /** @typedef {import("../desk/beats.js").Known} Beat */
 /** @typedef {import("../desk/synopses.js").Told} Told */
+/** @typedef {import("../formats/chapters.js").Chapter} Chapter */
 
 class PlanPart extends WritingPart {
   constructor() {
     super();
     /** @type {Told[]} */
     this.parts = [];
+    /** @type {Chapter[]} */
+    this.chapters = [];
+    /** @type {ReturnType<typeof chapterGoalsOf>} */
+    this.goals = new Map();
+    /** Words by a chapter's text, of which most stay as they are. @type {Map<string, number>} */
+    this.counts = new Map();
+    /** @type {number | null} the index of the chapter of which the goal is being written */
+    this.goalOf = null;
+    this.said = "";
     /** @type {Beat[]} */
     this.beats = [];
     /** @type {unknown} a value before a person changed it */
@@ -59,21 +75,32 @@ class PlanPart extends WritingPart {
     this.requestUpdate();
   }
 
-  /** Focus the first field. */
+  /** Focus the chapter with the caret, or where a beat is added. */
   focus() {
-    /** @type {HTMLElement | null} */ (this.querySelector("textarea, input"))?.focus();
+    const current = this.querySelector(".name[aria-current]") ?? this.querySelector(".add input");
+    /** @type {HTMLElement | null} */ (current)?.focus();
   }
 
-  render() {
+  /** Read chapters and beats from the story. */
+  willUpdate() {
     const { desk } = this;
     this.caret = beforeCaret(desk).at;
     this.parts = toldParts(desk.story, desk.head);
+    this.chapters = this.parts.filter(({ kind }) => kind === "chapter").map(({ chapter }) => chapter);
+    this.goals = chapterGoalsOf(desk.story, this.chapters);
     this.beats = beatsIn(desk.story, beforeCaret(desk));
-    const isPlanned = this.beats.length > 0 || this.parts.some(({ synopsis }) => synopsis);
+    const before = this.counts;
+    this.counts = new Map(
+      this.chapters.map(({ text, body }) => [text, before.get(text) ?? countWords(text.slice(body))]),
+    );
+  }
+
+  render() {
     return html`<section aria-labelledby="plan-title">
-      <h2 id="plan-title">${msg`Plan`}</h2>
-      ${isPlanned ? nothing : html`<p class="hint">${msg`A line for each chapter and scene, which the model reads before its words, and where these no longer fit, in their place.`}</p>`}
-      <ol class="parts">${this.rows()}</ol>
+      <h2 id="plan-title">${msg`Chapters`}</h2>
+      ${this.hint()}
+      <ol class="parts" @keydown=${this.onKey}>${this.rows()}</ol>
+      <p class="hidden-words" role="status">${this.said}</p>
       ${this.filling()}
       <h3 id="beats-title">${msg`What happens next`}</h3>
       ${this.beats.length ? this.list() : html`<p class="hint">${msg`Some beats, one in a line. A round writes the first that has no tick: the model is told that it happens, and the text has no word of it.`}</p>`}
@@ -83,17 +110,21 @@ class PlanPart extends WritingPart {
 
   // ---- Chapters and scenes
 
+  /** How a chapter begins, where none has a name, else what a line is for, where none is written. */
+  hint() {
+    if (!this.chapters.some(({ name }) => name !== ""))
+      return html`<p class="hint">${msgHtml`A chapter begins at a line with <code>##</code> before its title, as <code>## The Salt Road</code>, and at a branch with a name.`}</p>`;
+    if (this.beats.length || this.parts.some(({ synopsis }) => synopsis)) return nothing;
+    return html`<p class="hint">${msg`A line for each chapter and scene, which the model reads before its words, and where these no longer fit, in their place.`}</p>`;
+  }
+
   rows() {
     const current = this.partAt(this.caret);
-    /** @param {Told} part */
-    const chapterOf = (part) =>
-      this.parts.findLast((each) => each.kind === "chapter" && each.at <= part.at && part.end <= each.end);
-    const open = current && chapterOf(current);
-    const shown = this.parts.filter((part) => part.kind === "chapter" || chapterOf(part) === open);
+    const shown = this.parts.filter(({ kind, chapter }) => kind === "chapter" || chapter === current?.chapter);
     return repeat(
       shown,
       ({ kind, at }, place) => `${kind} ${place} ${at}`,
-      (part) => this.row(part, part === current),
+      (part) => this.row(part, part === current || (part.kind === "chapter" && part.chapter === current?.chapter)),
     );
   }
 
@@ -117,25 +148,158 @@ class PlanPart extends WritingPart {
 
   /** @param {Told} part @param {boolean} isCurrent */
   row(part, isCurrent) {
-    const { desk } = this;
-    const { kind, key, at, end, synopsis } = part;
-    const name = part.name || firstWords(desk.text.slice(at, end));
-    return html`<li class=${kind}>
-      <button class="quiet name" dir="auto" aria-current=${isCurrent ? "true" : nothing} title=${msg`Go there`} @click=${() => this.jump(part)}>${name}</button>
-      <textarea rows="1" dir="auto" maxlength=${LONGEST} placeholder=${msg`What happens here, in a line`}
-        aria-label=${kind === "chapter" ? msg`What happens in “${name}”` : msg`What happens in the scene “${name}”`}
-        .value=${live(synopsis)} @keydown=${stay}
-        @focus=${() => {
-          this.key = key;
-          this.was = key ? desk.story.meta(key) : null;
-        }}
-        @input=${(/** @type {any} */ event) => {
-          this.key = setSynopsis(desk, part, inOneLine(event.target.value)) || this.key;
-        }}
-        @change=${() => {
-          if (this.key) desk.recordMeta(this.key, this.was);
-        }}></textarea>
+    const { chapters } = this;
+    const { kind, chapter, at, end, hasLine } = part;
+    const name = part.name || firstWords(this.desk.text.slice(at, end));
+    const index = kind === "chapter" ? chapters.indexOf(chapter) : -1;
+    const isDeep = this.isNested && chapter.level > 1;
+    return html`<li class="${kind} ${isDeep ? "deep" : ""}">
+      <div class="line">
+        <button class="quiet name" dir="auto" aria-current=${isCurrent ? "true" : nothing} @click=${() => this.jump(part)}>${name}</button>
+        ${index < 0 ? nothing : this.acts(chapter, index, name)}
+      </div>
+      ${index >= 0 && this.goalOf === index ? this.goalForm(chapter, index) : nothing}
+      ${hasLine ? this.line(part, name) : nothing}
     </li>`;
+  }
+
+  /** The synopsis of a part. @param {Told} part @param {string} name */
+  line(part, name) {
+    const { desk } = this;
+    const { kind, key, synopsis } = part;
+    return html`<textarea rows="1" dir="auto" maxlength=${LONGEST} placeholder=${msg`What happens here, in a line`}
+      aria-label=${kind === "chapter" ? msg`What happens in “${name}”` : msg`What happens in the scene “${name}”`}
+      .value=${live(synopsis)} @keydown=${stay}
+      @focus=${() => {
+        this.key = key;
+        this.was = key ? desk.story.meta(key) : null;
+      }}
+      @input=${(/** @type {any} */ event) => {
+        this.key = setSynopsis(desk, part, inOneLine(event.target.value)) || this.key;
+      }}
+      @change=${() => {
+        if (this.key) desk.recordMeta(this.key, this.was);
+      }}></textarea>`;
+  }
+
+  /** Whether parts (`#`) hold chapters (`##`). */
+  get isNested() {
+    return this.chapters.some(({ level, name }) => level === 1 && name !== "");
+  }
+
+  /** The words of a chapter, by which its goal is set, and its moves. @param {Chapter} chapter @param {number} index @param {string} name */
+  acts(chapter, index, name) {
+    const { goals, goalOf, chapters } = this;
+    const count = this.wordsOf(index);
+    const isPart = chapter.name === "" || (this.isNested && chapter.level === 1);
+    const goal = goals.get(chapter)?.words ?? (isPart ? 0 : goalsOf(this.desk.story).chapter); // parts have only a goal of their own
+    const shown = goal ? msg`${NUMBER.format(count)} of ${NUMBER.format(goal)}` : NUMBER.format(count);
+    const words = goal ? msg`${NUMBER.format(count)} of ${wordCount(goal)}` : wordCount(count);
+    const step = (/** @type {1 | -1} */ by, /** @type {string} */ sign, /** @type {string} */ label) =>
+      html`<button class="quiet step" aria-label=${`${label}: ${name}`} title=${label} ?disabled=${placeAfterStep(chapters, index, by) === null}
+        @click=${() => this.move(index, by)}>${icon(sign)}</button>`;
+    return html`${step(-1, "up", msg`Move up`)}${step(1, "down", msg`Move down`)}
+      <button class="quiet goal" aria-label=${`${words}. ${msg`Goal of words: ${name}`}`} title=${msg`${words}: set a goal`} aria-expanded=${goalOf === index ? "true" : "false"}
+        @click=${() => this.askGoal(index)}>${goal && count >= goal ? "✓ " : ""}${shown}
+        ${goal ? html`<progress max=${goal} .value=${Math.min(count, goal)} aria-hidden="true"></progress>` : nothing}</button>`;
+  }
+
+  /** How many words a chapter has, with those below it. @param {number} index */
+  wordsOf(index) {
+    const { chapters, counts } = this;
+    const end = this.isNested && chapters[index]?.name !== "" ? endOfBlock(chapters, index) : index + 1;
+    return chapters.slice(index, end).reduce((sum, { text }) => sum + (counts.get(text) ?? 0), 0);
+  }
+
+  /** Move a chapter up or down. @param {number} index @param {1 | -1} step */
+  async move(index, step) {
+    const { desk, chapters } = this;
+    const before = placeAfterStep(chapters, index, step);
+    const name = nameOf(chapters[index]);
+    if (before === null) return;
+    const at = await desk.withRounds(() => moveChapter(desk, chapters, index, before));
+    if (at === null) return;
+    desk.manuscript?.select(at, undefined, "start");
+    this.requestUpdate();
+    await this.updateComplete;
+    const now = this.chapters.findLastIndex((each) => each.at <= at);
+    this.said = msg`“${name}” is ${now + 1} of ${this.chapters.length} now.`;
+    this.requestUpdate();
+    this.focusOn(".chapter .name", now);
+  }
+
+  /** @param {string} buttons @param {number} index */
+  focusOn(buttons, index) {
+    const all = /** @type {NodeListOf<HTMLElement>} */ (this.querySelectorAll(buttons));
+    all[Math.max(0, Math.min(index, all.length - 1))]?.focus();
+  }
+
+  /** @param {KeyboardEvent} event */
+  onKey(event) {
+    const { code, altKey, ctrlKey, metaKey } = event;
+    const target = /** @type {Element} */ (event.target);
+    if (ctrlKey || metaKey || !target.matches("button")) return;
+    const row = target.closest("li");
+    const place = [...this.querySelectorAll(".parts > li")].indexOf(/** @type {any} */ (row));
+    const index = [...this.querySelectorAll(".parts > .chapter")].indexOf(/** @type {any} */ (row));
+    const step = { ArrowUp: /** @type {const} */ (-1), ArrowDown: /** @type {const} */ (1) }[code];
+    if (step && altKey && index >= 0) this.move(index, step);
+    else if (altKey) return;
+    else if (step) this.focusOn(".parts .name", place + step);
+    else if (code === "Home") this.focusOn(".parts .name", 0);
+    else if (code === "End") this.focusOn(".parts .name", Number.POSITIVE_INFINITY);
+    else return;
+    event.preventDefault();
+  }
+
+  /** Ask for a chapter's goal below it, or no more. @param {number} index */
+  async askGoal(index) {
+    this.goalOf = this.goalOf === index ? null : index;
+    this.requestUpdate();
+    await this.updateComplete;
+    const field = /** @type {HTMLInputElement | null} */ (this.querySelector("[name=words]"));
+    field?.focus();
+    field?.select();
+  }
+
+  /** @param {Chapter} chapter @param {number} index */
+  goalForm(chapter, index) {
+    const { chapter: all } = goalsOf(this.desk.story);
+    return html`<form novalidate @submit=${(/** @type {SubmitEvent} */ event) => this.setGoal(index, event)} @keydown=${this.onGoalKey}>
+      <label>${msg`Words of this chapter`} <input name="words" type="number" min="0" max=${MOST_WORDS} step="50" inputmode="numeric"
+        placeholder=${all || msg`no goal`} .value=${String(this.goals.get(chapter)?.words ?? "")}></label>
+      <button>${msg`Set`}</button>
+    </form>`;
+  }
+
+  /** @param {number} index @param {SubmitEvent} event */
+  setGoal(index, event) {
+    event.preventDefault();
+    const { words } = Object.fromEntries(new FormData(/** @type {HTMLFormElement} */ (event.target)));
+    const chapter = this.chapters[index];
+    if (!chapter) return;
+    const count = wordsIn(words);
+    setChapterGoal(this.desk, this.chapters, chapter, count);
+    const { chapter: all } = goalsOf(this.desk.story);
+    const name = nameOf(chapter);
+    const none = all ? msg`“${name}” has the goal of all chapters now.` : msg`“${name}” has no goal now.`;
+    this.said = count ? msg`“${name}” is to have ${wordCount(count)}.` : none;
+    return this.leaveGoal();
+  }
+
+  async leaveGoal() {
+    const index = this.goalOf ?? 0;
+    this.goalOf = null;
+    this.requestUpdate();
+    await this.updateComplete;
+    this.focusOn(".chapter .goal", index);
+  }
+
+  /** @param {KeyboardEvent} event */
+  onGoalKey(event) {
+    if (event.key !== "Escape" || isComposing(event)) return;
+    event.stopPropagation(); // the panel keeps the focus
+    this.leaveGoal();
   }
 
   // ---- Beats
@@ -210,6 +374,9 @@ class PlanPart extends WritingPart {
     addBeats(this.desk, texts);
   }
 }
+
+/** @param {Chapter} chapter */
+const nameOf = ({ name, text }) => withoutMarkers(name) || firstWords(text);
 
 /** @param {string} text */
 const inOneLine = (text) => text.replace(/\s*\n\s*/gu, " ");

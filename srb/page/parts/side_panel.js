@@ -1,4 +1,4 @@
-// <srb-side-panel>: beside the text, what is not in the manuscript: memory, author's note, plan and lorebook, which the model reads, and comments.
+// <srb-side-panel>: beside the text, what is not in the manuscript: memory, author's note, chapters with the plan, and lorebook, which the model reads, and comments.
 //
 // It is no dialog: text and cards stay in view and in use, and each key applies at once. Its place is at the text's left, since
 // the memory stands before the text; on a phone it is a sheet in the place of the branches.
@@ -13,7 +13,7 @@ import { keepSide } from "./layout.js";
 import { msgHtml } from "./msg_html.js";
 import { Part } from "./part.js";
 import { sentTable } from "./sent.js";
-import { addStyle } from "./styles.js";
+import { loadLists } from "./side_lists.js";
 
 /** @typedef {import("../prompt.js").Note} Note */
 /** @typedef {{name: string, title: string, hint: string, rows: number}} Field */
@@ -40,9 +40,7 @@ class SidePanel extends Part {
   constructor() {
     super();
     this.root = /** @type {HTMLElement} */ (document.getElementById("desk")); // it has the panel's state, from the start on
-    /** @type {Promise<unknown> | null} */
-    this.loading = null;
-    this.hasLists = false; // of the plan, the lorebook's entries and of comments
+    this.hasLists = false; // of chapters, the lorebook's entries and of comments
   }
 
   listen() {
@@ -51,9 +49,10 @@ class SidePanel extends Part {
     this.hidden = !this.isOpen;
     if (this.isOpen) this.loadLists();
     this.on(TOPICS, ({ why }) => this.isOpen && (why === "type" ? this.later(PAUSE) : this.requestUpdate()));
-    this.on("side", ({ focus, comment, plan }) =>
-      plan ? this.plan() : comment ? this.comment(comment) : this.toggle(focus),
+    this.on("side", ({ focus, comment, chapters }) =>
+      chapters ? this.chapters() : comment ? this.comment(comment) : this.toggle(focus),
     );
+    this.on("dialog", ({ name }) => name === "chapters" && this.desk.tell("side", { chapters: true }));
     this.addEventListener("keydown", (event) => this.onKey(event), { signal: this.listeners.signal });
   }
 
@@ -86,9 +85,11 @@ class SidePanel extends Part {
     if (focus) this.focus();
   }
 
-  /** Show the plan, with the focus in it, in the open panel. */
-  async plan() {
+  /** Show the chapters, with the focus at the one with the caret, in the open panel. */
+  async chapters() {
     if (!this.isOpen) await this.toggle();
+    this.tabIndex = -1;
+    super.focus(); // what is typed until they are loaded is no text
     await this.loadLists();
     await this.updateComplete;
     const part = /** @type {Part | null} */ (this.querySelector("srb-plan"));
@@ -104,22 +105,12 @@ class SidePanel extends Part {
     await /** @type {any} */ (this.querySelector("srb-comments"))?.add(range);
   }
 
-  /** Load the lists' parts: nobody needs them before the panel is first open. */
   async loadLists() {
     try {
-      this.loading ??= Promise.all([
-        import("./plan.js"),
-        import("./lorebook.js"),
-        import("./comments.js"),
-        addStyle(new URL("./plan.css", import.meta.url)),
-        addStyle(new URL("./lorebook.css", import.meta.url)),
-        addStyle(new URL("./comments.css", import.meta.url)),
-      ]);
-      await this.loading;
+      await loadLists();
       this.hasLists = true;
       this.requestUpdate();
     } catch {
-      this.loading = null; // the next opening tries again
       this.desk.sayNotLoaded();
     }
   }

@@ -146,7 +146,7 @@ class TaskPart extends PlacePart {
         .value=${live(desk.settings.wish_frame)}
         @change=${(/** @type {any} */ event) => desk.setSetting("wish_frame", event.target.value || DEFAULTS.wish_frame)}
       />`;
-    return html`<label>${msgHtml`is read as ${input}`}</label>`;
+    return html`<details class="words"><summary>${msg`Wording for the model`}</summary><label>${msgHtml`is read as ${input}`}</label></details>`;
   }
 }
 

@@ -7,6 +7,7 @@ import {
   commonLength,
   diffWords,
   duplicates,
+  isAlike,
   mergedTree,
   ownWord,
   repeatedShares,
@@ -114,6 +115,21 @@ test("texts with nothing in common replace each other", () => {
     parts.map((part) => part.kind),
     ["removed", "added"],
   );
+});
+
+test("texts are alike that share a third of their words, some of them together", () => {
+  const passage = "The dog, the cat and the owl slept in the barn all night.";
+  const alike = (one, other) => isAlike(diffWords(one, other), one);
+  assert.ok(alike(passage, "The dog, the cat and the owl slept in the hay all night."));
+  assert.ok(!alike(passage, "The sea, the sky, the sun: all night Mara walked, and the owl was gone."));
+  assert.ok(!alike(passage, "Slept in the sea."), "two of thirteen words");
+  assert.ok(alike("One day. Nobody came.", "One day."), "in a short text two words are together");
+  const long =
+    "I told you, the next day it rained, and the woman had a sword of stone, and she said no, and it was so.";
+  const far =
+    "I told you, an hour later and far from the coast a man drew a net of rope, and cried out, and all was lost.";
+  assert.ok(!alike(long, far), "words between two changes do not count");
+  assert.ok(!alike("The dog, the cat, the owl.", "The sea, the sky, the sun."));
 });
 
 test("the words that come again are those that a naive search finds, in groups of four", () => {

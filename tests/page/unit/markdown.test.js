@@ -165,6 +165,7 @@ test("a story that has no title is called by its first heading, or its first wor
   assert.equal(titleOf("\n## The *Salt* Road\n\nFog came first, and then the boat."), "The Salt Road");
   assert.equal(titleOf("*Fog* came **first**, 2 * 3 and then"), "Fog came first, 2 * 3");
   assert.equal(titleOf("#hashtag\nFog"), "#hashtag Fog");
+  assert.equal(titleOf("A quote.\n\n## The Salt Road\n\nFog"), "A quote.");
   assert.equal(titleOf("# \nFog"), "# Fog");
   assert.equal(titleOf(""), "");
 });

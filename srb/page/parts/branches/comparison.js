@@ -188,7 +188,7 @@ export class Comparison {
 /** The words of a text that another one does not have; none where the two have little in common. @param {string} text @param {string} other */
 function differences(text, other) {
   const parts = diffWords(other, text);
-  if (!isAlike(parts, Math.min(other.length, text.length))) return [];
+  if (!isAlike(parts, other.length < text.length ? other : text)) return [];
   let at = 0;
   return parts.flatMap(({ kind, text: words }) => {
     if (kind === "removed") return [];

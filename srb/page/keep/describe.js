@@ -32,7 +32,7 @@ const isUnspaced = (unit) =>
  */
 export function titleOf(text) {
   const beginning = text.slice(0, 1000).replace(PICTURE, "🖼 $1");
-  const plain = (HEADING.exec(beginning)?.[1] ?? beginning.replace(/\n\s*#{1,6}[ \t][^]*/u, "")).replace(STARS, "");
+  const plain = (HEADING.exec(beginning)?.[1] ?? beginning.replace(/\n\s*#{1,6}[ \t][\s\S]*/u, "")).replace(STARS, "");
   const words = plain.trim().split(/\s+/u).slice(0, TITLE_WORDS).join(" ");
   return words.length <= TITLE_LENGTH
     ? words

@@ -38,7 +38,7 @@ def test_six_tasks_of_a_novelist(page: Page, server_with: MakeServer) -> None:
     writer.write(CHAPTER.replace("\n\n", "\n"))
     sent = bodies(page)
 
-    writer.choose_action("Plan: a line")
+    writer.choose_action("Chapters")
     plan = page.locator("srb-plan")
     plan.get_by_label("What happens in “The Ferry”").fill("Tom loses the oar.")
     for beat in ("the fog comes", "he hears a bell"):

@@ -82,12 +82,6 @@ def test_keys_alone_choose_how_or_begin_an_instruction_which_escape_keeps(fixed:
     assert "as a letter" in request.value.post_data_json["prompt"]
 
 
-def test_the_words_that_a_passage_had_not_are_marked_on_the_cards(fixed: Writer) -> None:
-    dialog(fixed).get_by_role("button", name="Revise, 4 ways").click()
-    fixed.wait("desk.round?.slots.length === 4 && desk.round.slots.every(({text}) => text)").wait_for_end()
-    fixed.wait("CSS.highlights.get('srb-new').size >= 4")
-
-
 def test_the_gap_that_a_passage_leaves_is_filled(fixed: Writer) -> None:
     asked = dialog(fixed)
     with fixed.page.expect_request("**/v1/srb/completions") as request:

@@ -388,9 +388,9 @@ def test_ends_tell_how_many_tokens_were_drafted(options: dict[str, Any]) -> None
     assert sum(end.accepted for end in outcome.ends.values()) == done.accepted_tokens
 
 
-@pytest.mark.parametrize("memory", [{"has_states": True}, {"supports_partial_reuse": False}])
-def test_memory_that_cannot_be_cut_has_no_drafts(memory: dict[str, bool]) -> None:
-    made = always_draft(Driver(FakeModel(n_ctx=1000, **memory), max_draft=4, draft_model=FakeModel()))
+def test_memory_that_cannot_be_cut_has_no_drafts() -> None:
+    model = FakeModel(n_ctx=1000, supports_partial_reuse=False)
+    made = always_draft(Driver(model, max_draft=4, draft_model=FakeModel()))
     written(made, n=2, max_tokens=40)
     assert drafted(made) == (0, 0)
     assert copied(made) == 0

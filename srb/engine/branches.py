@@ -350,7 +350,7 @@ class Branches:
             else:
                 self._deferred.pop(branch, None)  # its logits come again
                 seq_id, before = copy
-                branch.num_again, branch.num_computed = branch.num_computed - before, before
+                branch.num_again, branch.num_computed = len(branch.tokens) - 1 - before, before
                 self._tree.go_back(branch.lease, end + branch.num_unverified, branch.start + before, seq_id)
             branch.num_unverified = 0
         if copy is not None:

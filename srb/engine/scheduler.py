@@ -136,10 +136,10 @@ class StepPlan:
 
     def add(self, span: Prefix | Branch, count: int) -> None:
         """Add a chunk of `count` tokens."""
-        self.chunks.append(Chunk(span, count))
+        self.chunks.append(chunk := Chunk(span, count))
         self.num_tokens += count
         self.num_prompt_tokens += count if isinstance(span, Prefix) else 0
-        self.sum_of_places += count * (_place(span) + count // 2)
+        self.sum_of_places += 0 if chunk.is_newest else count * (_place(span) + count // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ class Scheduler:
             free -= count
         if not plan.chunks and held:  # the prompts have no room yet
             plan.took = dict(Counter(branch.request.owner for branch in held))
-            plan.add_newest(held[: min(self._model.n_batch, free)])
+            plan.add_newest(held[: min(self._model.n_batch, free)], is_followed=is_followed)
         if not plan.chunks and not plan.pauses and not plan.drops:
             plan.ends += [branch for branch in running if branch.pending][-1:]  # others wait for their grammars alone
         return plan

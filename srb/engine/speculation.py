@@ -114,6 +114,9 @@ class Speculation:
         """Return how many tokens may be drafted for a branch."""
         if not isinstance(branch, Branch) or not branch.chooser.is_plain or branch.ending is not None:
             return 0
+        grammar = branch.sampler.grammar if self._model.has_states else None
+        if grammar is not None and not grammar.is_quick:
+            return 0  # it may have to wait with its logits, which a branch that goes back has no more
         most = min(self._max_draft, self._model.n_ctx_seq - branch.end)
         if branch.spec.max_tokens >= 0:
             most = min(most, branch.spec.max_tokens - branch.length - 1)

@@ -187,6 +187,27 @@ def test_folders_on_one_path_are_linked_and_nothing_passes_the_network(
         scene.close()
 
 
+def test_links_to_what_stands_behind_a_part_that_does_not_come_are_removed(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, shared=True)
+    try:
+        computed(scene.first, "story 1", [4, 7, 9] * 200)
+        scene.first.engine.store_texts(float(DEADLINE))
+        records = [
+            each
+            for each in scene.first.engine._residency.stored._by_id.values()
+            if each.asker.endswith(digest_of("story 1"))
+        ]
+        first = min(records, key=lambda each: each.start)
+        (scene.folders[0].folder / first.id).unlink()
+        assert len(records) > 1
+        scene.take("story 1")
+        here = {path.name for path in scene.folders[1].folder.iterdir()}
+        assert not here.intersection(each.id for each in records if each.parent == first.id)
+        assert here <= known(scene.folders[1]) | {first.id}
+    finally:
+        scene.close()
+
+
 def test_texts_of_another_model_are_refused_in_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     scene = Scene(tmp_path, model="1" * 32)

@@ -325,7 +325,7 @@ class TextFolder:
         return True
 
     def _has(self, id_: str) -> bool:
-        return self._checksum(id_) is not None and (self.folder / id_).exists()
+        return id_ not in self._leaving and self._checksum(id_) is not None and (self.folder / id_).exists()
 
     def _given(self, story: str, door: Door, tokens: Tokens) -> list[tuple[Record, Tokens]] | None:
         """Return the records that a replica gives, whose files are here now; None if it gives none.
@@ -333,14 +333,16 @@ class TextFolder:
         Records that were whole before a failure are kept: each stands behind its parent.
         """
         taken: list[tuple[Record, Tokens]] = []
+        linked: list[str] = []
         began, nbytes, where = time.monotonic(), 0, f"{door[0]}:{door[1]}"
         try:
             with Giver(door) as giver:
                 there, offered = giver.offered(story, self._model)
                 offered = needed(offered, tokens)
-                others = [each for each in offered if not (self._has(each.record.id) or self._link(Path(there), each))]
-                giver.want([each.record.id for each in others])
-                coming = {each.record.id for each in others}
+                others = [each for each in offered if not self._has(each.record.id)]
+                linked += [each.record.id for each in others if self._link(Path(there), each)]
+                coming = {each.record.id for each in others}.difference(linked)
+                giver.want([each.record.id for each in others if each.record.id in coming])
                 for record, own, checksum in offered:
                     if record.id in coming:
                         self._check_room(record.nbytes)
@@ -350,6 +352,10 @@ class TextFolder:
                     taken.append((record, own))
         except (OSError, EOFError, ProtocolError, Refused) as error:
             log.info("no more of a story's texts is taken over from the replica at %s: %s", where, error)
+            for id_ in {*linked}.difference(record.id for record, _ in taken):  # nobody would keep or remove them
+                self._linked.pop(id_, None)
+                with contextlib.suppress(OSError):
+                    (self.folder / id_).unlink()
             return taken or None
         said = "%d parts of a story are taken over from the replica at %s, %s of them by the network, in %.2f s"
         log.info(said, len(taken), where, size_text(nbytes), time.monotonic() - began)
@@ -364,7 +370,7 @@ class TextFolder:
         self._linked[id_] = each.checksum
         try:
             os.link(there / id_, self.folder / id_)
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a name that no file can have
             if is_new:
                 self._linked.pop(id_, None)
             return False

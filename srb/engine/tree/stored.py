@@ -811,7 +811,7 @@ class StoredTexts:
     @property
     def is_fetching(self) -> bool:
         """Whether something is being read, or looked for, for a request."""
-        return bool(self._fetches) or self.taking.num_going_on > 0
+        return bool(self._fetches) or self.taking.num_waited_for > 0
 
     def collect(self) -> None:
         """Take what other threads have written and read."""

@@ -29,12 +29,14 @@ class Taking:
     seconds_of: Callable[[int], float] = lambda tokens: 0.0  # that so many tokens of a prompt take to compute
     wake: Callable[[], None] = lambda: None  # called by other threads when there is something to collect
     num_going_on: int = 0
+    num_waited_for: int = 0  # of these, by requests
     _stories: OrderedDict[str, int] = field(
         default_factory=OrderedDict
     )  # that were looked for, and for how many requests they are now
     _expected: OrderedDict[str, Door | None] = field(default_factory=OrderedDict)  # to be looked for again, and where
     _until: OrderedDict[str, float] = field(default_factory=OrderedDict)  # by request: how long it waits
-    _found: deque[tuple[str, bool, Found]] = field(default_factory=deque)  # by other threads; whether it was ahead
+    # By other threads: the story, where it was looked for, whether that was ahead, and what was there.
+    _found: deque[tuple[str, Door | None, bool, Found]] = field(default_factory=deque)
     _gone: list[Callable[[str], bool]] = field(default_factory=list)  # askers, forgotten while something goes on
 
     def expect(self, stories: Iterable[str], door: Door | None) -> None:
@@ -55,9 +57,10 @@ class Taking:
         """Look for a story; of the door's texts those alone that a prompt of `tokens` needs, if there are any."""
         self._stories[story] = self._stories.get(story, 0) + bool(tokens)
         self.num_going_on += 1
+        self.num_waited_for += bool(tokens)
         if len(self._stories) > MAX_STORIES and not self._stories[oldest := next(iter(self._stories))]:
             del self._stories[oldest]
-        store.take(story, door, tokens, partial(self._note, story, not tokens))
+        store.take(story, door, tokens, partial(self._note, story, door, not tokens))
 
     def is_for(self, store: TextStore, request_id: str, story: str, tokens: Tokens, num_known: int) -> bool:
         """Look for a request's story, if that is due; return whether the request should wait for it."""
@@ -87,20 +90,21 @@ class Taking:
         """Whether a record's asker was forgotten while it was on its way."""
         return any(is_gone(record.asker) for is_gone in self._gone)
 
-    def _note(self, story: str, is_ahead: bool, found: Found) -> None:
+    def _note(self, story: str, door: Door | None, is_ahead: bool, found: Found) -> None:
         """Take what was found, in any thread."""
-        self._found.append((story, is_ahead, found))
+        self._found.append((story, door, is_ahead, found))
         self.wake()
 
     def collect(self) -> Iterator[Found]:
         """Yield what was found since; the caller asks `is_forgotten` of each record before the next."""
         while self._found:
-            story, is_ahead, found = self._found.popleft()
+            story, door, is_ahead, found = self._found.popleft()
             yield found
-            if is_ahead:
-                self._expected.pop(story, None)
-            else:
+            if not is_ahead:
                 self._stories[story] -= 1
+                self.num_waited_for -= 1
+            elif self._expected.get(story, door) == door:  # else it was at another replica meanwhile
+                self._expected.pop(story, None)
             self.num_going_on -= 1
             if not self.num_going_on:
                 self._gone.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,9 +32,12 @@ def run(program: Path, model: Path, prompt: int, n: int, tokens: int, threads: i
         "-b": 2048,
         "-ub": 512,
     }
-    command = [str(program), "-m", str(model), "-pps", "-fa", "on"]
+    command = [str(program.absolute()), "-m", str(model.absolute()), "-pps", "-fa", "on"]
     command += [str(part) for option in sizes.items() for part in option]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_SECONDS)
+    with tempfile.TemporaryDirectory() as folder:  # it writes a log where it is
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_SECONDS, cwd=folder
+        )
     rows = rows_of(done.stdout)
     if done.returncode or len(rows) != 1:
         last = done.stdout.strip().splitlines()[-1:]

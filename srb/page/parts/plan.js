@@ -32,6 +32,8 @@ import { WritingPart } from "./writing_part.js";
 /** @typedef {import("../desk/synopses.js").Told} Told */
 /** @typedef {import("../formats/chapters.js").Chapter} Chapter */
 
+const PAUSE = 400; // ms after which names that have changed are in the list: each time costs the length of the text
+
 class PlanPart extends WritingPart {
   constructor() {
     super();
@@ -45,6 +47,9 @@ class PlanPart extends WritingPart {
     this.counts = new Map();
     /** @type {number | null} the index of the chapter of which the goal is being written */
     this.goalOf = null;
+    this.isNested = false; // whether parts (`#`) hold chapters (`##`)
+    this.names = ""; // of all chapters
+    this.hadFocus = false; // before it was drawn anew
     this.said = "";
     /** @type {Beat[]} */
     this.beats = [];
@@ -60,6 +65,7 @@ class PlanPart extends WritingPart {
       const isElsewhere = this.partAt(at) !== this.partAt(this.caret) || this.beats.some(({ ticks }) => ticks.length);
       if (at !== this.caret && isElsewhere) this.requestUpdate();
     });
+    this.on("nodes", ({ isGrowth }) => !isGrowth && this.later(PAUSE)); // a branch's name begins a chapter
   }
 
   /** @param {number} caret */
@@ -87,12 +93,21 @@ class PlanPart extends WritingPart {
     this.caret = beforeCaret(desk).at;
     this.parts = toldParts(desk.story, desk.head);
     this.chapters = this.parts.filter(({ kind }) => kind === "chapter").map(({ chapter }) => chapter);
+    this.isNested = this.chapters.some(({ level, name }) => level === 1 && name !== "");
+    const names = [desk.story.id, ...this.chapters.map(({ name }) => name)].join("\n");
+    if (names !== this.names) this.goalOf = null; // what was asked for stood below another chapter
+    this.names = names;
+    this.hadFocus = this.querySelector(".parts")?.contains(document.activeElement) ?? false;
     this.goals = chapterGoalsOf(desk.story, this.chapters);
     this.beats = beatsIn(desk.story, beforeCaret(desk));
     const before = this.counts;
     this.counts = new Map(
       this.chapters.map(({ text, body }) => [text, before.get(text) ?? countWords(text.slice(body))]),
     );
+  }
+
+  updated() {
+    if (this.hadFocus && document.activeElement === document.body) this.focus(); // its row has gone
   }
 
   render() {
@@ -182,11 +197,6 @@ class PlanPart extends WritingPart {
       }}></textarea>`;
   }
 
-  /** Whether parts (`#`) hold chapters (`##`). */
-  get isNested() {
-    return this.chapters.some(({ level, name }) => level === 1 && name !== "");
-  }
-
   /** The words of a chapter, by which its goal is set, and its moves. @param {Chapter} chapter @param {number} index @param {string} name */
   acts(chapter, index, name) {
     const { goals, goalOf, chapters } = this;
@@ -213,12 +223,17 @@ class PlanPart extends WritingPart {
 
   /** Move a chapter up or down. @param {number} index @param {1 | -1} step */
   async move(index, step) {
-    const { desk, chapters } = this;
-    const before = placeAfterStep(chapters, index, step);
-    const name = nameOf(chapters[index]);
-    if (before === null) return;
-    const at = await desk.withRounds(() => moveChapter(desk, chapters, index, before));
-    if (at === null) return;
+    const { desk } = this;
+    const name = nameOf(this.chapters[index]);
+    const at = await desk.withRounds(() => {
+      this.willUpdate(); // the text may be newer than the list
+      const before = placeAfterStep(this.chapters, index, step);
+      return before === null || nameOf(this.chapters[index]) !== name
+        ? null
+        : moveChapter(desk, this.chapters, index, before);
+    });
+    if (at === null || at === undefined) return this.requestUpdate();
+    this.goalOf = null;
     desk.manuscript?.select(at, undefined, "start");
     this.requestUpdate();
     await this.updateComplete;
@@ -276,8 +291,9 @@ class PlanPart extends WritingPart {
   setGoal(index, event) {
     event.preventDefault();
     const { words } = Object.fromEntries(new FormData(/** @type {HTMLFormElement} */ (event.target)));
+    this.willUpdate(); // the text may be newer than the list
     const chapter = this.chapters[index];
-    if (!chapter) return;
+    if (!chapter || this.goalOf !== index) return this.requestUpdate();
     const count = wordsIn(words);
     setChapterGoal(this.desk, this.chapters, chapter, count);
     const { chapter: all } = goalsOf(this.desk.story);

@@ -94,7 +94,7 @@ class SidePanel extends Part {
     await this.updateComplete;
     const part = /** @type {Part | null} */ (this.querySelector("srb-plan"));
     await part?.updateComplete;
-    part?.focus();
+    if (this.contains(document.activeElement)) part?.focus(); // else somebody writes again
   }
 
   /** Begin a comment on a passage, in the open panel. @param {import("../desk/comments.js").Range} range  what was selected before anything was loaded */

@@ -329,12 +329,12 @@ def test_a_story_that_rests_while_its_replica_ends_goes_on_at_another_with_a_dis
 
 
 def start_with_texts(doors: Doors, name: str, disk: str) -> None:
-    """Start a replica that keeps texts on a disk, its own or a common one, and computes 20 tokens a second.
+    """Start a replica that keeps texts on a disk, its own or a common one, and computes 30 tokens a second.
 
     A request waits for its text as long as computing would take, which is some seconds then.
     """
     folder = doors.folder / "texts" / (disk or name)
-    doors.start(name, model="fake:200:20", SRB_CACHE_DISK=str(folder), SRB_CACHE_DISK_MIB="200")
+    doors.start(name, model="fake:200:30", SRB_CACHE_DISK=str(folder), SRB_CACHE_DISK_MIB="200")
 
 
 @pytest.mark.parametrize(

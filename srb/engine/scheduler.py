@@ -277,7 +277,8 @@ class Scheduler:
         if not with_unread and (read := _read_now(requests, running, plan.drops)):
             with_reader = set(read)
             requests, running = read, [branch for branch in running if branch.request in with_reader]
-        num_again, is_followed = sum(branch.num_again for branch in running), self._model.head is not None
+        num_again = sum(branch.num_again for branch in running) if self._model.has_states else 0
+        is_followed = self._model.head is not None
         if num_again and len(running) + num_again > min(self._model.n_batch, self._model.n_seq_max, free):
             newest = [branch for branch in running if branch.pending == 1]  # the others go on in pieces
         else:

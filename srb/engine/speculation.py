@@ -73,9 +73,9 @@ class Speculation:
         if self._drafter is not None:
             self._drafter.follow_prompts(self._decision.is_hopeful)
         size = len(plan.chunks)
-        is_all_newest = bool(self._max_draft and size) and all(chunk.is_newest for chunk in plan.chunks)
-        self._is_noted = is_all_newest and plan.num_tokens == size
-        self._is_again = is_all_newest and not self._is_noted
+        self._is_noted = bool(self._max_draft and size and plan.num_tokens == size and not plan.num_prompt_tokens)
+        may_be_again = self._max_draft and size and self._model.has_states and not self._is_noted
+        self._is_again = bool(may_be_again) and all(chunk.is_newest for chunk in plan.chunks)
         if not self._is_noted:
             return
         self._accepted_before = self.counters.spec_decode_num_accepted_tokens_total

@@ -290,12 +290,7 @@ def test_a_rolling_update_under_writers_computes_no_story_again(
     doors: Doors, make_server: MakeServer, disk: str
 ) -> None:
     """Whether the replicas share a disk or each has its own: one is replaced after the other, and the stories move along."""
-    for name in "ab":
-        start_with_texts(doors, name, disk)
-    for name in "ab":
-        doors.wait_open(name)
-    doors.write()
-    server = ready(make_server(replicas=doors.file), 2)
+    server = with_texts(doors, make_server, disk)
     with Writers(server, 4, 100) as writers:
         writers.wait_for_turns(2)
         for name in "ab":
@@ -312,12 +307,7 @@ def test_a_rolling_update_under_writers_computes_no_story_again(
 def test_a_story_that_rests_while_its_replica_ends_goes_on_at_another_with_a_disk_of_its_own(
     doors: Doors, make_server: MakeServer
 ) -> None:
-    for name in "ab":
-        start_with_texts(doors, name, "")
-    for name in "ab":
-        doors.wait_open(name)
-    doors.write()
-    server = ready(make_server(replicas=doors.file), 2)
+    server = with_texts(doors, make_server, "")
     with Writers(server, 4, 100) as writers:
         writers.wait_for_turns(2)
     assert not writers.errors
@@ -326,6 +316,16 @@ def test_a_story_that_rests_while_its_replica_ends_goes_on_at_another_with_a_dis
     for writer in writers.all:
         writer.go_on()
     assert [writer.again for writer in writers.all] == [0] * 4
+
+
+def with_texts(doors: Doors, make_server: MakeServer, disk: str) -> Server:
+    """Return a server over two replicas, a and b, of `start_with_texts`."""
+    for name in "ab":
+        start_with_texts(doors, name, disk)
+    for name in "ab":
+        doors.wait_open(name)
+    doors.write()
+    return ready(make_server(replicas=doors.file), 2)
 
 
 def start_with_texts(doors: Doors, name: str, disk: str) -> None:

@@ -45,16 +45,8 @@ ROWS: dict[str, dict[str, Any]] = {
     "best_of 32, meaning": {**_BEST, "select": "meaning"},
     "directions": {"directions": True},
 }
-DECK = [
-    "a stranger arrives", "somebody who was thought dead comes back", "a child asks the wrong question",
-    "somebody refuses to go on", "a promise is broken", "an invitation is turned down",
-    "a secret comes out", "a letter tells the truth", "somebody has been watching all along",
-    "they leave this place for good", "the scene moves to the sea", "everything goes on in a crowded market",
-    "an old key matters", "a photograph is found", "a gift turns out to be stolen",
-    "ten years pass", "the night is over and it is morning", "everything happened long ago",
-    "somebody tells a lie", "a false name is given", "two people pretend not to know each other",
-    "a storm breaks", "snow falls and does not stop", "a fire starts",
-]  # fmt: skip
+# The page's own deck, by kind. A round of the page is dealt one of each kind, and so are these.
+DECK: dict[str, list[str]] = json.loads((Path(__file__).parents[1] / "srb/page/decks/en.json").read_text())
 
 
 def prompts_of(url: str, opening: str, is_chat: bool) -> dict[str, Any]:
@@ -144,7 +136,8 @@ def main() -> None:
             known = {"prompt": asked["prompt"], "n": 1, "max_tokens": 1}  # as the text of a page is, round after round
             ask(url, "/v1/srb/completions", known)
             for seed in range(options.seeds):
-                deck = random.Random(f"{number} {seed}").sample(DECK, N)
+                pick = random.Random(f"{number} {seed}")
+                deck = [pick.choice(moves) for moves in DECK.values()]
                 plain = 1.0
                 for name in names:
                     told = round_of(url, asked, ROWS[name], 1000 * seed + 1, deck)

@@ -103,10 +103,12 @@ class CallLine:
             "tokens_per_second": round(work.new / (work.seconds or 1), 1),
             "ms": round(1000 * (time.monotonic() - self._began), 1),
         }
-        unfinished = ", unfinished %(unfinished_tokens)d" if work.unfinished else ""
+        notes = ", unfinished %(unfinished_tokens)d" if work.unfinished else ""
+        if work.computed > work.prompt - work.cached:  # a healed end, for one: it would look miscounted
+            notes += ", its end once per branch"
         text = (
             "%(method)s %(path)s %(client)s %(id)s: %(outcome)s, %(branches)d branches, prompt %(prompt_tokens)d "
-            f"(cached %(cached_tokens)d, restored %(restored_tokens)d, computed %(computed_tokens)d{unfinished}), "
+            f"(cached %(cached_tokens)d, restored %(restored_tokens)d, computed %(computed_tokens)d{notes}), "
             "new %(completion_tokens)d tokens, %(tokens_per_second).0f/s, %(ms).0f ms"
         )
         if "model" in fields:

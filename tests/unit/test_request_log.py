@@ -55,6 +55,12 @@ def test_the_tokens_that_branches_read_behind_a_prompt_belong_to_it(caplog: pyte
     assert tokens(fields) == (50, 34, 1, 16, 0, 7)
 
 
+def test_an_end_that_each_branch_computed_explains_a_sum_above_the_prompt(caplog: pytest.LogCaptureFixture) -> None:
+    done = Done("a", 5, 0, 7, 2.0, 500.0, computed_tokens=12)
+    fields = line(caplog, Accepted("a", 5), PromptDone("a", 0, 0, 2.0, computed_tokens=4), done)
+    assert "prompt 5 (cached 0, restored 0, computed 12, its end once per branch), new 7 tokens" in fields["message"]
+
+
 def test_a_cancelled_call_has_the_tokens_that_were_written_until_then(caplog: pytest.LogCaptureFixture) -> None:
     deltas = [Delta("a", index, "x y", [1, 2]) for index in (0, 1, 0)]
     told = PromptDone("a", 4, 1, 2.0, computed_tokens=6)

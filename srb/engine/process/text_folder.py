@@ -33,6 +33,7 @@ from srb.errors import ProtocolError
 from srb.files.text_entry import framed
 from srb.forgotten import NAME as FORGOTTEN
 from srb.forgotten import since
+from srb.host.cores import give_way
 from srb.host.memory import size_text
 from srb.host.page_cache import drop_cached, sync_data
 from srb.wire.commands import Door
@@ -237,7 +238,9 @@ class TextFolder:
         return thread
 
     def _work(self, next_: Callable[[], Callable[[], None] | None], writes: bool) -> None:
-        """Do what is asked for, in its order, until None comes."""
+        """Do what is asked for, in its order, until None comes. Writing waits for those that decode, reading is waited for."""
+        if writes:
+            give_way()
         while (do := next_()) is not None:
             try:
                 do()

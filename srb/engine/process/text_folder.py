@@ -238,7 +238,7 @@ class TextFolder:
         return thread
 
     def _work(self, next_: Callable[[], Callable[[], None] | None], writes: bool) -> None:
-        """Do what is asked for, in its order, until None comes. Writing waits for those that decode, reading is waited for."""
+        """Do what is asked for, in its order, until None comes. Decodes come before writing, not before reading."""
         if writes:
             give_way()
         while (do := next_()) is not None:

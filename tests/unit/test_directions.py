@@ -302,17 +302,15 @@ def test_a_chats_direction_is_said_by_the_user_behind_the_text_that_all_share(te
     assert answer.status_code == 200, answer.text
     [command] = engine.sent
     [text] = parts_with(command, "one")
-    said = "Write a story.\n\nWhat happens in it: one. Begin with that."
-    asked = f"<|im_start|>user\n{said}<|im_end|>\n<|im_start|>assistant\n"
+    said = "Begin with this: one. Show who is there, what they do and what they say."
+    asked = f"<|im_start|>user\nWrite a story.\n\n{said}<|im_end|>\n<|im_start|>assistant\n"
     assert text == asked
     assert command.prompt == (PLAIN,)
     begun = {"role": "assistant", "content": STORY}
     post(http, "/v1/chat/completions", messages=[user, begun], directions=["one"], continue_final_message=True)
     command = engine.sent[-1]
     [text] = parts_with(command, "one")
-    assert str(text).endswith(
-        "user\nWhat happens in it: one. Begin with that.<|im_end|>\n<|im_start|>assistant\nA fox came to the"
-    )
+    assert str(text).endswith(f"user\n{said}<|im_end|>\n<|im_start|>assistant\nA fox came to the")
     assert command.prompt[0] == PLAIN + STORY
     assert command.place is not None
     assert command.place.character > str(command.prompt[0]).index("was dark.")
@@ -323,7 +321,7 @@ def test_a_chats_direction_is_said_by_the_user_behind_the_text_that_all_share(te
     post(http, "/v1/chat/completions", messages=[user, whole], directions=["one"], continue_final_message=True)
     [text] = parts_with(engine.sent[-1], "one")
     assert str(text).startswith(f"{PLAIN}{STORY}.")
-    assert str(text).endswith("user\nWhat happens in it: one. Begin with that.<|im_end|>\n<|im_start|>assistant\n")
+    assert str(text).endswith(f"user\n{said}<|im_end|>\n<|im_start|>assistant\n")
 
 
 def test_a_chat_that_is_continued_by_a_page_has_the_place_that_its_template_tells() -> None:

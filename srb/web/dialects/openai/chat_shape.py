@@ -125,8 +125,9 @@ def calls_of(
 
 
 Message = dict[str, Any]
-# Around a direction. Small models heed it so: of 8 branches of Qwen2.5 0.5B 5.6 really differ, with the direction alone 5.0.
-SAID = "What happens in it: {}. Begin with that."
+# Around a direction. Small models heed it so: of 8 branches of Qwen2.5 Coder 0.5B 5.8 really differ, with the direction
+# alone 4.4. Words about the text, as "in the next sentence", do no more, and half of the texts speak of sentences then.
+SAID = "Begin with this: {}. Show who is there, what they do and what they say."
 
 
 def with_direction(messages: Sequence[Message], direction: str, continues: bool) -> list[Message]:

@@ -24,7 +24,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from srb.atomic import private, write_atomically
+from srb.atomic import private, sync_data, write_atomically
 from srb.engine.model import Blob, Record, of_story
 from srb.engine.process.text_index import TextIndex, entry_of
 from srb.engine.process.texts_elsewhere import Giver, Offered, Refused, needed
@@ -34,7 +34,7 @@ from srb.files.text_entry import framed
 from srb.forgotten import NAME as FORGOTTEN
 from srb.forgotten import since
 from srb.host.memory import size_text
-from srb.host.page_cache import drop_cached, sync_data
+from srb.host.page_cache import drop_cached
 from srb.wire.commands import Door
 
 log = logging.getLogger("srb.texts")

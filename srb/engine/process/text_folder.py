@@ -25,7 +25,7 @@ from uuid import uuid4
 import numpy as np
 
 from srb.atomic import private, sync_data, write_atomically
-from srb.engine.model import Blob, Record, of_story
+from srb.engine.model import Blob, Record, with_beginnings
 from srb.engine.process.text_index import TextIndex, entry_of
 from srb.engine.process.texts_elsewhere import Giver, Offered, Refused, needed
 from srb.engine.tokens import Tokens
@@ -394,7 +394,10 @@ class TextFolder:
             try:
                 index = TextIndex(folder / "index", writes=False)
                 there = {record.id: (record, tokens) for record, tokens in index.found}
-                for id_ in of_story({id_: record for id_, (record, _) in there.items()}, story):
+                records = {id_: record for id_, (record, _) in there.items()}
+                own = with_beginnings((each for each in records.values() if each.story == story), records)
+                states = {id_: each for id_, each in records.items() if each.is_state and each.parent in own}
+                for id_ in own | states:
                     if (checksum := index.checksum(id_)) is not None:
                         self._linked[id_] = checksum
                         with contextlib.suppress(FileExistsError):

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from srb.engine.model import Blob, Door, Record, Scope, TextStore, of_story
+from srb.engine.model import Blob, Door, Record, Scope, TextStore, with_beginnings
 from srb.engine.tokens import Tokens, common_length, num_unmarked, run_end, run_start, tokens_of
 from srb.engine.tree.checkpoints import LEVEL_OF_ENDS, Checkpoint
 from srb.engine.tree.host import HostMemory
@@ -81,6 +81,7 @@ class StoredTexts:
     _ends: list[tuple[int, str]] = field(default_factory=list)  # heap of last uses and ids; some are not so any more
     _by_id: dict[str, Record] = field(default_factory=dict)
     _behind: dict[str, dict[Record, None]] = field(default_factory=dict)  # by id: the records whose parent it is
+    _by_story: dict[str, dict[Record, None]] = field(default_factory=dict)
     _waiting: OrderedDict[Node, None] = field(default_factory=OrderedDict)  # to be written
     _waiting_states: OrderedDict[Checkpoint, Node] = field(default_factory=OrderedDict)  # behind all texts
     _writes: dict[Kept, _Write] = field(default_factory=dict)
@@ -181,6 +182,20 @@ class StoredTexts:
         """Return the node that has the last tokens of a record."""
         nodes = self._nodes[record]
         return next(iter(nodes)) if len(nodes) == 1 else max(nodes, key=lambda each: each.end)
+
+    def _tokens(self, record: Record) -> Tokens:
+        """Return the tokens of a record, as far as the tree has them."""
+        node: Node | None = self._last(record)
+        parts: list[Tokens] = []
+        end = record.end
+        while node is not None and end > record.start:
+            start = max(node.start, record.start)
+            parts.append(node.tokens[start - node.start : end - node.start])
+            node, end = node.parent, start
+        tokens = tokens_of(())
+        for part in reversed(parts):
+            tokens += part
+        return tokens
 
     def _before_place(self, record: Record, at: int) -> Node:
         """Return the node of a record with the token before a place; the text there may be another record's."""
@@ -293,6 +308,7 @@ class StoredTexts:
     def _count(self, record: Record) -> None:
         self._by_id[record.id] = record
         self._behind.setdefault(record.parent, {})[record] = None
+        self._by_story.setdefault(record.story, {})[record] = None
         self.nbytes += record.nbytes
 
     def _remove(self, record: Record) -> None:
@@ -311,8 +327,15 @@ class StoredTexts:
             del self._behind[record.parent]
             if (parent := self._by_id.get(record.parent)) is not None:
                 self._note_end(parent)
+        self._leave_story(record)
         self.nbytes -= record.nbytes
         self.store.remove(record)
+
+    def _leave_story(self, record: Record) -> None:
+        own = self._by_story.get(record.story, {})
+        own.pop(record, None)
+        if not own:
+            self._by_story.pop(record.story, None)
 
     # ---- writing
 
@@ -539,17 +562,19 @@ class StoredTexts:
         """
         parts: list[Record] = []
         for record in [each for each in self._nodes if is_gone(each.asker)]:
-            last = self._last(record)
             own = [each for node in self._nodes[record] for each in node.stored if each.record is record]
             if sum(each.end - each.start for each in own) < record.end - record.start:
                 parts.append(record)
             else:
-                self._give(record, last.asker, last.text()[record.start : record.end])
+                self._give(record, self._last(record).asker, self._tokens(record))
         return parts
 
     def _give(self, record: Record, asker: str, tokens: Tokens) -> None:
         assert self.store is not None
+        self._leave_story(record)
         record.asker = asker
+        if record.id in self._by_id:
+            self._by_story.setdefault(record.story, {})[record] = None
         self.store.keep(record, tokens)
 
     def wipe(self, records: Iterable[Record]) -> None:
@@ -592,11 +617,12 @@ class StoredTexts:
         assert self.store is not None
         found: list[bytes] = []
         ids = {""}
-        own = sorted((self._by_id[id_] for id_ in of_story(self._by_id, story)), key=lambda each: each.start)
-        for record in own:
+        own = [*with_beginnings(self._by_story.get(story, ()), self._by_id).values()]
+        states = (each for record in own for each in self._behind.get(record.id, ()) if each.is_state)
+        for record in sorted(dict.fromkeys([*own, *states]), key=lambda each: each.start):
             if record.parent not in ids:
                 continue
-            tokens = tokens_of(()) if record.is_state else self._last(record).text()[record.start : record.end]
+            tokens = tokens_of(()) if record.is_state else self._tokens(record)
             if len(tokens) == record.end - record.start and (entry := self.store.entry(record, tokens)) is not None:
                 ids.add(record.id)
                 found.append(entry)
@@ -848,6 +874,8 @@ class StoredTexts:
         assert found == {record: set(nodes) for record, nodes in self._nodes.items()}, "nodes of records"
         assert all(found.values()), "a record of no node"
         assert {*self._nodes, *self._states} == {*self._by_id.values()} == {*self._used}, "records"
+        stories = {record: story for story, own in self._by_story.items() for record in own}
+        assert stories == {record: record.story for record in self._by_id.values()}, "records of stories"
         assert self.nbytes == sum(record.nbytes for record in self._by_id.values()), "bytes of records"
         states = [each for node in nodes for each in node.checkpoints.values()]
         assert all(each.record is not None for each in states if each.state is None), "a state is nowhere"

@@ -92,7 +92,7 @@ class StoredTexts:
     nbytes: int = 0
     beginning: Node | None = None  # that stays in the KV store, behind which a parked node waits
     may_lack: bool = False  # texts that stay in the KV store may be lacking
-    is_pressed: bool = False  # a text with a name is being written: until that is done, nothing is forgotten for room
+    pressed: Node | None = None  # the end of a text that is being written for its name: it is not forgotten for room
     has_failed: bool = False  # a record could not be written; who presses takes it back
 
     def stats(self) -> dict[str, float]:
@@ -491,33 +491,45 @@ class StoredTexts:
             self.offer(child)
         self._keep_budget()
 
-    def set_pressed(self, is_pressed: bool) -> None:
-        """Note whether a text with a name is being written."""
-        if self.store is not None and is_pressed != self.is_pressed:
-            self.is_pressed = self.store.is_asked = is_pressed
+    def set_pressed(self, node: Node | None) -> None:
+        """Note which text is being written for its name, by its last node."""
+        if self.store is not None and node is not self.pressed:
+            self.pressed, self.store.is_asked = node, node is not None
             self._keep_budget()
+
+    def _pressed_records(self) -> set[Record]:
+        """Return the records of the text that is being written for its name, as far as they are written."""
+        path = [] if self.pressed is None else self.pressed.path()
+        return {each.record for node in path for each in node.stored}
 
     def _keep_budget(self) -> None:
         """Forget the least recently used records behind which nothing is stored, until the store's budget holds.
 
-        Those of texts with a name come last.
+        Those of texts with a name come last, and those of a text that is being written for its name stay.
         """
         assert self.store is not None
-        named: list[tuple[int, str]] = []
-        while self.nbytes > self.store.budget and (self._ends or named) and not self.is_pressed:
+        if self.nbytes <= self.store.budget:
+            return
+        named, staying = list[tuple[int, str]](), list[tuple[int, str]]()
+        pressed = self._pressed_records()
+        while self.nbytes > self.store.budget and (self._ends or named):
             is_last = not self._ends
             used, id_ = named.pop(0) if is_last else heappop(self._ends)
             record = self._by_id.get(id_)
             if record is None or self._used[record] != used or id_ in self._behind:
                 continue
-            nodes = self._nodes.get(self._by_id[record.parent] if record.is_state else record, {})
+            of_tokens = self._by_id[record.parent] if record.is_state else record
+            if of_tokens in pressed:
+                staying.append((used, id_))
+                continue
+            nodes = self._nodes.get(of_tokens, {})
             if any(node.names for node in nodes) and not is_last:
                 named.append((used, id_))
                 continue
             if any(node.is_live for node in self._nodes.get(record, ())):
                 self.may_lack = False  # until another text comes: what is in the KV store alone is more than the budget
             self._forget(record)
-        for end in named:
+        for end in named + staying:
             heappush(self._ends, end)
 
     def _count_use(self, record: Record) -> None:

@@ -128,9 +128,10 @@ def work(writer: Writer, path: Path, story: str, seconds: float, start: Barrier)
     """Save for so many seconds, from when all processes are ready."""
     done = Saves()
     with contextmanager(writer.opened)(path, story) as save:
+        save(0)  # opens the file
+        number = 1
         start.wait()
         cpu, until = _cpu(), time.monotonic() + seconds
-        number = 0
         while (began := time.monotonic()) < until:
             try:
                 save(number)

@@ -363,13 +363,15 @@ def with_beginnings(own: Iterable[Record], records: Mapping[str, Record]) -> dic
 class SavedState:
     """A text that is saved under a name, and the records of its KV in a TextStore, each behind its parent.
 
-    `logits` are those of its last token, if a prompt ended there. One that was loaded has the tokens of each record.
+    `logits` are those of its last token, if a prompt ended there. One that was loaded has the tokens of each record, and in
+    `blobs` the KV of those that are at hand, which need not be read again.
     """
 
     tokens: Tokens
     records: Sequence[Record]
     logits: Logits | None = None
     parts: Sequence[Tokens] = ()
+    blobs: Sequence[Blob | None] = ()
 
     @property
     def scope(self) -> Scope:

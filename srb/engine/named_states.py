@@ -59,6 +59,9 @@ class NamedStates:
     def adopt(self, saved: SavedState) -> None:
         """Take a text that the store has loaded into the tree, as far as the tree lacks it."""
         self._residency.stored.adopt(zip(saved.records, saved.parts, strict=True))
+        for record, blob in zip(saved.records, saved.blobs, strict=True):
+            if blob is not None:
+                self._residency.stored.note_at_hand(record.id, blob)
         at = self._end_of(self._match(saved.tokens, saved.scope)) if saved.logits is not None else None
         if at is not None and at.end == len(saved.tokens) and at.logits is None:
             self._residency.host.set_logits(at, saved.logits)

@@ -298,31 +298,34 @@ class TextFolder:
         with open(self.folder / id_, "rb") as own:
             shutil.copyfileobj(own, file, _PIECE)
 
-    def install(self, id_: str, nbytes: int, checksum: int, file: Source) -> bool:
-        """Take the KV of a record from another file, unless it is here; return whether it is whole.
+    def install(self, id_: str, nbytes: int, checksum: int, file: Source, into: Blob | None = None) -> int | None:
+        """Take the KV of a record from another file, unless it is here; return how many bytes were, None: it is damaged.
 
-        Not for the thread that writes. Raise OSError.
+        They are copied `into` a blob, too. Not for the thread that writes. Raise OSError.
         """
-        path, scratch, found = self.folder / id_, self.folder / self.new_id(), 0
+        path, scratch, found, at = self.folder / id_, self.folder / self.new_id(), 0, 0
         if id_ in self._leaving:
             self.wait_for_writes()
         if self._has(id_):
             file.seek(nbytes, os.SEEK_CUR)
-            return True
+            return 0
         self._linked[scratch.name] = 0  # first: files that nobody knows of are removed
         try:
             with open(scratch, "wb", opener=private) as own:
-                while nbytes and (piece := file.read(min(nbytes, _PIECE))):
-                    found, nbytes = zlib.crc32(piece, found), nbytes - len(piece)
+                while at < nbytes and (piece := file.read(min(nbytes - at, _PIECE))):
+                    found = zlib.crc32(piece, found)
                     own.write(piece)
-            if nbytes or found != checksum:
-                return False
+                    if into is not None:
+                        into.data[at : at + len(piece)] = piece
+                    at += len(piece)
+            if at < nbytes or found != checksum:
+                return None
             self._linked[id_] = checksum
             scratch.replace(path)
         finally:
             self._unlink(scratch.name)
             del self._linked[scratch.name]
-        return True
+        return at
 
     def _has(self, id_: str) -> bool:
         return id_ not in self._leaving and self._checksum(id_) is not None and (self.folder / id_).exists()
@@ -346,7 +349,7 @@ class TextFolder:
                 for record, own, checksum in offered:
                     if record.id in coming:
                         self._check_room(record.nbytes)
-                        if not self.install(record.id, record.nbytes, checksum, giver):
+                        if self.install(record.id, record.nbytes, checksum, giver) is None:
                             raise ProtocolError("a part of a text is damaged")
                         nbytes += record.nbytes
                     taken.append((record, own))

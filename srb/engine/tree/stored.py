@@ -661,6 +661,20 @@ class StoredTexts:
         self.host.make_room()
         self._keep_budget()
 
+    def note_at_hand(self, id_: str, blob: Blob) -> None:
+        """Let memory have the KV of a record that was adopted, as if it had been fetched."""
+        if (record := self._by_id.get(id_)) is None:
+            return
+        kept: list[tuple[Kept, Node]] = [
+            (node, node) for node in self._nodes.get(record, ()) if node.state is NodeState.PARKED and node.blob is None
+        ]
+        if (checkpoint := self._states.get(record)) is not None and checkpoint.state is None:
+            kept.append((checkpoint, self._before_place(self._by_id[record.parent], record.start)))
+        for each, node in kept:
+            if each not in self._fetches:
+                self._fetches[each] = node
+                self._note_fetched(each, record, blob)
+
     def _adopt(self, record: Record, tokens: Tokens) -> str | None:
         """Let the tree have a record, unless others have its tokens; return the id of that which has the last of them."""
         assert self.store is not None

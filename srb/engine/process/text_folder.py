@@ -46,6 +46,7 @@ LEAST_SHARE = (
     8  # where other models' engines, which run, fill the room: one has 1/8 of it, and so not all are forgotten
 )
 _PIECE = 8 * 1024 * 1024  # bytes written at once: a process that ends waits for one
+_CACHED = 256 * 1024  # bytes that are summed, written and copied while a processor's cache has them
 _NAME = re.compile(r"[0-9a-f]{32}")  # of a record
 _FOLDER = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
 MAX_TAKERS = 2  # stories that are looked for at other engines at a time
@@ -312,7 +313,7 @@ class TextFolder:
         self._linked[scratch.name] = 0  # first: files that nobody knows of are removed
         try:
             with open(scratch, "wb", opener=private) as own:
-                while at < nbytes and (piece := file.read(min(nbytes - at, _PIECE))):
+                while at < nbytes and (piece := file.read(min(nbytes - at, _CACHED))):
                     found = zlib.crc32(piece, found)
                     own.write(piece)
                     if into is not None:

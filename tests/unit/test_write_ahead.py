@@ -1,11 +1,7 @@
-"""The turn to write into one log: in the order of asking, given up after a time, and never kept by who is gone."""
+"""The turn to write into one log: in the order of asking, given up after a time, and not kept by who comes late."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,14 +10,6 @@ import pytest
 
 from srb.stories.write_ahead import Threads, WriteAheadLog
 from tests.processes import wait_for
-
-HOLDER = """
-import sys
-from srb.stories.write_ahead import Threads, WriteAheadLog
-assert WriteAheadLog(sys.argv[1], Threads()).take(0)
-print("held", flush=True)
-sys.stdin.read()
-"""
 
 
 @pytest.fixture
@@ -99,14 +87,3 @@ def test_who_has_closed_the_log_while_it_waited_keeps_nobody_waiting(path: Path)
     first.close()
     assert third.take(60)
     third.close()
-
-
-def test_the_turn_of_a_killed_process_is_the_next_ones(path: Path, logs: list[WriteAheadLog]) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        assert not logs[0].take(0.01)
-        os.kill(holder.pid, signal.SIGKILL)
-        assert logs[0].take(60)

@@ -162,13 +162,13 @@ class SQLite:
             connection.execute("BEGIN")
             try:
                 (state,) = connection.execute("PRAGMA data_version").fetchone()  # grows with others' commits
+                if state != self._synced:  # else a loss of power could take back what somebody has read
+                    self._sync(connection)
+                    self._synced = state
                 yield connection
             finally:
-                if connection.in_transaction:
+                if self._connection is connection and connection.in_transaction:
                     connection.execute("ROLLBACK")
-            if state != self._synced:  # else a loss of power could take back what somebody has read
-                self._sync(connection)
-                self._synced = state
 
     @contextmanager
     def writing(self) -> Iterator[FileConnection]:
@@ -216,6 +216,8 @@ class SQLite:
         except OSError:
             # The system may take for written what it could not write; a checkpoint writes it anew, from memory.
             with suppress(sqlite3.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self.close()
             self._soundness.forget()

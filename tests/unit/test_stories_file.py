@@ -568,6 +568,10 @@ class Disk:
         self.act()
 
 
+def fail() -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
@@ -603,14 +607,25 @@ def test_what_another_process_saved_is_on_the_disk_before_it_is_read(path: Path,
     other.store.close()
 
 
+def test_what_another_process_saved_is_not_read_when_it_does_not_get_to_the_disk(
+    path: Path, stories: Stories, disk: Disk
+) -> None:
+    other = Stories(path)
+    other.save(TALE)
+    stories.save({"c": person("c")})
+    disk.act = fail
+    with pytest.raises(StoriesUnavailable, match="Input/output error"):
+        other.nodes()
+    assert Path(f"{path}-wal").stat().st_size == 0
+    disk.act = lambda: None
+    assert set(other.nodes()) == {"a", "b", "c"}
+    other.store.close()
+
+
 def test_a_save_that_does_not_get_to_the_disk_is_refused_and_the_log_is_written_anew(
     path: Path, stories: Stories, disk: Disk
 ) -> None:
     stories.save(TALE)
-
-    def fail() -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
     disk.act = fail
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("SELECT count(*) FROM story").fetchone() == (1,)  # so that the log stays

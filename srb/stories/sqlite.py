@@ -10,6 +10,7 @@ import logging
 import os
 import resource
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from srb.stories.write_ahead import THREADS, Threads, WriteAheadLog
 log = logging.getLogger("srb.stories")
 
 BUSY_SECONDS = 5.0  # for the turn to write, and for a program that writes without one; then the post is refused
+_STEP_MS = 3  # of these, for which SQLite sleeps at a time
 _LOG_BYTES = 8 * 1024 * 1024  # of the write-ahead log that stay after a large transaction: none grows it anew
 _CHECKED_AT_ONCE = 32 * 1024 * 1024  # bytes of a file: from a cold disk some 60 MB are read in a second
 _BACKUP = "-backup"  # of an empty file beside the stories, whose time is that of their last backup
@@ -183,7 +185,7 @@ class SQLite:
                     f"{self.path} may only be read; stories can be read, and nothing is saved{whose(closed)}"
                 )
             with self._turn():
-                connection.execute("BEGIN IMMEDIATE")  # one that reads first could not wait for another that writes
+                self._begin_writing(connection)
                 try:
                     yield connection
                     connection.execute("COMMIT")
@@ -195,6 +197,25 @@ class SQLite:
             self._is_full = False
             if not self._is_unchecked:
                 self._soundness.note_open()
+
+    @staticmethod
+    def _begin_writing(connection: Connection) -> None:
+        """Wait for programs that write without a turn; one that reads first could not wait for another that writes.
+
+        SQLite's own waiting sleeps for longer each time, so one that writes without a pause would always be first.
+        """
+        until = time.monotonic() + BUSY_SECONDS
+        connection.execute(f"PRAGMA busy_timeout = {_STEP_MS}")
+        try:
+            while True:
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                    return
+                except sqlite3.OperationalError as error:
+                    if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                        raise
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}")
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

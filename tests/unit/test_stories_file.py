@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from sqlite3 import Connection
+from typing import Any
 
 import orjson
 import pytest
@@ -636,6 +637,31 @@ def test_a_save_that_does_not_get_to_the_disk_is_refused_and_the_log_is_written_
         disk.act = lambda: None
         stories.save({"c": person("c")})
         assert set(stories.nodes()) == {"a", "b", "c"}
+
+
+def test_who_waits_for_a_program_without_a_turn_tries_again_soon_however_long_it_has_waited(
+    path: Path, stories: Stories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stories.save({})
+    tries = 0
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+
+        class Trying(sqlite.FileConnection):
+            def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+                nonlocal tries
+                tries += statement == "BEGIN IMMEDIATE"
+                if tries == 40 and other.in_transaction:
+                    other.execute("COMMIT")
+                return super().execute(statement, *values)
+
+        monkeypatch.setattr(sqlite, "FileConnection", Trying)
+        with closing(Store(path)) as store:
+            store.open()
+            tries = 0
+            other.execute("BEGIN IMMEDIATE")
+            store.post(ID, Stories.read_post(nodes={"a": person("Once.")}))
+    assert tries == 40
+    assert set(stories.nodes()) == {"a"}
 
 
 def test_row_50_a_file_that_another_process_keeps_writing_is_told_and_used_again(

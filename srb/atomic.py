@@ -18,6 +18,11 @@ def private(path: str | os.PathLike[str], flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def sync_data(descriptor: int) -> None:
+    """Return when what was written to a file is on the disk. Raise OSError."""
+    getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has only the second, in Python
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file that nobody sees half, and that is this user's alone.
 

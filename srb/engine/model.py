@@ -342,30 +342,36 @@ class Record:
     def is_state(self) -> bool:
         return self.start == self.end
 
+    @property
+    def story(self) -> str:
+        """The digest of the story that it is of, "" for none."""
+        return self.asker.rpartition(".")[2]
 
-def of_story(records: Mapping[str, Record], story: str) -> dict[str, None]:
-    """Return the ids of a story's records, of those that stand before them, and of the states behind all these."""
-    found: dict[str, None] = {}
-    for id_, record in records.items():
-        if record.asker.endswith(f".{story}"):
-            while id_ in records and id_ not in found:
-                found[id_] = None
-                id_ = records[id_].parent
-    states = (id_ for id_, record in records.items() if record.is_state and record.parent in found)
-    return found | dict.fromkeys(states)
+
+def with_beginnings(own: Iterable[Record], records: Mapping[str, Record]) -> dict[str, Record]:
+    """Return records, and all those of `records` that stand before them, by their ids."""
+    found: dict[str, Record] = {}
+    for each in own:
+        at: Record | None = each
+        while at is not None and at.id not in found:
+            found[at.id] = at
+            at = records.get(at.parent)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
     """A text that is saved under a name, and the records of its KV in a TextStore, each behind its parent.
 
-    `logits` are those of its last token, if a prompt ended there. One that was loaded has the tokens of each record.
+    `logits` are those of its last token, if a prompt ended there. One that was loaded has the tokens of each record, and in
+    `blobs` the KV of those that are at hand, which need not be read again.
     """
 
     tokens: Tokens
     records: Sequence[Record]
     logits: Logits | None = None
     parts: Sequence[Tokens] = ()
+    blobs: Sequence[Blob | None] = ()
 
     @property
     def scope(self) -> Scope:

@@ -59,6 +59,9 @@ class NamedStates:
     def adopt(self, saved: SavedState) -> None:
         """Take a text that the store has loaded into the tree, as far as the tree lacks it."""
         self._residency.stored.adopt(zip(saved.records, saved.parts, strict=True))
+        for record, blob in zip(saved.records, saved.blobs, strict=True):
+            if blob is not None:
+                self._residency.stored.note_at_hand(record.id, blob)
         at = self._end_of(self._match(saved.tokens, saved.scope)) if saved.logits is not None else None
         if at is not None and at.end == len(saved.tokens) and at.logits is None:
             self._residency.host.set_logits(at, saved.logits)
@@ -103,9 +106,8 @@ class NamedStates:
         if not self._saving:
             return
         stored = self._residency.stored
-        if not stored.is_pressed:
+        if stored.pressed is None:
             stored.has_failed = False  # by another text
-        stored.set_pressed(True)
         while self._saving:
             saving = self._saving[0]
             try:
@@ -121,7 +123,7 @@ class NamedStates:
                 state = SavedState(saving.tokens, records, saving.logits)
                 self._store.save(saving.name, state, saving.on_saved and partial(saving.on_saved, state.nbytes))
             self._saving.pop(0)
-        stored.set_pressed(False)
+        stored.set_pressed(None)
 
     def _written(self, saving: _Saving) -> list[Record] | None:
         """Return a text's records; None: one of them is being written, or waits for room. Raise StateNotSaved."""
@@ -135,7 +137,9 @@ class NamedStates:
         if match.length < len(saving.tokens):
             what = "memory had no room for its text until it was written"
             raise InsufficientStorage(f"The state {saving.name} was not saved: {what}")
-        return self._residency.press(match.into or match.node, match.length)
+        node = match.into or match.node
+        stored.set_pressed(node)
+        return self._residency.press(node, match.length)
 
     def note_not_saved(self, name: str) -> None:
         """Remove a name from memory after its new text could not be stored; an older stored text keeps the name."""

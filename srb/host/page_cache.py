@@ -9,11 +9,6 @@ from pathlib import Path
 _SAMPLES = 256  # places of a file that are looked at: the part is then known to about 6 of 100
 
 
-def sync_data(descriptor: int) -> None:
-    """Return when what was written to a file is on the disk. Raise OSError."""
-    getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has only the second, in Python
-
-
 def drop_cached(descriptor: int) -> None:
     """Let a file that is on the disk leave the system's memory, where the system takes advice."""
     if hasattr(os, "posix_fadvise"):

@@ -3,14 +3,14 @@
 Statements are written once, in what both understand: `?` or `:name` stands for a value.
 """
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from srb.errors import ConfigError
 from srb.stories.sqlite import SQLite
+from srb.stories.write_ahead import THREADS, Threads
 
 if TYPE_CHECKING:
     from srb.stories.postgresql import PostgreSQL
@@ -96,15 +96,15 @@ class Database(Protocol):
 
 
 def database_of(
-    place: Place, *, checks: bool = True, checks_later: bool = False, sleep: Callable[[float], object] = time.sleep
+    place: Place, *, checks: bool = True, checks_later: bool = False, threads: Threads = THREADS
 ) -> Database:
     """Return the database at a place, which opens nothing yet. Raise the errors of `postgresql_of`.
 
     Without `checks` a file is only read, also if it is damaged. With `checks_later` it is used before its pages are checked.
-    `sleep` lets the thread wait for other processes that write.
+    One of `threads` waits for other processes that write.
     """
     if isinstance(place, Path):
-        return SQLite(place, checks=checks, checks_later=checks_later, sleep=sleep)
+        return SQLite(place, checks=checks, checks_later=checks_later, threads=threads)
     return postgresql_of(place)
 
 

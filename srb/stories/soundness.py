@@ -26,12 +26,8 @@ class Soundness:
 
     def is_known(self) -> bool:
         """Whether the file is as it was when it was known to be sound."""
-        try:
-            noted = self._note.read_text()
-        except (OSError, ValueError):
-            return False
         stamp = self._stamp()
-        return bool(stamp) and noted in (f"{stamp} {_CLOSED}", f"{stamp} {_boot()}")
+        return bool(stamp) and self._read() in (f"{stamp} {_CLOSED}", f"{stamp} {_boot()}")
 
     def note_open(self) -> None:
         """Note the file as it is while it is in use; after most commits only its log has changed, and nothing is written."""
@@ -55,10 +51,17 @@ class Soundness:
         if note == self._noted:
             return
         try:
-            write_atomically(self._note, note.encode())
+            if self._read() != note:  # of many processes that save, one has noted it
+                write_atomically(self._note, note.encode())
         except OSError:
             return
         self._noted = note
+
+    def _read(self) -> str:
+        try:
+            return self._note.read_text()
+        except (OSError, ValueError):
+            return ""
 
     def _stamp(self) -> str:
         try:

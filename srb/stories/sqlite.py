@@ -1,18 +1,17 @@
 """The SQLite file of the stories: opened, checked, and opened again when another file is in its place.
 
-Every commit is on the disk when it returns (a write-ahead log, `synchronous = FULL`). SQLite's errors become those of
-`srb.errors`, which say what happened to the file and what to do.
+Every commit is on the disk when it returns, and everything that is read: `write_ahead.py` syncs the log. SQLite's errors
+become those of `srb.errors`, which say what happened to the file and what to do.
 """
 
 import errno
 import fcntl
 import logging
 import os
-import random
 import resource
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +31,12 @@ from srb.errors import (
 from srb.reasons import reason_of, whose
 from srb.stories import schema
 from srb.stories.soundness import Soundness
+from srb.stories.write_ahead import THREADS, Threads, WriteAheadLog
 
 log = logging.getLogger("srb.stories")
 
-_RETRY_SECONDS = (0.0005, 0.0015)  # between two tries to begin; a commit takes some ms
-BUSY_SECONDS = 5.0  # that a statement waits for another process's transaction; then the post is refused
+BUSY_SECONDS = 5.0  # for the turn to write, and for a program that writes without one; then the post is refused
+_STEP_MS = 3  # of these, for which SQLite sleeps at a time
 _LOG_BYTES = 8 * 1024 * 1024  # of the write-ahead log that stay after a large transaction: none grows it anew
 _CHECKED_AT_ONCE = 32 * 1024 * 1024  # bytes of a file: from a cold disk some 60 MB are read in a second
 _BACKUP = "-backup"  # of an empty file beside the stories, whose time is that of their last backup
@@ -102,14 +102,14 @@ class SQLite:
         *,
         checks: bool = True,
         checks_later: bool = False,
-        sleep: Callable[[float], object] = time.sleep,
+        threads: Threads = THREADS,
     ) -> None:
         """Open nothing yet: the file is opened, and made if it is missing, at its first use.
 
         Without `checks` it is only read, also if it is damaged. With `checks_later` it is used at once, also if it is not
-        known to be sound, and somebody calls `examine`. `sleep` lets the thread wait for other processes.
+        known to be sound, and somebody calls `examine`. One of `threads` waits for other processes.
         """
-        self._sleep = sleep
+        self._threads = threads
         self.path = self.place = path
         self.shown = str(path)
         self._checks = checks
@@ -117,6 +117,8 @@ class SQLite:
         self._is_unchecked = False  # the file is used, and is not known to be sound
         self._examining: FileConnection | None = None
         self._connection: FileConnection | None = None
+        self._log: WriteAheadLog | None = None  # of a file that is written
+        self._synced = -1  # SQLite's number of the state that is on the disk
         self._identity: _Identity | None = None
         self._writable = False
         self._is_full = False  # the last write failed for lack of room
@@ -131,6 +133,9 @@ class SQLite:
         was_sound = self._writable and self._refused is None and not self._is_unchecked
         self._connection.close()
         self._connection = None
+        if self._log is not None:
+            self._log.close()
+            self._log = None
         # SQLite's last close removes the log.
         is_last = self._on_disk() == self._identity and not self._path_of("-wal").exists()
         if was_sound and is_last:
@@ -158,9 +163,13 @@ class SQLite:
             connection = self._opened()
             connection.execute("BEGIN")
             try:
+                (state,) = connection.execute("PRAGMA data_version").fetchone()  # grows with others' commits
+                if state != self._synced:  # else a loss of power could take back what somebody has read
+                    self._sync(connection)
+                    self._synced = state
                 yield connection
             finally:
-                if connection.in_transaction:
+                if self._connection is connection and connection.in_transaction:
                     connection.execute("ROLLBACK")
 
     @contextmanager
@@ -175,25 +184,28 @@ class SQLite:
                 raise StoriesReadOnly(
                     f"{self.path} may only be read; stories can be read, and nothing is saved{whose(closed)}"
                 )
-            self._begin_writing(connection)
-            try:
-                yield connection
-                connection.execute("COMMIT")
-                self._is_full = False
-                if not self._is_unchecked:
-                    self._soundness.note_open()
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+            with self._turn():
+                self._begin_writing(connection)
+                try:
+                    yield connection
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+            self._sync(connection)
+            self._is_full = False
+            if not self._is_unchecked:
+                self._soundness.note_open()
 
-    def _begin_writing(self, connection: Connection) -> None:
-        """Wait for other processes' transactions; one that reads first could not wait for another that writes.
+    @staticmethod
+    def _begin_writing(connection: Connection) -> None:
+        """Wait for programs that write without a turn; one that reads first could not wait for another that writes.
 
-        SQLite's own waiting sleeps for longer each time, so that of 16 processes some had their turn after seconds.
+        SQLite's own waiting sleeps for longer each time, so one that writes without a pause would always be first.
         """
         until = time.monotonic() + BUSY_SECONDS
-        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute(f"PRAGMA busy_timeout = {_STEP_MS}")
         try:
             while True:
                 try:
@@ -202,9 +214,35 @@ class SQLite:
                 except sqlite3.OperationalError as error:
                     if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                         raise
-                self._sleep(random.uniform(*_RETRY_SECONDS))
         finally:
             connection.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}")
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        log = self._log
+        if log is not None and not log.take(BUSY_SECONDS):
+            raise self._locked()
+        try:
+            yield
+        finally:
+            if log is not None:
+                log.leave()
+
+    def _sync(self, connection: Connection) -> None:
+        """Let all that is in the log be on the disk. Raise OSError."""
+        if self._log is None:
+            return
+        try:
+            self._log.sync()
+        except OSError:
+            # The system may take for written what it could not write; a checkpoint writes it anew, from memory.
+            with suppress(sqlite3.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self.close()
+            self._soundness.forget()
+            raise
 
     def backup(self, target: Path) -> None:
         """Write a copy of the file as it is now, while others may write; raise FileExistsError if `target` exists."""
@@ -250,12 +288,13 @@ class SQLite:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         writable = self._may_write()
+        log = None
         connection = self._connect("rw" if writable else "ro")
         try:
             self._check(connection, writable)
             connection.execute("PRAGMA foreign_keys = ON")
             if writable:
-                self._prepare(connection)
+                log = self._prepare(connection)
                 if not self._is_unchecked:
                     self._soundness.note_open()
             else:
@@ -264,6 +303,7 @@ class SQLite:
             connection.close()
             raise
         self._connection, self._identity, self._writable = connection, self._on_disk(), writable
+        self._log, self._synced = log, -1
 
     def _connect(self, mode: str) -> FileConnection:
         """Connect; in a folder that cannot be written, a file that was closed properly needs the mode `immutable`."""
@@ -365,8 +405,8 @@ class SQLite:
             self._refused = (identity, self._time()), damaged
             raise damaged
 
-    def _prepare(self, connection: Connection) -> None:
-        """Make the tables and switch to the write-ahead log; processes that do so at once would find the file locked."""
+    def _prepare(self, connection: Connection) -> WriteAheadLog | None:
+        """Make the tables, switch to the write-ahead log and return it; processes at once would find the file locked."""
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         is_ready = mode == "wal" and schema.version(connection) == len(schema.STEPS)
         with nullcontext() if is_ready else self._folder_locked():  # which a check holds for long
@@ -377,9 +417,13 @@ class SQLite:
                     "stories: %s was brought from version %d to %d, and an older SRB refuses it from now on",
                     *(self.path, before, len(schema.STEPS)),
                 )
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        connection.execute("PRAGMA synchronous = FULL")  # with less a power cut takes back what was answered as saved
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchone()
+        if mode != "wal":
+            return None  # a file system on which SQLite has none: it waits for others, and syncs, by itself
+        connection.execute("PRAGMA synchronous = NORMAL")  # but its log is synced here, after the turn
+        schema.version(connection)  # the first read makes the log
+        return WriteAheadLog(os.path.realpath(self.path) + "-wal", self._threads)
 
     @contextmanager
     def _folder_locked(self) -> Iterator[None]:
@@ -435,7 +479,7 @@ class SQLite:
             self._soundness.forget()
             return damaged
         if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return StoriesLocked(f"Another process has been writing into {self.path} for {BUSY_SECONDS:.0f} seconds")
+            return self._locked()
         if kind == sqlite3.SQLITE_FULL or (kind == sqlite3.SQLITE_IOERR and self._has_no_room()):
             return self._full()
         if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
@@ -449,6 +493,9 @@ class SQLite:
             denied = "" if os.access(self.path, os.R_OK) else whose(self.path)
             return StoriesUnavailable(f"{self.path} cannot be used: {error}{denied}")
         return error
+
+    def _locked(self) -> StoriesLocked:
+        return StoriesLocked(f"Another process has been writing into {self.path} for {BUSY_SECONDS:.0f} seconds")
 
     def _system_error(self, error: OSError) -> SRBError:
         reason = reason_of(error, self.path)

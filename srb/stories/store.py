@@ -32,6 +32,7 @@ from srb.stories.tables import (
     stored_story,
     with_differing,
 )
+from srb.stories.write_ahead import THREADS, Threads
 
 _LIST = """
     WITH readable (number) AS ({whose})
@@ -77,15 +78,15 @@ class Store:
         checks: bool = True,
         checks_later: bool = False,
         rooms: Mapping[str, int] = MappingProxyType({}),
-        sleep: Callable[[float], object] = time.sleep,
+        threads: Threads = THREADS,
     ) -> None:
         """Open nothing yet; `clock` returns Unix seconds. Raise ConfigError if a package is missing for the place.
 
         Without `checks` a damaged file is read as far as possible; with `checks_later` one whose pages are not known to be
         sound is used at once, and somebody calls `examine`. `rooms` has the bytes that all stories of a person may take, of
-        those for whom there is a limit; `sleep` lets the thread wait for other processes that write.
+        those for whom there is a limit; one of `threads` waits for other processes that write.
         """
-        self._database = database_of(place, checks=checks, checks_later=checks_later, sleep=sleep)
+        self._database = database_of(place, checks=checks, checks_later=checks_later, threads=threads)
         self._clock = clock
         self._rooms = rooms
         self._bin = _Bin()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import time
@@ -311,11 +312,35 @@ def test_a_story_that_rests_while_its_replica_ends_goes_on_at_another_with_a_dis
     with Writers(server, 4, 100) as writers:
         writers.wait_for_turns(2)
     assert not writers.errors
-    doors.processes["a"].send(signal.SIGTERM)
-    assert doors.processes["a"].wait() == 0
+    before = served(server, writers)
+    writers.all[0].go_on()
+    after = served(server, writers)
+    here, there = sorted("ab", key=lambda name: before[name] - after[name])  # where her story is, and the other
+    doors.processes[here].send(signal.SIGTERM)
+    assert doors.processes[here].wait() == 0
+    moved = re.search(rf"replica {there} takes over (\d+) stories", server.logs)
+    assert moved is not None
+    assert int(moved[1]) >= 1
     for writer in writers.all:
         writer.go_on()
     assert [writer.again for writer in writers.all] == [0] * 4
+    taken = re.findall(
+        r"parts of a story are taken over from the replica at \S+, (\S+ \S+) of them", doors.processes[there].logs
+    )
+    assert len(taken) >= int(moved[1])
+
+
+def served(server: Server, writers: Writers) -> dict[str, int]:
+    """Return how many requests each replica has had, when all turns are among them."""
+    number = sum(len(writer.turns) for writer in writers.all)
+
+    def known() -> dict[str, int]:
+        lines = server.get("/metrics").text.splitlines()
+        found = [re.match(r'srb:replica_requests_total\{.*replica="(\w+)"\} (\S+)', line) for line in lines]
+        each = {match[1]: int(float(match[2])) for match in found if match}
+        return each if sum(each.values()) == number else {}
+
+    return wait_for(known, f"the replicas tell of {number} turns")
 
 
 def with_texts(doors: Doors, make_server: MakeServer, disk: str) -> Server:

@@ -14,7 +14,10 @@ import pytest
 from srb.engine import state_actions
 from srb.engine.engine import Engine, EngineOptions
 from srb.engine.fake import FakeModel
+from srb.engine.model import Blob, Record
+from srb.engine.process import state_file
 from srb.engine.process.state_folder import StateFolder
+from srb.engine.process.text_folder import TextFolder
 from srb.wire.commands import BranchSpec, Generate, GetSlotTime, StateAction
 from srb.wire.events import Delta, Done, Rejected, Reply
 from tests.engine_helpers import solo
@@ -97,6 +100,36 @@ def test_a_slots_text_is_restored_in_another_run_and_continued(tmp_path: Path, m
     assert second.act("save", "again", slot=1)["tokens"] > saved["tokens"]
     assert second.act("save", "beginning", slot=0)["tokens"] == saved["tokens"], "within the text of slot 1"
     assert second.act("restore", "beginning", slot=0)["tokens"] == saved["tokens"]
+
+
+@pytest.mark.parametrize("memory", [{}, {"has_states": True}, {"supports_partial_reuse": False}])
+@pytest.mark.parametrize("at_hand", [2**28, 0])
+def test_what_was_summed_as_it_was_restored_is_not_read_again(
+    tmp_path: Path, memory: dict[str, bool], at_hand: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_folder(tmp_path)
+    first = Session(folder, memory)
+    first.generate((PROMPT,))
+    saved = first.act("save", "chapter")
+    tokens = first.engine._state_actions._texts.get(0).tokens  # type: ignore[union-attr]
+    close(folder)
+    monkeypatch.setattr(state_file, "_AT_HAND", at_hand)
+    reads: list[str] = []
+    whole = TextFolder.read
+
+    def read(texts: TextFolder, record: Record) -> Blob | None:
+        reads.append(record.id)
+        return whole(texts, record)
+
+    monkeypatch.setattr(TextFolder, "read", read)
+    folder = a_folder(tmp_path)
+    second = Session(folder, memory)
+    assert second.act("restore", "chapter")["tokens"] == saved["tokens"]
+    [[*text]], done = second.generate((*tokens, 7))
+    assert done.cached_tokens == saved["tokens"]
+    assert text == solo((*tokens, 7), seed=0).tokens[0]
+    assert bool(reads) == (not at_hand)
+    close(folder)
 
 
 def test_without_a_folder_states_live_in_memory() -> None:

@@ -13,9 +13,10 @@ import pytest
 from srb.engine.fake import FakeModel
 from srb.engine.model import Blob, Record, Scope
 from srb.engine.tokens import NEXT, tokens_of
+from srb.engine.tree.residency import Residency
 from srb.wire.events import PromptDone
 from tests.engine_helpers import Driver, solo
-from tests.text_stores import MemoryTexts
+from tests.text_stores import MemoryStates, MemoryTexts
 
 STORY = [place % 40 for place in range(600)]
 
@@ -187,6 +188,39 @@ def test_a_name_is_a_pin_on_the_texts_of_the_store(memory: dict[str, bool]) -> N
     write(driver, store, [35, *STORY])
     assert driver.engine.stats()["stored_bytes"] <= store.budget, "names fill no disk"
     driver.engine.check_invariants()
+
+
+def test_the_budget_holds_while_a_text_waits_to_be_written_for_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for a free sequence to be copied in, perhaps for ever; what is written of it stays."""
+    store = MemoryTexts()
+    states = MemoryStates(store)
+    driver = Driver(FakeModel(n_ctx=4000, n_seq_max=20, n_batch=512), texts=store, states=states, cache_cells=0)
+    driver.deliver = lambda: None  # type: ignore[method-assign]
+    story = [39, *STORY]
+    driver.submit(story, max_tokens=2000, ignore_eos=True, state="chapter-1")
+    stored = driver.engine._residency.stored
+    while stored.pressed is None or not stored._writes:
+        driver.step()
+        driver.take(driver.engine.collect())
+    monkeypatch.setattr(Residency, "can_copy", False)
+    monkeypatch.setattr(Residency, "store_some", lambda *_: None)  # which writes more behind it
+    store.deliver()
+    driver.take(driver.engine.collect())
+    first = next(iter(store.files))
+    nbytes = store.files[first][0].nbytes
+    for other in range(8):
+        store.budget = nbytes // 2 if other == 7 else 3 * nbytes
+        asked = driver.submit([other, *STORY], max_tokens=4)
+        while not driver.result(asked).terminal or driver.engine._residency.stored._writes:
+            driver.step()
+            store.deliver()
+            driver.take(driver.engine.collect())
+        assert driver.engine.stats()["stored_bytes"] <= max(store.budget, nbytes)
+        assert first in store.files
+    assert not states.saved
+    monkeypatch.undo()
+    run(driver, store)
+    assert states.saved["chapter-1"][0].tokens == tokens_of(story)
 
 
 def test_a_full_disk_harms_nobody_and_is_tried_again() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import resource
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from sqlite3 import Connection
+from typing import Any
 
 import orjson
 import pytest
@@ -24,8 +26,7 @@ from srb.errors import (
     StoriesReadOnly,
     StoriesUnavailable,
 )
-from srb.stories import schema, soundness, sqlite
-from srb.stories.parts import read_post
+from srb.stories import schema, soundness, sqlite, write_ahead
 from srb.stories.store import Store
 from tests.stories import ID, Stories, at, make_older, model, person
 
@@ -77,14 +78,14 @@ def test_the_first_use_makes_the_file_for_its_owner_alone(path: Path, stories: S
     assert {each.stat().st_mode & 0o777 for each in path.parent.iterdir()} == {0o600}
 
 
-def test_commits_are_on_the_disk_and_references_are_checked(stories: Stories) -> None:
+def test_references_are_checked_and_the_log_is_synced_by_the_process(stories: Stories) -> None:
     stories.save(TALE)
     with stories.store.connection() as connection:
         values = {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in
                   ("journal_mode", "synchronous", "foreign_keys", "user_version", "application_id")}  # fmt: skip
-    full = 2
+    normal = 1
     assert values == {
-        "journal_mode": "wal", "synchronous": full, "foreign_keys": 1, "user_version": len(schema.STEPS),
+        "journal_mode": "wal", "synchronous": normal, "foreign_keys": 1, "user_version": len(schema.STEPS),
         "application_id": schema.APPLICATION,
     }  # fmt: skip
 
@@ -555,24 +556,112 @@ def test_row_49_on_a_full_disk_nothing_is_saved_by_half_and_reading_goes_on(path
     assert stories.overview()["state"] == "ok"
 
 
-def test_who_waits_for_another_process_tries_again_soon_however_long_it_has_waited(tmp_path: Path) -> None:
-    """SQLite's own waiting sleeps for up to a tenth of a second at a time: who has waited long met a free file seldom."""
-    path = tmp_path / "stories.sqlite3"
-    slept: list[float] = []
+class Disk:
+    """The syncs of the log, and what is done at each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.syncs = 0
+        self.act: Callable[[], None] = lambda: None
+        monkeypatch.setattr(write_ahead, "sync_data", self._sync)
+
+    def _sync(self, file: int) -> None:
+        self.syncs += 1
+        self.act()
+
+
+def fail() -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+def test_a_save_is_answered_when_it_is_on_the_disk_and_others_write_meanwhile(
+    path: Path, stories: Stories, disk: Disk
+) -> None:
+    stories.save({})
+    other = Stories(path)
+    other.save({}, "other")
+
+    def meanwhile() -> None:
+        disk.act = lambda: None
+        other.save(TALE, "other")
+
+    before, disk.act = disk.syncs, meanwhile
+    stories.save(TALE)
+    assert disk.syncs == before + 2
+    assert set(other.nodes("other")) == {"a", "b"}
+    other.store.close()
+
+
+def test_what_another_process_saved_is_on_the_disk_before_it_is_read(path: Path, stories: Stories, disk: Disk) -> None:
+    other = Stories(path)
+    for text in ("Once.", "Twice."):
+        stories.save({text[:-1]: person(text)})
+        before = disk.syncs
+        assert text[:-1] in other.nodes()
+        assert disk.syncs == before + 1
+        other.nodes()
+        assert disk.syncs == before + 1
+    other.store.close()
+
+
+def test_what_another_process_saved_is_not_read_when_it_does_not_get_to_the_disk(
+    path: Path, stories: Stories, disk: Disk
+) -> None:
+    other = Stories(path)
+    other.save(TALE)
+    stories.save({"c": person("c")})
+    disk.act = fail
+    with pytest.raises(StoriesUnavailable, match="Input/output error"):
+        other.nodes()
+    assert Path(f"{path}-wal").stat().st_size == 0
+    disk.act = lambda: None
+    assert set(other.nodes()) == {"a", "b", "c"}
+    other.store.close()
+
+
+def test_a_save_that_does_not_get_to_the_disk_is_refused_and_the_log_is_written_anew(
+    path: Path, stories: Stories, disk: Disk
+) -> None:
+    stories.save(TALE)
+    disk.act = fail
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("SELECT count(*) FROM story").fetchone() == (1,)  # so that the log stays
+        with pytest.raises(StoriesUnavailable, match="Input/output error"):
+            stories.save({"c": person("c")})
+        assert Path(f"{path}-wal").stat().st_size == 0
+        assert not Path(f"{path}-checked").exists()
+        disk.act = lambda: None
+        stories.save({"c": person("c")})
+        assert set(stories.nodes()) == {"a", "b", "c"}
+
+
+def test_who_waits_for_a_program_without_a_turn_tries_again_soon_however_long_it_has_waited(
+    path: Path, stories: Stories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stories.save({})
+    tries = 0
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
 
-        def sleep(seconds: float) -> None:
-            slept.append(seconds)
-            if len(slept) == 40:
-                other.execute("COMMIT")
+        class Trying(sqlite.FileConnection):
+            def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+                nonlocal tries
+                tries += statement == "BEGIN IMMEDIATE"
+                if tries == 40 and other.in_transaction:
+                    other.execute("COMMIT")
+                return super().execute(statement, *values)
 
-        with closing(Store(path, sleep=sleep)) as store:
+        monkeypatch.setattr(sqlite, "FileConnection", Trying)
+        with closing(Store(path)) as store:
             store.open()
+            tries = 0
             other.execute("BEGIN IMMEDIATE")
-            store.post("a", read_post(orjson.dumps({"nodes": {"a": person("Once.")}})))
-            assert len(slept) == 40
-            assert max(slept) < 0.01
-            assert orjson.loads(store.overview())["stories"][0]["id"] == "a"
+            store.post(ID, Stories.read_post(nodes={"a": person("Once.")}))
+    assert tries == 40
+    assert set(stories.nodes()) == {"a"}
 
 
 def test_row_50_a_file_that_another_process_keeps_writing_is_told_and_used_again(

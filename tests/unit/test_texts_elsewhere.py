@@ -14,7 +14,7 @@ import pytest
 
 from srb.cluster import giving
 from srb.cluster.door import TOKEN_LENGTH, Door, texts_token, watch_token
-from srb.engine.process import text_folder
+from srb.engine.process import text_folder, texts_elsewhere
 from srb.engine.process.text_folder import TextFolder
 from srb.errors import NotSupported, SRBError
 from srb.wire.codec import VERSION, decode, encode
@@ -355,6 +355,42 @@ def test_a_receiver_that_dies_in_the_middle_holds_nothing(scene: Scene) -> None:
     wait_for(lambda: not scene.leaving.door.num_open, "the door waits for nobody")
     scene.take(*SOME)
     assert all_computed(scene) == len(SOME)
+
+
+def test_a_giver_that_sends_a_byte_now_and_then_is_given_up(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def send(writer: asyncio.StreamWriter, path: Path, nbytes: int) -> None:
+        writer.write(frame(bytes(10**6))[:4])
+        while True:
+            writer.write(b"\0")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(giving, "_send", send)
+    monkeypatch.setattr(texts_elsewhere, "_GIVING_SECONDS", 0.5)
+    scene.take("story 1")
+    assert "no more of a story's texts is taken over" in caplog.text
+    assert computed(scene.second, "story 1") == len(STORIES["story 1"])
+
+
+class Unwalked(dict[str, Any]):
+    """A mapping that nobody may go through."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("all records are visited")
+
+    items = values = keys = __iter__
+
+
+def test_the_records_of_a_story_are_found_without_a_look_at_others(scene: Scene) -> None:
+    stored = scene.first.engine._residency.stored
+    own = stored.given(ALL[1])
+    stored._by_id = Unwalked(stored._by_id)
+    assert stored.given(ALL[1]) == own
+    assert len(own) >= 2
 
 
 @pytest.mark.parametrize("memory", [{"has_states": True}, {"supports_partial_reuse": False}])

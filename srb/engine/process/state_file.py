@@ -2,7 +2,7 @@
 
 It has a magic, facts as JSON (`text_entry.read_header`), the text's records, each behind its parent: the entry that the
 index of texts has of it, and the KV; and the logits of the text's last token (float32), if they are known. Records are
-copied from the folder of texts, and to it before the text is used, so no more than a piece of the KV is in memory. A file
+copied from the folder of texts, and to it before the text is used; the first of them stay in memory for that use. A file
 that does not match is refused, and its prompt is computed.
 """
 
@@ -12,11 +12,13 @@ from typing import BinaryIO
 import numpy as np
 import orjson
 
-from srb.engine.model import Record, SavedState, Scope
+from srb.engine.model import Blob, Record, SavedState, Scope
 from srb.engine.process.text_folder import TextFolder
 from srb.engine.process.text_index import record_of
 from srb.engine.tokens import Tokens, tokens_of
 from srb.files.text_entry import DAMAGED, FRAME, MAGIC, StateError, framed, read_framed, read_header
+
+_AT_HAND = 256 * 1024 * 1024  # bytes of KV that are in memory from a file on; more are read when they are used
 
 
 def header_of(model: str, state: SavedState, is_automatic: bool, saved: int) -> bytes:
@@ -49,7 +51,7 @@ def read_state(file: BinaryIO, model: str, texts: TextFolder) -> tuple[SavedStat
     header = read_header(file)
     if header["model"] != model:
         raise StateError("it was saved with another model, another build of llama.cpp or other cell types")
-    records, parts = list[Record](), list[Tokens]()
+    records, parts, blobs, left = list[Record](), list[Tokens](), list[Blob | None](), _AT_HAND
     text, ends, scopes = tokens_of(()), {"": 0}, dict[bytes, tuple[Scope, str]]()
     for _ in range(header["records"]):
         try:
@@ -57,8 +59,12 @@ def read_state(file: BinaryIO, model: str, texts: TextFolder) -> tuple[SavedStat
         except (ValueError, TypeError, struct.error):
             raise StateError(DAMAGED) from None
         has_place = record.parent in ends and record.start <= min(len(text), ends[record.parent])
-        if not has_place or not texts.install(record.id, record.nbytes, checksum, file):
+        blob = np.empty(record.nbytes, np.uint8) if record.nbytes <= left else None
+        copied = texts.install(record.id, record.nbytes, checksum, file, blob) if has_place else None
+        if copied is None:
             raise StateError(DAMAGED)
+        blobs.append(blob if copied else None)
+        left -= copied if blob is not None else 0
         records.append(record)
         parts.append(tokens)
         text, ends[record.id] = text[: record.start] + tokens, record.end
@@ -66,4 +72,4 @@ def read_state(file: BinaryIO, model: str, texts: TextFolder) -> tuple[SavedStat
     if not 0 < header["tokens"] <= len(text) or len(logits) % 4 or file.read(1):
         raise StateError(DAMAGED)
     last = np.frombuffer(logits, np.float32) if logits else None
-    return SavedState(text[: header["tokens"]], records, last, parts), header["saved"]
+    return SavedState(text[: header["tokens"]], records, last, parts, blobs), header["saved"]

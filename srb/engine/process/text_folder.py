@@ -24,8 +24,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from srb.atomic import private, write_atomically
-from srb.engine.model import Blob, Record, of_story
+from srb.atomic import private, sync_data, write_atomically
+from srb.engine.model import Blob, Record, with_beginnings
 from srb.engine.process.text_index import TextIndex, entry_of
 from srb.engine.process.texts_elsewhere import Giver, Offered, Refused, needed
 from srb.engine.tokens import Tokens
@@ -35,7 +35,7 @@ from srb.forgotten import NAME as FORGOTTEN
 from srb.forgotten import since
 from srb.host.cores import give_way
 from srb.host.memory import size_text
-from srb.host.page_cache import drop_cached, sync_data
+from srb.host.page_cache import drop_cached
 from srb.wire.commands import Door
 
 log = logging.getLogger("srb.texts")
@@ -47,6 +47,7 @@ LEAST_SHARE = (
     8  # where other models' engines, which run, fill the room: one has 1/8 of it, and so not all are forgotten
 )
 _PIECE = 8 * 1024 * 1024  # bytes written at once: a process that ends waits for one
+_CACHED = 256 * 1024  # bytes that are summed, written and copied while a processor's cache has them
 _NAME = re.compile(r"[0-9a-f]{32}")  # of a record
 _FOLDER = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
 MAX_TAKERS = 2  # stories that are looked for at other engines at a time
@@ -301,31 +302,34 @@ class TextFolder:
         with open(self.folder / id_, "rb") as own:
             shutil.copyfileobj(own, file, _PIECE)
 
-    def install(self, id_: str, nbytes: int, checksum: int, file: Source) -> bool:
-        """Take the KV of a record from another file, unless it is here; return whether it is whole.
+    def install(self, id_: str, nbytes: int, checksum: int, file: Source, into: Blob | None = None) -> int | None:
+        """Take the KV of a record from another file, unless it is here; return how many bytes were, None: it is damaged.
 
-        Not for the thread that writes. Raise OSError.
+        They are copied `into` a blob, too. Not for the thread that writes. Raise OSError.
         """
-        path, scratch, found = self.folder / id_, self.folder / self.new_id(), 0
+        path, scratch, found, at = self.folder / id_, self.folder / self.new_id(), 0, 0
         if id_ in self._leaving:
             self.wait_for_writes()
         if self._has(id_):
             file.seek(nbytes, os.SEEK_CUR)
-            return True
+            return 0
         self._linked[scratch.name] = 0  # first: files that nobody knows of are removed
         try:
             with open(scratch, "wb", opener=private) as own:
-                while nbytes and (piece := file.read(min(nbytes, _PIECE))):
-                    found, nbytes = zlib.crc32(piece, found), nbytes - len(piece)
+                while at < nbytes and (piece := file.read(min(nbytes - at, _CACHED))):
+                    found = zlib.crc32(piece, found)
                     own.write(piece)
-            if nbytes or found != checksum:
-                return False
+                    if into is not None:
+                        into.data[at : at + len(piece)] = piece
+                    at += len(piece)
+            if at < nbytes or found != checksum:
+                return None
             self._linked[id_] = checksum
             scratch.replace(path)
         finally:
             self._unlink(scratch.name)
             del self._linked[scratch.name]
-        return True
+        return at
 
     def _has(self, id_: str) -> bool:
         return id_ not in self._leaving and self._checksum(id_) is not None and (self.folder / id_).exists()
@@ -349,7 +353,7 @@ class TextFolder:
                 for record, own, checksum in offered:
                     if record.id in coming:
                         self._check_room(record.nbytes)
-                        if not self.install(record.id, record.nbytes, checksum, giver):
+                        if self.install(record.id, record.nbytes, checksum, giver) is None:
                             raise ProtocolError("a part of a text is damaged")
                         nbytes += record.nbytes
                     taken.append((record, own))
@@ -397,7 +401,10 @@ class TextFolder:
             try:
                 index = TextIndex(folder / "index", writes=False)
                 there = {record.id: (record, tokens) for record, tokens in index.found}
-                for id_ in of_story({id_: record for id_, (record, _) in there.items()}, story):
+                records = {id_: record for id_, (record, _) in there.items()}
+                own = with_beginnings((each for each in records.values() if each.story == story), records)
+                states = {id_: each for id_, each in records.items() if each.is_state and each.parent in own}
+                for id_ in own | states:
                     if (checksum := index.checksum(id_)) is not None:
                         self._linked[id_] = checksum
                         with contextlib.suppress(FileExistsError):

@@ -18,11 +18,10 @@ from typing import BinaryIO
 import numpy as np
 import orjson
 
-from srb.atomic import private
+from srb.atomic import private, sync_data
 from srb.engine.model import Record, Scope
 from srb.engine.tokens import Tokens
 from srb.files.text_entry import ADDED, FRAME, MAX_ENTRY, TextEntry, framed, packed, unpacked
-from srb.host.page_cache import sync_data
 
 log = logging.getLogger("srb.texts")
 

@@ -7,6 +7,7 @@ each, in that order. Nothing is taken from a replica whose KV another model, bui
 
 import socket
 import struct
+import time
 from base64 import b64decode
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from srb.wire.framing import FrameSocket
 
 _REACH_SECONDS = 1.0  # for a connection: the request waits, and its prompt could be computed
 _SILENT_SECONDS = 5.0  # without a byte
+_GIVING_SECONDS = 120.0  # for all of a story: one that comes more slowly keeps others from being looked for
 
 
 class Refused(Exception):
@@ -39,13 +41,28 @@ class Offered(NamedTuple):
     checksum: int
 
 
+class _LimitedSocket(socket.socket):
+    """A connection that is over when nothing has come for a while, or when all of it has taken too long."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(fileno=connection.detach())
+        self.settimeout(_SILENT_SECONDS)
+        self._until = time.monotonic() + _GIVING_SECONDS
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"it takes longer than {_GIVING_SECONDS:.0f} seconds")
+        self.settimeout(min(left, _SILENT_SECONDS))
+        return super().recv(size, flags)
+
+
 class Giver:
     """A connection to the replica that had a story. OSError, EOFError and ProtocolError are its end."""
 
     def __init__(self, door: Door) -> None:
         host, port, token = door
-        self._sock = socket.create_connection((host, port), _REACH_SECONDS)
-        self._sock.settimeout(_SILENT_SECONDS)
+        self._sock = _LimitedSocket(socket.create_connection((host, port), _REACH_SECONDS))
         self._frames = FrameSocket(self._sock)
         self._left = b""  # of a piece
         self._sock.sendall(token.encode())

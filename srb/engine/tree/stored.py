@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from srb.engine.model import Blob, Door, Record, Scope, TextStore, of_story
+from srb.engine.model import Blob, Door, Record, Scope, TextStore, with_beginnings
 from srb.engine.tokens import Tokens, common_length, num_unmarked, run_end, run_start, tokens_of
 from srb.engine.tree.checkpoints import LEVEL_OF_ENDS, Checkpoint
 from srb.engine.tree.host import HostMemory
@@ -81,6 +81,7 @@ class StoredTexts:
     _ends: list[tuple[int, str]] = field(default_factory=list)  # heap of last uses and ids; some are not so any more
     _by_id: dict[str, Record] = field(default_factory=dict)
     _behind: dict[str, dict[Record, None]] = field(default_factory=dict)  # by id: the records whose parent it is
+    _by_story: dict[str, dict[Record, None]] = field(default_factory=dict)
     _waiting: OrderedDict[Node, None] = field(default_factory=OrderedDict)  # to be written
     _waiting_states: OrderedDict[Checkpoint, Node] = field(default_factory=OrderedDict)  # behind all texts
     _writes: dict[Kept, _Write] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class StoredTexts:
     nbytes: int = 0
     beginning: Node | None = None  # that stays in the KV store, behind which a parked node waits
     may_lack: bool = False  # texts that stay in the KV store may be lacking
-    is_pressed: bool = False  # a text with a name is being written: until that is done, nothing is forgotten for room
+    pressed: Node | None = None  # the end of a text that is being written for its name: it is not forgotten for room
     has_failed: bool = False  # a record could not be written; who presses takes it back
 
     def stats(self) -> dict[str, float]:
@@ -181,6 +182,20 @@ class StoredTexts:
         """Return the node that has the last tokens of a record."""
         nodes = self._nodes[record]
         return next(iter(nodes)) if len(nodes) == 1 else max(nodes, key=lambda each: each.end)
+
+    def _tokens(self, record: Record) -> Tokens:
+        """Return the tokens of a record, as far as the tree has them."""
+        node: Node | None = self._last(record)
+        parts: list[Tokens] = []
+        end = record.end
+        while node is not None and end > record.start:
+            start = max(node.start, record.start)
+            parts.append(node.tokens[start - node.start : end - node.start])
+            node, end = node.parent, start
+        tokens = tokens_of(())
+        for part in reversed(parts):
+            tokens += part
+        return tokens
 
     def _before_place(self, record: Record, at: int) -> Node:
         """Return the node of a record with the token before a place; the text there may be another record's."""
@@ -293,6 +308,7 @@ class StoredTexts:
     def _count(self, record: Record) -> None:
         self._by_id[record.id] = record
         self._behind.setdefault(record.parent, {})[record] = None
+        self._by_story.setdefault(record.story, {})[record] = None
         self.nbytes += record.nbytes
 
     def _remove(self, record: Record) -> None:
@@ -311,8 +327,15 @@ class StoredTexts:
             del self._behind[record.parent]
             if (parent := self._by_id.get(record.parent)) is not None:
                 self._note_end(parent)
+        self._leave_story(record)
         self.nbytes -= record.nbytes
         self.store.remove(record)
+
+    def _leave_story(self, record: Record) -> None:
+        own = self._by_story.get(record.story, {})
+        own.pop(record, None)
+        if not own:
+            self._by_story.pop(record.story, None)
 
     # ---- writing
 
@@ -468,33 +491,45 @@ class StoredTexts:
             self.offer(child)
         self._keep_budget()
 
-    def set_pressed(self, is_pressed: bool) -> None:
-        """Note whether a text with a name is being written."""
-        if self.store is not None and is_pressed != self.is_pressed:
-            self.is_pressed = self.store.is_asked = is_pressed
+    def set_pressed(self, node: Node | None) -> None:
+        """Note which text is being written for its name, by its last node."""
+        if self.store is not None and node is not self.pressed:
+            self.pressed, self.store.is_asked = node, node is not None
             self._keep_budget()
+
+    def _pressed_records(self) -> set[Record]:
+        """Return the records of the text that is being written for its name, as far as they are written."""
+        path = [] if self.pressed is None else self.pressed.path()
+        return {each.record for node in path for each in node.stored}
 
     def _keep_budget(self) -> None:
         """Forget the least recently used records behind which nothing is stored, until the store's budget holds.
 
-        Those of texts with a name come last.
+        Those of texts with a name come last, and those of a text that is being written for its name stay.
         """
         assert self.store is not None
-        named: list[tuple[int, str]] = []
-        while self.nbytes > self.store.budget and (self._ends or named) and not self.is_pressed:
+        if self.nbytes <= self.store.budget:
+            return
+        named, staying = list[tuple[int, str]](), list[tuple[int, str]]()
+        pressed = self._pressed_records()
+        while self.nbytes > self.store.budget and (self._ends or named):
             is_last = not self._ends
             used, id_ = named.pop(0) if is_last else heappop(self._ends)
             record = self._by_id.get(id_)
             if record is None or self._used[record] != used or id_ in self._behind:
                 continue
-            nodes = self._nodes.get(self._by_id[record.parent] if record.is_state else record, {})
+            of_tokens = self._by_id[record.parent] if record.is_state else record
+            if of_tokens in pressed:
+                staying.append((used, id_))
+                continue
+            nodes = self._nodes.get(of_tokens, {})
             if any(node.names for node in nodes) and not is_last:
                 named.append((used, id_))
                 continue
             if any(node.is_live for node in self._nodes.get(record, ())):
                 self.may_lack = False  # until another text comes: what is in the KV store alone is more than the budget
             self._forget(record)
-        for end in named:
+        for end in named + staying:
             heappush(self._ends, end)
 
     def _count_use(self, record: Record) -> None:
@@ -539,17 +574,19 @@ class StoredTexts:
         """
         parts: list[Record] = []
         for record in [each for each in self._nodes if is_gone(each.asker)]:
-            last = self._last(record)
             own = [each for node in self._nodes[record] for each in node.stored if each.record is record]
             if sum(each.end - each.start for each in own) < record.end - record.start:
                 parts.append(record)
             else:
-                self._give(record, last.asker, last.text()[record.start : record.end])
+                self._give(record, self._last(record).asker, self._tokens(record))
         return parts
 
     def _give(self, record: Record, asker: str, tokens: Tokens) -> None:
         assert self.store is not None
+        self._leave_story(record)
         record.asker = asker
+        if record.id in self._by_id:
+            self._by_story.setdefault(record.story, {})[record] = None
         self.store.keep(record, tokens)
 
     def wipe(self, records: Iterable[Record]) -> None:
@@ -592,11 +629,12 @@ class StoredTexts:
         assert self.store is not None
         found: list[bytes] = []
         ids = {""}
-        own = sorted((self._by_id[id_] for id_ in of_story(self._by_id, story)), key=lambda each: each.start)
-        for record in own:
+        own = [*with_beginnings(self._by_story.get(story, ()), self._by_id).values()]
+        states = (each for record in own for each in self._behind.get(record.id, ()) if each.is_state)
+        for record in sorted(dict.fromkeys([*own, *states]), key=lambda each: each.start):
             if record.parent not in ids:
                 continue
-            tokens = tokens_of(()) if record.is_state else self._last(record).text()[record.start : record.end]
+            tokens = tokens_of(()) if record.is_state else self._tokens(record)
             if len(tokens) == record.end - record.start and (entry := self.store.entry(record, tokens)) is not None:
                 ids.add(record.id)
                 found.append(entry)
@@ -622,6 +660,20 @@ class StoredTexts:
                 self.store.remove(record)
         self.host.make_room()
         self._keep_budget()
+
+    def note_at_hand(self, id_: str, blob: Blob) -> None:
+        """Let memory have the KV of a record that was adopted, as if it had been fetched."""
+        if (record := self._by_id.get(id_)) is None:
+            return
+        kept: list[tuple[Kept, Node]] = [
+            (node, node) for node in self._nodes.get(record, ()) if node.state is NodeState.PARKED and node.blob is None
+        ]
+        if (checkpoint := self._states.get(record)) is not None and checkpoint.state is None:
+            kept.append((checkpoint, self._before_place(self._by_id[record.parent], record.start)))
+        for each, node in kept:
+            if each not in self._fetches:
+                self._fetches[each] = node
+                self._note_fetched(each, record, blob)
 
     def _adopt(self, record: Record, tokens: Tokens) -> str | None:
         """Let the tree have a record, unless others have its tokens; return the id of that which has the last of them."""
@@ -848,6 +900,8 @@ class StoredTexts:
         assert found == {record: set(nodes) for record, nodes in self._nodes.items()}, "nodes of records"
         assert all(found.values()), "a record of no node"
         assert {*self._nodes, *self._states} == {*self._by_id.values()} == {*self._used}, "records"
+        stories = {record: story for story, own in self._by_story.items() for record in own}
+        assert stories == {record: record.story for record in self._by_id.values()}, "records of stories"
         assert self.nbytes == sum(record.nbytes for record in self._by_id.values()), "bytes of records"
         states = [each for node in nodes for each in node.checkpoints.values()]
         assert all(each.record is not None for each in states if each.state is None), "a state is nowhere"

@@ -24,10 +24,13 @@ from srb.stories.database import Place
 from srb.stories.files import read_file
 from srb.stories.imports import Plan
 from srb.stories.store import Imported, Store
+from srb.stories.write_ahead import Threads
 from srb.web.loop.yielding import in_thread
 
 log = logging.getLogger("srb.web")
 
+# gevent's own threads and locks would not be those of the pool's threads.
+_THREADS = Threads(get_original("_thread", "start_new_thread"), get_original("_thread", "allocate_lock"))
 _sleep: Callable[[float], object] = get_original("time", "sleep")  # gevent's would make a loop for the thread
 
 S = TypeVar("S")
@@ -78,7 +81,7 @@ class StoriesFile:
 
         `rooms`: see Store.
         """
-        self._store = Store(place, checks_later=True, rooms=rooms, sleep=_sleep) if place else None
+        self._store = Store(place, checks_later=True, rooms=rooms, threads=_THREADS) if place else None
         self._turn = BoundedSemaphore()
         self._imports = BoundedSemaphore()  # one at a time: each takes a thread, a core and much memory
         self._trouble: type[SRBError] | None = None  # the last one that was logged

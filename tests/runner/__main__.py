@@ -108,6 +108,7 @@ def run(tier: Tier, files: Sequence[str], seed: int, until: float | None = None,
     Whoever is free goes on with a file of its last folder, of which it looks for one among the next `ahead`, or all.
     """
     options = ["-n", str(at_once(tier)), "--dist", "loadfile", "--no-loadscope-reorder", "--tier", tier]
+    options.append("--keep-duplicates")  # there are none, and each file would be compared with each
     if ahead is not None:
         options += ["--ahead", str(ahead)]
     if until is not None:

@@ -12,7 +12,6 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -37,6 +36,7 @@ from srb.models.engine_question import EngineQuestion
 from srb.models.listed import ListedModel, default_model, list_models
 from srb.models.memory_check import EstimateChild, MemoryCheck, is_checked
 from srb.models.scheduler import Action, Grant, ModelScheduler, Refuse, Start, State, Stop
+from srb.process.child import exit_now
 from srb.process.engine_child import KILL_SECONDS, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
 from srb.process.runtime_folder import EngineLock, clean_up, make_runtime_dir, take_folder
 from srb.process.supervisor import supervise
@@ -548,4 +548,4 @@ def main(argv: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C before the signal handler is installed
-        sys.exit(main())
+        exit_now(main())

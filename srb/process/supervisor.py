@@ -21,7 +21,7 @@ from srb.backoff import Backoff
 from srb.config.settings import Settings
 from srb.errors import ConfigError, MachineError
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL
-from srb.process.child import exit_with_parent, ignore_reloads
+from srb.process.child import exit_now, exit_with_parent, ignore_reloads
 from srb.process.engine_child import BRIDGE, ENGINE, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
 from srb.process.runtime_folder import EngineLock, clean_up, take_folder
 from srb.status import remove_status, rewrite_status, write_status
@@ -198,4 +198,4 @@ def main(argv: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C before the signal handler is installed
-        sys.exit(main())
+        exit_now(main())

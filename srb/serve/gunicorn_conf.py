@@ -358,13 +358,15 @@ def worker_exit(server: Any, worker: Any) -> None:
 
 
 def child_exit(server: Any, worker: Any) -> None:
-    """Stop counting the open calls of an ended worker; its counters remain."""
+    """Stop counting the open calls of an ended worker; its counters remain. At the server's end nobody asks for either."""
+    if _workers is not None:
+        _workers.ended(worker)
+        if _workers.is_stopping:
+            return
     from prometheus_client.multiprocess import mark_process_dead  # reads the environment when it is imported
 
     from srb.web.limits import give_back_calls  # needed only after a worker's end
 
-    if _workers is not None:
-        _workers.ended(worker)
     mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
     try:
         give_back_calls(Path(_shared_folder), server.WORKERS)

@@ -210,7 +210,6 @@ class Worker(GeventWorker):  # type: ignore[misc]
             sys.exit(EXIT_WORKER)
         self.wsgi.rotate_clients()
         Response.write_timeout = self.wsgi.extensions["srb"].server.client_timeout
-        gc.collect()
         gc.freeze()
         gc.enable()
 

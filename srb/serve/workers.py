@@ -23,9 +23,9 @@ _NO_STATUS = -1  # no process exits with it
 
 
 class Workers:
-    """Takes the place of the arbiter's methods `handle_hup`, `manage_workers` and `murder_workers`.
+    """Takes the place of the arbiter's methods `handle_hup`, `manage_workers`, `murder_workers` and `stop`.
 
-    Its loop calls the latter two every second.
+    Its loop calls the second and the third every second.
     """
 
     def __init__(
@@ -53,6 +53,8 @@ class Workers:
         server.handle_hup = self.ask_reload
         server.manage_workers = self.manage
         self._end_hung, server.murder_workers = server.murder_workers, self.end_hung
+        self._stop, server.stop = server.stop, self.stop
+        self.is_stopping = False  # all workers are told to end, and no other begins
         self._wakefulness = Wakefulness()
         server.WORKER_BOOT_ERROR = server.APP_LOAD_ERROR = EXIT_WORKER  # whose workers' end is the server's
 
@@ -85,6 +87,11 @@ class Workers:
         self._wakefulness.look(now)
         if not self._wakefulness.woke_within(_WAKING_SECONDS, now):
             self._end_hung()
+
+    def stop(self, graceful: bool = True) -> None:
+        """End all workers, as the server ends."""
+        self.is_stopping = True
+        self._stop(graceful)
 
     def ended(self, worker: Any) -> None:
         """Note that a worker has ended; one that never served is a reason to wait before the next start."""

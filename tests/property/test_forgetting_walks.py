@@ -51,7 +51,8 @@ class ForgettingWalk(RuleBasedStateMachine):
         while engine.has_work or engine._residency.stored.is_busy:
             self.driver.step()
             self.store.deliver()
-            self.driver.take(engine.collect())
+            self.driver.collect()
+        engine.check_invariants()
 
     @rule(
         data=st.data(),

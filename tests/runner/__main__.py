@@ -28,7 +28,8 @@ from tests.runner.times import Times, seconds_in_words
 RECORDS = TESTS.parent / "build" / "tests"
 MOST_AGAIN = 40  # failures; more are no bad luck, and are not run again
 # Files side by side for each core: most tests of `make test` compute, and those of whole servers wait half of their time.
-AT_ONCE = {Tier.MAIN: 1.5, Tier.REST: 2.0, Tier.ALL: 2.0, Tier.NIGHT: 2.0}
+# With two for each core, a tenth of the cores' time was idle.
+AT_ONCE = {Tier.MAIN: 1.5, Tier.REST: 2.5, Tier.ALL: 2.5, Tier.NIGHT: 2.5}
 AHEAD = 8  # files, where the order says what may be left out: of these some are of a worker's last folder as a rule
 # Examples that hypothesis draws, by what a test asks for. All runs but the night's draw the same ones each time.
 EXAMPLES = {Tier.MAIN: 0.3, Tier.REST: 1.0, Tier.ALL: 0.5, Tier.NIGHT: 20.0}
@@ -108,6 +109,7 @@ def run(tier: Tier, files: Sequence[str], seed: int, until: float | None = None,
     Whoever is free goes on with a file of its last folder, of which it looks for one among the next `ahead`, or all.
     """
     options = ["-n", str(at_once(tier)), "--dist", "loadfile", "--no-loadscope-reorder", "--tier", tier]
+    options.append("--keep-duplicates")  # there are none, and each file would be compared with each
     if ahead is not None:
         options += ["--ahead", str(ahead)]
     if until is not None:

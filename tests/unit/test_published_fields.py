@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def rows(kind: str) -> list[Any]:
     ]
 
 
+@cache
 def serve() -> tuple[FlaskClient, ScriptedClient]:
     settings = Settings(seed=3, chat_template=TEMPLATE, context_shift=True)
     engine = ScriptedClient(settings, with_ends)
@@ -62,6 +64,7 @@ def masked(given: Any) -> Any:
 def outcome(dialect: dict[str, Any], body: dict[str, Any]) -> tuple[Any, str, str]:
     """Return what the engine is sent, the answer, and the header of fields without effect."""
     http, engine = serve()
+    del engine.sent[:]
     answer = http.post(dialect["path"], json=body)
     assert answer.status_code == 200, answer.text
     sent = [masked(each) for each in engine.sent if isinstance(each, Generate)]
@@ -89,6 +92,7 @@ def test_a_field_without_effect_is_named_in_the_answers_header(dialect: dict[str
 @pytest.mark.parametrize(("dialect", "name", "value"), rows("refused"))
 def test_a_field_that_cannot_be_honoured_is_refused_by_its_name(dialect: dict[str, Any], name: str, value: Any) -> None:
     http, engine = serve()
+    del engine.sent[:]
     answer = http.post(dialect["path"], json=bodies(dialect, name, value)[1])
     assert answer.status_code in (400, 501)
     assert f"'{name}'" in answer.text or f'"{name}"' in answer.text

@@ -87,6 +87,7 @@ class Place(NamedTuple):
     body: Callable[[Any], Any]
 
 
+@cache
 def members(kind: Any) -> dict[str, tuple[Any, bool]]:
     """Return the fields of a type, each with its own type, and whether it has to be there."""
     if isclass(kind) and issubclass(kind, BaseModel):
@@ -120,8 +121,12 @@ def is_list(kind: Any) -> bool:
     return isclass(origin) and issubclass(origin, Iterable) and not issubclass(origin, dict) and origin is not dict
 
 
+@cache
 def values(kind: Any, label: str) -> list[Any]:
-    """Return examples of a type, at least two where it has them; texts have the label, which is a field's own."""
+    """Return examples of a type, at least two where it has them; texts have the label, which is a field's own.
+
+    They are the same objects each time, which nobody changes: most of these tests' time went into making them.
+    """
     found: list[Any] = []
     for each in parts(kind):
         if get_origin(each) is Literal:
@@ -141,6 +146,7 @@ def label_of(kind: Any, name: str) -> str:
     return f"{kind.__name__}{name}"
 
 
+@cache
 def least(kind: Any) -> dict[str, Any]:
     """Return an object of a type with the fields that have to be there."""
     special = {"name": "f", "arguments": "{}"}

@@ -40,7 +40,8 @@ def run(driver: Driver, store: MemoryTexts) -> None:
     while driver.engine.has_work or driver.engine._residency.stored.is_busy:
         driver.step()
         store.deliver()
-        driver.take(driver.engine.collect())
+        driver.collect()
+    driver.engine.check_invariants()
 
 
 def cached(driver: Driver, store: MemoryTexts, prompt: Sequence[int], **options: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from srb.engine.fake import FakeModel
 from srb.engine.process.text_folder import TextFolder
 from srb.wire.commands import KEY, ForgetTexts, TakeTexts, digest_of
 from tests.engine_helpers import Driver, solo
-from tests.processes import DEADLINE
+from tests.processes import DEADLINE, wait_for
 from tests.text_stores import MemoryTexts
 
 PREFACE = [place % 40 for place in range(300)]
@@ -24,10 +25,20 @@ def engine(texts: Any, memory: dict[str, bool] | None = None, **options: Any) ->
 
 
 def run(driver: Driver) -> None:
-    while driver.engine.has_work or driver.engine._residency.stored.is_busy:
-        driver.step()
-        driver.deliver()
-        driver.take(driver.engine.collect())
+    stored = driver.engine._residency.stored
+    while driver.engine.has_work or stored.is_busy:
+        if driver.engine.has_work or isinstance(driver.texts, MemoryTexts):
+            driver.step()
+            driver.deliver()
+        else:
+            wait_for(partial(has_news, driver), "files are read and written")
+        driver.collect()
+    driver.engine.check_invariants()
+
+
+def has_news(driver: Driver) -> bool:
+    driver.collect()
+    return driver.engine.has_work or not driver.engine._residency.stored.is_busy
 
 
 def computed(driver: Driver, story: str, more: list[int] | None = None, n: int = 1) -> int:
@@ -36,7 +47,7 @@ def computed(driver: Driver, story: str, more: list[int] | None = None, n: int =
     asked = driver.submit(prompt, n, max_tokens=6, ignore_eos=True, session=story)
     while not driver.result(asked).terminal:
         driver.step()
-        driver.take(driver.engine.collect())
+        driver.collect()
     run(driver)
     assert driver.result(asked).texts[0] == solo(prompt, 1, 6, ignore_eos=True).texts[0]
     return len(prompt) - driver.result(asked).terminal[0].cached_tokens

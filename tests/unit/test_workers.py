@@ -32,8 +32,9 @@ def _nothing_held() -> Iterator[None]:
 )
 def test_a_reload_whose_check_fails_for_any_reason_says_so_and_changes_nothing(fault: Exception, said: str) -> None:
     server: Any = SimpleNamespace(
-        murder_workers=Mock(), WORKERS={}, SIG_QUEUE=queue.SimpleQueue(), log=Mock(), spawn_worker=Mock(), app=Mock()
-    )
+        murder_workers=Mock(), WORKERS={}, SIG_QUEUE=queue.SimpleQueue(), log=Mock(), spawn_worker=Mock(), app=Mock(),
+        stop=Mock(),
+    )  # fmt: skip
     workers = Workers(server, lambda: Held(Settings()), Mock(side_effect=fault), told := Mock())
     workers.ask_reload()
     workers.manage()
@@ -49,7 +50,7 @@ def test_workers_are_not_ended_as_hung_after_a_pause_of_the_whole_machine(monkey
     now = 1000.0
     monkeypatch.setattr("srb.serve.workers.time", SimpleNamespace(monotonic=lambda: now))
     ends = Mock()
-    server: Any = SimpleNamespace(WORKERS={}, log=Mock(), murder_workers=ends)
+    server: Any = SimpleNamespace(WORKERS={}, log=Mock(), murder_workers=ends, stop=Mock())
     Workers(server, lambda: Held(Settings()), Mock(), Mock())
     for _ in range(3):
         now += 1.0
@@ -62,3 +63,15 @@ def test_workers_are_not_ended_as_hung_after_a_pause_of_the_whole_machine(monkey
     assert ends.call_count == 3
     server.murder_workers()
     assert ends.call_count == 4, "a worker that still gives no sign hangs"
+
+
+def test_a_server_that_ends_says_so_before_its_workers_are_told() -> None:
+    def stop(graceful: bool) -> None:
+        said.append((workers.is_stopping, graceful))
+
+    said: list[tuple[bool, bool]] = []
+    server: Any = SimpleNamespace(WORKERS={}, log=Mock(), murder_workers=Mock(), stop=stop)
+    workers = Workers(server, lambda: Held(Settings()), Mock(), Mock())
+    assert not workers.is_stopping
+    server.stop(False)
+    assert said == [(True, False)]

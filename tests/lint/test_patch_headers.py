@@ -11,7 +11,7 @@ from tests.processes import ROOT
 from tools.llama_sources import pinned
 
 # What each version of llama-srb-native was made of: a version that is published is never another one.
-MADE_OF = {"0.3.36.1": "c60992891c3da92c4939eb53c29c2710d86953f9b370d90ed799098cba70e31c"}
+MADE_OF = {"0.3.36.1": "45f4b60e151c5d894949e904b615226875bb4194de832c7b3679605349419444"}
 FILES = sorted((ROOT / "native" / "patches").glob("*.patch"))
 
 

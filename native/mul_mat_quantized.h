@@ -15,9 +15,9 @@
 namespace srb {
 namespace {  // of mul_mat.cpp alone: the compiler inlines what is called once, and sums stay in registers
 
-constexpr int MOST_BLOCKS = 32;  // that are unpacked at once: with their scales they stay in the first cache
+constexpr int MOST_BLOCKS = ROWS < 16 ? 32 : 24;  // that are unpacked at once: of all groups they stay in the first cache
 constexpr int MOST_COLUMNS = 4;  // of which the sums stay in registers
-constexpr int MOST_GROUPS = 4;  // of rows that are unpacked at once for many columns: those are read less often
+constexpr int MOST_GROUPS = ROWS < 16 ? 4 : 2;  // of rows that are unpacked at once for many columns: those are read less often
 constexpr int FIRST_CACHE = 3;  // as __builtin_prefetch counts
 constexpr size_t AHEAD = 16 * 1024;  // bytes, but no row of this group: less comes too late, and 48 KB push out what is in use
 constexpr size_t AHEAD_OF_ONE = 8 * 1024;  // of a single column: rows of some KB are fetched by processors themselves, too
@@ -252,6 +252,10 @@ void compute_quantized(const Job & job, const uint8_t * matrix, size_t stride, i
     using W = Weights<type>;
     alignas(64) Unpacked weights[MOST_GROUPS][MOST_BLOCKS];
     const int64_t n_blocks = job.n / BLOCK;
+    // As many at once each time, as sums are loaded and stored for each.
+    constexpr int64_t most = MOST_BLOCKS / W::blocks * W::blocks;
+    const int64_t times = (n_blocks + most - 1) / most;
+    const int64_t some_blocks = (n_blocks + times * W::blocks - 1) / (times * W::blocks) * W::blocks;
     const int64_t at_once = (job.n_columns < MANY_COLUMNS ? 1 : MOST_GROUPS) * ROWS;
     for (int64_t row = begin; row < end; row += at_once) {
         const int64_t n_rows = std::min(at_once, end - row);
@@ -265,8 +269,8 @@ void compute_quantized(const Job & job, const uint8_t * matrix, size_t stride, i
             continue;
         }
 #endif
-        for (int64_t block = 0; block < n_blocks; block += MOST_BLOCKS) {
-            const int blocks = (int) std::min<int64_t>(MOST_BLOCKS, n_blocks - block);
+        for (int64_t block = 0; block < n_blocks; block += some_blocks) {
+            const int blocks = (int) std::min(some_blocks, n_blocks - block);
             for (int r = 0; r < groups; r++) {
                 const uint8_t * first = matrix + (row + r * ROWS) * stride + block / W::blocks * sizeof(typename W::block);
                 for (int b = 0; b < blocks; b += W::blocks, first += sizeof(typename W::block)) {

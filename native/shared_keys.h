@@ -18,6 +18,11 @@
 #if defined(GGML_SIMD) && !defined(__ARM_FEATURE_SVE) && !defined(__riscv_v_intrinsic)
 #define SRB_SHARED_KEYS
 
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC target("prefer-vector-width=512")  // for loops that the compiler turns into vectors: GCC takes half of them by itself
+#endif
+
 namespace srb {
 
 static constexpr int LANES      = GGML_F32_EPR;
@@ -283,7 +288,8 @@ class Attention {
     size_t with_padding() const { return reserved() + CACHE_LINE_SIZE_F32; }
 
     float * memory(const ggml_compute_params * params, int thread) const {
-        return (float *) params->wdata + thread * with_padding();
+        const uintptr_t own = (uintptr_t) ((float *) params->wdata + thread * with_padding());
+        return (float *) ((own + CACHE_LINE_SIZE - 1) / CACHE_LINE_SIZE * CACHE_LINE_SIZE);
     }
 
     const float * query(int token, int head) const { return (const float *) (q_data + token * q->nb[1] + head * q->nb[2]); }
@@ -353,8 +359,8 @@ class Piece : Attention {
 
     void compute() {
         begin();
-        for (start = 0; start < k->ne[1]; start += MOST_CELLS) {
-            cells = (int) std::min((int64_t) MOST_CELLS, k->ne[1] - start);
+        for (int64_t tile = 0; tile < k->ne[1]; tile += MOST_CELLS) {
+            find_cells(tile, (int) std::min((int64_t) MOST_CELLS, k->ne[1] - tile));
             look();
             if (is_sparse()) {
                 leave();
@@ -417,6 +423,23 @@ class Piece : Attention {
             for (alike[row] = 1; row + alike[row] < rows && masks[row + alike[row]] == masks[row]; alike[row]++) {}
         }
         memset(sums, 0, rows * DV * sizeof(float));
+    }
+
+    // Leave out what no row sees at a tile's ends: of a prompt's newest cells half, and of a window's oldest.
+    void find_cells(int64_t tile, int size) {
+        start = tile;
+        cells = size;
+        if (!mask) {
+            return;
+        }
+        uint16_t seen[MOST_CELLS] = {};
+        for (int row = 0; row < rows; row += alike[row]) {
+            for (int c = 0; c < size; c++) {
+                seen[c] |= masks[row][tile + c] ^ HIDDEN;
+            }
+        }
+        for (; cells && !seen[cells - 1]; cells--) {}
+        for (; cells && !seen[start - tile]; cells--, start++) {}
     }
 
     // Find the rows that see some of the tile's cells, and count what they see.
@@ -541,12 +564,8 @@ class Piece : Attention {
         memset(scores, 0, cells * lanes * sizeof(float));
         multiply<false>(scores, lanes, keys, DK, own, lanes, cells, lanes, DK);
         scale_scores(scores, cells * lanes);
-        for (int i = 0; mask && i < num_seeing; i++) {
-            const int row = seeing[i];
-            for (int c = 0; !sees_all[row] && c < cells; c++) {
-                float & score = scores[c * lanes + i];
-                score = add_product(score, slope[row], GGML_CPU_FP16_TO_FP32(masks[row][start + c]));
-            }
+        for (int i = 0; mask && i < num_seeing; i += LANES) {
+            add_masks(scores + i, lanes, seeing + i, std::min(LANES, num_seeing - i));
         }
         float highest[MOST_ROWS], summed[MOST_ROWS];
         int32_t own_powers[MOST_ROWS];
@@ -578,6 +597,31 @@ class Piece : Attention {
                 total[seeing[i + run]] = summed[i + run];
             }
             multiply<true>(sums + seeing[i] * DV, DV, scores + i, lanes, values, DV, run, DV, cells);
+        }
+    }
+
+    // Add the masks of up to LANES rows to their scores.
+    void add_masks(float * own, int lanes, const int * which, int count) {
+        if (std::all_of(which, which + count, [&](int row) { return sees_all[row]; })) {
+            return;
+        }
+        float biases[LANES * MOST_CELLS], columns[MOST_CELLS * LANES], slopes[LANES] = {};
+        const int wide = rounded_up(cells, 4);
+        for (int i = 0; i < LANES; i++) {
+            float * to = biases + i * wide;
+            if (i < count && !sees_all[which[i]]) {
+                slopes[i] = slope[which[i]];
+                ggml_cpu_fp16_to_fp32((const ggml_fp16_t *) masks[which[i]] + start, to, cells);
+                std::fill(to + cells, to + wide, 0.0f);
+            } else {
+                std::fill_n(to, wide, 0.0f);
+            }
+        }
+        transpose_rows(biases, wide, columns, LANES);
+        for (int c = 0; c < cells; c++) {
+            for (int i = 0; i < LANES; i++) {
+                own[c * lanes + i] = add_product(own[c * lanes + i], slopes[i], columns[c * LANES + i]);
+            }
         }
     }
 
@@ -840,4 +884,8 @@ static bool flash_attention(const ggml_compute_params * params, ggml_tensor * ds
 }
 
 }  // namespace srb
+
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
 #endif

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build" / "kernels"  # programs, each with a name that all that it is made of decides
 SANITIZE = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
 # Of products there are as many templates as types of weights: optimized, they compile for a minute and run for seconds.
-OPTIMIZE = {"mul_mat_alone": "-O0", "shared_keys": "-O1"}
+OPTIMIZE = {"mul_mat_alone": "-O0", "row_operations": "-O1", "shared_keys": "-O1"}
 ARM_FLAGS = ["-O1", "-march=armv8.2-a+dotprod+fp16", "-ffunction-sections", "-fdata-sections"]
 CASES, FEW_CASES = 40, 10
 
@@ -111,6 +111,17 @@ def test_shared_keys_are_attention_and_stay_in_their_memory(ggml: Path, processo
 def test_shared_keys_are_attention_on_arm(ggml: Path, arm_libraries: Path) -> None:
     said = run_for_arm(ggml, arm_libraries, "shared_keys", 0, FEW_CASES)
     assert f"{FEW_CASES} cases, {FEW_CASES} computed, 0 failed" in said
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("processor", ["native", "x86-64-v3"])
+def test_norms_and_gelu_are_those_of_ggml_to_the_last_bit(ggml: Path, processor: str) -> None:
+    assert f"{5 * CASES} cases, 0 failed" in run(ggml, "row_operations", processor, 0, 5 * CASES)
+
+
+@pytest.mark.timeout(600)
+def test_norms_and_gelu_are_those_of_ggml_on_arm(ggml: Path, arm_libraries: Path) -> None:
+    assert f"{CASES} cases, 0 failed" in run_for_arm(ggml, arm_libraries, "row_operations", 0, CASES)
 
 
 @pytest.mark.timeout(900)

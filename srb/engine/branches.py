@@ -460,9 +460,12 @@ class Branches:
             return
         prompt = branch.request.prefix.node
         assert prompt is not None
+        is_deferred, logits = branch in self._deferred, self._deferred.get(branch)
         self.return_lease(branch, keep=True)
         branch.lease = self._tree.start(prompt, branch.in_tree(branch.tokens))
         branch.num_computed = branch.lease.node.end - branch.start
+        if is_deferred and not branch.pending:  # nothing would bring its logits again, and it would wait for ever
+            self._deferred[branch] = logits
 
     def resume(self, branch: Branch) -> None:
         """Let a branch go on that has ended by its limit."""

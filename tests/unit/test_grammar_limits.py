@@ -358,9 +358,9 @@ SLOW_FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-def slow_driver(seconds: float) -> Driver:
+def slow_driver(seconds: float, **memory: bool) -> Driver:
     """Return a driver in which each call into llguidance takes so long."""
-    model = FakeModel(n_ctx=8000, n_seq_max=40)
+    model = FakeModel(n_ctx=8000, n_seq_max=40, **memory)
     model.grammars.clock = Slowly(seconds)
     return Driver(model)
 
@@ -421,6 +421,21 @@ def test_a_fast_grammar_never_waits_for_slow_ones() -> None:
         driver.step()
         assert lengths(driver, fast) == [length + 1 for length in before]
     assert max(lengths(driver, slow)) < 20
+
+
+@pytest.mark.parametrize("memory", [{}, {"has_states": True}])
+def test_a_fork_of_a_branch_that_waits_for_its_first_token_leaves_it_waiting(memory: dict[str, bool]) -> None:
+    driver = slow_driver(0.002, **memory)
+    slow = driver.submit("the fox", n=8, max_tokens=10, grammar=LETTERS, can_grow=True)
+    while not (late := [each for each in driver.request(slow).branches if driver.engine._branches.is_deferred(each)]):
+        driver.step()
+    assert {branch.length for branch in late} == {0}
+    forks = [driver.add(slow, plain(seed=99 + each.index), origin=each.index, token=0)[0] for each in late]
+    driver.engine.check_invariants()
+    driver.run()
+    texts = driver.result(slow).texts
+    for index in {*texts} - {*forks}:
+        assert texts[index] == solo("the fox", 1 + index, 10, grammar=LETTERS).texts[0]
 
 
 def test_a_branch_that_waits_for_its_grammar_is_paused_cancelled_and_forked_as_any_other() -> None:

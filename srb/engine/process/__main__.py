@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 
 if __name__ == "__main__":
-    gc.disable()  # until the model is loaded: modules leave next to no garbage, which is looked for again and again
+    gc.disable()  # until all modules are there: they leave next to no garbage, which is looked for again and again
 
 import argparse
 import faulthandler
@@ -411,4 +411,6 @@ def main(argv: list[str] | None = None, load: Load = load_engine) -> int:
 
 
 if __name__ == "__main__":
+    gc.freeze()
+    gc.enable()  # an engine may wait for its nodes for hours
     exit_now(main())

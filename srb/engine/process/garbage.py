@@ -18,7 +18,6 @@ def spare_old_objects() -> None:
     """
     gc.freeze()
     gc.set_threshold(_YOUNG, _OLDER, _NEVER)
-    gc.enable()
 
 
 def tidy() -> None:

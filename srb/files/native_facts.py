@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 PATCHES = (
     *("pixtral-marks", "special-tokens", "zeros-are-given-back", "cells-in-order", "cells-of-a-sequence"),
     *("shared-keys", "patch-names", "mul-mat", "cells-behind", "likeliest-first", "sequence-vectors", "row-operations"),
+    "huge-pages",
 )
 # Instructions of x86 processors that ggml may be compiled for: /proc/cpuinfo's names, and ggml's. A processor whose name is
 # missing there has not got them. Of later ones, such as avx_vnni and amx_int8, kernels that are in use do not tell.

@@ -23,6 +23,7 @@ BYTES_OF_BLOCK = {  # of 32 values: ggml's block sizes
     "f32": 128, "f16": 64, "bf16": 64, "q8_0": 34, "q4_0": 18, "q4_1": 20, "iq4_nl": 18, "q5_0": 22, "q5_1": 24,
 }  # fmt: skip
 _OF_A_TOKEN = 12  # bytes that a saved sequence has for each token beside its KV: its position and its sequences
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +198,28 @@ def test_a_store_takes_the_memory_of_the_cells_that_were_used(wide: Path) -> Non
         assert anonymous_bytes() - before < whole / 4
     finally:
         model.close()
+
+
+@pytest.mark.skipif(not HUGE_PAGES.exists(), reason="the system has no huge pages for memory of a process")
+def test_weights_that_are_not_mapped_may_have_huge_pages(wide: Path) -> None:
+    for mmap in (True, False):
+        before = advised_bytes()
+        model = LlamaModel.load(Settings(model=str(wide), n_ctx=256, threads=1, mmap=mmap))
+        try:
+            assert (advised_bytes() - before > wide.stat().st_size / 2) is not mmap
+        finally:
+            model.close()
+
+
+def advised_bytes() -> int:
+    """Return the size of this process's memory for which huge pages were asked."""
+    total = size = 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.startswith("Size:"):
+            size = int(line.split()[1]) * 1024
+        elif line.startswith("VmFlags:") and "hg" in line.split():
+            total += size
+    return total
 
 
 def anonymous_bytes() -> int:

@@ -158,5 +158,7 @@ def test_asking_has_no_barriers(make_page: MakePage, chat: Server, look: dict[st
     assert violations(page) == []
     writer.write("Who?").press("Control+Enter")
     expect(asked.get_by_role("button", name="Keep as a note").first).to_be_visible()
+    expect(asked.get_by_role("button", name="Stop")).to_have_count(0)
+    writer.wait("document.querySelector('srb-ask dialog').getBoundingClientRect().bottom <= innerHeight")
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

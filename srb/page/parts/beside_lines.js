@@ -21,7 +21,7 @@ export function besideLines(lines, { width, height }, most, window, isBelow = fa
   const within = (/** @type {number} */ at, /** @type {number} */ size, /** @type {number} */ all) =>
     Math.max(MARGIN, Math.min(at, all - size - MARGIN));
   const left = within(lines.left, width, window.width);
-  const above = { left, top: lines.top - GAP - height, most };
+  const above = { left, top: lines.top - GAP - Math.min(height, most), most };
   const below = { left, top: lines.bottom + GAP, most };
   const roomBelow = window.height - MARGIN - lines.bottom - GAP;
   if (isBelow && Math.min(height, most) <= roomBelow) return { ...below, most: Math.min(most, roomBelow) };

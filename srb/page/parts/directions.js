@@ -3,7 +3,6 @@
 
 import { deal, deckOf, LONGEST, ownDeck, readDeck, waysOf } from "../deck.js";
 import { draftOf, keepDraft } from "../desk/drafts.js";
-import { quoted } from "../desk/moves.js";
 import { msg, NUMBER } from "../languages.js";
 import { EACH } from "../tasks.js";
 import { html, live } from "../vendor/lit.js";
@@ -210,7 +209,7 @@ class DirectionsPart extends PlacePart {
     const { desk, isEmpty, isRevising, lines, passage } = this;
     const hasDealt = lines.some(({ isDealt }) => isDealt);
     const asks = desk.server.chat_template && !passage && lines.some(isOpen);
-    const title = isRevising ? msg`What becomes of ${quoted(passage)} in each card` : msg`What happens in each card`;
+    const title = isRevising ? msg`What becomes of ${this.quote} in each card` : msg`What happens in each card`;
     return this.box(
       title,
       html`<form @submit=${this.go}>

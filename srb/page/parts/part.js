@@ -70,21 +70,23 @@ export class DialogPart extends Part {
     return /** @type {HTMLDialogElement} */ (this.querySelector("dialog"));
   }
 
-  /**
-   * Show the dialog. One without a field that asks for the focus gives it to its heading: the way out would be the loudest thing in it.
-   * @param {Record<string, any>} [_detail] what the desk says beside its name
-   */
+  /** Show the dialog. @param {Record<string, any>} [_detail] what the desk says beside its name */
   async open(_detail) {
     this.requestUpdate();
     await this.updateComplete;
     this.showModal();
+  }
+
+  /** Show it. One without a field that asks for the focus gives it to its heading: the way out would be the loudest thing in it. */
+  showModal() {
+    this.appear();
     const heading = this.dialog.querySelector("h2");
     if (!heading || !document.activeElement?.matches("dialog .close")) return;
     heading.tabIndex = -1;
     heading.focus();
   }
 
-  showModal() {
+  appear() {
     if (!this.dialog.open) this.dialog.showModal();
   }
 

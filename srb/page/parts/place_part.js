@@ -1,7 +1,9 @@
 // The base of what stands at a place of the page and hides nothing else: a list of choices, a form, answers. A click beside it closes
 // it, unless it stays; so does Escape, and the focus goes back.
 
+import { quoted } from "../desk/moves.js";
 import { isComposing } from "../keys.js";
+import { wordsOf } from "../markdown.js";
 import { html } from "../vendor/lit.js";
 import { besideLines } from "./beside_lines.js";
 import { dialogHead } from "./dialog_head.js";
@@ -27,6 +29,11 @@ export class PlacePart extends DialogPart {
     this.on("head", ({ why }) => why === "load" && this.dialog && this.close()); // another story
   }
 
+  /** What has grown beyond the window stands anew. */
+  updated() {
+    if (this.isShown && this.dialog.getBoundingClientRect().bottom > innerHeight) this.place();
+  }
+
   /** What it stands at: the passage, or the button that continues. @returns {Anchor} */
   get anchor() {
     const { manuscript } = this.desk;
@@ -34,6 +41,11 @@ export class PlacePart extends DialogPart {
       return { lines: document.querySelector("srb-header .split")?.getBoundingClientRect(), isBelow: true };
     const { from, to } = manuscript.selection;
     return { lines: manuscript.box(from, to) ?? manuscript.rect(to) };
+  }
+
+  /** The passage, as a title has it. */
+  get quote() {
+    return quoted(this.passage.split("\n").map(wordsOf).join("\n"));
   }
 
   /** Whether it stays while a person goes on beside it. */
@@ -45,7 +57,7 @@ export class PlacePart extends DialogPart {
     return this.dialog.matches(":popover-open");
   }
 
-  showModal() {
+  appear() {
     for (const other of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(OPEN)))
       if (other !== this.dialog) other.hidePopover();
     if (!this.isShown) {

@@ -4,7 +4,6 @@
 import { DEFAULTS } from "../desk/defaults.js";
 import { draftOf, sendDraft, sentOf } from "../desk/drafts.js";
 import { passageAt } from "../desk/gap.js";
-import { quoted } from "../desk/moves.js";
 import { msg } from "../languages.js";
 import { describing, GO_ON, OWN, SENSES, VERBS } from "../tasks.js";
 import { html, live, nothing } from "../vendor/lit.js";
@@ -71,7 +70,7 @@ class TaskPart extends PlacePart {
   render() {
     const { desk, passage } = this;
     const { n } = desk.settings;
-    const title = passage ? msg`Revise ${quoted(passage)}` : msg`What happens next`;
+    const title = passage ? msg`Revise ${this.quote}` : msg`What happens next`;
     return this.box(
       title,
       html`<form @submit=${(/** @type {Event} */ event) => this.send(event)}>

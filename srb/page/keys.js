@@ -2,7 +2,8 @@
 
 /** @typedef {import("./desk.js").Desk} Desk */
 
-const PANES = ["srb-manuscript", "srb-branches", "srb-map", "srb-outline", "srb-header", "srb-side-panel"];
+const STAYS = "[popover=manual]:popover-open"; // a form that stays while a person goes on beside it
+const PANES = ["srb-manuscript", "srb-branches", "srb-map", "srb-outline", "srb-header", "srb-side-panel", STAYS];
 
 /** @type {Record<string, (desk: Desk) => unknown>} */
 const ALT = {
@@ -15,13 +16,17 @@ const ALT = {
 /** Whether a key belongs to text that is being composed. Safari sends the last one after the end, with this code. @param {KeyboardEvent} event */
 export const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
+/** Whether something is open that has all keys: a dialog, a menu, what a click beside it closes. @param {ParentNode} [page] */
+export const isKeyless = (page = document) =>
+  page.querySelector("dialog[open], :popover-open:not([popover=manual])") !== null;
+
 /**
  * Listen to the page's keys; return a function that stops listening.
  * @param {Desk} desk @param {Document} [page]
  */
 export function bindKeys(desk, page = document) {
   const listener = (/** @type {KeyboardEvent} */ event) => {
-    if (event.defaultPrevented || isComposing(event) || page.querySelector("dialog[open], :popover-open")) return;
+    if (event.defaultPrevented || isComposing(event) || isKeyless(page)) return;
     const act = actionOf(event, desk, page);
     if (!act) return;
     event.preventDefault();
@@ -43,11 +48,13 @@ function actionOf(event, desk, page) {
   switch (event.code) {
     case "Enter":
     case "NumpadEnter":
-      return control && !event.altKey ? () => (event.shiftKey ? desk.go({ isAtEnd: true }) : desk.next()) : null;
+      return control && !event.altKey && !isInForm(event, page)
+        ? () => (event.shiftKey ? desk.go({ isAtEnd: true }) : desk.next())
+        : null;
     case "F6":
       return control || event.altKey ? null : () => nextPane(page, event.shiftKey ? -1 : 1);
     case "Escape":
-      return control || event.altKey || isField(event) || wantsEscape(event, page)
+      return control || event.altKey || isField(event) || isInForm(event, page) || wantsEscape(event, page)
         ? null
         : () => stopOrLeave(desk, page);
     case "KeyT":
@@ -78,10 +85,18 @@ function wantsEscape(event, page) {
   return manuscript?.wantsEscape?.(event) ?? false;
 }
 
-/** Take back out of the text what a person only looks at; else stop what runs; a last time, go to the manuscript. @param {Desk} desk @param {Document} page */
+/** Whether a key is pressed in a form that stays. @param {KeyboardEvent} event @param {Document} page */
+const isInForm = (event, page) => page.querySelector(STAYS)?.contains(/** @type {Node} */ (event.target)) ?? false;
+
+/**
+ * Take back out of the text what a person only looks at; else stop what runs; else close the form that stays; a last time, go to the manuscript.
+ * @param {Desk} desk @param {Document} page
+ */
 function stopOrLeave(desk, page) {
+  const form = /** @type {any} */ (page.querySelector(STAYS)?.parentElement);
   if (desk.ghost) desk.showGhost(null);
   else if (desk.isRunning) desk.stop();
+  else if (form) form.close();
   else paneOf(page, "srb-manuscript")?.focus();
 }
 

@@ -122,6 +122,27 @@ def test_cards_are_checked_and_marked_with_the_line_that_they_contradict(fixed: 
     assert fixed.text == TEXT
 
 
+def test_the_text_is_written_beside_the_answers_and_escape_closes_them_from_both(fixed: Writer) -> None:
+    page, asked = fixed.page, dialog(fixed)
+    fixed.write("Who is blind?").press("Control+Enter")
+    expect(asked.get_by_role("button", name="Keep as a note").first).to_be_visible()
+    expect(page.locator("dialog:modal")).to_have_count(0)
+    asked.get_by_label("Your question").fill("And since when?")
+    page.locator("srb-manuscript").click(position={"x": 200, "y": 40})
+    fixed.press("Control+End").write(" Nobody came.")
+    fixed.expect_text(f"{TEXT} Nobody came.")
+    expect(asked.get_by_role("listitem").first).to_be_visible()
+    fixed.press("Shift+F6")  # the panel is the last of the panes, and the text the first
+    expect(asked).to_be_focused()
+    fixed.press("F6", "Escape")  # in the text: nothing runs
+    expect(asked).to_be_hidden()
+    fixed.press("Alt+a")
+    expect(asked.get_by_label("Your question")).to_have_value("And since when?")
+    expect(asked.get_by_role("listitem").first).to_be_visible()
+    fixed.press("Escape").write(" It was late.")
+    fixed.expect_text(f"{TEXT} Nobody came. It was late.")
+
+
 def test_a_model_without_a_template_is_told_of_in_plain_words(writer: Writer) -> None:
     writer.write("It rained.").press("Alt+a")
     asked = writer.page.get_by_role("dialog", name="Ask the story")
@@ -137,5 +158,7 @@ def test_asking_has_no_barriers(make_page: MakePage, chat: Server, look: dict[st
     assert violations(page) == []
     writer.write("Who?").press("Control+Enter")
     expect(asked.get_by_role("button", name="Keep as a note").first).to_be_visible()
+    expect(asked.get_by_role("button", name="Stop")).to_have_count(0)
+    writer.wait("document.querySelector('srb-ask dialog').getBoundingClientRect().bottom <= innerHeight")
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -101,6 +101,36 @@ def test_a_kept_line_is_of_every_round_and_cards_have_theirs_after_a_reload(fixe
     expect(fixed.page.locator("srb-outline .row", has_text="it rains").first).to_be_visible()
 
 
+def test_lines_stay_while_the_text_is_written_beside_them_and_after_escape(fixed: Writer) -> None:
+    page, asked = fixed.write(START).page, dialog(fixed)
+    expect(page.locator("dialog:modal")).to_have_count(0)
+    asked.get_by_label("Card 2", exact=True).fill("a comet is seen")
+    page.locator("srb-manuscript").click(position={"x": 200, "y": 40})
+    fixed.press("Control+End").write(" on")
+    expect(asked.get_by_label("Card 2", exact=True)).to_have_value("a comet is seen")
+    asked.get_by_label("Card 3", exact=True).fill("it rains")
+    fixed.press("Escape")
+    expect(asked).to_be_hidden()
+    fixed.write("ward").wait("desk.text === argument", f"{START} onward").wait_until_saved().reload()
+    assert lines(dialog(fixed)) == ["", "a comet is seen", "it rains", ""]
+    with page.expect_request("**/v1/srb/completions") as request:
+        fixed.press("Control+Enter")
+    assert request.value.post_data_json["directions"] == ["", "a comet is seen", "it rains", ""]
+    fixed.wait(HAVE_TEXTS)
+    assert lines(dialog(fixed)) == [""] * 4  # they were sent
+
+
+def test_another_story_has_none_of_the_lines_that_were_begun(fixed: Writer) -> None:
+    fixed.write(START)
+    asked = dialog(fixed)
+    asked.get_by_label("Card 2", exact=True).fill("a comet is seen")
+    asked.get_by_role("button", name="Keep for every round: card 2").click()
+    fixed.page.evaluate("desk.newStory()")
+    expect(asked).to_be_hidden()
+    assert fixed.page.evaluate("desk.settings.directions") == []
+    assert lines(dialog(fixed)) == [""] * fixed.page.evaluate("desk.settings.n")
+
+
 def test_a_card_is_kept_while_the_others_get_new_directions_and_all_can_be_hidden(fixed: Writer) -> None:
     dialog(fixed)
     fixed.press("Enter", "Enter")

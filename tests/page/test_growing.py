@@ -24,7 +24,12 @@ def test_a_story_grows_beside_a_round_that_a_person_asks_for(
     dialog = writer.open_dialog("grow")
     expect(dialog.get_by_label("For", exact=True)).to_be_focused()
     assert violations(page) == []
+    expect(page.locator("dialog:modal")).to_have_count(0)
     dialog.get_by_label("For", exact=True).fill("60")
+    writer.press("Escape")
+    expect(page.locator("srb-manuscript")).to_be_focused()
+    writer.open_dialog("grow")
+    expect(dialog.get_by_label("For", exact=True)).to_have_value("60")
     writer.press("Enter")
     expect(dialog).to_be_hidden()
     writer.go().wait_for_end()

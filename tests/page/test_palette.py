@@ -88,6 +88,22 @@ def test_a_key_is_taken_away_by_backspace(page: Page, server: Server) -> None:
     assert page.evaluate("localStorage.getItem('srb.keys')") == "{}"
 
 
+def test_a_key_that_was_given_to_an_action_that_is_no_more_leads_to_what_took_its_place(
+    page: Page, server: Server
+) -> None:
+    writer = Writer(page, server.url).write(START)
+    page.evaluate('localStorage.setItem(\'srb.keys\', \'{"plan": "F8", "chapters": "F9", "settings": "F7"}\')')
+    for key in ("F8", "F9"):
+        writer.press(key)
+        expect(page.get_by_role("heading", name="Chapters")).to_be_visible()
+        writer.press("Escape", "Alt+m", "Alt+m")
+        expect(page.get_by_role("heading", name="Chapters")).to_be_hidden()
+    dialog = give_key(writer, "Settings", "F8")
+    expect(dialog.get_by_role("status")).to_contain_text("F8 is the key of “Chapters: ")
+    writer.press("F10", "Escape").press("Control+k")
+    assert page.evaluate("localStorage.getItem('srb.keys')") == '{"plan":"F8","chapters":"F9","settings":"F10"}'
+
+
 def test_what_another_program_has_kept_in_their_place_is_no_key(page: Page, server: Server) -> None:
     writer = Writer(page, server.url)
     for kept in ("null", "[", '{"settings": 5}', '"F8"'):

@@ -63,6 +63,13 @@ def test_a_selected_passage_is_written_anew_by_one_click_and_a_card_takes_its_pl
     fixed.press("Control+z").expect_text(TEXT)
 
 
+def test_a_passage_is_named_without_its_signs(writer: Writer) -> None:
+    writer.page.keyboard.insert_text("She *never* came **home**.")
+    writer.page.evaluate("desk.manuscript.select(4, 25)")
+    writer.press("Control+Enter")
+    expect(writer.page.get_by_role("dialog", name="Revise “never came home”")).to_be_visible()
+
+
 def test_keys_alone_choose_how_or_begin_an_instruction_which_escape_keeps(fixed: Writer) -> None:
     page = fixed.page
     asked = dialog(fixed)

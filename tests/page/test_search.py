@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -36,6 +38,16 @@ def test_a_place_in_another_story_is_opened_with_its_words_selected(page: Page, 
     assert selected(page) == "Quince tree"
     writer.expect_text("The ferry waits. A Quince tree stood there. The end.")
     expect(page.locator("srb-manuscript")).to_be_focused()
+
+
+def test_a_place_far_in_a_text_is_shown_from_a_whole_word_on(page: Page, server: Server) -> None:
+    writer = Writer(page, server.url)
+    page.keyboard.insert_text(30 * "Lanterns everywhere. " + "A medlar tree.")
+    writer.wait_until_saved()
+    dialog = writer.open_dialog("stories")
+    dialog.get_by_role("searchbox").fill("medlar")
+    words = dialog.get_by_role("list", name="In the texts").locator(".words")
+    expect(words).to_have_text(re.compile(r"^… (Lanterns|everywhere)\b.* A medlar tree\.$"))
 
 
 def test_a_place_in_a_branch_that_was_not_taken_shows_the_branch(page: Page, server: Server) -> None:

@@ -10,34 +10,33 @@ import { move } from "./moves.js";
 const GAP = "\n\n"; // between two chapters that have none
 
 /**
- * Return the index behind a chapter and all that are deeper and follow it: they go with it.
+ * Return of each chapter the index behind it and all that are deeper and follow it, which go with it, and the indices before which it
+ * stands after a step up and down; null where there is no such place. What has no name stays where it is, at the beginning.
  * @param {Chapter[]} chapters
- * @param {number} index
+ * @returns {{end: number, up: number | null, down: number | null}[]}
  */
-export function endOfBlock(chapters, index) {
-  const level = chapters[index]?.level ?? 0;
-  const next = chapters.findIndex((each, place) => place > index && each.level <= level);
-  return next < 0 ? chapters.length : next;
-}
-
-/**
- * Return the index before which a chapter stands after a step up or down; null where there is no such place. What has no name stays
- * where it is, at the beginning.
- * @param {Chapter[]} chapters
- * @param {number} index
- * @param {1 | -1} step
- * @returns {number | null}
- */
-export function placeAfterStep(chapters, index, step) {
-  const { level = 0, name = "" } = chapters[index] ?? {};
-  if (name === "") return null;
-  if (step < 0) {
-    const before = chapters.findLastIndex((each, place) => place < index && each.level <= level);
-    return before < 0 || chapters[before]?.name === "" ? null : before;
-  }
-  const next = endOfBlock(chapters, index);
-  if (next === chapters.length) return null;
-  return chapters[next]?.level === level ? endOfBlock(chapters, next) : next + 1;
+export function stepsOf(chapters) {
+  const ends = chapters.map(() => chapters.length);
+  /** @type {number[]} */
+  const open = []; // those that no chapter has ended yet, each deeper than the one before it
+  const priors = chapters.map(({ level }, index) => {
+    const first = open.findLastIndex((each) => (chapters[each]?.level ?? 0) < level) + 1;
+    const ended = open.splice(first);
+    for (const each of ended) ends[each] = index;
+    open.push(index);
+    const [top = -1] = ended;
+    return chapters[top]?.level === level ? top : (open.at(-2) ?? -1);
+  });
+  return chapters.map(({ level, name }, index) => {
+    const end = ends[index] ?? 0;
+    const isLast = name === "" || end === chapters.length;
+    const prior = priors[index] ?? -1;
+    return {
+      end,
+      up: name === "" || !chapters[prior]?.name ? null : prior,
+      down: isLast ? null : chapters[end]?.level === level ? (ends[end] ?? 0) : end + 1,
+    };
+  });
 }
 
 /**
@@ -67,7 +66,7 @@ export function moveChapter(desk, chapters, index, before) {
  * @returns what is moved (`words`), what is cut for it, and where in the rest it is put, with gaps
  */
 function planOf(text, chapters, index, before) {
-  const last = endOfBlock(chapters, index);
+  const last = stepsOf(chapters)[index]?.end ?? chapters.length;
   const begin = chapters[index]?.at ?? 0;
   const end = chapters[last]?.at ?? text.length;
   const from = begin + spaceAt(text.slice(begin, end));

@@ -3,7 +3,6 @@
 import { msg, TENTHS } from "../languages.js";
 import { html, nothing } from "../vendor/lit.js";
 import { spaced, visible } from "../visible.js";
-import { dialogHead } from "./dialog_head.js";
 import { PlacePart } from "./place_part.js";
 
 /** @typedef {{text: string, logprob: number, probability: number}} Rival */
@@ -28,8 +27,8 @@ export class Alternatives extends PlacePart {
     this.problem = "";
   }
 
-  get lines() {
-    return this.asked?.lines;
+  get anchor() {
+    return { lines: this.asked?.lines };
   }
 
   /** Ask for the words that are likely at a place, and show them there. @param {any} asked */
@@ -70,13 +69,13 @@ export class Alternatives extends PlacePart {
 
   render() {
     const { asked, rivals, problem } = this;
-    return html`<dialog popover class="at-place" aria-labelledby="alternatives-title" @keydown=${this.onKey}>
-      ${dialogHead(this, msg`In place of “${visible(asked?.word.trim() ?? "")}”`)}
-      ${problem ? html`<p role="alert">${problem}</p>` : nothing}
+    return this.box(
+      msg`In place of “${visible(asked?.word.trim() ?? "")}”`,
+      html`${problem ? html`<p role="alert">${problem}</p>` : nothing}
       ${!rivals && !problem ? html`<p role="status">${msg`The model is asked …`}</p>` : nothing}
       ${rivals?.length === 0 ? html`<p>${msg`No other word is likely here.`}</p>` : nothing}
-      ${rivals?.length ? html`<ol>${rivals.map((rival, place) => this._item(rival, place))}</ol>` : nothing}
-    </dialog>`;
+      ${rivals?.length ? html`<ol>${rivals.map((rival, place) => this._item(rival, place))}</ol>` : nothing}`,
+    );
   }
 
   /** @param {Rival} rival @param {number} place */

@@ -7,9 +7,8 @@ import { addComment } from "../desk/comments.js";
 import { draftOf, sendDraft, sentOf } from "../desk/drafts.js";
 import { msg } from "../languages.js";
 import { html, nothing } from "../vendor/lit.js";
-import { dialogHead } from "./dialog_head.js";
 import { draftField } from "./draft_field.js";
-import { DialogPart } from "./part.js";
+import { PlacePart } from "./place_part.js";
 
 /** @typedef {import("../desk/asking.js").Doubt} Doubt */
 /** @typedef {{text: string, readers: number}} Answer */
@@ -17,7 +16,7 @@ import { DialogPart } from "./part.js";
 const READERS = [1, 2, 4, 8];
 const DRAFT = "ask";
 
-class Ask extends DialogPart {
+class Ask extends PlacePart {
   constructor() {
     super("ask");
     this.readers = 4;
@@ -39,6 +38,14 @@ class Ask extends DialogPart {
     super.listen();
     this.on("server", () => this.requestUpdate());
     this.on("head", ({ why }) => why === "load" && this.forget());
+  }
+
+  get stays() {
+    return true;
+  }
+
+  closed() {
+    this.asking?.abort();
   }
 
   /** What was said is of the story that was open. */
@@ -129,20 +136,20 @@ class Ask extends DialogPart {
     this.requestUpdate();
   }
 
-  /** Show a line in the text. @param {{from: number, to: number}} place */
+  /** Show a line in the text; on a small screen it may stand below the answers. @param {{from: number, to: number}} place */
   show({ from, to }) {
-    this.close();
-    this.desk.manuscript?.select(from, to);
-    this.desk.manuscript?.focus();
+    const { manuscript } = this.desk;
+    manuscript?.select(from, to);
+    manuscript?.focus();
+    const [line, box] = [manuscript?.rect(from), this.dialog.getBoundingClientRect()];
+    if (!line || (line.right > box.left && line.left < box.right && line.bottom > box.top && line.top < box.bottom))
+      this.close();
   }
 
   // ---- What is shown
 
   render() {
-    return html`<dialog aria-labelledby="ask-title" closedby="any" @close=${() => this.asking?.abort()}>
-      ${dialogHead(this, msg`Ask the story`)}
-      ${takesQuestions(this.desk.server) ? this.form() : this.refusal()}
-    </dialog>`;
+    return this.box(msg`Ask the story`, takesQuestions(this.desk.server) ? this.form() : this.refusal());
   }
 
   refusal() {

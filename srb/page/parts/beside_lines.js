@@ -21,16 +21,17 @@ export function besideLines(lines, { width, height }, most, window, isBelow = fa
   const within = (/** @type {number} */ at, /** @type {number} */ size, /** @type {number} */ all) =>
     Math.max(MARGIN, Math.min(at, all - size - MARGIN));
   const left = within(lines.left, width, window.width);
-  const above = { left, top: lines.top - GAP - height, most };
+  const above = { left, top: lines.top - GAP - Math.min(height, most), most };
   const below = { left, top: lines.bottom + GAP, most };
-  if (isBelow && lines.bottom + GAP + Math.min(height, most) + MARGIN <= window.height) return below;
+  const roomBelow = window.height - MARGIN - lines.bottom - GAP;
+  if (isBelow && Math.min(height, most) <= roomBelow) return { ...below, most: Math.min(most, roomBelow) };
   if (lines.top - GAP - MARGIN >= most) return above;
   const all = Math.min(most, window.height - 2 * MARGIN);
   const top = within(lines.top, Math.min(height, all), window.height);
   if (lines.right + GAP + width + MARGIN <= window.width) return { left: lines.right + GAP, top, most: all };
   if (lines.left - GAP - width >= MARGIN) return { left: lines.left - GAP - width, top, most: all };
-  if (lines.bottom + GAP + most + MARGIN <= window.height) return below;
-  const rooms = [lines.top - GAP - MARGIN, window.height - MARGIN - lines.bottom - GAP];
+  if (most <= roomBelow) return below;
+  const rooms = [lines.top - GAP - MARGIN, roomBelow];
   const room = Math.max(LEAST, ...rooms);
   const shown = Math.min(height, room);
   return rooms[0] >= rooms[1] ? { ...above, top: lines.top - GAP - shown, most: room } : { ...below, most: room };

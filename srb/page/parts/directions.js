@@ -2,18 +2,17 @@
 // Where words are selected, each line says what becomes of them.
 
 import { deal, deckOf, LONGEST, ownDeck, readDeck, waysOf } from "../deck.js";
-import { quoted } from "../desk/moves.js";
+import { draftOf, keepDraft } from "../desk/drafts.js";
 import { msg, NUMBER } from "../languages.js";
 import { EACH } from "../tasks.js";
 import { html, live } from "../vendor/lit.js";
-import { dialogHead } from "./dialog_head.js";
 import { icon } from "./icons.js";
-import { DialogPart } from "./part.js";
 import { pickFile } from "./picked_file.js";
+import { PlacePart } from "./place_part.js";
 
 /** @typedef {{text: string, isDealt: boolean, isKept: boolean}} Line */
 
-class DirectionsDialog extends DialogPart {
+class DirectionsPart extends PlacePart {
   constructor() {
     super("directions");
     /** @type {Line[]} */
@@ -24,7 +23,6 @@ class DirectionsDialog extends DialogPart {
     this.dealing = null;
     this.message = ""; // on the deck's file
     this.isError = false;
-    this.passage = ""; // that the cards go in the place of
     this.isFilling = false; // of its gap: the lines are events, as at a text's end
   }
 
@@ -33,9 +31,23 @@ class DirectionsDialog extends DialogPart {
     this.passage = this.desk.selected;
     this.isFilling = false;
     const { directions, n } = this.desk.settings;
-    this.lines = Array.from({ length: n }, (_, place) => lineOf(this.passage ? "" : directions[place]));
+    const begun = draftOf(this.desk, this.draft).split("\n");
+    this.lines = Array.from({ length: n }, (_, place) => {
+      const kept = (!this.passage && directions[place]) || "";
+      return lineOf(begun[place] || kept, kept !== "" && (begun[place] || kept) === kept);
+    });
     await super.open();
     /** @type {HTMLElement | null} */ (this.querySelector("li input"))?.focus();
+  }
+
+  /** About a passage it goes when that is no longer selected. */
+  get stays() {
+    return !this.passage;
+  }
+
+  /** The name of what is written. */
+  get draft() {
+    return this.passage ? "ways" : "directions";
   }
 
   get isEmpty() {
@@ -85,7 +97,6 @@ class DirectionsDialog extends DialogPart {
 
   closed() {
     this.asking?.abort();
-    this.keep();
   }
 
   /** Begin the round; without a line, deal first, for which a second Enter waits. @param {Event} event */
@@ -93,12 +104,12 @@ class DirectionsDialog extends DialogPart {
     event.preventDefault();
     if (this.dealing) await this.dealing;
     else if (this.isEmpty) return this.dealOrSay();
-    if (this.dialog.open && !this.isEmpty) this.write();
+    if (this.isShown && !this.isEmpty) this.write();
   }
 
   write() {
     const directions = this.lines.map(({ text }) => text.trim());
-    this.keep();
+    keepDraft(this.desk, this.draft, "");
     this.close();
     const place = this.isRevising ? { task: EACH } : { isFilling: this.isFilling };
     this.desk.go({ n: directions.length, directions, ...place });
@@ -179,6 +190,9 @@ class DirectionsDialog extends DialogPart {
   /** @param {Line} line @param {Partial<Line>} change */
   change(line, change) {
     Object.assign(line, change);
+    const begun = this.lines.map(({ text, isDealt }) => (isDealt ? "" : text));
+    keepDraft(this.desk, this.draft, begun.some(Boolean) ? begun.join("\n") : "");
+    this.keep();
     this.requestUpdate();
   }
 
@@ -195,10 +209,10 @@ class DirectionsDialog extends DialogPart {
     const { desk, isEmpty, isRevising, lines, passage } = this;
     const hasDealt = lines.some(({ isDealt }) => isDealt);
     const asks = desk.server.chat_template && !passage && lines.some(isOpen);
-    const title = isRevising ? msg`What becomes of ${quoted(passage)} in each card` : msg`What happens in each card`;
-    return html`<dialog aria-labelledby="directions-title" closedby="any" @close=${() => this.closed()}>
-      <form @submit=${this.go}>
-        ${dialogHead(this, title)}
+    const title = isRevising ? msg`What becomes of ${this.quote} in each card` : msg`What happens in each card`;
+    return this.box(
+      title,
+      html`<form @submit=${this.go}>
         ${passage ? this.kinds() : ""}
         <ol>${lines.map((line, place) => this.row(line, place))}</ol>
         <p class="buttons">
@@ -210,8 +224,8 @@ class DirectionsDialog extends DialogPart {
         <p><label><input type="checkbox" .checked=${live(desk.settings.shows_directions)}
           @change=${(/** @type {any} */ event) => desk.setSetting("shows_directions", event.target.checked)} /> ${msg`Show them on the cards`}</label></p>
         ${isRevising ? "" : this.deck()}
-      </form>
-    </dialog>`;
+      </form>`,
+    );
   }
 
   /** Whether the lines say what becomes of the passage, or what happens in its place. */
@@ -257,4 +271,4 @@ function lineOf(text = "", isKept = text !== "") {
 /** Whether a line is empty. @param {Line} line */
 const isOpen = ({ text }) => text.trim() === "";
 
-customElements.define("srb-directions", DirectionsDialog);
+customElements.define("srb-directions", DirectionsPart);

@@ -1,4 +1,4 @@
-/** What a field does whose words are kept with the story until they are sent: ↑ offers those that were sent last, Ctrl+Enter sends. */
+/** What a field does whose words are kept with the story until they are sent: ↑ offers those that were sent last. */
 
 import { draftOf, keepDraft, recalled, sentOf } from "../desk/drafts.js";
 
@@ -19,10 +19,6 @@ export function draftField(desk, nameOf, set = () => {}) {
     /** @param {KeyboardEvent} event */
     keydown(event) {
       const field = /** @type {Field} */ (event.target);
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-        event.preventDefault();
-        field.form?.requestSubmit();
-      }
       const way = { ArrowUp: 1, ArrowDown: -1 }[event.key];
       const isRecalled = sentOf(desk, nameOf()).includes(field.value) && field.value !== draftOf(desk, nameOf());
       const isAtBeginning = way === 1 && field.selectionEnd === 0;

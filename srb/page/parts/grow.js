@@ -1,18 +1,17 @@
-// <srb-grow>: the dialog that lets the story grow by itself, says how far it is, and ends it.
+// <srb-grow>: the form that lets the story grow by itself, says how far it is, and ends it.
 
 import { msg, wordCount } from "../languages.js";
 import { html } from "../vendor/lit.js";
-import { dialogHead } from "./dialog_head.js";
-import { DialogPart } from "./part.js";
+import { PlacePart } from "./place_part.js";
 
 const MOST = 1_000_000;
 
-class Grow extends DialogPart {
+class Grow extends PlacePart {
   constructor() {
     super("grow");
     this.amount = 2000;
     this.unit = "words";
-    this.closed = 0; // minutes for which the window may be closed
+    this.minutes = 0; // for which the window may be closed
   }
 
   listen() {
@@ -20,21 +19,25 @@ class Grow extends DialogPart {
     this.on(["rounds", "story"], () => this.requestUpdate());
   }
 
+  get stays() {
+    return true;
+  }
+
   /** @param {Event} event */
   begin(event) {
     event.preventDefault();
-    this.desk.grow({ [this.unit]: this.amount, closed: this.closed });
+    this.desk.grow({ [this.unit]: this.amount, closed: this.minutes });
     this.close();
   }
 
   render() {
     const growth = this.desk.rounds?.growth;
-    return html`<dialog aria-labelledby="grow-title" closedby="any">
-      ${dialogHead(this, msg`Let it grow`)}
-      <p>${msg`The model writes on from the end of your text by itself, two ways from each end, the shortest line first. Your text stays as it is; all that grows is in the outline and on the map.`}</p>
+    return this.box(
+      msg`Let it grow`,
+      html`<p>${msg`The model writes on from the end of your text by itself, two ways from each end, the shortest line first. Your text stays as it is; all that grows is in the outline and on the map.`}</p>
       ${growth ? this.progress(growth) : this.budget()}
-      <p class="words">${msg`Whatever you ask for goes before it. Begun again, it goes on from the ends that are there.`}</p>
-    </dialog>`;
+      <p class="words">${msg`Whatever you ask for goes before it. Begun again, it goes on from the ends that are there.`}</p>`,
+    );
   }
 
   /** @param {import("../desk/growing.js").Growth} growth */
@@ -56,8 +59,8 @@ class Grow extends DialogPart {
       <select aria-label=${msg`Words or minutes`} @change=${(/** @type {any} */ event) => (this.unit = event.target.value)}>
         ${units.map(([value, words]) => html`<option value=${value} ?selected=${value === this.unit}>${words}</option>`)}
       </select>
-      <label>${msg`When this window is closed,`} <select @change=${(/** @type {any} */ event) => (this.closed = Number(event.target.value))}>
-        ${closed.map((each) => html`<option value=${each} ?selected=${each === this.closed}>${closedWords(each)}</option>`)}
+      <label>${msg`When this window is closed,`} <select @change=${(/** @type {any} */ event) => (this.minutes = Number(event.target.value))}>
+        ${closed.map((each) => html`<option value=${each} ?selected=${each === this.minutes}>${closedWords(each)}</option>`)}
       </select></label>
       <button class="main">${msg`Let it grow`}</button>
     </form>`;

@@ -70,7 +70,7 @@ export class Manuscript extends HTMLElement {
     editor.className = "editor";
     this.#editor = editor;
     root.append(style, editor, legend());
-    this.#view = this.#viewOf(this.#stateOf("", 0), root, editor);
+    this.#view = this.#viewOf(this.#stateOf(), root, editor);
     style.addEventListener("load", () => this.#view.requestMeasure());
   }
 
@@ -107,7 +107,10 @@ export class Manuscript extends HTMLElement {
     this.head = head;
     const { caret, top, into = 0 } = readingPlace(story) ?? { caret: text.length, top: null };
     const within = (/** @type {number} */ at) => Math.min(at, text.length);
-    this.#show(this.#stateOf(text, within(caret)));
+    this.#show(this.#stateOf());
+    // A state that begins with its text would guess the height of a line wrongly that is too long to be drawn whole, and draw that.
+    const whole = { changes: { from: 0, insert: text }, selection: { anchor: within(caret) } };
+    this.#view.update([this.#view.state.update({ ...whole, annotations: Transaction.addToHistory.of(false) })]);
     this.#view.dispatch({
       effects: [
         setMarks.of(marksOf(pieces, this.#isInserted)),
@@ -174,15 +177,7 @@ export class Manuscript extends HTMLElement {
   /** @param {import("../vendor/codemirror.js").Extension} extension */
   extend(extension) {
     this.#more.push(extension);
-    // The editor measures all lines anew, from guessed heights. Where those are too low, the browser moves a view that is near the
-    // text's end: what waits is measured before (coordsAtPos does), and after it the view is put back, before anybody sees it.
-    this.#view.coordsAtPos(0);
-    const { top, into } = this.#topOfView();
     this.#view.dispatch({ effects: StateEffect.appendConfig.of(extension) });
-    this.#view.coordsAtPos(0);
-    const now = this.#topOfView();
-    if (now.top === top && Math.abs(now.into - into) <= 1) return;
-    this.#view.dispatch({ effects: EditorView.scrollIntoView(top, { y: "start", yMargin: -into }) });
   }
 
   focus() {
@@ -301,14 +296,8 @@ export class Manuscript extends HTMLElement {
     }
   }
 
-  /**
-   * @param {string} text
-   * @param {number} caret
-   */
-  #stateOf(text, caret) {
+  #stateOf() {
     return EditorState.create({
-      doc: text,
-      selection: { anchor: caret },
       extensions: [oneHistory(() => this.head), authorship, arrival, proseEditor(), this.#more],
     });
   }
@@ -367,11 +356,18 @@ export class Manuscript extends HTMLElement {
     }
   }
 
-  /** The offset of the line at the view's upper edge, and how many px of it lie above. */
+  /** The offset of the line at the view's upper edge, and how many px of it lie above; in a long paragraph, of its row there. */
   #topOfView() {
     const edge = this.#view.scrollDOM.getBoundingClientRect().top - this.#view.documentTop;
     const { from, top } = this.#view.lineBlockAtHeight(edge + 1);
-    return { top: from, into: Math.max(0, Math.round(edge - top)) };
+    const into = Math.max(0, Math.round(edge - top));
+    if (into < this.#view.scrollDOM.clientHeight) {
+      return { top: from, into };
+    }
+    const [{ left }, { top: upper }] = [this.#view.contentDOM, this.#view.scrollDOM].map((each) =>
+      each.getBoundingClientRect(),
+    );
+    return { top: this.#view.posAtCoords({ x: left + 1, y: upper + 1 }, false), into: 0 }; // of a long line only some heights are known
   }
 
   #applySettings() {

@@ -3,7 +3,6 @@
 import { draftOf, keepDraft } from "../desk/drafts.js";
 import { msg } from "../languages.js";
 import { html, live } from "../vendor/lit.js";
-import { dialogHead } from "./dialog_head.js";
 import { draftField } from "./draft_field.js";
 import { PlacePart } from "./place_part.js";
 
@@ -17,8 +16,8 @@ class NotePart extends PlacePart {
     this.words = "";
   }
 
-  get lines() {
-    return this.noted.lines;
+  get anchor() {
+    return { lines: this.noted.lines };
   }
 
   get draft() {
@@ -55,15 +54,15 @@ class NotePart extends PlacePart {
     const { input, keydown } = draftField(this.desk, () => this.draft, set);
     const key = (/** @type {KeyboardEvent} */ event) =>
       isName && event.key === "Enter" ? this.keep(event) : keydown(event);
-    return html`<dialog popover class="at-place" aria-labelledby="note-title">
-      <form @submit=${(/** @type {Event} */ event) => this.keep(event)}>
-        ${dialogHead(this, isName ? msg`Name (a chapter, a version)` : msg`Note on this branch`)}
+    return this.box(
+      isName ? msg`Name (a chapter, a version)` : msg`Note on this branch`,
+      html`<form @submit=${(/** @type {Event} */ event) => this.keep(event)}>
         <textarea aria-labelledby="note-title" rows=${isName ? 1 : 4} maxlength="2000" dir="auto" .value=${live(this.words)}
           @input=${input} @keydown=${key}></textarea>
         <p class="buttons"><button class="main">${msg`Keep`}</button>
           <button type="button" @click=${() => this.drop()}>${msg`Cancel`}</button></p>
-      </form>
-    </dialog>`;
+      </form>`,
+    );
   }
 }
 

@@ -90,7 +90,7 @@ class Palette extends DialogPart {
   }
 
   render() {
-    const own = ownKeys();
+    const own = [...ownKeys()];
     const found = this.found;
     return html`<dialog aria-labelledby="palette-title" closedby="any" @keydown=${(/** @type {KeyboardEvent} */ event) => this.onKey(event)}>
       ${dialogHead(this, msg`All actions`)}
@@ -100,14 +100,14 @@ class Palette extends DialogPart {
           this.requestUpdate();
         }}>
       <p class="said" role="status">${this.keyOf === null ? (found.length ? "" : msg`No action has these words.`) : this.said || msg`Press the keys; Backspace: none; Esc: as before.`}</p>
-      <ul>${found.map((action) => this.row(action, own[action.id]))}</ul>
+      <ul>${found.map((action) => this.row(action, own))}</ul>
     </dialog>`;
   }
 
-  /** @param {Action} action @param {string | undefined} own */
+  /** @param {Action} action @param {[chord: string, id: string][]} own */
   row(action, own) {
     const { id, label, keys } = action;
-    const all = own ? [own, ...keys] : keys;
+    const all = [...own.flatMap(([chord, of]) => (of === id ? [chord] : [])), ...keys];
     return html`<li>
       <button class="action quiet" @click=${() => this.run(action)}><span>${label}</span>${all.map((each) => html` <kbd>${keyName(each)}</kbd>`)}</button>
       <button class="key quiet" aria-label=${msg`Key of one’s own for “${label}”`} aria-pressed=${this.keyOf === id ? "true" : "false"}

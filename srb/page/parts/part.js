@@ -79,11 +79,15 @@ export class DialogPart extends Part {
 
   /** Show it. One without a field that asks for the focus gives it to its heading: the way out would be the loudest thing in it. */
   showModal() {
-    if (!this.dialog.open) this.dialog.showModal();
+    this.appear();
     const heading = this.dialog.querySelector("h2");
     if (!heading || !document.activeElement?.matches("dialog .close")) return;
     heading.tabIndex = -1;
     heading.focus();
+  }
+
+  appear() {
+    if (!this.dialog.open) this.dialog.showModal();
   }
 
   close() {

@@ -14,7 +14,7 @@ import {
   writeNextBeat,
 } from "../desk/beats.js";
 import { chapterGoalsOf, setChapterGoal } from "../desk/chapter_goals.js";
-import { endOfBlock, moveChapter, placeAfterStep } from "../desk/chapter_moves.js";
+import { moveChapter, stepsOf } from "../desk/chapter_moves.js";
 import { goalsOf, MOST_WORDS, wordsIn } from "../desk/goals.js";
 import { emptyBefore, LONGEST, setSynopsis, toldParts } from "../desk/synopses.js";
 import { changeAll } from "../desk/values.js";
@@ -41,6 +41,8 @@ class PlanPart extends WritingPart {
     this.parts = [];
     /** @type {Chapter[]} */
     this.chapters = [];
+    /** @type {ReturnType<typeof stepsOf>} where each chapter may go */
+    this.steps = [];
     /** @type {ReturnType<typeof chapterGoalsOf>} */
     this.goals = new Map();
     /** Words by a chapter's text, of which most stay as they are. @type {Map<string, number>} */
@@ -93,6 +95,7 @@ class PlanPart extends WritingPart {
     this.caret = beforeCaret(desk).at;
     this.parts = toldParts(desk.story, desk.head);
     this.chapters = this.parts.filter(({ kind }) => kind === "chapter").map(({ chapter }) => chapter);
+    this.steps = stepsOf(this.chapters);
     this.isNested = this.chapters.some(({ level, name }) => level === 1 && name !== "");
     const names = [desk.story.id, ...this.chapters.map(({ name }) => name)].join("\n");
     if (names !== this.names) this.goalOf = null; // what was asked for stood below another chapter
@@ -136,10 +139,15 @@ class PlanPart extends WritingPart {
   rows() {
     const current = this.partAt(this.caret);
     const shown = this.parts.filter(({ kind, chapter }) => kind === "chapter" || chapter === current?.chapter);
+    let chapters = 0;
     return repeat(
       shown,
       ({ kind, at }, place) => `${kind} ${place} ${at}`,
-      (part) => this.row(part, part === current || (part.kind === "chapter" && part.chapter === current?.chapter)),
+      (part) => {
+        if (part.kind === "scene") return this.row(part, -1, part === current);
+        chapters += 1;
+        return this.row(part, chapters - 1, part.chapter === current?.chapter);
+      },
     );
   }
 
@@ -161,12 +169,10 @@ class PlanPart extends WritingPart {
     return html`<p class="acts"><button @click=${() => this.write()} title=${msg`Of what is written before the chapter or scene with the caret`}>${msg`Let the model write the empty lines`}</button></p>`;
   }
 
-  /** @param {Told} part @param {boolean} isCurrent */
-  row(part, isCurrent) {
-    const { chapters } = this;
+  /** @param {Told} part @param {number} index of a chapter; -1: a scene @param {boolean} isCurrent */
+  row(part, index, isCurrent) {
     const { kind, chapter, at, end, hasLine } = part;
     const name = part.name || firstWords(this.desk.text.slice(at, end));
-    const index = kind === "chapter" ? chapters.indexOf(chapter) : -1;
     const isDeep = this.isNested && chapter.level > 1;
     return html`<li class="${kind} ${isDeep ? "deep" : ""}">
       <div class="line">
@@ -199,16 +205,16 @@ class PlanPart extends WritingPart {
 
   /** The words of a chapter, by which its goal is set, and its moves. @param {Chapter} chapter @param {number} index @param {string} name */
   acts(chapter, index, name) {
-    const { goals, goalOf, chapters } = this;
+    const { goals, goalOf, steps } = this;
     const count = this.wordsOf(index);
     const isPart = chapter.name === "" || (this.isNested && chapter.level === 1);
     const goal = goals.get(chapter)?.words ?? (isPart ? 0 : goalsOf(this.desk.story).chapter); // parts have only a goal of their own
     const shown = goal ? msg`${NUMBER.format(count)} of ${NUMBER.format(goal)}` : NUMBER.format(count);
     const words = goal ? msg`${NUMBER.format(count)} of ${wordCount(goal)}` : wordCount(count);
-    const step = (/** @type {1 | -1} */ by, /** @type {string} */ sign, /** @type {string} */ label) =>
-      html`<button class="quiet step" aria-label=${`${label}: ${name}`} title=${label} ?disabled=${placeAfterStep(chapters, index, by) === null}
-        @click=${() => this.move(index, by)}>${icon(sign)}</button>`;
-    return html`${step(-1, "up", msg`Move up`)}${step(1, "down", msg`Move down`)}
+    const step = (/** @type {"up" | "down"} */ way, /** @type {string} */ label) =>
+      html`<button class="quiet step" aria-label=${`${label}: ${name}`} title=${label} ?disabled=${(steps[index]?.[way] ?? null) === null}
+        @click=${() => this.move(index, way)}>${icon(way)}</button>`;
+    return html`${step("up", msg`Move up`)}${step("down", msg`Move down`)}
       <button class="quiet goal" aria-label=${`${words}. ${msg`Goal of words: ${name}`}`} title=${msg`${words}: set a goal`} aria-expanded=${goalOf === index ? "true" : "false"}
         @click=${() => this.askGoal(index)}>${goal && count >= goal ? "✓ " : ""}${shown}
         ${goal ? html`<progress max=${goal} .value=${Math.min(count, goal)} aria-hidden="true"></progress>` : nothing}</button>`;
@@ -216,18 +222,18 @@ class PlanPart extends WritingPart {
 
   /** How many words a chapter has, with those below it. @param {number} index */
   wordsOf(index) {
-    const { chapters, counts } = this;
-    const end = this.isNested && chapters[index]?.name !== "" ? endOfBlock(chapters, index) : index + 1;
+    const { chapters, counts, steps } = this;
+    const end = this.isNested && chapters[index]?.name !== "" ? steps[index]?.end : index + 1;
     return chapters.slice(index, end).reduce((sum, { text }) => sum + (counts.get(text) ?? 0), 0);
   }
 
-  /** Move a chapter up or down. @param {number} index @param {1 | -1} step */
-  async move(index, step) {
+  /** @param {number} index of a chapter @param {"up" | "down"} way */
+  async move(index, way) {
     const { desk } = this;
     const name = nameOf(this.chapters[index]);
     const at = await desk.withRounds(() => {
       this.willUpdate(); // the text may be newer than the list
-      const before = placeAfterStep(this.chapters, index, step);
+      const before = this.steps[index]?.[way] ?? null;
       return before === null || nameOf(this.chapters[index]) !== name
         ? null
         : moveChapter(desk, this.chapters, index, before);
@@ -258,7 +264,7 @@ class PlanPart extends WritingPart {
     const place = [...this.querySelectorAll(".parts > li")].indexOf(/** @type {any} */ (row));
     const index = [...this.querySelectorAll(".parts > .chapter")].indexOf(/** @type {any} */ (row));
     const step = { ArrowUp: /** @type {const} */ (-1), ArrowDown: /** @type {const} */ (1) }[code];
-    if (step && altKey && index >= 0) this.move(index, step);
+    if (step && altKey && index >= 0) this.move(index, step < 0 ? "up" : "down");
     else if (altKey) return;
     else if (step) this.focusOn(".parts .name", place + step);
     else if (code === "Home") this.focusOn(".parts .name", 0);

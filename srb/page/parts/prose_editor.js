@@ -23,6 +23,15 @@ const HINT = msg`Write how your story begins …`;
 /** Characters that would change how others are shown, in addition to CodeMirror's: embeddings and isolates of direction. */
 const DIRECTIONS = /[\u202a-\u202c\u2068]/g;
 
+/** What the editor says, which CodeMirror has in English. They are there from the start: where they change, it forgets all that it has measured. */
+const WORDS = {
+  "current match": msg`current match`,
+  "on line": msg`on line`,
+  "replaced match on line $": msg`replaced match on line $`,
+  "replaced $ matches": msg`replaced $ matches`,
+  "Control character": msg`Control character`,
+};
+
 const CONTENT = {
   tabindex: "0", // a text that scrolls has to be reached by keys
   "aria-label": msg`Manuscript`,
@@ -43,6 +52,7 @@ const SEARCH_KEYS = [
 export function proseEditor() {
   return [
     EditorState.lineSeparator.of("\n"), // any other character is part of a line: offsets are those of the story
+    EditorState.phrases.of(WORDS),
     EditorView.lineWrapping,
     EditorView.scrollMargins.of(({ scrollDOM }) => ({ bottom: Math.min(MESSAGES, scrollDOM.clientHeight / 5) })),
     EditorView.perLineTextDirection.of(true),

@@ -6,6 +6,7 @@ import { caretInView } from "./caret_in_view.js";
 import { clipboard } from "./clipboard.js";
 import { LaterDialogs } from "./dialogs.js";
 import "./file_drops.js";
+import { farLine } from "./far_line.js";
 import { focusEnd, typewriter } from "./focus_mode.js";
 import { divider, sheetHandle } from "./layout.js";
 import "./outline.js";
@@ -18,7 +19,6 @@ import { showGap } from "./gap_mark.js";
 import { showGhost } from "./ghost.js";
 import { bindPrint } from "./print.js";
 import { proseMarkdown } from "./prose_markdown.js";
-import { searchWords } from "./search_words.js";
 import "./side_panel.js";
 import "./status.js";
 import { addStyle } from "./styles.js";
@@ -46,8 +46,8 @@ export async function addRest(desk, root) {
   /** @type {import("./manuscript.js").Manuscript | null} */ (desk.manuscript)?.extend([
     caretInView,
     clipboard(),
+    farLine,
     proseMarkdown,
-    searchWords,
     findPanel,
     typewriter(desk),
     typedSigns(desk),

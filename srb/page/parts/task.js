@@ -4,11 +4,9 @@
 import { DEFAULTS } from "../desk/defaults.js";
 import { draftOf, sendDraft, sentOf } from "../desk/drafts.js";
 import { passageAt } from "../desk/gap.js";
-import { quoted } from "../desk/moves.js";
 import { msg } from "../languages.js";
 import { describing, GO_ON, OWN, SENSES, VERBS } from "../tasks.js";
 import { html, live, nothing } from "../vendor/lit.js";
-import { dialogHead } from "./dialog_head.js";
 import { draftField } from "./draft_field.js";
 import { msgHtml } from "./msg_html.js";
 import { PlacePart } from "./place_part.js";
@@ -22,24 +20,12 @@ const ANEW = msg`The passage is written anew from what stands before it and behi
 class TaskPart extends PlacePart {
   constructor() {
     super("task");
-    this.passage = "";
     this.instruction = ""; // of her own
   }
 
   /** The name of what is written. */
   get draft() {
     return this.passage ? "revise" : "wish";
-  }
-
-  get isBelow() {
-    return !this.passage;
-  }
-
-  get lines() {
-    const { manuscript } = this.desk;
-    const { from = 0, to = 0 } = manuscript?.selection ?? {};
-    const button = () => document.querySelector("srb-header .split")?.getBoundingClientRect();
-    return this.passage ? (manuscript?.box(from, to) ?? manuscript?.rect(to)) : button();
   }
 
   async open() {
@@ -78,26 +64,27 @@ class TaskPart extends PlacePart {
   onKey(event) {
     const { key, target, ctrlKey, altKey, metaKey } = event;
     if (target === this.field) return;
-    if (ctrlKey && key === "Enter") return this.send(event);
     if (!this.step(event) && key.length === 1 && key !== " " && !ctrlKey && !altKey && !metaKey) this.field?.focus();
   }
 
   render() {
     const { desk, passage } = this;
     const { n } = desk.settings;
-    const title = passage ? msg`Revise ${quoted(passage)}` : msg`What happens next`;
-    const closed = (/** @type {any} */ { newState }) => newState === "closed" && desk.tell("asked");
-    return html`<dialog popover class="at-place" aria-labelledby="task-title" @toggle=${closed}
-      @keydown=${(/** @type {KeyboardEvent} */ event) => this.onKey(event)}>
-      <form @submit=${(/** @type {Event} */ event) => this.send(event)}>
-        ${dialogHead(this, title)}
+    const title = passage ? msg`Revise ${this.quote}` : msg`What happens next`;
+    return this.box(
+      title,
+      html`<form @submit=${(/** @type {Event} */ event) => this.send(event)}>
         ${passage ? this.verbs() : nothing}
         ${this.words()}
         ${passage || desk.settings.mode === "chat" ? nothing : this.frame()}
         <p class="buttons"><button class="main">${passage ? msg`Revise, ${n} ways` : msg`Continue, ${n} ways`}</button>
           <button type="button" @click=${this.each}>${msg`For each card …`}</button></p>
-      </form>
-    </dialog>`;
+      </form>`,
+    );
+  }
+
+  closed() {
+    this.desk.tell("asked");
   }
 
   /** Say it for each card by itself. */
@@ -109,7 +96,7 @@ class TaskPart extends PlacePart {
   verbs() {
     const item = (/** @type {string} */ label, /** @type {Task} */ task) =>
       html`<li><button type="button" class="quiet" title=${task.instruction} @click=${() => this.go({ task })}>${label}</button></li>`;
-    return html`<ul aria-label=${msg`How`}>
+    return html`<ul class="verbs" aria-label=${msg`How`}>
       ${VERBS.map(({ label, name, instruction }) => item(label, { verb: name, instruction }))}
       <li><button type="button" class="quiet" title=${ANEW} @click=${() => this.go({ isFilling: true })}>${msg`Fill the gap`}</button></li>
       <li class="senses">${msg`Tell more of what is`} ${SENSES.map(

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { endOfBlock, moveChapter, placeAfterStep } from "../../../srb/page/desk/chapter_moves.js";
+import { moveChapter, stepsOf } from "../../../srb/page/desk/chapter_moves.js";
 import { chaptersOf } from "../../../srb/page/formats/chapters.js";
 import { rowsOf } from "../../../srb/page/outline_rows.js";
 import { makeDesk, round } from "./fake_desk.js";
@@ -123,7 +123,7 @@ async function deskWith(text) {
 /** @param {{desk: any}} it @param {number} index @param {1 | -1} step */
 function step({ desk }, index, step) {
   const { chapters } = chaptersOf(desk.story);
-  const before = placeAfterStep(chapters, index, step);
+  const before = stepsOf(chapters)[index]?.[step < 0 ? "up" : "down"] ?? null;
   return before === null ? null : moveChapter(desk, chapters, index, before);
 }
 
@@ -160,6 +160,33 @@ for (const [where, text, index, by, expected] of MOVES)
     assert.equal(it.desk.text, expected);
     assert.deepEqual(it.desk.said, [], "no word is lost");
   });
+
+test("the places of all chapters after a step are found in one walk", () => {
+  const dice = new Random(5);
+  let reads = 0;
+  const levels = Array.from({ length: 3000 }, () => 1 + dice.below(3));
+  const chapters = levels.map((level, index) => ({
+    name: index === 0 ? "" : `T${index}`,
+    get level() {
+      reads += 1;
+      return level;
+    },
+  }));
+  const steps = stepsOf(/** @type {any} */ (chapters));
+  assert.ok(reads < 10 * levels.length, `${reads} reads`);
+  for (const index of [0, 1, 2, 500, 1500, 2997, 2998, 2999]) {
+    const level = levels[index] ?? 0;
+    const next = levels.findIndex((each, place) => place > index && each <= level);
+    const prior = levels.findLastIndex((each, place) => place < index && each <= level);
+    const behind = levels.findIndex((each, place) => place > next && each <= (levels[next] ?? 0));
+    const down = levels[next] === level ? (behind < 0 ? levels.length : behind) : next + 1;
+    assert.deepEqual(steps[index], {
+      end: next < 0 ? levels.length : next,
+      up: index === 0 || prior <= 0 ? null : prior,
+      down: index === 0 || next < 0 ? null : down,
+    });
+  }
+});
 
 test("who wrote what goes with a chapter, and its name too", async () => {
   const it = await deskWith("Fog came.");
@@ -230,7 +257,7 @@ test("whatever chapters a text has: a move loses no word, and the way back is th
       const before = it.desk.text;
       const { chapters } = chaptersOf(it.desk.story);
       const index = dice.below(chapters.length);
-      const block = chapters.slice(index, endOfBlock(chapters, index)).map((each) => each.name);
+      const block = chapters.slice(index, stepsOf(chapters)[index]?.end).map((each) => each.name);
       if (step(it, index, dice.choice([1, -1])) === null) continue;
       moves += 1;
       const words = (/** @type {string} */ text) => text.split(/\s+/).filter(Boolean).sort();

@@ -29,11 +29,10 @@ test("the last words that were sent are offered once each, the last first, and l
   assert.equal(sentOf(desk, "wish").length, 12);
 });
 
-test("a field recalls from its beginning alone, so that the keys still move the caret, and Ctrl+Enter sends it", async () => {
+test("a field recalls from its beginning alone, so that the keys still move the caret", async () => {
   const { desk } = await makeDesk();
   sendDraft(desk, "wish", "Sent.");
-  let sent = 0;
-  const field = { value: "", selectionEnd: 0, form: { requestSubmit: () => (sent += 1) } };
+  const field = { value: "", selectionEnd: 0 };
   const handlers = draftField(desk, () => "wish");
   const press = (key, more = {}) => {
     let isTaken = false;
@@ -46,5 +45,5 @@ test("a field recalls from its beginning alone, so that the keys still move the 
   field.selectionEnd = 0;
   assert.deepEqual([press("ArrowUp"), field.value, draftOf(desk, "wish")], [true, "Sent.", "Begun"]);
   assert.deepEqual([press("ArrowDown"), field.value], [true, "Begun"]);
-  assert.deepEqual([press("Enter"), press("Enter", { ctrlKey: true }), sent], [false, true, 1]);
+  assert.equal(press("Enter", { ctrlKey: true }), false); // the form's
 });

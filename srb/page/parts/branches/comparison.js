@@ -2,6 +2,7 @@
 // another text of the story.
 
 import { commonLength, diffWords, isAlike } from "../../compare.js";
+import { isKeyless } from "../../keys.js";
 import { msg } from "../../languages.js";
 import { labelOf } from "../../outline_rows.js";
 import { html, nothing } from "../../vendor/lit.js";
@@ -63,8 +64,7 @@ export class Comparison {
   /** Escape leads back before it ends what is written. @param {KeyboardEvent} event */
   onKey(event) {
     const { pane } = this;
-    if (event.code !== "Escape" || !pane.contains(document.activeElement) || document.querySelector(":popover-open"))
-      return;
+    if (event.code !== "Escape" || !pane.contains(document.activeElement) || isKeyless()) return;
     event.preventDefault();
     event.stopPropagation();
     this.leave();

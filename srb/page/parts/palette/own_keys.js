@@ -1,6 +1,6 @@
 /** Keys of one's own for actions, kept in this browser: they act beside the page's keys, and never in the place of another. */
 
-import { isComposing } from "../../keys.js";
+import { isComposing, isKeyless } from "../../keys.js";
 import { msg } from "../../languages.js";
 import { CONTROL, keyName } from "../key_names.js";
 import { ACTIONS } from "./actions.js";
@@ -10,6 +10,8 @@ import { ACTIONS } from "./actions.js";
 
 const KEPT = "srb.keys";
 const BOUND_HERE = ["palette", "focus"]; // actions whose first keys nobody else listens to
+/** Actions that are no more, and those that took their places: a key that was given to one leads to the other. @type {Record<string, string>} */
+const MOVED = { plan: "chapters" };
 const MODIFIERS = ["Ctrl", "Alt", "Shift", "Meta"];
 
 /** Keys that belong to the text and its editor, besides those that actions have. */
@@ -35,7 +37,8 @@ export function chordOf(event) {
 
 /** Return why keys cannot become those of an action, or "". @param {string} id @param {string} chord */
 export function conflictOf(id, chord) {
-  const other = ACTIONS.find((each) => each.id !== id && (each.keys.includes(chord) || ownKeys()[each.id] === chord));
+  const own = ownKeys();
+  const other = ACTIONS.find((each) => each.id !== id && (each.keys.includes(chord) || own.get(chord) === each.id));
   if (other) return msg`${keyName(chord)} is the key of “${other.label}”.`;
   const writes = !/^(?:Ctrl|Alt|Meta)\+|^(?:Shift\+)?F\d+$/.test(chord);
   return writes || OF_TEXT.has(chord)
@@ -43,21 +46,27 @@ export function conflictOf(id, chord) {
     : "";
 }
 
-/** @returns {Record<string, string>} keys by the ids of actions */
-export function ownKeys() {
+/** @returns {[id: string, chord: string][]} */
+function keptKeys() {
   try {
-    const kept = JSON.parse(localStorage.getItem(KEPT) ?? "{}");
-    return Object.fromEntries(Object.entries(kept ?? {}).filter(([, chord]) => typeof chord === "string"));
+    const kept = Object.entries(JSON.parse(localStorage.getItem(KEPT) ?? "{}") ?? {});
+    return kept.filter(([, chord]) => typeof chord === "string");
   } catch {
-    return {}; // storage is switched off in this browser, or another program has written there
+    return []; // storage is switched off in this browser, or another program has written there
   }
 }
 
+/** @param {string} id */
+const presentId = (id) => MOVED[id] ?? id;
+
+/** @returns {Map<string, string>} the ids of actions by their keys */
+export const ownKeys = () => new Map(keptKeys().map(([id, chord]) => [chord, presentId(id)]));
+
 /** Keep keys for an action; "" takes them away. Return whether this browser keeps them. @param {string} id @param {string} chord */
 export function setOwnKey(id, chord) {
-  const { [id]: _, ...others } = ownKeys();
+  const others = keptKeys().filter(([each]) => presentId(each) !== id);
   try {
-    localStorage.setItem(KEPT, JSON.stringify(chord ? { ...others, [id]: chord } : others));
+    localStorage.setItem(KEPT, JSON.stringify(Object.fromEntries(chord ? [...others, [id, chord]] : others)));
     return true;
   } catch {
     return false;
@@ -69,13 +78,11 @@ export function bindOwnKeys(desk) {
   addEventListener(
     "keydown",
     (event) => {
-      if (event.defaultPrevented || isComposing(event) || document.querySelector("dialog[open], :popover-open")) return;
+      if (event.defaultPrevented || isComposing(event) || isKeyless()) return;
       const chord = chordOf(event);
-      const own = ownKeys();
-      const action = ACTIONS.find(
-        ({ id, keys }) => own[id] === chord || (BOUND_HERE.includes(id) && keys.includes(chord)),
-      );
-      if (!chord || !action) return;
+      const own = chord && ownKeys().get(chord);
+      const action = ACTIONS.find(({ id, keys }) => own === id || (BOUND_HERE.includes(id) && keys.includes(chord)));
+      if (!action) return;
       event.preventDefault();
       event.stopPropagation();
       if (action.can?.(desk) !== false) action.run(desk);

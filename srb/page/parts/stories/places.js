@@ -26,13 +26,16 @@ export async function openPlace(desk, { story, node, begin, end, words }) {
   desk.manuscript?.select(begin, end, "start");
 }
 
+/** The words before what was found, without the half of one that may stand where they are cut. @param {Place} place */
+const beginOf = ({ before, begin }) => (begin > before.length ? before.replace(/^\S+\s+/u, "… ") : before);
+
 /** @param {Places} found @param {(place: Place) => void} open */
 export function placesFound({ results, more }, open) {
   if (results.length === 0) return html`<p class="empty">${msg`No text has these words.`}</p>`;
   return html`<ul class="places" aria-label=${msg`In the texts`}>${results.map(
     (place) => html`<li><button class="open quiet" @click=${() => open(place)}>
       <span class="facts" dir="auto">${place.title || msg`Untitled`}</span>
-      <span class="words" dir="auto">${place.before}<mark>${place.words}</mark>${place.after}</span>
+      <span class="words" dir="auto">${beginOf(place)}<mark>${place.words}</mark>${place.after}</span>
     </button></li>`,
   )}</ul>
   ${more ? html`<p class="facts">${msg`There may be more places: write more of the words.`}</p>` : null}`;

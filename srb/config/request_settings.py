@@ -169,7 +169,7 @@ class EngineSettings(SamplingSettings):
     cache_type_k: CacheType = setting("cache_type_k")
     cache_type_v: CacheType = setting("cache_type_v")
     swa_full: SwitchOrAuto = setting("swa_full")
-    mmap: bool = setting("mmap")
+    mmap: SwitchOrAuto = setting("mmap")
     mlock: bool = setting("mlock")
     main_gpu: int = setting("main_gpu")
     split_mode: Literal["none", "layer", "row", "tensor"] = setting("split_mode")

@@ -8,6 +8,7 @@ from enum import Enum
 
 from srb.doctor.checkup import Checkup
 from srb.doctor.units import cores_text, count_text
+from srb.files.gguf import is_mapped
 from srb.files.native_facts import INSTRUCTIONS, without_patches
 from srb.host.memory import size_text
 
@@ -93,7 +94,7 @@ def _memory(checkup: Checkup) -> Iterator[Finding]:
         text = f"{needs} {need} {where}, and {room} are free{_held(checkup)}"
         # What is not read from the file as needed:
         buffers = model.store + model.compute + model.projector_beside + model.draft
-        if checkup.on_gpu or buffers > checkup.room or not settings.mmap:
+        if checkup.on_gpu or buffers > checkup.room or not is_mapped(settings):
             yield _problem(text, _smaller(checkup))
         else:
             yield _slow(f"{text}: its weights are read from the disk again and again", _smaller(checkup))

@@ -13,11 +13,15 @@ from pathlib import Path
 from srb.config.named_models import named_model_at
 from srb.config.settings import Settings
 from srb.errors import ConfigError, ModelLoadFailed
+from srb.host.cgroups import memory_limit
+from srb.host.memory import total_memory
 from srb.reasons import reason_of
 
 # The `model` setting that serves FakeModel, for tests; "fake:25" decodes 25 times a second, and "fake:25:3000" takes a
 # 3,000th of a second more for each token.
 FAKE_MODEL = "fake:"
+# Files of at most this part of the memory are read by default: eight engines of one model on a machine then take half of it.
+_PART_READ = 16
 POOLING_TYPES = ("none", "mean", "cls", "last", "rank")  # enum llama_pooling_type
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)  # their headers have the same form
@@ -278,6 +282,18 @@ def model_files(path: Path) -> list[Path]:
         return [path]
     stem = path.name[: part.start()]
     return sorted(path.parent.glob(f"{stem.translate(_LITERAL)}-?????-of-{part[1]}.gguf"))
+
+
+def is_mapped(settings: Settings) -> bool:
+    """Whether an engine maps its model's files: any process has the same answer, whatever memory is free now."""
+    if settings.mmap != "auto":
+        return settings.mmap == "on"
+    limit = memory_limit()
+    total = min(filter(None, (total_memory(), limit.limit if limit else None)), default=0)
+    try:
+        return sum(path.stat().st_size for path in model_files(settings.model_path)) > total // _PART_READ
+    except OSError:  # it is gone, or not there yet
+        return True
 
 
 def _is_gguf(path: Path) -> bool:

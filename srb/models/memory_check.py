@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 
 from srb.config.settings import Settings
-from srb.files.gguf import is_fake, model_files
+from srb.files.gguf import is_fake, is_mapped, model_files
 from srb.files.native_facts import NEEDS_MODULE, Device, MemoryUse, NativeFacts, read_facts
 from srb.host.memory import free_memory, size_text
 from srb.models.listed import ListedModel
@@ -140,7 +140,7 @@ def room_beside(others: Iterable[Settings], *, has_gpu: bool = False) -> int | N
 
 def _mapped(settings: Settings) -> int:
     """Return the bytes of the files that an engine has mapped into memory."""
-    if is_fake(settings) or not settings.mmap or settings.mlock:
+    if is_fake(settings) or not is_mapped(settings) or settings.mlock:
         return 0
     sizes = 0
     for path in model_files(settings.model_path):

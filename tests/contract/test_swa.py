@@ -246,7 +246,7 @@ def test_auto_takes_the_full_size_where_the_kv_store_is_half_of_the_free_memory(
     # six layers of two heads of 16 keys and 16 values, in f16
     size = N_CTX * 6 * 2 * (16 + 16) * 2
     with caplog.at_level(logging.INFO):
-        model = native(gguf, monkeypatch, int(share * size), mmap=False)
+        model = native(gguf, monkeypatch, int(share * size), mmap="off")
     assert model.has_states is not cuts
     [line] = [record.message for record in caplog.records if "sliding windows of 32 tokens" in record.message]
     assert ("full-size cache" if cuts else "small cache of 256 cells") in line

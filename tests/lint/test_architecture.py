@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "srb": {"srb.config"},  # errors, exit codes, logs and state of every process
     "srb.config": {"srb"},
     "srb.host": set(),
-    "srb.files": {"srb", "srb.config"},
+    "srb.files": {"srb", "srb.config", "srb.host"},
     "srb.wire": {"srb", "srb.config"},
     "srb.process": PROCESS - {"srb.files"},  # how processes start, report, listen and end; it knows none by its work
     "srb.engine.grammar": {"srb", "srb.config"},  # grammars, for the models and for what is prepared before them

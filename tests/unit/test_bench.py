@@ -108,14 +108,14 @@ def test_a_terminal_shows_a_bar_that_is_removed_and_a_file_shows_none() -> None:
 def test_the_own_server_has_the_settings_of_the_model_and_none_of_keys_and_addresses() -> None:
     given = {"SRB_CONFIG": "/x", "SRB_API_KEY": "secret", "LLAMA_ARG_PORT": "1", "SRB_RATE_LIMIT": "1", "HOME": "/me"}
     settings = Settings(
-        model="m.gguf", n_ctx=512, threads=2, mmap=False, cache_ram_mib=7, api_key="secret", rate_limit=1, max_n=9, n=3
+        model="m.gguf", n_ctx=512, threads=2, mmap="off", cache_ram_mib=7, api_key="secret", rate_limit=1, max_n=9, n=3
     )
     environ = _own_environ(settings, given)
     own = Settings.load(environ=environ)
     assert environ["HOME"] == "/me"
     assert not any("secret" in value for value in environ.values())
     expected = Settings(
-        model="m.gguf", n_ctx=512, threads=2, mmap=False, cache_ram_mib=7, max_n=9, n=1, stories="", state_dir=""
+        model="m.gguf", n_ctx=512, threads=2, mmap="off", cache_ram_mib=7, max_n=9, n=1, stories="", state_dir=""
     )
     assert own == expected
     assert own.model_fields_set == expected.model_fields_set

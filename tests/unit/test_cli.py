@@ -76,7 +76,7 @@ def test_llama_servers_names_mean_the_same() -> None:
     assert settings == Settings(
         model="m.gguf", n_ctx=100, n_batch=64, n_ubatch=32, n_gpu_layers=-1, threads=3, threads_batch=4,
         flash_attn="on", cache_type_k="q8_0", cache_type_v="q4_0", alias="mine", host="::", main_gpu=1,
-        split_mode="row", tensor_split="3,1", mlock=True, mmap=False, metrics=False, default_max_tokens=7,
+        split_mode="row", tensor_split="3,1", mlock=True, mmap="off", metrics=False, default_max_tokens=7,
     )  # fmt: skip
 
 
@@ -107,9 +107,9 @@ def test_the_flags_of_the_rust_server_mean_the_same() -> None:
         (["-fa", "auto"], {"flash_attn": "auto"}),
         (["--swa-full", "-m", "x"], {"swa_full": "on", "model": "x"}),
         (["--swa-full", "off"], {"swa_full": "off"}),
-        (["-lm", "mlock"], {"mmap": False, "mlock": True}),
-        (["-lm", "mmap+mlock"], {"mmap": True, "mlock": True}),
-        (["-lm", "none", "--mmap"], {"mmap": True}),
+        (["-lm", "mlock"], {"mmap": "off", "mlock": True}),
+        (["-lm", "mmap+mlock"], {"mmap": "on", "mlock": True}),
+        (["-lm", "none", "--mmap"], {"mmap": "on"}),
         (["-to", "600"], {"client_timeout": 600}),
         (["-ngl", "auto"], {"n_gpu_layers": -1}),
         (["-cram", "-1"], {"cache_ram_mib": 2**30}),

@@ -284,7 +284,7 @@ def test_models_that_share_a_gpu_are_told_of_where_they_have_no_room_there(machi
 def test_weights_that_do_not_fit_are_slow_if_they_are_mapped_and_else_a_problem(machine: Machine) -> None:
     large = dataclasses.replace(MODEL, weights=7 * GIB)
     assert "a smaller model" in only(findings(checkup(machine, model=large)), Level.SLOW).change
-    settings = Settings(model="/models/one.gguf", mmap=False)
+    settings = Settings(model="/models/one.gguf", mmap="off")
     assert only(findings(checkup(machine, model=large, settings=settings)), Level.PROBLEM)
 
 

@@ -11,7 +11,9 @@ import pytest
 from srb.config.named_models import BUNDLED_MODEL
 from srb.config.settings import Settings
 from srb.errors import ConfigError, ModelLoadFailed
-from srb.files.gguf import check_adapter_files, check_model_file, pooling_of
+from srb.files import gguf as files
+from srb.files.gguf import check_adapter_files, check_model_file, is_mapped, pooling_of
+from srb.host.cgroups import MemoryLimit
 
 Fill = Callable[[gguf.GGUFWriter], None]
 
@@ -198,3 +200,20 @@ def test_a_header_that_cannot_be_understood_is_left_to_llama_cpp(tmp_path: Path)
     at = 24 + 8 + len("general.architecture")
     check_model_file(damaged(tmp_path, lambda whole: whole[:at] + b"\x63\0\0\0" + whole[at + 4 :]))  # a kind of value
     check_model_file(damaged(tmp_path, lambda whole: whole[:32] + b"\xff" * 20 + whole[52:]))  # no text
+
+
+def test_a_small_file_is_read_and_a_large_one_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.gguf"
+    path.write_bytes(bytes(1000))
+    for total, limit, maps in ((16_000, None, False), (15_999, None, True), (10**9, 15_999, True), (None, None, True)):
+        group = None if limit is None else MemoryLimit(limit, 0)
+        monkeypatch.setattr(files, "total_memory", lambda total=total: total)
+        monkeypatch.setattr(files, "memory_limit", lambda group=group: group)
+        assert is_mapped(Settings(model=str(path))) is maps
+        assert is_mapped(Settings(model=str(path), mmap="on"))
+        assert not is_mapped(Settings(model=str(path), mmap="off"))
+    monkeypatch.setattr(files, "total_memory", lambda: 10**9)
+    path.with_name("a-00002-of-00002.gguf").write_bytes(bytes(10**8))
+    split = path.rename(path.with_name("a-00001-of-00002.gguf"))
+    assert is_mapped(Settings(model=str(split))), "of a split model all parts count"
+    assert is_mapped(Settings(model=str(tmp_path / "none.gguf")))

@@ -172,7 +172,7 @@ def test_a_model_has_the_settings_of_its_table_and_else_the_servers(tmp_path: Pa
     assert list(models) == ["plain", "small", "large"]
     plain, small, large = (each.settings(settings) for each in models.values())
     assert (plain.n_ctx, small.n_ctx, large.n_ctx) == (2048, 4096, 2048)
-    assert (small.cache_type_k, small.mmap, small.temperature) == ("q8_0", False, 0.5)  # type: ignore[attr-defined]
+    assert (small.cache_type_k, small.mmap, small.temperature) == ("q8_0", "off", 0.5)  # type: ignore[attr-defined]
     assert (large.chat_template, large.has_draft_model, large.stall_timeout) == ("llama3", True, 600)
     environ = {"SRB_CONFIG": str(tmp_path / "srb.toml"), **models["small"].environ(settings)}
     assert Settings.load(environ=environ) == small, "the engine reads the same from its variables"

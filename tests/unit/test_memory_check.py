@@ -71,9 +71,9 @@ def test_a_mapped_file_is_not_free_for_another_model(monkeypatch: pytest.MonkeyP
     free(monkeypatch, 1_000_000)
     path = tmp_path / "a.gguf"
     path.write_bytes(bytes(100_000))
-    mapped = Settings(model=str(path))
+    mapped = Settings(model=str(path), mmap="on")
     assert room_beside([mapped]) == 850_000
-    assert room_beside([mapped.model_copy(update={"mmap": False}), Settings(model="fake:")]) == 950_000
+    assert room_beside([mapped.model_copy(update={"mmap": "off"}), Settings(model="fake:")]) == 950_000
     path.unlink()
     assert room_beside([mapped]) == 950_000
     free(monkeypatch, None)
@@ -122,7 +122,7 @@ def test_the_file_of_a_model_on_a_gpu_is_not_needed_in_memory(monkeypatch: pytes
     free(monkeypatch, 1_000_000)
     path = tmp_path / "a.gguf"
     path.write_bytes(bytes(100_000))
-    mapped = Settings(model=str(path))
+    mapped = Settings(model=str(path), mmap="on")
     assert room_beside([mapped], has_gpu=True) == 950_000
     assert room_beside([mapped.model_copy(update={"n_gpu_layers": 0})], has_gpu=True) == 850_000
 

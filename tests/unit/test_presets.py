@@ -117,7 +117,7 @@ def test_a_section_may_name_a_repository(tmp_path: Path, monkeypatch: pytest.Mon
     [
         ("[a]\nnonsense\n", "line 2: should be [MODEL] or option = value, got 'nonsense'"),
         ("[a]\nmodel = x\nno-such-option = 1\n", "[a]: no-such-option: unknown option"),
-        ("[a]\nmodel = x\nmmap = perhaps\n", "[a]: mmap: should be on or off, got 'perhaps'"),
+        ("[a]\nmodel = x\nmlock = perhaps\n", "[a]: mlock: should be on or off, got 'perhaps'"),
     ],
 )
 def test_a_wrong_file_is_refused_with_section_and_key(

@@ -12,6 +12,7 @@ import llama_cpp as lib
 from srb.config.settings import Settings
 from srb.engine.llama.devices import DeviceType, device_types, has_faulty_amx
 from srb.engine.llama.swa import SwaCache, most_windows, small_sequences
+from srb.files.gguf import is_mapped
 from srb.files.native_facts import Remark
 from srb.host.cores import usable_cores
 
@@ -54,7 +55,8 @@ def model_params(settings: Settings) -> tuple[Any, Any]:
     params.n_gpu_layers = settings.n_gpu_layers
     params.split_mode = _SPLIT_MODES[settings.split_mode]
     params.main_gpu = settings.main_gpu
-    params.load_mode = _LOAD_MODES[settings.mmap, settings.mlock]
+    maps = (uses_gpu(settings) and settings.mmap == "auto") or is_mapped(settings)  # a GPU reads a file once
+    params.load_mode = _LOAD_MODES[maps, settings.mlock]
     params.use_extra_bufts = not has_faulty_amx()
     params.load_mtp = settings.uses_head
     shares = None

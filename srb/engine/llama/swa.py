@@ -16,6 +16,7 @@ import llama_cpp as lib
 from srb.config.settings import Settings
 from srb.engine.llama.devices import free_gpu_memory
 from srb.engine.llama.strings import string_of
+from srb.files.gguf import is_mapped
 from srb.files.native_facts import Remark
 from srb.host import memory
 from srb.host.cgroups import ROOT
@@ -144,7 +145,9 @@ def free_memory(settings: Settings, model: Any, on_gpu: bool) -> int:
     """Return the bytes that are free beside the model, where the KV store will be."""
     if on_gpu and settings.kv_offload:
         return free_gpu_memory()
-    mapped = lib.llama_model_size(model) if settings.mmap and not on_gpu else 0  # counts as available until it is read
+    mapped = (
+        lib.llama_model_size(model) if is_mapped(settings) and not on_gpu else 0
+    )  # counts as available until it is read
     return max(0, available_memory() - mapped)
 
 

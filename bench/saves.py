@@ -156,7 +156,7 @@ def measure(writer: Writer, processes: int, seconds: float, folder: Path) -> str
         path = Path(name) / "stories.sqlite3"
         Store(path).close()
         with multiprocessing.Manager() as manager, multiprocessing.Pool(processes) as pool:
-            start = manager.Barrier(processes)
+            start = manager.Barrier(processes, timeout=60)  # one that fails before it holds nobody up
             given = [(writer, path, f"s{number}", seconds, start) for number in range(processes)]
             done = pool.starmap(work, given, chunksize=1)
     times = sorted(1000 * each for saves in done for each in saves.seconds)

@@ -84,7 +84,10 @@ class Database(Protocol):
         """Give a connection that sees one state of the stories. Raise errors of `srb.errors`."""
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """Give a connection whose changes are on the disk at the end, all of them or, after an exception, none."""
+        """Give a connection whose changes are on the disk at the end, all of them or, after an exception, none.
+
+        After the disk's own failure it is not known whether they are.
+        """
 
     def backup(self, target: Path) -> None:
         """Write a copy of all stories, while others may write; raise FileExistsError if `target` exists."""

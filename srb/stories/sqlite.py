@@ -1,7 +1,8 @@
 """The SQLite file of the stories: opened, checked, and opened again when another file is in its place.
 
-Every commit is on the disk when it returns, and everything that is read: `write_ahead.py` syncs the log. SQLite's errors
-become those of `srb.errors`, which say what happened to the file and what to do.
+Every commit is on the disk when it returns, and so is what a process that may write reads: `write_ahead.py` syncs the log.
+SQLite's errors become those of `srb.errors`, which say what happened to the file and what to do. A commit that could not be
+synced is refused, and may be found later.
 """
 
 import errno
@@ -184,27 +185,29 @@ class SQLite:
                 raise StoriesReadOnly(
                     f"{self.path} may only be read; stories can be read, and nothing is saved{whose(closed)}"
                 )
+            until = time.monotonic() + BUSY_SECONDS
             with self._turn():
-                self._begin_writing(connection)
+                self._begin_writing(connection, until)
                 try:
                     yield connection
+                    (state,) = connection.execute("PRAGMA data_version").fetchone()  # which the sync below has, too
                     connection.execute("COMMIT")
                 except BaseException:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
                     raise
             self._sync(connection)
+            self._synced = state
             self._is_full = False
             if not self._is_unchecked:
                 self._soundness.note_open()
 
     @staticmethod
-    def _begin_writing(connection: Connection) -> None:
+    def _begin_writing(connection: Connection, until: float) -> None:
         """Wait for programs that write without a turn; one that reads first could not wait for another that writes.
 
         SQLite's own waiting sleeps for longer each time, so one that writes without a pause would always be first.
         """
-        until = time.monotonic() + BUSY_SECONDS
         connection.execute(f"PRAGMA busy_timeout = {_STEP_MS}")
         try:
             while True:
@@ -235,11 +238,14 @@ class SQLite:
         try:
             self._log.sync()
         except OSError:
-            # The system may take for written what it could not write; a checkpoint writes it anew, from memory.
-            with suppress(sqlite3.Error):
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            # The system may take for written what it could not write; a checkpoint writes it anew, from memory. Each file
+            # that is open is told of the failure once, so SQLite's own is, too.
+            for _ in range(2):
+                with suppress(sqlite3.Error):
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                    break
             self.close()
             self._soundness.forget()
             raise
@@ -419,6 +425,7 @@ class SQLite:
                 )
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchone()
+        connection.execute("PRAGMA synchronous = FULL")
         if mode != "wal":
             return None  # a file system on which SQLite has none: it waits for others, and syncs, by itself
         connection.execute("PRAGMA synchronous = NORMAL")  # but its log is synced here, after the turn

@@ -8,13 +8,17 @@ A turn ends before what it wrote is on the disk, so one sync of the log is that 
 """
 
 import _thread
+import errno
 import fcntl
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from srb.atomic import NO_LOCKS, sync_data
+
+_NO_TURNS = (*NO_LOCKS, errno.EBADF)  # NFS locks no file that is open for reading alone
 
 
 class Threads(NamedTuple):
@@ -53,15 +57,15 @@ class WriteAheadLog:
                 except BlockingIOError:
                     pass
                 except OSError as error:
-                    if error.errno not in NO_LOCKS:
+                    if error.errno not in _NO_TURNS:
                         raise
                     return True
                 self._came = self._threads.lock()
                 self._came.acquire()
                 try:
                     self._threads.start(self._queue, ())
-                except RuntimeError:  # the system gives no thread now
-                    return False
+                except RuntimeError:  # the system gives no thread now: SQLite's own lock is waited for
+                    return True
                 self._is_queued = True
             self._is_wanted = True
         if self._came.acquire(timeout=seconds):
@@ -75,7 +79,7 @@ class WriteAheadLog:
         try:
             fcntl.flock(self._file, fcntl.LOCK_UN)
         except OSError as error:
-            if error.errno not in NO_LOCKS:
+            if error.errno not in _NO_TURNS:
                 raise
 
     def sync(self) -> None:
@@ -90,7 +94,8 @@ class WriteAheadLog:
                 os.close(self._file)
 
     def _queue(self) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        with suppress(OSError):  # SQLite's own lock is waited for
+            fcntl.flock(self._file, fcntl.LOCK_EX)
         with self._mutex:
             self._is_queued = False
             if self._is_closed:

@@ -6,6 +6,8 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,15 @@ def give_one_and_a_half(folder: Path) -> None:
     signal.pause()
 
 
+@contextmanager
+def ended(giver: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Kill a process at the end, which may sleep or be stopped: else a failure would wait for it."""
+    try:
+        yield
+    finally:
+        giver.kill()
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_giver_that_is_killed_or_hangs_while_it_gives_costs_no_more_than_what_has_not_come(
@@ -50,7 +61,7 @@ def test_a_giver_that_is_killed_or_hangs_while_it_gives_costs_no_more_than_what_
     folder = TextFolder(tmp_path / "here", MODEL, 10**9)
     taker, prompt = engine(folder), STORIES["story 1"]
     run_it = f"from {__name__} import *; give_one_and_a_half(Path({str(tmp_path)!r}))"
-    with subprocess.Popen([sys.executable, "-c", run_it], stdout=subprocess.PIPE) as giver:
+    with subprocess.Popen([sys.executable, "-c", run_it], stdout=subprocess.PIPE) as giver, ended(giver):
         assert giver.stdout is not None
         door = "127.0.0.1", int(giver.stdout.readline()), texts_token(TOKEN)
         taker.engine.serve_query(TakeTexts("", (digest_of("story 1"),), door, is_coming=True))
@@ -67,7 +78,6 @@ def test_a_giver_that_is_killed_or_hangs_while_it_gives_costs_no_more_than_what_
             return bool(taker.result(asked).terminal)
 
         wait_for(is_answered, "the request is answered")
-        giver.kill()
     wait_for(lambda: taker.engine.collect() or not taker.engine._residency.stored.taking.num_going_on, "it is over")
     run(taker)
     assert taker.result(asked).texts[0] == solo(prompt, 1, 6, ignore_eos=True).texts[0]

@@ -623,9 +623,20 @@ def test_what_another_process_saved_is_not_read_when_it_does_not_get_to_the_disk
     other.store.close()
 
 
+@pytest.mark.parametrize("is_told_twice", [False, True])
 def test_a_save_that_does_not_get_to_the_disk_is_refused_and_the_log_is_written_anew(
-    path: Path, stories: Stories, disk: Disk
+    path: Path, stories: Stories, disk: Disk, monkeypatch: pytest.MonkeyPatch, is_told_twice: bool
 ) -> None:
+    """Each file that is open is told of the failure once: SQLite's own may be told, too."""
+    failures = [sqlite3.OperationalError("disk I/O error")] if is_told_twice else []
+
+    class Failing(sqlite.FileConnection):
+        def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+            if "wal_checkpoint" in statement and failures:
+                raise failures.pop()
+            return super().execute(statement, *values)
+
+    monkeypatch.setattr(sqlite, "FileConnection", Failing)
     stories.save(TALE)
     disk.act = fail
     with closing(sqlite3.connect(path)) as other:

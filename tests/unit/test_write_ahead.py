@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from srb.stories import write_ahead
 from srb.stories.write_ahead import Threads, WriteAheadLog
 from tests.processes import wait_for
 
@@ -87,3 +90,42 @@ def test_who_has_closed_the_log_while_it_waited_keeps_nobody_waiting(path: Path)
     first.close()
     assert third.take(60)
     third.close()
+
+
+@pytest.mark.parametrize("what", ["the queue", "a thread"])
+def test_where_the_system_has_no_queue_or_thread_the_turn_is_had_at_once(
+    monkeypatch: pytest.MonkeyPatch, logs: list[WriteAheadLog], path: Path, what: str
+) -> None:
+    """SQLite's own lock is waited for then; the next turns are as any other."""
+    first = logs[0]
+    lock = write_ahead.fcntl.flock
+
+    def without_queue(file: int, operation: int) -> None:
+        if operation == write_ahead.fcntl.LOCK_EX:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        lock(file, operation)
+
+    def without_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    second = WriteAheadLog(path, Threads(start=without_thread) if what == "a thread" else Threads())
+    monkeypatch.setattr(write_ahead.fcntl, "flock", without_queue)
+    assert first.take(0)
+    for _ in range(2):
+        assert second.take(60)
+        second.leave()
+    first.leave()
+    assert second.take(0)
+    second.close()
+
+
+def test_a_file_system_that_locks_no_file_open_for_reading_alone_has_turns_at_once(
+    monkeypatch: pytest.MonkeyPatch, logs: list[WriteAheadLog]
+) -> None:
+    def refused(file: int, operation: int) -> None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(write_ahead.fcntl, "flock", refused)
+    for log in logs[:2]:
+        assert log.take(0)
+        log.leave()

@@ -114,7 +114,9 @@ def test_of_a_deleted_story_the_disk_keeps_what_others_have(
         server.wait_ready()
     wait_for(lambda: not has(tmp_path / "texts", secret), "it is forgotten")
     restart(server)
-    assert len(story) - 1 <= ask_as(server, "ben", STORY + SECRET) < len(story) + 8
+    # A part of the text that reaches over the story's end goes whole; an engine that runs writes the others' again.
+    least = len(story) - 1 if runs else len(story) // 2
+    assert least <= ask_as(server, "ben", STORY + SECRET) < len(story) + 8
 
 
 def test_of_a_revoked_key_the_disk_keeps_what_others_have(make_server: MakeServer, tmp_path: Path) -> None:

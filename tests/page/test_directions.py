@@ -120,6 +120,18 @@ def test_lines_stay_while_the_text_is_written_beside_them_and_after_escape(fixed
     assert lines(dialog(fixed)) == [""] * 4  # they were sent
 
 
+def test_dealt_lines_stay_when_the_keys_come_again(fixed: Writer) -> None:
+    fixed.write(START)
+    asked = dialog(fixed)
+    expect(asked.get_by_label("Card 1", exact=True)).to_be_focused()
+    fixed.press("Enter")
+    expect(asked.get_by_role("button", name="Write, 4 ways")).to_be_visible()
+    dealt = lines(asked)
+    fixed.page.locator("srb-manuscript").click(position={"x": 200, "y": 40})
+    assert lines(dialog(fixed)) == dealt
+    expect(asked.get_by_label("Card 1", exact=True)).to_be_focused()
+
+
 def test_another_story_has_none_of_the_lines_that_were_begun(fixed: Writer) -> None:
     fixed.write(START)
     asked = dialog(fixed)

@@ -152,11 +152,11 @@ def main() -> int:
         "--tests", nargs=argparse.REMAINDER, default=[], metavar="ARGUMENT", help="arguments for one suite's pytest"
     )
     given = parser.parse_args()
-    os.environ["PEER_WHOLE"] = "" if given.tests else "1"  # then each row of told.toml has its test
     documents = Path(os.environ.get("PEER_DESCRIPTIONS") or HERE / "none")
     codes = {}
     for name in given.suite or SUITES:
         suite = SUITES[name]
+        os.environ["PEER_WHOLE"] = "" if given.tests else "1"  # then each row of told.toml has its test
         if name == "descriptions" and not all((documents / each).is_dir() for each in DOCUMENTS):
             os.environ["PEER_WHOLE"] = ""  # tests of a document that is not there are none
             print(f"PEER_DESCRIPTIONS is no folder with {', '.join(DOCUMENTS)}: tests of those that lack are left out")

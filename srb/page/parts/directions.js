@@ -27,6 +27,7 @@ class DirectionsPart extends PlacePart {
   }
 
   async open() {
+    if (this.isThere) return this.focusFirst(); // dealt lines stay, and the model may be naming some
     this.say("");
     this.passage = this.desk.selected;
     this.isFilling = false;
@@ -37,7 +38,17 @@ class DirectionsPart extends PlacePart {
       return lineOf(begun[place] || kept, kept !== "" && (begun[place] || kept) === kept);
     });
     await super.open();
+    this.focusFirst();
+  }
+
+  focusFirst() {
     /** @type {HTMLElement | null} */ (this.querySelector("li input"))?.focus();
+  }
+
+  /** Whether it is shown, for what is selected and as many cards. */
+  get isThere() {
+    const { selected, settings } = this.desk;
+    return this.dialog && this.isShown && this.passage === selected && this.lines.length === settings.n;
   }
 
   /** About a passage it goes when that is no longer selected. */
@@ -190,7 +201,7 @@ class DirectionsPart extends PlacePart {
   /** @param {Line} line @param {Partial<Line>} change */
   change(line, change) {
     Object.assign(line, change);
-    const begun = this.lines.map(({ text, isDealt }) => (isDealt ? "" : text));
+    const begun = this.lines.map(({ text, isDealt, isKept }) => (isDealt || isKept ? "" : text));
     keepDraft(this.desk, this.draft, begun.some(Boolean) ? begun.join("\n") : "");
     this.keep();
     this.requestUpdate();

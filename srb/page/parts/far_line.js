@@ -7,10 +7,11 @@ const LONG = 20_000; // characters of a line
 const AROUND = 500; // that are drawn on each side
 
 class Hidden extends WidgetType {
-  /** @param {number} height in px */
-  constructor(height) {
+  /** @param {number} height in px @param {number} estimatedHeight   of the line, which CodeMirror takes from the highest of its widgets */
+  constructor(height, estimatedHeight) {
     super();
     this.height = height;
+    this._estimatedHeight = estimatedHeight;
   }
 
   toDOM() {
@@ -20,12 +21,12 @@ class Hidden extends WidgetType {
   }
 
   /** @param {Hidden} other */
-  eq({ height }) {
-    return height === this.height;
+  eq({ height, estimatedHeight }) {
+    return height === this.height && estimatedHeight === this._estimatedHeight;
   }
 
   get estimatedHeight() {
-    return this.height;
+    return this._estimatedHeight;
   }
 }
 
@@ -35,20 +36,21 @@ class Hidden extends WidgetType {
 /** The long lines out of view in which the selection begins or ends. @param {View} view @returns {Line[]} */
 function farLines({ state, viewport }) {
   const { from, to } = state.selection.main;
-  const lines = [state.doc.lineAt(from), state.doc.lineAt(to)].slice(state.doc.lineAt(from).to >= to ? 1 : 0);
+  const first = state.doc.lineAt(from);
+  const lines = first.to >= to ? [first] : [first, state.doc.lineAt(to)];
   return lines.filter((line) => line.length > LONG && (line.to < viewport.from || line.from > viewport.to));
 }
 
-/** @param {View} view @param {Line[]} lines */
-function hiddenOf(view, lines) {
+/** @param {View} view @param {Line[]} lines @param {number[]} heights of them */
+function hiddenOf(view, lines, heights) {
   const { main } = view.state.selection;
   const found = [];
-  for (const line of lines) {
-    const { height } = view.lineBlockAt(line.from);
+  for (const [index, line] of lines.entries()) {
+    const height = heights[index];
     let from = line.from;
     for (const end of [main.from, main.to, Number.POSITIVE_INFINITY]) {
       const to = Math.min(end - AROUND, line.to);
-      const widget = new Hidden(Math.round((height * (to - from)) / line.length));
+      const widget = new Hidden(Math.round((height * (to - from)) / line.length), height);
       if (to - from > AROUND) found.push(Decoration.replace({ widget }).range(from, to));
       from = Math.max(from, end + AROUND);
     }
@@ -56,21 +58,28 @@ function hiddenOf(view, lines) {
   return Decoration.set(found);
 }
 
+/** @param {View} view @param {Line[]} lines */
+function heightsOf(view, lines) {
+  return lines.map(({ from }) => view.lineBlockAt(from).height);
+}
+
 class FarLine {
   /** @param {View} view */
   constructor(view) {
     this.lines = farLines(view);
-    this.hidden = hiddenOf(view, this.lines);
+    this.heights = heightsOf(view, this.lines);
+    this.hidden = hiddenOf(view, this.lines, this.heights);
   }
 
-  /** Heights stay while the lines do: each look at them would change the view, and so their heights. @param {import("../vendor/codemirror.js").ViewUpdate} update */
-  update({ docChanged, selectionSet, viewportChanged, view }) {
+  /** Heights stay while the lines do: of a line that is hidden in part the editor has a guess. @param {import("../vendor/codemirror.js").ViewUpdate} update */
+  update({ changes, docChanged, selectionSet, viewportChanged, view }) {
     if (!docChanged && !selectionSet && !viewportChanged) return;
     const lines = farLines(view);
-    const isSame =
-      lines.length === this.lines.length && lines.every(({ from }, index) => from === this.lines[index]?.from);
+    const before = this.lines.map(({ from }) => changes.mapPos(from));
+    const isSame = lines.length === before.length && lines.every(({ from }, index) => from === before[index]);
     this.lines = lines;
-    if (docChanged || selectionSet || !isSame) this.hidden = hiddenOf(view, lines);
+    if (!isSame) this.heights = heightsOf(view, lines);
+    if (docChanged || selectionSet || !isSame) this.hidden = hiddenOf(view, lines, this.heights);
   }
 }
 

@@ -37,8 +37,10 @@ export class PlacePart extends DialogPart {
   /** What it stands at: the passage, or the button that continues. @returns {Anchor} */
   get anchor() {
     const { manuscript } = this.desk;
-    if (!this.passage || !manuscript)
-      return { lines: document.querySelector("srb-header .split")?.getBoundingClientRect(), isBelow: true };
+    if (!this.passage || !manuscript) {
+      const lines = document.querySelector("srb-header .split")?.getBoundingClientRect();
+      return { lines: lines?.height ? lines : null, isBelow: true }; // the focus mode has no header
+    }
     const { from, to } = manuscript.selection;
     return { lines: manuscript.box(from, to) ?? manuscript.rect(to) };
   }
@@ -58,10 +60,14 @@ export class PlacePart extends DialogPart {
   }
 
   appear() {
-    for (const other of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(OPEN)))
-      if (other !== this.dialog) other.hidePopover();
+    let from = document.activeElement;
+    for (const other of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(OPEN))) {
+      if (other === this.dialog) continue;
+      if (other.contains(from)) from = /** @type {PlacePart | null} */ (other.parentElement)?.from ?? from;
+      other.hidePopover();
+    }
     if (!this.isShown) {
-      this.from = document.activeElement;
+      this.from = from;
       this.dialog.showPopover();
     }
     this.place();

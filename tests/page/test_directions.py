@@ -132,6 +132,16 @@ def test_dealt_lines_stay_when_the_keys_come_again(fixed: Writer) -> None:
     expect(asked.get_by_label("Card 1", exact=True)).to_be_focused()
 
 
+def test_a_form_that_takes_anothers_place_gives_the_focus_back_to_the_text(fixed: Writer) -> None:
+    fixed.write(START).press("Alt+a")
+    expect(fixed.page.get_by_role("dialog", name="Ask the story")).to_be_visible()
+    asked = dialog(fixed)
+    expect(asked.get_by_label("Card 1", exact=True)).to_be_focused()
+    fixed.press("Escape")
+    expect(asked).to_be_hidden()
+    expect(fixed.page.locator("srb-manuscript")).to_be_focused()
+
+
 def test_another_story_has_none_of_the_lines_that_were_begun(fixed: Writer) -> None:
     fixed.write(START)
     asked = dialog(fixed)

@@ -7,8 +7,6 @@ import logging
 import os
 import shutil
 import stat
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,24 +62,6 @@ def write(folder: TextFolder, *records: Record) -> list[bool]:
 
 def loaded(folder: TextFolder) -> dict[str, tuple[Record, Tokens]]:
     return {each.id: (each, tokens) for each, tokens in folder.load()}
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have a nice value of their own on Linux")
-def test_writing_waits_for_those_that_decode_and_reading_does_not(opened: Open) -> None:
-    folder, writing = opened(), list[bool]()
-    reading = list[bool]()
-    each = record(folder)
-    own = threading.get_native_id()
-    before = os.getpriority(os.PRIO_PROCESS, own)
-
-    def is_behind() -> bool:
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) > before
-
-    folder.write(each, tokens_of(range(5)), blob_of(each), lambda _: writing.append(is_behind()))
-    wait_for(lambda: writing, "the record is written")
-    folder.fetch(each, lambda _: reading.append(is_behind()))
-    wait_for(lambda: reading, "the record is read")
-    assert (writing, reading) == ([before < 19], [False])
 
 
 def test_the_next_run_finds_records_with_their_tokens_scopes_and_kv(opened: Open) -> None:

@@ -33,7 +33,6 @@ from srb.errors import ProtocolError
 from srb.files.text_entry import framed
 from srb.forgotten import NAME as FORGOTTEN
 from srb.forgotten import since
-from srb.host.cores import give_way
 from srb.host.memory import size_text
 from srb.host.page_cache import drop_cached
 from srb.wire.commands import Door
@@ -239,9 +238,7 @@ class TextFolder:
         return thread
 
     def _work(self, next_: Callable[[], Callable[[], None] | None], writes: bool) -> None:
-        """Do what is asked for, in its order, until None comes. Decodes come before writing, not before reading."""
-        if writes:
-            give_way()
+        """Do what is asked for, in its order, until None comes."""
         while (do := next_()) is not None:
             try:
                 do()

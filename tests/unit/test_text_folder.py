@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO, cast
@@ -20,6 +21,7 @@ from srb.engine.model import Blob, Record, Scope
 from srb.engine.process import text_folder, text_index
 from srb.engine.process.text_folder import TextFolder
 from srb.engine.process.text_index import TextIndex
+from srb.engine.process.texts_elsewhere import Offered
 from srb.engine.tokens import Tokens, tokens_of
 from tests.engine_helpers import Driver, solo
 from tests.processes import DEADLINE, wait_for
@@ -386,3 +388,15 @@ def test_a_text_that_a_client_waits_for_gets_the_last_room(opened: Open, monkeyp
     folder.is_asked = True
     assert write(folder, record(folder)) == [True]
     assert folder.error is None
+
+
+def test_a_part_that_was_linked_for_a_story_with_the_same_beginning_is_there_for_the_next(opened: Open) -> None:
+    there, here = opened(), opened()
+    each = record(there)
+    assert write(there, each) == [True]
+    checksum = there._checksum(each.id)
+    assert checksum is not None
+    offered = Offered(each, tokens_of(range(5)), checksum)
+    assert [here._link(there.folder, offered) for _ in range(2)] == [True, True]
+    (here.folder / (stray := record(there).id)).touch()
+    assert not here._link(there.folder, Offered(replace(each, id=stray), tokens_of(range(5)), checksum))

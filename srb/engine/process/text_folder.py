@@ -374,10 +374,10 @@ class TextFolder:
         self._linked[id_] = each.checksum
         try:
             os.link(there / id_, self.folder / id_)
-        except (OSError, ValueError):  # ValueError: a name that no file can have
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
             if is_new:
                 self._linked.pop(id_, None)
-            return False
+            return not is_new and isinstance(error, FileExistsError)  # for a story that has the same beginning
         return True
 
     def _check_room(self, nbytes: int) -> None:

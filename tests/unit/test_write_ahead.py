@@ -65,7 +65,7 @@ def test_who_has_waited_too_long_gives_a_late_turn_back(path: Path, logs: list[W
     assert first.take(0)
     assert not second.take(0.01)
     assert not second.take(0.01)
-    assert queued(path) == 1
+    wait_for(lambda: queued(path) == 1, "it waits in the queue, once")
     first.leave()
     wait_for(lambda: queued(path) == 0, "the late turn is given back")
     assert third.take(60)

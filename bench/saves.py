@@ -102,6 +102,7 @@ def by_sqlite(path: Path, story: str) -> Iterator[Save]:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
         yield save
+    os.close(lock)
 
 
 @contextmanager

@@ -104,9 +104,8 @@ class CallLine:
             "ms": round(1000 * (time.monotonic() - self._began), 1),
         }
         notes = ", unfinished %(unfinished_tokens)d" if work.unfinished else ""
-        if (
-            fields["branches"] > 1 and work.computed > work.prompt - work.cached
-        ):  # a healed end, for one: it would look miscounted
+        # A healed end, for one: the sum would look miscounted.
+        if fields["branches"] > 1 and work.computed > work.prompt - work.cached:
             notes += ", its end once per branch"
         text = (
             "%(method)s %(path)s %(client)s %(id)s: %(outcome)s, %(branches)d branches, prompt %(prompt_tokens)d "
